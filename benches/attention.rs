@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 use criterion::{BenchmarkId, Criterion, Throughput};
 use muster_kernels::{
-    AttentionOptions, AttentionPlan, LayerPages, PAGE_TOKENS, Span, paged_attention,
+    AttentionOptions, AttentionPlan, KvDtype, LayerPages, PAGE_TOKENS, Span, paged_attention,
 };
 
 const HEADS: usize = 32;
@@ -15,12 +15,16 @@ const KV_HEADS: usize = 8;
 const HEAD_DIM: usize = 64;
 
 /// Streams, new tokens of each, and tokens each has already.
-const STEPS: [(usize, usize, usize); 5] = [
+const STEPS: [(usize, usize, usize); 9] = [
     (1, 1, 1023),
     (8, 1, 1023),
     (1, 1, 8191),
+    (8, 1, 4095),
+    (8, 1, 8191),
     (1, 128, 0),
     (1, 512, 0),
+    (1, 512, 1536),
+    (1, 512, 7680),
 ];
 
 fn main() -> Result<()> {
@@ -29,7 +33,7 @@ fn main() -> Result<()> {
         .warm_up_time(Duration::from_millis(100))
         .measurement_time(Duration::from_millis(500))
         .configure_from_args();
-    for dtype in [DType::F16, DType::BF16, DType::F32] {
+    for dtype in [KvDtype::F16, KvDtype::Q8_0, KvDtype::Bf16, KvDtype::F32] {
         for step in STEPS {
             bench_step(&mut criterion, dtype, step)?;
         }
@@ -40,7 +44,7 @@ fn main() -> Result<()> {
 
 fn bench_step(
     criterion: &mut Criterion,
-    dtype: DType,
+    dtype: KvDtype,
     (streams, new_tokens, past_tokens): (usize, usize, usize),
 ) -> Result<()> {
     let device = Device::Cpu;
@@ -61,7 +65,7 @@ fn bench_step(
         window: None,
         softcap: None,
     };
-    let mut group = criterion.benchmark_group(format!("attention {dtype:?}"));
+    let mut group = criterion.benchmark_group(format!("attention {dtype}"));
     group.throughput(Throughput::Elements((streams * new_tokens) as u64));
     let id = BenchmarkId::from_parameter(format!("{streams} x {new_tokens} after {past_tokens}"));
     group.bench_function(id, |bencher| {

@@ -12,7 +12,7 @@ use candle_core::quantized::{GgmlDType, QMatMul, QStorage, QTensor};
 use candle_core::{Device, Module, Result, Tensor};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
-use muster_kernels::PackedMatrix;
+use muster_kernels::{PackedMatrix, WeightType};
 
 const ROWS: usize = 8192;
 const COLS: usize = 2048;
@@ -20,13 +20,18 @@ const COLS: usize = 2048;
 /// So many matrices that none is found in a cache when its turn comes again.
 const WORKING_SET_BYTES: usize = 500 << 20;
 
-const DTYPES: [GgmlDType; 6] = [
-    GgmlDType::Q8_0,
-    GgmlDType::Q4K,
-    GgmlDType::Q6K,
-    GgmlDType::F16,
-    GgmlDType::BF16,
-    GgmlDType::F32,
+const TYPES: [WeightType; 11] = [
+    WeightType::Ggml(GgmlDType::Q8_0),
+    WeightType::Ggml(GgmlDType::Q4_0),
+    WeightType::Ggml(GgmlDType::Q5_0),
+    WeightType::Ggml(GgmlDType::Q5_1),
+    WeightType::Ggml(GgmlDType::Q4K),
+    WeightType::Ggml(GgmlDType::Q5K),
+    WeightType::Ggml(GgmlDType::Q6K),
+    WeightType::MxFp4,
+    WeightType::Ggml(GgmlDType::F16),
+    WeightType::Ggml(GgmlDType::BF16),
+    WeightType::Ggml(GgmlDType::F32),
 ];
 
 fn main() -> Result<()> {
@@ -37,54 +42,90 @@ fn main() -> Result<()> {
         .configure_from_args();
     let bandwidth = read_bandwidth();
     println!("memory read bandwidth: {:.1} GB/s", bandwidth / 1e9);
-    for dtype in DTYPES {
-        bench_dtype(&mut criterion, dtype, bandwidth)?;
+    let filter = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    for stored in TYPES {
+        let name = name(stored);
+        // Matrices that no measurement wants are not made.
+        if filter.as_ref().is_none_or(|filter| filter.contains(&name)) {
+            bench_type(&mut criterion, stored, &name, bandwidth)?;
+        }
     }
     criterion.final_summary();
     Ok(())
 }
 
-fn bench_dtype(criterion: &mut Criterion, dtype: GgmlDType, bandwidth: f64) -> Result<()> {
-    let bytes = stored_weights(dtype)?;
+fn name(stored: WeightType) -> String {
+    match stored {
+        WeightType::Ggml(dtype) => format!("{dtype:?}"),
+        WeightType::MxFp4 => "MXFP4".to_owned(),
+    }
+}
+
+fn bench_type(
+    criterion: &mut Criterion,
+    stored: WeightType,
+    name: &str,
+    bandwidth: f64,
+) -> Result<()> {
+    let bytes = stored_weights(stored)?;
     let count = (WORKING_SET_BYTES / bytes.len()).max(2);
     let packed: Vec<_> = (0..count)
-        .map(|_| PackedMatrix::pack(dtype, &bytes, ROWS, COLS))
+        .map(|_| PackedMatrix::pack(stored, &bytes, ROWS, COLS))
         .collect::<Result<_>>()?;
-    let candle: Vec<_> = (0..count)
-        .map(|_| {
-            let storage = QStorage::from_data(Cow::Borrowed(&bytes), &Device::Cpu, dtype)?;
-            QMatMul::from_qtensor(QTensor::new(storage, (ROWS, COLS))?)
-        })
-        .collect::<Result<_>>()?;
+    let candle: Vec<_> = match stored {
+        WeightType::Ggml(dtype) => (0..count)
+            .map(|_| {
+                let storage = QStorage::from_data(Cow::Borrowed(&bytes), &Device::Cpu, dtype)?;
+                QMatMul::from_qtensor(QTensor::new(storage, (ROWS, COLS))?)
+            })
+            .collect::<Result<_>>()?,
+        WeightType::MxFp4 => Vec::new(),
+    };
     for m in [1, 8, 128] {
         let x = Tensor::randn(0f32, 1.0, (m, COLS), &Device::Cpu)?;
-        let mut group = criterion.benchmark_group(format!("{dtype:?}"));
+        let mut group = criterion.benchmark_group(name);
         group.throughput(Throughput::Elements((m * ROWS * COLS) as u64));
         let ours = best(&mut group, BenchmarkId::new("muster", m), count, |turn| {
             packed[turn].product(&x)
         });
-        let theirs = best(&mut group, BenchmarkId::new("candle", m), count, |turn| {
-            candle[turn].forward(&x)
-        });
-        group.finish();
         let rate = packed[0].bytes() as f64 / ours;
         println!(
-            "{dtype:?} m={m}: best {:.0} us, {:.1} GB/s ({:.0} % of reading), {:.0} GMAC/s, {:.2} x candle",
+            "{name} m={m}: best {:.0} us, {:.1} GB/s ({:.0} % of reading), {:.0} GMAC/s",
             ours * 1e6,
             rate / 1e9,
             100.0 * rate / bandwidth,
             (m * ROWS * COLS) as f64 / ours / 1e9,
-            theirs / ours
         );
+        if !candle.is_empty() {
+            let theirs = best(&mut group, BenchmarkId::new("candle", m), count, |turn| {
+                candle[turn].forward(&x)
+            });
+            println!("{name} m={m}: {:.2} x candle", theirs / ours);
+        }
+        group.finish();
     }
     Ok(())
 }
 
-/// The weights of one matrix: a few quantized rows over and over.
-fn stored_weights(dtype: GgmlDType) -> Result<Vec<u8>> {
+/// The weights of one matrix: a few rows over and over.
+fn stored_weights(stored: WeightType) -> Result<Vec<u8>> {
     const DISTINCT: usize = 64;
-    let dense = Tensor::randn(0f32, 0.02, (DISTINCT, COLS), &Device::Cpu)?;
-    let bytes = QTensor::quantize(&dense, dtype)?.data()?.into_owned();
+    let bytes = match stored {
+        WeightType::Ggml(dtype) => {
+            let dense = Tensor::randn(0f32, 0.02, (DISTINCT, COLS), &Device::Cpu)?;
+            QTensor::quantize(&dense, dtype)?.data()?.into_owned()
+        }
+        WeightType::MxFp4 => {
+            let blocks = DISTINCT * COLS / stored.block_size();
+            // An exponent of 2^-7, then codes.
+            let block = |at: usize| {
+                [120]
+                    .into_iter()
+                    .chain((0..16).map(move |i| (at + i) as u8))
+            };
+            (0..blocks).flat_map(block).collect()
+        }
+    };
     Ok(bytes.repeat(ROWS / DISTINCT))
 }
 

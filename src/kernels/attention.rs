@@ -105,6 +105,67 @@ pub struct AttentionOptions {
     pub softcap: Option<f32>,
 }
 
+/// How keys and values are stored in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KvDtype {
+    F32,
+    F16,
+    Bf16,
+    /// Whole numbers of eight bits, and an f16 scale for each 32 of a head.
+    Q8_0,
+}
+
+impl KvDtype {
+    /// Numbers that share a scale in [`KvDtype::Q8_0`].
+    const BLOCK: usize = 32;
+
+    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bf16, Self::Q8_0];
+
+    /// The type of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
+    }
+
+    /// Whether heads of this size can be stored.
+    pub fn takes(self, head_dim: usize) -> bool {
+        self != Self::Q8_0 || head_dim.is_multiple_of(Self::BLOCK)
+    }
+
+    /// What so many numbers of whole heads take.
+    pub fn bytes(self, numbers: usize) -> usize {
+        match self {
+            Self::F32 => 4 * numbers,
+            Self::F16 | Self::Bf16 => 2 * numbers,
+            Self::Q8_0 => numbers + 2 * numbers / Self::BLOCK,
+        }
+    }
+
+    /// The type of a tensor that holds them; a GPU takes no others.
+    pub fn dtype(self) -> Option<DType> {
+        match self {
+            Self::F32 => Some(DType::F32),
+            Self::F16 => Some(DType::F16),
+            Self::Bf16 => Some(DType::BF16),
+            Self::Q8_0 => None,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::Q8_0 => "q8_0",
+        }
+    }
+}
+
+impl std::fmt::Display for KvDtype {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// One layer's keys and values in pages, on a device.
 #[derive(Debug)]
 pub struct LayerPages(Store);
@@ -116,19 +177,22 @@ enum Store {
 }
 
 impl LayerPages {
-    /// Pages of [`PAGE_TOKENS`] tokens each, stored as `dtype` (F32, F16 or BF16).
+    /// Pages of [`PAGE_TOKENS`] tokens each.
     pub fn new(
         pages: usize,
         kv_heads: usize,
         head_dim: usize,
-        dtype: DType,
+        dtype: KvDtype,
         device: &Device,
     ) -> Result<Self> {
-        match device {
-            Device::Cpu => Ok(Self(Store::Cpu(cpu::Pages::new(
+        match (device, dtype.dtype()) {
+            (Device::Cpu, _) => Ok(Self(Store::Cpu(cpu::Pages::new(
                 pages, kv_heads, head_dim, dtype,
             )?))),
-            _ => Ok(Self(Store::Device(cuda::Pages::new(
+            (_, None) => {
+                bail!("a GPU stores keys and values as f32, f16 or bf16, not as {dtype}; use f16")
+            }
+            (_, Some(dtype)) => Ok(Self(Store::Device(cuda::Pages::new(
                 pages, kv_heads, head_dim, dtype, device,
             )?))),
         }

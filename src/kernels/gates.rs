@@ -1,4 +1,4 @@
-//! Gated activations: `activation(gate) * up` in one pass.
+//! Gated activations, `activation(gate) * up` in one pass, and soft caps.
 
 use candle_core::{Device, Result, Tensor};
 
@@ -23,4 +23,12 @@ pub fn gelu_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
 /// `gelu(gate) * up`, exact.
 pub fn gelu_erf_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     gate.gelu_erf()? * up
+}
+
+/// `cap * tanh(x / cap)`, of f32.
+pub fn soft_cap(x: &Tensor, cap: f64) -> Result<Tensor> {
+    match x.device() {
+        Device::Cpu => cpu::soft_cap(x, cap as f32),
+        _ => (x / cap)?.tanh()? * cap,
+    }
 }

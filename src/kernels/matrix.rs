@@ -1,8 +1,9 @@
 //! Weights as the products of this machine's CPU want them.
 
-use candle_core::{Result, Tensor, quantized::GgmlDType};
+use candle_core::{Result, Tensor};
 
 use super::cpu;
+pub use super::cpu::WeightType;
 
 /// A weight matrix `[rows = out, cols = in]`, laid out in tiles of sixteen rows.
 ///
@@ -12,14 +13,19 @@ pub struct PackedMatrix(cpu::Matrix);
 
 impl PackedMatrix {
     /// Whether [`Self::pack`] takes this type and shape.
-    pub fn supports(dtype: GgmlDType, rows: usize, cols: usize) -> bool {
-        cpu::Matrix::supports(dtype, rows, cols)
+    pub fn supports(stored: impl Into<WeightType>, rows: usize, cols: usize) -> bool {
+        cpu::Matrix::supports(stored.into(), rows, cols)
     }
 
     /// Packs `bytes`, row-major blocks as GGUF stores them, which may lie in a mapped file: nothing but the
     /// packed copy is allocated.
-    pub fn pack(dtype: GgmlDType, bytes: &[u8], rows: usize, cols: usize) -> Result<Self> {
-        cpu::Matrix::pack(dtype, bytes, rows, cols).map(Self)
+    pub fn pack(
+        stored: impl Into<WeightType>,
+        bytes: &[u8],
+        rows: usize,
+        cols: usize,
+    ) -> Result<Self> {
+        cpu::Matrix::pack(stored.into(), bytes, rows, cols).map(Self)
     }
 
     pub fn rows(&self) -> usize {

@@ -14,19 +14,25 @@
 pub mod cpu;
 
 mod attention;
+mod convolution;
 mod cuda;
+mod dense_attention;
 mod gates;
 mod matrix;
 mod norm;
+mod resample;
 mod rope;
 
 pub use attention::{
-    AttentionOptions, AttentionPlan, AttentionScratch, AttentionShape, LayerPages, Span,
+    AttentionOptions, AttentionPlan, AttentionScratch, AttentionShape, KvDtype, LayerPages, Span,
     paged_attention,
 };
-pub use gates::{gelu_erf_mul, gelu_mul, silu_mul};
-pub use matrix::PackedMatrix;
-pub use norm::{add_rms_norm, rms_norm};
+pub use convolution::{Axis, Convolution, Edges};
+pub use dense_attention::{Mask, dense_attention};
+pub use gates::{gelu_erf_mul, gelu_mul, silu_mul, soft_cap};
+pub use matrix::{PackedMatrix, WeightType};
+pub use norm::{add_rms_norm, group_norm, layer_norm, rms_norm};
+pub use resample::{Resampling, resample};
 pub use rope::{RopeStyle, RopeTable, rotate};
 
 /// Tokens in one page of keys and values. Paged flash attention wants a multiple of 32.

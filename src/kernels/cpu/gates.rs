@@ -1,4 +1,4 @@
-//! Gated activations.
+//! Gated activations and soft caps.
 
 #![expect(unsafe_code, reason = "threads write disjoint parts of one result")]
 
@@ -65,6 +65,34 @@ pub fn gate(a: &Tensor, b: &Tensor, kind: Gate) -> Result<Tensor> {
     })
 }
 
+at_every_level! {
+    /// `out = cap * tanh(x / cap)`.
+    fn cap_slice(cap: f32, x: &[f32], out: &mut [f32]) = cap_slice_as;
+}
+
+#[inline(always)]
+fn cap_slice_as<const FAST: bool>(cap: f32, x: &[f32], out: &mut [f32]) {
+    let inverse = 1.0 / cap;
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = cap * tanh(x * inverse);
+    }
+}
+
+/// `cap * tanh(x / cap)`, value by value.
+pub fn soft_cap(x: &Tensor, cap: f32) -> Result<Tensor> {
+    with_floats(x, |values| {
+        let mut result = vec![0f32; values.len()];
+        let parts = Disjoint::new(&mut result);
+        share(values.len().div_ceil(256), values.len(), |chunks| {
+            let range = chunks.start * 256..(chunks.end * 256).min(values.len());
+            // SAFETY: `share` hands out ranges that do not overlap.
+            let part = unsafe { parts.part(range.clone()) };
+            cap_slice(Level::best(), cap, &values[range], part);
+        });
+        from_floats(result, x.dims())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +111,15 @@ mod tests {
         assert!(gap(&gate(&a, &b, Gate::Silu).unwrap(), &silu) < 1e-5);
         let gelu = (a.gelu().unwrap() * &b).unwrap();
         assert!(gap(&gate(&a, &b, Gate::GeluTanh).unwrap(), &gelu) < 1e-5);
+    }
+
+    #[test]
+    fn soft_caps_agree_with_candle() {
+        let x = Tensor::randn(0f32, 60.0, (3, 1000), &Device::Cpu).unwrap();
+        let wanted = ((&x / 30.0).unwrap().tanh().unwrap() * 30.0).unwrap();
+        let capped = soft_cap(&x, 30.0).unwrap();
+        assert!(gap(&capped, &wanted) < 3e-5);
+        let largest = capped.abs().unwrap().max_all().unwrap();
+        assert!(largest.to_scalar::<f32>().unwrap() <= 30.0);
     }
 }

@@ -2,6 +2,9 @@
 
 use std::sync::OnceLock;
 
+/// Names the best level to use, for comparisons and for processors that announce what they do badly.
+pub const LEVEL_VARIABLE: &str = "MUSTER_CPU_LEVEL";
+
 /// A set of instructions that kernels are written for, poorest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -13,20 +16,65 @@ pub enum Level {
     AvxVnni,
     /// AVX-512 F, BW, VL and VNNI.
     Avx512,
+    /// The same with products of bf16.
+    Avx512Bf16,
 }
 
 impl Level {
-    /// The best level of this CPU.
+    const ALL: [Self; 5] = [
+        Self::Portable,
+        Self::Avx2,
+        Self::AvxVnni,
+        Self::Avx512,
+        Self::Avx512Bf16,
+    ];
+
+    /// The best level of this CPU, or the best up to the one that [`LEVEL_VARIABLE`] names.
     pub fn best() -> Self {
         static BEST: OnceLock<Level> = OnceLock::new();
-        *BEST.get_or_init(detected)
+        *BEST.get_or_init(|| {
+            let most = Self::stated().ok().flatten().unwrap_or(Self::Avx512Bf16);
+            let usable = Self::usable().into_iter().filter(|level| *level <= most);
+            usable.max().unwrap_or(Self::Portable)
+        })
     }
 
-    /// Every level this CPU can run, for tests that compare them.
+    /// Every level this CPU can run and may, for tests that compare them.
     pub fn available() -> Vec<Self> {
-        let all = [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512];
-        all.into_iter()
-            .filter(|level| *level <= Self::best())
+        let usable = Self::usable().into_iter();
+        usable.filter(|level| *level <= Self::best()).collect()
+    }
+
+    /// What [`LEVEL_VARIABLE`] says, or why it says nothing that is understood.
+    pub fn stated() -> Result<Option<Self>, String> {
+        match std::env::var(LEVEL_VARIABLE) {
+            Ok(name) if !name.is_empty() => Self::named(&name).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn named(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|level| level.name() == name);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("{LEVEL_VARIABLE} is `{name}`, which is none of {names}")
+        })
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::AvxVnni => "avx-vnni",
+            Self::Avx512 => "avx512",
+            Self::Avx512Bf16 => "avx512-bf16",
+        }
+    }
+
+    fn usable() -> Vec<Self> {
+        let best = detected();
+        let below = Self::ALL.into_iter().filter(|level| *level <= best);
+        below
             .filter(|level| *level != Self::AvxVnni || has_avx_vnni())
             .collect()
     }
@@ -42,6 +90,7 @@ fn detected() -> Level {
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512vnni");
     match (avx2, avx512) {
+        (true, true) if is_x86_feature_detected!("avx512bf16") => Level::Avx512Bf16,
         (true, true) => Level::Avx512,
         (true, false) if has_avx_vnni() => Level::AvxVnni,
         (true, false) => Level::Avx2,
@@ -88,7 +137,9 @@ macro_rules! at_every_level {
             match level {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the level was detected.
-                $crate::cpu::Level::Avx512 => unsafe { avx512($($argument),*) },
+                $crate::cpu::Level::Avx512 | $crate::cpu::Level::Avx512Bf16 => unsafe {
+                    avx512($($argument),*)
+                },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the level was detected.
                 $crate::cpu::Level::Avx2 | $crate::cpu::Level::AvxVnni => unsafe {
@@ -100,3 +151,20 @@ macro_rules! at_every_level {
     };
 }
 pub(crate) use at_every_level;
+
+#[cfg(test)]
+mod tests {
+    use super::Level;
+
+    #[test]
+    fn levels_are_named() {
+        for level in Level::ALL {
+            assert_eq!(Level::named(level.name()), Ok(level));
+        }
+        let error = Level::named("sse").unwrap_err();
+        assert!(
+            error.contains("none of portable, avx2, avx-vnni, avx512, avx512-bf16"),
+            "{error}"
+        );
+    }
+}

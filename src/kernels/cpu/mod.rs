@@ -4,27 +4,34 @@
 //! the few roundings that remain happen in one order everywhere.
 
 mod attention;
+mod dense;
 mod draw;
 mod gates;
 mod level;
 mod math;
 mod memory;
 mod norm;
+mod normal;
 mod pool;
 mod products;
 mod reading;
+mod resample;
 mod rope;
+mod stored;
 mod tensors;
 mod threads;
 
-pub use attention::{Pages, paged_attention};
+pub use attention::{Mask, Pages, dense_attention, paged_attention};
+pub use dense::{Axis, Edges, PackedConvolution};
 pub use draw::weigh;
-pub use gates::{Gate, gate};
-pub use level::Level;
+pub use gates::{Gate, gate, soft_cap};
+pub use level::{LEVEL_VARIABLE, Level};
 pub use math::exp;
 pub use norm::{add_rms_norm, rms_norm};
+pub use normal::{group_norm, layer_norm};
 pub use pool::{THREAD_VARIABLES, threads};
-pub use products::{Matrix, products};
+pub use products::{Matrix, WeightType, products};
 pub use reading::sum;
+pub use resample::{Resampling, resample};
 pub use rope::rotate;
 pub use threads::each;

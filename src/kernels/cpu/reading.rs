@@ -5,7 +5,7 @@ const STREAMS: usize = 4;
 /// Numbers of a cache line, each with a sum of its own: loads and not one chain of additions set the pace.
 const LINE: usize = 8;
 
-/// The sum of all numbers, which nobody knows who has not read them.
+/// The sum of all numbers, so that no read can be left out.
 pub fn sum(numbers: &[u64]) -> u64 {
     let (lines, rest) = numbers.as_chunks::<LINE>();
     let length = lines.len() / STREAMS;

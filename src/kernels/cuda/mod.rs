@@ -269,9 +269,9 @@ fn hidden(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AttentionPlan, LayerPages};
+    use crate::{AttentionPlan, KvDtype, LayerPages};
 
-    fn check(dtype: DType, options: AttentionOptions) {
+    fn check(dtype: KvDtype, options: AttentionOptions) {
         let device = Device::Cpu;
         let span = |new_tokens, past_tokens, pages: &[u32]| Span {
             new_tokens,
@@ -282,7 +282,7 @@ mod tests {
             vec![span(40, 0, &[3, 1]), span(5, 0, &[0]), span(0, 0, &[])],
             vec![span(1, 40, &[3, 1]), span(30, 5, &[0, 2])],
         ];
-        let ours = Pages::new(4, 2, 16, dtype, &device).unwrap();
+        let ours = Pages::new(4, 2, 16, dtype.dtype().unwrap(), &device).unwrap();
         let mut reference = LayerPages::new(4, 2, 16, dtype, &device).unwrap();
         for spans in steps {
             let rows = spans.iter().map(|span| span.new_tokens).sum::<usize>();
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn gathered_attention_agrees_with_the_reference() {
-        for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for dtype in [KvDtype::F32, KvDtype::F16, KvDtype::Bf16] {
             for (window, softcap) in [(None, None), (Some(7), None), (None, Some(5.0))] {
                 let options = AttentionOptions {
                     scale: 0.25,

@@ -4,30 +4,40 @@
 //! (`[2][d][16]`) and its values row-wise (`[32][d]`). A query goes through its pages in order, so its
 //! result depends on nothing but its own context.
 
-#![expect(unsafe_code, reason = "threads write disjoint rows of one result")]
+#![expect(unsafe_code, reason = "threads write disjoint tiles of the pages")]
 
-use candle_core::{DType, Result, Tensor, bail};
+use std::ops::Range;
+
+use candle_core::{Result, Tensor, bail};
 use half::{bf16, f16};
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod dense;
 mod queries;
-mod stored;
+mod step;
+mod tile;
 
-use self::queries::{AtEveryLevel, Query, attend};
-use self::stored::Stored;
+pub use self::dense::{Mask, dense_attention};
+use self::step::{Step, StepHeads};
+use self::tile::{BLOCK, FloatTile, FloatTileMut, Q8Tile, Q8TileMut, TileWriter};
 use super::level::Level;
 use super::memory::Aligned;
+use super::stored::{LANES, Stored};
 use super::tensors::{from_floats, with_floats};
 use super::threads::{Disjoint, share};
-use crate::{AttentionOptions, PAGE_TOKENS, Span};
+use crate::{AttentionOptions, KvDtype, PAGE_TOKENS, Span};
 
-/// Tokens whose keys lie side by side.
-const LANES: usize = 16;
+/// Queries that see a page while it is in the cache, of all heads that share its keys.
+const QUERIES: usize = 64;
 
 /// One layer's keys and values.
 #[derive(Debug)]
 pub struct Pages {
-    memory: Aligned,
-    dtype: DType,
+    numbers: Aligned,
+    /// Of [`KvDtype::Q8_0`]: one for each [`BLOCK`] of numbers, in the same order of tiles.
+    scales: Option<Aligned>,
+    dtype: KvDtype,
     shape: Shape,
 }
 
@@ -47,39 +57,58 @@ impl Shape {
     fn tile_at(self, page: u32, head: usize) -> usize {
         (page as usize * self.kv_heads + head) * 2 * self.half_tile()
     }
+
+    /// The keys and values of a head in a page.
+    fn tile<T>(self, numbers: &[T], page: u32, head: usize) -> (&[T], &[T]) {
+        let at = self.tile_at(page, head);
+        numbers[at..at + 2 * self.half_tile()].split_at(self.half_tile())
+    }
+
+    /// Their scales.
+    fn scales(self, scales: &[f16], page: u32, head: usize) -> (&[f16], &[f16]) {
+        let (at, half) = (self.tile_at(page, head) / BLOCK, self.half_tile() / BLOCK);
+        scales[at..at + 2 * half].split_at(half)
+    }
 }
 
 impl Pages {
-    pub fn new(pages: usize, kv_heads: usize, head_dim: usize, dtype: DType) -> Result<Self> {
-        if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
-            bail!("keys and values are stored as f32, f16 or bf16, not {dtype:?}");
+    pub fn new(pages: usize, kv_heads: usize, head_dim: usize, dtype: KvDtype) -> Result<Self> {
+        if !dtype.takes(head_dim) {
+            bail!(
+                "keys and values are stored as {dtype} where {BLOCK} divides the size of a head, which is {head_dim}; use f16"
+            );
         }
         let shape = Shape {
             pages,
             kv_heads,
             head_dim,
         };
-        let bytes = [
-            pages,
-            kv_heads,
-            head_dim,
-            2 * PAGE_TOKENS,
-            dtype.size_in_bytes(),
-        ]
-        .into_iter()
-        .try_fold(1usize, usize::checked_mul);
-        let Some(bytes) = bytes else {
+        let numbers = [pages, kv_heads, head_dim, 2 * PAGE_TOKENS]
+            .into_iter()
+            .try_fold(1usize, usize::checked_mul);
+        let size = match dtype {
+            KvDtype::F32 => size_of::<f32>(),
+            KvDtype::F16 | KvDtype::Bf16 => size_of::<f16>(),
+            KvDtype::Q8_0 => size_of::<i8>(),
+        };
+        let bytes = numbers.and_then(|numbers| numbers.checked_mul(size));
+        let (Some(numbers), Some(bytes)) = (numbers, bytes) else {
             bail!("{pages} pages of {kv_heads} heads of {head_dim} exceed the largest allocation");
         };
+        let scales = (dtype == KvDtype::Q8_0)
+            .then(|| Aligned::zeroed(numbers / BLOCK * size_of::<f16>()))
+            .transpose()?;
         Ok(Self {
-            memory: Aligned::zeroed(bytes)?,
+            numbers: Aligned::zeroed(bytes)?,
+            scales,
             dtype,
             shape,
         })
     }
 
     pub fn bytes(&self) -> usize {
-        self.memory.bytes()
+        let scales = self.scales.as_ref().map_or(0, Aligned::bytes);
+        self.numbers.bytes() + scales
     }
 }
 
@@ -103,11 +132,16 @@ fn paged_attention_at(
     options: AttentionOptions,
 ) -> Result<Tensor> {
     check(q, k, v, pages, spans)?;
-    match pages.dtype {
-        DType::F32 => attend_as::<f32>(level, [q, k, v], pages, spans, options),
-        DType::F16 => attend_as::<f16>(level, [q, k, v], pages, spans, options),
-        _ => attend_as::<bf16>(level, [q, k, v], pages, spans, options),
-    }
+    with_floats(k, |k| {
+        with_floats(v, |v| {
+            pages.write(spans, k, v);
+            Ok(())
+        })
+    })?;
+    with_floats(q, |values| {
+        let result = pages.attend(level, values, q.dim(1)?, spans, options);
+        from_floats(result, q.dims())
+    })
 }
 
 fn check(q: &Tensor, k: &Tensor, v: &Tensor, pages: &Pages, spans: &[Span]) -> Result<()> {
@@ -141,106 +175,155 @@ fn check(q: &Tensor, k: &Tensor, v: &Tensor, pages: &Pages, spans: &[Span]) -> R
     }
 }
 
-fn attend_as<T: AtEveryLevel>(
-    level: Level,
-    [q, k, v]: [&Tensor; 3],
-    pages: &mut Pages,
-    spans: &[Span],
-    options: AttentionOptions,
-) -> Result<Tensor> {
-    let shape = pages.shape;
-    let stored = pages.memory.view_mut::<T>();
-    with_floats(k, |k| {
-        with_floats(v, |v| {
-            write(stored, shape, spans, k, v);
-            Ok(())
-        })
-    })?;
-    let stored = pages.memory.view::<T>();
-    let (_, heads, head_dim) = q.dims3()?;
-    let group = heads / shape.kv_heads;
-    with_floats(q, |values| {
-        let mut result = vec![0f32; values.len()];
-        let rows = Disjoint::new(&mut result);
-        let places = placed(spans);
-        let blocks = blocks(spans);
-        let seen: usize = places.iter().map(|(_, position)| position + 1).sum();
-        let cost = seen.saturating_mul(heads * head_dim / 8);
-        share(blocks.len() * shape.kv_heads, cost, |range| {
-            for item in range {
-                let (block, head) = (&blocks[item / shape.kv_heads], item % shape.kv_heads);
-                let mut queries: Vec<_> = (block.start..block.end)
-                    .flat_map(|row| (head * group..(head + 1) * group).map(move |head| (row, head)))
-                    .map(|(row, head)| {
-                        let at = (row * heads + head) * head_dim;
-                        let at = at..at + head_dim;
-                        Query {
-                            values: &values[at.clone()],
-                            position: places[row].1,
-                            // SAFETY: each row and head belongs to one item.
-                            out: unsafe { rows.part(at) },
-                        }
-                    })
-                    .collect();
-                let span = places[block.start].0;
-                let tiles = span.pages.iter().map(|page| {
-                    let at = shape.tile_at(*page, head);
-                    stored[at..at + 2 * shape.half_tile()].split_at(shape.half_tile())
-                });
-                let tiles: Vec<_> = tiles.collect();
-                attend(level, &tiles, &mut queries, options);
-            }
-        });
-        from_floats(result, q.dims())
-    })
-}
-
-/// Rows of the flat batch that are attended together: a few neighbours of one span.
-fn blocks(spans: &[Span]) -> Vec<std::ops::Range<usize>> {
-    const ROWS: usize = 16;
-    let (mut blocks, mut first) = (Vec::new(), 0);
-    for span in spans {
-        let end = first + span.new_tokens;
-        blocks.extend(
-            (first..end)
-                .step_by(ROWS)
-                .map(|row| row..end.min(row + ROWS)),
-        );
-        first = end;
-    }
-    blocks
-}
-
-/// The span and position of each row of the flat batch.
-fn placed(spans: &[Span]) -> Vec<(&Span, usize)> {
-    let mut places = Vec::new();
-    for span in spans {
-        let end = span.past_tokens + span.new_tokens;
-        places.extend((span.past_tokens..end).map(|position| (span, position)));
-    }
-    places
-}
-
-fn write<T: Stored>(stored: &mut [T], shape: Shape, spans: &[Span], k: &[f32], v: &[f32]) {
-    let d = shape.head_dim;
-    for (row, (span, position)) in placed(spans).into_iter().enumerate() {
-        let (page, token) = (span.pages[position / PAGE_TOKENS], position % PAGE_TOKENS);
-        for head in 0..shape.kv_heads {
-            let at = shape.tile_at(page, head);
-            let (keys, values) =
-                stored[at..at + 2 * shape.half_tile()].split_at_mut(shape.half_tile());
-            let from = (row * shape.kv_heads + head) * d;
-            let column = token / LANES * LANES * d + token % LANES;
-            for (i, value) in k[from..from + d].iter().enumerate() {
-                keys[column + i * LANES] = T::from_f32(*value);
-            }
-            for (to, value) in values[token * d..(token + 1) * d]
-                .iter_mut()
-                .zip(&v[from..from + d])
-            {
-                *to = T::from_f32(*value);
+impl Pages {
+    fn attend(
+        &self,
+        level: Level,
+        queries: &[f32],
+        heads: usize,
+        spans: &[Span],
+        options: AttentionOptions,
+    ) -> Vec<f32> {
+        let shape = self.shape;
+        let heads = StepHeads {
+            queries: heads,
+            kv: shape.kv_heads,
+            dim: shape.head_dim,
+        };
+        let step = Step {
+            level,
+            queries,
+            spans,
+            heads,
+            options,
+        };
+        match (self.dtype, &self.scales) {
+            (KvDtype::F32, _) => step.attend(self.floats::<f32>()),
+            (KvDtype::F16, _) => step.attend(self.floats::<f16>()),
+            (KvDtype::Bf16, _) => step.attend(self.floats::<bf16>()),
+            (KvDtype::Q8_0, scales) => {
+                let numbers = self.numbers.view::<i8>();
+                let scales = scales.as_ref().map_or(&[][..], Aligned::view::<f16>);
+                step.attend(|page, head| {
+                    let scales = shape.scales(scales, page, head);
+                    Q8Tile::new(shape.tile(numbers, page, head), scales)
+                })
             }
         }
+    }
+
+    /// How to see a page of a head.
+    fn floats<'a, T: Stored>(
+        &'a self,
+    ) -> impl Fn(u32, usize) -> FloatTile<'a, T> + Sync + use<'a, T> {
+        let (shape, numbers) = (self.shape, self.numbers.view::<T>());
+        move |page, head| FloatTile::new(shape.tile(numbers, page, head))
+    }
+
+    fn write(&mut self, spans: &[Span], k: &[f32], v: &[f32]) {
+        match self.dtype {
+            KvDtype::F32 => self.write_floats::<f32>(spans, k, v),
+            KvDtype::F16 => self.write_floats::<f16>(spans, k, v),
+            KvDtype::Bf16 => self.write_floats::<bf16>(spans, k, v),
+            KvDtype::Q8_0 => self.write_q8(spans, k, v),
+        }
+    }
+
+    fn write_floats<T: Stored>(&mut self, spans: &[Span], k: &[f32], v: &[f32]) {
+        let shape = self.shape;
+        let numbers = Disjoint::new(self.numbers.view_mut::<T>());
+        shape.write(spans, k, v, |at| {
+            let (start, half) = (at, shape.half_tile());
+            // SAFETY: one call at a time writes a tile, see `Shape::write`.
+            let tile = unsafe { numbers.part(start..start + 2 * half) };
+            let (keys, values) = tile.split_at_mut(half);
+            FloatTileMut { keys, values }
+        });
+    }
+
+    fn write_q8(&mut self, spans: &[Span], k: &[f32], v: &[f32]) {
+        let shape = self.shape;
+        let numbers = Disjoint::new(self.numbers.view_mut::<i8>());
+        let scales = self.scales.as_mut();
+        let scales = Disjoint::new(scales.map_or(&mut [][..], Aligned::view_mut::<f16>));
+        shape.write(spans, k, v, |at| {
+            let (half, scale_at) = (shape.half_tile(), at / BLOCK);
+            let half_scales = half / BLOCK;
+            // SAFETY: one call at a time writes a tile, see `Shape::write`.
+            let (tile, scales) = unsafe {
+                (
+                    numbers.part(at..at + 2 * half),
+                    scales.part(scale_at..scale_at + 2 * half_scales),
+                )
+            };
+            let (keys, values) = tile.split_at_mut(half);
+            let (key_scales, value_scales) = scales.split_at_mut(half_scales);
+            Q8TileMut {
+                keys,
+                values,
+                key_scales,
+                value_scales,
+            }
+        });
+    }
+}
+
+/// New tokens that lie on one page.
+struct Run {
+    page: u32,
+    /// The row of the first one.
+    row: usize,
+    /// Their places on the page.
+    tokens: Range<usize>,
+}
+
+fn runs(spans: &[Span]) -> Vec<Run> {
+    let (mut runs, mut row) = (Vec::new(), 0);
+    for span in spans {
+        let mut position = span.past_tokens;
+        let end = span.past_tokens + span.new_tokens;
+        while position < end {
+            let first = position % PAGE_TOKENS;
+            let tokens = first..PAGE_TOKENS.min(first + end - position);
+            runs.push(Run {
+                page: span.pages[position / PAGE_TOKENS],
+                row,
+                tokens: tokens.clone(),
+            });
+            position += tokens.len();
+            row += tokens.len();
+        }
+    }
+    runs
+}
+
+impl Shape {
+    /// Writes the keys and values of the new tokens; `tile` makes what writes the tile that begins at a number. Each
+    /// tile has one writer at a time.
+    fn write<W: TileWriter>(
+        self,
+        spans: &[Span],
+        k: &[f32],
+        v: &[f32],
+        tile: impl Fn(usize) -> W + Sync,
+    ) {
+        let runs = runs(spans);
+        let mut pages: Vec<u32> = runs.iter().map(|run| run.page).collect();
+        pages.sort_unstable();
+        let is_shared = pages.windows(2).any(|pair| pair[0] == pair[1]);
+        // A page that two spans write has its writers one after the other, on this thread.
+        let cost = if is_shared { 0 } else { k.len() * 4 };
+        share(runs.len() * self.kv_heads, cost, |range| {
+            for index in range {
+                let (run, head) = (&runs[index / self.kv_heads], index % self.kv_heads);
+                let mut writer = tile(self.tile_at(run.page, head));
+                for (row, token) in (run.row..).zip(run.tokens.clone()) {
+                    let at = (row * self.kv_heads + head) * self.head_dim;
+                    let numbers = at..at + self.head_dim;
+                    writer.write(token, &k[numbers.clone()], &v[numbers]);
+                }
+            }
+        });
     }
 }
 

@@ -1,4 +1,5 @@
 use candle_core::{DType, Device, Tensor};
+use half::f16;
 use proptest::prelude::*;
 
 use super::*;
@@ -15,10 +16,28 @@ fn random(tokens: usize, heads: usize, d: usize) -> Tensor {
     Tensor::randn(0f32, 1.0, (tokens, heads, d), &Device::Cpu).unwrap()
 }
 
+/// Numbers after they were stored as Q8_0: whole ones of eight bits with a scale in f16 for each block.
+fn in_blocks(t: &Tensor) -> Tensor {
+    let mut numbers: Vec<f32> = t.flatten_all().unwrap().to_vec1().unwrap();
+    for block in numbers.chunks_exact_mut(BLOCK) {
+        let largest = block.iter().fold(0f32, |largest, x| largest.max(x.abs()));
+        let scale = f16::from_f32(largest / 127.0).to_f32();
+        let inverse = scale.recip();
+        for x in block {
+            *x = (*x * inverse).round_ties_even().clamp(-127.0, 127.0) * scale;
+        }
+    }
+    Tensor::from_vec(numbers, t.shape(), t.device()).unwrap()
+}
+
 /// Attention of one sequence in f64, straight from the definition.
-fn naive(sequence: &Sequence, dtype: DType, options: AttentionOptions) -> Vec<f64> {
+fn naive(sequence: &Sequence, dtype: KvDtype, options: AttentionOptions) -> Vec<f64> {
     let rounded = |t: &Tensor| {
-        let t = t.to_dtype(dtype).unwrap().to_dtype(DType::F64).unwrap();
+        let t = match dtype.dtype() {
+            Some(dtype) => t.to_dtype(dtype).unwrap(),
+            None => in_blocks(t),
+        };
+        let t = t.to_dtype(DType::F64).unwrap();
         t.flatten_all().unwrap().to_vec1::<f64>().unwrap()
     };
     let (tokens, heads, d) = sequence.q.dims3().unwrap();
@@ -66,7 +85,7 @@ fn paged(
     level: Level,
     sequences: &[Sequence],
     steps: &[usize],
-    dtype: DType,
+    dtype: KvDtype,
     options: AttentionOptions,
 ) -> Vec<Vec<f32>> {
     let (_, kv_heads, d) = sequences[0].k.dims3().unwrap();
@@ -129,7 +148,7 @@ fn check(
     lengths: &[usize],
     shape: (usize, usize, usize),
     step: usize,
-    dtype: DType,
+    dtype: KvDtype,
     options: AttentionOptions,
 ) {
     let (heads, kv_heads, d) = shape;
@@ -152,6 +171,8 @@ fn check(
     }
 }
 
+const DTYPES: [KvDtype; 4] = [KvDtype::F32, KvDtype::F16, KvDtype::Bf16, KvDtype::Q8_0];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -159,21 +180,69 @@ proptest! {
     fn paged_attention_is_attention(
         lengths in prop::collection::vec(1usize..100, 1..4),
         kv_heads in 1usize..3,
-        group in 1usize..5,
-        d in prop::sample::select(vec![8usize, 16, 40, 64, 128]),
+        group in 1usize..10,
+        d in prop::sample::select(vec![8usize, 16, 32, 40, 64, 96, 128]),
         step in 1usize..80,
-        dtype in prop::sample::select(vec![DType::F32, DType::F16, DType::BF16]),
+        dtype in prop::sample::select(DTYPES.to_vec()),
         window in prop::option::of(1usize..50),
         softcap in prop::option::of(5f32..30.0),
     ) {
+        prop_assume!(dtype.takes(d));
         let options = AttentionOptions { scale: (d as f32).powf(-0.5), window, softcap };
         check(&lengths, (kv_heads * group, kv_heads, d), step, dtype, options);
     }
 }
 
 #[test]
+fn contexts_of_several_partitions_are_added_up() {
+    for (dtype, window) in [(KvDtype::F16, None), (KvDtype::Q8_0, Some(700))] {
+        let options = AttentionOptions {
+            scale: 0.2,
+            window,
+            softcap: None,
+        };
+        check(&[1300, 3, 520], (3, 1, 32), 1300, dtype, options);
+    }
+}
+
+#[test]
+fn heads_that_no_block_divides_are_refused() {
+    let error = Pages::new(1, 2, 40, KvDtype::Q8_0).unwrap_err().to_string();
+    assert!(error.contains("q8_0 where 32 divides"), "{error}");
+    let pages = Pages::new(3, 2, 64, KvDtype::Q8_0).unwrap();
+    assert_eq!(pages.bytes(), KvDtype::Q8_0.bytes(3 * 32 * 2 * 2 * 64));
+    assert_eq!(KvDtype::Q8_0.bytes(32), 34);
+}
+
+#[test]
+fn what_is_not_finite_shows_in_the_result() {
+    for dtype in DTYPES {
+        for fault in [f32::NAN, f32::INFINITY] {
+            let mut pages = Pages::new(1, 1, 32, dtype).unwrap();
+            let q = random(1, 1, 32);
+            let mut numbers = vec![0.5; 32];
+            numbers[7] = fault;
+            let x = Tensor::from_vec(numbers, (1, 1, 32), &Device::Cpu).unwrap();
+            let span = Span {
+                new_tokens: 1,
+                past_tokens: 0,
+                pages: vec![0],
+            };
+            let options = AttentionOptions {
+                scale: 1.0,
+                window: None,
+                softcap: None,
+            };
+            let found = paged_attention(&q, &q, &x, &mut pages, &[span], options).unwrap();
+            let found = found.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            assert!(!found[7].is_finite(), "{dtype}: {fault} is {}", found[7]);
+        }
+    }
+}
+
+#[test]
 fn pages_that_do_not_exist_are_refused() {
-    let mut pages = Pages::new(1, 1, 8, DType::F32).unwrap();
+    let mut pages = Pages::new(1, 1, 8, KvDtype::F32).unwrap();
     let x = random(1, 1, 8);
     let span = Span {
         new_tokens: 1,

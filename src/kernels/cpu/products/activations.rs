@@ -27,6 +27,16 @@ impl Form {
         }
     }
 
+    /// Values of a block; the last one is filled up with zeros.
+    fn block(self) -> usize {
+        match self {
+            // Panels of bf16 hold two columns side by side.
+            Self::Floats => 2,
+            Self::Blocks32 => 64,
+            Self::Blocks256 => 256,
+        }
+    }
+
     /// Columns of a sub-block whose quants are summed up in `offsets`.
     fn offset_block(self) -> usize {
         match self {
@@ -79,11 +89,7 @@ pub struct Group<'a> {
 impl Activations {
     pub fn new(level: Level, form: Form, values: &[f32], cols: usize) -> Self {
         let rows = values.len() / cols;
-        let padded = match form {
-            Form::Floats => cols,
-            Form::Blocks32 => cols.next_multiple_of(64),
-            Form::Blocks256 => cols.next_multiple_of(256),
-        };
+        let padded = cols.next_multiple_of(form.block());
         let mut new = Self::empty(form, rows, padded);
         let arrays = Arrays {
             floats: Disjoint::new(&mut new.floats),
@@ -145,8 +151,8 @@ impl Activations {
 
     fn group(&self, first: usize) -> Group<'_> {
         let rows = GROUP_ROWS.min(self.rows - first);
-        let from = self.form.lengths(first * self.cols);
-        let to = self.form.lengths((first + rows) * self.cols);
+        let lengths = |rows: usize| self.form.lengths(rows * self.cols);
+        let (from, to) = (lengths(first), lengths(first + rows));
         Group {
             first,
             rows,
@@ -278,7 +284,18 @@ fn quantized<const BLOCK: usize>(values: &[f32]) -> ([i8; BLOCK], f32) {
             *lane = if size > *lane { size } else { *lane };
         }
     }
-    let largest = lanes.into_iter().fold(0f32, f32::max);
+    // In halves: sixteen comparisons one after the other take longer than all the rest.
+    let mut half = 8;
+    while half > 0 {
+        for lane in 0..half {
+            let other = lanes[lane + half];
+            if other > lanes[lane] {
+                lanes[lane] = other;
+            }
+        }
+        half /= 2;
+    }
+    let largest = lanes[0];
     let inverse = if largest > SMALLEST {
         127.0 / largest
     } else {

@@ -13,7 +13,7 @@
 use core::arch::x86_64::*;
 
 use super::activations::Group;
-use super::blocks::{Kind, q4k, q5k, q6k, q8_0, six_bits};
+use super::blocks::{Code, Kind, codes, q4k, q5k, q6k, q8_0, six_bits};
 use super::{PANEL_ROWS, Place};
 
 /// Columns in a register.
@@ -91,6 +91,11 @@ unsafe fn multiply_rows<const R: usize, const VNNI: bool>(part: Part, place: Pla
         let totals: [__m256; R] = match part.kind {
             Kind::F32 | Kind::F16 | Kind::BF16 => dense(part),
             Kind::Q8_0 => q8_0_rows::<R, VNNI>(part),
+            Kind::Codes(Code::Q4_0) => code_rows::<R, VNNI>(Code::Q4_0, part),
+            Kind::Codes(Code::Q4_1) => code_rows::<R, VNNI>(Code::Q4_1, part),
+            Kind::Codes(Code::Q5_0) => code_rows::<R, VNNI>(Code::Q5_0, part),
+            Kind::Codes(Code::Q5_1) => code_rows::<R, VNNI>(Code::Q5_1, part),
+            Kind::Codes(Code::MxFp4) => code_rows::<R, VNNI>(Code::MxFp4, part),
             Kind::Q4K | Kind::Q5K => q4k_rows::<R, VNNI>(part),
             Kind::Q6K => q6k_rows::<R, VNNI>(part),
         };
@@ -150,6 +155,15 @@ unsafe fn halves(at: *const u8) -> __m256 {
     unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
 }
 
+#[inline(always)]
+unsafe fn brains(at: *const u8) -> __m256 {
+    // SAFETY: the caller points at eight numbers.
+    unsafe {
+        let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast()));
+        _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16))
+    }
+}
+
 /// `total + integers * (scale * activation)` for each row.
 #[inline(always)]
 unsafe fn scaled<const R: usize>(
@@ -167,34 +181,57 @@ unsafe fn scaled<const R: usize>(
     }
 }
 
+/// Even and odd columns have sums of their own, so that one row does not wait for its last addition.
 #[inline(always)]
 unsafe fn dense<const R: usize>(part: Part) -> [__m256; R] {
-    let size = part.kind.block_bytes() / PANEL_ROWS;
+    let cols = part.blocks * part.kind.block_cols();
     // SAFETY: reads as many columns of the panel and of the group as there are, by the caller's promise.
     unsafe {
-        let mut totals = [_mm256_setzero_ps(); R];
-        for col in 0..part.blocks {
-            let at = part
-                .panel
-                .add((col * PANEL_ROWS + part.half * LANES) * size);
-            let weights = match part.kind {
-                Kind::F32 => _mm256_loadu_ps(at.cast()),
-                Kind::F16 => halves(at),
-                _ => {
-                    let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast()));
-                    _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16))
-                }
-            };
-            let floats = part
-                .group
-                .floats
-                .as_ptr()
-                .add(col * part.group.rows + part.row);
-            for (row, total) in totals.iter_mut().enumerate() {
-                *total = _mm256_fmadd_ps(weights, _mm256_set1_ps(*floats.add(row)), *total);
+        let mut sums = [[_mm256_setzero_ps(); R]; 2];
+        for pair in 0..cols / 2 {
+            for (odd, sums) in sums.iter_mut().enumerate() {
+                add_column(sums, part, pair * 2 + odd);
             }
         }
-        totals
+        if cols % 2 == 1 {
+            add_column(&mut sums[0], part, cols - 1);
+        }
+        let [mut even, odd] = sums;
+        for (even, odd) in even.iter_mut().zip(odd) {
+            *even = _mm256_add_ps(*even, odd);
+        }
+        even
+    }
+}
+
+#[inline(always)]
+unsafe fn add_column<const R: usize>(sums: &mut [__m256; R], part: Part, col: usize) {
+    // SAFETY: the caller's column is one of the panel and of the group.
+    unsafe {
+        let at = |col: usize, size: usize| {
+            part.panel
+                .add((col * PANEL_ROWS + part.half * LANES) * size)
+        };
+        let weights = match part.kind {
+            Kind::F32 => _mm256_loadu_ps(at(col, 4).cast()),
+            Kind::F16 => halves(at(col, 2)),
+            _ => {
+                // Two columns, one in the high halves and one in the low ones.
+                let pairs = _mm256_loadu_si256(at(col / 2, 4).cast());
+                _mm256_castsi256_ps(match col % 2 {
+                    0 => _mm256_slli_epi32(pairs, 16),
+                    _ => _mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000)),
+                })
+            }
+        };
+        let floats = part
+            .group
+            .floats
+            .as_ptr()
+            .add(col * part.group.rows + part.row);
+        for (row, sum) in sums.iter_mut().enumerate() {
+            *sum = _mm256_fmadd_ps(weights, _mm256_set1_ps(*floats.add(row)), *sum);
+        }
     }
 }
 
@@ -231,6 +268,82 @@ unsafe fn q8_0_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R]
             scaled(&mut totals, sums, scale, activations);
         }
         totals
+    }
+}
+
+/// Inlined where the code is known, so that each has a loop of its own.
+#[inline(always)]
+unsafe fn code_rows<const R: usize, const VNNI: bool>(code: Code, part: Part) -> [__m256; R] {
+    let (group, rows) = (part.group, part.group.rows);
+    // SAFETY: the panel has as many blocks of two halves as the group has scales, offsets and quants for.
+    unsafe {
+        let mut totals = [_mm256_setzero_ps(); R];
+        for sub in 0..part.blocks * 2 {
+            let block = part.panel.add(sub / 2 * part.kind.block_bytes());
+            let lines = block.add(code.quants() + sub % 2 * 256 + part.half * 32);
+            let offsets = group.offsets.as_ptr().add(sub * rows + part.row);
+            let scales = group.scales.as_ptr().add(sub * rows + part.row);
+            let quants = group.quants.as_ptr().add((sub * 8 * rows + part.row) * 4);
+            let mut integers = [_mm256_setzero_si256(); R];
+            for (row, integer) in integers.iter_mut().enumerate() {
+                *integer = _mm256_set1_epi32(code.start(*offsets.add(row)));
+            }
+            let fifth = match code.has_fifth_bits() {
+                true => {
+                    let at = code.fifth_bits() + sub % 2 * 64 + part.half * 32;
+                    _mm256_loadu_si256(block.add(at).cast())
+                }
+                false => _mm256_setzero_si256(),
+            };
+            for line in 0..4 {
+                let packed = _mm256_loadu_si256(lines.add(line * 64).cast());
+                let fours = [packed, _mm256_srli_epi16(packed, 4)];
+                for (index, nibbles) in fours.into_iter().enumerate() {
+                    let g = line * 2 + index;
+                    let weights = worth(code, nibbles, fifth, g);
+                    for (row, integer) in integers.iter_mut().enumerate() {
+                        let quants = four(quants.add((g * rows + row) * 4));
+                        *integer = dot::<VNNI>(*integer, weights, quants);
+                    }
+                }
+            }
+            if code.has_minima() {
+                let mut sums = [_mm256_setzero_ps(); R];
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm256_set1_ps(-((*offsets.add(row) >> 7) as f32));
+                }
+                let at = codes::MINIMA + sub % 2 * 32 + part.half * 16;
+                scaled(&mut totals, sums, halves(block.add(at)), scales);
+            }
+            let mut sums = [_mm256_setzero_ps(); R];
+            for (sum, integer) in sums.iter_mut().zip(integers) {
+                *sum = _mm256_cvtepi32_ps(integer);
+            }
+            let at = block.add(codes::SCALES + sub % 2 * 32 + part.half * 16);
+            let scale = match code.has_wide_scales() {
+                true => brains(at),
+                false => halves(at),
+            };
+            scaled(&mut totals, sums, scale, scales);
+        }
+        totals
+    }
+}
+
+/// Numbers from the low nibbles, the g-th four columns of a sub-block.
+#[inline(always)]
+unsafe fn worth(code: Code, nibbles: __m256i, fifth: __m256i, g: usize) -> __m256i {
+    // SAFETY: the instructions are there, by the promise of `multiply`.
+    unsafe {
+        let low = _mm256_and_si256(nibbles, _mm256_set1_epi8(15));
+        match code.table() {
+            Some(table) => {
+                let table = _mm_loadu_si128(table.as_ptr().cast());
+                _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), low)
+            }
+            None if code.has_fifth_bits() => with_fifth_bit(low, fifth, g),
+            None => low,
+        }
     }
 }
 

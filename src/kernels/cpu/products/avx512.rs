@@ -13,7 +13,7 @@
 use core::arch::x86_64::*;
 
 use super::activations::Group;
-use super::blocks::{Kind, q4k, q5k, q6k, q8_0, six_bits};
+use super::blocks::{Code, Kind, codes, q4k, q5k, q6k, q8_0, six_bits};
 use super::{GROUP_ROWS, PANEL_ROWS, Place};
 
 /// The truth table of `a | (b & c)`.
@@ -57,16 +57,25 @@ unsafe fn multiply_rows<const R: usize>(
             Kind::F16 => dense::<R, 2>(panel, blocks, group, |at| {
                 _mm512_cvtph_ps(_mm256_loadu_si256(at.cast()))
             }),
-            Kind::BF16 => dense::<R, 2>(panel, blocks, group, |at| {
-                let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast()));
-                _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))
-            }),
+            Kind::BF16 => bf16_rows(panel, blocks, group),
             Kind::Q8_0 => q8_0_rows(panel, blocks, group),
+            Kind::Codes(Code::Q4_0) => code_rows(Code::Q4_0, panel, blocks, group),
+            Kind::Codes(Code::Q4_1) => code_rows(Code::Q4_1, panel, blocks, group),
+            Kind::Codes(Code::Q5_0) => code_rows(Code::Q5_0, panel, blocks, group),
+            Kind::Codes(Code::Q5_1) => code_rows(Code::Q5_1, panel, blocks, group),
+            Kind::Codes(Code::MxFp4) => code_rows(Code::MxFp4, panel, blocks, group),
             Kind::Q4K => q4k_rows::<R, false>(panel, blocks, group),
             Kind::Q5K => q4k_rows::<R, true>(panel, blocks, group),
             Kind::Q6K => q6k_rows(panel, blocks, group),
         }
     };
+    // SAFETY: the caller's promise.
+    unsafe { store(totals, place) };
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn store<const R: usize>(totals: [__m512; R], place: Place) {
     let columns = (0xFFFFu32 >> (PANEL_ROWS - place.width)) as __mmask16;
     for (row, total) in totals.into_iter().enumerate() {
         // SAFETY: the caller's promise; the mask leaves out what is not this matrix's.
@@ -103,6 +112,15 @@ unsafe fn halves(at: *const u8) -> __m512 {
     _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(at.cast()) })
 }
 
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn brains(at: *const u8) -> __m512 {
+    // SAFETY: the caller points at sixteen numbers.
+    let wide = _mm512_cvtepu16_epi32(unsafe { _mm256_loadu_si256(at.cast()) });
+    _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))
+}
+
+/// Even and odd columns have sums of their own, so that one row does not wait for its last addition.
 #[inline(always)]
 unsafe fn dense<const R: usize, const BYTES: usize>(
     panel: *const u8,
@@ -112,20 +130,65 @@ unsafe fn dense<const R: usize, const BYTES: usize>(
 ) -> [__m512; R] {
     // SAFETY: reads `cols` columns of the panel and of the group, by the caller's promise.
     unsafe {
-        let mut totals = [_mm512_setzero_ps(); R];
-        let mut floats = group.floats.as_ptr();
-        for col in 0..cols {
-            let weights = widen(panel.add(col * BYTES * PANEL_ROWS));
-            if BYTES == 2 {
-                fetch_ahead::<R>(panel.wrapping_add(col * BYTES * PANEL_ROWS));
+        let mut parts = [[_mm512_setzero_ps(); R]; 2];
+        for pair in 0..cols / 2 {
+            for (odd, part) in parts.iter_mut().enumerate() {
+                let col = pair * 2 + odd;
+                let at = panel.add(col * BYTES * PANEL_ROWS);
+                if BYTES == 2 && odd == 0 {
+                    fetch_ahead::<R>(at);
+                }
+                add_column(part, widen(at), group.floats.as_ptr().add(col * R));
             }
-            for (row, total) in totals.iter_mut().enumerate() {
-                *total = _mm512_fmadd_ps(weights, _mm512_set1_ps(*floats.add(row)), *total);
-            }
-            floats = floats.add(R);
         }
-        totals
+        if cols % 2 == 1 {
+            let col = cols - 1;
+            let weights = widen(panel.add(col * BYTES * PANEL_ROWS));
+            add_column(&mut parts[0], weights, group.floats.as_ptr().add(col * R));
+        }
+        added(parts)
     }
+}
+
+/// As [`dense`]: a register of the panel holds two columns, one in its high halves and one in its low ones.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
+unsafe fn bf16_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Group) -> [__m512; R] {
+    let mut parts = [[_mm512_setzero_ps(); R]; 2];
+    let odd = _mm512_set1_epi32(-0x10000);
+    for block in 0..blocks {
+        // SAFETY: the panel and the group have two columns for each block.
+        unsafe {
+            let at = panel.add(block * 4 * PANEL_ROWS);
+            fetch_ahead::<R>(at);
+            let pairs = _mm512_loadu_si512(at.cast());
+            let columns = [_mm512_slli_epi32(pairs, 16), _mm512_and_si512(pairs, odd)];
+            let mut floats = group.floats.as_ptr().add(block * 2 * R);
+            for (part, weights) in parts.iter_mut().zip(columns) {
+                add_column(part, _mm512_castsi512_ps(weights), floats);
+                floats = floats.add(R);
+            }
+        }
+    }
+    added(parts)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn add_column<const R: usize>(part: &mut [__m512; R], weights: __m512, floats: *const f32) {
+    for (row, sum) in part.iter_mut().enumerate() {
+        // SAFETY: the caller points at a column of as many rows.
+        *sum = _mm512_fmadd_ps(weights, _mm512_set1_ps(unsafe { *floats.add(row) }), *sum);
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn added<const R: usize>([mut even, odd]: [[__m512; R]; 2]) -> [__m512; R] {
+    for (even, odd) in even.iter_mut().zip(odd) {
+        *even = _mm512_add_ps(*even, odd);
+    }
+    even
 }
 
 #[inline]
@@ -165,6 +228,85 @@ unsafe fn q8_0_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Gro
         }
     }
     totals
+}
+
+/// Inlined where the code is known, so that each has a loop of its own.
+#[inline(always)]
+unsafe fn code_rows<const R: usize>(
+    code: Code,
+    panel: *const u8,
+    blocks: usize,
+    group: &Group,
+) -> [__m512; R] {
+    // SAFETY: the panel has `blocks` blocks of two halves, the group as many scales, offsets and quants.
+    unsafe {
+        let mut totals = [_mm512_setzero_ps(); R];
+        let mut quants = group.quants.as_ptr();
+        for sub in 0..blocks * 2 {
+            let block = panel.add(sub / 2 * Kind::Codes(code).block_bytes());
+            let lines = block.add(code.quants() + sub % 2 * 256);
+            let (offsets, scales) = (
+                group.offsets.as_ptr().add(sub * R),
+                group.scales.as_ptr().add(sub * R),
+            );
+            let mut integers = [_mm512_setzero_si512(); R];
+            for (row, integer) in integers.iter_mut().enumerate() {
+                *integer = _mm512_set1_epi32(code.start(*offsets.add(row)));
+            }
+            let fifth = match code.has_fifth_bits() {
+                true => _mm512_loadu_si512(block.add(code.fifth_bits() + sub % 2 * 64).cast()),
+                false => _mm512_setzero_si512(),
+            };
+            for line in 0..4 {
+                fetch_ahead::<R>(lines.wrapping_add(line * 64));
+                let packed = _mm512_loadu_si512(lines.add(line * 64).cast());
+                let fours = [packed, _mm512_srli_epi16(packed, 4)];
+                for (four_index, nibbles) in fours.into_iter().enumerate() {
+                    let weights = worth(code, nibbles, fifth, line * 2 + four_index);
+                    for (row, integer) in integers.iter_mut().enumerate() {
+                        let quants = four(quants.add(row * 4));
+                        *integer = _mm512_dpbusd_epi32(*integer, weights, quants);
+                    }
+                    quants = quants.add(4 * R);
+                }
+            }
+            if code.has_minima() {
+                let minima = halves(block.add(codes::MINIMA + sub % 2 * 32));
+                for (row, total) in totals.iter_mut().enumerate() {
+                    let minima = _mm512_mul_ps(minima, _mm512_set1_ps(*scales.add(row)));
+                    let sum = _mm512_set1_ps((*offsets.add(row) >> 7) as f32);
+                    *total = _mm512_fnmadd_ps(sum, minima, *total);
+                }
+            }
+            let at = block.add(codes::SCALES + sub % 2 * 32);
+            let scale = match code.has_wide_scales() {
+                true => brains(at),
+                false => halves(at),
+            };
+            for (row, total) in totals.iter_mut().enumerate() {
+                let scale = _mm512_mul_ps(scale, _mm512_set1_ps(*scales.add(row)));
+                *total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[row]), scale, *total);
+            }
+        }
+        totals
+    }
+}
+
+/// Numbers from the low nibbles, the g-th four columns of a sub-block.
+#[inline(always)]
+unsafe fn worth(code: Code, nibbles: __m512i, fifth: __m512i, g: usize) -> __m512i {
+    // SAFETY: the instructions are there, by the promise of `multiply`.
+    unsafe {
+        let low = _mm512_and_si512(nibbles, _mm512_set1_epi8(15));
+        match code.table() {
+            Some(table) => {
+                let table = _mm_loadu_si128(table.as_ptr().cast());
+                _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), low)
+            }
+            None if code.has_fifth_bits() => with_fifth_bit(low, fifth, g),
+            None => low,
+        }
+    }
 }
 
 #[inline]

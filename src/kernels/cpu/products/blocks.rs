@@ -5,6 +5,39 @@ use candle_core::quantized::GgmlDType;
 use super::PANEL_ROWS;
 use super::activations::Form;
 
+/// How weights are stored: the types of candle, and those of GGUF files that candle lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeightType {
+    Ggml(GgmlDType),
+    /// Blocks of 32 columns: an exponent (e8m0), then codes of four bits (e2m1), two a byte: the low nibbles are the
+    /// first sixteen columns.
+    MxFp4,
+}
+
+impl WeightType {
+    /// Columns of a stored block.
+    pub fn block_size(self) -> usize {
+        match self {
+            Self::Ggml(dtype) => dtype.block_size(),
+            Self::MxFp4 => 32,
+        }
+    }
+
+    /// Bytes of a stored block.
+    pub fn type_size(self) -> usize {
+        match self {
+            Self::Ggml(dtype) => dtype.type_size(),
+            Self::MxFp4 => 17,
+        }
+    }
+}
+
+impl From<GgmlDType> for WeightType {
+    fn from(dtype: GgmlDType) -> Self {
+        Self::Ggml(dtype)
+    }
+}
+
 /// The kinds of panels. Some types of weights are packed as another that holds them exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -12,18 +45,27 @@ pub enum Kind {
     F16,
     BF16,
     Q8_0,
+    Codes(Code),
     Q4K,
     Q5K,
     Q6K,
 }
 
 impl Kind {
-    pub fn of(dtype: GgmlDType) -> Option<Self> {
+    pub fn of(stored: WeightType) -> Option<Self> {
+        let dtype = match stored {
+            WeightType::Ggml(dtype) => dtype,
+            WeightType::MxFp4 => return Some(Self::Codes(Code::MxFp4)),
+        };
         match dtype {
             GgmlDType::F32 => Some(Self::F32),
             GgmlDType::F16 => Some(Self::F16),
             GgmlDType::BF16 => Some(Self::BF16),
-            GgmlDType::Q8_0 | GgmlDType::Q4_0 | GgmlDType::Q5_0 => Some(Self::Q8_0),
+            GgmlDType::Q8_0 => Some(Self::Q8_0),
+            GgmlDType::Q4_0 => Some(Self::Codes(Code::Q4_0)),
+            GgmlDType::Q4_1 => Some(Self::Codes(Code::Q4_1)),
+            GgmlDType::Q5_0 => Some(Self::Codes(Code::Q5_0)),
+            GgmlDType::Q5_1 => Some(Self::Codes(Code::Q5_1)),
             GgmlDType::Q4K => Some(Self::Q4K),
             GgmlDType::Q5K => Some(Self::Q5K),
             GgmlDType::Q6K | GgmlDType::Q3K => Some(Self::Q6K),
@@ -34,8 +76,10 @@ impl Kind {
     /// Columns of one block of a panel.
     pub fn block_cols(self) -> usize {
         match self {
-            Self::F32 | Self::F16 | Self::BF16 => 1,
+            Self::F32 | Self::F16 => 1,
+            Self::BF16 => 2,
             Self::Q8_0 => q8_0::COLS,
+            Self::Codes(_) => codes::COLS,
             Self::Q4K | Self::Q5K | Self::Q6K => 256,
         }
     }
@@ -44,8 +88,11 @@ impl Kind {
     pub fn block_bytes(self) -> usize {
         match self {
             Self::F32 => 4 * PANEL_ROWS,
-            Self::F16 | Self::BF16 => 2 * PANEL_ROWS,
+            Self::F16 => 2 * PANEL_ROWS,
+            // Two columns of a row side by side, which one load widens.
+            Self::BF16 => 4 * PANEL_ROWS,
             Self::Q8_0 => q8_0::BYTES,
+            Self::Codes(code) => code.block_bytes(),
             Self::Q4K => q4k::BYTES,
             Self::Q5K => q5k::BYTES,
             Self::Q6K => q6k::BYTES,
@@ -60,10 +107,94 @@ impl Kind {
     pub fn form(self) -> Form {
         match self {
             Self::F32 | Self::F16 | Self::BF16 => Form::Floats,
-            Self::Q8_0 => Form::Blocks32,
+            Self::Q8_0 | Self::Codes(_) => Form::Blocks32,
             Self::Q4K | Self::Q5K | Self::Q6K => Form::Blocks256,
         }
     }
+}
+
+/// Codes of four or five bits, with a scale for every 32 columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    MxFp4,
+}
+
+impl Code {
+    pub const fn has_fifth_bits(self) -> bool {
+        matches!(self, Self::Q5_0 | Self::Q5_1)
+    }
+
+    /// Whether each scale comes with a minimum, to which code times scale is added.
+    pub const fn has_minima(self) -> bool {
+        matches!(self, Self::Q4_1 | Self::Q5_1)
+    }
+
+    /// What each code is worth, raised to be unsigned; `None` where the code is that number.
+    pub const fn table(self) -> Option<[u8; 16]> {
+        match self {
+            // Twice the values of e2m1 (0, 0.5, 1, 1.5, 2, 3, 4, 6 and the same below zero) plus 16.
+            Self::MxFp4 => Some([16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4]),
+            _ => None,
+        }
+    }
+
+    /// What an integer sum starts from, given -128 times the sum of its activations: minus what the weights were
+    /// raised by, times that sum.
+    pub const fn start(self, offset: i32) -> i32 {
+        match self.shift() {
+            Some(shift) => offset >> shift,
+            None => 0,
+        }
+    }
+
+    /// Weights were raised by `128 >> shift`.
+    pub const fn shift(self) -> Option<u32> {
+        match self {
+            Self::Q4_0 => Some(4),
+            Self::Q5_0 | Self::MxFp4 => Some(3),
+            Self::Q4_1 | Self::Q5_1 => None,
+        }
+    }
+
+    /// The scales of MXFP4 are powers of two that only bf16 holds.
+    pub const fn has_wide_scales(self) -> bool {
+        matches!(self, Self::MxFp4)
+    }
+
+    /// Where the codes of a block begin.
+    pub const fn quants(self) -> usize {
+        if self.has_minima() {
+            codes::MINIMA + 64
+        } else {
+            codes::MINIMA
+        }
+    }
+
+    /// Where the fifth bits of a block begin.
+    pub const fn fifth_bits(self) -> usize {
+        self.quants() + 512
+    }
+
+    const fn block_bytes(self) -> usize {
+        if self.has_fifth_bits() {
+            self.fifth_bits() + 128
+        } else {
+            self.fifth_bits()
+        }
+    }
+}
+
+/// Two stored blocks: scales f16 or bf16 `[2][16]`, minima f16 `[2][16]` where the code has them, then codes
+/// `[2][4][16 rows][4]`: the low nibbles are four columns, the high ones the next four. Fifth bits `[2][16 rows][4]`
+/// follow as in [`q5k`].
+pub mod codes {
+    pub const COLS: usize = 64;
+    pub const SCALES: usize = 0;
+    pub const MINIMA: usize = 64;
 }
 
 /// Two stored blocks, so that quants start on a cache line: scales f16 `[2][16]`, then quants

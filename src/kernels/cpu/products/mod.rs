@@ -17,11 +17,11 @@ mod portable;
 
 use std::ops::Range;
 
-use candle_core::quantized::GgmlDType;
 use candle_core::{D, Result, Tensor, bail};
 
 use self::activations::{Activations, Form};
 use self::blocks::Kind;
+pub use self::blocks::WeightType;
 use super::level::Level;
 use super::memory::Aligned;
 use super::tensors::{from_floats, with_floats};
@@ -43,24 +43,24 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    pub fn supports(dtype: GgmlDType, rows: usize, cols: usize) -> bool {
-        let fits = rows > 0 && cols > 0 && cols.is_multiple_of(dtype.block_size());
-        fits && Kind::of(dtype).is_some()
+    pub fn supports(stored: WeightType, rows: usize, cols: usize) -> bool {
+        let fits = rows > 0 && cols > 0 && cols.is_multiple_of(stored.block_size());
+        fits && Kind::of(stored).is_some()
     }
 
-    pub fn pack(dtype: GgmlDType, bytes: &[u8], rows: usize, cols: usize) -> Result<Self> {
-        let kind = match Kind::of(dtype) {
-            Some(kind) if Self::supports(dtype, rows, cols) => kind,
-            _ => bail!("no packing for {dtype:?} weights of {rows} x {cols}"),
+    pub fn pack(stored: WeightType, bytes: &[u8], rows: usize, cols: usize) -> Result<Self> {
+        let kind = match Kind::of(stored) {
+            Some(kind) if Self::supports(stored, rows, cols) => kind,
+            _ => bail!("no packing for {stored:?} weights of {rows} x {cols}"),
         };
-        let row_bytes = cols / dtype.block_size() * dtype.type_size();
+        let row_bytes = cols / stored.block_size() * stored.type_size();
         if rows.checked_mul(row_bytes) != Some(bytes.len()) {
             bail!(
-                "got {} bytes for {dtype:?} weights of {rows} x {cols}, expected {rows} x {row_bytes}",
+                "got {} bytes for {stored:?} weights of {rows} x {cols}, expected {rows} x {row_bytes}",
                 bytes.len()
             );
         }
-        let panels = pack::pack(dtype, kind, bytes, rows, cols)?;
+        let panels = pack::pack(stored, kind, bytes, rows, cols)?;
         Ok(Self {
             kind,
             rows,
@@ -258,7 +258,9 @@ unsafe fn kernel(
     match level {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level was detected; panels and groups of one matrix fit each other.
-        Level::Avx512 => unsafe { avx512::multiply(kind, panel, cols, group, place) },
+        Level::Avx512 | Level::Avx512Bf16 => unsafe {
+            avx512::multiply(kind, panel, cols, group, place);
+        },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Level::AvxVnni => unsafe { avx2::multiply(true, kind, panel, cols, group, place) },

@@ -4,15 +4,16 @@
 
 use candle_core::Result;
 use candle_core::quantized::GgmlDType;
+use half::bf16;
 
 use super::PANEL_ROWS;
-use super::blocks::{Kind, q4k, q5k, q6k, q8_0, six_bits};
+use super::blocks::{Code, Kind, WeightType, codes, q4k, q5k, q6k, q8_0, six_bits};
 use crate::cpu::memory::{Aligned, half_at};
 use crate::cpu::threads::{Disjoint, share};
 
 /// Packs all rows. Rows that fill up the last panel, and columns that fill up its last block, are zeros.
 pub fn pack(
-    dtype: GgmlDType,
+    stored: WeightType,
     kind: Kind,
     bytes: &[u8],
     rows: usize,
@@ -21,7 +22,7 @@ pub fn pack(
     let panel_bytes = kind.panel_bytes(cols);
     let count = rows.div_ceil(PANEL_ROWS);
     let mut memory = Aligned::zeroed(count * panel_bytes)?;
-    let row_bytes = cols / dtype.block_size() * dtype.type_size();
+    let row_bytes = cols / stored.block_size() * stored.type_size();
     let panels = Disjoint::new(&mut memory.view_mut::<u8>()[..count * panel_bytes]);
     share(count, bytes.len(), |range| {
         for index in range {
@@ -29,64 +30,78 @@ pub fn pack(
             let panel = unsafe { panels.part(index * panel_bytes..(index + 1) * panel_bytes) };
             let first = index * PANEL_ROWS;
             for row in first..rows.min(first + PANEL_ROWS) {
-                let stored = &bytes[row * row_bytes..(row + 1) * row_bytes];
-                pack_row(dtype, kind, stored, row - first, panel);
+                let bytes = &bytes[row * row_bytes..(row + 1) * row_bytes];
+                pack_row(stored, kind, bytes, row - first, panel);
             }
         }
     });
     Ok(memory)
 }
 
-fn pack_row(dtype: GgmlDType, kind: Kind, stored: &[u8], row: usize, panel: &mut [u8]) {
-    let size = dtype.type_size();
-    let blocks = stored.chunks_exact(size);
-    if kind == Kind::Q8_0 {
+fn pack_row(stored: WeightType, kind: Kind, bytes: &[u8], row: usize, panel: &mut [u8]) {
+    let size = stored.type_size();
+    let blocks = bytes.chunks_exact(size);
+    if kind.block_cols() == 2 * stored.block_size() {
         for (index, block) in blocks.enumerate() {
-            let at = index / 2 * q8_0::BYTES;
-            pack_eight_bits(
-                dtype,
-                block,
-                row,
-                index % 2,
-                &mut panel[at..at + q8_0::BYTES],
-            );
+            let place = &mut panel[index / 2 * kind.block_bytes()..][..kind.block_bytes()];
+            match kind {
+                Kind::Codes(code) => pack_codes(code, block, row, index % 2, place),
+                Kind::BF16 => place[row * 4 + index % 2 * 2..][..2].copy_from_slice(block),
+                _ => pack_q8_0(block, row, index % 2, place),
+            }
         }
         return;
     }
     for (block, place) in blocks.zip(panel.chunks_exact_mut(kind.block_bytes())) {
-        match dtype {
-            GgmlDType::Q4K => pack_q4k(block, row, place),
-            GgmlDType::Q5K => pack_q5k(block, row, place),
-            GgmlDType::Q6K => pack_q6k(block, row, place),
-            GgmlDType::Q3K => pack_q3k(block, row, place),
+        match stored {
+            WeightType::Ggml(GgmlDType::Q4K) => pack_q4k(block, row, place),
+            WeightType::Ggml(GgmlDType::Q5K) => pack_q5k(block, row, place),
+            WeightType::Ggml(GgmlDType::Q6K) => pack_q6k(block, row, place),
+            WeightType::Ggml(GgmlDType::Q3K) => pack_q3k(block, row, place),
             _ => place[row * size..(row + 1) * size].copy_from_slice(block),
         }
     }
 }
 
-/// Q4_0 and Q5_0 are Q8_0 with smaller numbers.
-fn pack_eight_bits(dtype: GgmlDType, block: &[u8], row: usize, half: usize, place: &mut [u8]) {
-    let mut eight = [0u8; 34];
-    eight[..2].copy_from_slice(&block[..2]);
-    let quants = &mut eight[2..];
-    match dtype {
-        GgmlDType::Q4_0 => {
-            for (i, byte) in block[2..].iter().enumerate() {
-                quants[i] = (byte & 15).wrapping_sub(8);
-                quants[i + 16] = (byte >> 4).wrapping_sub(8);
-            }
+/// One stored block: scale, minimum, 32 fifth bits and 32 codes, as far as the type has them.
+fn pack_codes(code: Code, block: &[u8], row: usize, half: usize, place: &mut [u8]) {
+    let (scale, rest) = match code {
+        Code::MxFp4 => (power_of_two(block[0]).to_le_bytes(), &block[1..]),
+        _ => ([block[0], block[1]], &block[2..]),
+    };
+    let at = half * 32 + row * 2;
+    place[codes::SCALES + at..][..2].copy_from_slice(&scale);
+    let rest = if code.has_minima() {
+        place[codes::MINIMA + at..][..2].copy_from_slice(&rest[..2]);
+        &rest[2..]
+    } else {
+        rest
+    };
+    let (fifth, nibbles) = if code.has_fifth_bits() {
+        let fifth = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
+        (fifth, &rest[4..])
+    } else {
+        (0, rest)
+    };
+    for column in 0..32 {
+        let nibble = nibbles[column % 16] >> (column / 16 * 4) & 15;
+        let (four, byte) = (column / 4, row * 4 + column % 4);
+        let at = code.quants() + half * 256 + four / 2 * 64 + byte;
+        place[at] |= nibble << (four % 2 * 4);
+        if code.has_fifth_bits() {
+            let at = code.fifth_bits() + half * 64 + byte;
+            place[at] |= ((fifth >> column & 1) as u8) << q5k::bit(four);
         }
-        GgmlDType::Q5_0 => {
-            let fifth = u32::from_le_bytes([block[2], block[3], block[4], block[5]]);
-            let bit = |i: usize| (fifth >> i & 1) as u8;
-            for (i, byte) in block[6..].iter().enumerate() {
-                quants[i] = (byte & 15 | bit(i) << 4).wrapping_sub(16);
-                quants[i + 16] = (byte >> 4 | bit(i + 16) << 4).wrapping_sub(16);
-            }
-        }
-        _ => quants.copy_from_slice(&block[2..]),
     }
-    pack_q8_0(&eight, row, half, place);
+}
+
+/// Half of the power of two that an e8m0 stands for, because the table of MXFP4 holds twice its values.
+fn power_of_two(exponent: u8) -> bf16 {
+    bf16::from_bits(match exponent {
+        0 => 0x20,
+        1 => 0x40,
+        _ => u16::from(exponent - 1) << 7,
+    })
 }
 
 fn pack_q8_0(block: &[u8], row: usize, half: usize, place: &mut [u8]) {

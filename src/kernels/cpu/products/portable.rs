@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::PANEL_ROWS;
 use super::activations::Group;
-use super::blocks::{Kind, q4k, q5k, q6k, q8_0, six_bits};
+use super::blocks::{Code, Kind, codes, q4k, q5k, q6k, q8_0, six_bits};
 use crate::cpu::memory::half_at;
 
 /// `sums[row][column]` becomes the product of the group's rows with the panel's sixteen.
@@ -15,6 +15,9 @@ pub fn multiply(
     group: &Group,
     sums: &mut [[f32; PANEL_ROWS]],
 ) {
+    if matches!(kind, Kind::F32 | Kind::F16 | Kind::BF16) {
+        return dense(kind, panel, cols, group, sums);
+    }
     let blocks = panel
         .chunks_exact(kind.block_bytes())
         .take(cols.div_ceil(kind.block_cols()));
@@ -34,6 +37,37 @@ pub fn multiply(
     }
 }
 
+/// Even and odd columns have sums of their own, which are added in the end: kernels wait less for the last addition.
+fn dense(kind: Kind, panel: &[u8], cols: usize, group: &Group, sums: &mut [[f32; PANEL_ROWS]]) {
+    for (row, sums) in sums.iter_mut().enumerate() {
+        for (column, sum) in sums.iter_mut().enumerate() {
+            let mut parts = [0f32; 2];
+            for (at, floats) in group.floats.chunks_exact(group.rows).take(cols).enumerate() {
+                let part = &mut parts[at % 2];
+                *part = dense_weight(kind, panel, at, column).mul_add(floats[row], *part);
+            }
+            *sum = parts[0] + parts[1];
+        }
+    }
+}
+
+/// The weight of a column of the matrix in one of the panel's rows.
+fn dense_weight(kind: Kind, panel: &[u8], col: usize, row: usize) -> f32 {
+    let at = col * PANEL_ROWS + row;
+    match kind {
+        Kind::F16 => half_at(panel, at * 2).to_f32(),
+        Kind::BF16 => brain_at(panel, (col / 2 * PANEL_ROWS + row) * 4 + col % 2 * 2),
+        _ => {
+            let bytes = &panel[at * 4..at * 4 + 4];
+            f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+        }
+    }
+}
+
+fn brain_at(bytes: &[u8], at: usize) -> f32 {
+    bf16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
+}
+
 /// What one block of the panel gives to one sum: a column of the block times a row of the group.
 struct Cell<'a> {
     block: &'a [u8],
@@ -47,22 +81,11 @@ struct Cell<'a> {
 impl Cell<'_> {
     fn add_to(&self, sum: f32, kind: Kind) -> f32 {
         match kind {
-            Kind::F32 | Kind::F16 | Kind::BF16 => {
-                let activation = self.of_row(self.group.floats, self.index);
-                self.dense(kind).mul_add(activation, sum)
-            }
             Kind::Q8_0 => self.add_q8_0(sum),
+            Kind::Codes(code) => self.add_codes(sum, code),
             Kind::Q4K | Kind::Q5K => self.add_q4k(sum, kind),
             Kind::Q6K => self.add_q6k(sum),
-        }
-    }
-
-    fn dense(&self, kind: Kind) -> f32 {
-        let at = self.column * 2;
-        match kind {
-            Kind::F16 => self.half(0),
-            Kind::BF16 => bf16::from_le_bytes([self.block[at], self.block[at + 1]]).to_f32(),
-            _ => self.float(0),
+            Kind::F32 | Kind::F16 | Kind::BF16 => unreachable!("dense panels have no blocks"),
         }
     }
 
@@ -76,6 +99,40 @@ impl Cell<'_> {
             }
             let scale = self.half(q8_0::SCALES + half * 32) * self.of_row(self.group.scales, sub);
             sum = (integer as f32).mul_add(scale, sum);
+        }
+        sum
+    }
+
+    fn add_codes(&self, mut sum: f32, code: Code) -> f32 {
+        for half in 0..2 {
+            let sub = self.index * 2 + half;
+            let offset = self.of_row(self.group.offsets, sub);
+            let activation = self.of_row(self.group.scales, sub);
+            let mut integer = code.start(offset);
+            let fifth = match code.has_fifth_bits() {
+                true => self.four(code.fifth_bits() + half * 64),
+                false => [0; 4],
+            };
+            for line in 0..4 {
+                let packed = self.four(code.quants() + half * 256 + line * 64);
+                for (four, shift) in [(line * 2, 0), (line * 2 + 1, 4)] {
+                    let weights = [0, 1, 2, 3].map(|i| {
+                        let nibble = packed[i] >> shift & 15;
+                        let low = code.table().map_or(nibble, |all| all[usize::from(nibble)]);
+                        low | (fifth[i] >> q5k::bit(four) & 1) << 4
+                    });
+                    integer += dot(weights, self.activations(sub * 8 + four));
+                }
+            }
+            if code.has_minima() {
+                let minimum = self.half(codes::MINIMA + half * 32) * activation;
+                sum = (-((offset >> 7) as f32)).mul_add(minimum, sum);
+            }
+            let scale = match code.has_wide_scales() {
+                true => self.brain(codes::SCALES + half * 32),
+                false => self.half(codes::SCALES + half * 32),
+            };
+            sum = (integer as f32).mul_add(scale * activation, sum);
         }
         sum
     }
@@ -166,6 +223,10 @@ impl Cell<'_> {
 
     fn half(&self, line: usize) -> f32 {
         half_at(self.block, line + self.column * 2).to_f32()
+    }
+
+    fn brain(&self, line: usize) -> f32 {
+        brain_at(self.block, line + self.column * 2)
     }
 
     /// This row's value among those of all rows of the group.

@@ -4,30 +4,67 @@ use proptest::prelude::*;
 
 use super::*;
 
-const KINDS: [GgmlDType; 10] = [
-    GgmlDType::F32,
-    GgmlDType::F16,
-    GgmlDType::BF16,
-    GgmlDType::Q8_0,
-    GgmlDType::Q4K,
-    GgmlDType::Q6K,
-    GgmlDType::Q4_0,
-    GgmlDType::Q5_0,
-    GgmlDType::Q3K,
-    GgmlDType::Q5K,
+const KINDS: [WeightType; 13] = [
+    WeightType::Ggml(GgmlDType::F32),
+    WeightType::Ggml(GgmlDType::F16),
+    WeightType::Ggml(GgmlDType::BF16),
+    WeightType::Ggml(GgmlDType::Q8_0),
+    WeightType::Ggml(GgmlDType::Q4K),
+    WeightType::Ggml(GgmlDType::Q6K),
+    WeightType::Ggml(GgmlDType::Q4_0),
+    WeightType::Ggml(GgmlDType::Q4_1),
+    WeightType::Ggml(GgmlDType::Q5_0),
+    WeightType::Ggml(GgmlDType::Q5_1),
+    WeightType::Ggml(GgmlDType::Q3K),
+    WeightType::Ggml(GgmlDType::Q5K),
+    WeightType::MxFp4,
 ];
 
-/// Random weights in a GGUF type, and what they are worth, row by row.
-fn weights(dtype: GgmlDType, rows: usize, cols: usize) -> (Matrix, Vec<f64>) {
+/// Random weights as files store them, and what they are worth, row by row.
+fn weights(stored: WeightType, rows: usize, cols: usize) -> (Matrix, Vec<f64>) {
+    let (bytes, worth) = match stored {
+        WeightType::Ggml(dtype) => ggml_weights(dtype, rows, cols),
+        WeightType::MxFp4 => mxfp4_weights(rows * cols / 32),
+    };
+    (Matrix::pack(stored, &bytes, rows, cols).unwrap(), worth)
+}
+
+fn ggml_weights(dtype: GgmlDType, rows: usize, cols: usize) -> (Vec<u8>, Vec<f64>) {
     let dense = Tensor::randn(0f32, 0.5, (rows, cols), &Device::Cpu).unwrap();
     let stored = QTensor::quantize(&dense, dtype).unwrap();
-    let matrix = Matrix::pack(dtype, &stored.data().unwrap(), rows, cols).unwrap();
     let worth = stored
         .dequantize(&Device::Cpu)
         .unwrap()
         .to_dtype(DType::F64)
         .unwrap();
-    (matrix, worth.flatten_all().unwrap().to_vec1().unwrap())
+    let worth = worth.flatten_all().unwrap().to_vec1().unwrap();
+    (stored.data().unwrap().into_owned(), worth)
+}
+
+/// By the definition of the OCP's microscaling formats: a code is a sign, an exponent of two bits and a bit of
+/// mantissa.
+fn mxfp4_weights(blocks: usize) -> (Vec<u8>, Vec<f64>) {
+    let random = Tensor::rand(0f32, 256.0, blocks * 17, &Device::Cpu).unwrap();
+    let random = random.to_dtype(DType::U8).unwrap();
+    let mut bytes: Vec<u8> = random.to_vec1().unwrap();
+    let mut worth = Vec::new();
+    for (index, block) in bytes.chunks_exact_mut(17).enumerate() {
+        block[0] = match index % 9 {
+            0 => block[0] % 3,
+            _ => 118 + block[0] % 16,
+        };
+        let scale = 2f64.powi(i32::from(block[0]) - 127);
+        for column in 0..32 {
+            let code = block[1 + column % 16] >> (column / 16 * 4) & 15;
+            let mantissa = f64::from(code & 1) / 2.0;
+            let size = match code >> 1 & 3 {
+                0 => mantissa,
+                exponent => (1.0 + mantissa) * 2f64.powi(i32::from(exponent) - 1),
+            };
+            worth.push(if code < 8 { size } else { -size } * scale);
+        }
+    }
+    (bytes, worth)
 }
 
 /// What the activations are worth after they were rounded for this kind of weights.
@@ -55,13 +92,28 @@ fn product_at(level: Level, matrix: &Matrix, x: &Tensor) -> Vec<f32> {
     results[0].flatten_all().unwrap().to_vec1().unwrap()
 }
 
-fn check(dtype: GgmlDType, m: usize, rows: usize, cols: usize) {
-    let (matrix, weights) = weights(dtype, rows, cols);
+fn check(stored: WeightType, m: usize, rows: usize, cols: usize) {
+    let (matrix, weights) = weights(stored, rows, cols);
     let x = Tensor::randn(0f32, 1.0, (m, cols), &Device::Cpu).unwrap();
     let values: Vec<f32> = x.flatten_all().unwrap().to_vec1().unwrap();
     let activations = rounded(matrix.kind.form(), &values, cols);
     let portable = product_at(Level::Portable, &matrix, &x);
-    for (at, found) in portable.iter().enumerate() {
+    assert_near(stored, &portable, &weights, &activations, cols);
+    for level in Level::available() {
+        let found = product_at(level, &matrix, &x);
+        assert!(found == portable, "{stored:?} differs at {level:?}");
+    }
+}
+
+fn assert_near(
+    stored: WeightType,
+    found: &[f32],
+    weights: &[f64],
+    activations: &[f64],
+    cols: usize,
+) {
+    let rows = weights.len() / cols;
+    for (at, found) in found.iter().enumerate() {
         let a = &activations[at / rows * cols..][..cols];
         let w = &weights[at % rows * cols..][..cols];
         let wanted: f64 = a.iter().zip(w).map(|(a, w)| a * w).sum();
@@ -69,13 +121,7 @@ fn check(dtype: GgmlDType, m: usize, rows: usize, cols: usize) {
         let gap = (f64::from(*found) - wanted).abs();
         assert!(
             gap <= 2e-6 * size + 1e-9,
-            "{dtype:?}: found {found}, wanted {wanted}"
-        );
-    }
-    for level in Level::available() {
-        assert!(
-            product_at(level, &matrix, &x) == portable,
-            "{dtype:?} differs at {level:?}"
+            "{stored:?}: found {found}, wanted {wanted}"
         );
     }
 }
@@ -131,11 +177,12 @@ fn matrices_that_share_activations_give_what_each_gives_alone() {
 
 #[test]
 fn shapes_that_do_not_fit_are_refused() {
-    assert!(!Matrix::supports(GgmlDType::Q4K, 16, 128));
-    assert!(Matrix::supports(GgmlDType::Q8_0, 5, 96));
-    let error = Matrix::pack(GgmlDType::Q8_0, &[0; 33], 1, 32).unwrap_err();
+    let [q4k, q8_0] = [GgmlDType::Q4K, GgmlDType::Q8_0].map(WeightType::from);
+    assert!(!Matrix::supports(q4k, 16, 128));
+    assert!(Matrix::supports(q8_0, 5, 96));
+    let error = Matrix::pack(q8_0, &[0; 33], 1, 32).unwrap_err();
     assert!(error.to_string().contains("got 33 bytes"), "{error}");
-    let (matrix, _) = weights(GgmlDType::F32, 4, 8);
+    let (matrix, _) = weights(WeightType::Ggml(GgmlDType::F32), 4, 8);
     let x = Tensor::zeros((1, 9), DType::F32, &Device::Cpu).unwrap();
     let error = products(&[&matrix], &x).unwrap_err();
     assert!(

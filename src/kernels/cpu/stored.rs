@@ -1,21 +1,36 @@
-//! The numbers that pages store, and how sixteen of them become floats at once.
+//! The numbers that pages and dense weights store, and how sixteen of them become floats at once.
 
 #![cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "F16C intrinsics widen halves")
 )]
 
+#[cfg(target_arch = "x86_64")]
+use core::arch::x86_64::{
+    __m512, _mm256_loadu_si256, _mm512_castsi512_ps, _mm512_cvtepu16_epi32, _mm512_cvtph_ps,
+    _mm512_loadu_ps, _mm512_slli_epi32,
+};
+
 use half::{bf16, f16};
 
-use super::LANES;
-use crate::cpu::memory::Plain;
+use super::memory::Plain;
 
-/// A number as pages store it.
+/// Numbers that are read at once.
+pub const LANES: usize = 16;
+
+/// A number as it is stored.
 pub trait Stored: Plain {
     fn from_f32(value: f32) -> Self;
 
     /// `FAST` promises F16C.
     fn widen<const FAST: bool>(values: &[Self; LANES]) -> [f32; LANES];
+
+    /// Sixteen numbers from `from` on.
+    ///
+    /// # Safety
+    /// The CPU has AVX-512, and the numbers can be read.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn load(from: *const Self) -> __m512;
 }
 
 impl Stored for f32 {
@@ -26,6 +41,14 @@ impl Stored for f32 {
     #[inline(always)]
     fn widen<const FAST: bool>(values: &[Self; LANES]) -> [f32; LANES] {
         *values
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    unsafe fn load(from: *const Self) -> __m512 {
+        // SAFETY: readable by the caller's promise.
+        unsafe { _mm512_loadu_ps(from) }
     }
 }
 
@@ -41,6 +64,15 @@ impl Stored for bf16 {
             *wide = f32::from_bits(u32::from(value.to_bits()) << 16);
         }
         wide
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    unsafe fn load(from: *const Self) -> __m512 {
+        // SAFETY: readable by the caller's promise.
+        let values = unsafe { _mm256_loadu_si256(from.cast()) };
+        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(values)))
     }
 }
 
@@ -69,5 +101,14 @@ impl Stored for f16 {
             *wide = value.to_f32();
         }
         wide
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    unsafe fn load(from: *const Self) -> __m512 {
+        // SAFETY: readable by the caller's promise.
+        let values = unsafe { _mm256_loadu_si256(from.cast()) };
+        _mm512_cvtph_ps(values)
     }
 }

@@ -1,0 +1,355 @@
+//! Convolutions and dense products, channels-last.
+
+use candle_core::{DType, Device, Result, Tensor, bail};
+
+use super::cpu;
+pub use super::cpu::{Axis, Edges};
+
+/// A convolution over the two middle dimensions of `[batch, height, width, channels]`, or over the middle one of
+/// `[batch, length, channels]`.
+#[derive(Debug)]
+pub struct Convolution {
+    weights: Weights,
+    axes: [Axis; 2],
+    is_transposed: bool,
+}
+
+#[derive(Debug)]
+enum Weights {
+    Cpu(cpu::PackedConvolution),
+    Device {
+        /// `[outputs, inputs / groups, height, width]`, or `[inputs, outputs / groups, ..]` if transposed.
+        weight: Tensor,
+        bias: Option<Tensor>,
+        groups: usize,
+    },
+}
+
+impl Convolution {
+    /// From weights as PyTorch stores them: `[outputs, inputs / groups, height, width]` or, without a height, of one
+    /// axis. On a CPU they are packed, as f16 or bf16 if that is what they are.
+    pub fn new(
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        axes: [Axis; 2],
+        groups: usize,
+    ) -> Result<Self> {
+        Self::of(weight, bias, axes, groups, false)
+    }
+
+    /// From weights of a transposed convolution: `[inputs, outputs / groups, height, width]`. Padding cuts the result.
+    pub fn transposed(
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        axes: [Axis; 2],
+        groups: usize,
+    ) -> Result<Self> {
+        if axes.iter().any(|axis| axis.edges != Edges::Zeros) {
+            bail!("a transposed convolution has no edges to pad");
+        }
+        Self::of(weight, bias, axes, groups, true)
+    }
+
+    /// A dense layer's product: weights `[outputs, inputs]`.
+    pub fn product(weight: &Tensor, bias: Option<&Tensor>) -> Result<Self> {
+        let weight = weight.unsqueeze(2)?;
+        Self::new(&weight, bias, [Axis::default(); 2], 1)
+    }
+
+    fn of(
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        axes: [Axis; 2],
+        groups: usize,
+        is_transposed: bool,
+    ) -> Result<Self> {
+        let weight = match weight.rank() {
+            3 => weight.unsqueeze(2)?,
+            _ => weight.clone(),
+        };
+        let (first, second, height, width) = weight.dims4()?;
+        if groups == 0 || !first.is_multiple_of(groups) {
+            bail!(
+                "weights of shape {:?} do not make {groups} groups",
+                weight.dims()
+            );
+        }
+        let weights = match weight.device() {
+            Device::Cpu => {
+                let values = weight
+                    .to_dtype(DType::F32)?
+                    .flatten_all()?
+                    .to_vec1::<f32>()?;
+                let bias = bias
+                    .map(|bias| bias.to_dtype(DType::F32)?.to_vec1())
+                    .transpose()?;
+                let at =
+                    |[a, b, y, x]: [usize; 4]| values[((a * second + b) * height + y) * width + x];
+                let (inputs, outputs) = (first / groups, second);
+                let packed = match is_transposed {
+                    false => {
+                        let dims = [first, second, height, width];
+                        cpu::PackedConvolution::pack(weight.dtype(), dims, groups, bias, at)?
+                    }
+                    true => {
+                        let dims = [outputs * groups, inputs, height, width];
+                        let swapped = |[output, input, y, x]: [usize; 4]| {
+                            at([output / outputs * inputs + input, output % outputs, y, x])
+                        };
+                        cpu::PackedConvolution::pack(weight.dtype(), dims, groups, bias, swapped)?
+                    }
+                };
+                Weights::Cpu(packed)
+            }
+            _ => Weights::Device {
+                bias: bias.cloned(),
+                weight,
+                groups,
+            },
+        };
+        Ok(Self {
+            weights,
+            axes,
+            is_transposed,
+        })
+    }
+
+    /// The result's last dimension is the outputs; on a CPU it is f32.
+    pub fn apply(&self, x: &Tensor) -> Result<Tensor> {
+        self.apply_along(x, self.axes)
+    }
+
+    /// The same with other values beyond the edges, for images that are to tile.
+    pub fn apply_with(&self, x: &Tensor, edges: Edges) -> Result<Tensor> {
+        self.apply_along(x, self.axes.map(|axis| Axis { edges, ..axis }))
+    }
+
+    fn apply_along(&self, x: &Tensor, axes: [Axis; 2]) -> Result<Tensor> {
+        if x.rank() == 3 {
+            return self.apply_along(&x.unsqueeze(1)?, axes)?.squeeze(1);
+        }
+        match &self.weights {
+            Weights::Cpu(weights) => weights.apply(x, axes, self.is_transposed),
+            Weights::Device {
+                weight,
+                bias,
+                groups,
+            } => {
+                let x = x.permute((0, 3, 1, 2))?.contiguous()?;
+                let found = match self.is_transposed {
+                    false => convolve(&x, weight, axes, *groups)?,
+                    true => convolve_transposed(&x, weight, axes, *groups)?,
+                };
+                let found = found.permute((0, 2, 3, 1))?.contiguous()?;
+                match bias {
+                    Some(bias) => found.broadcast_add(bias),
+                    None => Ok(found),
+                }
+            }
+        }
+    }
+}
+
+/// With candle's operations, channels first.
+fn convolve(x: &Tensor, weight: &Tensor, axes: [Axis; 2], groups: usize) -> Result<Tensor> {
+    let mut x = x.clone();
+    for (dim, axis) in [(2, axes[0]), (3, axes[1])] {
+        x = pad(&x, dim, axis)?;
+    }
+    let dilation = dilation(weight, axes)?;
+    let stride = if axes[0].stride == axes[1].stride {
+        axes[0].stride
+    } else {
+        1
+    };
+    let mut found = x.conv2d(weight, 0, stride, dilation, groups)?;
+    if stride == 1 {
+        for (dim, axis) in [(2, axes[0]), (3, axes[1])] {
+            found = every(&found, dim, axis.stride)?;
+        }
+    }
+    Ok(found)
+}
+
+fn convolve_transposed(
+    x: &Tensor,
+    weight: &Tensor,
+    axes: [Axis; 2],
+    groups: usize,
+) -> Result<Tensor> {
+    let dilation = dilation(weight, axes)?;
+    let [height, width] = axes.map(|axis| axis.stride);
+    let stride = match (weight.dim(2)?, x.dim(2)?) {
+        (1, 1) => width,
+        _ if height == width => width,
+        _ => bail!("a transposed convolution has one stride, found {height} and {width}"),
+    };
+    let xs = x.chunk(groups, 1)?;
+    let weights = weight.chunk(groups, 0)?;
+    let parts = xs.iter().zip(&weights);
+    let parts = parts.map(|(x, weight)| {
+        x.contiguous()?
+            .conv_transpose2d(&weight.contiguous()?, 0, 0, stride, dilation)
+    });
+    let mut found = Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 1)?;
+    for (dim, axis) in [(2, axes[0]), (3, axes[1])] {
+        found = found.pad_with_zeros(dim, 0, axis.output_padding)?;
+        let cut: usize = axis.padding.iter().sum();
+        let Some(left) = found.dim(dim)?.checked_sub(cut).filter(|left| *left > 0) else {
+            bail!(
+                "padding of {:?} leaves nothing of {} places",
+                axis.padding,
+                found.dim(dim)?
+            );
+        };
+        found = found.narrow(dim, axis.padding[0], left)?;
+    }
+    Ok(found)
+}
+
+fn dilation(weight: &Tensor, axes: [Axis; 2]) -> Result<usize> {
+    match (weight.dim(2)?, weight.dim(3)?) {
+        (1, _) => Ok(axes[1].dilation),
+        (_, 1) => Ok(axes[0].dilation),
+        _ if axes[0].dilation == axes[1].dilation => Ok(axes[0].dilation),
+        _ => bail!("on this device a convolution has one dilation, found {axes:?}"),
+    }
+}
+
+fn pad(x: &Tensor, dim: usize, axis: Axis) -> Result<Tensor> {
+    let ([before, after], size) = (axis.padding, x.dim(dim)?);
+    if before + after == 0 {
+        return Ok(x.clone());
+    }
+    if axis.edges == Edges::Zeros {
+        return x.pad_with_zeros(dim, before, after);
+    }
+    // A kernel of one place that sees every place of the extended input once.
+    let seen = Axis {
+        stride: 1,
+        dilation: 1,
+        ..axis
+    }
+    .places(size)?;
+    x.index_select(&Tensor::new(seen, x.device())?, dim)
+}
+
+/// Each `step`-th place.
+fn every(x: &Tensor, dim: usize, step: usize) -> Result<Tensor> {
+    if step == 1 {
+        return Ok(x.clone());
+    }
+    let places: Vec<u32> = (0..x.dim(dim)? as u32).step_by(step).collect();
+    x.index_select(&Tensor::new(places, x.device())?, dim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(shape: &[usize]) -> Tensor {
+        Tensor::randn(0f32, 1.0, shape, &Device::Cpu).unwrap()
+    }
+
+    fn gap(a: &Tensor, b: &Tensor) -> f32 {
+        assert_eq!(a.dims(), b.dims());
+        let gap = (a - b).unwrap().abs().unwrap().max_all().unwrap();
+        gap.to_scalar().unwrap()
+    }
+
+    /// The same convolution with candle's operations, as other devices do it.
+    fn elsewhere(packed: &Convolution, weight: &Tensor, groups: usize) -> Convolution {
+        let weight = match weight.rank() {
+            3 => weight.unsqueeze(2).unwrap(),
+            _ => weight.clone(),
+        };
+        let weights = Weights::Device {
+            weight,
+            bias: None,
+            groups,
+        };
+        Convolution {
+            weights,
+            axes: packed.axes,
+            is_transposed: packed.is_transposed,
+        }
+    }
+
+    #[test]
+    fn other_devices_find_the_same() {
+        let all = [
+            Edges::Zeros,
+            Edges::Circular,
+            Edges::Replicate,
+            Edges::Reflect,
+        ];
+        for edges in all {
+            let tall = Axis {
+                padding: [1, 2],
+                edges,
+                ..Axis::default()
+            };
+            let wide = Axis {
+                stride: 2,
+                padding: [2, 0],
+                edges,
+                ..Axis::default()
+            };
+            let (x, weight) = (random(&[2, 7, 9, 6]), random(&[10, 3, 3, 2]));
+            let packed = Convolution::new(&weight, None, [tall, wide], 2).unwrap();
+            let wanted = elsewhere(&packed, &weight, 2).apply(&x).unwrap();
+            assert!(gap(&packed.apply(&x).unwrap(), &wanted) < 1e-4, "{edges:?}");
+        }
+    }
+
+    #[test]
+    fn transposed_groups_find_the_same_elsewhere() {
+        let axis = Axis {
+            stride: 2,
+            padding: [1, 0],
+            output_padding: 1,
+            ..Axis::default()
+        };
+        let (x, weight) = (random(&[2, 5, 4, 6]), random(&[6, 5, 3, 3]));
+        let packed = Convolution::transposed(&weight, None, [axis; 2], 2).unwrap();
+        let wanted = elsewhere(&packed, &weight, 2).apply(&x).unwrap();
+        assert!(gap(&packed.apply(&x).unwrap(), &wanted) < 1e-4);
+    }
+
+    #[test]
+    fn one_axis_is_a_picture_of_one_row() {
+        let axis = Axis {
+            stride: 2,
+            dilation: 2,
+            padding: [2, 1],
+            ..Axis::default()
+        };
+        let (x, weight) = (random(&[2, 30, 8]), random(&[12, 8, 3]));
+        let packed = Convolution::new(&weight, None, [Axis::default(), axis], 1).unwrap();
+        let wanted = elsewhere(&packed, &weight, 1).apply(&x).unwrap();
+        let found = packed.apply(&x).unwrap();
+        assert_eq!(found.dims(), [2, 15, 12]);
+        assert!(gap(&found, &wanted) < 1e-4);
+        let up = Axis {
+            stride: 3,
+            padding: [1, 1],
+            ..Axis::default()
+        };
+        let weight = random(&[8, 4, 5]);
+        let packed = Convolution::transposed(&weight, None, [Axis::default(), up], 1).unwrap();
+        let wanted = elsewhere(&packed, &weight, 1).apply(&x).unwrap();
+        assert!(gap(&packed.apply(&x).unwrap(), &wanted) < 1e-4);
+    }
+
+    #[test]
+    fn a_product_has_a_bias() {
+        let (x, weight, bias) = (random(&[3, 50, 40]), random(&[70, 40]), random(&[70]));
+        let product = Convolution::product(&weight, Some(&bias)).unwrap();
+        let wanted = x
+            .broadcast_matmul(&weight.t().unwrap())
+            .unwrap()
+            .broadcast_add(&bias)
+            .unwrap();
+        assert!(gap(&product.apply(&x).unwrap(), &wanted) < 1e-4);
+    }
+}
