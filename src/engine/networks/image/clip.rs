@@ -1,0 +1,322 @@
+//! The text encoders of the Stable Diffusion family: CLIP's, and OpenCLIP's in its shape.
+
+use candle_core::{D, Tensor, bail};
+use serde::Deserialize;
+
+use super::block_end;
+use super::component::{AffineNorm, ComponentReader, ComponentSource, Layout, Projection};
+use crate::networks::weights::Flaw;
+use muster_kernels::{Mask, dense_attention};
+
+/// The sizes and conventions of a text encoder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClipSpec {
+    pub vocab_size: usize,
+    pub hidden_size: usize,
+    pub intermediate_size: usize,
+    pub layers: usize,
+    pub heads: usize,
+    /// Tokens of a window, begin and end included.
+    pub positions: usize,
+    pub activation: ClipActivation,
+    pub norm_eps: f64,
+    /// The size of the pooled output, of encoders that have one.
+    pub projection: Option<usize>,
+    /// The token whose first place is pooled.
+    pub end_token: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClipActivation {
+    /// `x * sigmoid(1.702 x)`.
+    QuickGelu,
+    Gelu,
+}
+
+/// `config.json` of a text encoder.
+#[derive(Deserialize)]
+struct ClipJson {
+    #[serde(default)]
+    architectures: Vec<String>,
+    vocab_size: usize,
+    hidden_size: usize,
+    intermediate_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    max_position_embeddings: usize,
+    hidden_act: String,
+    layer_norm_eps: f64,
+    projection_dim: Option<usize>,
+    eos_token_id: Option<u32>,
+}
+
+/// End of text in CLIP's vocabulary. Older files name 2 instead.
+const END: u32 = 49407;
+
+impl ClipSpec {
+    /// CLIP ViT-L/14: Stable Diffusion 1, and the first encoder of SDXL.
+    pub const LARGE: Self = Self {
+        vocab_size: 49408,
+        hidden_size: 768,
+        intermediate_size: 3072,
+        layers: 12,
+        heads: 12,
+        positions: 77,
+        activation: ClipActivation::QuickGelu,
+        norm_eps: 1e-5,
+        projection: None,
+        end_token: END,
+    };
+
+    /// OpenCLIP ViT-bigG/14: the second encoder of SDXL.
+    pub const BIG_G: Self = Self {
+        hidden_size: 1280,
+        intermediate_size: 5120,
+        layers: 32,
+        heads: 20,
+        activation: ClipActivation::Gelu,
+        projection: Some(1280),
+        ..Self::LARGE
+    };
+
+    pub fn read(value: &serde_json::Value) -> Result<Self, Flaw> {
+        let json: ClipJson = serde_json::from_value(value.clone())
+            .map_err(|error| Flaw::broken("config.json", error, "a CLIP text encoder"))?;
+        let is_projected = |name: &String| name == "CLIPTextModelWithProjection";
+        let is_known = |name: &String| is_projected(name) || name == "CLIPTextModel";
+        if !json.architectures.iter().any(is_known) {
+            let known = "CLIPTextModel and CLIPTextModelWithProjection";
+            let found = json.architectures.join(", ");
+            return Err(Flaw::unsupported("architectures", found, known));
+        }
+        let activation = match json.hidden_act.as_str() {
+            "quick_gelu" => ClipActivation::QuickGelu,
+            "gelu" => ClipActivation::Gelu,
+            other => {
+                return Err(Flaw::unsupported(
+                    "hidden_act",
+                    other,
+                    "quick_gelu and gelu",
+                ));
+            }
+        };
+        let has_projection = json.architectures.iter().any(is_projected);
+        if json.num_attention_heads == 0
+            || !json.hidden_size.is_multiple_of(json.num_attention_heads)
+        {
+            let found = format!("{} heads", json.num_attention_heads);
+            return Err(Flaw::broken(
+                "attention",
+                found,
+                "a divisor of the hidden size",
+            ));
+        }
+        Ok(Self {
+            vocab_size: json.vocab_size,
+            hidden_size: json.hidden_size,
+            intermediate_size: json.intermediate_size,
+            layers: json.num_hidden_layers,
+            heads: json.num_attention_heads,
+            positions: json.max_position_embeddings,
+            activation,
+            norm_eps: json.layer_norm_eps,
+            projection: json.projection_dim.filter(|_| has_projection),
+            end_token: json.eos_token_id.filter(|&id| id != 2).unwrap_or(END),
+        })
+    }
+}
+
+/// A text encoder on a device.
+pub struct ClipText {
+    spec: ClipSpec,
+    tokens: Tensor,
+    positions: Tensor,
+    layers: Vec<ClipLayer>,
+    norm: AffineNorm,
+    projection: Option<Projection>,
+}
+
+struct ClipLayer {
+    attention_norm: AffineNorm,
+    query: Projection,
+    key: Projection,
+    value: Projection,
+    output: Projection,
+    feed_norm: AffineNorm,
+    up: Projection,
+    down: Projection,
+}
+
+/// Hidden states `[windows, tokens, hidden]` of one layer, without and with the last norm, and the pooled output.
+#[derive(Debug, Clone)]
+pub struct ClipOutput {
+    pub states: Tensor,
+    pub normed: Tensor,
+    /// The last layer's normed state of the end token, projected where the encoder has a projection.
+    pub pooled: Tensor,
+}
+
+impl ClipText {
+    pub fn load(spec: ClipSpec, source: ComponentSource) -> Result<Self, Flaw> {
+        // Files of the newest libraries leave out the name of the model around it.
+        let is_bare = source
+            .tensors
+            .header("embeddings.token_embedding.weight")
+            .is_some();
+        let rename = move |name: &str| match (source.layout, is_bare) {
+            (Layout::SingleFile, _) => format!("cond_stage_model.transformer.{name}"),
+            (Layout::Folder, true) => name.trim_start_matches("text_model.").to_owned(),
+            (Layout::Folder, false) => name.to_owned(),
+        };
+        let mut reader = ComponentReader::new(source, rename);
+        let (hidden, feed) = (spec.hidden_size, spec.intermediate_size);
+        let tokens = reader.table(
+            "text_model.embeddings.token_embedding.weight",
+            (spec.vocab_size, hidden),
+        )?;
+        let positions = reader.table(
+            "text_model.embeddings.position_embedding.weight",
+            (spec.positions, hidden),
+        )?;
+        let mut layers = Vec::with_capacity(spec.layers);
+        for index in 0..spec.layers {
+            let stem = format!("text_model.encoder.layers.{index}");
+            let mut attention = |part: &str| {
+                let name = format!("{stem}.self_attn.{part}_proj");
+                reader.projection(&name, (hidden, hidden), true)
+            };
+            let [query, key, value, output] = [
+                attention("q")?,
+                attention("k")?,
+                attention("v")?,
+                attention("out")?,
+            ];
+            layers.push(ClipLayer {
+                query,
+                key,
+                value,
+                output,
+                attention_norm: reader.norm(
+                    &format!("{stem}.layer_norm1"),
+                    hidden,
+                    spec.norm_eps,
+                )?,
+                feed_norm: reader.norm(&format!("{stem}.layer_norm2"), hidden, spec.norm_eps)?,
+                up: reader.projection(&format!("{stem}.mlp.fc1"), (feed, hidden), true)?,
+                down: reader.projection(&format!("{stem}.mlp.fc2"), (hidden, feed), true)?,
+            });
+        }
+        let norm = reader.norm("text_model.final_layer_norm", hidden, spec.norm_eps)?;
+        let projection = match spec.projection {
+            Some(size) => Some(reader.projection("text_projection", (size, hidden), false)?),
+            None => None,
+        };
+        reader.check_nothing_was_ignored(|name| match source.layout {
+            Layout::Folder => true,
+            Layout::SingleFile => name.starts_with("cond_stage_model."),
+        })?;
+        Ok(Self {
+            spec,
+            tokens,
+            positions,
+            layers,
+            norm,
+            projection,
+        })
+    }
+
+    pub fn spec(&self) -> &ClipSpec {
+        &self.spec
+    }
+
+    /// Encodes windows of as many tokens as the encoder has positions. `skipped` layers at the end do not count for the
+    /// hidden states; the pooled output is always the last layer's.
+    pub async fn forward(
+        &self,
+        windows: &[Vec<u32>],
+        skipped: usize,
+    ) -> candle_core::Result<ClipOutput> {
+        let spec = &self.spec;
+        if skipped >= spec.layers {
+            bail!("{skipped} of {} layers cannot be skipped", spec.layers);
+        }
+        let mut state = self.embed(windows)?;
+        let mut wanted = None;
+        for (index, layer) in self.layers.iter().enumerate() {
+            if index + skipped == self.layers.len() {
+                wanted = Some(state.clone());
+            }
+            state = layer.forward(&state, spec)?;
+            block_end().await;
+        }
+        let last = self.norm.of_rows(&state)?;
+        let states = wanted.unwrap_or(state);
+        Ok(ClipOutput {
+            normed: self.norm.of_rows(&states)?,
+            pooled: self.pool(&last, windows)?,
+            states,
+        })
+    }
+
+    fn embed(&self, windows: &[Vec<u32>]) -> candle_core::Result<Tensor> {
+        let spec = &self.spec;
+        if let Some(window) = windows.iter().find(|window| window.len() != spec.positions) {
+            bail!(
+                "a window has {} tokens, but the encoder takes {}",
+                window.len(),
+                spec.positions
+            );
+        }
+        let ids = windows.concat();
+        if let Some(id) = ids.iter().find(|&&id| id as usize >= spec.vocab_size) {
+            bail!(
+                "token {id} is outside the vocabulary of {}",
+                spec.vocab_size
+            );
+        }
+        let ids = Tensor::new(ids, self.tokens.device())?;
+        let shape = (windows.len(), spec.positions, spec.hidden_size);
+        let embedded = self.tokens.index_select(&ids, 0)?.reshape(shape)?;
+        embedded.broadcast_add(&self.positions)
+    }
+
+    fn pool(&self, normed: &Tensor, windows: &[Vec<u32>]) -> candle_core::Result<Tensor> {
+        let rows = windows.iter().enumerate().map(|(index, window)| {
+            let end = window.iter().position(|&id| id == self.spec.end_token);
+            let end = end.unwrap_or(window.len() - 1);
+            normed.narrow(0, index, 1)?.narrow(1, end, 1)?.squeeze(1)
+        });
+        let pooled = Tensor::cat(&rows.collect::<candle_core::Result<Vec<_>>>()?, 0)?;
+        match &self.projection {
+            Some(projection) => projection.forward(&pooled),
+            None => Ok(pooled),
+        }
+    }
+}
+
+impl ClipLayer {
+    fn forward(&self, x: &Tensor, spec: &ClipSpec) -> candle_core::Result<Tensor> {
+        let (windows, tokens, hidden) = x.dims3()?;
+        let head = hidden / spec.heads;
+        let normed = self.attention_norm.of_rows(x)?;
+        let in_heads = |projection: &Projection| {
+            let rows = projection.forward(&normed)?;
+            rows.reshape((windows, tokens, spec.heads, head))
+        };
+        let scale = (head as f32).powf(-0.5);
+        let (q, k, v) = (
+            in_heads(&self.query)?,
+            in_heads(&self.key)?,
+            in_heads(&self.value)?,
+        );
+        let attended = dense_attention(&q, &k, &v, scale, Mask::Causal)?;
+        let attended = self.output.forward(&attended.flatten_from(D::Minus2)?)?;
+        let x = (x + attended)?;
+        let up = self.up.forward(&self.feed_norm.of_rows(&x)?)?;
+        let up = match spec.activation {
+            ClipActivation::Gelu => up.gelu_erf()?,
+            ClipActivation::QuickGelu => (&up * ((&up * -1.702)?.exp()? + 1.0)?.recip()?)?,
+        };
+        x + self.down.forward(&up)?
+    }
+}

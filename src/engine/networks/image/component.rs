@@ -1,0 +1,211 @@
+//! The tensors of one component, found by the names of the folder layout wherever they are stored.
+
+use std::collections::HashSet;
+
+use candle_core::{DType, Device, Tensor, quantized::GgmlDType};
+
+use crate::networks::layers::Linear;
+use crate::networks::weights::{
+    Flaw, Quantize, TensorBytes, TensorHeader, TensorSource, Weight, convert,
+};
+use muster_kernels::{self as kernels, Axis, Convolution};
+
+/// Types of tensors that are no matrices of linear layers.
+const DENSE_TYPES: &str = "f32, f16 and bf16";
+
+/// Where a component's tensors are and what files call them.
+#[derive(Clone, Copy)]
+pub struct ComponentSource<'a> {
+    pub tensors: &'a dyn TensorSource,
+    pub layout: Layout,
+    pub device: &'a Device,
+    /// Quantize the matrices of linear layers.
+    pub quantize: Option<Quantize>,
+}
+
+/// The naming of a file's tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// A folder for each component, as diffusers keeps them.
+    Folder,
+    /// One file for all, as Stable Diffusion was published.
+    SingleFile,
+}
+
+/// Places one tensor after the other, and remembers which were used.
+pub struct ComponentReader<'a> {
+    source: ComponentSource<'a>,
+    /// From a name of the folder layout to that of the file.
+    rename: Box<dyn Fn(&str) -> String + 'a>,
+    used: HashSet<String>,
+}
+
+impl<'a> ComponentReader<'a> {
+    pub fn new(source: ComponentSource<'a>, rename: impl Fn(&str) -> String + 'a) -> Self {
+        Self {
+            source,
+            rename: Box::new(rename),
+            used: HashSet::new(),
+        }
+    }
+
+    pub fn convolution(
+        &mut self,
+        name: &str,
+        [outputs, inputs, kernel]: [usize; 3],
+        axis: Axis,
+    ) -> Result<Convolution, Flaw> {
+        let shape = [outputs, inputs, kernel, kernel];
+        let weight = self.tensor(&format!("{name}.weight"), &shape)?;
+        let bias = self.vector(&format!("{name}.bias"), outputs)?;
+        Ok(Convolution::new(&weight, Some(&bias), [axis; 2], 1)?)
+    }
+
+    /// A linear layer, which some files store as a convolution of one place.
+    pub fn projection(
+        &mut self,
+        name: &str,
+        (outputs, inputs): (usize, usize),
+        has_bias: bool,
+    ) -> Result<Projection, Flaw> {
+        let shapes: [&[usize]; 2] = [&[outputs, inputs], &[outputs, inputs, 1, 1]];
+        let bias = match has_bias {
+            true => Some(self.vector(&format!("{name}.bias"), outputs)?),
+            false => None,
+        };
+        let name = format!("{name}.weight");
+        let target = self.source.quantize;
+        let target = target.and_then(|quantize| quantize.target(inputs, false));
+        let (header, dtype, bytes) = self.find(&name, &shapes)?;
+        let target = target.filter(|_| convert::is_dense(dtype));
+        if self.source.device.is_cpu() && target.is_none() && convert::is_dense(dtype) {
+            let weight = self.dense(&header, dtype, &bytes)?;
+            let product = Convolution::product(&weight.reshape((outputs, inputs))?, bias.as_ref())?;
+            return Ok(Projection::Dense(product));
+        }
+        let shape = (outputs, inputs);
+        let weight = match target {
+            Some(target) => {
+                let quantized = convert::quantized(dtype, &bytes, inputs, target)?;
+                Weight::place(target, &quantized, shape, self.source.device, None)?
+            }
+            None => Weight::place(dtype, &bytes, shape, self.source.device, None)?,
+        };
+        Ok(Projection::Weight(Linear { weight, bias }))
+    }
+
+    pub fn norm(&mut self, name: &str, channels: usize, eps: f64) -> Result<AffineNorm, Flaw> {
+        Ok(AffineNorm {
+            weight: self.vector(&format!("{name}.weight"), channels)?,
+            bias: self.vector(&format!("{name}.bias"), channels)?,
+            eps,
+        })
+    }
+
+    pub fn table(&mut self, name: &str, shape: (usize, usize)) -> Result<Tensor, Flaw> {
+        let table = self.tensor(name, &[shape.0, shape.1])?;
+        Ok(table.to_dtype(DType::F32)?)
+    }
+
+    fn vector(&mut self, name: &str, size: usize) -> Result<Tensor, Flaw> {
+        Ok(self.tensor(name, &[size])?.to_dtype(DType::F32)?)
+    }
+
+    /// A tensor that must be there in this shape, dense, as it is stored.
+    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, Flaw> {
+        let (header, dtype, bytes) = self.find(name, &[shape])?;
+        self.dense(&header, dtype, &bytes)
+    }
+
+    fn dense(
+        &self,
+        header: &TensorHeader,
+        stored: GgmlDType,
+        bytes: &[u8],
+    ) -> Result<Tensor, Flaw> {
+        let Some(dtype) = convert::dense_dtype(stored) else {
+            let what = format!("the tensor {:?}", header.name);
+            return Err(Flaw::unsupported(what, header.dtype, DENSE_TYPES));
+        };
+        let device = self.source.device;
+        Ok(Tensor::from_raw_buffer(
+            bytes,
+            dtype,
+            &header.shape,
+            device,
+        )?)
+    }
+
+    fn find(
+        &mut self,
+        name: &str,
+        shapes: &[&[usize]],
+    ) -> Result<(TensorHeader, GgmlDType, TensorBytes), Flaw> {
+        let name = (self.rename)(name);
+        let found = self.source.tensors.weight(&name, shapes, DENSE_TYPES)?;
+        self.used.insert(name);
+        Ok(found)
+    }
+
+    /// Refuses a file with tensors that were not used, but for those that carry no weights: such a network computes
+    /// something else. `is_ours` tells which tensors belong to this component.
+    pub fn check_nothing_was_ignored(&self, is_ours: impl Fn(&str) -> bool) -> Result<(), Flaw> {
+        let names = self.source.tensors.headers().iter();
+        let names = names.map(|header| header.name.as_str());
+        let ignored = |name: &&str| {
+            is_ours(name) && !self.used.contains(*name) && !name.ends_with("position_ids")
+        };
+        match names.filter(ignored).min() {
+            None => Ok(()),
+            Some(name) => Err(Flaw::unsupported(
+                format!("the tensor {name:?}"),
+                "a tensor that this network does not use",
+                "the tensors of the Stable Diffusion family",
+            )),
+        }
+    }
+}
+
+/// A linear layer over the last dimension.
+#[derive(Debug)]
+pub enum Projection {
+    /// With the kernel of convolutions, for many rows of dense weights.
+    Dense(Convolution),
+    Weight(Linear),
+}
+
+impl Projection {
+    pub fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+        match self {
+            Self::Dense(product) => match x.rank() {
+                2 => product.apply(&x.unsqueeze(0)?)?.squeeze(0),
+                _ => product.apply(x),
+            },
+            Self::Weight(linear) => {
+                let mut shape = x.dims().to_vec();
+                let inputs = shape.pop().unwrap_or(0);
+                let flat = linear.forward(&x.reshape(((), inputs))?)?;
+                shape.push(flat.dim(1)?);
+                flat.reshape(shape)
+            }
+        }
+    }
+}
+
+/// A norm over channels: of each row, or of groups of channels over a whole map.
+#[derive(Debug)]
+pub struct AffineNorm {
+    weight: Tensor,
+    bias: Tensor,
+    eps: f64,
+}
+
+impl AffineNorm {
+    pub fn of_rows(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+        kernels::layer_norm(x, Some(&self.weight), Some(&self.bias), self.eps)
+    }
+
+    pub fn of_groups(&self, x: &Tensor, groups: usize) -> candle_core::Result<Tensor> {
+        kernels::group_norm(x, groups, Some(&self.weight), Some(&self.bias), self.eps)
+    }
+}

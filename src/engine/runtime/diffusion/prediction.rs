@@ -1,0 +1,56 @@
+//! From the output of a network to the image that it expects below the noise.
+
+/// What a network predicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Prediction {
+    /// The noise.
+    #[default]
+    Epsilon,
+    /// The velocity between image and noise.
+    Velocity,
+    /// The same with the sign of EDM.
+    EdmVelocity,
+}
+
+impl Prediction {
+    /// The factor of the network's input at a noise level.
+    pub fn input_scale(self, sigma: f64) -> f64 {
+        (sigma * sigma + 1.0).sqrt().recip()
+    }
+
+    /// The clean image that the output at `x` stands for.
+    pub fn denoised(self, x: &[f64], output: &[f64], sigma: f64) -> Vec<f64> {
+        let variance = sigma * sigma + 1.0;
+        let (of_x, of_output) = match self {
+            Self::Epsilon => (1.0, -sigma),
+            Self::Velocity => (variance.recip(), -sigma / variance.sqrt()),
+            Self::EdmVelocity => (variance.recip(), sigma / variance.sqrt()),
+        };
+        let pairs = x.iter().zip(output);
+        pairs
+            .map(|(x, output)| of_x * x + of_output * output)
+            .collect()
+    }
+}
+
+/// The start of a run: `latent` (zeros for a new image) under noise of level `sigma`. From the table's highest level on
+/// the noise takes the variance that networks were trained with.
+pub fn noised(latent: &[f64], noise: &[f64], sigma: f64, highest: f64) -> Vec<f64> {
+    let is_highest = sigma >= highest * (1.0 - 1e-5);
+    let scale = match is_highest {
+        true => (sigma * sigma + 1.0).sqrt(),
+        false => sigma,
+    };
+    let pairs = latent.iter().zip(noise);
+    pairs
+        .map(|(latent, noise)| latent + scale * noise)
+        .collect()
+}
+
+/// Puts back `original` where the mask is 0: before an evaluation with the original under noise, after it with the
+/// original alone.
+pub fn keep_unmasked(x: &mut [f64], original: &[f64], mask: &[f64]) {
+    for ((x, original), mask) in x.iter_mut().zip(original).zip(mask) {
+        *x = mask * *x + (1.0 - mask) * original;
+    }
+}
