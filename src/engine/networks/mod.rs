@@ -1,6 +1,7 @@
 //! Networks only: tensors in, tensors out.
 
 pub mod encoder;
+pub mod image;
 pub mod layers;
 pub mod text;
 pub mod weights;

@@ -34,8 +34,16 @@ pub struct Names {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Llama,
+    Ministral3,
     Qwen2,
     Qwen3,
+    Gemma2,
+    Gemma3,
+    /// Phi 4 as well.
+    Phi3,
+    Olmo2,
+    Granite,
+    SmolLm3,
 }
 
 impl Family {
@@ -43,6 +51,13 @@ impl Family {
         ("llama", Self::Llama),
         ("qwen2", Self::Qwen2),
         ("qwen3", Self::Qwen3),
+        ("ministral3", Self::Ministral3),
+        ("gemma2", Self::Gemma2),
+        ("gemma3", Self::Gemma3),
+        ("phi3", Self::Phi3),
+        ("olmo2", Self::Olmo2),
+        ("granite", Self::Granite),
+        ("smollm3", Self::SmolLm3),
     ];
 }
 

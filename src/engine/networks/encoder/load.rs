@@ -8,7 +8,7 @@ use super::config::{EncoderFamily, EncoderSpec, Task};
 use super::network::{Encoder, EncoderLayer, LayerNorm, ScoreHead, Tables};
 use crate::networks::layers::{Embedding, Linear};
 use crate::networks::weights::{
-    Checkpoint, CheckpointError, Flaw, TensorBytes, TensorHeader, TensorType, Weight, convert,
+    Checkpoint, CheckpointError, Flaw, TensorBytes, TensorHeader, TensorSource, Weight, convert,
 };
 
 /// Where the names of the network's tensors begin, without a head and with the head of each family.
@@ -184,19 +184,11 @@ impl TensorPlacer<'_> {
         name: &str,
         shape: &[usize],
     ) -> Result<(TensorHeader, GgmlDType, TensorBytes), Flaw> {
-        let what = || format!("the tensor {name:?}");
-        let Some(header) = self.checkpoint.tensor(name) else {
-            return Err(Flaw::broken(what(), "nothing", format!("shape {shape:?}")));
-        };
-        if header.shape != shape {
-            let found = format!("{:?}", header.shape);
-            return Err(Flaw::broken(what(), found, format!("{shape:?}")));
-        }
-        let TensorType::Weight(dtype) = header.dtype else {
-            return Err(Flaw::unsupported(what(), header.dtype, "f32, f16 and bf16"));
-        };
+        let found = self
+            .checkpoint
+            .weight(name, &[shape], "f32, f16 and bf16")?;
         self.used.insert(name.to_owned());
-        Ok((header.clone(), dtype, self.checkpoint.bytes(header)))
+        Ok(found)
     }
 
     fn report(&mut self, header: &TensorHeader) {

@@ -11,16 +11,27 @@ pub struct Attention {
     pub key: Linear,
     pub value: Linear,
     pub output: Linear,
-    /// Norms of one head's query and key.
-    pub head_norms: Option<(RmsNorm, RmsNorm)>,
+    pub norms: Option<QueryKeyNorms>,
     pub head_dim: usize,
-    pub window: Option<usize>,
+    pub options: AttentionOptions,
+}
+
+/// Norms of queries and keys, in this order, before they turn.
+#[derive(Debug)]
+pub enum QueryKeyNorms {
+    /// Each head by itself.
+    PerHead(RmsNorm, RmsNorm),
+    /// All heads of a row together.
+    Whole(RmsNorm, RmsNorm),
 }
 
 /// Where the rows of a step stand.
 pub struct Positions<'a> {
     pub plan: &'a AttentionPlan,
-    pub rope: &'a RopeTable,
+    /// How positions turn queries and keys; `None` in a layer where nothing turns.
+    pub rope: Option<&'a RopeTable>,
+    /// A factor for the queries of each row, `[rows, 1, 1]`.
+    pub query_scales: Option<&'a Tensor>,
 }
 
 impl Attention {
@@ -32,25 +43,37 @@ impl Attention {
         pages: &mut LayerPages,
     ) -> Result<Tensor> {
         let [q, k, v] = Linear::together([&self.query, &self.key, &self.value], x)?;
-        let (mut q, mut k, v) = (self.in_heads(&q)?, self.in_heads(&k)?, self.in_heads(&v)?);
-        if let Some((query_norm, key_norm)) = &self.head_norms {
-            (q, k) = (query_norm.forward(&q)?, key_norm.forward(&k)?);
+        let (mut q, mut k) = self.normed_heads(q, k)?;
+        let v = self.in_heads(&v)?;
+        if let Some(rope) = positions.rope {
+            let at = positions.plan.positions();
+            q = kernels::rotate(&q, rope, at)?;
+            k = kernels::rotate(&k, rope, at)?;
         }
-        let at = positions.plan.positions();
-        let q = kernels::rotate(&q, positions.rope, at)?;
-        let k = kernels::rotate(&k, positions.rope, at)?;
-        let options = AttentionOptions {
-            scale: 1.0 / (self.head_dim as f32).sqrt(),
-            window: self.window,
-            softcap: None,
-        };
-        let gathered = kernels::paged_attention(&q, &k, &v, pages, positions.plan, options)?;
+        if let Some(scales) = positions.query_scales {
+            q = q.broadcast_mul(scales)?;
+        }
+        let gathered = kernels::paged_attention(&q, &k, &v, pages, positions.plan, self.options)?;
         gathered.flatten_from(1)
     }
 
     pub fn bytes(&self) -> u64 {
         let parts = [&self.query, &self.key, &self.value, &self.output];
         parts.into_iter().map(Linear::bytes).sum()
+    }
+
+    fn normed_heads(&self, q: Tensor, k: Tensor) -> Result<(Tensor, Tensor)> {
+        match &self.norms {
+            None => Ok((self.in_heads(&q)?, self.in_heads(&k)?)),
+            Some(QueryKeyNorms::PerHead(query, key)) => {
+                let (q, k) = (self.in_heads(&q)?, self.in_heads(&k)?);
+                Ok((query.forward(&q)?, key.forward(&k)?))
+            }
+            Some(QueryKeyNorms::Whole(query, key)) => {
+                let (q, k) = (query.forward(&q)?, key.forward(&k)?);
+                Ok((self.in_heads(&q)?, self.in_heads(&k)?))
+            }
+        }
     }
 
     fn in_heads(&self, rows: &Tensor) -> Result<Tensor> {

@@ -10,15 +10,34 @@ pub struct FeedForward {
     pub gate: Linear,
     pub up: Linear,
     pub down: Linear,
+    pub activation: GateActivation,
+}
+
+/// The function that a gate goes through before it multiplies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateActivation {
+    Silu,
+    /// GELU in its tanh approximation.
+    GeluTanh,
 }
 
 impl FeedForward {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let [gate, up] = Linear::together([&self.gate, &self.up], x)?;
-        self.down.forward(&kernels::silu_mul(&gate, &up)?)
+        self.down.forward(&self.activation.gated(&gate, &up)?)
     }
 
     pub fn bytes(&self) -> u64 {
         self.gate.bytes() + self.up.bytes() + self.down.bytes()
+    }
+}
+
+impl GateActivation {
+    /// `activation(gate) * up`.
+    pub fn gated(self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Silu => kernels::silu_mul(gate, up),
+            Self::GeluTanh => kernels::gelu_mul(gate, up),
+        }
     }
 }

@@ -7,9 +7,9 @@ mod linear;
 mod norm;
 
 pub use self::{
-    attention::{Attention, Positions},
+    attention::{Attention, Positions, QueryKeyNorms},
     embedding::Embedding,
-    feed_forward::FeedForward,
+    feed_forward::{FeedForward, GateActivation},
     linear::Linear,
     norm::RmsNorm,
 };

@@ -1,17 +1,19 @@
 //! `config.json` as the Hugging Face hub keeps it: the fields that decoders share, read once and checked.
 //!
 //! A field that is honoured becomes part of the spec. A value that would change what the network computes and
-//! that we do not compute is refused by name.
+//! that we do not compute is refused by name. `rope_json.rs` reads the fields about rope.
 
 use serde::Deserialize;
 
 use super::{
     family::Family,
-    llama, qwen,
-    spec::{DecoderSpec, Rope, RopeScaling},
+    gemma, granite, llama, mistral, olmo, phi, qwen,
+    rope::{Rope, RopeScaling},
+    rope_json::RopeJson,
+    smollm,
+    spec::{DecoderSpec, QueryTemperature},
 };
-use crate::networks::weights::Flaw;
-use muster_kernels::RopeStyle;
+use crate::networks::{layers::GateActivation, weights::Flaw};
 
 /// The raw file. Never leaves the description of a family.
 #[derive(Debug, Deserialize)]
@@ -26,6 +28,8 @@ pub struct ConfigJson {
     pub max_position_embeddings: usize,
     pub rms_norm_eps: f64,
     hidden_act: Option<String>,
+    /// Gemma's name for the same.
+    hidden_activation: Option<String>,
     rope_theta: Option<f64>,
     rope_scaling: Option<RopeJson>,
     /// Where newer files keep both of the above.
@@ -38,20 +42,21 @@ pub struct ConfigJson {
     pub use_sliding_window: Option<bool>,
     pub max_window_layers: Option<usize>,
     pub layer_types: Option<Vec<String>>,
-    quantization_config: Option<serde_json::Value>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-struct RopeJson {
-    /// Older files say `type`.
-    #[serde(alias = "type")]
-    rope_type: Option<String>,
-    rope_theta: Option<f64>,
-    factor: Option<f64>,
-    low_freq_factor: Option<f64>,
-    high_freq_factor: Option<f64>,
+    /// In older files of Gemma 3, each so many layers end with one that sees all.
+    pub sliding_window_pattern: Option<usize>,
+    rope_local_base_freq: Option<f64>,
     original_max_position_embeddings: Option<usize>,
-    partial_rotary_factor: Option<f64>,
+    pub query_pre_attn_scalar: Option<f64>,
+    pub attn_logit_softcapping: Option<f64>,
+    pub final_logit_softcapping: Option<f64>,
+    pub use_bidirectional_attention: Option<bool>,
+    pub no_rope_layers: Option<Vec<u8>>,
+    pub no_rope_layer_interval: Option<usize>,
+    pub embedding_multiplier: Option<f64>,
+    pub attention_multiplier: Option<f64>,
+    pub residual_multiplier: Option<f64>,
+    pub logits_scaling: Option<f64>,
+    quantization_config: Option<serde_json::Value>,
 }
 
 pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
@@ -60,10 +65,19 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
         .map_err(|error| Flaw::broken("config.json", error, format!("a {family} configuration")))?;
     config.check()?;
     let spec = match family {
-        Family::Llama => llama::spec(&config),
-        Family::Mistral => llama::mistral_spec(&config),
+        Family::Llama => llama::spec(&config, family),
+        Family::Mistral => mistral::mistral_spec(&config),
+        Family::Ministral => mistral::ministral_spec(&config),
+        Family::Ministral3 => mistral::ministral3_spec(&config),
         Family::Qwen2 => qwen::qwen2_spec(&config),
         Family::Qwen3 => qwen::qwen3_spec(&config),
+        Family::Gemma2 => gemma::gemma2_spec(&config),
+        Family::Gemma3 => gemma::gemma3_spec(&config),
+        Family::Phi3 => phi::phi3_spec(&config),
+        Family::Olmo2 => olmo::olmo2_spec(&config),
+        Family::Olmo3 => olmo::olmo3_spec(&config),
+        Family::Granite => granite::granite_spec(&config),
+        Family::SmolLm3 => smollm::smollm3_spec(&config),
     }?;
     super::limits::check(&spec)?;
     Ok(spec)
@@ -86,17 +100,30 @@ fn family(value: &serde_json::Value) -> Result<Family, Flaw> {
 
 impl ConfigJson {
     fn check(&self) -> Result<(), Flaw> {
-        if let Some(other) = self.hidden_act.as_deref().filter(|&name| name != "silu") {
-            return Err(Flaw::unsupported("hidden_act", other, "silu"));
+        let Some(config) = &self.quantization_config else {
+            return Ok(());
+        };
+        let method = config["quant_method"].as_str();
+        let known = "weights in f32, f16 or bf16, or a quantized GGUF";
+        let method = method.unwrap_or("an unnamed method");
+        Err(Flaw::unsupported("quantization_config", method, known))
+    }
+
+    pub fn activation(&self, default: GateActivation) -> Result<GateActivation, Flaw> {
+        let (field, name) = match (&self.hidden_activation, &self.hidden_act) {
+            (Some(name), _) => ("hidden_activation", name.as_str()),
+            (None, Some(name)) => ("hidden_act", name.as_str()),
+            (None, None) => return Ok(default),
+        };
+        match name {
+            "silu" => Ok(GateActivation::Silu),
+            "gelu_pytorch_tanh" => Ok(GateActivation::GeluTanh),
+            other => Err(Flaw::unsupported(
+                field,
+                other,
+                "silu and gelu_pytorch_tanh",
+            )),
         }
-        if let Some(config) = &self.quantization_config {
-            let method = config["quant_method"]
-                .as_str()
-                .unwrap_or("an unnamed method");
-            let known = "weights in f32, f16 or bf16, or a quantized GGUF";
-            return Err(Flaw::unsupported("quantization_config", method, known));
-        }
-        Ok(())
     }
 
     pub fn kv_heads(&self) -> usize {
@@ -109,16 +136,61 @@ impl ConfigJson {
         self.head_dim.or(share).unwrap_or(0)
     }
 
-    pub fn rope(&self, head_dim: usize) -> Result<Rope, Flaw> {
+    /// What the fields about rope say, wherever they stand.
+    fn rope_json(&self) -> RopeJson {
         let json = self.rope_parameters.clone().or(self.rope_scaling.clone());
-        let json = json.unwrap_or_default();
-        let theta = json.rope_theta.or(self.rope_theta).unwrap_or(10_000.0);
-        let share = json.partial_rotary_factor.or(self.partial_rotary_factor);
-        let dims = (head_dim as f64 * share.unwrap_or(1.0)) as usize;
-        Ok(Rope {
-            scaling: json.scaling()?,
-            ..Rope::plain(theta, RopeStyle::Halves, dims)
-        })
+        let mut json = json.unwrap_or_default().of_full_attention();
+        let original = self.original_max_position_embeddings;
+        let original = original.or(json.original_max_position_embeddings);
+        json.original_max_position_embeddings = original;
+        json.rope_theta = json.rope_theta.or(self.rope_theta);
+        json.partial_rotary_factor = json.partial_rotary_factor.or(self.partial_rotary_factor);
+        json
+    }
+
+    /// The most tokens of a sequence: YaRN's factor says it where the file was made for the original context.
+    pub fn context(&self, rope: &Rope) -> usize {
+        let context = self.max_position_embeddings;
+        match &rope.scaling {
+            RopeScaling::Yarn(yarn) => {
+                context.max((yarn.original_context as f64 * yarn.factor) as usize)
+            }
+            _ => context,
+        }
+    }
+
+    /// How positions turn in layers that see all.
+    pub fn rope(&self, head_dim: usize) -> Result<Rope, Flaw> {
+        self.rope_with(head_dim, 10_000.0)
+    }
+
+    /// The same with another base where the file names none.
+    pub fn rope_with(&self, head_dim: usize, theta: f64) -> Result<Rope, Flaw> {
+        let context = self.max_position_embeddings;
+        self.rope_json().rope(head_dim, theta, context)
+    }
+
+    /// How positions turn in layers with a window, where the file says more of them than the family does.
+    pub fn window_rope(&self, default: Rope) -> Result<Rope, Flaw> {
+        let json = self.rope_parameters.clone().and_then(RopeJson::of_windows);
+        match json {
+            Some(json) => json.rope(default.dims, default.theta, self.max_position_embeddings),
+            None => Ok(Rope {
+                theta: self.rope_local_base_freq.unwrap_or(default.theta),
+                ..default
+            }),
+        }
+    }
+
+    /// What Ministral 3 says beside its rope.
+    pub fn query_temperature(&self) -> Result<Option<QueryTemperature>, Flaw> {
+        let json = self.rope_json();
+        let Some(weight) = json.llama_4_scaling_beta else {
+            return Ok(None);
+        };
+        let span = json.original_max_position_embeddings;
+        let span = span.unwrap_or(self.max_position_embeddings);
+        Ok(Some(QueryTemperature { weight, span }))
     }
 
     /// Windows of the layers that have one: as `layer_types` says, or else by what the family's rule says.
@@ -127,8 +199,7 @@ impl ConfigJson {
             return Ok(Vec::new());
         };
         let Some(types) = &self.layer_types else {
-            let windows = (0..self.num_hidden_layers).map(|i| has_window(i).then_some(window));
-            return Ok(trimmed(windows.collect()));
+            return Ok(windows(window, self.num_hidden_layers, has_window));
         };
         let windows = types.iter().map(|name| match name.as_str() {
             "full_attention" => Ok(None),
@@ -143,39 +214,20 @@ impl ConfigJson {
     }
 }
 
+/// The same window in all layers that have one.
+pub fn windows(
+    window: usize,
+    layers: usize,
+    has_window: impl Fn(usize) -> bool,
+) -> Vec<Option<usize>> {
+    let windows = (0..layers).map(|layer| has_window(layer).then_some(window));
+    trimmed(windows.collect())
+}
+
 /// Layers past the end have no window, so a spec without windows is always the same value.
 fn trimmed(mut windows: Vec<Option<usize>>) -> Vec<Option<usize>> {
     while windows.last() == Some(&None) {
         windows.pop();
     }
     windows
-}
-
-impl RopeJson {
-    fn scaling(&self) -> Result<RopeScaling, Flaw> {
-        match self.rope_type.as_deref() {
-            None | Some("default") => Ok(RopeScaling::None),
-            Some("linear") => Ok(RopeScaling::Linear {
-                factor: wanted(self.factor, "factor")?,
-            }),
-            Some("llama3") => Ok(RopeScaling::Llama3 {
-                factor: wanted(self.factor, "factor")?,
-                low_frequency_factor: wanted(self.low_freq_factor, "low_freq_factor")?,
-                high_frequency_factor: wanted(self.high_freq_factor, "high_freq_factor")?,
-                original_context: wanted(
-                    self.original_max_position_embeddings,
-                    "original_max_position_embeddings",
-                )?,
-            }),
-            Some(other) => Err(Flaw::unsupported(
-                "the rope_scaling type",
-                other,
-                "default, linear and llama3",
-            )),
-        }
-    }
-}
-
-fn wanted<T>(value: Option<T>, name: &str) -> Result<T, Flaw> {
-    value.ok_or_else(|| Flaw::broken(format!("rope_scaling.{name}"), "nothing", "a number"))
 }

@@ -1,9 +1,7 @@
 //! What a step takes of a machine at the least: bytes through its memory, operations through its units.
 
-use candle_core::DType;
-
 use super::decoder::{Decoder, Layer};
-use muster_kernels::Span;
+use muster_kernels::{KvDtype, Span};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepCost {
@@ -15,14 +13,14 @@ pub struct StepCost {
 
 impl Decoder {
     /// The cost of a step of these spans that asks for so many rows of logits.
-    pub fn step_cost(&self, spans: &[Span], logit_rows: usize, kv_dtype: DType) -> StepCost {
+    pub fn step_cost(&self, spans: &[Span], logit_rows: usize, kv_dtype: KvDtype) -> StepCost {
         StepCost {
             bytes: self.step_bytes(spans, logit_rows, kv_dtype),
             operations: self.step_operations(spans, logit_rows),
         }
     }
 
-    fn step_bytes(&self, spans: &[Span], logit_rows: usize, kv_dtype: DType) -> u64 {
+    fn step_bytes(&self, spans: &[Span], logit_rows: usize, kv_dtype: KvDtype) -> u64 {
         let weights: u64 = self.layers.iter().map(Layer::bytes).sum();
         let head = if logit_rows > 0 {
             self.head.as_ref().map_or(0, |head| head.bytes())
@@ -85,12 +83,12 @@ mod tests {
             past_tokens,
             pages: vec![],
         };
-        let none_before = decoder.step_cost(&[span(0)], 1, DType::F16);
+        let none_before = decoder.step_cost(&[span(0)], 1, KvDtype::F16);
         let attended = 4 * 256 * 2;
         assert_eq!(none_before.operations, 2 * parameters + attended);
         let kv = 2 * 2 * 128 * 2;
         assert_eq!(none_before.bytes, decoder.weight_bytes() + 2 * kv);
-        let many_before = decoder.step_cost(&[span(9), span(9)], 2, DType::F16);
+        let many_before = decoder.step_cost(&[span(9), span(9)], 2, KvDtype::F16);
         assert_eq!(many_before.operations, 4 * parameters + 20 * attended);
         assert_eq!(many_before.bytes, decoder.weight_bytes() + 2 * 11 * kv);
     }

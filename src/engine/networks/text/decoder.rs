@@ -7,7 +7,9 @@ use crate::networks::{
     layers::{Attention, Embedding, FeedForward, Positions, RmsNorm},
     weights::Weight,
 };
-use muster_kernels::{AttentionPlan, LayerPages, PAGE_TOKENS, RopeTable, Span};
+use muster_kernels::{
+    self as kernels, AttentionPlan, KvDtype, LayerPages, PAGE_TOKENS, RopeTable, Span,
+};
 
 /// A text decoder on a device.
 pub struct Decoder {
@@ -16,7 +18,7 @@ pub struct Decoder {
     /// The type of activations.
     pub(super) dtype: DType,
     pub(super) weights_are_f32: bool,
-    pub(super) rope: RopeTable,
+    pub(super) ropes: Ropes,
     pub(super) embedding: Embedding,
     pub(super) layers: Vec<Layer>,
     pub(super) norm: RmsNorm,
@@ -25,10 +27,23 @@ pub struct Decoder {
 }
 
 pub(super) struct Layer {
-    pub attention_norm: RmsNorm,
+    pub attention_norms: Norms,
     pub attention: Attention,
-    pub feed_norm: RmsNorm,
+    pub feed_norms: Norms,
     pub feed_forward: FeedForward,
+}
+
+/// The norms on the way into a part of a layer and out of it; families have one of them or both.
+pub(super) struct Norms {
+    pub before: Option<RmsNorm>,
+    pub after: Option<RmsNorm>,
+}
+
+/// The tables by which positions turn.
+pub(super) struct Ropes {
+    pub global: RopeTable,
+    /// For layers with a window, where theirs differs.
+    pub windowed: Option<RopeTable>,
 }
 
 /// One step: the new tokens of several sequences, one sequence after the other.
@@ -71,16 +86,16 @@ impl Decoder {
     }
 
     /// The type that keys and values are kept in unless somebody wants another.
-    pub fn kv_dtype(&self) -> DType {
+    pub fn kv_dtype(&self) -> KvDtype {
         match (self.device.is_cpu(), self.weights_are_f32) {
-            (true, true) => DType::F32,
-            (true, false) => DType::F16,
-            (false, _) if self.dtype == DType::F16 => DType::F16,
-            (false, _) => DType::BF16,
+            (true, true) => KvDtype::F32,
+            (true, false) => KvDtype::F16,
+            (false, _) if self.dtype == DType::F16 => KvDtype::F16,
+            (false, _) => KvDtype::Bf16,
         }
     }
 
-    pub fn new_pages(&self, pages: usize, dtype: DType) -> Result<KvPages> {
+    pub fn new_pages(&self, pages: usize, dtype: KvDtype) -> Result<KvPages> {
         let layers = (0..self.spec.layers).map(|_| self.layer_pages(pages, dtype));
         let layers = layers.collect::<Result<Vec<_>>>()?;
         Ok(KvPages { layers })
@@ -93,20 +108,27 @@ impl Decoder {
             let (found, wanted) = (pages.layers.len(), self.layers.len());
             bail!("the pages have {found} layers, but the decoder has {wanted}");
         }
-        let plan = AttentionPlan::new(batch.spans.clone(), &self.device)?;
-        let positions = self.positions(&plan);
+        let step = self.step(batch.spans.clone())?;
         let asked = Tensor::new(batch.logit_rows.as_slice(), &self.device)?;
         let mut state = self.first_state(&batch.tokens)?;
         for (index, pages) in pages.layers.iter_mut().enumerate() {
             let is_last = index + 1 == self.layers.len();
             // Past the last attention no row looks at another, so the others are done.
             let rows = is_last.then_some(&asked);
-            state = self.through_layer(index, state, &positions, pages, rows)?;
+            state = self.through_layer(index, state, &step, pages, rows)?;
         }
         match (&self.head, batch.logit_rows.is_empty()) {
             (_, true) => Tensor::zeros((0, self.spec.vocab_size), DType::F32, &self.device),
-            (Some(head), false) => head.product(&state.normed)?.to_dtype(DType::F32),
+            (Some(head), false) => self.shaped_logits(head.product(&state.normed)?),
             (None, false) => bail!("the decoder was loaded without the way to logits"),
+        }
+    }
+
+    fn shaped_logits(&self, logits: Tensor) -> Result<Tensor> {
+        let logits = scaled(logits.to_dtype(DType::F32)?, 1.0 / self.spec.scales.logits)?;
+        match self.spec.soft_caps.logits {
+            Some(cap) => kernels::soft_cap(&logits, cap),
+            None => Ok(logits),
         }
     }
 
@@ -131,8 +153,7 @@ impl Decoder {
             bail!("hidden states need at least one token");
         }
         self.check(&batch)?;
-        let plan = AttentionPlan::new(batch.spans, &self.device)?;
-        let positions = self.positions(&plan);
+        let step = self.step(batch.spans)?;
         let asked = Tensor::new(batch.logit_rows.as_slice(), &self.device)?;
         // Each layer writes all it reads, so that one layer's pages do for all.
         let mut scratch = self.layer_pages(pages as usize, self.kv_dtype())?;
@@ -140,7 +161,7 @@ impl Decoder {
         for index in 0..self.layers.len() {
             let is_last = index + 1 == self.layers.len();
             let rows = is_last.then_some(&asked);
-            state = self.through_layer(index, state, &positions, &mut scratch, rows)?;
+            state = self.through_layer(index, state, &step, &mut scratch, rows)?;
         }
         state.normed.to_dtype(DType::F32)
     }
@@ -163,19 +184,18 @@ impl Decoder {
             past_tokens: 0,
             pages: (0..pages as u32).collect(),
         };
-        let plan = AttentionPlan::new(vec![span], &self.device)?;
-        let positions = self.positions(&plan);
+        let step = self.step(vec![span])?;
         // Each layer writes all it reads, so that one layer's pages do for all.
         let mut scratch = self.layer_pages(pages, self.kv_dtype())?;
         let mut state = self.first_state(tokens)?;
-        let mut states = vec![state.sum.clone()];
+        let mut states = vec![self.unscaled(&state)?];
         for index in 0..layers.iter().copied().max().unwrap_or(0) {
-            state = self.through_layer(index, state, &positions, &mut scratch, None)?;
+            state = self.through_layer(index, state, &step, &mut scratch, None)?;
             let is_last = index + 1 == self.layers.len();
             states.push(if is_last {
                 state.normed.clone()
             } else {
-                state.sum.clone()
+                self.unscaled(&state)?
             });
         }
         Ok(layers.iter().map(|&layer| states[layer].clone()).collect())
@@ -203,28 +223,71 @@ impl Decoder {
         }
     }
 
-    fn positions<'a>(&'a self, plan: &'a AttentionPlan) -> Positions<'a> {
+    fn step(&self, spans: Vec<Span>) -> Result<Step> {
+        let query_scales = self.query_scales(&spans)?;
+        Ok(Step {
+            plan: AttentionPlan::new(spans, &self.device)?,
+            query_scales,
+        })
+    }
+
+    /// A factor for the queries of each row, `[rows, 1, 1]`; `None` where all are 1.
+    fn query_scales(&self, spans: &[Span]) -> Result<Option<Tensor>> {
+        let Some(temperature) = &self.spec.query_temperature else {
+            return Ok(None);
+        };
+        let places = spans
+            .iter()
+            .flat_map(|span| span.past_tokens..span.past_tokens + span.new_tokens);
+        let scales: Vec<f32> = places
+            .map(|position| temperature.scale(position) as f32)
+            .collect();
+        if scales.iter().all(|&scale| scale == 1.0) {
+            return Ok(None);
+        }
+        let shape = (scales.len(), 1, 1);
+        let scales = Tensor::from_vec(scales, shape, &self.device)?;
+        scales.to_dtype(self.dtype).map(Some)
+    }
+
+    fn positions<'a>(&'a self, step: &'a Step, layer: usize) -> Positions<'a> {
+        let windowed = self.ropes.windowed.as_ref();
+        let windowed = windowed.filter(|_| self.spec.window(layer).is_some());
+        let table = windowed.unwrap_or(&self.ropes.global);
         Positions {
-            plan,
-            rope: &self.rope,
+            plan: &step.plan,
+            rope: self.spec.rope(layer).map(|_| table),
+            query_scales: step.query_scales.as_ref(),
         }
     }
 
-    fn layer_pages(&self, pages: usize, dtype: DType) -> Result<LayerPages> {
+    fn layer_pages(&self, pages: usize, dtype: KvDtype) -> Result<LayerPages> {
         let (heads, size) = (self.spec.kv_heads, self.spec.head_dim);
         LayerPages::new(pages, heads, size, dtype, &self.device)
     }
 
     fn first_state(&self, tokens: &[u32]) -> Result<State> {
-        let sum = self.embedding.gather(tokens, &self.device)?;
-        let normed = self.norm_before(0).forward(&sum)?;
+        let scales = &self.spec.scales;
+        let embedded = self.embedding.gather(tokens, &self.device)?;
+        let sum = scaled(embedded, scales.embedding / scales.residual)?;
+        let normed = match self.norm_before(0) {
+            Some(norm) => norm.forward(&sum)?,
+            None => sum.clone(),
+        };
         Ok(State { sum, normed })
     }
 
+    /// The running sum as the reference has it.
+    fn unscaled(&self, state: &State) -> Result<Tensor> {
+        scaled(state.sum.clone(), self.spec.scales.residual)
+    }
+
     /// The norm that a layer's input goes through, or that after the last layer.
-    fn norm_before(&self, layer: usize) -> &RmsNorm {
-        let layer = self.layers.get(layer);
-        layer.map_or(&self.norm, |layer| &layer.attention_norm)
+    fn norm_before(&self, layer: usize) -> Option<&RmsNorm> {
+        match self.layers.get(layer) {
+            Some(layer) => layer.attention_norms.before.as_ref(),
+            None => Some(&self.norm),
+        }
     }
 
     /// Adds what a layer has to say; with `rows`, only these rows go on.
@@ -232,12 +295,13 @@ impl Decoder {
         &self,
         index: usize,
         state: State,
-        positions: &Positions<'_>,
+        step: &Step,
         pages: &mut LayerPages,
         rows: Option<&Tensor>,
     ) -> Result<State> {
         let layer = &self.layers[index];
-        let mut gathered = layer.attention.gather(&state.normed, positions, pages)?;
+        let positions = self.positions(step, index);
+        let mut gathered = layer.attention.gather(&state.normed, &positions, pages)?;
         let mut sum = state.sum;
         if let Some(rows) = rows {
             if rows.elem_count() == 0 {
@@ -251,15 +315,63 @@ impl Decoder {
             sum = sum.index_select(rows, 0)?;
         }
         let attended = layer.attention.output.forward(&gathered)?;
-        let (sum, normed) = layer.feed_norm.after_adding(&sum, &attended)?;
-        let fed = layer.feed_forward.forward(&normed)?;
-        let (sum, normed) = self.norm_before(index + 1).after_adding(&sum, &fed)?;
-        Ok(State { sum, normed })
+        let norms = &layer.attention_norms;
+        let state = added(
+            sum,
+            attended,
+            norms.after.as_ref(),
+            layer.feed_norms.before.as_ref(),
+        )?;
+        let fed = layer.feed_forward.forward(&state.normed)?;
+        added(
+            state.sum,
+            fed,
+            layer.feed_norms.after.as_ref(),
+            self.norm_before(index + 1),
+        )
     }
+}
+
+/// Adds what a part of a layer has to say to the running sum, and norms the sum for the next part.
+fn added(
+    sum: Tensor,
+    said: Tensor,
+    after: Option<&RmsNorm>,
+    before: Option<&RmsNorm>,
+) -> Result<State> {
+    let said = match after {
+        Some(norm) => norm.forward(&said)?,
+        None => said,
+    };
+    match before {
+        Some(norm) => {
+            let (sum, normed) = norm.after_adding(&sum, &said)?;
+            Ok(State { sum, normed })
+        }
+        None => {
+            let sum = (sum + said)?;
+            let normed = sum.clone();
+            Ok(State { sum, normed })
+        }
+    }
+}
+
+fn scaled(tensor: Tensor, factor: f64) -> Result<Tensor> {
+    if factor == 1.0 {
+        return Ok(tensor);
+    }
+    tensor * factor
+}
+
+/// What all layers of a step know of its rows.
+struct Step {
+    plan: AttentionPlan,
+    query_scales: Option<Tensor>,
 }
 
 /// The running sum of a step, and the same as the next layer wants it.
 struct State {
+    /// Divided by the residual scale.
     sum: Tensor,
     normed: Tensor,
 }

@@ -7,16 +7,35 @@ use std::fmt;
 pub enum Family {
     Llama,
     Mistral,
+    Ministral,
+    Ministral3,
     Qwen2,
     Qwen3,
+    Gemma2,
+    Gemma3,
+    /// Phi 4 as well.
+    Phi3,
+    Olmo2,
+    Olmo3,
+    Granite,
+    SmolLm3,
 }
 
 /// Family, `architectures` of config.json, `general.architecture` of a GGUF file.
 const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Llama, "LlamaForCausalLM", "llama"),
     (Family::Mistral, "MistralForCausalLM", "llama"),
+    (Family::Ministral, "MinistralForCausalLM", "llama"),
+    (Family::Ministral3, "Ministral3ForCausalLM", "mistral3"),
     (Family::Qwen2, "Qwen2ForCausalLM", "qwen2"),
     (Family::Qwen3, "Qwen3ForCausalLM", "qwen3"),
+    (Family::Gemma2, "Gemma2ForCausalLM", "gemma2"),
+    (Family::Gemma3, "Gemma3ForCausalLM", "gemma3"),
+    (Family::Phi3, "Phi3ForCausalLM", "phi3"),
+    (Family::Olmo2, "Olmo2ForCausalLM", "olmo2"),
+    (Family::Olmo3, "Olmo3ForCausalLM", "olmo2"),
+    (Family::Granite, "GraniteForCausalLM", "granite"),
+    (Family::SmolLm3, "SmolLM3ForCausalLM", "smollm3"),
 ];
 
 impl Family {
@@ -70,13 +89,24 @@ pub enum Part {
     Query,
     Key,
     Value,
+    /// The three above in one matrix, in this order.
+    QueryKeyValue,
     QueryNorm,
     KeyNorm,
     AttentionOutput,
+    /// After attention, before the sum.
+    AttentionPostNorm,
+    /// Before the feed-forward part, where no norm follows attention.
     FeedNorm,
+    /// The same where a norm follows attention.
+    FeedPreNorm,
     Gate,
     Up,
+    /// The two above in one matrix, in this order.
+    GateUp,
     Down,
+    /// After the feed-forward part, before the sum.
+    FeedPostNorm,
 }
 
 /// Whose names a file uses.
@@ -94,13 +124,26 @@ const PARTS: &[(Part, &str, &str)] = &[
     (Part::Query, "self_attn.q_proj", "attn_q"),
     (Part::Key, "self_attn.k_proj", "attn_k"),
     (Part::Value, "self_attn.v_proj", "attn_v"),
+    (Part::QueryKeyValue, "self_attn.qkv_proj", "attn_qkv"),
     (Part::QueryNorm, "self_attn.q_norm", "attn_q_norm"),
     (Part::KeyNorm, "self_attn.k_norm", "attn_k_norm"),
     (Part::AttentionOutput, "self_attn.o_proj", "attn_output"),
+    (
+        Part::AttentionPostNorm,
+        "post_attention_layernorm",
+        "post_attention_norm",
+    ),
     (Part::FeedNorm, "post_attention_layernorm", "ffn_norm"),
+    (Part::FeedPreNorm, "pre_feedforward_layernorm", "ffn_norm"),
     (Part::Gate, "mlp.gate_proj", "ffn_gate"),
     (Part::Up, "mlp.up_proj", "ffn_up"),
+    (Part::GateUp, "mlp.gate_up_proj", "ffn_up"),
     (Part::Down, "mlp.down_proj", "ffn_down"),
+    (
+        Part::FeedPostNorm,
+        "post_feedforward_layernorm",
+        "post_ffw_norm",
+    ),
 ];
 
 impl Naming {
@@ -146,8 +189,17 @@ impl fmt::Display for Family {
         f.write_str(match self {
             Self::Llama => "Llama",
             Self::Mistral => "Mistral",
+            Self::Ministral => "Ministral",
+            Self::Ministral3 => "Ministral 3",
             Self::Qwen2 => "Qwen2",
             Self::Qwen3 => "Qwen3",
+            Self::Gemma2 => "Gemma 2",
+            Self::Gemma3 => "Gemma 3",
+            Self::Phi3 => "Phi-3",
+            Self::Olmo2 => "OLMo 2",
+            Self::Olmo3 => "OLMo 3",
+            Self::Granite => "Granite",
+            Self::SmolLm3 => "SmolLM3",
         })
     }
 }

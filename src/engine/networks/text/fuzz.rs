@@ -2,20 +2,21 @@
 
 use std::fs;
 
-use candle_core::{DType, Device};
+use candle_core::Device;
 
 use super::{
     Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant,
     golden::{fixture, one_sequence},
 };
 use crate::networks::weights::{Checkpoint, fuzz::fuzz};
+use muster_kernels::KvDtype;
 
 /// `Some` when it was refused, by whoever was the first to see it.
 fn run(path: &std::path::Path) -> Option<()> {
     let checkpoint = Checkpoint::open(path).ok()?;
     let options = LoadOptions::default();
     let decoder = Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).ok()?;
-    let mut pages = decoder.new_pages(1, DType::F32).ok()?;
+    let mut pages = decoder.new_pages(1, KvDtype::F32).ok()?;
     let logits = decoder.forward(&one_sequence(&[1, 2, 3], 0), &mut pages);
     logits.ok().map(drop)
 }

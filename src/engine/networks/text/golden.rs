@@ -8,9 +8,9 @@ use safetensors::SafeTensors;
 
 use super::{Batch, Decoder, LoadOptions};
 use crate::networks::weights::Checkpoint;
-use muster_kernels::{PAGE_TOKENS, Span};
+use muster_kernels::{KvDtype, PAGE_TOKENS, Span};
 
-const FAMILIES: &[&str] = &[
+pub const FAMILIES: &[&str] = &[
     "llama-1",
     "llama-3",
     "llama-biased",
@@ -18,6 +18,18 @@ const FAMILIES: &[&str] = &[
     "qwen2",
     "qwen2-window",
     "qwen3",
+    "llama-yarn",
+    "qwen3-yarn",
+    "ministral",
+    "ministral3",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "phi4-mini",
+    "olmo2",
+    "olmo3",
+    "granite",
+    "smollm3",
 ];
 
 pub fn fixture(name: &str) -> PathBuf {
@@ -61,7 +73,7 @@ fn a_sequence_is_no_longer_than_somebody_wants() {
         ..LoadOptions::default()
     };
     let decoder = Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).unwrap();
-    let mut pages = decoder.new_pages(1, DType::F32).unwrap();
+    let mut pages = decoder.new_pages(1, KvDtype::F32).unwrap();
     let mut run = |tokens: &[u32]| decoder.forward(&one_sequence(tokens, 0), &mut pages);
     run(&[1, 2, 3, 4]).unwrap();
     let error = run(&[1, 2, 3, 4, 5]).unwrap_err().to_string();
@@ -71,18 +83,18 @@ fn a_sequence_is_no_longer_than_somebody_wants() {
     );
 }
 
-struct Golden {
+pub struct Golden {
     bytes: Vec<u8>,
 }
 
 impl Golden {
-    fn open(name: &str) -> Self {
+    pub fn open(name: &str) -> Self {
         let path = fixture("golden").join(name).join("golden.tensors");
         let bytes = std::fs::read(path).unwrap();
         Self { bytes }
     }
 
-    fn tokens(&self, name: &str) -> Vec<u32> {
+    pub fn tokens(&self, name: &str) -> Vec<u32> {
         let file = SafeTensors::deserialize(&self.bytes).unwrap();
         let eights = file.tensor(name).unwrap().data().as_chunks().0;
         eights
@@ -91,7 +103,7 @@ impl Golden {
             .collect()
     }
 
-    fn tensor(&self, name: &str) -> Tensor {
+    pub fn tensor(&self, name: &str) -> Tensor {
         let file = SafeTensors::deserialize(&self.bytes).unwrap();
         let view = file.tensor(name).unwrap();
         Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
@@ -112,7 +124,7 @@ fn logits_are_those_of_the_reference() {
     for name in FAMILIES {
         let golden = Golden::open(name);
         let decoder = load(&format!("golden/{name}"), Some(DType::F32));
-        let mut pages = decoder.new_pages(4, DType::F32).unwrap();
+        let mut pages = decoder.new_pages(4, KvDtype::F32).unwrap();
         let batch = one_sequence(&golden.tokens("prompt"), 0);
         let logits = decoder.forward(&batch, &mut pages).unwrap();
         let gap = gap(&logits, &golden.tensor("logits"));
@@ -121,11 +133,31 @@ fn logits_are_those_of_the_reference() {
 }
 
 #[test]
+fn logits_of_eight_bit_keys_and_values_are_near_the_reference() {
+    let golden = Golden::open("qwen3");
+    let decoder = load("golden/qwen3", Some(DType::F32));
+    let wanted = golden.tensor("logits");
+    let mut pages = decoder.new_pages(4, KvDtype::Q8_0).unwrap();
+    let batch = one_sequence(&golden.tokens("prompt"), 0);
+    let found = decoder.forward(&batch, &mut pages).unwrap();
+    let product = |a: &Tensor, b: &Tensor| {
+        let sum = (a * b).unwrap().sum_all().unwrap();
+        sum.to_scalar::<f32>().unwrap()
+    };
+    let lengths = (product(&found, &found) * product(&wanted, &wanted)).sqrt();
+    let cosine = product(&found, &wanted) / lengths;
+    let gap = gap(&found, &wanted);
+    assert!(gap < 0.02 && cosine > 0.9999, "{gap}, cosine {cosine}");
+    let exact = gap < 1e-5;
+    assert!(!exact, "eight bits cannot be exact: {gap}");
+}
+
+#[test]
 fn sixty_four_greedy_tokens_are_those_of_the_reference() {
     for name in FAMILIES {
         let golden = Golden::open(name);
         let decoder = load(&format!("golden/{name}"), Some(DType::F32));
-        let mut pages = decoder.new_pages(4, DType::F32).unwrap();
+        let mut pages = decoder.new_pages(4, KvDtype::F32).unwrap();
         let mut next = golden.tokens("prompt");
         let (mut past, mut drawn) = (0, Vec::<u32>::new());
         for _ in 0..64 {
@@ -162,7 +194,7 @@ fn last_states_are_those_of_the_reference_whatever_is_beside_them() {
         let decoder = load(&format!("golden/{name}"), Some(DType::F32));
         let prompt = golden.tokens("prompt");
         let states = decoder.last_states(&[&prompt[..7], &prompt]).unwrap();
-        let wanted = golden.tensor("hidden.2");
+        let wanted = golden.tensor(&format!("hidden.{}", decoder.spec().layers));
         let last = wanted.narrow(0, prompt.len() - 1, 1).unwrap();
         let gap = gap(&states.narrow(0, 1, 1).unwrap(), &last);
         assert!(gap < 1e-4, "{name}: {gap}");

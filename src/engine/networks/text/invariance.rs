@@ -8,7 +8,7 @@ use super::{
     golden::{fixture, load},
 };
 use crate::networks::weights::{Checkpoint, Quantize};
-use muster_kernels::{PAGE_TOKENS, Span};
+use muster_kernels::{KvDtype, PAGE_TOKENS, Span};
 
 const SEQUENCES: usize = 16;
 
@@ -41,8 +41,8 @@ fn bits(row: &Tensor) -> Vec<u32> {
 }
 
 /// The last row's logits of one sequence computed in parts of these lengths, with nobody else.
-fn alone(decoder: &Decoder, tokens: &[u32], part: usize, first_page: u32) -> Vec<u32> {
-    let mut pages = decoder.new_pages(16, decoder.kv_dtype()).unwrap();
+fn alone(decoder: &Decoder, kv: KvDtype, tokens: &[u32], part: usize, first_page: u32) -> Vec<u32> {
+    let mut pages = decoder.new_pages(16, kv).unwrap();
     let mut past = 0;
     let mut last = Vec::new();
     for tokens in tokens.chunks(part) {
@@ -57,10 +57,8 @@ fn alone(decoder: &Decoder, tokens: &[u32], part: usize, first_page: u32) -> Vec
     last
 }
 
-fn together(decoder: &Decoder, prompts: &[Vec<u32>]) -> Vec<Vec<u32>> {
-    let mut pages = decoder
-        .new_pages(SEQUENCES * 4, decoder.kv_dtype())
-        .unwrap();
+fn together(decoder: &Decoder, kv: KvDtype, prompts: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let mut pages = decoder.new_pages(SEQUENCES * 4, kv).unwrap();
     let mut batch = Batch::default();
     for (sequence, tokens) in prompts.iter().enumerate() {
         batch.tokens.extend(tokens);
@@ -74,30 +72,34 @@ fn together(decoder: &Decoder, prompts: &[Vec<u32>]) -> Vec<Vec<u32>> {
 }
 
 fn check(name: &str, decoder: &Decoder) {
+    check_stored(name, decoder, decoder.kv_dtype());
+}
+
+fn check_stored(name: &str, decoder: &Decoder, kv: KvDtype) {
     let prompts = prompts();
-    let batched = together(decoder, &prompts);
+    let batched = together(decoder, kv, &prompts);
     for (sequence, tokens) in prompts.iter().enumerate() {
-        let whole = alone(decoder, tokens, 1000, 0);
+        let whole = alone(decoder, kv, tokens, 1000, 0);
         assert!(
             whole == batched[sequence],
             "{name}: sequence {sequence} in a batch"
         );
         let parts: &[usize] = if sequence % 5 == 0 { &[1, 7, 32] } else { &[] };
         for &part in parts {
-            let chunked = alone(decoder, tokens, part, 3);
+            let chunked = alone(decoder, kv, tokens, part, 3);
             assert!(
                 whole == chunked,
                 "{name}: sequence {sequence} in parts of {part}"
             );
         }
     }
-    check_shared(name, decoder, &prompts[5]);
+    check_shared(name, decoder, kv, &prompts[5]);
 }
 
 /// Two sequences go on from the same full pages.
-fn check_shared(name: &str, decoder: &Decoder, prefix: &[u32]) {
+fn check_shared(name: &str, decoder: &Decoder, kv: KvDtype, prefix: &[u32]) {
     let prefix = &prefix[..2 * PAGE_TOKENS];
-    let mut pages = decoder.new_pages(16, decoder.kv_dtype()).unwrap();
+    let mut pages = decoder.new_pages(16, kv).unwrap();
     let step = |tokens: &[u32], spans, logit_rows| Batch {
         tokens: tokens.to_vec(),
         spans,
@@ -114,7 +116,7 @@ fn check_shared(name: &str, decoder: &Decoder, prefix: &[u32]) {
     let second = step(&tails.concat(), vec![on(9, 3), on(4, 1)], vec![2, 3]);
     let logits = decoder.forward(&second, &mut pages).unwrap();
     for (row, tail) in tails.iter().enumerate() {
-        let whole = alone(decoder, &[prefix, tail].concat(), 1000, 0);
+        let whole = alone(decoder, kv, &[prefix, tail].concat(), 1000, 0);
         assert!(
             whole == bits(&logits.get(row).unwrap()),
             "{name}: shared pages, row {row}"
@@ -133,6 +135,12 @@ fn dense_logits_do_not_depend_on_the_company() {
         let decoder = load(&format!("golden/{name}"), Some(dtype));
         check(&format!("{name} {dtype:?}"), &decoder);
     }
+}
+
+#[test]
+fn logits_of_eight_bit_keys_and_values_do_not_depend_on_the_company() {
+    let decoder = load("golden/qwen3", Some(DType::BF16));
+    check_stored("qwen3 q8_0", &decoder, KvDtype::Q8_0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Sizes that a decoder can have at all, so that arithmetic on them later needs no second thought.
 
-use super::spec::DecoderSpec;
+use super::{rope::Rope, spec::DecoderSpec};
 use crate::networks::weights::Flaw;
 
 pub fn check(spec: &DecoderSpec) -> Result<(), Flaw> {
@@ -31,11 +31,6 @@ fn check_heads(spec: &DecoderSpec) -> Result<(), Flaw> {
             "a multiple of the key heads",
         ));
     }
-    let dims = spec.rope.dims;
-    if dims == 0 || !dims.is_multiple_of(2) || dims > spec.head_dim {
-        let wanted = format!("an even number up to the head size {}", spec.head_dim);
-        return Err(Flaw::broken("the rope dimensions", dims, wanted));
-    }
     match spec.windows.iter().flatten().find(|&&window| window == 0) {
         Some(_) => Err(Flaw::broken("a sliding window", 0, "at least one token")),
         None => Ok(()),
@@ -43,10 +38,11 @@ fn check_heads(spec: &DecoderSpec) -> Result<(), Flaw> {
 }
 
 fn check_numbers(spec: &DecoderSpec) -> Result<(), Flaw> {
-    let frequencies = spec.rope.inverse_frequencies();
-    if !frequencies.iter().all(|f| f.is_finite() && *f >= 0.0) {
-        let found = format!("{:?}", spec.rope);
-        return Err(Flaw::broken("the rope", found, "finite frequencies"));
+    for rope in [Some(&spec.rope), spec.window_rope.as_ref()]
+        .into_iter()
+        .flatten()
+    {
+        check_rope(rope, spec)?;
     }
     if !(spec.norm_eps.is_finite() && spec.norm_eps >= 0.0) {
         return Err(Flaw::broken(
@@ -54,6 +50,43 @@ fn check_numbers(spec: &DecoderSpec) -> Result<(), Flaw> {
             spec.norm_eps,
             "a finite number from 0",
         ));
+    }
+    let caps = spec.soft_caps;
+    for (name, number) in [
+        ("the embedding scale", spec.scales.embedding),
+        ("the residual scale", spec.scales.residual),
+        ("the logit scale", spec.scales.logits),
+        ("the attention scale", spec.attention_scale()),
+        ("the soft cap of attention", caps.attention.unwrap_or(1.0)),
+        ("the soft cap of logits", caps.logits.unwrap_or(1.0)),
+    ] {
+        let is_normal = |number: f64| number.is_finite() && (number as f32).is_normal();
+        if !(number > 0.0 && is_normal(number) && is_normal(number * number)) {
+            return Err(Flaw::broken(name, number, "a finite number above 0"));
+        }
+    }
+    match spec.query_temperature {
+        Some(temperature) if temperature.span == 0 || !temperature.weight.is_finite() => {
+            let found = format!("{temperature:?}");
+            let wanted = "a finite weight and a span of at least one token";
+            Err(Flaw::broken("the attention temperature", found, wanted))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_rope(rope: &Rope, spec: &DecoderSpec) -> Result<(), Flaw> {
+    let dims = rope.dims;
+    if dims == 0 || !dims.is_multiple_of(2) || dims > spec.head_dim {
+        let wanted = format!("an even number up to the head size {}", spec.head_dim);
+        return Err(Flaw::broken("the rope dimensions", dims, wanted));
+    }
+    let frequencies = rope.inverse_frequencies(spec.context);
+    let magnitude = rope.magnitude();
+    let is_sound = frequencies.iter().all(|f| f.is_finite() && *f >= 0.0);
+    if !(is_sound && magnitude.is_finite() && magnitude > 0.0) {
+        let found = format!("{rope:?}");
+        return Err(Flaw::broken("the rope", found, "finite frequencies"));
     }
     Ok(())
 }

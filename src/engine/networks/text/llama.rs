@@ -1,17 +1,20 @@
-//! Llama 1 to 3.2, and Mistral, which is a Llama with a window.
+//! Llama 1 to 3.2, and the fields that other families share with them.
 
 use super::{
     config::ConfigJson,
     family::Family,
-    spec::{Biases, DecoderSpec},
+    spec::{Biases, DecoderSpec, Scales, SoftCaps},
 };
 use crate::networks::weights::Flaw;
 
-pub fn spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+/// A Llama with what goes by the name of another family; the family's own function changes the rest.
+pub fn spec(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
+    let rules = family.rules();
     let attention_bias = config.attention_bias.unwrap_or(false);
     let head_dim = config.head_dim_or_share();
+    let rope = config.rope(head_dim)?;
     Ok(DecoderSpec {
-        family: Family::Llama,
+        family,
         vocab_size: config.vocab_size,
         hidden_size: config.hidden_size,
         intermediate_size: config.intermediate_size,
@@ -19,10 +22,21 @@ pub fn spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
         heads: config.num_attention_heads,
         kv_heads: config.kv_heads(),
         head_dim,
-        context: config.max_position_embeddings,
+        context: config.context(&rope),
         norm_eps: config.rms_norm_eps,
-        rope: config.rope(head_dim)?,
-        query_key_norm: false,
+        norms: rules.norms,
+        query_key_norm: None,
+        activation: config.activation(rules.activation)?,
+        rope,
+        window_rope: None,
+        layers_without_rope: Vec::new(),
+        attention_scale: None,
+        query_temperature: None,
+        soft_caps: SoftCaps::default(),
+        scales: Scales {
+            embedding: rules.embedding_scale(config.hidden_size),
+            ..Scales::default()
+        },
         biases: Biases {
             query_key_value: attention_bias,
             attention_output: attention_bias,
@@ -30,14 +44,5 @@ pub fn spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
         },
         tied_embeddings: config.tie_word_embeddings.unwrap_or(false),
         windows: Vec::new(),
-    })
-}
-
-pub fn mistral_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
-    Ok(DecoderSpec {
-        family: Family::Mistral,
-        biases: Biases::default(),
-        windows: config.windows(|_| true)?,
-        ..spec(config)?
     })
 }

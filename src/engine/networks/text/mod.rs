@@ -1,19 +1,29 @@
 //! Decoders of text: one network, [`Decoder`], described by a [`DecoderSpec`] for every family.
 //!
-//! `llama.rs` and `qwen.rs` say what their `config.json` means; `gguf.rs` reads the same from a GGUF file.
+//! `llama.rs` and the files of the other families say what their `config.json` means; `gguf/` reads the same from a
+//! GGUF file.
 //! A step takes a flat batch: the new tokens of all sequences one after the other, without padding.
 
 mod config;
 mod cost;
 mod decoder;
 mod family;
+mod gemma;
 mod gguf;
+mod granite;
 mod limits;
 mod llama;
 mod load;
 mod memory;
+mod mistral;
+mod olmo;
+mod phi;
 mod qwen;
+mod rope;
+mod rope_json;
+mod rules;
 mod shapes;
+mod smollm;
 mod spec;
 mod synthetic;
 
@@ -22,7 +32,8 @@ pub use self::{
     decoder::{Batch, Decoder, KvPages},
     family::Family,
     load::LoadOptions,
-    spec::{Biases, DecoderSpec, Rope, RopeScaling},
+    rope::{Rope, RopeScaling, Yarn},
+    spec::{Biases, DecoderSpec},
     synthetic::{Synthetic, SyntheticQuant},
 };
 

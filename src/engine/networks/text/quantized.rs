@@ -3,7 +3,8 @@
 
 use std::{fs::File, path::Path};
 
-use candle_core::{DType, Device, Tensor, quantized::GgmlDType};
+use candle_core::{Device, Tensor, quantized::GgmlDType};
+use muster_kernels::KvDtype;
 
 use super::{
     Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant, gguf,
@@ -72,7 +73,7 @@ fn gap(found: &Tensor, wanted: &Tensor) -> f32 {
 }
 
 fn logits(decoder: &Decoder, tokens: &[u32]) -> Tensor {
-    let mut pages = decoder.new_pages(2, DType::F32).unwrap();
+    let mut pages = decoder.new_pages(2, KvDtype::F32).unwrap();
     decoder
         .forward(&one_sequence(tokens, 0), &mut pages)
         .unwrap()

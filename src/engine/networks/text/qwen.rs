@@ -4,28 +4,26 @@ use super::{
     config::ConfigJson,
     family::Family,
     llama,
-    spec::{Biases, DecoderSpec},
+    spec::{Biases, DecoderSpec, QueryKeyNorm},
 };
 use crate::networks::weights::Flaw;
 
 pub fn qwen2_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     Ok(DecoderSpec {
-        family: Family::Qwen2,
         biases: Biases {
             query_key_value: true,
             attention_output: false,
             feed_forward: false,
         },
         windows: windows(config)?,
-        ..llama::spec(config)?
+        ..llama::spec(config, Family::Qwen2)?
     })
 }
 
 pub fn qwen3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
-    let llama = llama::spec(config)?;
+    let llama = llama::spec(config, Family::Qwen3)?;
     Ok(DecoderSpec {
-        family: Family::Qwen3,
-        query_key_norm: true,
+        query_key_norm: Some(QueryKeyNorm::PerHead),
         biases: Biases {
             feed_forward: false,
             ..llama.biases

@@ -68,11 +68,11 @@ fn an_unknown_architecture_is_named_beside_those_we_know() {
 fn values_that_would_be_ignored_are_refused() {
     check(
         json!({"hidden_act": "gelu"}),
-        "hidden_act: found gelu; supported: silu",
+        "hidden_act: found gelu; supported: silu and gelu_pytorch_tanh",
     );
     check(
-        json!({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}),
-        "the rope_scaling type: found longrope",
+        json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
+        "the rope_scaling type: found dynamic",
     );
     check(
         json!({"rope_scaling": {"type": "linear"}}),

@@ -2,9 +2,10 @@
 
 use super::{
     family::Family,
-    spec::{Biases, DecoderSpec, Rope, RopeScaling},
+    rope::{Rope, RopeScaling},
+    spec::{Biases, DecoderSpec, NormPlacement, QueryKeyNorm, Scales, SoftCaps},
 };
-use muster_kernels::RopeStyle;
+use crate::networks::layers::GateActivation;
 
 impl DecoderSpec {
     /// The shape that goes by this name, its rope as a GGUF file of the model has it.
@@ -130,11 +131,19 @@ impl Shape {
             context: self.context,
             // As f32, because that is what files of these models hold.
             norm_eps: match self.family {
-                Family::Llama | Family::Mistral => f64::from(1e-5_f32),
                 Family::Qwen2 | Family::Qwen3 => f64::from(1e-6_f32),
+                _ => f64::from(1e-5_f32),
             },
             rope: self.rope(head_dim),
-            query_key_norm: self.family == Family::Qwen3,
+            norms: NormPlacement::Before,
+            query_key_norm: (self.family == Family::Qwen3).then_some(QueryKeyNorm::PerHead),
+            activation: GateActivation::Silu,
+            window_rope: None,
+            layers_without_rope: Vec::new(),
+            attention_scale: None,
+            query_temperature: None,
+            soft_caps: SoftCaps::default(),
+            scales: Scales::default(),
             biases: Biases {
                 query_key_value: self.family == Family::Qwen2,
                 ..Biases::default()
@@ -145,11 +154,7 @@ impl Shape {
     }
 
     fn rope(&self, head_dim: usize) -> Rope {
-        let style = match self.family {
-            Family::Llama | Family::Mistral => RopeStyle::Pairs,
-            Family::Qwen2 | Family::Qwen3 => RopeStyle::Halves,
-        };
-        let plain = Rope::plain(self.theta, style, head_dim);
+        let plain = Rope::plain(self.theta, self.family.rules().gguf_rope_style, head_dim);
         let Some(factor) = self.slowed else {
             return plain;
         };
@@ -162,7 +167,10 @@ impl Shape {
             },
             ..plain.clone()
         };
-        let (before, after) = (plain.inverse_frequencies(), slowed.inverse_frequencies());
+        let (before, after) = (
+            plain.inverse_frequencies(self.context),
+            slowed.inverse_frequencies(self.context),
+        );
         let factors = before
             .iter()
             .zip(after)

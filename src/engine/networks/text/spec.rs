@@ -1,11 +1,12 @@
 //! What a decoder is: sizes and the handful of facts in which families differ.
 
-use candle_core::{DType, Device, Result};
+use candle_core::DType;
 
-use super::family::Family;
-use muster_kernels::{AttentionScratch, AttentionShape, RopeStyle, RopeTable};
+use super::{family::Family, rope::Rope};
+use crate::networks::layers::GateActivation;
+use muster_kernels::{AttentionScratch, AttentionShape, KvDtype};
 
-/// Everything the one decoder needs to know to be a Llama, a Mistral or a Qwen.
+/// Everything the one decoder needs to know to be a Llama, a Gemma or a Qwen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecoderSpec {
     pub family: Family,
@@ -19,15 +20,71 @@ pub struct DecoderSpec {
     /// The most tokens a sequence may have.
     pub context: usize,
     pub norm_eps: f64,
+    pub norms: NormPlacement,
+    /// Queries and keys are normed before they are turned.
+    pub query_key_norm: Option<QueryKeyNorm>,
+    pub activation: GateActivation,
     pub rope: Rope,
-    /// Queries and keys are normed, head by head, before they are turned.
-    pub query_key_norm: bool,
+    /// How positions turn in layers with a window, where that differs from the others.
+    pub window_rope: Option<Rope>,
+    /// Layers in which positions turn nothing, in order.
+    pub layers_without_rope: Vec<usize>,
+    /// What products of queries and keys are multiplied by; `None` is one over the root of a head's size.
+    pub attention_scale: Option<f64>,
+    /// How queries far into a sequence are strengthened.
+    pub query_temperature: Option<QueryTemperature>,
+    pub soft_caps: SoftCaps,
+    pub scales: Scales,
     pub biases: Biases,
     /// The output matrix is the embedding table.
     pub tied_embeddings: bool,
     /// How many tokens a layer sees, for layers that do not see all: the first entry is the first layer's,
     /// and layers past the end see all.
     pub windows: Vec<Option<usize>>,
+}
+
+/// Where the norms of attention and of the feed-forward part stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NormPlacement {
+    /// On the way in.
+    Before,
+    /// On the way out, before the sum.
+    After,
+    /// On both ways.
+    Around,
+}
+
+/// Over which numbers queries and keys are normed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueryKeyNorm {
+    PerHead,
+    /// Over all heads together.
+    Whole,
+}
+
+/// Llama 4's attention temperature: queries are multiplied by `1 + weight * ln(1 + floor(position / span))`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct QueryTemperature {
+    pub weight: f64,
+    pub span: usize,
+}
+
+/// Limits that numbers approach: `cap * tanh(x / cap)`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct SoftCaps {
+    pub attention: Option<f64>,
+    pub logits: Option<f64>,
+}
+
+/// Factors of Gemma and Granite; 1 in other families.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scales {
+    /// What embeddings are multiplied by.
+    pub embedding: f64,
+    /// What attention and the feed-forward part are multiplied by before the sum.
+    pub residual: f64,
+    /// What logits are divided by.
+    pub logits: f64,
 }
 
 /// Which products have something added to them.
@@ -38,37 +95,29 @@ pub struct Biases {
     pub feed_forward: bool,
 }
 
-/// How positions turn queries and keys.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rope {
-    pub theta: f64,
-    pub scaling: RopeScaling,
-    pub style: RopeStyle,
-    /// How many of a head's numbers turn; the rest stay as they are.
-    pub dims: usize,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum RopeScaling {
-    None,
-    /// Positions are divided by the factor.
-    Linear {
-        factor: f64,
-    },
-    /// Llama 3.1: long waves are slowed by the factor, short ones stay, those between are blended.
-    Llama3 {
-        factor: f64,
-        low_frequency_factor: f64,
-        high_frequency_factor: f64,
-        original_context: usize,
-    },
-    /// Each frequency is divided by its own factor, as GGUF files store what the above comes to.
-    Factors(Vec<f32>),
-}
-
 impl DecoderSpec {
     pub fn window(&self, layer: usize) -> Option<usize> {
         self.windows.get(layer).copied().flatten()
+    }
+
+    /// How positions turn in a layer.
+    pub fn rope(&self, layer: usize) -> Option<&Rope> {
+        match &self.window_rope {
+            _ if self.layers_without_rope.contains(&layer) => None,
+            Some(rope) if self.window(layer).is_some() => Some(rope),
+            _ => Some(&self.rope),
+        }
+    }
+
+    pub fn attention_scale(&self) -> f64 {
+        let plain = 1.0 / (self.head_dim as f64).sqrt();
+        self.attention_scale.unwrap_or(plain)
+    }
+
+    /// The epsilon of norms that read the running sum. The decoder keeps that sum divided by the residual scale,
+    /// so that layers add to it as they are; the norms undo the division when their epsilon shrinks with it.
+    pub fn stream_norm_eps(&self) -> f64 {
+        self.norm_eps / (self.scales.residual * self.scales.residual)
     }
 
     /// Width of all query heads together.
@@ -81,13 +130,15 @@ impl DecoderSpec {
         self.kv_heads * self.head_dim
     }
 
-    pub fn kv_bytes_per_token(&self, dtype: DType) -> u64 {
-        2 * (self.layers * self.kv_size() * dtype.size_in_bytes()) as u64
+    pub fn kv_bytes_per_token(&self, dtype: KvDtype) -> u64 {
+        2 * (self.layers * dtype.bytes(self.kv_size())) as u64
     }
 
-    /// What the table of cosines and sines takes on a device where it is made for the whole context.
+    /// What the tables of cosines and sines take on a device where they are made for the whole context.
     pub fn rope_bytes_per_token(&self) -> u64 {
-        (self.rope.dims * size_of::<f32>()) as u64
+        let ropes = [Some(&self.rope), self.window_rope.as_ref()];
+        let dims = ropes.into_iter().flatten().map(|rope| rope.dims);
+        (dims.sum::<usize>() * size_of::<f32>()) as u64
     }
 
     /// What attention takes of a device other than the CPU, with so many new tokens in a step.
@@ -107,95 +158,32 @@ impl DecoderSpec {
         let feed_forward = 3 * self.hidden_size * self.intermediate_size;
         (self.layers * (attention + feed_forward) + self.vocab_size * self.hidden_size) as u64
     }
+}
 
-    pub fn rope_table(&self, device: &Device) -> Result<RopeTable> {
-        RopeTable::new(
-            self.rope.inverse_frequencies(),
-            self.context,
-            self.rope.style,
-            1.0,
-            device,
-        )
+impl NormPlacement {
+    pub fn has_before(self) -> bool {
+        self != Self::After
+    }
+
+    pub fn has_after(self) -> bool {
+        self != Self::Before
     }
 }
 
-impl Rope {
-    pub fn plain(theta: f64, style: RopeStyle, dims: usize) -> Self {
+impl QueryTemperature {
+    /// What the query at a position is multiplied by.
+    pub fn scale(&self, position: usize) -> f64 {
+        let spans = (position / self.span) as f64;
+        1.0 + self.weight * (1.0 + spans).ln()
+    }
+}
+
+impl Default for Scales {
+    fn default() -> Self {
         Self {
-            theta,
-            scaling: RopeScaling::None,
-            style,
-            dims,
+            embedding: 1.0,
+            residual: 1.0,
+            logits: 1.0,
         }
-    }
-
-    pub fn inverse_frequencies(&self) -> Vec<f64> {
-        let half = self.dims / 2;
-        let plain = (0..half).map(|i| self.theta.powf(-(i as f64) / half as f64));
-        // References keep these as f32, and their rounding counts at far positions.
-        let rounded = |frequency: f64| f64::from(frequency as f32);
-        let scaled = plain
-            .enumerate()
-            .map(|(i, plain)| self.scaling.scaled(i, plain));
-        scaled.map(rounded).collect()
-    }
-}
-
-impl RopeScaling {
-    fn scaled(&self, index: usize, frequency: f64) -> f64 {
-        match self {
-            Self::None => frequency,
-            Self::Linear { factor } => frequency / factor,
-            Self::Factors(factors) => frequency / factors.get(index).map_or(1.0, |&f| f.into()),
-            Self::Llama3 {
-                factor,
-                low_frequency_factor: low,
-                high_frequency_factor: high,
-                original_context,
-            } => {
-                let turns = *original_context as f64 * frequency / std::f64::consts::TAU;
-                let share_kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
-                share_kept * frequency + (1.0 - share_kept) * frequency / factor
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn llama3() -> Rope {
-        Rope {
-            scaling: RopeScaling::Llama3 {
-                factor: 8.0,
-                low_frequency_factor: 1.0,
-                high_frequency_factor: 4.0,
-                original_context: 8192,
-            },
-            ..Rope::plain(500_000.0, RopeStyle::Halves, 128)
-        }
-    }
-
-    #[test]
-    fn llama3_scaling_keeps_short_waves_and_slows_long_ones() {
-        let plain = Rope::plain(500_000.0, RopeStyle::Halves, 128).inverse_frequencies();
-        let scaled = llama3().inverse_frequencies();
-        assert_eq!(scaled[0], plain[0]);
-        assert!((scaled[63] * 8.0 / plain[63] - 1.0).abs() < 1e-6);
-        let between = plain
-            .iter()
-            .zip(&scaled)
-            .filter(|(p, s)| s < p && **s > **p / 7.9);
-        assert!(between.count() > 3);
-    }
-
-    #[test]
-    fn linear_scaling_divides_positions() {
-        let rope = Rope {
-            scaling: RopeScaling::Linear { factor: 4.0 },
-            ..Rope::plain(10_000.0, RopeStyle::Pairs, 4)
-        };
-        assert_eq!(rope.inverse_frequencies(), [0.25, f64::from(0.0025_f32)]);
     }
 }

@@ -7,16 +7,18 @@ use candle_core::{DType, Device};
 
 use super::{
     config,
-    decoder::{Decoder, Layer},
+    decoder::{Decoder, Layer, Norms, Ropes},
     family::{Naming, Part, Role},
     gguf,
-    spec::DecoderSpec,
+    rope::Rope,
+    spec::{DecoderSpec, NormPlacement, QueryKeyNorm},
 };
 use crate::networks::{
-    layers::{Attention, FeedForward, RmsNorm},
+    layers::{Attention, FeedForward, QueryKeyNorms},
     weights::{Checkpoint, CheckpointError, Description, Flaw, Quantize, TensorSource},
 };
-use tensors::Loader;
+use muster_kernels::AttentionOptions;
+use tensors::{Loader, RowRange};
 
 /// What an operator may ask of the weights.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -101,13 +103,18 @@ impl Loader<'_> {
         } else {
             Role::Head
         };
+        let head = RowRange::all(role, spec.vocab_size);
         let head = match self.is_headless() {
             true => None,
-            false => Some(self.matrix(role, (spec.vocab_size, spec.hidden_size), true)?),
+            false => Some(self.matrix(head, spec.hidden_size, true)?),
         };
         self.report_all();
+        let table = |rope: &Rope| rope.table(spec.context, self.device);
         Ok(Decoder {
-            rope: spec.rope_table(self.device)?,
+            ropes: Ropes {
+                global: table(&spec.rope)?,
+                windowed: spec.window_rope.as_ref().map(table).transpose()?,
+            },
             device: self.device.clone(),
             dtype: self.dtype,
             weights_are_f32: self.weights_are_f32(),
@@ -120,50 +127,100 @@ impl Loader<'_> {
     }
 
     fn layer(&mut self, spec: &DecoderSpec, index: usize) -> Result<Layer, Flaw> {
-        let (hidden, query, kv) = (spec.hidden_size, spec.query_size(), spec.kv_size());
-        let feed = spec.intermediate_size;
-        let biases = spec.biases;
-        let role = |part| Role::Layer(index, part);
-        let attention_norm = self.norm(role(Part::AttentionNorm), hidden, spec)?;
-        let qkv = biases.query_key_value;
-        let attention = Attention {
-            query: self.linear(role(Part::Query), (query, hidden), qkv)?,
-            key: self.linear(role(Part::Key), (kv, hidden), qkv)?,
-            value: self.linear(role(Part::Value), (kv, hidden), qkv)?,
-            output: self.linear(
-                role(Part::AttentionOutput),
-                (hidden, query),
-                biases.attention_output,
-            )?,
-            head_norms: self.head_norms(spec, index)?,
-            head_dim: spec.head_dim,
-            window: spec.window(index),
-        };
-        let feed_norm = self.norm(role(Part::FeedNorm), hidden, spec)?;
-        let feed_forward = FeedForward {
-            gate: self.linear(role(Part::Gate), (feed, hidden), biases.feed_forward)?,
-            up: self.linear(role(Part::Up), (feed, hidden), biases.feed_forward)?,
-            down: self.linear(role(Part::Down), (hidden, feed), biases.feed_forward)?,
-        };
         Ok(Layer {
-            attention_norm,
-            attention,
-            feed_norm,
-            feed_forward,
+            attention_norms: self.norms(
+                spec,
+                index,
+                Part::AttentionNorm,
+                Part::AttentionPostNorm,
+            )?,
+            attention: self.attention(spec, index)?,
+            feed_norms: self.norms(spec, index, feed_norm(spec), Part::FeedPostNorm)?,
+            feed_forward: self.feed_forward(spec, index)?,
         })
     }
 
-    fn head_norms(
+    fn attention(&mut self, spec: &DecoderSpec, index: usize) -> Result<Attention, Flaw> {
+        let (hidden, query, kv) = (spec.hidden_size, spec.query_size(), spec.kv_size());
+        let biases = spec.biases;
+        let own = [(Part::Query, query), (Part::Key, kv), (Part::Value, kv)];
+        let [queries, keys, values] = self.rows(index, Part::QueryKeyValue, own);
+        let output = RowRange::all(Role::Layer(index, Part::AttentionOutput), hidden);
+        Ok(Attention {
+            query: self.linear(queries, hidden, biases.query_key_value)?,
+            key: self.linear(keys, hidden, biases.query_key_value)?,
+            value: self.linear(values, hidden, biases.query_key_value)?,
+            output: self.linear(output, query, biases.attention_output)?,
+            norms: self.query_key_norms(spec, index)?,
+            head_dim: spec.head_dim,
+            options: AttentionOptions {
+                scale: spec.attention_scale() as f32,
+                window: spec.window(index),
+                softcap: spec.soft_caps.attention.map(|cap| cap as f32),
+            },
+        })
+    }
+
+    fn feed_forward(&mut self, spec: &DecoderSpec, index: usize) -> Result<FeedForward, Flaw> {
+        let (hidden, feed) = (spec.hidden_size, spec.intermediate_size);
+        let has_bias = spec.biases.feed_forward;
+        let own = [(Part::Gate, feed), (Part::Up, feed)];
+        let [gates, ups] = self.rows(index, Part::GateUp, own);
+        let down = RowRange::all(Role::Layer(index, Part::Down), hidden);
+        Ok(FeedForward {
+            gate: self.linear(gates, hidden, has_bias)?,
+            up: self.linear(ups, hidden, has_bias)?,
+            down: self.linear(down, feed, has_bias)?,
+            activation: spec.activation,
+        })
+    }
+
+    fn norms(
         &mut self,
         spec: &DecoderSpec,
         index: usize,
-    ) -> Result<Option<(RmsNorm, RmsNorm)>, Flaw> {
-        if !spec.query_key_norm {
+        before: Part,
+        after: Part,
+    ) -> Result<Norms, Flaw> {
+        let mut norm = |part, is_there: bool| match is_there {
+            true => {
+                let role = Role::Layer(index, part);
+                self.norm(role, spec.hidden_size, spec).map(Some)
+            }
+            false => Ok(None),
+        };
+        Ok(Norms {
+            before: norm(before, spec.norms.has_before())?,
+            after: norm(after, spec.norms.has_after())?,
+        })
+    }
+
+    fn query_key_norms(
+        &mut self,
+        spec: &DecoderSpec,
+        index: usize,
+    ) -> Result<Option<QueryKeyNorms>, Flaw> {
+        let Some(kind) = spec.query_key_norm else {
             return Ok(None);
-        }
+        };
+        let (query, key) = match kind {
+            QueryKeyNorm::PerHead => (spec.head_dim, spec.head_dim),
+            QueryKeyNorm::Whole => (spec.query_size(), spec.kv_size()),
+        };
         let role = |part| Role::Layer(index, part);
-        let query = self.norm(role(Part::QueryNorm), spec.head_dim, spec)?;
-        let key = self.norm(role(Part::KeyNorm), spec.head_dim, spec)?;
-        Ok(Some((query, key)))
+        let query = self.norm(role(Part::QueryNorm), query, spec)?;
+        let key = self.norm(role(Part::KeyNorm), key, spec)?;
+        Ok(Some(match kind {
+            QueryKeyNorm::PerHead => QueryKeyNorms::PerHead(query, key),
+            QueryKeyNorm::Whole => QueryKeyNorms::Whole(query, key),
+        }))
+    }
+}
+
+/// The norm before the feed-forward part has another name where a norm follows attention.
+pub fn feed_norm(spec: &DecoderSpec) -> Part {
+    match spec.norms {
+        NormPlacement::Around => Part::FeedPreNorm,
+        NormPlacement::Before | NormPlacement::After => Part::FeedNorm,
     }
 }

@@ -15,6 +15,33 @@ use crate::networks::{
     weights::{Flaw, TensorBytes, TensorHeader, TensorSource, TensorType, Weight, convert},
 };
 
+/// Rows of a matrix: all of a tensor's, or those of them that a part of a layer takes.
+#[derive(Debug, Clone, Copy)]
+pub struct RowRange {
+    role: Role,
+    /// The rows of the whole tensor.
+    total: usize,
+    first: usize,
+    count: usize,
+}
+
+impl RowRange {
+    pub fn all(role: Role, rows: usize) -> Self {
+        Self {
+            role,
+            total: rows,
+            first: 0,
+            count: rows,
+        }
+    }
+
+    /// The bytes of these rows in those of the tensor.
+    fn of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let row_bytes = bytes.len() / self.total;
+        &bytes[self.first * row_bytes..(self.first + self.count) * row_bytes]
+    }
+}
+
 /// Places one tensor after the other, and remembers which were asked for.
 pub struct Loader<'a> {
     source: &'a dyn TensorSource,
@@ -58,43 +85,83 @@ impl<'a> Loader<'a> {
         Ok(embedding)
     }
 
-    pub fn linear(
-        &mut self,
-        role: Role,
-        shape: (usize, usize),
-        has_bias: bool,
-    ) -> Result<Linear, Flaw> {
-        let weight = self.matrix(role, shape, false)?;
+    /// Where the rows of the parts of a layer are: in a tensor for each, or one after the other in that of them all.
+    pub fn rows<const N: usize>(
+        &self,
+        layer: usize,
+        fused: Part,
+        parts: [(Part, usize); N],
+    ) -> [RowRange; N] {
+        let role = Role::Layer(layer, fused);
+        let total = parts.iter().map(|(_, rows)| rows).sum();
+        let header = self.source.header(&self.naming.weight(role));
+        // GGUF files give the fused gates the name of one of their parts.
+        let is_fused = header.is_some_and(|header| header.shape.first() == Some(&total));
+        let mut next = 0;
+        parts.map(|(part, count)| {
+            let first = next;
+            next += count;
+            match is_fused {
+                true => RowRange {
+                    role,
+                    total,
+                    first,
+                    count,
+                },
+                false => RowRange::all(Role::Layer(layer, part), count),
+            }
+        })
+    }
+
+    pub fn linear(&mut self, rows: RowRange, cols: usize, has_bias: bool) -> Result<Linear, Flaw> {
+        let weight = self.matrix(rows, cols, false)?;
         let bias = match has_bias {
-            true => Some(self.vector(&self.naming.bias(role), shape.0)?),
+            true => {
+                let name = self.naming.bias(rows.role);
+                let numbers = self.numbers(&name, rows.total)?;
+                let end = rows.first + rows.count;
+                Some(self.vector(numbers[rows.first..end].to_vec())?)
+            }
             false => None,
         };
         Ok(Linear { weight, bias })
     }
 
     pub fn norm(&mut self, role: Role, size: usize, spec: &DecoderSpec) -> Result<RmsNorm, Flaw> {
-        Ok(RmsNorm {
-            weight: self.vector(&self.naming.weight(role), size)?,
-            eps: spec.norm_eps,
-        })
+        let mut numbers = self.numbers(&self.naming.weight(role), size)?;
+        if spec.family.rules().norms_add_one && self.naming != Naming::Gguf {
+            numbers.iter_mut().for_each(|number| *number += 1.0);
+        }
+        let eps = match role {
+            Role::FinalNorm
+            | Role::Layer(_, Part::AttentionNorm | Part::FeedNorm | Part::FeedPreNorm) => {
+                spec.stream_norm_eps()
+            }
+            _ => spec.norm_eps,
+        };
+        let weight = self.vector(numbers)?;
+        Ok(RmsNorm { weight, eps })
     }
 
-    fn vector(&mut self, name: &str, size: usize) -> Result<Tensor, Flaw> {
+    fn vector(&self, numbers: Vec<f32>) -> Result<Tensor, Flaw> {
+        let size = numbers.len();
+        let vector = Tensor::from_vec(numbers, size, self.device)?;
+        Ok(vector.to_dtype(self.dtype)?)
+    }
+
+    /// The numbers of a tensor of one dimension.
+    fn numbers(&mut self, name: &str, size: usize) -> Result<Vec<f32>, Flaw> {
         let (header, dtype, bytes) = self.find(name, &[size])?;
         let numbers = convert::floats(dtype, &bytes)?;
-        let vector = Tensor::from_vec(numbers, size, self.device)?.to_dtype(self.dtype)?;
-        self.report(&header);
-        Ok(vector)
+        self.report(header.bytes);
+        Ok(numbers)
     }
 
-    pub fn matrix(
-        &mut self,
-        role: Role,
-        (rows, cols): (usize, usize),
-        is_head: bool,
-    ) -> Result<Weight, Flaw> {
-        let (header, dtype, bytes) = self.find(&self.naming.weight(role), &[rows, cols])?;
-        bytes.will_read();
+    pub fn matrix(&mut self, rows: RowRange, cols: usize, is_head: bool) -> Result<Weight, Flaw> {
+        let name = self.naming.weight(rows.role);
+        let (_, dtype, all) = self.find(&name, &[rows.total, cols])?;
+        all.will_read();
+        let bytes = rows.of(&all);
         let target = self.options.quantize.filter(|_| convert::is_dense(dtype));
         let target = target.and_then(|quantize| quantize.target(cols, is_head));
         let dense = if self.device.is_cpu() {
@@ -102,15 +169,16 @@ impl<'a> Loader<'a> {
         } else {
             Some(self.dtype)
         };
+        let shape = (rows.count, cols);
         let weight = match target {
             Some(target) => {
-                let quantized = convert::quantized(dtype, &bytes, cols, target)?;
-                Weight::place(target, &quantized, (rows, cols), self.device, dense)
+                let quantized = convert::quantized(dtype, bytes, cols, target)?;
+                Weight::place(target, &quantized, shape, self.device, dense)
             }
-            None => Weight::place(dtype, &bytes, (rows, cols), self.device, dense),
+            None => Weight::place(dtype, bytes, shape, self.device, dense),
         };
-        bytes.release();
-        self.report(&header);
+        self.report(bytes.len() as u64);
+        all.release();
         Ok(weight?)
     }
 
@@ -120,24 +188,10 @@ impl<'a> Loader<'a> {
         name: &str,
         shape: &[usize],
     ) -> Result<(TensorHeader, GgmlDType, TensorBytes), Flaw> {
-        let what = || format!("the tensor {name:?}");
-        let Some(header) = self.source.header(name) else {
-            let wanted = format!("shape {shape:?}");
-            return Err(Flaw::broken(what(), "nothing", wanted));
-        };
-        if header.shape != shape {
-            let wanted = format!("{shape:?}");
-            return Err(Flaw::broken(what(), format!("{:?}", header.shape), wanted));
-        }
-        let TensorType::Weight(dtype) = header.dtype else {
-            return Err(Flaw::unsupported(
-                what(),
-                header.dtype,
-                "f32, f16, bf16 and GGUF quantizations",
-            ));
-        };
+        let known = "f32, f16, bf16 and GGUF quantizations";
+        let found = self.source.weight(name, &[shape], known)?;
         self.used.insert(name.to_owned());
-        Ok((header.clone(), dtype, self.source.bytes(header)))
+        Ok(found)
     }
 
     /// All is there, also what stood in the file for nobody.
@@ -145,8 +199,8 @@ impl<'a> Loader<'a> {
         (self.progress)(self.total, self.total);
     }
 
-    fn report(&mut self, header: &TensorHeader) {
-        self.done = (self.done + header.bytes).min(self.total);
+    fn report(&mut self, bytes: u64) {
+        self.done = (self.done + bytes).min(self.total);
         (self.progress)(self.done, self.total);
     }
 
@@ -155,7 +209,7 @@ impl<'a> Loader<'a> {
     }
 
     pub fn weights_are_f32(&self) -> bool {
-        let name = self.naming.weight(Role::Layer(0, Part::Query));
+        let name = self.naming.weight(Role::Layer(0, Part::AttentionOutput));
         let stored = self.source.header(&name).map(|header| header.dtype);
         self.options.quantize.is_none()
             && match self.options.dtype {
@@ -169,7 +223,7 @@ impl<'a> Loader<'a> {
         let harmless = |name: &str| {
             let needs_no_head = spec.tied_embeddings || self.options.is_headless;
             let tied = needs_no_head && name == self.naming.weight(Role::Head);
-            tied || name.ends_with("rotary_emb.inv_freq") || name == gguf::ROPE_FACTORS
+            tied || name.ends_with("rotary_emb.inv_freq") || gguf::ROPE_TENSORS.contains(&name)
         };
         let names = self
             .source
@@ -199,7 +253,7 @@ fn compute_dtype(
     if device.is_cpu() {
         return DType::F32;
     }
-    let header = source.header(&naming.weight(Role::Layer(0, Part::Query)));
+    let header = source.header(&naming.weight(Role::Layer(0, Part::AttentionOutput)));
     let stored = header.and_then(|header| match header.dtype {
         TensorType::Weight(dtype) => convert::dense_dtype(dtype),
         TensorType::Other { .. } => None,

@@ -21,9 +21,9 @@ use super::{
     LoadOptions,
     decoder::Decoder,
     family::{Naming, Part, Role},
-    gguf::{self, ROPE_FACTORS},
-    load::Progress,
-    spec::{DecoderSpec, RopeScaling},
+    gguf::{self, rope_tensors},
+    load::{Progress, feed_norm},
+    spec::{DecoderSpec, QueryKeyNorm},
 };
 use crate::networks::weights::{
     CheckpointError, GgufWriter, TensorBytes, TensorHeader, TensorSource, TensorType,
@@ -93,8 +93,8 @@ impl Synthetic {
         if !spec.tied_embeddings {
             self.matrix(Role::Head, spec.vocab_size, hidden);
         }
-        if let RopeScaling::Factors(factors) = &spec.rope.scaling {
-            self.vector(ROPE_FACTORS.to_owned(), factors.len());
+        for (name, factors) in rope_tensors(&spec) {
+            self.vector(name.to_owned(), factors.len());
         }
     }
 
@@ -121,13 +121,21 @@ impl Synthetic {
                 self.vector(Naming::Gguf.bias(role), rows);
             }
         }
-        let norms = [(Part::AttentionNorm, hidden), (Part::FeedNorm, hidden)];
-        let head_norms = [
-            (Part::QueryNorm, spec.head_dim),
-            (Part::KeyNorm, spec.head_dim),
+        let norms = [
+            (Part::AttentionNorm, spec.norms.has_before()),
+            (feed_norm(spec), spec.norms.has_before()),
+            (Part::AttentionPostNorm, spec.norms.has_after()),
+            (Part::FeedPostNorm, spec.norms.has_after()),
         ];
-        let head_norms = head_norms.iter().filter(|_| spec.query_key_norm);
-        for &(part, size) in norms.iter().chain(head_norms) {
+        let norms = norms.into_iter().filter(|(_, is_there)| *is_there);
+        let norms = norms.map(|(part, _)| (part, hidden));
+        let query_key = match spec.query_key_norm {
+            None => Vec::new(),
+            Some(QueryKeyNorm::PerHead) => vec![spec.head_dim; 2],
+            Some(QueryKeyNorm::Whole) => vec![query, kv],
+        };
+        let query_key = [Part::QueryNorm, Part::KeyNorm].into_iter().zip(query_key);
+        for (part, size) in norms.chain(query_key) {
             self.vector(Naming::Gguf.weight(Role::Layer(layer, part)), size);
         }
     }
@@ -153,12 +161,12 @@ impl Synthetic {
 
     fn made(&self, header: &TensorHeader) -> Vec<u8> {
         let numbers = |numbers: Vec<f32>| numbers.into_iter().flat_map(f32::to_le_bytes).collect();
-        match (&self.spec.rope.scaling, header.shape.as_slice()) {
-            (RopeScaling::Factors(factors), _) if header.name == ROPE_FACTORS => {
-                numbers(factors.clone())
-            }
-            (_, [size]) if header.name.ends_with("norm.weight") => numbers(vec![1.0; *size]),
-            (_, shape) => {
+        let tensors = rope_tensors(&self.spec);
+        let factors = tensors.iter().find(|(name, _)| *name == header.name);
+        match (factors, header.shape.as_slice()) {
+            (Some((_, factors)), _) => numbers(factors.to_vec()),
+            (None, [size]) if header.name.ends_with("norm.weight") => numbers(vec![1.0; *size]),
+            (None, shape) => {
                 let cols = shape.last().copied().unwrap_or(1);
                 let spread = 1.0 / (cols as f32).sqrt();
                 noise::blocks(stored(header), header.bytes as usize, &header.name, spread)
@@ -196,7 +204,7 @@ fn stored(header: &TensorHeader) -> GgmlDType {
 mod tests {
     use std::fs::File;
 
-    use candle_core::DType;
+    use muster_kernels::KvDtype;
 
     use super::{
         super::golden::{gap, one_sequence},
@@ -205,7 +213,7 @@ mod tests {
     use crate::networks::weights::Checkpoint;
 
     fn logits(decoder: &Decoder) -> candle_core::Tensor {
-        let mut pages = decoder.new_pages(1, DType::F32).unwrap();
+        let mut pages = decoder.new_pages(1, KvDtype::F32).unwrap();
         let batch = one_sequence(&[1, 2, 3, 500], 0);
         decoder.forward(&batch, &mut pages).unwrap()
     }

@@ -57,12 +57,21 @@ fn scale(dtype: GgmlDType, block: &mut [u8], spread: f32) {
         GgmlDType::F16 => keep(block, &[0xff, 0x83], &f16::from_f32(spread).to_le_bytes()),
         GgmlDType::BF16 => keep(block, &[0x7f, 0x80], &spread.to_le_bytes()[2..]),
         GgmlDType::Q8_0 => put(block, 0, spread / 74.0),
+        GgmlDType::Q4_0 => put(block, 0, spread / 4.6),
         GgmlDType::Q5_0 => put(block, 0, spread / 9.2),
+        GgmlDType::Q5_1 => {
+            put(block, 0, spread / 9.2);
+            put(block, 2, spread / 9.2 * -15.5);
+        }
         GgmlDType::Q6K => put(block, 208, spread / 1369.0),
         GgmlDType::Q4K => {
             // The minimum that is taken away is the mean of what it is taken from.
             put(block, 0, spread / 258.0);
             put(block, 2, spread / 258.0 * 7.5);
+        }
+        GgmlDType::Q5K => {
+            put(block, 0, spread / 527.0);
+            put(block, 2, spread / 527.0 * 15.5);
         }
         _ => block.fill(0),
     }
@@ -101,8 +110,11 @@ mod tests {
             GgmlDType::F16,
             GgmlDType::BF16,
             GgmlDType::Q8_0,
+            GgmlDType::Q4_0,
             GgmlDType::Q5_0,
+            GgmlDType::Q5_1,
             GgmlDType::Q4K,
+            GgmlDType::Q5K,
             GgmlDType::Q6K,
         ] {
             let bytes = blocks(dtype, 256 * dtype.type_size(), "a", 0.02);

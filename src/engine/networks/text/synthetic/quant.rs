@@ -12,8 +12,12 @@ use super::super::{
 /// A type for all matrices, or a mix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyntheticQuant {
-    /// The mix that llama.cpp makes under this name.
+    /// The mixes that llama.cpp makes under these names.
     Q4KM,
+    Q5KM,
+    Q6K,
+    Q4_0,
+    Q5_0,
     Q8_0,
     F16,
     BF16,
@@ -23,6 +27,10 @@ pub enum SyntheticQuant {
 /// Name, and the number by which GGUF files name the mix.
 const QUANTS: &[(SyntheticQuant, &str, u64)] = &[
     (SyntheticQuant::Q4KM, "q4_k_m", 15),
+    (SyntheticQuant::Q5KM, "q5_k_m", 17),
+    (SyntheticQuant::Q6K, "q6_k", 18),
+    (SyntheticQuant::Q4_0, "q4_0", 2),
+    (SyntheticQuant::Q5_0, "q5_0", 8),
     (SyntheticQuant::Q8_0, "q8_0", 7),
     (SyntheticQuant::F16, "f16", 1),
     (SyntheticQuant::BF16, "bf16", 32),
@@ -47,8 +55,13 @@ impl SyntheticQuant {
     /// What a matrix of this role and width is stored as.
     pub fn dtype(self, role: Role, cols: usize, spec: &DecoderSpec) -> GgmlDType {
         let wanted = match self {
-            Self::Q4KM if needs_more_bits(role, spec) => GgmlDType::Q6K,
+            Self::Q4KM | Self::Q5KM if needs_more_bits(role, spec) => GgmlDType::Q6K,
+            Self::Q4_0 | Self::Q5_0 if is_output(role, spec) => GgmlDType::Q6K,
             Self::Q4KM => GgmlDType::Q4K,
+            Self::Q5KM => GgmlDType::Q5K,
+            Self::Q6K => GgmlDType::Q6K,
+            Self::Q4_0 => GgmlDType::Q4_0,
+            Self::Q5_0 => GgmlDType::Q5_0,
             Self::Q8_0 => GgmlDType::Q8_0,
             Self::F16 => GgmlDType::F16,
             Self::BF16 => GgmlDType::BF16,
@@ -57,6 +70,7 @@ impl SyntheticQuant {
         match wanted {
             dtype if cols.is_multiple_of(dtype.block_size()) => dtype,
             GgmlDType::Q4K => GgmlDType::Q5_0,
+            GgmlDType::Q5K => GgmlDType::Q5_1,
             _ => GgmlDType::Q8_0,
         }
     }
@@ -67,11 +81,18 @@ impl SyntheticQuant {
 fn needs_more_bits(role: Role, spec: &DecoderSpec) -> bool {
     let eighth = spec.layers / 8;
     match role {
-        Role::Head => true,
-        Role::Embedding => spec.tied_embeddings,
+        _ if is_output(role, spec) => true,
         Role::Layer(layer, Part::Value | Part::Down) => {
             layer < eighth || layer >= 7 * spec.layers / 8 || (layer - eighth) % 3 == 2
         }
+        _ => false,
+    }
+}
+
+fn is_output(role: Role, spec: &DecoderSpec) -> bool {
+    match role {
+        Role::Head => true,
+        Role::Embedding => spec.tied_embeddings,
         _ => false,
     }
 }

@@ -1,0 +1,149 @@
+//! Writes down a spec as a GGUF file's metadata.
+
+use super::{
+    is_within,
+    rope::{LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS},
+};
+use crate::networks::{
+    text::{
+        config,
+        rope::{RopeScaling, Yarn},
+        spec::{DecoderSpec, SoftCaps},
+    },
+    weights::{GgufValue, GgufWriter},
+};
+
+/// Writes down a spec as `spec` of this module reads it.
+pub fn describe(spec: &DecoderSpec, writer: &mut GgufWriter) {
+    let arch = spec.family.gguf_name();
+    writer.text("general.architecture", arch);
+    let mut keys = Keys { arch, writer };
+    for (name, size) in [
+        ("vocab_size", spec.vocab_size),
+        ("context_length", spec.context),
+        ("embedding_length", spec.hidden_size),
+        ("feed_forward_length", spec.intermediate_size),
+        ("block_count", spec.layers),
+        ("attention.head_count", spec.heads),
+        ("attention.head_count_kv", spec.kv_heads),
+        ("attention.key_length", spec.head_dim),
+        ("attention.value_length", spec.head_dim),
+        ("rope.dimension_count", spec.rope.dims),
+    ] {
+        keys.size(name, size);
+    }
+    keys.float("attention.layer_norm_rms_epsilon", spec.norm_eps);
+    keys.ropes(spec);
+    keys.factors(spec);
+    keys.windows(spec);
+}
+
+struct Keys<'a> {
+    arch: &'static str,
+    writer: &'a mut GgufWriter,
+}
+
+impl Keys<'_> {
+    fn size(&mut self, name: &str, size: usize) {
+        let key = format!("{}.{name}", self.arch);
+        self.writer.unsigned(key, size as u64);
+    }
+
+    fn float(&mut self, name: &str, number: f64) {
+        self.writer.float(format!("{}.{name}", self.arch), number);
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        self.writer.text(format!("{}.{name}", self.arch), text);
+    }
+
+    fn ropes(&mut self, spec: &DecoderSpec) {
+        self.float("rope.freq_base", spec.rope.theta);
+        if let Some(rope) = &spec.window_rope {
+            self.float("rope.freq_base_swa", rope.theta);
+        }
+        match &spec.rope.scaling {
+            RopeScaling::Linear { factor } => {
+                self.text("rope.scaling.type", "linear");
+                self.float("rope.scaling.factor", *factor);
+            }
+            RopeScaling::LongRope {
+                original_context,
+                magnitude,
+                ..
+            } => {
+                self.size("rope.scaling.original_context_length", *original_context);
+                self.float("rope.scaling.attn_factor", *magnitude);
+            }
+            RopeScaling::Yarn(yarn) => self.yarn(yarn),
+            // The factors are a tensor, and Llama 3's own scaling is written as factors.
+            RopeScaling::None | RopeScaling::Factors(_) | RopeScaling::Llama3 { .. } => {}
+        }
+        if let Some(temperature) = spec.query_temperature {
+            self.float("attention.temperature_scale", temperature.weight);
+            self.size("attention.temperature_length", temperature.span);
+        }
+    }
+
+    fn yarn(&mut self, yarn: &Yarn) {
+        self.text("rope.scaling.type", "yarn");
+        self.float("rope.scaling.factor", yarn.factor);
+        let original = yarn.original_context;
+        self.size("rope.scaling.original_context_length", original);
+        self.float("rope.scaling.yarn_attn_factor", yarn.magnitude);
+        self.float("rope.scaling.yarn_beta_fast", yarn.fast_turns);
+        self.float("rope.scaling.yarn_beta_slow", yarn.slow_turns);
+    }
+
+    fn factors(&mut self, spec: &DecoderSpec) {
+        let rules = spec.family.rules();
+        if let Some(scale) = spec.attention_scale {
+            self.float("attention.scale", scale);
+        }
+        let SoftCaps { attention, logits } = spec.soft_caps;
+        if spec.soft_caps != rules.soft_caps {
+            self.float("attn_logit_softcapping", attention.unwrap_or(0.0));
+            self.float("final_logit_softcapping", logits.unwrap_or(0.0));
+        }
+        let scales = spec.scales;
+        if scales.embedding != rules.embedding_scale(spec.hidden_size) {
+            self.float("embedding_scale", scales.embedding);
+        }
+        if scales.residual != 1.0 {
+            self.float("residual_scale", scales.residual);
+        }
+        if scales.logits != 1.0 {
+            self.float("logit_scale", scales.logits);
+        }
+    }
+
+    fn windows(&mut self, spec: &DecoderSpec) {
+        let rules = spec.family.rules();
+        let Some(window) = spec.windows.iter().flatten().next().copied() else {
+            if rules.window.is_some() {
+                self.size("attention.sliding_window", 0);
+            }
+            return;
+        };
+        self.size("attention.sliding_window", window);
+        let by_rule = rules
+            .window_period
+            .map(|period| config::windows(window, spec.layers, |layer| is_within(layer, period)));
+        if by_rule.as_ref() != Some(&spec.windows) {
+            let flags = (0..spec.layers).map(|layer| GgufValue::Bool(spec.window(layer).is_some()));
+            let key = format!("{}.attention.sliding_window_pattern", self.arch);
+            self.writer.value(key, GgufValue::List(flags.collect()));
+        }
+    }
+}
+
+/// The tensors of numbers that belong to the rope of a spec.
+pub fn rope_tensors(spec: &DecoderSpec) -> Vec<(&'static str, &[f32])> {
+    match &spec.rope.scaling {
+        RopeScaling::Factors(factors) => vec![(ROPE_FACTORS, factors)],
+        RopeScaling::LongRope { long, short, .. } => {
+            vec![(LONG_FACTORS, long), (SHORT_FACTORS, short)]
+        }
+        _ => Vec::new(),
+    }
+}

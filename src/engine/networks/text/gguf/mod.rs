@@ -1,0 +1,262 @@
+//! What a decoder is, from the metadata of a GGUF file, and the way back.
+
+mod describe;
+#[cfg(test)]
+mod golden;
+mod rope;
+#[cfg(test)]
+mod tests;
+
+use super::{
+    config,
+    family::{Family, Naming, Part, Role},
+    limits,
+    rules::FamilyRules,
+    spec::{Biases, DecoderSpec, QueryKeyNorm, Scales, SoftCaps},
+};
+use crate::networks::weights::{Checkpoint, Flaw, GgufMetadata, GgufValue};
+
+pub use describe::{describe, rope_tensors};
+pub use rope::ROPE_TENSORS;
+
+pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderSpec, Flaw> {
+    let family = family(metadata)?;
+    let file = File {
+        checkpoint,
+        metadata,
+        family,
+        rules: family.rules(),
+    };
+    file.refuse_what_we_do_not_compute()?;
+    let heads = file.size("attention.head_count")?;
+    let hidden_size = file.size("embedding_length")?;
+    let layers = file.size("block_count")?;
+    let share = hidden_size.checked_div(heads).unwrap_or(0);
+    let head_dim = file.optional_size("attention.key_length")?.unwrap_or(share);
+    let ropes = file.ropes(head_dim)?;
+    let spec = DecoderSpec {
+        family,
+        vocab_size: file.vocab_size()?,
+        hidden_size,
+        intermediate_size: file.size("feed_forward_length")?,
+        layers,
+        heads,
+        kv_heads: file
+            .optional_size("attention.head_count_kv")?
+            .unwrap_or(heads),
+        head_dim,
+        context: file.size("context_length")?,
+        norm_eps: file
+            .float("attention.layer_norm_rms_epsilon")?
+            .unwrap_or(1e-5),
+        norms: file.rules.norms,
+        query_key_norm: file.query_key_norm(head_dim),
+        activation: file.rules.activation,
+        rope: ropes.global,
+        window_rope: ropes.windowed,
+        layers_without_rope: file.rules.layers_without_rope(layers),
+        attention_scale: file.attention_scale(hidden_size, heads, head_dim)?,
+        query_temperature: file.query_temperature()?,
+        soft_caps: file.soft_caps()?,
+        scales: file.scales(hidden_size)?,
+        biases: Biases {
+            query_key_value: file.has_bias(Part::Query) || file.has_bias(Part::QueryKeyValue),
+            attention_output: file.has_bias(Part::AttentionOutput),
+            feed_forward: file.has_bias(Part::Gate),
+        },
+        tied_embeddings: checkpoint
+            .tensor(&Naming::Gguf.weight(Role::Head))
+            .is_none(),
+        windows: file.windows(layers)?,
+    };
+    limits::check(&spec)?;
+    Ok(spec)
+}
+
+fn family(metadata: &GgufMetadata) -> Result<Family, Flaw> {
+    let name = metadata.text("general.architecture");
+    name.and_then(Family::of_gguf).ok_or_else(|| {
+        let found = name.unwrap_or("none");
+        Flaw::unsupported("general.architecture", found, Family::known_gguf_names())
+    })
+}
+
+struct File<'a> {
+    checkpoint: &'a Checkpoint,
+    metadata: &'a GgufMetadata,
+    family: Family,
+    rules: FamilyRules,
+}
+
+impl File<'_> {
+    fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.family.gguf_name())
+    }
+
+    fn size(&self, name: &str) -> Result<usize, Flaw> {
+        let size = self.optional_size(name)?;
+        size.ok_or_else(|| Flaw::broken(self.key(name), "nothing", "a number"))
+    }
+
+    fn optional_size(&self, name: &str) -> Result<Option<usize>, Flaw> {
+        let key = self.key(name);
+        let Some(value) = self.metadata.value(&key) else {
+            return Ok(None);
+        };
+        let size = value.unsigned().and_then(|size| usize::try_from(size).ok());
+        match size {
+            Some(size) => Ok(Some(size)),
+            None => Err(Flaw::unsupported(
+                key,
+                format!("{value:?}"),
+                "a single integer",
+            )),
+        }
+    }
+
+    fn float(&self, name: &str) -> Result<Option<f64>, Flaw> {
+        let key = self.key(name);
+        match (self.metadata.float(&key), self.metadata.value(&key)) {
+            (None, Some(value)) => Err(Flaw::broken(key, format!("{value:?}"), "a number")),
+            (float, _) => Ok(float),
+        }
+    }
+
+    /// A number for which zero stands for nothing.
+    fn nonzero(&self, name: &str) -> Result<Option<f64>, Flaw> {
+        Ok(self.float(name)?.filter(|&number| number != 0.0))
+    }
+
+    fn vocab_size(&self) -> Result<usize, Flaw> {
+        let name = Naming::Gguf.weight(Role::Embedding);
+        let header = self.checkpoint.tensor(&name);
+        let rows = header.and_then(|header| header.shape.first().copied());
+        rows.ok_or_else(|| Flaw::broken(format!("the tensor {name:?}"), "nothing", "the embedding"))
+    }
+
+    fn has_bias(&self, part: Part) -> bool {
+        let name = Naming::Gguf.bias(Role::Layer(0, part));
+        self.checkpoint.tensor(&name).is_some()
+    }
+
+    fn query_key_norm(&self, head_dim: usize) -> Option<QueryKeyNorm> {
+        let name = Naming::Gguf.weight(Role::Layer(0, Part::QueryNorm));
+        let norm = self.checkpoint.tensor(&name)?;
+        match norm.shape == [head_dim] && !self.rules.norms_whole_queries {
+            true => Some(QueryKeyNorm::PerHead),
+            false => Some(QueryKeyNorm::Whole),
+        }
+    }
+
+    fn attention_scale(
+        &self,
+        hidden_size: usize,
+        heads: usize,
+        head_dim: usize,
+    ) -> Result<Option<f64>, Flaw> {
+        if let Some(scale) = self.nonzero("attention.scale")? {
+            return Ok(Some(scale));
+        }
+        let layers = self.size("block_count")?;
+        // The format has no key for the number under the root: the largest Gemmas take a head's share of the
+        // width, and those are known by their layers.
+        Ok(match self.rules.layers_scaled_by_share == Some(layers) {
+            true => {
+                let share = hidden_size.checked_div(heads).unwrap_or(0);
+                Some(share)
+                    .filter(|&share| share != head_dim)
+                    .map(|share| 1.0 / (share as f64).sqrt())
+            }
+            false => None,
+        })
+    }
+
+    fn soft_caps(&self) -> Result<SoftCaps, Flaw> {
+        let defaults = self.rules.soft_caps;
+        let cap = |name, default| match self.float(name) {
+            Ok(None) => Ok(default),
+            Ok(Some(cap)) => Ok(Some(cap).filter(|&cap| cap != 0.0)),
+            Err(flaw) => Err(flaw),
+        };
+        Ok(SoftCaps {
+            attention: cap("attn_logit_softcapping", defaults.attention)?,
+            logits: cap("final_logit_softcapping", defaults.logits)?,
+        })
+    }
+
+    fn scales(&self, hidden_size: usize) -> Result<Scales, Flaw> {
+        let embedding = self.rules.embedding_scale(hidden_size);
+        Ok(Scales {
+            embedding: self.nonzero("embedding_scale")?.unwrap_or(embedding),
+            residual: self.nonzero("residual_scale")?.unwrap_or(1.0),
+            logits: self.nonzero("logit_scale")?.unwrap_or(1.0),
+        })
+    }
+
+    fn windows(&self, layers: usize) -> Result<Vec<Option<usize>>, Flaw> {
+        let Some(window) = self.window()? else {
+            return Ok(Vec::new());
+        };
+        let key = self.key("attention.sliding_window_pattern");
+        let by_period = |period| config::windows(window, layers, |layer| is_within(layer, period));
+        match (self.metadata.value(&key), self.rules.window_period) {
+            (Some(GgufValue::List(list)), _) if list.len() == layers => {
+                let has_window = |layer: usize| match &list[layer] {
+                    GgufValue::Bool(flag) => *flag,
+                    value => value.unsigned().is_some_and(|number| number != 0),
+                };
+                Ok(config::windows(window, layers, has_window))
+            }
+            (Some(value), _) => match value.unsigned() {
+                Some(period) => Ok(by_period(period as usize)),
+                None => {
+                    let found = format!("{value:?}");
+                    let wanted = "a number, or a flag for each layer";
+                    Err(Flaw::broken(key, found, wanted))
+                }
+            },
+            (None, Some(period)) => Ok(by_period(period)),
+            (None, None) if window >= self.size("context_length")? => Ok(Vec::new()),
+            (None, None) => {
+                let found = format!("nothing, and a window of {window} tokens");
+                let known = format!("the layers that have it, for the {} family", self.family);
+                Err(Flaw::unsupported(key, found, known))
+            }
+        }
+    }
+
+    fn window(&self) -> Result<Option<usize>, Flaw> {
+        let window = self.optional_size("attention.sliding_window")?;
+        let window = window.or(self.rules.window);
+        Ok(window.filter(|&window| window > 0))
+    }
+
+    fn refuse_what_we_do_not_compute(&self) -> Result<(), Flaw> {
+        if let Some(experts @ 1..) = self.optional_size("expert_count")? {
+            let found = format!("{experts} experts per layer");
+            return Err(Flaw::unsupported(
+                self.key("expert_count"),
+                found,
+                "dense layers",
+            ));
+        }
+        let key_length = self.optional_size("attention.key_length")?;
+        let value_length = self.optional_size("attention.value_length")?;
+        if key_length != value_length {
+            let found = format!("{value_length:?} with a key length of {key_length:?}");
+            let key = self.key("attention.value_length");
+            return Err(Flaw::unsupported(
+                key,
+                found,
+                "the same length for keys and values",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a layer has a window where each `period` of layers ends with one that has none; in a period of zero
+/// all have one.
+fn is_within(layer: usize, period: usize) -> bool {
+    period == 0 || layer % period + 1 < period
+}

@@ -1,0 +1,33 @@
+//! Mistral, a Llama with a window; Ministral, whose windows alternate; and Ministral 3, which strengthens queries far
+//! into a sequence.
+
+use super::{
+    config::ConfigJson,
+    family::Family,
+    llama,
+    spec::{Biases, DecoderSpec},
+};
+use crate::networks::weights::Flaw;
+
+pub fn mistral_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    with_windows(config, Family::Mistral)
+}
+
+pub fn ministral_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    with_windows(config, Family::Ministral)
+}
+
+pub fn ministral3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    Ok(DecoderSpec {
+        query_temperature: config.query_temperature()?,
+        ..with_windows(config, Family::Ministral3)?
+    })
+}
+
+fn with_windows(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
+    Ok(DecoderSpec {
+        biases: Biases::default(),
+        windows: config.windows(|_| true)?,
+        ..llama::spec(config, family)?
+    })
+}

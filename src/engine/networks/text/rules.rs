@@ -1,0 +1,150 @@
+//! What files leave to the name of a family: facts that have no field in `config.json` or no key in GGUF.
+
+use super::{
+    family::Family,
+    spec::{NormPlacement, SoftCaps},
+};
+use crate::networks::layers::GateActivation;
+use muster_kernels::RopeStyle;
+
+pub struct FamilyRules {
+    /// Which numbers of a head turn together in a GGUF file: converters reorder the rows of some families' queries
+    /// and keys so that neighbours do.
+    pub gguf_rope_style: RopeStyle,
+    /// Files of the hub store the norms' weights less one.
+    pub norms_add_one: bool,
+    pub norms: NormPlacement,
+    /// Norms of queries and keys go over all heads together.
+    pub norms_whole_queries: bool,
+    pub activation: GateActivation,
+    /// Where a GGUF file says nothing of them.
+    pub soft_caps: SoftCaps,
+    /// Embeddings are multiplied by the root of the hidden size.
+    pub scales_embeddings: bool,
+    /// The window where a GGUF file says nothing of it.
+    pub window: Option<usize>,
+    /// Each so many layers end with one that sees all; zero where none does. `None` of families whose files have
+    /// to say which layers have a window.
+    pub window_period: Option<usize>,
+    pub window_rope: WindowRope,
+    /// The last layer of each so many turns nothing.
+    pub period_without_rope: Option<usize>,
+    /// Models with so many layers divide the products of queries and keys by the root of the hidden size's share
+    /// of a head, not of the head's size.
+    pub layers_scaled_by_share: Option<usize>,
+}
+
+/// How positions turn in layers with a window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum WindowRope {
+    AsElsewhere,
+    /// With the same base, without scaling.
+    Unscaled,
+    /// With a base of their own, without scaling.
+    Own {
+        theta: f64,
+    },
+}
+
+const LLAMA: FamilyRules = FamilyRules {
+    gguf_rope_style: RopeStyle::Pairs,
+    norms_add_one: false,
+    norms: NormPlacement::Before,
+    norms_whole_queries: false,
+    activation: GateActivation::Silu,
+    soft_caps: SoftCaps {
+        attention: None,
+        logits: None,
+    },
+    scales_embeddings: false,
+    window: None,
+    window_period: None,
+    window_rope: WindowRope::AsElsewhere,
+    period_without_rope: None,
+    layers_scaled_by_share: None,
+};
+
+const QWEN: FamilyRules = FamilyRules {
+    gguf_rope_style: RopeStyle::Halves,
+    ..LLAMA
+};
+
+const GEMMA: FamilyRules = FamilyRules {
+    norms_add_one: true,
+    norms: NormPlacement::Around,
+    activation: GateActivation::GeluTanh,
+    scales_embeddings: true,
+    ..QWEN
+};
+
+impl Family {
+    pub fn rules(self) -> FamilyRules {
+        match self {
+            // GGUF files of all three say `llama`; only Mistral's have a window in all layers.
+            Self::Llama | Self::Mistral | Self::Ministral => FamilyRules {
+                window_period: Some(0),
+                ..LLAMA
+            },
+            Self::Ministral3 | Self::Granite => LLAMA,
+            Self::Qwen2 | Self::Qwen3 => QWEN,
+            Self::Gemma2 => FamilyRules {
+                soft_caps: SoftCaps {
+                    attention: Some(50.0),
+                    logits: Some(30.0),
+                },
+                window: Some(4096),
+                window_period: Some(2),
+                layers_scaled_by_share: Some(46),
+                ..GEMMA
+            },
+            Self::Gemma3 => FamilyRules {
+                window_period: Some(6),
+                window_rope: WindowRope::Own { theta: 10_000.0 },
+                layers_scaled_by_share: Some(62),
+                ..GEMMA
+            },
+            Self::Phi3 => FamilyRules {
+                window_period: Some(0),
+                ..QWEN
+            },
+            Self::Olmo2 | Self::Olmo3 => FamilyRules {
+                norms: NormPlacement::After,
+                norms_whole_queries: true,
+                window_period: Some(4),
+                window_rope: WindowRope::Unscaled,
+                ..QWEN
+            },
+            Self::SmolLm3 => FamilyRules {
+                period_without_rope: Some(4),
+                ..LLAMA
+            },
+        }
+    }
+}
+
+impl FamilyRules {
+    pub fn embedding_scale(&self, hidden_size: usize) -> f64 {
+        match self.scales_embeddings {
+            true => (hidden_size as f64).sqrt(),
+            false => 1.0,
+        }
+    }
+
+    pub fn layers_without_rope(&self, layers: usize) -> Vec<usize> {
+        let Some(period) = self.period_without_rope else {
+            return Vec::new();
+        };
+        (0..layers)
+            .filter(|layer| (layer + 1).is_multiple_of(period))
+            .collect()
+    }
+
+    /// The base of rope in layers with a window, where it is not scaled as elsewhere.
+    pub fn window_theta(&self, elsewhere: f64) -> Option<f64> {
+        match self.window_rope {
+            WindowRope::AsElsewhere => None,
+            WindowRope::Unscaled => Some(elsewhere),
+            WindowRope::Own { theta } => Some(theta),
+        }
+    }
+}
