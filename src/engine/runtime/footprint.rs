@@ -3,11 +3,12 @@
 use candle_core::DType;
 use candle_core::quantized::GgmlDType;
 
-use super::load::{LoadError, ModelSource};
-use super::{DeviceChoice, EngineLimits, encode};
+use super::load::{LoadError, ModelSource, check_kv};
+use super::speculation::MOST_PROPOSED;
+use super::{DeviceChoice, EngineLimits, Speculation, encode};
 use crate::networks::text::{DecoderSpec, LoadOptions, Synthetic};
 use crate::networks::weights::{Checkpoint, TensorHeader, TensorSource, TensorType};
-use muster_kernels::AttentionScratch;
+use muster_kernels::{AttentionScratch, KvDtype};
 
 /// Bytes on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,37 +54,41 @@ impl Footprint {
             });
         }
         let spec = checkpoint.spec()?;
-        let stored = kv_dtype(checkpoint.tensors(), &options, on_cpu);
+        check_kv(source.kv, &spec, on_cpu)?;
+        let usual = || kv_dtype(checkpoint.tensors(), &options, on_cpu);
+        let stored = source.kv.unwrap_or_else(usual);
         let weight_bytes = checkpoint.weight_bytes(on_cpu, &options)?;
         Ok(Self::of(&spec, weight_bytes, stored, device, limits))
     }
 
     /// What a made-up decoder will take.
-    pub fn of_synthetic(made: &Synthetic, device: DeviceChoice, limits: &EngineLimits) -> Self {
+    pub fn of_synthetic(
+        made: &Synthetic,
+        kv: Option<KvDtype>,
+        device: DeviceChoice,
+        limits: &EngineLimits,
+    ) -> Result<Self, LoadError> {
         let on_cpu = device == DeviceChoice::Cpu;
-        let stored = kv_dtype(made.headers(), &LoadOptions::default(), on_cpu);
-        Self::of(
-            made.spec(),
-            made.weight_bytes(on_cpu),
-            stored,
-            device,
-            limits,
-        )
+        check_kv(kv, made.spec(), on_cpu)?;
+        let usual = || kv_dtype(made.headers(), &LoadOptions::default(), on_cpu);
+        let stored = kv.unwrap_or_else(usual);
+        let weight_bytes = made.weight_bytes(on_cpu);
+        Ok(Self::of(made.spec(), weight_bytes, stored, device, limits))
     }
 
     fn of(
         spec: &DecoderSpec,
         weight_bytes: u64,
-        stored: DType,
+        stored: KvDtype,
         device: DeviceChoice,
         limits: &EngineLimits,
     ) -> Self {
-        let (attention, rope_bytes_per_token) = match device {
-            DeviceChoice::Cpu => (AttentionScratch::default(), 0),
-            DeviceChoice::Cuda(_) => (
+        let (attention, rope_bytes_per_token) = match (device, stored.dtype()) {
+            (DeviceChoice::Cuda(_), Some(stored)) => (
                 spec.attention_scratch(stored, limits.prefill_chunk),
                 spec.rope_bytes_per_token(),
             ),
+            _ => (AttentionScratch::default(), 0),
         };
         Self {
             weight_bytes,
@@ -96,7 +101,7 @@ impl Footprint {
 }
 
 /// Keys and values are as exact as the weights on the CPU, and half as wide everywhere else.
-fn kv_dtype(headers: &[TensorHeader], options: &LoadOptions, on_cpu: bool) -> DType {
+fn kv_dtype(headers: &[TensorHeader], options: &LoadOptions, on_cpu: bool) -> KvDtype {
     let stored_f32 = || {
         let mut matrices = headers.iter().filter(|header| header.shape.len() == 2);
         matrices.all(|header| header.dtype == TensorType::Weight(GgmlDType::F32))
@@ -106,14 +111,16 @@ fn kv_dtype(headers: &[TensorHeader], options: &LoadOptions, on_cpu: bool) -> DT
             .dtype
             .map_or_else(stored_f32, |dtype| dtype == DType::F32);
     if on_cpu && is_f32 {
-        DType::F32
+        KvDtype::F32
     } else {
-        DType::F16
+        KvDtype::F16
     }
 }
 
 fn workspace_bytes(spec: &DecoderSpec, limits: &EngineLimits) -> u64 {
-    let rows = (limits.prefill_chunk + limits.max_running) as u64;
+    // A step that reads prompts has no proposals.
+    let rows = limits.prefill_chunk.max(MOST_PROPOSED) + limits.max_running;
+    let rows = rows as u64;
     let widths = [
         6 * spec.hidden_size,
         3 * spec.intermediate_size,
@@ -121,7 +128,12 @@ fn workspace_bytes(spec: &DecoderSpec, limits: &EngineLimits) -> u64 {
         4 * spec.kv_size(),
     ];
     let activations = rows.saturating_mul(widths.iter().sum::<usize>() as u64);
-    let logits = (limits.max_running as u64).saturating_mul(2 * spec.vocab_size as u64);
+    let proposed = match limits.speculation {
+        Speculation::Off => 0,
+        Speculation::Auto | Speculation::Always => MOST_PROPOSED,
+    };
+    let drawn = (limits.max_running + proposed) as u64;
+    let logits = drawn.saturating_mul(2 * spec.vocab_size as u64);
     BASE_BYTES.saturating_add(activations.saturating_add(logits).saturating_mul(4))
 }
 
@@ -178,7 +190,7 @@ mod tests {
         );
         assert_eq!(
             on_card.kv_bytes_per_token,
-            spec.kv_bytes_per_token(DType::F16)
+            spec.kv_bytes_per_token(KvDtype::F16)
         );
         assert_eq!(on_cpu.scratch_bytes_per_token, 0);
     }
@@ -196,11 +208,29 @@ mod tests {
             made.write_gguf(File::create(&file).unwrap()).unwrap();
             for device in [DeviceChoice::Cpu, DeviceChoice::Cuda(0)] {
                 assert_eq!(
-                    Footprint::of_synthetic(&made, device, &limits),
+                    Footprint::of_synthetic(&made, None, device, &limits).unwrap(),
                     Footprint::measure(&ModelSource::new(&file), device, &limits).unwrap()
                 );
             }
         }
+    }
+
+    #[test]
+    fn eight_bits_of_keys_and_values_are_counted_and_refused_where_they_cannot_be() {
+        let limits = EngineLimits::default();
+        let made = Synthetic::new(DecoderSpec::named("tiny").unwrap(), SyntheticQuant::Q8_0);
+        let on = |kv, device| Footprint::of_synthetic(&made, kv, device, &limits);
+        let half = on(Some(KvDtype::F16), DeviceChoice::Cpu).unwrap();
+        let eight = on(Some(KvDtype::Q8_0), DeviceChoice::Cpu).unwrap();
+        assert_eq!(64 * eight.kv_bytes_per_token, 34 * half.kv_bytes_per_token);
+        let refused = on(Some(KvDtype::Q8_0), DeviceChoice::Cuda(0)).unwrap_err();
+        assert!(refused.to_string().contains("not as q8_0"), "{refused}");
+        let spec = DecoderSpec {
+            head_dim: 40,
+            ..made.spec().clone()
+        };
+        let refused = check_kv(Some(KvDtype::Q8_0), &spec, true).unwrap_err();
+        assert!(refused.to_string().contains("which is 40"), "{refused}");
     }
 
     #[tokio::test]

@@ -63,7 +63,7 @@ impl Runtime {
             max_running: limits.max_running,
             prefill_chunk: limits.prefill_chunk,
         };
-        let engine = Engine::new(loader, steps, Arc::clone(&shared));
+        let engine = Engine::new(loader, steps, limits.speculation, Arc::clone(&shared));
         let body = move || {
             // Dropped last, also by a panic.
             let _ended = ended;

@@ -8,9 +8,9 @@ use super::encode::{self, Encode, Encoding, Purpose};
 use super::model::{self, Model, PagedDecoder};
 use super::text::{EmbeddedText, Isolation, Language, TextError, TextSource};
 use super::{ModelInfo, Sampling};
-use crate::networks::text::{Decoder, LoadOptions};
+use crate::networks::text::{Decoder, DecoderSpec, LoadOptions};
 use crate::networks::weights::{Checkpoint, CheckpointError, Quantize};
-use muster_kernels::PAGE_TOKENS;
+use muster_kernels::{KvDtype, PAGE_TOKENS};
 
 /// Room for keys and values where nothing else is said: this many tokens, or the model's context if that is less.
 pub const DEFAULT_CACHE_TOKENS: usize = 16_384;
@@ -31,6 +31,8 @@ pub struct ModelSource {
     /// The most tokens of one sequence, when less than the model could.
     pub context: Option<usize>,
     pub cache: CacheRoom,
+    /// How keys and values are stored; `None` is as exact as the weights on the CPU, and half as wide elsewhere.
+    pub kv: Option<KvDtype>,
     /// Goes before what the model's files recommend.
     pub defaults: Sampling,
     /// Read tokenizer and chat template in a process of their own: nobody vouches for the files.
@@ -73,6 +75,12 @@ pub enum LoadError {
     Text(#[from] TextError),
     #[error("the KV cache holds {found} tokens, but one page takes {PAGE_TOKENS}")]
     CacheTooSmall { found: u64 },
+    #[error("a GPU stores keys and values as f32, f16 or bf16, not as {dtype}; use f16")]
+    KvOnGpu { dtype: KvDtype },
+    #[error(
+        "keys and values are stored as {dtype} where 32 divides the size of a head, which is {head_dim}; use f16"
+    )]
+    KvHeadSize { dtype: KvDtype, head_dim: usize },
     #[error("the device failed: {0}")]
     Device(String),
     #[error("the engine has stopped")]
@@ -89,6 +97,7 @@ impl ModelSource {
             dtype: None,
             context: None,
             cache: CacheRoom::Default,
+            kv: None,
             defaults: Sampling::default(),
             isolation: None,
         }
@@ -153,14 +162,12 @@ fn load_decoder(
         context: Some(context),
         is_headless: false,
     };
+    check_kv(source.kv, &spec, device.is_cpu())?;
     let decoder = Decoder::load(checkpoint, device, &options, progress)?;
-    let pages = pages(
-        source.cache,
-        context,
-        spec.kv_bytes_per_token(decoder.kv_dtype()),
-    )?;
+    let kv = source.kv.unwrap_or(decoder.kv_dtype());
+    let pages = pages(source.cache, context, spec.kv_bytes_per_token(kv))?;
     let weight_bytes = decoder.weight_bytes();
-    let model = PagedDecoder::new(decoder, pages)
+    let model = PagedDecoder::new(decoder, pages, kv)
         .map_err(|error| LoadError::Device(model::plain(&error)))?;
     let info = ModelInfo {
         name: String::new(),
@@ -182,6 +189,18 @@ fn load_decoder(
         info,
         defaults,
     })
+}
+
+/// Refuses a type that the device or the heads cannot be stored as.
+pub fn check_kv(kv: Option<KvDtype>, spec: &DecoderSpec, on_cpu: bool) -> Result<(), LoadError> {
+    match kv {
+        Some(dtype) if !on_cpu && dtype.dtype().is_none() => Err(LoadError::KvOnGpu { dtype }),
+        Some(dtype) if !dtype.takes(spec.head_dim) => Err(LoadError::KvHeadSize {
+            dtype,
+            head_dim: spec.head_dim,
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn open_language(source: &ModelSource, checkpoint: &Checkpoint) -> Result<Language, LoadError> {

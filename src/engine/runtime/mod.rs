@@ -3,6 +3,7 @@
 //!
 //! A [`TextRequest`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
 
+pub mod diffusion;
 mod encode;
 mod engine;
 mod footprint;
@@ -17,6 +18,7 @@ pub mod sampling;
 pub mod scheduler;
 mod sequence;
 mod shared;
+mod speculation;
 pub mod text;
 
 use std::fmt::Display;
@@ -29,7 +31,9 @@ pub use grammar::Grammar;
 pub use handle::{Generation, Runtime};
 pub use kv_cache::CacheScope;
 pub use load::{CacheRoom, DEFAULT_CACHE_TOKENS, LoadError, ModelSource};
+pub use muster_kernels::KvDtype;
 pub use outbox::{SLOW_READER_TOKENS, UNREAD_EVENTS};
+pub use speculation::Speculation;
 
 /// What somebody wants generated, with everything the model's defaults would fill in left `None`.
 #[derive(Debug, Clone)]
@@ -241,6 +245,8 @@ pub struct EngineLimits {
     pub max_waiting: usize,
     /// Prompt tokens in one step: more read prompts faster, fewer keep running texts flowing.
     pub prefill_chunk: usize,
+    /// Whether texts draw several tokens in a step.
+    pub speculation: Speculation,
 }
 
 impl Default for EngineLimits {
@@ -249,6 +255,7 @@ impl Default for EngineLimits {
             max_running: 32,
             max_waiting: 64,
             prefill_chunk: 512,
+            speculation: Speculation::default(),
         }
     }
 }

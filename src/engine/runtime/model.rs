@@ -3,6 +3,7 @@
 use candle_core::{DType, Device, Error, Result, Tensor};
 
 use crate::networks::text::{Batch, Decoder, KvPages};
+use muster_kernels::KvDtype;
 
 /// A network with the pages its sequences live in.
 pub trait Model: Send {
@@ -20,8 +21,8 @@ pub struct PagedDecoder {
 }
 
 impl PagedDecoder {
-    pub fn new(decoder: Decoder, pages: usize) -> Result<Self> {
-        let pages = decoder.new_pages(pages, decoder.kv_dtype())?;
+    pub fn new(decoder: Decoder, pages: usize, kv: KvDtype) -> Result<Self> {
+        let pages = decoder.new_pages(pages, kv)?;
         Ok(Self { decoder, pages })
     }
 

@@ -29,8 +29,16 @@ pub struct Job {
     pub place: OwnedSemaphorePermit,
 }
 
+/// The tokens that a sequence took from the logits of one step.
+#[derive(Debug, Default)]
+pub struct Advance {
+    pub tokens: Vec<u32>,
+    /// Why they are its last.
+    pub end: Option<Result<FinishReason, NoToken>>,
+}
+
 /// What a sequence goes on with.
-pub enum DrawOutcome {
+enum DrawOutcome {
     /// A token that was drawn, and those that must follow it.
     Tokens(TokenInfo, Vec<u32>),
     /// The text is complete.
@@ -111,12 +119,59 @@ impl Sequence {
         }
     }
 
-    /// Chooses the next token, and those that a grammar leaves no choice about.
-    pub fn draw(
+    /// Draws tokens from `logits`: the first row belongs to the newest token, the others to the proposed ones,
+    /// which count as long as the draw agrees with them.
+    pub fn advance(
         &mut self,
-        logits: &mut [f32],
+        logits: &mut [&mut [f32]],
+        proposed: &[u32],
+        language: &Language,
         scratch: &mut Scratch,
-    ) -> Result<DrawOutcome, NoToken> {
+    ) -> Advance {
+        let mut advance = Advance::default();
+        while advance.end.is_none() && proposed.starts_with(&advance.tokens) {
+            let Some(row) = logits.get_mut(advance.tokens.len()) else {
+                break;
+            };
+            let drawn = self.draw(row, scratch);
+            advance.end = match drawn {
+                Ok(DrawOutcome::Tokens(token, forced)) => {
+                    let end = self.take(token, forced, language, &mut advance.tokens);
+                    end.map(Ok)
+                }
+                Ok(DrawOutcome::Nothing) => Some(Ok(FinishReason::EndOfTurn)),
+                Err(error) => Some(Err(error)),
+            };
+        }
+        advance
+    }
+
+    /// Takes in a drawn token and those forced after it, and says why the last of them was the text's last if it was.
+    fn take(
+        &mut self,
+        token: TokenInfo,
+        forced: Vec<u32>,
+        language: &Language,
+        taken: &mut Vec<u32>,
+    ) -> Option<FinishReason> {
+        let forced = forced.into_iter().map(TokenInfo::without_logprob);
+        for token in std::iter::once(token).chain(forced) {
+            taken.push(token.id);
+            let reason = self.accept(token, language);
+            if reason.is_some() {
+                return reason;
+            }
+        }
+        self.is_complete().then_some(FinishReason::EndOfTurn)
+    }
+
+    /// How many tokens it may still draw.
+    pub fn left(&self) -> usize {
+        self.max_tokens - self.usage.completion_tokens
+    }
+
+    /// Chooses the next token, and those that a grammar leaves no choice about.
+    fn draw(&mut self, logits: &mut [f32], scratch: &mut Scratch) -> Result<DrawOutcome, NoToken> {
         let index = self.usage.completion_tokens;
         let Some(guide) = &mut self.guide else {
             let token = self.sampler.sample(logits, None, index, scratch)?;
@@ -144,12 +199,12 @@ impl Sequence {
     }
 
     /// The grammar leaves nothing to add.
-    pub fn is_complete(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.guide.as_ref().is_some_and(Guide::is_finished)
     }
 
     /// Takes the token in, and says why it was the last if it was.
-    pub fn accept(&mut self, token: TokenInfo, language: &Language) -> Option<FinishReason> {
+    fn accept(&mut self, token: TokenInfo, language: &Language) -> Option<FinishReason> {
         let reason = self.read(token.id, language);
         self.outbox.tokens.push(token);
         reason

@@ -20,6 +20,8 @@ use muster_kernels::PAGE_TOKENS;
 pub const VOCABULARY: usize = 257;
 pub const END: u32 = 256;
 pub const CONTEXT: usize = 4096;
+/// After so many tokens [`Rule::Echoes`] repeats itself.
+const ECHO: usize = 23;
 
 /// What comes after a history.
 #[derive(Debug, Clone)]
@@ -30,6 +32,10 @@ pub enum Rule {
     Rambles,
     /// Any token, by a number that depends on every token before.
     Scatters,
+    /// A letter of two, nearly equally likely, by all tokens before: every pair of them was seen soon.
+    Stutters,
+    /// Repeats its last [`ECHO`] tokens, but for a letter now and then.
+    Echoes,
     /// As `Rambles`, but whoever has an `X` gets logits that are not numbers.
     ChokesOnX,
     /// The device fails.
@@ -177,7 +183,14 @@ impl FakeModel {
         if matches!(self.fake.rule, Rule::Scatters) {
             return logits.iter().map(|logit| logit / 32.0).collect();
         }
+        if matches!(self.fake.rule, Rule::Stutters) {
+            logits[self.id(b'a') as usize] += 1000.0;
+            logits[self.id(b'b') as usize] += 1000.0;
+            return logits;
+        }
+        let is_new = history.len() % 31 < 2;
         let next = match self.fake.rule {
+            Rule::Echoes if history.len() > ECHO && !is_new => history[history.len() - ECHO],
             Rule::Says(text) => self.next_said(text, history),
             Rule::ChokesOnX if history.contains(&self.id(b'X')) => {
                 return vec![f32::NAN; VOCABULARY];

@@ -18,7 +18,7 @@ use super::model::plain;
 use super::scheduler::{Limits, SequenceId};
 use super::sequence::Job;
 use super::shared::Shared;
-use super::{EncoderInput, Failure, ModelInfo};
+use super::{EncoderInput, Failure, ModelInfo, Speculation};
 use muster_process::memory;
 use resident::Resident;
 use work::{Queue, Work, entry_level, next_work};
@@ -66,6 +66,7 @@ pub struct Engine {
     batches: VecDeque<EncodeBatch>,
     loader: Loader,
     limits: Limits,
+    speculation: Speculation,
     shared: Arc<Shared>,
     is_paused: bool,
     next_id: SequenceId,
@@ -80,7 +81,7 @@ pub fn run(mut engine: Engine, mut inbox: mpsc::Receiver<Command>) {
         engine.report();
         engine.encode_next();
         match engine.next_work() {
-            Work::Step(index) => engine.residents[index].step(),
+            Work::Step(index) => engine.step(index),
             Work::Wait if !engine.batches.is_empty() => {}
             Work::Wait => match inbox.blocking_recv() {
                 Some(command) => engine.obey(command),
@@ -91,13 +92,19 @@ pub fn run(mut engine: Engine, mut inbox: mpsc::Receiver<Command>) {
 }
 
 impl Engine {
-    pub fn new(loader: Loader, limits: Limits, shared: Arc<Shared>) -> Self {
+    pub fn new(
+        loader: Loader,
+        limits: Limits,
+        speculation: Speculation,
+        shared: Arc<Shared>,
+    ) -> Self {
         Self {
             residents: Vec::new(),
             encoders: BTreeMap::new(),
             batches: VecDeque::new(),
             loader,
             limits,
+            speculation,
             shared,
             is_paused: false,
             next_id: 0,
@@ -109,6 +116,13 @@ impl Engine {
             true => Work::Wait,
             false => next_work(&self.queues()),
         }
+    }
+
+    fn step(&mut self, index: usize) {
+        let others = self.residents.iter().enumerate();
+        let others = others.filter(|(other, _)| *other != index);
+        let others = others.map(|(_, resident)| resident.generating_step()).sum();
+        self.residents[index].step(others);
     }
 
     fn queues(&self) -> Vec<Queue> {
@@ -228,6 +242,7 @@ impl Engine {
                 model,
                 language,
                 self.limits,
+                self.speculation,
                 pages,
             )),
             LoadedNetwork::Encoder(network) => {

@@ -9,10 +9,12 @@ use crate::networks::text::Batch;
 use crate::runtime::model::{self, Model};
 use crate::runtime::outbox::{SLOW_READER_TOKENS, TooSlow};
 use crate::runtime::sampling::Scratch;
-use crate::runtime::scheduler::{Limits, Row, Scheduler, SequenceId};
-use crate::runtime::sequence::{DrawOutcome, Job, NoToken, Sequence};
+use crate::runtime::scheduler::pace::Pace;
+use crate::runtime::scheduler::{Generating, Limits, Row, Scheduler, SequenceId};
+use crate::runtime::sequence::{Advance, Job, Sequence};
+use crate::runtime::speculation::{Speculation, Speculator};
 use crate::runtime::text::Language;
-use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus, TokenInfo};
+use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus};
 use muster_kernels::{Span, cpu};
 
 pub struct Resident {
@@ -20,6 +22,8 @@ pub struct Resident {
     model: Box<dyn Model>,
     language: Arc<Language>,
     scheduler: Scheduler,
+    pace: Pace,
+    speculator: Speculator,
     sequences: BTreeMap<SequenceId, Sequence>,
     served: Duration,
     // Kept from step to step for their memory.
@@ -29,11 +33,12 @@ pub struct Resident {
 }
 
 /// A sequence that is to draw, and what it drew.
-struct Draw<'a> {
-    id: SequenceId,
+struct Draw<'r, 'a> {
+    row: &'r Row,
     sequence: &'a mut Sequence,
-    logits: &'a mut [f32],
-    drawn: Option<Result<DrawOutcome, NoToken>>,
+    /// Rows of the newest token and of those proposed after it.
+    logits: Vec<&'a mut [f32]>,
+    advance: Advance,
 }
 
 impl Resident {
@@ -42,6 +47,7 @@ impl Resident {
         model: Box<dyn Model>,
         language: Arc<Language>,
         limits: Limits,
+        speculation: Speculation,
         pages: usize,
     ) -> Self {
         Self {
@@ -49,6 +55,8 @@ impl Resident {
             model,
             language,
             scheduler: Scheduler::new(limits, pages),
+            pace: Pace::new(limits.prefill_chunk),
+            speculator: Speculator::new(speculation),
             sequences: BTreeMap::new(),
             served: Duration::ZERO,
             batch: Batch::default(),
@@ -99,10 +107,28 @@ impl Resident {
         }
     }
 
-    /// One step of everything that runs here.
-    pub fn step(&mut self) {
+    /// How long a step without prompts takes while sequences generate here; zero if none does.
+    pub fn generating_step(&self) -> Duration {
+        match self.scheduler.is_generating() {
+            true => self.pace.undisturbed().unwrap_or_default(),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// One step of everything that runs here. `others` is the sum of the other models' generating steps.
+    pub fn step(&mut self, others: Duration) {
         let began = Instant::now();
-        let rows = self.scheduler.plan();
+        let mut rows = self.scheduler.plan();
+        let plain = Generating::of(&rows);
+        let limit = self.pace.prompt_limit(plain, others);
+        if self.scheduler.reads_prompts() {
+            // Such a step is bound by products: a proposed token would cost as much as one of the prompt.
+            self.scheduler.add_prompts(&mut rows, limit);
+        } else {
+            let left = |id| self.sequences.get(&id).map_or(0, Sequence::left);
+            self.speculator
+                .propose(&mut self.scheduler, &mut rows, left);
+        }
         self.fill_batch(&rows);
         let logits = self
             .model
@@ -115,7 +141,18 @@ impl Resident {
             }
             Err(error) => self.fail_rows(&rows, &error),
         }
-        self.served += began.elapsed();
+        self.record(&rows, plain, began.elapsed());
+    }
+
+    fn record(&mut self, rows: &[Row], plain: Generating, elapsed: Duration) {
+        self.served += elapsed;
+        let prompt_tokens = rows.iter().map(|row| row.tokens.len()).sum::<usize>() - plain.tokens;
+        if rows.iter().all(|row| row.proposed.is_empty()) {
+            self.pace.record(plain, prompt_tokens, elapsed);
+        }
+        if prompt_tokens == 0 {
+            self.speculator.record(Generating::of(rows), elapsed);
+        }
     }
 
     /// Ends every sequence.
@@ -135,15 +172,16 @@ impl Resident {
                 continue;
             };
             self.batch.tokens.extend_from_slice(tokens);
+            let newest = self.batch.tokens.len() - 1;
+            self.batch.tokens.extend_from_slice(&row.proposed);
             self.batch.spans.push(Span {
-                new_tokens: tokens.len(),
+                new_tokens: row.new_tokens(),
                 past_tokens: row.tokens.start,
                 pages: pages.to_vec(),
             });
             if row.draws {
-                self.batch
-                    .logit_rows
-                    .push(self.batch.tokens.len() as u32 - 1);
+                let drawn = newest..self.batch.tokens.len();
+                self.batch.logit_rows.extend(drawn.map(|row| row as u32));
             }
         }
     }
@@ -152,51 +190,40 @@ impl Resident {
         let vocabulary = self.model.vocabulary().max(1);
         let cost = logits.len();
         let mut sequences: BTreeMap<_, _> = self.sequences.iter_mut().collect();
-        let drawing = rows.iter().filter(|row| row.draws);
-        let draw = |(row, logits): (&Row, _)| {
-            Some(Draw {
-                id: row.id,
-                sequence: sequences.remove(&row.id)?,
-                logits,
-                drawn: None,
-            })
-        };
-        let rows = drawing.zip(logits.chunks_exact_mut(vocabulary));
-        let mut draws: Vec<Draw> = rows.filter_map(draw).collect();
-        draw_on_all_threads(&mut draws, &mut self.scratches, cost);
-        let drawn = draws.into_iter().map(|draw| (draw.id, draw.drawn));
-        for (id, drawn) in drawn.collect::<Vec<_>>() {
-            if let Some(drawn) = drawn {
-                self.take(id, drawn);
+        let mut logits = logits.chunks_exact_mut(vocabulary);
+        let mut draws = Vec::new();
+        for row in rows.iter().filter(|row| row.draws) {
+            let logits = logits.by_ref().take(1 + row.proposed.len()).collect();
+            if let Some(sequence) = sequences.remove(&row.id) {
+                draws.push(Draw {
+                    row,
+                    sequence,
+                    logits,
+                    advance: Advance::default(),
+                });
             }
+        }
+        draw_on_all_threads(&mut draws, &mut self.scratches, &self.language, cost);
+        let drawn = draws.into_iter().map(|draw| (draw.row, draw.advance));
+        for (row, advance) in drawn.collect::<Vec<_>>() {
+            self.take(row, advance);
         }
     }
 
     /// Takes in what a sequence drew.
-    fn take(&mut self, id: SequenceId, drawn: Result<DrawOutcome, NoToken>) {
-        let Some(sequence) = self.sequences.get_mut(&id) else {
+    fn take(&mut self, row: &Row, advance: Advance) {
+        let Some(sequence) = self.sequences.get_mut(&row.id) else {
             return;
         };
-        sequence.start(self.scheduler.cached_tokens(id));
-        let (token, forced) = match drawn {
-            Ok(DrawOutcome::Tokens(token, forced)) => (token, forced),
-            Ok(DrawOutcome::Nothing) => return self.finish(id, FinishReason::EndOfTurn),
-            Err(error) => return self.fail(id, error.into()),
-        };
-        let forced = forced.into_iter().map(TokenInfo::without_logprob);
-        for token in std::iter::once(token).chain(forced) {
-            let token_id = token.id;
-            match sequence.accept(token, &self.language) {
-                Some(reason) => return self.finish(id, reason),
-                None => self.scheduler.push(id, token_id),
-            }
-        }
-        if sequence.is_complete() {
-            return self.finish(id, FinishReason::EndOfTurn);
+        sequence.start(self.scheduler.cached_tokens(row.id));
+        match advance.end {
+            Some(Ok(reason)) => return self.finish(row.id, reason),
+            Some(Err(error)) => return self.fail(row.id, error.into()),
+            None => self.scheduler.accept(row, &advance.tokens),
         }
         if sequence.flush() == Err(TooSlow) {
             let unread = SLOW_READER_TOKENS;
-            self.fail(id, Failure::SlowReader { unread });
+            self.fail(row.id, Failure::SlowReader { unread });
         }
     }
 
@@ -221,17 +248,29 @@ impl Resident {
 
     fn remove(&mut self, id: SequenceId) -> Option<Sequence> {
         self.scheduler.finish(id);
+        self.speculator.forget(id);
         self.sequences.remove(&id)
     }
 }
 
 /// Sequences draw independently of each other, so that the threads share them evenly.
-fn draw_on_all_threads(draws: &mut [Draw], scratches: &mut [Scratch], cost: usize) {
+fn draw_on_all_threads(
+    draws: &mut [Draw],
+    scratches: &mut [Scratch],
+    language: &Language,
+    cost: usize,
+) {
     let share = draws.len().div_ceil(scratches.len()).max(1);
     let mut shares: Vec<_> = draws.chunks_mut(share).zip(scratches).collect();
     cpu::each(&mut shares, cost, |(draws, scratch)| {
         for draw in &mut **draws {
-            draw.drawn = Some(draw.sequence.draw(draw.logits, scratch));
+            let Draw {
+                row,
+                sequence,
+                logits,
+                advance,
+            } = draw;
+            *advance = sequence.advance(logits, &row.proposed, language, scratch);
         }
     });
 }

@@ -10,11 +10,15 @@ use crate::runtime::engine::fake::{CONTEXT, END, Fake, Rule};
 use crate::runtime::text::{Markup, OutputParser, Piece, ToolMarkup};
 use crate::runtime::{
     CacheRoom, CacheScope, EngineLimits, Event, Failure, FinishReason, Generation, ModelSource,
-    Prompt, Runtime, Sampling, StopRules, TextRequest, TokenInfo, Usage,
+    Prompt, Runtime, Sampling, Speculation, StopRules, TextRequest, TokenInfo, Usage,
 };
 
 async fn start(fake: &Fake) -> Runtime {
-    let runtime = Runtime::start_with(fake.loader(), EngineLimits::default()).unwrap();
+    start_with(fake, EngineLimits::default()).await
+}
+
+async fn start_with(fake: &Fake, limits: EngineLimits) -> Runtime {
+    let runtime = Runtime::start_with(fake.loader(), limits).unwrap();
     let source = ModelSource {
         cache: CacheRoom::Tokens(16 * CONTEXT),
         ..ModelSource::new("nowhere")
@@ -343,7 +347,11 @@ async fn a_text_goes_on_from_every_token_as_it_would_have() {
 #[tokio::test]
 async fn what_the_grammar_forces_costs_no_step_of_its_own() {
     let fake = Fake::new(Rule::Scatters);
-    let runtime = start(&fake).await;
+    let limits = EngineLimits {
+        speculation: Speculation::Off,
+        ..EngineLimits::default()
+    };
+    let runtime = start_with(&fake, limits).await;
     let long = "0123456789".repeat(6);
     let schema = json!({"type": "object", "properties": {"kind": {"const": long}},
         "required": ["kind"], "additionalProperties": false});

@@ -1,9 +1,13 @@
 //! Which sequences take part in the next step, and with how many tokens. Pure: no tensor, no clock.
 //!
-//! A step holds one token of every sequence that is generating (more after forced ones), and up to `prefill_chunk` tokens of prompts
-//! that are still being read, oldest first. A sequence is admitted when its known tokens fit into free pages,
+//! A step holds one token of every sequence that is generating (more after forced ones, and with proposed ones), and
+//! prompt tokens up to `prefill_chunk` or the lower limit that [`pace::Pace`] sets while others generate. The oldest prompt gets at
+//! least half of them; prompts less than half as long go ahead in the other half, so that a short question does
+//! not wait behind a document. A sequence is admitted when its known tokens fit into free pages,
 //! and keeps its place: when pages run out, the youngest is sent back to wait at the front and later reads its
-//! prompt and what it generated again. So the oldest always advances, and everybody becomes the oldest.
+//! prompt and what it generated again. So the oldest always advances, and every sequence becomes the oldest.
+
+pub mod pace;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,14 +36,42 @@ pub struct Scheduler {
     running: Vec<Entry>,
 }
 
+/// The sequences that generate in a step: what a step without prompts computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Generating {
+    /// Tokens to compute, proposed ones counted in.
+    pub tokens: usize,
+    /// Tokens in the pages that they attend to.
+    pub context: usize,
+}
+
 /// One sequence's part of the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     pub id: SequenceId,
     /// Which of its tokens are computed.
     pub tokens: Range<usize>,
+    /// Tokens that may come after them and are computed as well. Only a row that draws has any.
+    pub proposed: Vec<u32>,
     /// Whether they are its last known ones, so that the next is drawn from the last row's logits.
     pub draws: bool,
+}
+
+impl Generating {
+    /// What the rows compute if no prompt joins them.
+    pub fn of(rows: &[Row]) -> Self {
+        Self {
+            tokens: rows.iter().map(Row::new_tokens).sum(),
+            context: rows.iter().map(|row| row.tokens.start).sum(),
+        }
+    }
+}
+
+impl Row {
+    /// How many tokens it computes.
+    pub fn new_tokens(&self) -> usize {
+        self.tokens.len() + self.proposed.len()
+    }
 }
 
 #[derive(Debug)]
@@ -61,6 +93,10 @@ struct Entry {
 impl Entry {
     fn missing(&self) -> usize {
         self.tokens.len() - self.computed
+    }
+
+    fn reads_prompt(&self) -> bool {
+        self.missing() > 1 && !self.is_generating
     }
 
     /// Skips what others computed already, also since the last step: choices of one prompt start together.
@@ -134,23 +170,83 @@ impl Scheduler {
         }
     }
 
-    /// What the next step computes: generating sequences first, then prompts, each oldest first.
-    /// The rows stay true until [`advance`](Self::advance), unless one of their sequences is finished before.
+    /// Begins the next step: a row of every sequence that generates. The rows stay true until
+    /// [`advance`](Self::advance), unless one of their sequences is finished before.
     pub fn plan(&mut self) -> Vec<Row> {
         self.secure_generating();
         self.admit();
-        let mut rows: Vec<Row> = self.running.iter().filter_map(generating_row).collect();
-        let mut budget = self.limits.prefill_chunk.max(1);
-        for entry in &mut self.running {
-            if budget == 0 {
-                break;
-            }
-            rows.extend(prompt_row(&mut self.blocks, entry, &mut budget));
-        }
-        rows
+        self.running.iter().filter_map(generating_row).collect()
     }
 
-    /// Tells that the rows were computed: their tokens are in the pages now.
+    /// Whether sequences have prompts to read in this step.
+    pub fn reads_prompts(&self) -> bool {
+        self.running.iter().any(Entry::reads_prompt)
+    }
+
+    /// Lets a row of this step compute proposed tokens: as many as there is room for without taking the page that each
+    /// running sequence may need next.
+    pub fn propose(&mut self, row: &mut Row, mut tokens: Vec<u32>) {
+        let Some(at) = self.find(row.id).filter(|_| row.draws) else {
+            return;
+        };
+        let spare = self.blocks.free().saturating_sub(self.running.len());
+        let entry = &mut self.running[at];
+        let most = entry.chain.room() + spare * PAGE_TOKENS;
+        let wanted = entry.tokens.len() + tokens.len();
+        let has_room = self.blocks.grow(&mut entry.chain, wanted.min(most));
+        debug_assert!(has_room, "the pages to spare were just counted");
+        tokens.truncate(entry.chain.room() - entry.tokens.len());
+        row.proposed = tokens;
+    }
+
+    /// Adds at most `limit` prompt tokens to the rows of this step.
+    pub fn add_prompts(&mut self, rows: &mut Vec<Row>, limit: usize) {
+        let limit = limit.min(self.limits.prefill_chunk.max(1));
+        let prompts = (0..self.running.len()).filter(|&at| self.running[at].reads_prompt());
+        let mut prompts: Vec<usize> = prompts.collect();
+        let Some(&oldest) = prompts.first() else {
+            return;
+        };
+        let short = self.running[oldest].missing() / 2;
+        let mut ahead: Vec<usize> = prompts
+            .extract_if(.., |at| self.running[*at].missing() < short)
+            .collect();
+        ahead.sort_by_key(|&at| self.running[at].missing());
+        let mut left = limit;
+        let mut ahead_left = limit / 2;
+        for at in ahead {
+            let before = ahead_left;
+            rows.extend(self.prompt_row(at, &mut ahead_left));
+            left -= before - ahead_left;
+        }
+        for at in prompts {
+            rows.extend(self.prompt_row(at, &mut left));
+        }
+    }
+
+    fn prompt_row(&mut self, at: usize, budget: &mut usize) -> Option<Row> {
+        if *budget == 0 {
+            return None;
+        }
+        let entry = &mut self.running[at];
+        entry.share(&mut self.blocks);
+        let end = entry.tokens.len().min(entry.computed + *budget);
+        *budget -= end - entry.computed;
+        Some(Row {
+            id: entry.id,
+            tokens: entry.computed..end,
+            proposed: Vec::new(),
+            draws: end == entry.tokens.len(),
+        })
+    }
+
+    /// Whether sequences of this model are generating, so that their readers notice a long step.
+    pub fn is_generating(&self) -> bool {
+        self.running.iter().any(|entry| entry.is_generating)
+    }
+
+    /// Tells that the rows were computed: their tokens are in the pages now. Their proposals are as well, and count when
+    /// they are [`accepted`](Self::accept).
     pub fn advance(&mut self, rows: &[Row]) {
         for row in rows {
             if let Some(at) = self.find(row.id) {
@@ -162,15 +258,28 @@ impl Scheduler {
         }
     }
 
-    /// Appends a token that was drawn for a running sequence, or forced after one.
-    pub fn push(&mut self, id: SequenceId, token: u32) {
-        if let Some(at) = self.find(id) {
-            self.running[at].tokens.push(token);
-            self.running[at].is_generating = true;
-        }
+    /// Appends the tokens that were drawn from an advanced row, or forced after one. The proposed ones among them are in
+    /// the pages; the next step writes over the rejected ones.
+    pub fn accept(&mut self, row: &Row, tokens: &[u32]) {
+        let Some(at) = self.find(row.id) else {
+            return;
+        };
+        let entry = &mut self.running[at];
+        entry.tokens.extend_from_slice(tokens);
+        entry.is_generating = true;
+        let computed = entry.computed + verified(&row.proposed, tokens);
+        // The newest token is computed by the next step: its logits are wanted.
+        entry.computed = computed.min(entry.tokens.len() - 1);
+        self.blocks
+            .seal(&mut entry.chain, &entry.tokens, entry.computed);
     }
 
-    /// The tokens of a row and the pages of its sequence.
+    /// All known tokens of a running sequence.
+    pub fn tokens(&self, id: SequenceId) -> &[u32] {
+        self.find(id).map_or(&[], |at| &self.running[at].tokens)
+    }
+
+    /// The known tokens of a row and the pages of its sequence.
     pub fn row_input(&self, row: &Row) -> Option<(&[u32], &[u32])> {
         let entry = &self.running[self.find(row.id)?];
         Some((entry.tokens.get(row.tokens.clone())?, entry.chain.pages()))
@@ -238,26 +347,23 @@ impl Scheduler {
 }
 
 fn generating_row(entry: &Entry) -> Option<Row> {
-    (entry.missing() == 1 || entry.is_generating).then_some(Row {
+    (!entry.reads_prompt()).then_some(Row {
         id: entry.id,
         tokens: entry.computed..entry.tokens.len(),
+        proposed: Vec::new(),
         draws: true,
     })
 }
 
-fn prompt_row(blocks: &mut Blocks, entry: &mut Entry, budget: &mut usize) -> Option<Row> {
-    if entry.missing() <= 1 || entry.is_generating {
-        return None;
-    }
-    entry.share(blocks);
-    let end = entry.tokens.len().min(entry.computed + *budget);
-    *budget -= end - entry.computed;
-    Some(Row {
-        id: entry.id,
-        tokens: entry.computed..end,
-        draws: end == entry.tokens.len(),
-    })
+/// How many proposed tokens were drawn.
+fn verified(proposed: &[u32], drawn: &[u32]) -> usize {
+    let pairs = proposed.iter().zip(drawn);
+    pairs
+        .take_while(|(proposed, drawn)| proposed == drawn)
+        .count()
 }
 
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 
-use super::{CacheScope, Limits, Scheduler, SequenceId};
+use super::{CacheScope, Limits, Row, Scheduler, SequenceId};
 use muster_kernels::PAGE_TOKENS;
 
 /// A device of the imagination: remembers what was written into each page, and draws tokens by rule.
@@ -12,6 +12,8 @@ struct World {
     scheduler: Scheduler,
     limits: Limits,
     written: Vec<[u32; PAGE_TOKENS]>,
+    /// Tokens proposed for each sequence in each step; every third step, one of them is wrong.
+    proposed: usize,
     /// How many tokens each unfinished sequence still draws.
     wanted: HashMap<SequenceId, usize>,
     history: HashMap<SequenceId, Vec<u32>>,
@@ -24,6 +26,7 @@ impl World {
             scheduler: Scheduler::new(limits, pages),
             limits,
             written: vec![[u32::MAX; PAGE_TOKENS]; pages],
+            proposed: 0,
             wanted: HashMap::new(),
             history: HashMap::new(),
             next_id: 0,
@@ -48,8 +51,16 @@ impl World {
 
     /// One step; returns how many tokens each sequence computed.
     fn step(&mut self) -> Vec<(SequenceId, usize)> {
-        let rows = self.scheduler.plan();
-        let prompt_tokens: usize = rows.iter().map(|r| r.tokens.len()).filter(|&n| n > 1).sum();
+        let mut rows = self.scheduler.plan();
+        if !self.scheduler.reads_prompts() {
+            for row in &mut rows {
+                let proposed = self.guess(row.id);
+                self.scheduler.propose(row, proposed);
+            }
+        }
+        let generating: usize = rows.iter().map(|row| row.tokens.len()).sum();
+        self.scheduler.add_prompts(&mut rows, usize::MAX);
+        let prompt_tokens = rows.iter().map(|row| row.tokens.len()).sum::<usize>() - generating;
         assert!(
             prompt_tokens <= self.limits.prefill_chunk,
             "prompts stay within their budget"
@@ -57,7 +68,8 @@ impl World {
         assert!(self.scheduler.running() <= self.limits.max_running);
         for row in &rows {
             let (tokens, pages) = self.scheduler.row_input(row).expect("the row exists");
-            for (position, &token) in row.tokens.clone().zip(tokens) {
+            let proposed = row.tokens.start..row.tokens.start + row.new_tokens();
+            for (position, &token) in proposed.zip(tokens.iter().chain(&row.proposed)) {
                 self.written[pages[position / PAGE_TOKENS] as usize][position % PAGE_TOKENS] =
                     token;
             }
@@ -75,21 +87,34 @@ impl World {
         }
         self.scheduler.advance(&rows);
         for row in rows.iter().filter(|row| row.draws) {
-            self.draw(row.id);
+            self.draw(row);
         }
         rows.iter().map(|row| (row.id, row.tokens.len())).collect()
     }
 
-    fn draw(&mut self, id: SequenceId) {
-        let history = self.history.get_mut(&id).expect("it is running");
-        let token = (history.len() % 3) as u32;
-        history.push(token);
-        self.scheduler.push(id, token);
-        let left = self.wanted.get_mut(&id).expect("it is running");
-        *left -= 1;
-        if *left == 0 {
-            self.finish(id);
+    /// Draws as long as proposals are right.
+    fn draw(&mut self, row: &Row) {
+        let history = self.history.get_mut(&row.id).expect("it is running");
+        let left = self.wanted.get_mut(&row.id).expect("it is running");
+        let mut drawn = Vec::new();
+        while *left > 0 && row.proposed.starts_with(&drawn) {
+            drawn.push(rule(history.len()));
+            history.extend(drawn.last());
+            *left -= 1;
         }
+        let is_last = *left == 0;
+        self.scheduler.accept(row, &drawn);
+        if is_last {
+            self.finish(row.id);
+        }
+    }
+
+    fn guess(&mut self, id: SequenceId) -> Vec<u32> {
+        let length = self.history[&id].len();
+        let most = self.proposed.min(self.wanted[&id] - 1);
+        let is_wrong = |position| length.is_multiple_of(3) && position == length + most / 2;
+        let guess = |position| rule(position) + u32::from(is_wrong(position));
+        (length..length + most).map(guess).collect()
     }
 
     fn run_dry(&mut self) {
@@ -111,6 +136,11 @@ impl World {
             "no page is lost"
         );
     }
+}
+
+/// The token at a position.
+fn rule(position: usize) -> u32 {
+    (position % 3) as u32
 }
 
 const LIMITS: Limits = Limits {
@@ -157,9 +187,10 @@ fn when_pages_run_out_the_youngest_steps_back_and_is_served_later() {
     assert!(
         world
             .scheduler
-            .row_input(&super::Row {
+            .row_input(&Row {
                 id: old,
                 tokens: 0..1,
+                proposed: Vec::new(),
                 draws: false
             })
             .is_some()
@@ -176,6 +207,31 @@ fn a_sequence_alone_may_fill_every_page() {
     let mut world = World::new(LIMITS, 2);
     world.submit(prompt(2 * PAGE_TOKENS, 1), 1);
     world.run_dry();
+}
+
+#[test]
+fn proposals_that_are_drawn_are_computed_already() {
+    let mut world = World::new(LIMITS, 16);
+    world.proposed = 5;
+    let id = world.submit(prompt(10, 1), 40);
+    world.step();
+    let lengths: Vec<_> = (0..4).map(|_| world.step()[0].1).collect();
+    // After 11 tokens all are right; after 17, which is no multiple of 3, as well.
+    assert_eq!(lengths, [1, 1, 1, 1]);
+    assert_eq!(world.history[&id].len(), 11 + 6 + 6 + 6 + 6);
+}
+
+#[test]
+fn proposals_take_no_page_that_a_sequence_may_need() {
+    let mut world = World::new(LIMITS, 5);
+    world.proposed = 40;
+    for word in [1, 2] {
+        world.submit(prompt(PAGE_TOKENS - 1, word), PAGE_TOKENS);
+    }
+    while !world.scheduler.is_idle() {
+        world.step();
+        assert_eq!(world.scheduler.waiting(), 0, "both have room for two pages");
+    }
 }
 
 #[test]
@@ -218,8 +274,10 @@ proptest! {
         max_running in 1..6_usize,
         prefill_chunk in 1..100_usize,
         pages in 5..20_usize,
+        proposed in 0..40_usize,
     ) {
         let mut world = World::new(Limits { max_running, prefill_chunk }, pages);
+        world.proposed = proposed;
         for act in acts {
             match act {
                 Act::Submit { len, word, wanted } => drop(world.submit(prompt(len, word), wanted)),

@@ -78,6 +78,8 @@ const SHOWN_CHARS: usize = 40;
 
 const LLAMA_3_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN_2_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const GPT_4O_WORDS: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const TEKKEN_WORDS: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 impl Vocabulary {
     pub fn tokenizer(&self) -> Result<tokenizers::Tokenizer, TextError> {
@@ -122,7 +124,7 @@ impl Vocabulary {
             .collect::<Result<Merges, _>>()?;
         let model = BPE::builder()
             .vocab_and_merges(ids, merges)
-            .ignore_merges(words == Words::Llama3)
+            .ignore_merges(words.takes_whole_tokens())
             .build()
             .map_err(broken)?;
         let mut tokenizer = tokenizers::Tokenizer::new(ModelWrapper::BPE(model));
@@ -216,7 +218,9 @@ impl Vocabulary {
 
     fn bos_processor(&self) -> Option<Value> {
         let by_default = match &self.kind {
-            VocabularyKind::BytePairs { pre, .. } => matches!(Words::named(pre), Ok(Words::Llama3)),
+            VocabularyKind::BytePairs { pre, .. } => {
+                Words::named(pre).is_ok_and(Words::takes_whole_tokens)
+            }
             VocabularyKind::SentencePiece { .. } => true,
         };
         let id = self.bos.filter(|_| self.add_bos.unwrap_or(by_default))?;
@@ -241,8 +245,13 @@ impl Vocabulary {
 enum Words {
     /// The pattern that is built in.
     Gpt2,
+    Gpt4o,
     Llama3,
+    /// Llama 3's, for vocabularies whose words are all made of merges: Phi-4, OLMo 2.
+    Dbrx,
     Qwen2,
+    /// Mistral's since Nemo.
+    Tekken,
     /// GPT-2's, with each digit by itself.
     SmolLm,
 }
@@ -251,23 +260,35 @@ impl Words {
     /// By the name that the format gives to a pre-tokenizer.
     fn named(pre: &str) -> Result<Self, TextError> {
         match pre {
-            "default" | "gpt-2" => Ok(Self::Gpt2),
+            "default" | "gpt-2" | "olmo" => Ok(Self::Gpt2),
+            "gpt-4o" => Ok(Self::Gpt4o),
             "llama-bpe" | "llama3" | "llama-v3" | "smaug-bpe" => Ok(Self::Llama3),
             "qwen2" | "deepseek-r1-qwen" => Ok(Self::Qwen2),
-            "smollm" => Ok(Self::SmolLm),
+            "smollm" | "refact" => Ok(Self::SmolLm),
+            "dbrx" => Ok(Self::Dbrx),
+            "tekken" => Ok(Self::Tekken),
             _ => Err(TextError::Unsupported {
                 what: "tokenizer.ggml.pre".to_owned(),
                 found: pre.to_owned(),
-                known: "llama-bpe, qwen2, smollm, gpt-2 and default".to_owned(),
+                known: "llama-bpe, qwen2, smollm, dbrx, gpt-4o, olmo, refact, tekken, gpt-2 and default"
+                    .to_owned(),
             }),
         }
+    }
+
+    /// Whether a word that is a token is taken whole, whatever merges would make of it. Texts of these vocabularies
+    /// begin with BOS where the file says nothing of it.
+    fn takes_whole_tokens(self) -> bool {
+        matches!(self, Self::Llama3 | Self::Tekken)
     }
 
     fn pre_tokenizer(self) -> Value {
         match self {
             Self::Gpt2 => byte_level(true),
-            Self::Llama3 => cut_by(LLAMA_3_WORDS),
+            Self::Gpt4o => cut_by(GPT_4O_WORDS),
+            Self::Llama3 | Self::Dbrx => cut_by(LLAMA_3_WORDS),
             Self::Qwen2 => cut_by(QWEN_2_WORDS),
+            Self::Tekken => cut_by(TEKKEN_WORDS),
             Self::SmolLm => json!({"type": "Sequence", "pretokenizers": [
                 {"type": "Digits", "individual_digits": true},
                 byte_level(true),

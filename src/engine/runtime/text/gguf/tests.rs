@@ -95,6 +95,11 @@ fn each_pre_tokenizer_cuts_in_its_own_way() {
     check("default", "ab é", &["ab", "Ġ", "Ã", "©"]);
     check("default", "ab 123", &["ab", "Ġ", "123"]);
     check("smollm", "ab 123 ab", &["ab", "Ġ", "1", "2", "3", "Ġab"]);
+    check("refact", "ab 123 ab", &["ab", "Ġ", "1", "2", "3", "Ġab"]);
+    check("olmo", "ab 123", &["ab", "Ġ", "123"]);
+    check("dbrx", "ab 123", &["ab", "Ġ", "123"]);
+    check("gpt-4o", "ab 123", &["ab", "Ġ", "123"]);
+    check("tekken", "ab 123", &["<|end|>", "ab", "Ġ", "1", "2", "3"]);
 }
 
 fn check_refused(vocabulary: &Vocabulary, wanted: &str) {
@@ -151,6 +156,7 @@ fn vocabularies_that_would_take_forever_are_refused() {
 fn an_unknown_pre_tokenizer_is_refused_by_name() {
     check_refused(
         &byte_pairs("klingon"),
-        "tokenizer.ggml.pre: found klingon; supported: llama-bpe, qwen2, smollm, gpt-2 and default",
+        "tokenizer.ggml.pre: found klingon; supported: llama-bpe, qwen2, smollm, dbrx, gpt-4o, olmo, refact, tekken, gpt-2 and \
+         default",
     );
 }

@@ -8,6 +8,8 @@ use crate::runtime::{
     Prompt, Runtime, SLOW_READER_TOKENS, Sampling, StopRules, TextRequest, Usage,
 };
 
+mod speculation;
+
 async fn start(fake: &Fake, limits: EngineLimits, cache_tokens: usize) -> Runtime {
     let runtime = Runtime::start_with(fake.loader(), limits).unwrap();
     let source = ModelSource {
