@@ -28,7 +28,8 @@ fn generating() -> Scheduler {
 }
 
 fn step(scheduler: &mut Scheduler) -> usize {
-    let rows = scheduler.plan();
+    let mut rows = scheduler.plan();
+    scheduler.add_prompts(&mut rows, usize::MAX);
     let read = |row| {
         scheduler
             .row_input(row)
@@ -37,7 +38,7 @@ fn step(scheduler: &mut Scheduler) -> usize {
     let read = rows.iter().map(read).sum();
     scheduler.advance(&rows);
     for row in rows.iter().filter(|row| row.draws) {
-        scheduler.push(row.id, 1);
+        scheduler.accept(row, &[1]);
     }
     read
 }

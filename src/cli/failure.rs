@@ -237,7 +237,10 @@ impl From<LoadError> for Failure {
         let exit = match error {
             LoadError::Checkpoint(error) => return error.into(),
             LoadError::Text(_) => Exit::BadData,
-            LoadError::CacheTooSmall { .. } | LoadError::Device(_) => Exit::Unavailable,
+            LoadError::CacheTooSmall { .. }
+            | LoadError::KvOnGpu { .. }
+            | LoadError::KvHeadSize { .. }
+            | LoadError::Device(_) => Exit::Unavailable,
             LoadError::AlreadyLoaded { .. } | LoadError::Stopped => Exit::Failed,
         };
         Self::new(exit, error)

@@ -7,10 +7,11 @@ use std::thread::available_parallelism;
 
 use super::{Exit, Failure};
 use crate::config::Config;
-use crate::kernels::cpu::THREAD_VARIABLES;
+use crate::kernels::cpu::{Level, THREAD_VARIABLES};
 
-/// Returns when the pool will have the size that the configuration asks for.
+/// Returns when the pool will have the size that the configuration asks for, and the CPU's instructions are chosen.
 pub fn settle(config: &Config) -> Result<(), Failure> {
+    Level::stated().map_err(|problem| Failure::new(Exit::Usage, problem))?;
     let is_settled =
         |wanted: &str| std::env::var(THREAD_VARIABLES[0]).is_ok_and(|found| found == wanted);
     match wanted(config.engine.threads).map(|threads| threads.to_string()) {

@@ -1,5 +1,6 @@
 //! `[engine]`: how models run on this machine.
 
+use super::choice::choice;
 use super::raw::Raw;
 use super::setting::settings;
 use super::units::Size;
@@ -12,16 +13,34 @@ settings! {
         device: DeviceSetting = "auto",
         /// KV cache memory per model. Set it to leave memory for other programs.
         kv_memory: Option<Size> where (1 << 20..=1 << 50); unset "enough for max_running jobs, or all free memory",
+        /// Number format of the KV cache: auto (f16, or f32 for f32 weights on the CPU), f16, or q8_0 on the CPU, which takes half the memory of f16. Set q8_0 for longer contexts or more jobs.
+        kv_cache: KvCacheSetting = "auto",
         /// Maximum length of prompt and answer together, in tokens. Lower it to save memory.
         context: Option<usize> where (16..=16_777_216); unset "the model's maximum, or as much as fits",
         /// Maximum jobs generating at the same time. Raise it for throughput, lower it for speed per job.
         max_running: usize where (1..=4096) = 16,
         /// Maximum jobs waiting to run; more are refused at once. Lower it to refuse early.
         max_waiting: usize where (0..=65_536) = 64,
-        /// Prompt tokens processed per step. Lower it when long prompts make running jobs stutter.
+        /// Maximum prompt tokens per step; fewer are read while jobs generate, so that they keep flowing. Lower it to save memory.
         prefill_chunk: usize where (1..=65_536) = 512,
+        /// Speculation, which draws several tokens of a text in one step and changes no text: auto (where it makes texts faster) or off. Set it to off to give every text one token per step.
+        speculation: SpeculationSetting = "auto",
         /// CPU threads for computing. Lower it to keep cores for other programs.
         threads: Option<usize> where (1..=1024); unset "one per available core",
+    }
+}
+
+choice! {
+    /// Whether texts may draw several tokens in a step.
+    pub enum SpeculationSetting { Auto = "auto", Off = "off" }
+}
+
+choice! {
+    /// How keys and values are stored.
+    pub enum KvCacheSetting {
+        Auto = "auto",
+        F16 = "f16",
+        Q8_0 = "q8_0",
     }
 }
 

@@ -40,7 +40,7 @@ mod value;
 mod worker;
 
 pub use coordinator::{CoordinatorConfig, CoordinatorKind};
-pub use engine::{DeviceSetting, EngineConfig};
+pub use engine::{DeviceSetting, EngineConfig, KvCacheSetting, SpeculationSetting};
 pub use example::example;
 pub use exposure::Exposure;
 pub use fingerprint::Fingerprint;

@@ -166,6 +166,7 @@ async fn check_text_is_the_same_in_company(source: ModelSource, near_tie: f32) {
         max_running: 16,
         max_waiting: 0,
         prefill_chunk: 7,
+        ..EngineLimits::default()
     };
     let chunked = runtime(chunked, source.clone()).await;
     let tight = EngineLimits {

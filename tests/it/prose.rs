@@ -16,8 +16,8 @@ use crate::layering::{Source, root, sources};
 const COMMENTS: &[(&str, [usize; 3])] = &[
     ("config", [11, 6, 1]),
     ("coordinator", [554, 612, 297]),
-    ("engine", [28, 46, 20]),
-    ("kernels", [4, 4, 1]),
+    ("engine", [28, 45, 20]),
+    ("kernels", [3, 3, 1]),
     ("muster", [21, 25, 16]),
     ("process", [6, 4, 0]),
     ("protocol", [83, 54, 51]),

@@ -10,9 +10,9 @@ use crate::cli::place::Place;
 use crate::cli::{Failure, quantity};
 use crate::config::{Config, Exposure};
 use crate::daemon::fit::{Wishes, fit, room};
-use crate::daemon::{limits, needs};
+use crate::daemon::{kv_dtype, limits, needs};
 use crate::hardware::{self, Machine, Memory};
-use crate::runtime::LoadError;
+use crate::runtime::{LoadError, ModelSource};
 
 const GIB: u64 = 1 << 30;
 
@@ -172,7 +172,11 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
                     let twice = LoadError::AlreadyLoaded { name: located.name };
                     return Err(Failure::from(twice).hint("list each model once in models.serve"));
                 }
-                let needs = needs(&located.source, &room, &limits(config))?;
+                let source = ModelSource {
+                    kv: kv_dtype(config),
+                    ..located.source
+                };
+                let needs = needs(&source, &room, &limits(config))?;
                 Ok(fit(needs, Wishes::of(&config.engine), &room))
             });
         checks.push(match fitted {

@@ -7,15 +7,18 @@ use super::DaemonError;
 use super::fit::{Fit, Needs, Room, Wishes, fit, room};
 use super::locate::Located;
 use crate::hardware::Machine;
-use muster_config::Config;
+use muster_config::{Config, KvCacheSetting, SpeculationSetting};
 use muster_engine::runtime::text::Isolation;
-use muster_engine::runtime::{CacheRoom, EngineLimits, Footprint, ModelInfo, ModelSource, Runtime};
+use muster_engine::runtime::{
+    CacheRoom, EngineLimits, Footprint, KvDtype, ModelInfo, ModelSource, Runtime, Speculation,
+};
 
 pub struct Device {
     runtime: Runtime,
     room: Room,
     wishes: Wishes,
     limits: EngineLimits,
+    kv: Option<KvDtype>,
 }
 
 impl Device {
@@ -34,6 +37,7 @@ impl Device {
             room,
             wishes: Wishes::of(&config.engine),
             limits,
+            kv: kv_dtype(config),
         })
     }
 
@@ -50,6 +54,7 @@ impl Device {
             is_vouched,
         } = located;
         source.isolation = (!is_vouched).then(|| isolation(&name));
+        source.kv = self.kv;
         source.context = Some(fitted.context);
         source.cache = CacheRoom::Tokens(fitted.kv_tokens);
         let info = self.runtime.load(&name, source, progress).await?;
@@ -59,7 +64,11 @@ impl Device {
 
     /// Whether a model fits into what is left, by its header.
     pub fn fit(&self, located: &Located) -> Result<Fit, DaemonError> {
-        let needs = needs(&located.source, &self.room, &self.limits)?;
+        let source = ModelSource {
+            kv: self.kv,
+            ..located.source.clone()
+        };
+        let needs = needs(&source, &self.room, &self.limits)?;
         fit(needs, self.wishes, &self.room).map_err(|refusal| DaemonError::DoesNotFit {
             model: located.name.clone(),
             refusal: Box::new(refusal),
@@ -97,6 +106,19 @@ pub fn limits(config: &Config) -> EngineLimits {
         max_running: config.engine.max_running,
         max_waiting: config.engine.max_waiting,
         prefill_chunk: config.engine.prefill_chunk,
+        speculation: match config.engine.speculation {
+            SpeculationSetting::Auto => Speculation::Auto,
+            SpeculationSetting::Off => Speculation::Off,
+        },
+    }
+}
+
+/// How keys and values are stored, where the configuration says so.
+pub fn kv_dtype(config: &Config) -> Option<KvDtype> {
+    match config.engine.kv_cache {
+        KvCacheSetting::Auto => None,
+        KvCacheSetting::F16 => Some(KvDtype::F16),
+        KvCacheSetting::Q8_0 => Some(KvDtype::Q8_0),
     }
 }
 

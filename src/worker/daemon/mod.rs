@@ -38,7 +38,7 @@ use muster_config::{Config, Quantization, show_duration};
 use muster_engine::runtime::{ModelInfo, Runtime};
 use muster_process::tasks::Tasks;
 
-pub use device::{Device, TEXT_PROCESS, limits, needs};
+pub use device::{Device, TEXT_PROCESS, kv_dtype, limits, needs};
 pub use error::DaemonError;
 use fit::Wishes;
 use locate::{LocateError, Located, Shelves};

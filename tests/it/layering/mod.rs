@@ -100,6 +100,7 @@ const DERIVES_SERDE: &[&str] = &[
     "cli",
     "config",
     "engine/networks/encoder",
+    "engine/networks/image",
     "engine/networks/text",
     "engine/networks/weights",
     "engine/runtime/text",

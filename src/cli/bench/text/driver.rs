@@ -2,17 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use candle_core::{DType, Result};
+use candle_core::Result;
 use serde::Serialize;
 
-use crate::kernels::{PAGE_TOKENS, Span};
+use crate::kernels::{KvDtype, PAGE_TOKENS, Span};
 use crate::networks::text::{Batch, Decoder, KvPages, StepCost};
+
+/// Prompt tokens of one step, as the engine reads them unless told otherwise.
+const CHUNK: usize = 512;
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// A prompt of so many tokens, in one step.
+    /// A prompt of so many tokens, in steps of up to [`CHUNK`].
     Prefill(usize),
     /// So many streams, one token each in every step.
     Decode(usize),
@@ -51,7 +54,7 @@ pub struct Course {
 
 pub struct Driver {
     decoder: Decoder,
-    kv: DType,
+    kv: KvDtype,
     pages: KvPages,
     course: Course,
     random: Random,
@@ -59,8 +62,13 @@ pub struct Driver {
 
 impl Driver {
     /// Contexts for the largest phase, filled as prompts fill them.
-    pub fn new(decoder: Decoder, course: Course, phases: &[Phase]) -> Result<Self> {
-        let kv = decoder.kv_dtype();
+    pub fn new(
+        decoder: Decoder,
+        kv: Option<KvDtype>,
+        course: Course,
+        phases: &[Phase],
+    ) -> Result<Self> {
+        let kv = kv.unwrap_or(decoder.kv_dtype());
         let pages = phases.iter().map(|phase| course.pages(*phase)).max();
         let pages = decoder.new_pages(pages.unwrap_or(0), kv)?;
         let mut driver = Self {
@@ -74,6 +82,10 @@ impl Driver {
         Ok(driver)
     }
 
+    pub fn kv(&self) -> KvDtype {
+        self.kv
+    }
+
     pub fn decoder(&self) -> &Decoder {
         &self.decoder
     }
@@ -81,7 +93,7 @@ impl Driver {
     /// Does the phase once: tokens that went through, per second.
     pub fn measure(&mut self, phase: Phase) -> Result<f64> {
         let (tokens, time) = match phase {
-            Phase::Prefill(tokens) => (tokens, self.step(vec![self.course.prompt(tokens, 0)])?),
+            Phase::Prefill(tokens) => (tokens, self.read(tokens)?),
             Phase::Decode(streams) => (streams * self.course.steps, self.decode(streams)?),
         };
         Ok(tokens as f64 / time.as_secs_f64())
@@ -104,12 +116,23 @@ impl Driver {
         Ok(time)
     }
 
+    /// The context of the first stream. The contexts of the others stay zero: time does not depend on the values, and
+    /// eight long prompts would take minutes.
     fn fill(&mut self, phases: &[Phase]) -> Result<()> {
-        let streams = phases.iter().map(|phase| phase.streams()).max();
-        for stream in 0..streams.unwrap_or(0) {
-            self.step(vec![self.course.prompt(self.course.context, stream)])?;
+        if phases.iter().any(|phase| phase.streams() > 0) {
+            self.read(self.course.context)?;
         }
         Ok(())
+    }
+
+    /// Reads a prompt as the first stream.
+    fn read(&mut self, tokens: usize) -> Result<Duration> {
+        let mut time = Duration::ZERO;
+        for past in (0..tokens).step_by(CHUNK) {
+            let span = self.course.span(CHUNK.min(tokens - past), past, 0);
+            time += self.step(vec![span])?;
+        }
+        Ok(time)
     }
 
     fn step(&mut self, spans: Vec<Span>) -> Result<Duration> {
@@ -218,7 +241,7 @@ mod tests {
         )
         .unwrap();
         let phases = [Phase::Prefill(70), Phase::Decode(1), Phase::Decode(3)];
-        let mut driver = Driver::new(decoder, COURSE, &phases).unwrap();
+        let mut driver = Driver::new(decoder, Some(KvDtype::Q8_0), COURSE, &phases).unwrap();
         for phase in phases {
             assert!(driver.measure(phase).unwrap() > 0.0, "{phase:?}");
             assert!(

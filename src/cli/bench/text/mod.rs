@@ -19,6 +19,7 @@ use super::place::{Place, first_line};
 use crate::cli::meter::Meter;
 use crate::cli::{Exit, Failure, output};
 use crate::config::Config;
+use crate::kernels::KvDtype;
 use crate::networks::text::{Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant};
 use crate::networks::weights::{Checkpoint, CheckpointError};
 
@@ -74,6 +75,9 @@ pub struct Args {
     /// Number of measurements; the report shows the median.
     #[arg(long, default_value_t = 5)]
     pub repeat: usize,
+    /// How keys and values are stored: f32, f16, bf16, or q8_0 on the CPU. Default: as serving stores them.
+    #[arg(long, value_name = "TYPE", value_parser = kv_dtype)]
+    pub kv: Option<KvDtype>,
     /// A first impression within seconds: one short prompt, one stream, few steps.
     #[arg(long, conflicts_with_all = ["prefill", "batch", "context", "steps", "repeat", "write"])]
     pub quick: bool,
@@ -87,6 +91,7 @@ Examples:
   worker bench text model.gguf
   worker bench text model.gguf --quick
   worker bench text --synthetic llama-3.2-1b --quant q8_0 --prefill 512 --batch 1,8,32
+  worker bench text model.gguf --context 8192 --kv q8_0
   worker bench text --synthetic llama-3.2-1b --quant q4_k_m --write model.gguf";
 
 pub fn run(args: &Args, config: &Config, is_shown: bool) -> Result<(), Failure> {
@@ -117,6 +122,13 @@ impl Args {
             ..self
         }
     }
+}
+
+fn kv_dtype(name: &str) -> Result<KvDtype, String> {
+    KvDtype::named(name).ok_or_else(|| {
+        let names = KvDtype::ALL.map(KvDtype::name).join(", ");
+        format!("expected one of {names}")
+    })
 }
 
 /// More of anything is a typing error; so much of everything can still be counted.
@@ -150,7 +162,8 @@ fn measure(args: &Args, config: &Config, is_shown: bool) -> Result<(), Failure> 
     };
     room::check(args, course, &phases, config)?;
     let decoder = decoder(args, &device, is_shown)?;
-    let mut driver = Driver::new(decoder, course, &phases).map_err(|error| failed(&error))?;
+    let mut driver =
+        Driver::new(decoder, args.kv, course, &phases).map_err(|error| failed(&error))?;
     let speeds = speeds(&mut driver, &phases, args.repeat).map_err(|error| failed(&error))?;
     // Before the machine's limits are measured, which takes memory of its own.
     let resident_bytes = memory::resident_bytes();
@@ -169,6 +182,7 @@ fn measure(args: &Args, config: &Config, is_shown: bool) -> Result<(), Failure> 
         &Report {
             model: model_name(args),
             device: args.device.to_string(),
+            kv: driver.kv().name(),
             weight_bytes: driver.decoder().weight_bytes(),
             file_bytes: args.file.as_deref().and_then(file_bytes),
             resident_bytes,

@@ -11,6 +11,8 @@ use crate::networks::text::StepCost;
 pub struct Report {
     pub model: String,
     pub device: String,
+    /// How keys and values were stored.
+    pub kv: &'static str,
     pub weight_bytes: u64,
     pub file_bytes: Option<u64>,
     /// What the process held after the measurements: weights, contexts and everything else.
@@ -99,12 +101,15 @@ impl Report {
 
     fn first_line(&self) -> String {
         let weights = mega(self.weight_bytes);
-        format!("{} on {}: {weights} MB of weights", self.model, self.device)
+        format!(
+            "{} on {}: {weights} MB of weights, {} keys and values",
+            self.model, self.device, self.kv
+        )
     }
 
     fn limits_line(&self) -> String {
         format!(
-            "limits of this machine: memory {:.1} GB/s, dense products {:.0} Gop/s, {} threads",
+            "limits of this machine: memory {:.1} GB/s, products {:.0} Gop/s, {} threads",
             self.limits.bytes_per_second / 1e9,
             self.limits.operations_per_second / 1e9,
             self.limits.threads,

@@ -96,10 +96,15 @@ fn needed(args: &Args, room: &Room) -> Result<Needs, Failure> {
     let limits = limits(args);
     if let Some(shape) = &args.synthetic {
         let made = Synthetic::new(spec(shape)?, args.quant);
-        return Ok(Footprint::of_synthetic(&made, room.device, &limits).into());
+        let footprint = Footprint::of_synthetic(&made, args.kv, room.device, &limits);
+        return Ok(footprint.map_err(DaemonError::from)?.into());
     }
     let file = args.file.as_deref().unwrap_or(Path::new(""));
-    Ok(needs(&ModelSource::new(file), room, &limits)?)
+    let source = ModelSource {
+        kv: args.kv,
+        ..ModelSource::new(file)
+    };
+    Ok(needs(&source, room, &limits)?)
 }
 
 /// Of the file that holds them.
