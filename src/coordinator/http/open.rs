@@ -63,7 +63,7 @@ impl Open {
         Self {
             limits: Arc::new(Limits::new(doors.settings.clone())),
             rates: Arc::new(Rates::new(doors.settings.clone())),
-            replays: Arc::new(Replays::new(doors.settings.clone())),
+            replays: Arc::new(Replays::new(doors.settings.clone(), doors.tasks.clone())),
             progress: ProgressBoard::default(),
             memory: doors.workers.memory().clone(),
             models: Arc::new(KnownModels {

@@ -4,6 +4,8 @@
 //! Replies are kept in the memory of this process, so a restart forgets them. Streams and errors are not kept: they run
 //! again once the first request has ended. The oldest replies go when the kept ones take too many bytes.
 //!
+//! A request with a key runs to its end though its client hangs up: the client repeats it, and pays for one reply.
+//!
 //! | file | what it owns |
 //! | --- | --- |
 //! | `cache` | stored replies |
@@ -33,6 +35,7 @@ use crate::error::ApiError;
 use crate::state::LiveSettings;
 use bodies::{HashingBody, StreamBody};
 use cache::{ReplayKey, ReplyCache, Slot, StoredReply};
+use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, FailureKind};
 
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -47,6 +50,7 @@ const KEPT_HEADERS: [HeaderName; 3] = [CONTENT_TYPE, JOB_ID, IGNORED_FIELDS];
 #[derive(Debug)]
 pub struct Replays {
     settings: LiveSettings,
+    tasks: Tasks,
     cache: Mutex<ReplyCache>,
 }
 
@@ -74,7 +78,7 @@ pub async fn replay(
     };
     let answer = match replay_key(caller.account, key) {
         Ok(key) => match replays.begin(key) {
-            KeyState::New(running) => return running.run(request, next).await,
+            KeyState::New(running) => return running.run_on(request, next).await,
             KeyState::Stored(stored) => return replays.again(&stored, request).await,
             KeyState::Running => conflict(409, "a request with this Idempotency-Key is running"),
         },
@@ -97,9 +101,10 @@ fn replay_key(account: AccountId, key: &HeaderValue) -> Result<ReplayKey, ApiErr
 }
 
 impl Replays {
-    pub fn new(settings: LiveSettings) -> Self {
+    pub fn new(settings: LiveSettings, tasks: Tasks) -> Self {
         Self {
             settings,
+            tasks,
             cache: Mutex::default(),
         }
     }
@@ -157,6 +162,16 @@ impl Replays {
 }
 
 impl RunningRequest {
+    /// In a task of its own: dropping this future ends a stream, and nothing else.
+    async fn run_on(self, request: Request, next: Next) -> Response {
+        let tasks = self.replays.tasks.clone();
+        let running = tasks.start(self.run(request, next));
+        running.await.unwrap_or_else(|_| {
+            let message = "internal error: the request ended without a reply";
+            ApiError::new(FailureKind::Internal, message).into_response()
+        })
+    }
+
     async fn run(self, request: Request, next: Next) -> Response {
         let digest = Arc::new(Mutex::new(begun_digest(&request)));
         let request = request.map(|body| {
@@ -241,10 +256,14 @@ mod tests {
     use super::cache::LIFETIME;
     use super::{KeyState, Replays, StoredReply};
     use crate::state::DoorSettings;
+    use muster_process::tasks::Tasks;
     use muster_protocol::job::AccountId;
 
     fn replays() -> Arc<Replays> {
-        Arc::new(Replays::new(DoorSettings::default().into()))
+        Arc::new(Replays::new(
+            DoorSettings::default().into(),
+            Tasks::default(),
+        ))
     }
 
     fn reply() -> StoredReply {
