@@ -175,6 +175,7 @@ async fn create(args: &CreateArgs, accounts: &Accounts, json: bool) -> Result<()
         scopes: args.scopes(),
         worker_name: args.worker.clone(),
         lifetime: args.expires,
+        joins: false,
     };
     let key = accounts.create_key(account, order).await?;
     show_new(&key, &shown_by_number(account, accounts).await?, json)
@@ -353,7 +354,7 @@ fn scope(text: &str) -> Result<Scopes, String> {
         .ok_or_else(|| format!("known scopes: {}", known()))
 }
 
-fn lifetime(text: &str) -> Result<Duration, String> {
+pub fn lifetime(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "must be a duration such as 30d or 12h".to_owned())
 }
 

@@ -1,14 +1,16 @@
 //! `worker key join`: a token with which a worker joins this coordinator in one line.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use serde::Serialize;
 use url::{Host, Url};
 
 use super::coordinator::serving::Serving;
 use super::join::token::Token;
+use super::key::lifetime;
 use super::{Exit, Failure, Root, output};
-use crate::config::Config;
+use crate::config::{Config, show_duration};
 use crate::coordinator::accounts::{Accounts, KeyOrder, Scopes};
 use crate::protocol::job::AccountId;
 
@@ -22,8 +24,8 @@ Examples:
 /// Create a token with which a worker joins this coordinator.
 ///
 /// The token holds the coordinator's address and a new key that only connects workers; use it with `worker join
-/// TOKEN` on the worker's machine. Keep the token secret: its holder can connect workers of the account. `worker key
-/// revoke` revokes the key.
+/// TOKEN` on the worker's machine within a day. From then on the key belongs to that worker alone and does not expire.
+/// Keep the token secret: its holder can connect a worker of the account. `worker key revoke` revokes the key.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -36,6 +38,9 @@ pub struct Args {
     /// URL under which workers reach this coordinator (default: serve.public_url, else the listen address).
     #[arg(long, value_name = "URL")]
     url: Option<Url>,
+    /// How long the token can be used for the first time, such as 12h; the worker that uses it keeps its key.
+    #[arg(long, value_name = "TIME", value_parser = lifetime, default_value = "1d")]
+    expires: Duration,
     /// Allow a URL without TLS, which sends the key in plain text; only for a private network.
     #[arg(long)]
     insecure: bool,
@@ -69,7 +74,8 @@ pub async fn run(
         label: "worker key join".to_owned(),
         scopes: Scopes::WORKER_CONNECT,
         worker_name: args.worker.clone(),
-        lifetime: None,
+        lifetime: Some(args.expires),
+        joins: true,
     };
     let key = accounts.create_key(account, order).await?;
     let url = address.url.as_str().trim_end_matches('/');
@@ -93,8 +99,9 @@ pub async fn run(
     }
     output::line(&token)?;
     output::aside(format!(
-        "token with key {id} of {shown}, which only connects workers; not shown again\n\
-         next, on the worker's machine: worker join TOKEN"
+        "token with key {id} of {shown}, which connects one worker; not shown again\n\
+         next, on the worker's machine, within {}: worker join TOKEN",
+        show_duration(args.expires)
     ));
     if is_local(&address.url) {
         output::aside(format!(

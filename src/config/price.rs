@@ -15,7 +15,7 @@ settings! {
         /// USD per million prompt tokens.
         input_per_mtok_usd: Option<Usd>; unset "no price for texts",
         /// USD per million generated tokens.
-        output_per_mtok_usd: Option<Usd>; unset "no price for texts",
+        output_per_mtok_usd: Option<Usd>; unset "no price for texts; embeddings need none",
         /// USD per image. Clients see the price; requests are not charged by it yet.
         per_image_usd: Option<Usd>; unset "no price for images",
         /// USD per second of video. Clients see the price; requests are not charged by it yet.
@@ -73,15 +73,17 @@ impl Value for Usd {
 }
 
 impl PriceConfig {
-    /// One section. A text needs both rates: its prompt and its reply are charged together.
+    /// One section. A text needs both rates: its prompt and its reply are charged together. A model of embeddings reads
+    /// alone.
     pub(super) fn read_one(reader: &mut Reader<'_>) -> Option<Self> {
         let price = Self::read(reader)?;
-        if price.input_per_mtok_usd.is_some() == price.output_per_mtok_usd.is_some() {
+        if price.input_per_mtok_usd.is_some() || price.output_per_mtok_usd.is_none() {
             return Some(price);
         }
         let model = &price.model;
         reader.problem_here(format!(
-            "only one of input_per_mtok_usd and output_per_mtok_usd is set for {model}: set both or neither"
+            "output_per_mtok_usd is set for {model} without input_per_mtok_usd: set both, or input_per_mtok_usd alone \
+             for a model of embeddings"
         ));
         None
     }

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 
 use crate::secrets::is_data_url;
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{Body, EncodeRequest, Event, Job, TextInput};
+use muster_protocol::job::{Body, EncodeRequest, Event, Job, TextInput, Usage};
 use muster_protocol::legacy::written::MOST_KEPT;
 
 /// Of longer texts the beginning is counted, and the rest taken to be like it. Of what is stored all is counted.
@@ -37,8 +37,39 @@ pub struct Counted {
     /// A fourth of their characters, or of those parts of a chat that are counted.
     pub prompt_quarter: u32,
     pub output_quarter: u32,
-    /// The worker's own numbers are not to be believed.
-    pub public: bool,
+    /// Of the worker that ended it.
+    pub belief: Belief,
+}
+
+/// How far a worker's own numbers are believed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Belief {
+    /// Other software on a stranger's machine may count with another tokenizer, or not at all.
+    #[default]
+    Nothing,
+    /// Our software on a stranger's machine: up to half as much again as is counted here.
+    Bounded,
+    /// A worker of the operator, or of an account that the operator trusts.
+    Whole,
+}
+
+impl Belief {
+    /// Of a worker on a socket.
+    pub fn of(is_trusted: bool, is_public: bool) -> Self {
+        match (is_trusted, is_public) {
+            (true, _) => Self::Whole,
+            (false, false) => Self::Bounded,
+            (false, true) => Self::Nothing,
+        }
+    }
+
+    fn tokens(self, said: u32, ours: u32) -> u32 {
+        match self {
+            Self::Nothing => ours,
+            Self::Bounded => said.min(ours.saturating_add(ours.div_ceil(2))),
+            Self::Whole => said,
+        }
+    }
 }
 
 /// What was written so far: content, reasoning, names and arguments of calls.
@@ -64,7 +95,7 @@ pub struct Meter {
 struct Question {
     job: Arc<Job>,
     output: Output,
-    public: bool,
+    belief: Belief,
     answer: oneshot::Sender<Counted>,
 }
 
@@ -128,17 +159,17 @@ impl Meter {
     }
 
     /// Nothing was counted if the process is about to end.
-    pub async fn count(&self, job: Arc<Job>, output: Output, public: bool) -> Counted {
+    pub async fn count(&self, job: Arc<Job>, output: Output, belief: Belief) -> Counted {
         if is_short(&job, &output) && TABLES.get().is_some() {
             // A panic there leaves it uncounted, and unpaid.
-            let count = AssertUnwindSafe(|| Counted::of(&job, &output, public));
+            let count = AssertUnwindSafe(|| Counted::of(&job, &output, belief));
             return catch_unwind(count).unwrap_or_default();
         }
         let (answer, counted) = oneshot::channel();
         let question = Question {
             job,
             output,
-            public,
+            belief,
             answer,
         };
         let lane = match question.is_large() {
@@ -212,14 +243,36 @@ fn fits(value: &Value, left: &mut usize) -> bool {
 }
 
 impl Counted {
-    fn of(job: &Job, output: &Output, public: bool) -> Self {
+    fn of(job: &Job, output: &Output, belief: Belief) -> Self {
         let (prompt_tokens, prompt_quarter) = count_prompt(job);
         Self {
             prompt_tokens,
             output_tokens: output.0.count(),
             prompt_quarter,
             output_quarter: output.0.quarter(),
-            public,
+            belief,
+        }
+    }
+
+    /// The usage that the client is shown and the account is billed: the worker's numbers as far as they are believed, and
+    /// those counted here where there are none.
+    pub fn usage(self, said: Option<Usage>) -> Usage {
+        let Some(said) = said else {
+            return Usage {
+                prompt_tokens: self.prompt_tokens,
+                completion_tokens: self.output_tokens,
+                ..Usage::default()
+            };
+        };
+        let prompt_tokens = self.belief.tokens(said.prompt_tokens, self.prompt_tokens);
+        let completion_tokens = self
+            .belief
+            .tokens(said.completion_tokens, self.output_tokens);
+        Usage {
+            prompt_tokens,
+            completion_tokens,
+            cached_tokens: said.cached_tokens.min(prompt_tokens),
+            reasoning_tokens: said.reasoning_tokens.min(completion_tokens),
         }
     }
 }
@@ -232,7 +285,7 @@ impl Question {
     }
 
     fn answer(self) {
-        let counted = Counted::of(&self.job, &self.output, self.public);
+        let counted = Counted::of(&self.job, &self.output, self.belief);
         // Whoever asked may have gone.
         let _ = self.answer.send(counted);
     }

@@ -497,6 +497,54 @@ async fn a_revoked_key_ends_its_workers_socket_within_a_second() {
 }
 
 #[tokio::test]
+async fn the_key_of_a_join_token_belongs_to_the_first_worker_that_uses_it() {
+    let house = House::open(None).await;
+    let admin = house.accounts.first_start().await.unwrap().unwrap();
+    let joins = |lifetime, worker: Option<&str>| KeyOrder {
+        joins: true,
+        lifetime: Some(lifetime),
+        worker_name: worker.map(str::to_owned),
+        ..KeyOrder::default()
+    };
+    let day = Duration::from_secs(86_400);
+    let key = house.key_with(admin.account, joins(day, None)).await;
+    let first = house.enters(&key, "attic").await;
+    house.is_refused(&key, "cellar").await;
+    drop(first);
+    house.enters(&key, "attic").await;
+    let rows = house.accounts.list_keys().await.unwrap();
+    let row = rows.iter().find(|row| row.public_id == key.public_id);
+    let row = row.unwrap();
+    assert_eq!(row.worker_name.as_deref(), Some("attic"));
+    assert_eq!(row.expires_at, None);
+    let named = house
+        .key_with(admin.account, joins(day, Some("attic")))
+        .await;
+    house.is_refused(&named, "cellar").await;
+    house.enters(&named, "attic").await;
+    let late = house.key_with(admin.account, joins(Duration::ZERO, None));
+    let (answer, mut rig) = house.dial(&late.await, "attic").await;
+    assert_eq!(answer["type"], "error", "{answer}");
+    assert_eq!(rig.closed().await, Closed::Code(4001));
+}
+
+#[tokio::test]
+async fn two_workers_cannot_join_with_one_token_at_once() {
+    let house = House::open(None).await;
+    let admin = house.accounts.first_start().await.unwrap().unwrap();
+    let order = KeyOrder {
+        joins: true,
+        ..KeyOrder::default()
+    };
+    let key = house.key_with(admin.account, order).await;
+    let names = ["attic", "cellar", "garage", "shed"];
+    let answers = join_all(names.map(|name| house.dial(&key, name))).await;
+    let ready = answers.iter();
+    let ready = ready.filter(|(answer, _)| answer["type"] == "ready");
+    assert_eq!(ready.count(), 1);
+}
+
+#[tokio::test]
 async fn an_account_has_so_many_workers_on_sockets_however_many_come_at_once() {
     let house = House::open(Some(Quotas::default())).await;
     let key = house.key("alice").await;

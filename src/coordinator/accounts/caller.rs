@@ -39,6 +39,8 @@ pub struct Caller {
     pub roles: Roles,
     /// The key is good for the worker of this name only.
     pub worker_name: Option<Arc<str>>,
+    /// The key belongs to the first worker that connects with it.
+    pub joins: bool,
     pub expires_at: Option<UnixMillis>,
     /// Jobs it may have waiting of requests that are polled for, where that is not as the settings say.
     pub concurrency: Option<usize>,
@@ -61,6 +63,7 @@ impl Caller {
             scopes: row.scopes,
             roles: row.roles,
             worker_name: row.worker_name.map(Into::into),
+            joins: row.joins,
             expires_at: row.expires_at,
             concurrency: row.concurrency.map(jobs),
             shared: None,
@@ -80,6 +83,7 @@ impl Caller {
             scopes: Scopes::INFERENCE_SUBMIT.with(Scopes::WORKER_CONNECT),
             roles: Roles::default(),
             worker_name: None,
+            joins: false,
             expires_at: None,
             concurrency: Some(ALL_ANONYMOUS),
             shared: None,

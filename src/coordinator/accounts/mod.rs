@@ -52,7 +52,7 @@ use muster_process::tasks::Tasks;
 use muster_protocol::job::AccountId;
 
 use super::clock::wall_clock;
-use super::storage::{AccountRow, KeyRow, NewKeyRow, RoleChange, StorageError, Store};
+use super::storage::{AccountRow, KeyLimit, KeyRow, NewKeyRow, RoleChange, StorageError, Store};
 
 use cache::{Cache, Found};
 use key::{Digest, Hasher};
@@ -94,6 +94,8 @@ pub struct KeyOrder {
     /// Good for the worker of this name only.
     pub worker_name: Option<String>,
     pub lifetime: Option<Duration>,
+    /// The key of a join token: it belongs to the first worker that connects with it, and does not expire from then on.
+    pub joins: bool,
 }
 
 /// Why somebody is not let in.
@@ -273,6 +275,17 @@ impl Accounts {
         account: AccountId,
         order: KeyOrder,
     ) -> Result<NewKey, StorageError> {
+        let made = self.create_key_within(account, order, None).await?;
+        made.ok_or_else(|| StorageError::Broken("a key without a limit was refused".to_owned()))
+    }
+
+    /// `None` at the account's limit.
+    pub async fn create_key_within(
+        &self,
+        account: AccountId,
+        order: KeyOrder,
+        limit: Option<KeyLimit>,
+    ) -> Result<Option<NewKey>, StorageError> {
         let (text, now) = (KeyText::random(), wall_clock());
         let digest = self.inner.hasher.digest(text.expose());
         let row = NewKeyRow {
@@ -282,23 +295,34 @@ impl Accounts {
             label: order.label,
             scopes: order.scopes,
             worker_name: order.worker_name,
+            joins: order.joins,
             created_at: now,
             expires_at: order.lifetime.map(|lifetime| now.after(lifetime)),
+            limit,
         };
         let public_id = row.public_id.clone();
-        let id = self.inner.store.create_key(row).await?;
+        let Some(id) = self.inner.store.create_key(row).await? else {
+            return Ok(None);
+        };
         // Somebody may have tried it before it was made.
         self.inner.cache.forget(&digest);
         // It is made, and its text is known here alone: whoever follows the changes learns of it soon.
         if let Err(error) = self.inner.catch_up().await {
             debug!("loading a new key failed, retrying later: {error}");
         }
-        Ok(NewKey {
+        Ok(Some(NewKey {
             id,
             public_id,
             account,
             text,
-        })
+        }))
+    }
+
+    /// The key of a join token belongs to this worker from now on. Whether no other worker was faster.
+    pub async fn bind_key(&self, key: KeyId, worker_name: &str) -> Result<bool, StorageError> {
+        let is_bound = self.inner.store.bind_key(key, worker_name).await?;
+        self.inner.catch_up().await?;
+        Ok(is_bound)
     }
 
     pub async fn list_keys(&self) -> Result<Vec<KeyRow>, StorageError> {

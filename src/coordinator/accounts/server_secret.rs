@@ -2,14 +2,14 @@
 //! the database, so that a stolen database opens nothing; the database knows only a check of it.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tracing::{info, warn};
 
-use crate::storage::{Location, SecretState, StorageError, Store};
+use crate::storage::{Location, SecretState, StorageError, Store, write_private};
 
 use super::key::{self, Hasher};
 use super::seal::Seal;
@@ -110,6 +110,9 @@ pub async fn open(source: &SecretSource, store: &Store) -> Result<Hasher, OpenEr
     if known != check {
         return Err(SecretError::Other(source.clone()).into());
     }
+    if let SecretSource::File(file) = source {
+        store.keep_file(file.clone(), text);
+    }
     store.seal_rows(Seal::new(&hasher)).await?;
     if state.in_database.is_some() {
         store.forget_secret().await?;
@@ -167,14 +170,7 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    let mut options = OpenOptions::new();
-    let mut open = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(file)?;
-    writeln!(open, "{text}")?;
-    open.sync_all()
+    write_private(file, text)
 }
 
 /// Says where the secret is, and nothing of it.

@@ -57,6 +57,14 @@ impl ModelRates {
         })
     }
 
+    /// The rates of embeddings and scores, whose output has no price.
+    pub fn reading(&self) -> Option<JobPrice> {
+        Some(JobPrice {
+            input_per_mtok: self.input_per_mtok?,
+            ..JobPrice::default()
+        })
+    }
+
     /// One output of a kind that is not text, of so many milliseconds where its length is paid, rounded up.
     pub fn output(&self, modality: Modality, millis: u64) -> Option<MicroUsd> {
         let per_second = match modality {
@@ -160,6 +168,12 @@ mod tests {
             ..free
         };
         assert_eq!(half.text(), None);
+        assert_eq!(half.reading().unwrap().of_tokens(9, 0), MicroUsd(0));
+        let reads = ModelRates {
+            output_per_mtok: None,
+            ..rates(1_000_000, 1)
+        };
+        assert_eq!(reads.reading().unwrap().of_tokens(9, 9), MicroUsd(9));
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub struct PendingHold {
     refusal: Option<ApiError>,
 }
 
+/// Of a chat template: its system message, and the marks around the messages.
+const TEMPLATE_TOKENS: u64 = 128;
 const DAY_MILLIS: i64 = 86_400_000;
 /// Administrators, and services that send requests of others.
 const UNCOUNTED: [Roles; 2] = [Roles::ADMIN, Roles::SERVICE];
@@ -175,7 +177,7 @@ impl Cashier {
         // The jobs of a request differ in the seed alone.
         let prompt = metering::count_of_prompt(first.clone()).await;
         let output = self.longest_output(first, prompt).await;
-        let held = price.of_tokens(prompt.into(), output.into());
+        let held = price.of_tokens(most_prompt_tokens(prompt), output.into());
         for job in jobs {
             let job = Arc::make_mut(job);
             job.price = Some(JobPrice { held, ..price });
@@ -278,10 +280,17 @@ impl Drop for PendingHold {
     }
 }
 
+/// What the worker's own tokenizer may make of a prompt, with its chat template. The usage is billed in the end, and a
+/// bill is never larger than its hold.
+fn most_prompt_tokens(counted: u32) -> u64 {
+    2 * u64::from(counted) + TEMPLATE_TOKENS
+}
+
 /// None where the model has no price for this kind of job.
 fn rates_of(rates: &ModelRates, job: &Job) -> Option<JobPrice> {
     match &job.body {
-        Body::Text(_) | Body::Encode(_) => rates.text(),
+        Body::Text(_) => rates.text(),
+        Body::Encode(_) => rates.reading(),
         Body::Image(_) => rates.output(Modality::Image, 0).map(|fixed| JobPrice {
             fixed,
             ..JobPrice::default()

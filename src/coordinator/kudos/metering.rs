@@ -1,4 +1,4 @@
-//! How many tokens are paid: the worker's own count, held against the coordinator's.
+//! How many tokens are paid and billed: the worker's own count, held against the coordinator's.
 
 use crate::dispatch::{Facts, Outcome};
 use crate::metering::Counted;
@@ -13,26 +13,13 @@ pub struct Metered {
 
 impl Metered {
     pub fn of(facts: &Facts, counted: Counted) -> Self {
-        let said = said(facts);
-        let prompt = said.map(|usage| usage.prompt_tokens);
-        let output = said.map(|usage| usage.completion_tokens);
-        let output = limit(counted.public, output, counted.output_tokens);
+        let usage = counted.usage(said(facts));
         let cap = facts.job.limits.output_tokens.unwrap_or(u32::MAX);
         Self {
-            prompt_tokens: limit(counted.public, prompt, counted.prompt_tokens),
-            output_tokens: output.min(cap),
+            prompt_tokens: usage.prompt_tokens,
+            output_tokens: usage.completion_tokens.min(cap),
         }
     }
-}
-
-/// The worker's number where it is believable, ours where it is not or where there is none. Our own workers have
-/// the model's tokenizer, and are believed up to half as much again as ours says; public ones are not.
-fn limit(public: bool, said: Option<u32>, ours: u32) -> u32 {
-    let most = match public {
-        true => ours,
-        false => ours.saturating_add(ours.div_ceil(2)),
-    };
-    said.map_or(ours, |said| said.min(most))
 }
 
 /// The worker's count: of the whole output, or the last one it gave before it was stopped.

@@ -213,7 +213,7 @@ impl Bill {
     }
 }
 
-/// In money, by the coordinator's own count of tokens, whatever the worker says. Nothing where nothing was delivered.
+/// In money, by the usage that the client is shown. Nothing where nothing was delivered.
 fn cost(facts: &Facts, counted: Counted) -> Option<MicroUsd> {
     let price = facts.job.price?;
     let has_output = facts.parts.iter().any(|part| part.events > 0);
@@ -224,9 +224,8 @@ fn cost(facts: &Facts, counted: Counted) -> Option<MicroUsd> {
     if !is_delivered {
         return Some(MicroUsd(0));
     }
-    let longest = facts.job.limits.output_tokens.unwrap_or(u32::MAX);
-    let output = counted.output_tokens.min(longest);
-    Some(price.cost(counted.prompt_tokens.into(), output.into()))
+    let metered = Metered::of(facts, counted);
+    Some(price.cost(metered.prompt_tokens.into(), metered.output_tokens.into()))
 }
 
 /// A client that leaves, or reads too slowly to go on, pays for what it got.

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{Entry, FEE, HOUSE, Prices, Reason, Settlement, State, estimate_text, price_text};
 use crate::dispatch::{Facts, Outcome, Part, Timing};
-use crate::metering::Counted;
+use crate::metering::{Belief, Counted};
 use muster_protocol::job::{
     AccountId, Body, Failure, FailureKind, FinishReason, ImageRequest, Job, JobId, JobPrice, Kind,
     Kudos, Limits, MicroUsd, ModelChoice, Privacy, RequestId, StopRules, TextInput, TextRequest,
@@ -107,7 +107,7 @@ fn a_worker_cannot_inflate() {
 fn a_public_worker_is_paid_what_was_counted_here() {
     let facts = facts(delivered(150), vec![part(OWNER, 0)]);
     let counted = Counted {
-        public: true,
+        belief: Belief::Nothing,
         ..counted(100)
     };
     assert_eq!(
@@ -319,14 +319,15 @@ fn priced(outcome: Outcome, parts: Vec<Part>) -> Facts {
 }
 
 #[test]
-fn a_text_costs_what_the_coordinator_counts_and_no_more_than_was_asked_for() {
+fn a_text_costs_its_usage_and_no_more_than_was_asked_for() {
     let parts = || vec![part(AccountId(2), 50)];
     let slow = || Outcome::Failed(Failure::new(FailureKind::SlowClient, ""));
     let lost = || Outcome::Failed(Failure::new(FailureKind::WorkerLost, ""));
     for (outcome, parts, ours, cost) in [
         (delivered(50), parts(), 50, 1124),
-        // Whatever its worker says.
-        (delivered(5000), parts(), 50, 1124),
+        (delivered(40), parts(), 50, 1104),
+        // A worker of an account that is not trusted is believed half as much again.
+        (delivered(5000), parts(), 50, 1174),
         (delivered(500), parts(), 500, 1224),
         // What reached the client is paid.
         (Outcome::Cancelled, parts(), 10, 1044),
@@ -339,6 +340,37 @@ fn a_text_costs_what_the_coordinator_counts_and_no_more_than_was_asked_for() {
         assert_eq!(settled.cost, Some(MicroUsd(cost)), "{outcome:?}");
     }
     assert_eq!(settle(&facts(delivered(50), parts()), 50).cost, None);
+}
+
+#[test]
+fn a_bill_follows_the_usage_that_the_client_is_shown() {
+    let usage = Usage {
+        prompt_tokens: 52,
+        completion_tokens: 30,
+        ..Usage::default()
+    };
+    for (belief, shown) in [
+        (Belief::Whole, (52, 30)),
+        (Belief::Bounded, (30, 15)),
+        (Belief::Nothing, (20, 10)),
+    ] {
+        let counted = Counted {
+            prompt_tokens: 20,
+            belief,
+            ..counted(10)
+        };
+        let usage = counted.usage(Some(usage));
+        assert_eq!((usage.prompt_tokens, usage.completion_tokens), shown);
+        let outcome = Outcome::Delivered {
+            finish: FinishReason::Stop,
+            usage,
+        };
+        let facts = priced(outcome, vec![part(OWNER, 30)]);
+        let settled = Settlement::of(&facts, counted, &Prices::default());
+        let cost = i64::from(usage.prompt_tokens) + 2 * i64::from(usage.completion_tokens);
+        assert_eq!(settled.cost, Some(MicroUsd(cost)), "{belief:?}");
+        assert_eq!(settled.usage, usage, "{belief:?}");
+    }
 }
 
 proptest::proptest! {
@@ -382,7 +414,7 @@ fn counted(output_tokens: u32) -> Counted {
         output_tokens,
         prompt_quarter: 1024,
         output_quarter: output_tokens,
-        public: false,
+        belief: Belief::Bounded,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::dispatch::Offer;
-use crate::metering::{Meter, Output};
+use crate::metering::{Belief, Meter, Output};
 use muster_protocol::job::{Body, Event, FinishReason, Job, TextInput, TokenEvent};
 use muster_protocol::legacy::text::chat;
 
@@ -43,7 +43,8 @@ impl Turn {
             text: answer.clone(),
             ..TokenEvent::default()
         }));
-        let counted = meter.count(self.job.clone(), output, true).await;
+        let counted = meter.count(self.job.clone(), output, Belief::Nothing);
+        let counted = counted.await;
         let finish = match counted.output_tokens >= self.longest && !self.is_ended(text) {
             true => FinishReason::Length,
             false => FinishReason::Stop,

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::accounts::Roles;
 use crate::dispatch::{Extensions, Offer, Registration, ServedModel, SessionId};
+use crate::metering::Belief;
 use crate::names::Names;
 use crate::rigs::NotAdmitted;
 use crate::storage::{RigRow, Said, WorkerRow};
@@ -180,7 +181,7 @@ impl Poller {
             agent: said.agent,
             modalities: Arc::from([]),
             context: said.reach.window,
-            public: true,
+            belief: Belief::Nothing,
             gpus: Gpus::default(),
         };
         let model = |name: Arc<str>| ServedModel {

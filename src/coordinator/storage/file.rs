@@ -1,8 +1,14 @@
 //! The file of an SQLite store: whether the one that is open still has its name. A file that was deleted or replaced
 //! goes on being written by the connections that have it open, and is lost with the last of them.
 
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracing::error;
 
 use crate::file_id::{FileId, is_gone};
 
@@ -53,6 +59,58 @@ impl OpenFiles {
         let name = rescue_prefix(database)?;
         Some(database.with_file_name(format!("{name}{now_secs}")))
     }
+}
+
+/// Files that belong to the database and may be deleted with it, such as the server secret.
+#[derive(Clone, Default)]
+pub struct Companions(Arc<Mutex<Vec<(PathBuf, String)>>>);
+
+impl Companions {
+    pub fn add(&self, path: PathBuf, text: String) {
+        self.lock().push((path, text));
+    }
+
+    /// Writes those that are missing once more. Their names.
+    pub fn restore(&self) -> Vec<String> {
+        let missing = self.lock();
+        let missing = missing.iter().filter(|(path, _)| !path.exists());
+        let restored = missing.filter(|(path, text)| match write_private(path, text) {
+            Ok(()) => true,
+            Err(error) => {
+                let name = name_of(path);
+                error!("writing {name} again failed: {error}; restore it from a backup");
+                false
+            }
+        });
+        restored.map(|(path, _)| name_of(path)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(PathBuf, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Companions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Companions")
+    }
+}
+
+/// A new file that other users cannot read.
+pub fn write_private(file: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut open = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)?;
+    writeln!(open, "{text}")?;
+    open.sync_all()
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// The name of the latest whole copy of a database that was lost here.

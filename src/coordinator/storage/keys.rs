@@ -27,6 +27,8 @@ pub struct KeyRow {
     pub label: String,
     pub scopes: Scopes,
     pub worker_name: Option<String>,
+    /// Belongs to the first worker that connects with it.
+    pub joins: bool,
     pub created_at: UnixMillis,
     pub expires_at: Option<UnixMillis>,
     pub revoked_at: Option<UnixMillis>,
@@ -48,8 +50,26 @@ pub struct NewKeyRow {
     pub label: String,
     pub scopes: Scopes,
     pub worker_name: Option<String>,
+    pub joins: bool,
     pub created_at: UnixMillis,
     pub expires_at: Option<UnixMillis>,
+    /// Without one, the account may have any number of keys.
+    pub limit: Option<KeyLimit>,
+}
+
+/// How many keys an account may have, the new one included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyLimit {
+    /// Neither revoked nor expired.
+    pub valid: i64,
+    pub rows: i64,
+}
+
+/// The key of a join token belongs to this worker from now on, and does not expire.
+#[derive(Debug)]
+struct KeyBinding {
+    key: KeyId,
+    worker_name: String,
 }
 
 #[derive(Debug)]
@@ -62,7 +82,7 @@ struct Revocation {
 macro_rules! select_keys {
     ($rest:literal) => {
         concat!(
-            "SELECT keys.id, public_id, digest, label, scopes, worker_name, keys.created_at, \
+            "SELECT keys.id, public_id, digest, label, scopes, worker_name, joins, keys.created_at, \
              expires_at, revoked_at, revision, keys.account, accounts.login AS account_login, accounts.name, accounts.roles, \
              COALESCE(kudos, 0) AS kudos, \
              COALESCE(kudos - held - COALESCE(floor, 0), 0) AS spare, concurrency \
@@ -78,8 +98,15 @@ macro_rules! select_keys {
 const PAGE: i64 = 500;
 
 impl Store {
-    pub async fn create_key(&self, key: NewKeyRow) -> Result<KeyId, StorageError> {
+    /// `None` at the account's limit.
+    pub async fn create_key(&self, key: NewKeyRow) -> Result<Option<KeyId>, StorageError> {
         self.change(key).await
+    }
+
+    /// Whether the key of a join token belongs to this worker now, which no other had taken it for.
+    pub async fn bind_key(&self, key: KeyId, worker_name: &str) -> Result<bool, StorageError> {
+        let worker_name = storable(worker_name);
+        self.change(KeyBinding { key, worker_name }).await
     }
 
     /// Whether there was such a key, not revoked before.
@@ -114,17 +141,21 @@ impl Store {
 }
 
 impl Change for NewKeyRow {
-    type Answer = KeyId;
+    type Answer = Option<KeyId>;
 
     fn apply<'a>(
         &'a self,
         connection: &'a mut AnyConnection,
-    ) -> BoxFuture<'a, Result<KeyId, StorageError>> {
+    ) -> BoxFuture<'a, Result<Option<KeyId>, StorageError>> {
         Box::pin(async move {
+            // Locks the counter: keys are created one after the other.
             let revision = revisions::next(Topic::Keys, connection).await?;
+            if self.is_beyond_limit(connection).await? {
+                return Ok(None);
+            }
             let row = sqlx::query(
                 "INSERT INTO keys (public_id, account, digest, label, scopes, worker_name, \
-                 created_at, expires_at, revision) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
+                 created_at, expires_at, revision, joins) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
                  RETURNING id",
             );
             let row = row
@@ -136,8 +167,47 @@ impl Change for NewKeyRow {
                 .bind(self.worker_name.as_deref().map(storable))
                 .bind(self.created_at.0)
                 .bind(self.expires_at.map(|at| at.0))
-                .bind(revision);
-            Ok(KeyId(row.fetch_one(connection).await?.try_get(0)?))
+                .bind(revision)
+                .bind(i64::from(self.joins));
+            Ok(Some(KeyId(row.fetch_one(connection).await?.try_get(0)?)))
+        })
+    }
+}
+
+impl NewKeyRow {
+    async fn is_beyond_limit(&self, connection: &mut AnyConnection) -> Result<bool, StorageError> {
+        let Some(limit) = self.limit else {
+            return Ok(false);
+        };
+        let counts = sqlx::query(
+            "SELECT COUNT(*), COUNT(CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1) \
+             THEN 1 END) FROM keys WHERE account = $2",
+        );
+        let counts = counts.bind(self.created_at.0).bind(self.account.0);
+        let counts = counts.fetch_one(connection).await?;
+        let (rows, valid): (i64, i64) = (counts.try_get(0)?, counts.try_get(1)?);
+        Ok(valid >= limit.valid || rows >= limit.rows)
+    }
+}
+
+impl Change for KeyBinding {
+    type Answer = bool;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<bool, StorageError>> {
+        Box::pin(async move {
+            let revision = revisions::next(Topic::Keys, connection).await?;
+            let done = sqlx::query(
+                "UPDATE keys SET worker_name = $1, expires_at = NULL, joins = 0, revision = $2 \
+                 WHERE id = $3 AND joins = 1 AND revoked_at IS NULL AND (worker_name IS NULL OR worker_name = $1)",
+            );
+            let done = done
+                .bind(&*self.worker_name)
+                .bind(revision)
+                .bind(self.key.0);
+            Ok(done.execute(connection).await?.rows_affected() > 0)
         })
     }
 }
@@ -202,6 +272,7 @@ impl Stored for KeyRow {
             label: row.try_get("label")?,
             scopes: Scopes::parse(row.try_get("scopes")?),
             worker_name: row.try_get("worker_name")?,
+            joins: row.try_get::<i64, _>("joins")? != 0,
             created_at: UnixMillis(row.try_get("created_at")?),
             expires_at: moment("expires_at")?,
             revoked_at: moment("revoked_at")?,

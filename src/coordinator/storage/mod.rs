@@ -87,7 +87,7 @@ pub use credits::{
 pub use error::StorageError;
 pub use filters::{FilterChange, FilterChanged, FilterMade, FilterRow, MOST_FILTERS, NewFilter};
 pub use holds::{Hold, Purse};
-pub use keys::{KeyRow, NewKeyRow};
+pub use keys::{KeyLimit, KeyRow, NewKeyRow};
 pub use ledger::LedgerSums;
 pub use location::Location;
 pub use messages::{MessageRow, MessageSearch, NewMessage};
@@ -111,6 +111,7 @@ pub use teams::{NewTeam, TeamChange, TeamChanged, TeamRow};
 pub use timeouts::{Hit, TimeoutRow};
 pub use workers::{Joined, WorkerError, WorkerRow};
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,7 +126,8 @@ use crate::modes::Reading;
 use muster_process::tasks::Tasks;
 
 use dialect::Dialect;
-use file::OpenFiles;
+pub use file::write_private;
+use file::{Companions, OpenFiles};
 use pulse::Health;
 use revisions::Watched;
 use write::{Change, Write};
@@ -139,6 +141,7 @@ pub struct Store {
     health: Arc<Health>,
     revisions: Watched,
     modes: Arc<watch::Sender<Reading>>,
+    companions: Companions,
 }
 
 /// Writes that may wait for the writer; past it, whoever asks waits.
@@ -167,7 +170,8 @@ impl Store {
         let files = OpenFiles::of(location)?;
         let writer = Writer::new(location, connection, (health.clone(), files.clone()));
         writer.start(inbox, tasks);
-        let watched = (health.clone(), files);
+        let companions = Companions::default();
+        let watched = (health.clone(), files, companions.clone());
         let followed = pulse::start(first, &readers, &writes, watched, tasks);
         Ok(Self {
             readers,
@@ -175,6 +179,7 @@ impl Store {
             health,
             revisions: followed.revisions,
             modes: followed.modes,
+            companions,
         })
     }
 
@@ -194,6 +199,11 @@ impl Store {
     /// Whether the store answered when it was last asked, which is less than two seconds ago.
     pub fn is_reachable(&self) -> bool {
         self.health.is_good()
+    }
+
+    /// Where the database is deleted while it is in use, this file is written again beside the copy that is made of it.
+    pub fn keep_file(&self, path: PathBuf, text: String) {
+        self.companions.add(path, text);
     }
 
     /// Why nothing can be read or written now. What is begun without a good store ends without a settlement.

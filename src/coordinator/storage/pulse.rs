@@ -18,7 +18,7 @@ use crate::clock::wall_clock;
 use crate::modes::{ModeSet, Reading};
 use muster_process::tasks::Tasks;
 
-use super::file::OpenFiles;
+use super::file::{Companions, OpenFiles};
 use super::modes::take_in;
 use super::revisions::{Revisions, Watched};
 use super::write::{Change, Write};
@@ -134,7 +134,7 @@ pub fn start(
     first: Look,
     readers: &AnyPool,
     writes: &mpsc::Sender<Write>,
-    (health, files): (Arc<Health>, OpenFiles),
+    (health, files, companions): (Arc<Health>, OpenFiles, Companions),
     tasks: &Tasks,
 ) -> Followed {
     let (revisions, watched) = Revisions::of(&first.counters);
@@ -144,6 +144,7 @@ pub fn start(
         writes: writes.downgrade(),
         health,
         files,
+        companions,
         is_rescued: false,
         revisions,
         modes: modes.clone(),
@@ -163,6 +164,7 @@ struct Pulse {
     writes: mpsc::WeakSender<Write>,
     health: Arc<Health>,
     files: OpenFiles,
+    companions: Companions,
     /// A copy was made, or tried to be made, since the files were last in their places.
     is_rescued: bool,
     revisions: Revisions,
@@ -219,7 +221,8 @@ impl Pulse {
                 let _ = self.health.note_write(&Err(gone));
                 if let Some(path) = self.files.rescue_path(wall_clock().0 / 1000) {
                     let (readers, stopping) = (self.readers.clone(), self.tasks.stopping());
-                    let rescue = async move { rescue(&readers, &path).await };
+                    let companions = self.companions.clone();
+                    let rescue = async move { rescue(&readers, &path, &companions).await };
                     self.tasks
                         .start(async move { stopping.run_until_cancelled(rescue).await });
                 }
@@ -267,7 +270,10 @@ pub async fn look(readers: &AnyPool) -> Result<Look, StorageError> {
 }
 
 /// Copies the database as the connections that have it open see it, which is all that is left of it.
-async fn rescue(readers: &AnyPool, path: &Path) {
+async fn rescue(readers: &AnyPool, path: &Path, companions: &Companions) {
+    for restored in companions.restore() {
+        error!("{restored} was deleted with the database and has been written again");
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match copy(readers, path).await {
         Ok(()) => error!(

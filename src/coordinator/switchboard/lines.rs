@@ -11,8 +11,8 @@ use super::stage::{Stage, Whereabouts};
 use super::stream::{Delivery, JobStream};
 use crate::clock::wall_clock;
 use crate::dispatch::{Facts, Offer, Outcome, Timing};
-use crate::metering::{Counted, Output};
-use muster_protocol::job::{Event, Formats, Job, JobId, Note, Product, Text, Usage};
+use crate::metering::{Belief, Counted, Output};
+use muster_protocol::job::{Event, Formats, Job, JobId, Note, Product, Text};
 
 use std::task::Waker;
 
@@ -30,7 +30,7 @@ pub struct Line {
     worker: Option<Arc<str>>,
     /// In which format.
     format: Formats,
-    public: bool,
+    belief: Belief,
     counted: Option<Counted>,
     timing: Timing,
     overflowed: bool,
@@ -48,7 +48,7 @@ pub struct Line {
 #[derive(Debug)]
 pub enum Count {
     Known(Counted),
-    Open { output: Output, public: bool },
+    Open { output: Output, belief: Belief },
 }
 
 impl Lines {
@@ -88,7 +88,7 @@ impl Lines {
         if let Some(line) = self.open.get_mut(&offer.job.id) {
             line.worker = Some(card.name.clone());
             line.format = offer.format;
-            line.public = card.public;
+            line.belief = card.belief;
             if let Some(whereabouts) = &line.whereabouts {
                 let stage = Stage::Running {
                     worker: card.name.clone(),
@@ -114,7 +114,7 @@ impl Lines {
             return (Count::Known(Counted::default()), None);
         };
         line.timing = facts.timing;
-        let public = line.public;
+        let belief = line.belief;
         if let (Some(whereabouts), None) = (&line.whereabouts, &line.written) {
             if let (Outcome::Delivered { .. }, Some(life)) = (&facts.outcome, facts.job.limits.life)
             {
@@ -134,7 +134,7 @@ impl Lines {
             Some(counted) => Count::Known(counted),
             None => Count::Open {
                 output: std::mem::take(&mut line.output),
-                public,
+                belief,
             },
         };
         (count, line.written.clone())
@@ -186,22 +186,13 @@ impl Lines {
     }
 }
 
-/// A public worker's numbers are replaced by ours.
+/// A worker's numbers as far as they are believed.
 pub fn believed(outcome: Outcome, counted: Counted) -> Outcome {
     match outcome {
-        Outcome::Delivered { finish, usage } if counted.public => Outcome::Delivered {
+        Outcome::Delivered { finish, usage } => Outcome::Delivered {
             finish,
-            usage: ours(usage, counted),
+            usage: counted.usage(Some(usage)),
         },
         other => other,
-    }
-}
-
-pub fn ours(said: Usage, counted: Counted) -> Usage {
-    Usage {
-        prompt_tokens: counted.prompt_tokens,
-        completion_tokens: counted.output_tokens,
-        cached_tokens: said.cached_tokens.min(counted.prompt_tokens),
-        reasoning_tokens: said.reasoning_tokens.min(counted.output_tokens),
     }
 }

@@ -9,7 +9,7 @@ use tracing::warn;
 use super::Drained;
 use super::books::Unsettled;
 use super::desk::{Desk, Message};
-use super::lines::{Count, believed, ours};
+use super::lines::{Count, believed};
 use super::orders::Order;
 use super::overview::Stale;
 use crate::dispatch::{CloseReason, Effect, Facts, Input, Offer, Outcome, Refusal, SessionId};
@@ -187,12 +187,12 @@ impl Desk {
             let job = facts.job.id;
             let counted = match count {
                 Count::Known(counted) => counted,
-                Count::Open { public, .. } if facts.parts.is_empty() => Counted {
-                    public,
+                Count::Open { belief, .. } if facts.parts.is_empty() => Counted {
+                    belief,
                     ..Counted::default()
                 },
-                Count::Open { output, public } => {
-                    meter.count(facts.job.clone(), output, public).await
+                Count::Open { output, belief } => {
+                    meter.count(facts.job.clone(), output, belief).await
                 }
             };
             let asked = Instant::now();
@@ -212,11 +212,9 @@ impl Desk {
     }
 }
 
-/// What the store is told of a public worker's job are our numbers.
+/// The store is told the numbers that the client is shown.
 fn amended(mut facts: Box<Facts>, counted: Counted) -> Box<Facts> {
-    if counted.public {
-        facts.usage = facts.usage.map(|said| ours(said, counted));
-        facts.outcome = believed(facts.outcome, counted);
-    }
+    facts.usage = facts.usage.map(|said| counted.usage(Some(said)));
+    facts.outcome = believed(facts.outcome, counted);
     facts
 }

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::orders::Orders;
 use crate::dispatch::SessionId;
+use crate::metering::Belief;
 use muster_protocol::link::GpuState;
 
 /// What a worker last said of its cards: its socket writes it, listings read it, and dispatch has no use for it.
@@ -38,8 +39,8 @@ pub struct Card {
     pub modalities: Arc<[Arc<str>]>,
     /// As it said; dispatch compares contexts in coarser steps.
     pub context: u32,
-    /// Its own count of tokens is not to be believed.
-    pub public: bool,
+    /// Of its own count of tokens.
+    pub belief: Belief,
     pub gpus: Gpus,
 }
 

@@ -186,6 +186,7 @@ async fn ask(
     who: Applicant,
 ) -> Result<Admitted, Denial> {
     let caller = vet(&accounts, scopes, &who).await?;
+    let caller = join(&accounts, scopes, &who, caller).await?;
     // From here on none is missed.
     let changes = (rigs.keys_revision(), way.moderation.timeouts_changed());
     let checked = way.check(&caller);
@@ -206,6 +207,22 @@ async fn ask(
         revoked,
         notices,
     })
+}
+
+/// Binds the key of a join token to the worker that is the first to connect with it.
+async fn join(
+    accounts: &Accounts,
+    scopes: ConnectScopes,
+    who: &Applicant,
+    caller: Arc<Caller>,
+) -> Result<Arc<Caller>, Denial> {
+    if !caller.joins {
+        return Ok(caller);
+    }
+    let bound = accounts.bind_key(caller.key, &who.name).await;
+    bound.map_err(|_| Denial::from(Denied::Unavailable))?;
+    // Another worker may have been faster.
+    vet(accounts, scopes, who).await
 }
 
 /// Looks again whenever any key or its account has changed, and now and then for keys that expire; at where it comes from

@@ -52,6 +52,7 @@ use uuid::Uuid;
 use super::accounts::Accounts;
 use super::dispatch::{Registration, Resume, SessionId};
 use super::media::Media;
+use super::metering::Belief;
 use super::moderation::Moderation;
 use super::names::Names;
 use super::pictures::Results;
@@ -288,7 +289,7 @@ impl Workers {
         peer: Peer,
     ) -> Result<(Guest, Revoked), Rejection> {
         let id = self.switchboard.next_session();
-        let card = card(&registration, &peer, admitted.public_id);
+        let card = card(&registration, &peer, &admitted);
         let (name, gpus) = (card.name.clone(), card.gpus.clone());
         let orders = Arc::new(Orders::default());
         let registered = self.registered(&registration, &peer, id, &admitted);
@@ -389,15 +390,15 @@ fn refused(rejection: Rejection, negotiates: bool) -> Farewell {
     Ended::refused(&rejection, negotiates).farewell
 }
 
-fn card(registration: &link::Registration, peer: &Peer, public_id: Uuid) -> Card {
+fn card(registration: &link::Registration, peer: &Peer, admitted: &Admitted) -> Card {
     let modalities = registration.modalities.iter();
     Card {
         name: registration.name.trim().into(),
-        public_id,
+        public_id: admitted.public_id,
         agent: registration.bridge_agent.as_str().into(),
         modalities: modalities.map(|name| name.as_str().into()).collect(),
         context: registration.max_context_length,
-        public: peer.is_public(),
+        belief: Belief::of(admitted.trusted, peer.is_public()),
         gpus: Gpus::default(),
     }
 }

@@ -8,6 +8,7 @@ use std::task::Poll;
 use muster::coordinator::dispatch::{
     Extensions, Frame, Input, Offer, Registration, Said, ServedModel, SessionId,
 };
+use muster::coordinator::metering::Belief;
 use muster::coordinator::switchboard::{Card, Gpus, Order, Orders, Switchboard, WorkerLine};
 use muster::protocol::job::{
     AccountId, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Kind, Kinds,
@@ -45,7 +46,7 @@ impl Puppet {
             agent: "test".into(),
             modalities: Arc::from(["text".into()]),
             context: 4096,
-            public: false,
+            belief: Belief::Whole,
             gpus: Gpus::default(),
         };
         let registration = Registration {

@@ -67,7 +67,8 @@ fn cost(rates: &ModelRates, request: &QuoteRequest, context: u32) -> Option<Micr
             let prompt = u32::try_from(request.prompt_tokens).unwrap_or(u32::MAX);
             let rest = output_room(context, prompt).into();
             let output = request.max_tokens.unwrap_or(rest);
-            rates.text()?.of_tokens(request.prompt_tokens, output)
+            let price = rates.text().or_else(|| rates.reading())?;
+            price.of_tokens(request.prompt_tokens, output)
         }
         modality => rates.output(modality, request.millis)?,
     };

@@ -12,7 +12,7 @@ use crate::error::ApiError;
 use crate::http::body::Whole;
 use crate::http::openai::tokens::read;
 use crate::http::reply::Reply;
-use crate::storage::KeyRow;
+use crate::storage::{KeyLimit, KeyRow};
 use muster_protocol::job::FailureKind;
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::account::KeyRequest;
@@ -21,6 +21,10 @@ use muster_protocol::openai::account::KeyRequest;
 const MAX_KEYS: usize = 100;
 /// Keys of one account, revoked and expired ones included: they stay for the record.
 const MAX_ROWS: usize = 10_000;
+const LIMIT: KeyLimit = KeyLimit {
+    valid: MAX_KEYS as i64,
+    rows: MAX_ROWS as i64,
+};
 
 pub async fn list(
     State(accounts): State<Accounts>,
@@ -42,16 +46,17 @@ pub async fn create(
     let keys = accounts.keys_of(caller.account).await;
     let keys = keys.map_err(unavailable)?;
     if keys.iter().filter(|key| is_valid(key)).count() >= MAX_KEYS {
-        let message = format!("the account has {MAX_KEYS} valid keys: revoke some first");
-        return Err(ApiError::new(FailureKind::InvalidRequest, message).with_status(409));
+        return Err(too_many());
     }
     if keys.len() >= MAX_ROWS {
         let message = format!("the account has had {MAX_ROWS} keys: ask the operator for more");
         return Err(ApiError::new(FailureKind::InvalidRequest, message).with_status(409));
     }
     let expires = order.lifetime.map(|lifetime| wall_clock().after(lifetime));
-    let made = accounts.create_key(caller.account, order.clone()).await;
-    let made = made.map_err(unavailable)?;
+    let account = caller.account;
+    let made = accounts.create_key_within(account, order.clone(), Some(LIMIT));
+    let made = made.await.map_err(unavailable)?;
+    let made = made.ok_or_else(too_many)?;
     Ok(Reply(json!({
         "api_key": made.text.expose(),
         "id": made.public_id,
@@ -97,6 +102,11 @@ pub fn entry(key: &KeyRow) -> Value {
     })
 }
 
+fn too_many() -> ApiError {
+    let message = format!("the account has {MAX_KEYS} valid keys: revoke some first");
+    ApiError::new(FailureKind::InvalidRequest, message).with_status(409)
+}
+
 fn is_valid(key: &KeyRow) -> bool {
     key.revoked_at.is_none() && key.expires_at.is_none_or(|expiry| expiry > wall_clock())
 }
@@ -122,6 +132,7 @@ fn order(request: KeyRequest, caller: &Caller) -> Result<KeyOrder, ApiError> {
         scopes,
         worker_name: request.worker,
         lifetime: lifetime(request.expires_in_secs.map(Duration::from_secs), caller)?,
+        joins: false,
     })
 }
 

@@ -1,5 +1,6 @@
 //! Outages: a database that is locked, full, or gone for a while.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -126,6 +127,29 @@ async fn a_lost_database_is_not_replaced_by_an_empty_one_beside_its_copy() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_database_is_noticed_refused_and_rescued() {
     file_gone(|path| std::fs::remove_file(path).unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_secret_that_is_deleted_with_its_database_is_written_again() {
+    let scratch = Scratch::sqlite();
+    let Location::Sqlite(path) = &scratch.location else {
+        unreachable!("it is a file")
+    };
+    let store = scratch.open().await;
+    let source = SecretSource::usual(&scratch.location, path);
+    let opened = Accounts::open(store.clone(), &source, &scratch.tasks).await;
+    opened.unwrap();
+    let SecretSource::File(file) = &source else {
+        unreachable!("it is a file")
+    };
+    let secret = std::fs::read_to_string(file).unwrap();
+    for entry in path.parent().unwrap().read_dir().unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    until("a copy is made", || file::rescued(path).is_some()).await;
+    assert_eq!(std::fs::read_to_string(file).unwrap(), secret);
+    let mode = file.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 #[tokio::test(flavor = "multi_thread")]

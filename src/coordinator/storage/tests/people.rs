@@ -28,6 +28,8 @@ fn key(account: AccountId, public_id: &str, digest: &str) -> NewKeyRow {
         label: String::new(),
         scopes: Scopes::ALL,
         worker_name: None,
+        joins: false,
+        limit: None,
         created_at: NOW,
         expires_at: None,
     }

@@ -19,7 +19,7 @@ use crate::dispatch::{
     CancelReason, Extensions, Facts, Frame, Input, Offer, Outcome, Refusal, Registration, Said,
     ServedModel, SessionId, Settings, Standing, Submission,
 };
-use crate::metering::Counted;
+use crate::metering::{Belief, Counted};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
     AccountId, Body, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Job, JobId,
@@ -77,7 +77,7 @@ impl Rig {
             agent: "test".into(),
             modalities: Arc::from(["text".into()]),
             context: 4096,
-            public: !extensions.multi,
+            belief: Belief::of(false, !extensions.multi),
             gpus: Default::default(),
         };
         let worker = WorkerId(name.bytes().map(i64::from).sum());
@@ -337,7 +337,7 @@ async fn both_numbers_of_a_public_worker_are_ours() {
     };
     assert_eq!((usage.prompt_tokens, usage.completion_tokens), (2, 3));
     let (facts, counted) = ledger.settled.recv().await.unwrap();
-    assert!(counted.public);
+    assert_eq!(counted.belief, Belief::Nothing);
     assert_eq!(facts.usage.unwrap().completion_tokens, 3);
 }
 

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::super::{Brought, Card, News, Pop, Popped, Receipt, Switchboard};
 use super::{done, job, ledger, registration, submit, text};
 use crate::dispatch::{Extensions, Frame, Offer, Registration, Said, SessionId, Settings, Wants};
+use crate::metering::Belief;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{Formats, Job, Kudos, Reach, WorkerId};
 
@@ -32,7 +33,7 @@ fn here(session: SessionId, worker: i64) -> (Box<Registration>, Card) {
         agent: "test".into(),
         modalities: Default::default(),
         context: 4096,
-        public: true,
+        belief: Belief::Nothing,
         gpus: Default::default(),
     };
     (Box::new(registration), card)
