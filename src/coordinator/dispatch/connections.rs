@@ -10,6 +10,7 @@ use super::Dispatcher;
 use super::effect::{CloseReason, Effect, Verdict};
 use super::input::{Claim, Registration, SessionId};
 use super::jobs::{Phase, State};
+use super::suspects::Isolation;
 use super::timers::Alarm;
 use super::workers::{Hold, Leaving, Worker};
 
@@ -18,6 +19,8 @@ use super::workers::{Hold, Leaving, Worker};
 pub(super) enum Gone {
     /// It broke, was replaced, or nothing was heard for too long: the worker may come back to its jobs.
     Lost,
+    /// The same process came back without the job, which is not to blame.
+    Dropped,
     /// Closed by us or by agreement: nobody will come back, and the jobs are not to blame.
     Closed,
 }
@@ -84,6 +87,9 @@ impl Dispatcher {
         worker.backoff_until = None;
         let comes_back = gone == Gone::Lost && worker.extensions.resume && worker.leaving.is_none();
         let running: Vec<JobId> = worker.running.iter().copied().collect();
+        if worker.is_set_aside() {
+            self.end_isolation(id);
+        }
         self.timers.clear(Alarm::Worker(id));
         self.touched.workers.push(id);
         for job in running {
@@ -97,11 +103,18 @@ impl Dispatcher {
         }
     }
 
-    /// Holds the job for its worker to come back.
+    /// Holds the job for its worker to come back. A suspect is blamed for a loss, and its worker gets all the time.
     fn orphan(&mut self, job: JobId) {
         let now = self.now.mono;
-        let (look, until) = (now + self.settings.short_grace, now + self.settings.grace);
-        if let Some(lease) = self.jobs.get_mut(&job).and_then(|entry| entry.lease_mut()) {
+        let (short, until) = (now + self.settings.short_grace, now + self.settings.grace);
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        let look = match entry.history.is_suspect {
+            true => until,
+            false => short,
+        };
+        if let Some(lease) = entry.lease_mut() {
             lease.phase = Phase::Orphaned { look, until };
         }
         self.set_alarm(job);
@@ -145,7 +158,11 @@ impl Dispatcher {
                 go_on_after: self.reattach(worker, registration, *claim),
             })
             .collect();
-        self.drop_left_behind(worker, out);
+        let gone = match registration.resume {
+            Some(_) => Gone::Dropped,
+            None => Gone::Lost,
+        };
+        self.drop_left_behind(worker, gone, out);
         verdicts
     }
 
@@ -179,6 +196,9 @@ impl Dispatcher {
         before.running.remove(&claim.job);
         worker.models[model].running += 1;
         worker.running.insert(claim.job);
+        if matches!(before.isolation, Isolation::Alone { job, .. } if job == claim.job) {
+            worker.isolation = std::mem::take(&mut before.isolation);
+        }
         lease.model = model;
         lease.session = registration.session;
         lease.heard = self.now.mono;
@@ -189,14 +209,14 @@ impl Dispatcher {
     }
 
     /// Jobs of the worker's earlier connection that it did not come back for.
-    fn drop_left_behind(&mut self, worker: &Worker, out: &mut Vec<Effect>) {
+    fn drop_left_behind(&mut self, worker: &Worker, gone: Gone, out: &mut Vec<Effect>) {
         let before = self.workers.get(&worker.id);
         let left: Vec<JobId> = before
             .iter()
             .flat_map(|before| before.running.iter().copied())
             .collect();
         for job in left {
-            self.take_back(job, Gone::Lost, out);
+            self.take_back(job, gone, out);
         }
     }
 
@@ -235,6 +255,9 @@ impl Dispatcher {
         worker.leaving = Some(Leaving { until, asked_by_us });
         let left = self.lanes.detach(worker);
         self.touched.left.extend(left);
+        if worker.is_set_aside() {
+            self.end_isolation(id);
+        }
         self.touched.workers.push(id);
         self.set_worker_alarm(id);
     }
@@ -256,6 +279,7 @@ impl Dispatcher {
             self.set_worker_alarm(id);
         }
         self.touched.workers.push(id);
+        self.touched.suspects |= !self.suspects.is_empty();
     }
 
     pub(super) fn close(
@@ -296,10 +320,11 @@ impl Dispatcher {
             Hold::Ack(_) => None,
         });
         let leaving = worker.leaving.map(|leaving| leaving.until);
+        let turn_ends = worker.turn_ends(self.now.mono);
         let (now, presence) = (self.now.mono, self.settings.poll_presence);
         let is_watched = worker.polls() && worker.is_present && worker.session.is_some();
         let present = is_watched.then(|| worker.present_until(presence).unwrap_or(now + presence));
-        match [muted, leaving, worker.backoff_until, present]
+        match [muted, leaving, worker.backoff_until, turn_ends, present]
             .into_iter()
             .flatten()
             .min()

@@ -86,6 +86,7 @@ impl Dispatcher {
                     entry.lane = to;
                 }
                 self.touched.lanes.push(to);
+                self.touched.suspects |= self.is_waiting_suspect(&ticket);
             }
         }
         self.watch_lane(from);

@@ -72,7 +72,8 @@ impl Dispatcher {
         match &entry.state {
             State::Settling(_) => {}
             State::Queued => {
-                self.queue.remove(entry.lane, &entry.ticket);
+                let (lane, ticket) = (entry.lane, entry.ticket);
+                self.unqueue(lane, &ticket);
                 self.settle(job, ending, None, out);
             }
             State::Running(lease) => match lease.phase {
@@ -323,7 +324,8 @@ impl Dispatcher {
         };
         match &entry.state {
             State::Queued => {
-                self.queue.remove(entry.lane, &entry.ticket);
+                let (lane, ticket) = (entry.lane, entry.ticket);
+                self.unqueue(lane, &ticket);
             }
             State::Running(_) => {
                 self.cancel_on_worker(job, CancelReason::Superseded, out);

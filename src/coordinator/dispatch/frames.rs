@@ -148,8 +148,12 @@ impl Dispatcher {
             }
             _ => {}
         }
+        let is_output = event.is_output();
         if entry.delivered.admit(&event, tells_tokens) {
             out.push(Effect::Relay { job, event });
+        }
+        if is_output {
+            self.clear_suspicion(job);
         }
     }
 
@@ -347,6 +351,7 @@ impl Dispatcher {
         for model in &report.models {
             worker.apply(model);
         }
+        self.touched.suspects |= !self.suspects.is_empty();
         self.touched.workers.push(id);
     }
 }

@@ -135,6 +135,10 @@ pub struct History {
     /// Workers that would not go on with what others had begun, once for each time.
     pub refused: Vec<WorkerId>,
     pub losses: u32,
+    /// The last worker that was lost without a word.
+    pub lost: Option<WorkerId>,
+    /// It may have killed its worker, and runs alone.
+    pub is_suspect: bool,
     pub parts: Vec<Part>,
     pub usage: Option<Usage>,
     pub first_offer: Option<Mono>,

@@ -12,6 +12,7 @@
 //! | `polling`, `wants` | workers that come for their jobs; what they take of them |
 //! | `terms` | whose jobs go first at a worker |
 //! | `retries`, `conduct` | what a failure costs the job and the worker |
+//! | `suspects` | jobs that may kill their workers, and run alone until they are cleared |
 //! | `deserted` | jobs whose workers have all gone |
 //! | `endings` | cancels, expiry, silence, slow clients, draining |
 //! | `online`, `demand`, `outlook`, `pace` | who is connected and how busy, what is asked for, and how long a job may wait, for people |
@@ -51,6 +52,7 @@ mod refusal;
 mod retries;
 mod settings;
 mod settlement;
+mod suspects;
 mod terms;
 mod timers;
 mod vacancy;
@@ -80,7 +82,7 @@ pub use refusal::{Missing, Refusal};
 pub use settings::{Settings, StrikeRules};
 pub use wants::{Wants, Words};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_protocol::job::{AccountId, JobId, WorkerId};
@@ -114,6 +116,10 @@ pub struct Dispatcher {
     own_only: BTreeSet<(AccountId, WorkerId)>,
     lanes: Lanes,
     queue: FairQueue,
+    /// Suspects that wait, by when they came.
+    suspects: BTreeMap<(Mono, u64), JobId>,
+    /// Workers that are set aside for a suspect, or run one.
+    isolated: BTreeSet<WorkerId>,
     conduct: Conduct,
     paces: Paces,
     affinity: Affinity,
@@ -132,6 +138,8 @@ struct Touched {
     /// Lanes that have lost a worker.
     left: Vec<LaneId>,
     barred: Vec<(WorkerId, Duration)>,
+    /// Suspects wait for other workers than before.
+    suspects: bool,
 }
 
 /// How full everything is, for metrics and for tests that look for leaks.
@@ -152,6 +160,9 @@ pub struct Census {
     pub alarms: usize,
     /// Kinds and models that are asked for.
     pub demands: usize,
+    /// Jobs that wait to be run alone, and workers that are kept for them.
+    pub suspects: usize,
+    pub isolated: usize,
 }
 
 impl Dispatcher {
@@ -170,6 +181,8 @@ impl Dispatcher {
             own_only: BTreeSet::new(),
             lanes: Lanes::default(),
             queue: FairQueue::default(),
+            suspects: BTreeMap::new(),
+            isolated: BTreeSet::new(),
             conduct: Conduct::default(),
             paces: Paces::default(),
             timers: Timers::default(),
@@ -210,6 +223,8 @@ impl Dispatcher {
             records: self.conduct.len(),
             alarms: self.timers.len(),
             demands: self.demands.len(),
+            suspects: self.suspects.len(),
+            isolated: self.isolated.len(),
         }
     }
 
@@ -263,6 +278,8 @@ impl Dispatcher {
                 self.feed_worker(worker, out);
             } else if let Some(lane) = self.touched.lanes.pop() {
                 self.fill_lane(lane, out);
+            } else if self.touched.suspects {
+                self.review_isolation();
             } else {
                 return;
             }

@@ -54,9 +54,14 @@ impl Dispatcher {
         }
     }
 
-    /// Whether the job may be given to this worker: not to one that has failed or refused it while there are others,
-    /// and not for ever to anybody.
+    /// Whether the job may be given to this worker now: a suspect runs alone.
     pub(super) fn may_run(&self, entry: &Entry, worker: WorkerId) -> bool {
+        self.could_run(entry, worker) && (!entry.history.is_suspect || self.is_idle(worker))
+    }
+
+    /// Whether the job may be given to this worker at all: not to one that has failed or refused it while there are
+    /// others, and not for ever to anybody.
+    pub(super) fn could_run(&self, entry: &Entry, worker: WorkerId) -> bool {
         // Nobody holds a line open for what is stored: one worker alone may try it as often as several would.
         let most = match entry.job.durable {
             true => self.settings.failures_of(entry.job.kind),
@@ -81,9 +86,13 @@ impl Dispatcher {
     }
 
     fn place_returning(&mut self, lane: LaneId, out: &mut Vec<Effect>) {
+        let free = self.lanes.lane(lane).into_iter();
+        let mut free = free.flat_map(|lane| lane.free.iter());
+        let any_idle = !self.suspects.is_empty() && free.any(|place| self.is_idle(place.worker));
         let waiting: Vec<JobId> = self
             .queue
             .returning(lane)
+            .filter(|(_, it)| any_idle || !self.is_waiting_suspect(it))
             .take(RETURNING_LOOK)
             .map(|(_, it)| it.job)
             .collect();
@@ -95,7 +104,8 @@ impl Dispatcher {
                 .lanes
                 .lane(lane)
                 .into_iter()
-                .flat_map(|lane| lane.free.iter());
+                .flat_map(|lane| lane.free.iter())
+                .filter(|place| !entry.history.is_suspect || self.is_idle(place.worker));
             // One more than it has tried, and one it has not tried is among them.
             let mut places = free.take(entry.tried().len() + 1);
             let found = places.find(|place| self.may_run(entry, place.worker));
@@ -125,6 +135,11 @@ impl Dispatcher {
     /// The job with the earliest rank that this worker may have now.
     pub(super) fn best_job(&self, id: WorkerId) -> Option<(JobId, LaneId)> {
         let worker = self.workers.get(&id)?;
+        if worker.is_set_aside()
+            && let Some(suspect) = self.first_suspect(worker)
+        {
+            return Some(suspect);
+        }
         let preferred = self.preferred_job(worker, |_| true);
         if preferred.is_some() || worker.terms.own_only {
             return preferred;
@@ -139,7 +154,11 @@ impl Dispatcher {
         if self.queue.is_empty(lane) {
             return None;
         }
-        let mut returning = self.queue.returning(lane).take(RETURNING_LOOK);
+        let is_idle = self.is_idle(worker);
+        let returning = self.queue.returning(lane);
+        let mut returning = returning
+            .filter(|(_, ticket)| is_idle || !self.is_waiting_suspect(ticket))
+            .take(RETURNING_LOOK);
         let may_run = |job: &JobId| {
             self.jobs
                 .get(job)
@@ -195,9 +214,10 @@ impl Dispatcher {
         for &prefix in &entry.job.prefixes {
             self.affinity.remember(prefix, worker_id);
         }
-        self.queue.remove(lane, &entry.ticket);
-        self.queue
-            .start(entry.ticket.account, entry.ticket.work, now);
+        let ticket = entry.ticket;
+        self.unqueue(lane, &ticket);
+        self.queue.start(ticket.account, ticket.work, now);
+        self.note_lent(id, worker_id);
         out.push(Effect::Offer(offer));
         self.note_begun(id, lane);
         self.refresh(worker_id);

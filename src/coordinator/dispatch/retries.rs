@@ -12,6 +12,7 @@ use super::Dispatcher;
 use super::connections::Gone;
 use super::effect::{CancelReason, CloseReason, Effect, Outcome, Part};
 use super::jobs::{Entry, Failing, Lease, State};
+use super::suspects::Loss;
 use super::timers::Alarm;
 use super::workers::Worker;
 
@@ -93,11 +94,18 @@ impl Dispatcher {
 
     /// Takes the job from a worker that is not there any more.
     pub(super) fn take_back(&mut self, job: JobId, gone: Gone, out: &mut Vec<Effect>) {
-        self.release(job);
+        let lease = self.release(job);
         let Some(entry) = self.jobs.get_mut(&job) else {
             return;
         };
-        entry.history.losses += u32::from(gone == Gone::Lost);
+        entry.history.losses += u32::from(gone != Gone::Closed);
+        if let Some(lease) = lease.filter(|_| gone == Gone::Lost) {
+            let worker = self.workers.get(&lease.worker);
+            let lease = &lease;
+            if let Some(failure) = entry.note_loss(&Loss { lease, worker }) {
+                return self.settle(job, Outcome::Failed(failure), None, out);
+            }
+        }
         if entry.history.losses > self.settings.loss_limit {
             let failure = Failure::new(
                 FailureKind::WorkerLost,
@@ -127,6 +135,7 @@ impl Dispatcher {
             }
         }
         self.touched.workers.push(lease.worker);
+        self.note_released(job, lease.worker);
         Some(lease)
     }
 
@@ -160,6 +169,7 @@ impl Dispatcher {
             return self.settle(job, Outcome::Failed(cause), None, out);
         }
         self.queue.push_returning(lane, ticket);
+        self.note_waiting_suspect(job);
         self.wake_owner(job);
         if is_stored {
             out.push(Effect::Returned { job });
@@ -206,7 +216,7 @@ impl Dispatcher {
             let worker = self.workers.get(id);
             worker.is_some_and(|worker| worker.listing(entry.lane).is_some())
         };
-        let again = |id: &WorkerId| listed(id) && self.may_run(entry, *id);
+        let again = |id: &WorkerId| listed(id) && self.could_run(entry, *id);
         self.untried(entry) > 0 || entry.tried().iter().any(again)
     }
 

@@ -23,7 +23,7 @@ pub struct Settings {
     pub unserved_patience: Duration,
     /// Failed attempts of one job, on different workers while there are any.
     pub failure_limit: usize,
-    /// Lost sockets of one job.
+    /// Lost sockets of one job that did not run alone.
     pub loss_limit: u32,
     /// How long a worker with `resume` may be gone before its jobs are given to others.
     pub grace: Duration,

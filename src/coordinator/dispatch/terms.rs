@@ -48,6 +48,7 @@ impl Dispatcher {
             }
         }
         self.touched.workers.push(id);
+        self.touched.suspects |= !self.suspects.is_empty();
     }
 
     /// The job begins to wait: workers that are there for its account only may take it.

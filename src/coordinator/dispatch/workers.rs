@@ -9,6 +9,7 @@ use muster_protocol::job::{AccountId, Capabilities, Formats, JobId, Kinds, Reach
 use super::clock::Mono;
 use super::input::{Extensions, ModelReport, Registration, SessionId, Terms};
 use super::lanes::{LaneId, Need, Place, coarse_context};
+use super::suspects::Isolation;
 
 /// Nobody runs more jobs at once than this, whatever is claimed.
 const MOST_SLOTS: u32 = 1024;
@@ -44,6 +45,7 @@ pub struct Worker {
     pub hold: Option<Hold>,
     pub backoff_until: Option<Mono>,
     pub leaving: Option<Leaving>,
+    pub isolation: Isolation,
     pub speed: Speed,
     /// When it last did a job well.
     pub succeeded: Option<Mono>,
@@ -139,6 +141,7 @@ impl Worker {
             hold: None,
             backoff_until: None,
             leaving: None,
+            isolation: Isolation::default(),
             speed: Speed::default(),
             succeeded: None,
             listings: Vec::new(),
@@ -172,6 +175,7 @@ impl Worker {
             && self.hold.is_none()
             && self.backoff_until.is_none()
             && self.leaving.is_none()
+            && self.is_open_to_jobs()
             && match self.asked {
                 Some(asked) => asked > 0,
                 None => self.running.len() < self.slots,
@@ -202,6 +206,12 @@ impl Worker {
             .iter()
             .copied()
             .find(|&index| self.models[index].has_room())
+    }
+
+    /// Whether it serves a model of the listing, busy or not.
+    pub fn has_ready_model(&self, listing: &Listing) -> bool {
+        let mut models = listing.models.iter().map(|&index| &self.models[index]);
+        models.any(|model| model.offered && model.ready && model.slots > 0)
     }
 
     /// Whether it may be given a job of this lane now. Who polls has room only while it asks, and stands nowhere.

@@ -3,6 +3,7 @@
 
 use crate::dispatch::Dispatcher;
 use crate::dispatch::jobs::{Phase, State};
+use crate::dispatch::suspects::Isolation;
 use muster_protocol::job::JobId;
 
 pub fn check(dispatcher: &Dispatcher) {
@@ -10,6 +11,25 @@ pub fn check(dispatcher: &Dispatcher) {
     queue_holds_what_is_queued(dispatcher);
     workers_stand_where_they_belong(dispatcher);
     nobody_waits_for_nothing(dispatcher);
+    suspects_run_alone(dispatcher);
+}
+
+fn suspects_run_alone(dispatcher: &Dispatcher) {
+    for (id, entry) in &dispatcher.jobs {
+        let (is_suspect, lease) = (entry.history.is_suspect, entry.lease());
+        let waits = dispatcher.is_waiting_suspect(&entry.ticket);
+        let is_queued = matches!(entry.state, State::Queued);
+        assert_eq!(waits, is_suspect && is_queued, "{id}");
+        let Some(lease) = lease.filter(|_| is_suspect) else {
+            continue;
+        };
+        let worker = &dispatcher.workers[&lease.worker];
+        assert_eq!(worker.running.len(), 1, "{id} has company");
+    }
+    for (id, worker) in &dispatcher.workers {
+        let is_open = matches!(worker.isolation, Isolation::Open { .. });
+        assert_eq!(dispatcher.isolated.contains(id), !is_open, "{id:?}");
+    }
 }
 
 fn jobs_agree_with_workers(dispatcher: &Dispatcher) {

@@ -8,6 +8,7 @@
 
 mod books;
 mod clients;
+mod poison;
 mod pollers;
 mod random;
 mod rigs;

@@ -14,6 +14,7 @@ mod placing;
 mod polling;
 mod settling;
 mod strays;
+mod suspects;
 mod waiting;
 
 use std::sync::Arc;
@@ -215,6 +216,10 @@ impl Desk {
         let mut registration = self.registration(worker, OURS);
         registration.resume = Some(resume);
         self.connect(registration)
+    }
+
+    pub fn worker_of(&self, session: SessionId) -> i64 {
+        self.dispatcher.sessions[&session].0
     }
 
     pub fn lose(&mut self, session: SessionId) -> &mut Self {

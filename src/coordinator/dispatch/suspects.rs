@@ -1,0 +1,286 @@
+//! Jobs that may kill their workers. A job whose worker was lost before it wrote anything is a *suspect*: a worker runs it
+//! alone until it writes something, so that it is told apart from jobs that merely shared the lost socket. A suspect that
+//! loses its worker is a bad job. What has lost two workers runs alone to its end.
+//!
+//! Where no worker is idle, some are *set aside*: they take nothing more until their jobs have ended and a suspect is
+//! given to them. At most half of a lane's workers, and at least one, are isolated at a time. Afterwards the other jobs
+//! have such a worker for at least as long as the suspect had it, so that neither starves where there is one worker only.
+
+use std::collections::BTreeMap;
+
+use muster_protocol::job::{Failure, FailureKind, JobId, WorkerId};
+
+use super::Dispatcher;
+use super::clock::Mono;
+use super::jobs::{Entry, Lease};
+use super::lanes::LaneId;
+use super::queue::Ticket;
+use super::workers::Worker;
+
+/// From so many losses on, output does not clear a job any more.
+const LOSSES_ISOLATED: u32 = 2;
+
+/// Whether a worker takes jobs beside those it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// It does, and is not set aside before this moment.
+    Open {
+        until: Mono,
+    },
+    SetAside {
+        since: Mono,
+    },
+    /// It runs this job and nothing beside it.
+    Alone {
+        job: JobId,
+        since: Mono,
+    },
+}
+
+impl Default for Isolation {
+    fn default() -> Self {
+        Self::Open { until: Mono(0) }
+    }
+}
+
+/// The worker of this lease is gone.
+pub(super) struct Loss<'a> {
+    pub lease: &'a Lease,
+    /// None where the worker is not known any more.
+    pub worker: Option<&'a Worker>,
+}
+
+impl Loss<'_> {
+    /// Whether it says anything about the job: a worker that polls just stays away, and one that leaves has said so.
+    fn is_sudden(&self) -> bool {
+        let is_sudden = |worker: &Worker| !worker.polls() && worker.leaving.is_none();
+        self.worker.is_some_and(is_sudden)
+    }
+
+    /// Whether its process has probably ended. A worker that cannot resume loses its jobs with every broken connection.
+    fn is_death(&self) -> bool {
+        self.worker.is_some_and(|worker| worker.extensions.resume)
+    }
+}
+
+impl Entry {
+    /// Takes note of a lost worker, which is counted already. Returns the failure the job ends with if it was the cause.
+    pub(super) fn note_loss(&mut self, loss: &Loss) -> Option<Failure> {
+        let history = &mut self.history;
+        if !loss.is_sudden() {
+            return None;
+        }
+        let lost_before = history.lost.replace(loss.lease.worker);
+        let is_another = lost_before != Some(loss.lease.worker);
+        let wrote_nothing = loss.lease.events == 0;
+        if history.is_suspect && (loss.is_death() || is_another && wrote_nothing) {
+            let message =
+                "the workers that ran this job were lost, the last one while it ran nothing else";
+            return Some(Failure::new(FailureKind::BadJob, message));
+        }
+        history.is_suspect |= wrote_nothing || history.losses >= LOSSES_ISOLATED;
+        None
+    }
+}
+
+impl Dispatcher {
+    /// A suspect waits for an idle worker from now on.
+    pub(super) fn note_waiting_suspect(&mut self, job: JobId) {
+        let entry = self.jobs.get(&job);
+        if let Some(entry) = entry.filter(|entry| entry.history.is_suspect) {
+            self.suspects.insert(key(&entry.ticket), job);
+            self.touched.suspects = true;
+        }
+    }
+
+    /// Takes a job out of the queue.
+    pub(super) fn unqueue(&mut self, lane: LaneId, ticket: &Ticket) {
+        self.queue.remove(lane, ticket);
+        self.touched.suspects |= self.suspects.remove(&key(ticket)).is_some();
+    }
+
+    /// Whether the job is a suspect that waits.
+    pub(super) fn is_waiting_suspect(&self, ticket: &Ticket) -> bool {
+        !self.suspects.is_empty() && self.suspects.contains_key(&key(ticket))
+    }
+
+    pub(super) fn is_idle(&self, worker: WorkerId) -> bool {
+        let worker = self.workers.get(&worker);
+        worker.is_some_and(|worker| worker.running.is_empty())
+    }
+
+    /// The worker was given this job: a suspect runs alone.
+    pub(super) fn note_lent(&mut self, job: JobId, id: WorkerId) {
+        let entry = self.jobs.get(&job);
+        let is_suspect = entry.is_some_and(|entry| entry.history.is_suspect);
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        let since = match worker.isolation {
+            Isolation::SetAside { since } => {
+                self.touched.suspects = true;
+                since
+            }
+            Isolation::Open { .. } | Isolation::Alone { .. } => self.now.mono,
+        };
+        if is_suspect {
+            worker.isolation = Isolation::Alone { job, since };
+            self.isolated.insert(id);
+        }
+    }
+
+    /// The job has written something.
+    pub(super) fn clear_suspicion(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        if !entry.history.is_suspect || entry.history.losses >= LOSSES_ISOLATED {
+            return;
+        }
+        entry.history.is_suspect = false;
+        let worker = entry.lease().map(|lease| lease.worker);
+        worker.into_iter().for_each(|id| self.end_isolation(id));
+    }
+
+    /// The job runs on this worker no more.
+    pub(super) fn note_released(&mut self, job: JobId, id: WorkerId) {
+        let worker = self.workers.get(&id);
+        let runs_it = |worker: &Worker| matches!(worker.isolation, Isolation::Alone { job: alone, .. } if alone == job);
+        if worker.is_some_and(runs_it) {
+            self.end_isolation(id);
+        }
+    }
+
+    /// The worker is the other jobs' for as long as it was a suspect's.
+    pub(super) fn end_isolation(&mut self, id: WorkerId) {
+        let now = self.now.mono;
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        let (Isolation::SetAside { since } | Isolation::Alone { since, .. }) = worker.isolation
+        else {
+            return;
+        };
+        let until = now + now.since(since);
+        worker.isolation = Isolation::Open { until };
+        self.isolated.remove(&id);
+        self.touched.workers.push(id);
+        self.touched.suspects = true;
+        self.set_worker_alarm(id);
+    }
+
+    /// Sets workers aside for suspects that wait, and opens those that no suspect waits for any more.
+    pub(super) fn review_isolation(&mut self) {
+        self.touched.suspects = false;
+        let mut waiting: BTreeMap<LaneId, Vec<JobId>> = BTreeMap::new();
+        for job in self.suspects.values() {
+            if let Some(entry) = self.jobs.get(job) {
+                waiting.entry(entry.lane).or_default().push(*job);
+            }
+        }
+        let isolated: Vec<WorkerId> = self.isolated.iter().copied().collect();
+        for id in isolated {
+            let is_wanted = |jobs: &Vec<JobId>| jobs.iter().any(|job| self.could_isolate(*job, id));
+            if self.is_set_aside(id) && !waiting.values().any(is_wanted) {
+                self.end_isolation(id);
+            }
+        }
+        for (lane, jobs) in waiting {
+            self.set_aside(lane, &jobs);
+        }
+    }
+
+    fn set_aside(&mut self, lane: LaneId, jobs: &[JobId]) {
+        let online = self.lanes.lane(lane).map_or(0, |lane| lane.online as usize);
+        let most = (online / 2).max(1);
+        loop {
+            let listed = |id: &&WorkerId| {
+                let worker = self.workers.get(id);
+                worker.is_some_and(|worker| worker.listing(lane).is_some())
+            };
+            let isolated = self.isolated.iter().filter(listed);
+            let isolated: Vec<WorkerId> = isolated.copied().collect();
+            let waits = isolated.iter().filter(|id| self.is_set_aside(**id));
+            if isolated.len() >= most || waits.count() >= jobs.len() {
+                return;
+            }
+            let Some(id) = self.least_busy(lane, jobs) else {
+                return;
+            };
+            if let Some(worker) = self.workers.get_mut(&id) {
+                let since = self.now.mono;
+                worker.isolation = Isolation::SetAside { since };
+            }
+            self.isolated.insert(id);
+            self.touched.workers.push(id);
+        }
+    }
+
+    /// The worker that is probably idle first, of those whose turn it is.
+    fn least_busy(&self, lane: LaneId, jobs: &[JobId]) -> Option<WorkerId> {
+        let now = self.now.mono;
+        let is_open = |worker: &&Worker| {
+            worker.listing(lane).is_some()
+                && matches!(worker.isolation, Isolation::Open { until } if until <= now)
+                && jobs.iter().any(|job| self.could_isolate(*job, worker.id))
+        };
+        let open = self.workers.values().filter(is_open);
+        let least = open.min_by_key(|worker| (worker.running.len(), worker.id));
+        least.map(|worker| worker.id)
+    }
+
+    /// Whether the worker could be given the suspect once it is idle.
+    fn could_isolate(&self, job: JobId, id: WorkerId) -> bool {
+        let (Some(entry), Some(worker)) = (self.jobs.get(&job), self.workers.get(&id)) else {
+            return false;
+        };
+        let listing = worker.listing(entry.lane);
+        let is_ready = listing.is_some_and(|listing| worker.has_ready_model(listing));
+        is_ready && worker.backoff_until.is_none() && self.could_run(entry, id)
+    }
+
+    fn is_set_aside(&self, id: WorkerId) -> bool {
+        self.workers.get(&id).is_some_and(Worker::is_set_aside)
+    }
+
+    /// The first suspect that this worker may run now.
+    pub(super) fn first_suspect(&self, worker: &Worker) -> Option<(JobId, LaneId)> {
+        let may_have = |job: &&JobId| {
+            let entry = self.jobs.get(job);
+            entry.is_some_and(|entry| {
+                let listing = worker.listing(entry.lane);
+                let is_open = listing.is_some_and(|listing| worker.is_open(listing));
+                is_open && self.may_run(entry, worker.id)
+            })
+        };
+        let job = *self.suspects.values().find(may_have)?;
+        Some((job, self.jobs.get(&job)?.lane))
+    }
+}
+
+impl Worker {
+    pub fn is_set_aside(&self) -> bool {
+        matches!(self.isolation, Isolation::SetAside { .. })
+    }
+
+    /// Whether it may be given a job beside those it has, or, set aside, its one suspect.
+    pub fn is_open_to_jobs(&self) -> bool {
+        match self.isolation {
+            Isolation::Open { .. } => true,
+            Isolation::SetAside { .. } => self.running.is_empty(),
+            Isolation::Alone { .. } => false,
+        }
+    }
+
+    /// When the other jobs' turn on it ends.
+    pub fn turn_ends(&self, now: Mono) -> Option<Mono> {
+        match self.isolation {
+            Isolation::Open { until } if until > now => Some(until),
+            _ => None,
+        }
+    }
+}
+
+fn key(ticket: &Ticket) -> (Mono, u64) {
+    (ticket.arrived, ticket.number)
+}
