@@ -1,8 +1,10 @@
-//! Many patterns as one automaton: a text is read once, however many there are, and they share one cache.
+//! Many patterns as few automata: a text is read once by each, however many patterns there are, and the patterns of one
+//! share a cache. A time limit is looked at between two readings, so automata are small enough for readings to be short.
 //!
 //! Alone, a thousand patterns took gigabytes: each kept a cache of its own for every thread.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use regex_automata::meta::{Cache, Config, Regex};
@@ -11,13 +13,14 @@ use regex_automata::{Input, MatchKind, PatternSet};
 use tracing::error;
 
 use super::forms::Forms;
+use super::limit::TimeLimit;
 use super::pattern::{Pattern, syntax};
 
 /// Some patterns, compiled together. What is found is said by their places among them.
 #[derive(Debug, Default)]
 pub struct Automaton {
-    written: Option<Reader>,
-    seen: Option<Reader>,
+    written: Vec<Reader>,
+    seen: Vec<Reader>,
 }
 
 #[derive(Debug)]
@@ -31,31 +34,54 @@ struct Reader {
 
 /// What one reader may keep in memory to be fast.
 const CACHE: usize = 8 << 20;
-/// Readers at a time whose caches are kept.
-const KEPT: usize = 4;
+/// Readings of one reader at a time whose caches are kept.
+const KEPT: usize = 2;
+/// Bytes of compiled patterns that are read together.
+const TOGETHER: usize = 2 << 20;
 
 impl Automaton {
     pub fn of(patterns: &[Arc<Pattern>]) -> Self {
-        let written = patterns.iter().map(|pattern| pattern.written());
-        let seen = patterns.iter().enumerate();
-        let seen = seen.filter_map(|(place, pattern)| Some((place, pattern.seen()?)));
-        Self {
-            written: Reader::of(written.enumerate()),
-            seen: Reader::of(seen),
+        let (mut written, mut seen) = (Vec::new(), Vec::new());
+        for group in groups(patterns) {
+            let all = group
+                .clone()
+                .map(|place| (place, patterns[place].written()));
+            written.extend(Reader::of(all));
+            let others = group.filter_map(|place| Some((place, patterns[place].seen()?)));
+            seen.extend(Reader::of(others));
         }
+        Self { written, seen }
     }
 
-    /// The places of all patterns that find something, in their order.
-    pub fn matching(&self, forms: &Forms) -> Vec<usize> {
+    /// The places of all patterns that find something, in their order: of those that were asked within the limit.
+    pub fn matching(&self, forms: &Forms, limit: &TimeLimit) -> Vec<usize> {
         let mut found = BTreeSet::new();
-        if let Some(written) = &self.written {
-            written.read(forms.written.iter().chain(&forms.seen), &mut found);
+        for written in &self.written {
+            let all = forms.written.iter().chain(&forms.seen);
+            written.read(all, limit, &mut found);
         }
-        if let Some(seen) = &self.seen {
-            seen.read(forms.seen.iter(), &mut found);
+        for seen in &self.seen {
+            seen.read(forms.seen.iter(), limit, &mut found);
         }
         found.into_iter().collect()
     }
+}
+
+/// Neighbours that are read together.
+fn groups(patterns: &[Arc<Pattern>]) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    let mut size = 0;
+    for (place, pattern) in patterns.iter().enumerate() {
+        size += pattern.size();
+        match groups.last_mut() {
+            Some(last) if size <= TOGETHER => last.end = place + 1,
+            _ => {
+                groups.push(place..place + 1);
+                size = pattern.size();
+            }
+        }
+    }
+    groups
 }
 
 impl Reader {
@@ -91,10 +117,18 @@ impl Reader {
         }
     }
 
-    fn read<'a>(&self, texts: impl Iterator<Item = &'a String>, found: &mut BTreeSet<usize>) {
+    fn read<'a>(
+        &self,
+        texts: impl Iterator<Item = &'a String>,
+        limit: &TimeLimit,
+        found: &mut BTreeSet<usize>,
+    ) {
         let mut cache = self.cache();
         let mut matching = PatternSet::new(self.regex.pattern_len());
         for text in texts {
+            if limit.check() {
+                break;
+            }
             let input = Input::new(text);
             self.regex
                 .which_overlapping_matches_with(&mut cache, &input, &mut matching);

@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::warn;
 
 use super::automaton::Automaton;
 use super::forms::Forms;
+use super::limit::TimeLimit;
 use super::pattern::{NoPattern, Pattern};
 use super::youth;
 use crate::storage::FilterRow;
@@ -31,6 +33,7 @@ const UNIT: usize = 4096;
 pub struct Filters {
     types: BTreeMap<i64, Arc<Type>>,
     size: usize,
+    limit: TimeLimit,
 }
 
 /// Filters of one type, in the order in which they were made.
@@ -93,6 +96,7 @@ impl Filters {
         Self {
             types: types.collect(),
             size,
+            limit: TimeLimit::default(),
         }
     }
 
@@ -121,7 +125,46 @@ impl Filters {
         }
         let freed = self.all().find(|filter| Some(filter.id) == instead);
         let freed = freed.map_or(0, |filter| filter.pattern.size());
-        fits(&pattern, self.size - freed)
+        fits(&pattern, self.size - freed)?;
+        self.is_quick_with(pattern, kind, instead)
+    }
+
+    /// Reads hard texts with all filters of the type and this one. Each alone may be quick, and all of them slow.
+    fn is_quick_with(
+        &self,
+        pattern: Pattern,
+        kind: Option<i64>,
+        instead: Option<i64>,
+    ) -> Result<(), NoPattern> {
+        let texts = hard_texts(pattern.written());
+        let own = kind.and_then(|kind| self.types.get(&kind));
+        let own = own.into_iter().flat_map(|own| &own.filters);
+        let others = own.filter(|filter| Some(filter.id) != instead);
+        let mut patterns: Vec<_> = others.map(|filter| filter.pattern.clone()).collect();
+        patterns.push(Arc::new(pattern));
+        let automaton = Automaton::of(&patterns);
+        for text in texts {
+            let limit = TimeLimit::of(LONGEST_READING);
+            automaton.matching(&Forms::only(&text), &limit);
+            if limit.check() {
+                return Err(NoPattern::Slow);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same filters, which look for so long from now on, on this thread.
+    pub fn within(&self, time: Duration) -> Self {
+        Self {
+            types: self.types.clone(),
+            size: self.size,
+            limit: TimeLimit::of(time),
+        }
+    }
+
+    /// Whether they stopped looking, so that what they said is worth nothing.
+    pub fn ran_out_of_time(&self) -> bool {
+        self.limit.is_over()
     }
 
     /// Bytes of their patterns.
@@ -177,6 +220,9 @@ impl Filters {
                 break;
             }
             for filter in found {
+                if self.limit.check() {
+                    return None;
+                }
                 text = filter.pattern.replace(&text, &filter.replacement);
                 if text.len() > longest {
                     return None;
@@ -189,7 +235,8 @@ impl Filters {
     fn find(&self, kinds: &[i64], forms: &Forms, found: &mut Vec<String>) {
         for kind in kinds {
             let matching = self.found(*kind, forms).into_iter();
-            found.extend(matching.filter_map(|filter| filter.pattern.find(forms)));
+            let in_time = matching.take_while(|_| !self.limit.check());
+            found.extend(in_time.filter_map(|filter| filter.pattern.find(forms)));
         }
     }
 
@@ -197,13 +244,48 @@ impl Filters {
         let Some(own) = self.types.get(&kind) else {
             return Vec::new();
         };
-        let matching = own.automaton.matching(forms).into_iter();
+        let matching = own.automaton.matching(forms, &self.limit).into_iter();
         matching.map(|place| &own.filters[place]).collect()
     }
 
     fn all(&self) -> impl Iterator<Item = &Filter> {
         self.types.values().flat_map(|own| &own.filters)
     }
+}
+
+/// Processor time that all filters of a type may take for one of the [`hard_texts`], in one form: a prompt has about ten.
+const LONGEST_READING: Duration = Duration::from_millis(150);
+/// Of each hard text.
+const HARD_BYTES: usize = 4096;
+
+/// Texts that keep many states of a pattern alive: runs, words of its own letters, and letters beyond ASCII, which the
+/// quickest engines leave to slower ones.
+fn hard_texts(pattern: &str) -> [String; 4] {
+    let own: Vec<char> = pattern
+        .chars()
+        .filter(|letter| letter.is_alphanumeric())
+        .collect();
+    let latin: Vec<char> = ('a'..='z').chain(['é', '1', ' ']).collect();
+    let own = if own.is_empty() { latin.clone() } else { own };
+    let text = |letters: &[char], blank: usize| {
+        // The same each time.
+        let mut state = 1_u32;
+        let mut text = String::new();
+        while text.len() < HARD_BYTES {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let number = (state >> 16) as usize;
+            let letter = letters[number % letters.len()];
+            text.push(if number % blank == 0 { ' ' } else { letter });
+        }
+        text
+    };
+    let never = usize::MAX;
+    [
+        text(&own[..1], never),
+        text(&own, never),
+        text(&own, 7),
+        text(&latin, 7),
+    ]
 }
 
 /// What the shortest text costs beside its bytes.

@@ -7,7 +7,8 @@
 //! | `digits` | digits and signs that stand for letters |
 //! | `forms` | the forms in which a text is looked at |
 //! | `pattern` | one filter's pattern: linear in time, bounded in size, refused with a reason |
-//! | `automaton` | many patterns as one: a text is read once, in bounded memory |
+//! | `automaton` | many patterns as few: a text is read once by each, in bounded memory |
+//! | `limit` | how long prompts are looked at |
 //! | `filters` | all filters, compiled, within one budget, and what they find |
 //! | `youth` | words and drawings that speak of the young |
 //! | `verdict` | what becomes of a prompt: pure |
@@ -26,6 +27,7 @@ mod filters;
 mod follow;
 mod forms;
 mod letters;
+mod limit;
 mod pattern;
 mod suspicion;
 mod talk;
@@ -66,6 +68,7 @@ use muster_protocol::legacy::agent::is_program;
 
 use filters::Filters;
 use follow::Followed;
+use limit::LONGEST_LOOK;
 use talk::{Spoken, Talk};
 use verdict::{Case, Verdict};
 use whereabouts::Whereabouts;
@@ -140,6 +143,8 @@ pub enum Blocked {
     Corrupt,
     /// To be rewritten, it has so many characters and may have [`LONGEST`].
     TooLong(usize),
+    /// Looking at it took longer than [`limit::LONGEST_LOOK`].
+    Slow,
     /// So many bytes are not looked at.
     Unread {
         found: usize,
@@ -308,12 +313,21 @@ impl Moderation {
         if bytes > most {
             return Err(Blocked::Unread { found: bytes, most });
         }
-        if filters.work(bytes) <= AT_ONCE {
-            return Ok(Some(judge(&filters)));
+        let work = filters.work(bytes);
+        let judge = move || {
+            let filters = filters.within(LONGEST_LOOK);
+            let judged = judge(&filters);
+            match filters.ran_out_of_time() {
+                true => Err(Blocked::Slow),
+                false => Ok(judged),
+            }
+        };
+        if work <= AT_ONCE {
+            return judge().map(Some);
         }
-        let judged = self.working(bytes, move || judge(&filters)).await;
         // What could not be looked at is not served.
-        Ok(Some(judged.unwrap_or(V::UNSEEN)))
+        let judged = self.working(bytes, judge).await;
+        judged.unwrap_or(Ok(V::UNSEEN)).map(Some)
     }
 
     /// On so many bytes, off the async threads, a few at a time.
@@ -368,7 +382,7 @@ impl Moderation {
     pub async fn suspicion_of(&self, prompt: String, kind: Option<i64>) -> Suspicion {
         let filters = self.0.followed.filters();
         let bytes = prompt.len();
-        let test = move || filters.test(&prompt, kind);
+        let test = move || filters.within(LONGEST_LOOK).test(&prompt, kind);
         let tested = self.working(bytes, test).await;
         tested.unwrap_or_default()
     }

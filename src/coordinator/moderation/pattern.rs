@@ -42,6 +42,11 @@ pub enum NoPattern {
         left: usize,
         most: usize,
     },
+    #[error(
+        "with the other filters of its type the pattern takes too long to read hard texts: make it simpler, or \
+         delete other filters"
+    )]
+    Slow,
     #[error("the pattern matches an empty text, and so every prompt")]
     Everything,
     #[error("the pattern is invalid: {0}")]

@@ -141,6 +141,10 @@ fn explain(blocked: Blocked) -> ApiError {
         Blocked::Corrupt => {
             "the messages were rejected by the content filters of this service".to_owned()
         }
+        Blocked::Slow => {
+            "the content filters of this service took too long to read the messages: shorten them"
+                .to_owned()
+        }
         Blocked::TooLong(characters) => format!(
             "a message that the content filters rewrite must have at most {LONGEST} characters, found {characters}"
         ),

@@ -9,6 +9,7 @@ use crate::moderation::NoPattern;
 use crate::moderation::filters::{BUDGET, Filters, Suspicion};
 use crate::moderation::forms::Forms;
 use crate::moderation::letters::folded;
+use crate::moderation::limit::thread_time;
 use crate::moderation::verdict::{self, Case, Medium, Verdict};
 use crate::moderation::youth;
 use crate::peak::growth;
@@ -103,6 +104,44 @@ fn a_thousand_filters_look_at_a_prompt_in_bounded_memory_and_time() {
     if let Some(grown) = grown {
         assert!(grown < 256 << 20, "{grown} bytes");
     }
+}
+
+/// Each of these is quick alone.
+fn slow(count: usize) -> Vec<FilterRow> {
+    let slow = (0..count).map(|number| FilterRow {
+        id: number as i64,
+        ..filter(10, &format!(r"[a-z ]{{600}}q{number}"), "")
+    });
+    slow.collect()
+}
+
+fn hard_prompt(bytes: usize) -> String {
+    "ab c d".chars().cycle().take(bytes).collect()
+}
+
+#[test]
+fn a_filter_with_which_hard_texts_take_too_long_is_refused() {
+    let none = Filters::default();
+    let new = r"[a-z ]{600}new";
+    assert_eq!(none.check(new, Some(10), None), Ok(()));
+    let many = Filters::compile(&slow(70), &none);
+    assert_eq!(many.check(new, Some(10), None), Err(NoPattern::Slow));
+    // Filters of another type are read on their own.
+    assert_eq!(many.check(new, Some(20), None), Ok(()));
+}
+
+#[test]
+fn filters_stop_looking_at_a_prompt_when_its_time_is_over() {
+    let filters = Filters::compile(&slow(70), &Filters::default());
+    let began = thread_time();
+    let limited = filters.within(Duration::from_millis(100));
+    limited.test(&hard_prompt(4096), None);
+    let took = thread_time() - began;
+    assert!(limited.ran_out_of_time(), "{took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let quick = filters.within(Duration::from_secs(10));
+    quick.test("hello", None);
+    assert!(!quick.ran_out_of_time());
 }
 
 #[test]

@@ -79,6 +79,10 @@ impl Door {
                 );
                 Refusal::new(Code::BadRequest, message)
             }
+            Blocked::Slow => {
+                let message = "the content filters took too long to read the prompt: shorten it";
+                Refusal::new(Code::BadRequest, message)
+            }
             Blocked::Unread { found, most } => {
                 let message = format!("the prompt must have at most {most} bytes, found {found}");
                 Refusal::new(Code::InvalidPromptSize, message)
