@@ -30,6 +30,16 @@ impl Tasks {
         self.stopping.clone()
     }
 
+    /// Tasks of a part of the process: told to stop with these, or before them by their own [`stop`](Self::stop), which alone
+    /// waits for them.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Self {
+            stopping: self.stopping.child_token(),
+            tracker: TaskTracker::default(),
+        }
+    }
+
     /// Tells every task to stop and waits for them; whether all did within the grace period.
     pub async fn stop(&self, grace: Duration) -> bool {
         self.stopping.cancel();
@@ -52,6 +62,16 @@ mod tests {
         });
         assert!(tasks.stop(Duration::from_secs(1)).await);
         assert_eq!(task.await.unwrap(), 7);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_stops_alone_or_with_the_whole() {
+        let whole = Tasks::default();
+        let (one, other) = (whole.part(), whole.part());
+        assert!(one.stop(Duration::from_secs(1)).await);
+        assert!(!other.stopping().is_cancelled() && !whole.stopping().is_cancelled());
+        assert!(whole.stop(Duration::from_secs(1)).await);
+        assert!(other.stopping().is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]

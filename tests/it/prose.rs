@@ -18,7 +18,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("coordinator", [554, 612, 296]),
     ("engine", [28, 45, 20]),
     ("kernels", [3, 3, 1]),
-    ("muster", [21, 25, 16]),
+    ("muster", [20, 25, 16]),
     ("process", [6, 4, 0]),
     ("protocol", [83, 54, 51]),
     ("worker", [73, 53, 22]),

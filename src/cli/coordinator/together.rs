@@ -1,10 +1,13 @@
 //! `worker up`: everything in one process. The worker speaks to the coordinator over a pipe, as it would over a socket.
+//! After a panic of the engine another one is started, and the coordinator stays.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{DuplexStream, duplex};
-use tracing::info;
+use tokio::time::sleep;
+use tracing::{error, info};
 
 use super::announce::Ready;
 use super::choose::{Choice, choose};
@@ -16,6 +19,7 @@ use crate::cli::reload::Reload;
 use crate::cli::{Exit, Failure, Root, output, up};
 use crate::config::Config;
 use crate::coordinator::Coordinator;
+use crate::daemon::locate::Located;
 use crate::daemon::{Device, Post, Served, Way, Worker, limits};
 use crate::hardware;
 use crate::link::Dial;
@@ -24,21 +28,34 @@ use crate::tasks::Tasks;
 
 /// Bytes that may wait in the pipe in each direction.
 const PIPE: usize = 256 << 10;
+/// Between a panic of the engine and the next one; longer after each.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// What tasks of a worker may take to notice that it has ended.
+const LAST_TASKS: Duration = Duration::from_secs(2);
 
 /// Everything, answering.
 struct Started {
     coordinator: Coordinator,
-    worker: Worker,
+    staff: Staff,
     ready: Ready,
     /// A better model that nobody was asked about.
     better: Option<Offer>,
 }
 
-/// What was loaded.
+/// The worker, and what it takes to start another in its place.
+struct Staff {
+    worker: Worker,
+    tasks: Tasks,
+    all_tasks: Tasks,
+    post: Post,
+    models: Vec<Located>,
+}
+
+/// A new engine with its models.
 struct Loaded {
     runtime: Runtime,
     models: Vec<Arc<ModelInfo>>,
-    better: Option<Offer>,
 }
 
 pub async fn run(
@@ -60,15 +77,20 @@ pub async fn run(
         output::aside(better);
     }
     let coordinator = started.coordinator;
+    let mut staff = started.staff;
+    let config = reload.config().clone();
     let again = async || {
         let change = async |settings| coordinator.reload(settings).await;
         reload.apply(settings::of, change).await;
     };
-    stay.until_told(again).await;
+    tokio::select! {
+        () = stay.until_told(again) => {}
+        () = staff.stay(&config) => {}
+    }
     // The worker stays until the last job that waits has had its turn; the tasks that end then are its own, too.
     let grace = reload.config().worker.drain;
     stay.draining(grace, coordinator.drain(grace)).await;
-    drop(started.worker);
+    staff.tasks.stop(LAST_TASKS).await;
     Ok(())
 }
 
@@ -80,31 +102,35 @@ async fn start(
 ) -> Result<Started, Failure> {
     let coordinator = Coordinator::start(settings::of(config)?, tasks).await?;
     let key = key::of_this_machine(&config.worker.data_dir, &coordinator).await?;
-    let loaded = load(args, config, asking).await?;
-    let models = loaded.models;
+    let (mut device, Choice { models, better }) = choice(args, config, asking).await?;
+    let loaded = load(&mut device, &models).await?;
     let ready = Ready {
         url: coordinator.url(),
         addresses: interfaces::others_reach(coordinator.listens_on(), config),
-        models: models.iter().map(|model| model.name.clone()).collect(),
+        models: loaded.iter().map(|model| model.name.clone()).collect(),
         api_key: Some(key.clone()),
         certificate_sha256: super::note_serving(&coordinator, config)?,
     };
-    let slots = limits(config).max_running;
     let post = post(config, &key, &coordinator, tasks);
-    let served = Served {
-        models,
-        slots,
-        other_names: BTreeMap::new(),
+    let loaded = Loaded {
+        runtime: device.into_runtime(),
+        models: loaded,
     };
-    let worker = Worker::start(loaded.runtime, served, vec![post], tasks);
+    let (worker, own_tasks) = work(loaded, config, &post, tasks);
     match worker.connected().await {
         true => {
             coordinator.is_ready();
             Ok(Started {
                 coordinator,
-                worker,
+                staff: Staff {
+                    worker,
+                    tasks: own_tasks,
+                    all_tasks: tasks.clone(),
+                    post,
+                    models,
+                },
                 ready,
-                better: loaded.better,
+                better,
             })
         }
         false => Err(Failure::new(
@@ -114,31 +140,79 @@ async fn start(
     }
 }
 
-/// The models, loaded; a better one first if that is wanted.
-async fn load(args: &up::Args, config: &Config, asking: Asking) -> Result<Loaded, Failure> {
+impl Staff {
+    /// Starts another engine and worker after each panic of the engine.
+    async fn stay(&mut self, config: &Config) {
+        let mut pause = PAUSE;
+        loop {
+            self.worker.engine_ended().await;
+            error!("the engine ended with the panic above: loading its models again");
+            // Closes the line, so that the coordinator takes the jobs back.
+            self.tasks.stop(LAST_TASKS).await;
+            loop {
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                match again(config, &self.models).await {
+                    Ok(loaded) => {
+                        (self.worker, self.tasks) =
+                            work(loaded, config, &self.post, &self.all_tasks);
+                        break;
+                    }
+                    Err(failure) => error!("loading the models again failed: {failure}"),
+                }
+            }
+        }
+    }
+}
+
+/// A new engine with these models.
+async fn again(config: &Config, models: &[Located]) -> Result<Loaded, Failure> {
+    let mut device = Device::start(config, &hardware::probe())?;
+    let models = load(&mut device, models).await?;
+    Ok(Loaded {
+        runtime: device.into_runtime(),
+        models,
+    })
+}
+
+/// A worker with its own tasks, which end with it.
+fn work(loaded: Loaded, config: &Config, post: &Post, all_tasks: &Tasks) -> (Worker, Tasks) {
+    let tasks = all_tasks.part();
+    let served = Served {
+        models: loaded.models,
+        slots: limits(config).max_running,
+        other_names: BTreeMap::new(),
+    };
+    let worker = Worker::start(loaded.runtime, served, vec![post.clone()], &tasks);
+    (worker, tasks)
+}
+
+/// The models, chosen and on disk; a better one first if that is wanted.
+async fn choice(
+    args: &up::Args,
+    config: &Config,
+    asking: Asking,
+) -> Result<(Device, Choice), Failure> {
     let machine = hardware::probe();
     let place = Place::open(config)?;
-    let mut device = Device::start(config, &machine)?;
-    let Choice {
-        mut models,
-        mut better,
-    } = choose(args, config, &place, &device)?;
-    if let Some(offer) = better.take_if(|_| asking == Asking::Allowed)
+    let device = Device::start(config, &machine)?;
+    let mut choice = choose(args, config, &place, &device)?;
+    if let Some(offer) = choice.better.take_if(|_| asking == Asking::Allowed)
         && let Some(pulled) = offer.put(&place).await?
     {
-        models = vec![pulled];
+        choice.models = vec![pulled];
     }
+    Ok((device, choice))
+}
+
+async fn load(device: &mut Device, models: &[Located]) -> Result<Vec<Arc<ModelInfo>>, Failure> {
     let mut loaded = Vec::new();
     for located in models {
-        let info = device.load(located, |_, _| {}).await?;
+        let info = device.load(located.clone(), |_, _| {}).await?;
         info!(model.name = %info.name, "{} is loaded", info.name);
         loaded.push(info);
     }
-    Ok(Loaded {
-        runtime: device.into_runtime(),
-        models: loaded,
-        better,
-    })
+    Ok(loaded)
 }
 
 /// The worker's way to the coordinator beside it: a pipe, made anew each time it dials.

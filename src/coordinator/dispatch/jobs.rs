@@ -137,7 +137,7 @@ pub struct History {
     pub losses: u32,
     /// The last worker that was lost without a word.
     pub lost: Option<WorkerId>,
-    /// It may have killed its worker, and runs alone.
+    /// Runs alone, since it may have killed its worker.
     pub is_suspect: bool,
     pub parts: Vec<Part>,
     pub usage: Option<Usage>,

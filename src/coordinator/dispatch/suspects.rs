@@ -1,6 +1,6 @@
 //! Jobs that may kill their workers. A job whose worker was lost before it wrote anything is a *suspect*: a worker runs it
 //! alone until it writes something, so that it is told apart from jobs that merely shared the lost socket. A suspect that
-//! loses its worker is a bad job. What has lost two workers runs alone to its end.
+//! loses its worker is a bad job. A job that has lost two workers runs alone to its end.
 //!
 //! Where no worker is idle, some are *set aside*: they take nothing more until their jobs have ended and a suspect is
 //! given to them. At most half of a lane's workers, and at least one, are isolated at a time. Afterwards the other jobs
@@ -23,14 +23,14 @@ const LOSSES_ISOLATED: u32 = 2;
 /// Whether a worker takes jobs beside those it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
-    /// It does, and is not set aside before this moment.
+    /// Takes other jobs, and is not set aside before this moment.
     Open {
         until: Mono,
     },
     SetAside {
         since: Mono,
     },
-    /// It runs this job and nothing beside it.
+    /// Runs this job and nothing beside it.
     Alone {
         job: JobId,
         since: Mono,

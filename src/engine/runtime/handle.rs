@@ -189,6 +189,11 @@ impl Runtime {
         Ok(encoded)
     }
 
+    /// Waits until the thread has ended. While a `Runtime` is there, only a panic ends it.
+    pub async fn ended(&self) {
+        self.end.closed().await;
+    }
+
     /// Waits until the thread has ended: until every other `Runtime` is dropped and what runs has finished.
     pub async fn drain(self) {
         let Self {

@@ -26,6 +26,8 @@ pub enum DaemonError {
     Address(#[from] AddressError),
     #[error("every coordinator refuses this worker: {0}")]
     Refused(String),
+    #[error("the engine ended with the panic above: start the worker again")]
+    EngineEnded,
     #[error("setting up TLS failed: {0}")]
     Tls(String),
     #[error("installing signal handlers failed: {0}")]

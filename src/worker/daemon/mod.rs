@@ -86,6 +86,11 @@ pub async fn run(
                 Signal::Stop => break,
                 Signal::Reload => grace = reload().unwrap_or(grace),
             },
+            () = worker.engine_ended() => {
+                // Coordinators take the jobs back from a socket that is gone, and a new process has a clean device.
+                tasks.stop(LAST_TASKS).await;
+                return Err(DaemonError::EngineEnded);
+            }
             refusals = worker.refused() => {
                 tasks.stop(LAST_TASKS).await;
                 return Err(DaemonError::Refused(refusals.join("; ")));

@@ -165,6 +165,11 @@ impl Worker {
         refusals
     }
 
+    /// Waits until the engine has panicked: its thread is gone, and every job here fails.
+    pub async fn engine_ended(&self) {
+        self.runtime.ended().await;
+    }
+
     /// What it has done since its start.
     pub fn activity(&self) -> Activity {
         self.counters.activity(summary::earned(self.links.iter()))

@@ -12,7 +12,7 @@ use muster_protocol::job::{FailureKind, JobId};
 
 const RUNS: u64 = 200;
 
-enum Happening {
+enum PoisonEvent {
     Submit { is_poison: bool },
     Start(i64),
     Write(Box<Offer>, u64),
@@ -22,12 +22,12 @@ enum Happening {
 struct Fleet {
     desk: Desk,
     random: Random,
-    calendar: BTreeMap<(Mono, u64), Happening>,
+    calendar: BTreeMap<(Mono, u64), PoisonEvent>,
     entries: u64,
     poison: BTreeSet<JobId>,
     /// What the jobs that ended were: true where they were delivered.
     ended: BTreeMap<JobId, bool>,
-    /// They came while no worker was there.
+    /// Jobs that came while no worker was there.
     refused: usize,
     deaths: usize,
 }
@@ -74,12 +74,12 @@ impl Fleet {
         for number in 0..innocent + killers {
             let is_poison = number < killers;
             let wait = random.millis(0, 20_000);
-            fleet.after(wait, Happening::Submit { is_poison });
+            fleet.after(wait, PoisonEvent::Submit { is_poison });
         }
         fleet
     }
 
-    fn after(&mut self, wait: Duration, happening: Happening) {
+    fn after(&mut self, wait: Duration, happening: PoisonEvent) {
         self.entries += 1;
         let at = self.desk.now.mono + wait;
         self.calendar.insert((at, self.entries), happening);
@@ -105,17 +105,17 @@ impl Fleet {
         }
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn happen(&mut self, happening: PoisonEvent) {
         match happening {
-            Happening::Submit { is_poison } => {
+            PoisonEvent::Submit { is_poison } => {
                 let job = self.desk.submit_one();
                 if is_poison {
                     self.poison.insert(job);
                 }
             }
-            Happening::Start(worker) => self.start(worker),
-            Happening::Write(offer, left) => self.write(offer, left),
-            Happening::Die(session) => self.die(session),
+            PoisonEvent::Start(worker) => self.start(worker),
+            PoisonEvent::Write(offer, left) => self.write(offer, left),
+            PoisonEvent::Die(session) => self.die(session),
         }
     }
 
@@ -129,11 +129,11 @@ impl Fleet {
             match effect {
                 Effect::Offer(offer) if self.poison.contains(&offer.job.id) => {
                     let wait = self.random.millis(1, 1500);
-                    self.after(wait, Happening::Die(offer.session));
+                    self.after(wait, PoisonEvent::Die(offer.session));
                 }
                 Effect::Offer(offer) => {
                     let (wait, tokens) = (self.random.millis(1, 800), 1 + self.random.below(20));
-                    self.after(wait, Happening::Write(Box::new(offer), tokens));
+                    self.after(wait, PoisonEvent::Write(Box::new(offer), tokens));
                 }
                 Effect::End { job, outcome } => {
                     let expected = self.poison.contains(&job).then_some(FailureKind::BadJob);
@@ -156,7 +156,7 @@ impl Fleet {
         }
         self.desk.say(&offer, token(1));
         let wait = self.random.millis(1, 300);
-        self.after(wait, Happening::Write(offer, left - 1));
+        self.after(wait, PoisonEvent::Write(offer, left - 1));
     }
 
     fn die(&mut self, session: SessionId) {
@@ -166,6 +166,6 @@ impl Fleet {
         self.deaths += 1;
         self.desk.put(Input::Lost { session });
         let wait = self.random.millis(100, 20_000);
-        self.after(wait, Happening::Start(worker.0));
+        self.after(wait, PoisonEvent::Start(worker.0));
     }
 }

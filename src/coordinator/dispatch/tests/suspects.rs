@@ -79,7 +79,7 @@ fn a_suspect_has_its_worker_for_itself_until_it_writes() {
     assert_eq!(desk.offers().len(), 1, "it is cleared");
 }
 
-/// Runs what is offered, one job after another; each poison ends the process of its worker, which is started again.
+/// Runs all offers, one job after another; each poison ends the process of its worker, which is started again.
 /// Returns how the jobs ended, and how many processes did.
 fn run_all(desk: &mut Desk, poison: &[JobId]) -> (Vec<(JobId, Outcome)>, usize) {
     let (mut ends, mut deaths) = (Vec::new(), 0);
@@ -238,13 +238,13 @@ fn a_suspect_whose_attempt_fails_is_no_killer() {
 }
 
 /// A worker of four slots is kept busy by jobs of four seconds that never end at once.
-struct Busy {
+struct BusyWorker {
     running: VecDeque<(u64, Offer)>,
     second: u64,
 }
 
-impl Busy {
-    /// A second passes: what has run four seconds is done, and there is always more that waits.
+impl BusyWorker {
+    /// A second passes: a job of four seconds is done, and more always wait.
     fn pass(&mut self, desk: &mut Desk) -> Vec<(JobId, Outcome)> {
         self.second += 1;
         desk.pass(secs(1));
@@ -286,7 +286,7 @@ fn suspects_and_other_jobs_take_turns_on_the_only_worker() {
     let effects = desk.take();
     let first = offered(&effects).pop().unwrap();
     desk.say(&first, token(1));
-    let mut busy = Busy {
+    let mut busy = BusyWorker {
         running: VecDeque::from([(0, first)]),
         second: 0,
     };

@@ -415,7 +415,9 @@ fn meaning(kind: FailureKind) -> &'static str {
         FailureKind::WorkerFailed => "the worker reported an error",
         FailureKind::WorkerLost => "the worker disconnected",
         FailureKind::EmptyResult => "the worker returned no output",
-        FailureKind::BadJob => "several workers failed this job, or were lost while they prepared it",
+        FailureKind::BadJob => {
+            "several workers failed this job, or were lost while they prepared it"
+        }
         FailureKind::Stalled => "the worker stopped sending output",
         FailureKind::Expired => "the job timed out",
         FailureKind::SlowClient => "the client read the stream too slowly",

@@ -40,6 +40,8 @@ pub enum Rule {
     ChokesOnX,
     /// The device fails.
     Breaks,
+    /// The network has a bug.
+    Panics,
 }
 
 #[derive(Clone)]
@@ -221,6 +223,7 @@ impl Model for FakeModel {
         if matches!(self.fake.rule, Rule::Breaks) {
             bail!("the device fell off");
         }
+        assert!(!matches!(self.fake.rule, Rule::Panics), "a bug");
         let mut tokens = batch.tokens.iter();
         let mut rows = Vec::new();
         for span in &batch.spans {

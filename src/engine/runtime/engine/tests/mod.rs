@@ -356,6 +356,16 @@ async fn a_failing_device_fails_what_ran_on_it_and_not_the_thread() {
 }
 
 #[tokio::test]
+async fn a_panic_ends_the_jobs_and_is_noticed() {
+    let runtime = started(Rule::Panics).await;
+    let running = runtime.generate(request("a")).await.unwrap();
+    let ((), (_, _, end)) = tokio::join!(runtime.ended(), listen(running));
+    assert_eq!(end, Err(Failure::Stopped));
+    let refused = runtime.generate(request("a")).await.err();
+    assert_eq!(refused, Some(Failure::Stopped));
+}
+
+#[tokio::test]
 async fn draining_lets_what_runs_finish() {
     let runtime = started(Rule::Rambles).await;
     let running = runtime.generate(limited("a", 500)).await.unwrap();
