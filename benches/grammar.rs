@@ -12,7 +12,7 @@ use muster_engine::runtime::sampling::uniform;
 use muster_engine::runtime::text::{
     Begins, Language, Markup, Reader, TextError, Tokenizer, Vocabulary, VocabularyKind,
 };
-use muster_engine::runtime::{Sampling, StopRules};
+use muster_engine::runtime::{CacheScope, Sampling, StopRules};
 use serde_json::{Map, Value, json};
 
 const VOCABULARY: usize = 128_256;
@@ -85,7 +85,7 @@ fn grammars() -> Grammars {
         defaults: Sampling::default(),
         markup: Markup::default(),
     };
-    Grammars::new(Arc::new(language), VOCABULARY)
+    Grammars::new(Arc::new(language), VOCABULARY, None)
 }
 
 /// Fields of every kind.
@@ -110,6 +110,7 @@ fn schema(fields: usize) -> Value {
 fn guide(grammars: &Grammars, answer: Answer) -> Guide {
     let guide = grammars.guide(
         &Grammar::answer(answer),
+        CacheScope::default(),
         Begins::AfterPrompt,
         &StopRules::default(),
         &[],

@@ -135,7 +135,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Config(args)) => config::run(args, &root),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
-        Some(Command::TextProcess(_)) => text_process::run(),
+        Some(Command::TextProcess(args)) => text_process::run(&args),
     }
 }
 

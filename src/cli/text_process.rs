@@ -1,7 +1,7 @@
-//! `worker text-process`: tokenizer and chat template of one model, for the worker that starts it.
+//! `worker text-process`: tokenizer and chat template of one model, or a prover of grammars, for the worker that starts it.
 
 use super::{Exit, Failure};
-use crate::runtime::text;
+use crate::runtime::{grammar, text};
 
 const EXAMPLES: &str = "\
 Example:
@@ -10,9 +10,16 @@ Example:
 /// Run a model's tokenizer and chat template within limits, for the worker that starts this process.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {}
+pub struct Args {
+    /// Check grammars of clients instead.
+    #[arg(long)]
+    grammars: bool,
+}
 
-pub fn run() -> Result<(), Failure> {
-    text::serve_isolated()
-        .map_err(|error| Failure::new(Exit::Failed, format!("the text process failed: {error}")))
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let served = match args.grammars {
+        true => grammar::serve_prover(),
+        false => text::serve_isolated(),
+    };
+    served.map_err(|error| Failure::new(Exit::Failed, format!("the text process failed: {error}")))
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`tasks`] | every task of the process, and the signal that stops them |
 //! | [`telemetry`] | the log |
+//! | [`cpu_time`] | processor time of a thread |
 //! | [`memory`] | the allocator, and memory given back to the system |
 //! | [`intake`] | WebSocket messages, read in pieces under a memory budget |
 
@@ -12,6 +13,7 @@
     allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
 )]
 
+pub mod cpu_time;
 pub mod intake;
 pub mod memory;
 pub mod tasks;

@@ -87,7 +87,7 @@ async fn bad_request(answer: Answer, path: &str) -> Value {
 }
 
 /// The status and the body of a reply, from a request of any size.
-fn send(service: &Service, path: &str, body: &Value) -> (u16, Value) {
+pub fn send(service: &Service, path: &str, body: &Value) -> (u16, Value) {
     let mut command = Command::new("curl");
     command
         .args(["-s", "-w", "\n%{http_code}", "--data-binary", "@-"])

@@ -31,6 +31,7 @@ mod examples;
 mod extensions;
 mod fit;
 #[cfg(feature = "coordinator")]
+mod hostile_grammars;
 mod hostile_sockets;
 #[cfg(feature = "coordinator")]
 mod hostile_texts;

@@ -275,7 +275,11 @@ fn hard_texts(pattern: &str) -> [String; 4] {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let number = (state >> 16) as usize;
             let letter = letters[number % letters.len()];
-            text.push(if number % blank == 0 { ' ' } else { letter });
+            text.push(if number.is_multiple_of(blank) {
+                ' '
+            } else {
+                letter
+            });
         }
         text
     };

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use muster_process::cpu_time::thread_time;
 
 /// For all that one request asks of the filters.
 pub const LONGEST_LOOK: Duration = Duration::from_secs(2);
@@ -36,12 +36,4 @@ impl TimeLimit {
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
-}
-
-/// What this thread has computed so far.
-pub fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
-    Duration::new(seconds, nanos)
 }

@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::encode::Purpose;
 use super::engine::{self, Command, EncodeBatch, Engine, Loader};
+use super::grammar::{Prover, ProverProgram};
 use super::load::{self, LoadError, ModelSource};
 use super::model;
 use super::prepare::{check_ids, prepare};
@@ -83,6 +84,12 @@ impl Runtime {
             end,
             thread: Arc::new(Mutex::new(Some(thread))),
         })
+    }
+
+    /// Has grammars tried by a process of this program before they are compiled here, for models that are loaded from now on.
+    /// Without it a client's grammar may end this process.
+    pub fn prove_grammars_with(&self, program: ProverProgram) {
+        self.shared.prove_with(Prover::new(program));
     }
 
     /// Loads a model under a name. What already runs waits meanwhile. `progress` is told bytes done and in all.

@@ -3,6 +3,7 @@
 //!
 //! A [`TextRequest`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
 
+mod child_process;
 pub mod diffusion;
 mod encode;
 mod engine;

@@ -58,7 +58,7 @@ pub fn prepare(
     };
     let guide = request.grammar.as_deref().map(|grammar| {
         let (rules, generated) = (&request.stop_rules, &request.generated);
-        grammars.guide(grammar, begins, rules, generated)
+        grammars.guide(grammar, request.scope, begins, rules, generated)
     });
     let job = Job {
         model: request.model,

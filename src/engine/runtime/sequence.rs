@@ -165,6 +165,10 @@ impl Sequence {
         self.is_complete().then_some(FinishReason::EndOfTurn)
     }
 
+    pub fn guide_mut(&mut self) -> Option<&mut Guide> {
+        self.guide.as_mut()
+    }
+
     /// How many tokens it may still draw.
     pub fn left(&self) -> usize {
         self.max_tokens - self.usage.completion_tokens

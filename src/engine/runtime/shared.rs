@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::grammar::Grammars;
+use super::grammar::{Grammars, Prover};
 use super::text::Language;
 use super::{Failure, ModelInfo, ModelStatus, Sampling, Status};
 
@@ -22,6 +22,7 @@ pub struct Shared {
     models: Mutex<BTreeMap<String, Listing>>,
     status: Mutex<Vec<ModelStatus>>,
     is_paused: AtomicBool,
+    prover: OnceLock<Arc<Prover>>,
 }
 
 impl Shared {
@@ -39,7 +40,8 @@ impl Shared {
 
     pub fn enlist(&self, info: Arc<ModelInfo>, language: Arc<Language>, defaults: Sampling) {
         let name = info.name.clone();
-        let grammars = Grammars::new(Arc::clone(&language), info.vocabulary);
+        let prover = self.prover.get().cloned();
+        let grammars = Grammars::new(Arc::clone(&language), info.vocabulary, prover);
         lock(&self.models).insert(
             name,
             Listing {
@@ -49,6 +51,11 @@ impl Shared {
                 grammars: Arc::new(grammars),
             },
         );
+    }
+
+    /// Grammars of models that are listed from now on are proven with it. Only the first counts.
+    pub fn prove_with(&self, prover: Prover) {
+        let _ = self.prover.set(Arc::new(prover));
     }
 
     pub fn delist(&self, model: &str) {

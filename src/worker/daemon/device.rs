@@ -8,6 +8,7 @@ use super::fit::{Fit, Needs, Room, Wishes, fit, room};
 use super::locate::Located;
 use crate::hardware::Machine;
 use muster_config::{Config, KvCacheSetting, SpeculationSetting};
+use muster_engine::runtime::grammar::ProverProgram;
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::{
     CacheRoom, EngineLimits, Footprint, KvDtype, ModelInfo, ModelSource, Runtime, Speculation,
@@ -32,6 +33,10 @@ impl Device {
         )?;
         let limits = limits(config);
         let runtime = Runtime::start(room.device, limits)?;
+        runtime.prove_grammars_with(ProverProgram {
+            program: PathBuf::from(THIS_PROGRAM),
+            arguments: vec![TEXT_PROCESS.to_owned(), PROVES_GRAMMARS.to_owned()],
+        });
         Ok(Self {
             runtime,
             room,
@@ -99,6 +104,9 @@ fn isolation(model: &str) -> Isolation {
 const THIS_PROGRAM: &str = "/proc/self/exe";
 /// The command that serves as a text process.
 pub const TEXT_PROCESS: &str = "text-process";
+
+/// The argument with which it proves grammars instead.
+const PROVES_GRAMMARS: &str = "--grammars";
 
 /// How much an engine takes on.
 pub fn limits(config: &Config) -> EngineLimits {

@@ -13,6 +13,7 @@ use paths::Named;
 const SIBLINGS: &[(&str, &[&str])] = &[
     ("engine/networks", &[]),
     ("engine/runtime", &["networks"]),
+    ("process/cpu_time", &[]),
     ("process/intake", &[]),
     ("process/memory", &[]),
     ("process/tasks", &[]),
@@ -103,6 +104,7 @@ const DERIVES_SERDE: &[&str] = &[
     "engine/networks/image",
     "engine/networks/text",
     "engine/networks/weights",
+    "engine/runtime/grammar/prover",
     "engine/runtime/text",
     "protocol",
     "worker/catalog",

@@ -9,11 +9,11 @@ use crate::moderation::NoPattern;
 use crate::moderation::filters::{BUDGET, Filters, Suspicion};
 use crate::moderation::forms::Forms;
 use crate::moderation::letters::folded;
-use crate::moderation::limit::thread_time;
 use crate::moderation::verdict::{self, Case, Medium, Verdict};
 use crate::moderation::youth;
 use crate::peak::growth;
 use crate::storage::FilterRow;
+use muster_process::cpu_time::thread_time;
 use muster_protocol::job::AccountId;
 
 fn filter(kind: i64, regex: &str, replacement: &str) -> FilterRow {

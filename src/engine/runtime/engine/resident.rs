@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::work::Queue;
 use crate::networks::text::Batch;
+use crate::runtime::grammar::Guide;
 use crate::runtime::model::{self, Model};
 use crate::runtime::outbox::{SLOW_READER_TOKENS, TooSlow};
 use crate::runtime::sampling::Scratch;
@@ -16,6 +17,10 @@ use crate::runtime::speculation::{Speculation, Speculator};
 use crate::runtime::text::Language;
 use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus};
 use muster_kernels::{Span, cpu};
+
+/// Masks may take this part of a step without prompts, and at least so long.
+const MASK_SHARE: u32 = 4;
+const LEAST_MASK_TIME: Duration = Duration::from_millis(2);
 
 pub struct Resident {
     pub info: Arc<ModelInfo>,
@@ -119,11 +124,13 @@ impl Resident {
     pub fn step(&mut self, others: Duration) {
         let began = Instant::now();
         let mut rows = self.scheduler.plan();
+        let mut masks = self.masks(&mut rows);
         let plain = Generating::of(&rows);
         let limit = self.pace.prompt_limit(plain, others);
         if self.scheduler.reads_prompts() {
             // Such a step is bound by products: a proposed token would cost as much as one of the prompt.
             self.scheduler.add_prompts(&mut rows, limit);
+            masks += self.masks(&mut rows);
         } else {
             let left = |id| self.sequences.get(&id).map_or(0, Sequence::left);
             self.speculator
@@ -141,7 +148,47 @@ impl Resident {
             }
             Err(error) => self.fail_rows(&rows, &error),
         }
-        self.record(&rows, plain, began.elapsed());
+        self.record(&rows, plain, began.elapsed().saturating_sub(masks));
+    }
+
+    /// Computes the masks of rows that draw under a grammar, the cheapest first, within a budget for all of them. A row whose
+    /// mask is not there sits out the step. How long that took.
+    fn masks(&mut self, rows: &mut Vec<Row>) -> Duration {
+        let began = Instant::now();
+        let mut sequences: BTreeMap<_, _> = self.sequences.iter_mut().collect();
+        let draws = rows.iter().filter(|row| row.draws);
+        let guided = draws.filter_map(|row| {
+            let guide = sequences.remove(&row.id)?.guide_mut()?;
+            Some((guide, row.id))
+        });
+        let mut guided: Vec<(&mut Guide, SequenceId)> = guided.collect();
+        if guided.is_empty() {
+            return Duration::ZERO;
+        }
+        guided.sort_by_key(|(guide, _)| guide.rank());
+        let undisturbed = self.pace.undisturbed().unwrap_or_default();
+        let until = began + (undisturbed / MASK_SHARE).max(LEAST_MASK_TIME);
+        // The cheapest of all threads come first: the first of the costly ones go side by side.
+        let cost = self.model.vocabulary() * guided.len();
+        let threads = self.scratches.len().min(guided.len());
+        let mut shares: Vec<Vec<&mut Guide>> = (0..threads).map(|_| Vec::new()).collect();
+        for (at, (guide, _)) in guided.iter_mut().enumerate() {
+            shares[at % threads].push(guide);
+        }
+        cpu::each(&mut shares, cost, |share| {
+            for (at, guide) in share.iter_mut().enumerate() {
+                let in_time = at == 0 || Instant::now() < until;
+                match in_time || guide.is_ready() {
+                    // A dead end is told where the sequence draws.
+                    true => drop(guide.mask().is_ok()),
+                    false => guide.skip_step(),
+                }
+            }
+        });
+        let skipped = guided.iter().filter(|(guide, _)| guide.is_skipped());
+        let skipped: Vec<SequenceId> = skipped.map(|(_, id)| *id).collect();
+        rows.retain(|row| !skipped.contains(&row.id));
+        began.elapsed()
     }
 
     fn record(&mut self, rows: &[Row], plain: Generating, elapsed: Duration) {

@@ -1,8 +1,9 @@
-//! Compilation with limits, and the compiled grammars of one model.
+//! Compilation with limits, and the compiled grammars of one model. Sources come here when they are proven, where there is
+//! a prover: in a worker always.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -13,16 +14,16 @@ use toktrie::{InferenceCapabilities, TokEnv};
 
 use super::guide::first_line;
 use super::lark;
+use super::prover::Prover;
+use super::slots::{CompileSlots, Slot};
 use super::vocabulary::TokenTree;
 use super::{Answer, Calls, Function, Grammar, Guide};
 use crate::runtime::text::{Begins, Language};
-use crate::runtime::{Failure, StopRules};
+use crate::runtime::{CacheScope, Failure, StopRules};
 
 /// Compiled grammars that are kept, and the bytes of their sources together.
 const MOST_KEPT: usize = 32;
 const MOST_KEPT_BYTES: usize = 8 << 20;
-/// Grammars of one model that are compiled at a time.
-const MOST_COMPILING: usize = 2;
 const COMPILE_TIME: Duration = Duration::from_secs(3);
 /// Schemas are compiled recursively.
 const COMPILE_STACK: usize = 16 << 20;
@@ -35,7 +36,8 @@ pub struct Grammars {
     /// Tokens that begin with a space, for vocabularies whose texts lose their first.
     spaced: OnceLock<Option<Arc<[u32]>>>,
     kept: Mutex<GrammarCache>,
-    compiling: Arc<Compiling>,
+    prover: Option<Arc<Prover>>,
+    slots: Arc<CompileSlots>,
 }
 
 #[derive(Default)]
@@ -51,14 +53,16 @@ struct CachedGrammar {
 }
 
 impl Grammars {
-    pub fn new(language: Arc<Language>, vocabulary: usize) -> Self {
+    /// Without a prover, clients must be trusted: a source may end this process.
+    pub fn new(language: Arc<Language>, vocabulary: usize, prover: Option<Arc<Prover>>) -> Self {
         Self {
             language,
             vocabulary,
             factory: OnceLock::new(),
             spaced: OnceLock::new(),
             kept: Mutex::default(),
-            compiling: Arc::default(),
+            prover,
+            slots: Arc::default(),
         }
     }
 
@@ -67,11 +71,12 @@ impl Grammars {
     pub fn guide(
         &self,
         grammar: &Grammar,
+        scope: CacheScope,
         begins: Begins,
         rules: &StopRules,
         generated: &[u32],
     ) -> Result<Guide, Failure> {
-        let matcher = self.matcher(grammar)?;
+        let matcher = self.matcher(grammar, scope)?;
         let ends = [&self.language.ends[..], &rules.stop_token_ids].concat();
         let not_first = match begins {
             Begins::Fresh => self.spaced().clone(),
@@ -88,7 +93,7 @@ impl Grammars {
         Ok(guide)
     }
 
-    fn matcher(&self, grammar: &Grammar) -> Result<Matcher, Failure> {
+    fn matcher(&self, grammar: &Grammar, scope: CacheScope) -> Result<Matcher, Failure> {
         let key = key(grammar);
         if let Some(matcher) = lock(&self.kept).find(&key) {
             return Ok(matcher);
@@ -98,10 +103,17 @@ impl Grammars {
         let factory = self.factory().clone().ok_or_else(|| {
             Failure::BadRequest("the model's vocabulary cannot be used with grammars".to_owned())
         })?;
-        let slot = Slot::take(&self.compiling)?;
+        let refusal = self.prover.as_ref();
+        if let Some(refusal) = refusal.and_then(|prover| prover.known_refusal(&source)) {
+            return Err(refusal);
+        }
+        let slot = CompileSlots::take(&self.slots, scope, key.len(), COMPILE_TIME)?;
         // Choices of one request ask for the same grammar at the same time.
         if let Some(matcher) = lock(&self.kept).find(&key) {
             return Ok(matcher);
+        }
+        if let Some(prover) = &self.prover {
+            prover.prove(&source)?;
         }
         let matcher = compile(&factory, source, slot)?;
         let copy = matcher.deep_clone();
@@ -162,7 +174,7 @@ fn key(grammar: &Grammar) -> String {
     key
 }
 
-fn factory(tokens: TokEnv) -> Option<ParserFactory> {
+pub fn factory(tokens: TokEnv) -> Option<ParserFactory> {
     let can = InferenceCapabilities {
         ff_tokens: tokens.tokenize_is_canonical(),
         ..InferenceCapabilities::default()
@@ -224,44 +236,6 @@ fn compile(
             "the grammar cannot be compiled: {}",
             first_line(&error)
         ))),
-    }
-}
-
-/// How many grammars are being compiled.
-#[derive(Default)]
-struct Compiling {
-    count: Mutex<usize>,
-    ended: Condvar,
-}
-
-/// A permit to compile, released when its thread ends.
-struct Slot(Arc<Compiling>);
-
-impl Slot {
-    fn take(compiling: &Arc<Compiling>) -> Result<Self, Failure> {
-        let count = lock(&compiling.count);
-        let is_full = |count: &mut usize| *count >= MOST_COMPILING;
-        let waited = compiling
-            .ended
-            .wait_timeout_while(count, COMPILE_TIME, is_full);
-        let (mut count, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() {
-            // The client may retry: another engine may have room, and this one soon.
-            return Err(Failure::Busy {
-                running: MOST_COMPILING,
-                waiting: 0,
-            });
-        }
-        *count += 1;
-        drop(count);
-        Ok(Self(Arc::clone(compiling)))
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        *lock(&self.0.count) -= 1;
-        self.0.ended.notify_one();
     }
 }
 

@@ -1,22 +1,34 @@
 //! Where one sequence is in its grammar.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use llguidance::Matcher;
 
 use crate::runtime::sampling::TokenMask;
+use muster_process::cpu_time::thread_time;
 
 /// The most tokens that are forced at once: more would hold up the other sequences of a step.
 const MOST_FORCED: usize = 32;
 
-/// A mask that takes longer holds up the other sequences of its step, and the next would as well.
-const LONGEST_MASK: Duration = Duration::from_secs(2);
+/// A mask that takes longer is late, since other sequences of the step may wait for it.
+const LONGEST_MASK: Duration = Duration::from_millis(20);
+/// So many late masks end the sequence.
+const MOST_LATE: u32 = 3;
 
 /// The grammar of one sequence, after the tokens it has.
 pub struct Guide {
     matcher: Matcher,
     mask: TokenMask,
+    /// The mask is that of the tokens so far.
+    is_ready: bool,
+    late_masks: u32,
+    /// Why there is no mask, now or ever.
+    dead_end: Option<DeadEnd>,
+    /// What its masks take, the latest counting half.
+    cost: Duration,
+    /// Steps that went on without it since its last mask.
+    skipped_steps: u32,
     /// Tokens that end the text, and may do so only where the grammar accepts.
     pub ends: Vec<u32>,
     /// Tokens that may not be the first: their space would be lost with the text's first.
@@ -46,17 +58,60 @@ impl Guide {
         Self {
             matcher,
             mask: TokenMask::default(),
+            is_ready: false,
+            late_masks: 0,
+            dead_end: None,
+            cost: Duration::ZERO,
+            skipped_steps: 0,
             ends,
             not_first,
             tokens: 0,
         }
     }
 
-    /// The tokens that may come next.
+    /// The tokens that may come next. Computed at most once for the tokens so far.
     pub fn mask(&mut self) -> Result<&TokenMask, DeadEnd> {
-        let began = Instant::now();
+        if let Some(dead_end) = &self.dead_end {
+            return Err(dead_end.clone());
+        }
+        if !self.is_ready {
+            let computed = self.compute_mask();
+            self.dead_end = computed.clone().err();
+            computed?;
+            self.is_ready = true;
+        }
+        Ok(&self.mask)
+    }
+
+    /// The order in which masks of a step are computed, the cheapest first; a sequence that was passed over gains on the
+    /// others.
+    pub fn rank(&self) -> Duration {
+        self.cost / (1 + self.skipped_steps)
+    }
+
+    /// A step goes on without the sequence.
+    pub fn skip_step(&mut self) {
+        self.skipped_steps += 1;
+    }
+
+    /// Whether its mask is known.
+    pub fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    /// The last step went on without it.
+    pub fn is_skipped(&self) -> bool {
+        self.skipped_steps > 0
+    }
+
+    fn compute_mask(&mut self) -> Result<(), DeadEnd> {
+        let began = thread_time();
         let mask = self.matcher.compute_mask();
-        if began.elapsed() > LONGEST_MASK {
+        let took = thread_time().saturating_sub(began);
+        self.cost = (self.cost + took) / 2;
+        self.skipped_steps = 0;
+        self.late_masks += u32::from(took > LONGEST_MASK);
+        if self.late_masks >= MOST_LATE {
             return Err(self.dead_end("it takes too long to follow"));
         }
         let mask = mask.map_err(|error| self.dead_end(&error.to_string()))?;
@@ -70,7 +125,7 @@ impl Guide {
                 self.mask.set(id, false);
             }
         }
-        Ok(&self.mask)
+        Ok(())
     }
 
     /// Goes on after a token that the mask allowed, or that another worker drew.
@@ -81,6 +136,7 @@ impl Guide {
         if self.is_finished() {
             return Err(self.dead_end("it is complete"));
         }
+        self.is_ready = false;
         let taken = self.matcher.consume_token(id);
         taken.map_err(|error| self.dead_end(&error.to_string()))?;
         self.tokens += 1;

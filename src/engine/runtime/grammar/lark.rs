@@ -276,6 +276,7 @@ fn json_grammar(name: String, mut schema: Value, strict: bool) -> GrammarWithLex
         "key_separator": ": ",
         "lenient": !strict,
     });
+    schema::draw_in_bounds(&mut schema);
     if schema == Value::Bool(true) {
         schema = Value::Object(Map::new());
     }

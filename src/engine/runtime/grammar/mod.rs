@@ -6,6 +6,8 @@
 //! | `schema` | what a JSON schema may hold: size, depth, keywords, by path |
 //! | `repeats` | how much a pattern repeats itself |
 //! | `vocabulary` | a model's tokens as llguidance walks them |
+//! | `prover` | a process that tries a source before this one compiles it |
+//! | `slots` | who may compile next |
 //! | `compiler` | compilation with limits, and the cache of compiled grammars of one model |
 //! | `guide` | the state of one sequence: mask, token taken, tokens forced |
 //!
@@ -16,8 +18,10 @@
 mod compiler;
 mod guide;
 mod lark;
+mod prover;
 mod repeats;
 mod schema;
+mod slots;
 #[cfg(test)]
 mod suite;
 #[cfg(test)]
@@ -30,6 +34,7 @@ use super::text::ToolMarkup;
 
 pub use compiler::Grammars;
 pub use guide::{DeadEnd, Guide};
+pub use prover::{Prover, ProverProgram, serve as serve_prover};
 
 /// What the text of a request must match from its first character to its last.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::lark::check_weight;
 
@@ -12,6 +12,18 @@ const MOST_VALUES: usize = 20_000;
 const MOST_BYTES: usize = 512 << 10;
 /// Branches of all `anyOf`, `oneOf` and `allOf` that can meet in one value: products of them are what takes long.
 const MOST_BRANCHES: usize = 4096;
+
+/// The largest whole number that a schema may hold, in both directions: JSON's readers agree up to here, and the library
+/// that compiles schemas recurses without end at the least number of 64 bits.
+const LARGEST_NUMBER: i64 = (1 << 53) - 1;
+/// A grammar of multiples has a state for each remainder.
+const LARGEST_DIVISOR: u64 = 10_000;
+
+/// Keywords that bound numbers. Generated schemas are full of bounds that no number reaches.
+const BOUNDS: &[&str] = &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
+
+/// Keywords that hold schemas by names of the client's.
+const NAMED: &[&str] = &["properties", "patternProperties", "$defs", "definitions"];
 
 /// Keywords that restrict values and that no grammar can enforce.
 const UNSUPPORTED: &[&str] = &[
@@ -74,6 +86,86 @@ pub fn check(schema: &Value, place: &str, strict: bool) -> Result<(), SchemaRefu
     }
 }
 
+/// Draws bounds in that lie beyond what a number may be.
+pub fn draw_in_bounds(schema: &mut Value) {
+    match schema {
+        Value::Array(values) => values.iter_mut().for_each(draw_in_bounds),
+        Value::Object(entries) => {
+            for (key, value) in entries.iter_mut() {
+                match value.as_f64().filter(|_| BOUNDS.contains(&key.as_str())) {
+                    Some(bound) if bound > LARGEST_NUMBER as f64 => *value = LARGEST_NUMBER.into(),
+                    Some(bound) if bound < -LARGEST_NUMBER as f64 => {
+                        *value = (-LARGEST_NUMBER).into();
+                    }
+                    Some(_) => {}
+                    // Values are no schemas.
+                    None if matches!(key.as_str(), "const" | "enum" | "default" | "examples") => {}
+                    // The keys are names, not keywords.
+                    None if NAMED.contains(&key.as_str()) => value
+                        .as_object_mut()
+                        .into_iter()
+                        .flat_map(|schemas| schemas.values_mut())
+                        .for_each(draw_in_bounds),
+                    None => draw_in_bounds(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check_divisor(value: &Value, place: &str) -> Result<(), SchemaRefusal> {
+    let Some(number) = value.as_number() else {
+        return Ok(());
+    };
+    match digits(number).is_some_and(|digits| (1..=LARGEST_DIVISOR).contains(&digits)) {
+        true => Ok(()),
+        false => Err(SchemaRefusal::new(
+            place,
+            format!(
+                "must have 1 to {LARGEST_DIVISOR} as its digits without the point, found {number}"
+            ),
+        )),
+    }
+}
+
+/// The digits of a decimal without its point and the zeros around them; none of one that is too long.
+fn digits(number: &Number) -> Option<u64> {
+    let text = number.to_string();
+    let text = text.split(['e', 'E']).next().unwrap_or_default();
+    let digits = match text.contains('.') {
+        true => text.trim_end_matches('0').replace('.', ""),
+        false => text.to_owned(),
+    };
+    digits.parse().ok()
+}
+
+fn check_numbers(value: &Value, place: &str) -> Result<(), SchemaRefusal> {
+    match value {
+        Value::Array(values) => values
+            .iter()
+            .try_for_each(|value| check_numbers(value, place)),
+        Value::Object(entries) => entries
+            .values()
+            .try_for_each(|value| check_numbers(value, place)),
+        Value::Number(number) => {
+            let is_whole = number.is_i64() || number.is_u64();
+            let size = number.as_i64().map(i64::unsigned_abs).or(number.as_u64());
+            let is_large = size.is_some_and(|size| size > LARGEST_NUMBER.unsigned_abs());
+            match is_whole && is_large {
+                true => Err(SchemaRefusal::new(
+                    place,
+                    format!(
+                        "whole numbers must not exceed {LARGEST_NUMBER} in size, found {number}"
+                    ),
+                )),
+                false => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
 struct SchemaCheck {
     strict: bool,
     values: usize,
@@ -133,6 +225,11 @@ impl SchemaCheck {
             }
             "$ref" => self.reference(value, place),
             "pattern" => check_weight(place, value.as_str().unwrap_or_default()),
+            "multipleOf" => check_divisor(value, place),
+            "const" | "enum" => {
+                check_numbers(value, place)?;
+                self.plain(value, place, depth)
+            }
             _ => self.plain(value, place, depth),
         }
     }

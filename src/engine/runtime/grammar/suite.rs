@@ -10,7 +10,7 @@ use super::{Answer, Grammar, Grammars};
 use crate::runtime::text::{
     Begins, Language, Markup, Reader, TextError, Tokenizer, Vocabulary, VocabularyKind,
 };
-use crate::runtime::{Sampling, StopRules};
+use crate::runtime::{CacheScope, Sampling, StopRules};
 
 const END: u32 = 256;
 
@@ -47,7 +47,7 @@ fn bytes() -> Grammars {
         defaults: Sampling::default(),
         markup: Markup::default(),
     };
-    Grammars::new(Arc::new(language), 257)
+    Grammars::new(Arc::new(language), 257, None)
 }
 
 /// Whether the grammar allows this text; `None` where it is refused or not compiled.
@@ -55,7 +55,13 @@ fn allows(grammars: &Grammars, schema: &Value, text: &str) -> Option<bool> {
     let grammar = Grammar::answer(Answer::JsonSchema(schema.clone()));
     let rules = StopRules::default();
     let mut guide = grammars
-        .guide(&grammar, Begins::AfterPrompt, &rules, &[])
+        .guide(
+            &grammar,
+            CacheScope::default(),
+            Begins::AfterPrompt,
+            &rules,
+            &[],
+        )
         .ok()?;
     let is_taken = text.bytes().all(|byte| guide.take(byte.into()).is_ok());
     Some(is_taken && guide.is_accepting())

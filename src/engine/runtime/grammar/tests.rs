@@ -375,6 +375,40 @@ async fn what_the_grammar_forces_costs_no_step_of_its_own() {
     assert_eq!(fake.steps(), steps + slow.tokens.len());
 }
 
+/// Each token can be derived in many ways, more of them with each token before.
+const AMBIGUOUS: &str = "start: x{1000}\nx: \"a\" | \"a\" \"a\" | \"a\"?";
+
+#[tokio::test]
+async fn costly_masks_end_their_own_texts_and_no_other() {
+    let runtime = start(&Fake::new(Rule::Scatters)).await;
+    let mut costly = Vec::new();
+    for choice in 0..14 {
+        let grammar = Grammar::answer(Answer::Lark(AMBIGUOUS.to_owned()));
+        let asked = TextRequest {
+            choice,
+            ..request(grammar)
+        };
+        costly.push(runtime.generate(asked).await);
+    }
+    let mut plain = request(Grammar::answer(Answer::Text));
+    plain.max_tokens = Some(300);
+    plain.grammar = None;
+    plain.stop_rules.ignore_eos = true;
+    let mut digits = request(Grammar::answer(Answer::Regex("[0-9]{200}".to_owned())));
+    digits.sampling.seed = Some(5);
+    let (plain, digits) = tokio::join!(run(&runtime, plain), run(&runtime, digits));
+    assert_eq!(plain.reason(), FinishReason::Length);
+    assert_eq!(digits.text.len(), 200, "{:?}", digits.end);
+    for generation in costly {
+        let end = match generation {
+            Ok(generation) => listen(generation).await.end,
+            Err(failure) => Err(failure),
+        };
+        let is_own = matches!(end, Ok(_) | Err(Failure::BadRequest(_)));
+        assert!(is_own, "{end:?}");
+    }
+}
+
 #[tokio::test]
 async fn rules_about_the_end_keep_to_the_grammar() {
     let runtime = start(&Fake::new(Rule::Scatters)).await;

@@ -1,32 +1,24 @@
 //! What runs inside a text process: a tokenizer and a template under limits, answering one request after another.
 
-use std::fs;
 use std::io::{self, Stdin, Stdout, Write, stdin, stdout};
 use std::process::exit;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
-
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Limits;
 use super::frames::{self, Opened, Reply, Request};
+use crate::runtime::child_process::{self, Watch, limit_memory};
 use crate::runtime::text::{Language, TextError};
 use crate::runtime::{Chat, Failure, Prompt};
 
-/// The exit code of a process that took too long.
-pub const TIMED_OUT: i32 = 124;
-
 /// Answers until the parent closes our input. The limits come with the first frame: nothing of the model is read before.
 pub fn serve() -> io::Result<()> {
-    let first = frames::read(&mut stdin())?;
+    let first = child_process::read(&mut stdin())?;
     let Ok(Request::Open { source, limits }) = serde_json::from_slice(&first) else {
         return Err(io::Error::other("the first frame must open a model"));
     };
     drop(first);
     let limits = Limits::from(limits);
-    // No core file: it would be as large as what the model allocated.
-    limit(Resource::Core, 0)?;
+    child_process::write_no_core()?;
     let watch = Watch::start()?;
     limit_memory(limits.open_bytes)?;
     let work = move || -> io::Result<()> {
@@ -66,7 +58,7 @@ fn open(opened: Result<Language, TextError>, output: &mut Stdout) -> io::Result<
         opening: opening.unwrap_or_default(),
     };
     send(output, &Reply::Opened(Box::new(opened)))?;
-    frames::write_table(output, &language.pieces().to_bytes())?;
+    child_process::write_table(output, &language.pieces().to_bytes())?;
     Ok(Some(language))
 }
 
@@ -78,7 +70,7 @@ fn answer_all(
     output: &mut Stdout,
 ) -> io::Result<()> {
     loop {
-        let frame = match frames::read(input) {
+        let frame = match child_process::read(input) {
             Ok(frame) => frame,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
@@ -125,62 +117,6 @@ fn tokens(read: Result<Vec<u32>, Failure>) -> Reply {
 }
 
 fn send(output: &mut Stdout, reply: &Reply) -> io::Result<()> {
-    output.write_all(&frames::to_bytes(reply))?;
+    output.write_all(&child_process::to_bytes(reply))?;
     output.flush()
-}
-
-/// Ends the process when a request takes too long, also where the parent is gone and kills nobody.
-struct Watch(Sender<Option<Duration>>);
-
-impl Watch {
-    fn start() -> io::Result<Self> {
-        let (sender, receiver) = channel();
-        let watch = move || {
-            // Later than the parent, which says what took so long.
-            let mut wait = None;
-            loop {
-                let heard = match wait {
-                    Some(wait) => receiver.recv_timeout(wait),
-                    None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                };
-                match heard {
-                    Ok(next) => wait = next,
-                    Err(RecvTimeoutError::Timeout) => exit(TIMED_OUT),
-                    Err(RecvTimeoutError::Disconnected) => return,
-                }
-            }
-        };
-        thread::Builder::new()
-            .name("watch".to_owned())
-            .stack_size(256 << 10)
-            .spawn(watch)?;
-        Ok(Self(sender))
-    }
-
-    fn begin(&self, limit: Duration) {
-        let _ = self.0.send(Some(limit + Duration::from_secs(1)));
-    }
-
-    fn end(&self) {
-        let _ = self.0.send(None);
-    }
-}
-
-/// Limits the addresses of this process to what it has and so many bytes more.
-fn limit_memory(more_bytes: u64) -> io::Result<()> {
-    let in_use = fs::read_to_string("/proc/self/statm")
-        .ok()
-        .and_then(|text| text.split(' ').next()?.parse::<u64>().ok())
-        .map_or(1 << 30, |pages| pages.saturating_mul(4096));
-    limit(Resource::As, in_use.saturating_add(more_bytes))
-}
-
-fn limit(resource: Resource, most: u64) -> io::Result<()> {
-    let hard = getrlimit(resource).maximum;
-    let most = hard.map_or(most, |hard| most.min(hard));
-    let limits = Rlimit {
-        current: Some(most),
-        maximum: hard,
-    };
-    Ok(setrlimit(resource, limits)?)
 }

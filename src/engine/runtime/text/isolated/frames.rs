@@ -1,7 +1,6 @@
-//! Requests and replies of a text process: a length in four bytes, then JSON.
+//! Requests and replies of a text process.
 
 use std::borrow::Cow;
-use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,9 +11,6 @@ use super::Limits;
 use crate::runtime::Chat;
 use crate::runtime::text::language::Recommended;
 use crate::runtime::text::{EmbeddedText, Markup, TextError, TextSource};
-
-/// The vocabulary of a GGUF file with its merges is the largest thing that crosses.
-pub const MAX_FRAME_BYTES: u32 = 256 << 20;
 
 #[derive(Serialize, Deserialize)]
 pub enum Request {
@@ -163,36 +159,4 @@ pub fn chat_from_text(text: &str) -> Result<Chat, serde_json::Error> {
         tools: json.tools.into_owned(),
         variables: json.variables.into_owned(),
     })
-}
-
-/// The frame of a request or a reply. Both are structs of texts and numbers, which always are JSON.
-pub fn to_bytes(message: &impl Serialize) -> Vec<u8> {
-    let mut bytes = vec![0; 4];
-    let _ = serde_json::to_writer(&mut bytes, message);
-    let length = u32::try_from(bytes.len() - 4).unwrap_or(u32::MAX);
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
-    bytes
-}
-
-pub fn write_table(out: &mut impl Write, table: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(table.len()).map_err(io::Error::other)?;
-    out.write_all(&length.to_le_bytes())?;
-    out.write_all(table)?;
-    out.flush()
-}
-
-/// The next frame's content. Memory grows with what arrives, not with what its length claims.
-pub fn read(input: &mut impl Read) -> io::Result<Vec<u8>> {
-    let mut length = [0; 4];
-    input.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if length > MAX_FRAME_BYTES {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut bytes = Vec::new();
-    input.take(length.into()).read_to_end(&mut bytes)?;
-    match bytes.len() == length as usize {
-        true => Ok(bytes),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
 }

@@ -7,13 +7,11 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `frames` | requests and replies, and how they cross a pipe |
-//! | `process` | the child as its parent sees it: start, ask, find out why it ended |
+//! | `frames` | requests and replies |
 //! | `child` | what runs inside it |
 
 mod child;
 mod frames;
-mod process;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,9 +21,9 @@ use tracing::{error, warn};
 
 use super::language::Recommended;
 use super::{Markup, Pieces, TextError, TextSource};
+use crate::runtime::child_process::{self, ChildProcess, Death};
 use crate::runtime::{Chat, Failure};
 use frames::{Opened, Reply, Request, SourceText};
-use process::{Death, TextProcess};
 
 pub use child::serve;
 
@@ -91,7 +89,7 @@ pub struct Description {
 
 #[derive(Default)]
 struct State {
-    process: Option<TextProcess>,
+    process: Option<ChildProcess>,
     /// Deaths since the process last answered a request.
     deaths: u32,
     last_death: String,
@@ -104,7 +102,7 @@ impl Isolated {
         source: TextSource<'_>,
         isolation: Isolation,
     ) -> Result<(Self, Description), TextError> {
-        let open = frames::to_bytes(&Request::Open {
+        let open = child_process::to_bytes(&Request::Open {
             source: Box::new(SourceText::from(source)),
             limits: isolation.limits.into(),
         });
@@ -190,7 +188,7 @@ impl Isolated {
 
     /// One request at a time: the process has one thread for them. A death costs this request, not the next.
     fn ask(&self, request: &Request) -> Result<Reply, Failure> {
-        let bytes = frames::to_bytes(request);
+        let bytes = child_process::to_bytes(request);
         let mut state = lock(&self.state);
         let process = match state.process.as_mut() {
             Some(process) => process,
@@ -209,7 +207,7 @@ impl Isolated {
         }
     }
 
-    fn restart<'a>(&self, state: &'a mut State) -> Result<&'a mut TextProcess, Failure> {
+    fn restart<'a>(&self, state: &'a mut State) -> Result<&'a mut ChildProcess, Failure> {
         let now = Instant::now();
         if let Some(after) = state.start_after.filter(|&after| after > now) {
             let seconds = (after - now).as_secs() + 1;
@@ -275,12 +273,12 @@ fn pause_after(deaths: u32) -> Duration {
     }
 }
 
-fn start(isolation: &Isolation, open: &[u8]) -> Result<(TextProcess, Opened, Pieces), TextError> {
+fn start(isolation: &Isolation, open: &[u8]) -> Result<(ChildProcess, Opened, Pieces), TextError> {
     let failed = |reason: String| TextError::Isolated {
         model: isolation.model.clone(),
         reason,
     };
-    let started = TextProcess::start(&isolation.program, &isolation.arguments);
+    let started = ChildProcess::start(&isolation.program, &isolation.arguments);
     let mut process = started.map_err(|error| {
         let program = isolation.program.display();
         failed(format!("starting {program} failed: {error}"))

@@ -1,4 +1,4 @@
-//! A text process as its parent sees it.
+//! A child as its parent sees it: start, ask, find out why it ended.
 
 use std::env;
 use std::fmt;
@@ -9,14 +9,16 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitSta
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::de::DeserializeOwned;
 
-use super::child::TIMED_OUT;
-use super::frames::{self, Reply};
+use super::frames;
 
+/// The exit code of a process that took too long.
+pub const TIMED_OUT: i32 = 124;
 /// So much of what a dying process wrote is looked through for the reason.
 const LAST_WORDS_BYTES: u64 = 4096;
 
-pub struct TextProcess {
+pub struct ChildProcess {
     child: Child,
     input: ChildStdin,
     output: ChildStdout,
@@ -46,7 +48,7 @@ impl fmt::Display for Death {
     }
 }
 
-impl TextProcess {
+impl ChildProcess {
     pub fn start(program: &Path, arguments: &[String]) -> io::Result<Self> {
         let mut command = Command::new(program);
         command
@@ -77,7 +79,7 @@ impl TextProcess {
     }
 
     /// Sends a frame and waits for its answer.
-    pub fn ask(&mut self, frame: &[u8], limit: Duration) -> Result<Reply, Death> {
+    pub fn ask<R: DeserializeOwned>(&mut self, frame: &[u8], limit: Duration) -> Result<R, Death> {
         let sent = self
             .input
             .write_all(frame)
@@ -112,7 +114,7 @@ impl TextProcess {
     }
 }
 
-impl Drop for TextProcess {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

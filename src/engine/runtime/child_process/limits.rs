@@ -1,0 +1,73 @@
+//! Limits of the process that runs inside.
+
+use std::fs;
+use std::io;
+use std::process::exit;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::process::TIMED_OUT;
+
+/// A core file would be as large as the memory that the process may take.
+pub fn write_no_core() -> io::Result<()> {
+    limit(Resource::Core, 0)
+}
+
+/// Ends the process when a request takes too long, also where the parent is gone.
+pub struct Watch(Sender<Option<Duration>>);
+
+impl Watch {
+    pub fn start() -> io::Result<Self> {
+        let (sender, receiver) = channel();
+        let watch = move || {
+            // Later than the parent, which says what took so long.
+            let mut wait = None;
+            loop {
+                let heard = match wait {
+                    Some(wait) => receiver.recv_timeout(wait),
+                    None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                };
+                match heard {
+                    Ok(next) => wait = next,
+                    Err(RecvTimeoutError::Timeout) => exit(TIMED_OUT),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("watch".to_owned())
+            .stack_size(256 << 10)
+            .spawn(watch)?;
+        Ok(Self(sender))
+    }
+
+    pub fn begin(&self, limit: Duration) {
+        let _ = self.0.send(Some(limit + Duration::from_secs(1)));
+    }
+
+    pub fn end(&self) {
+        let _ = self.0.send(None);
+    }
+}
+
+/// Limits the addresses of this process to what it has and so many bytes more.
+pub fn limit_memory(more_bytes: u64) -> io::Result<()> {
+    let in_use = fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split(' ').next()?.parse::<u64>().ok())
+        .map_or(1 << 30, |pages| pages.saturating_mul(4096));
+    limit(Resource::As, in_use.saturating_add(more_bytes))
+}
+
+fn limit(resource: Resource, most: u64) -> io::Result<()> {
+    let hard = getrlimit(resource).maximum;
+    let most = hard.map_or(most, |hard| most.min(hard));
+    let limits = Rlimit {
+        current: Some(most),
+        maximum: hard,
+    };
+    Ok(setrlimit(resource, limits)?)
+}

@@ -1,0 +1,196 @@
+//! Sources of grammars are proven in a process that can be ended before this one compiles them.
+//!
+//! The library that compiles grammars may recurse, allocate or compute without end, and nothing stops it from inside. A
+//! prover compiles a source and follows it at random; only what it calls sound is compiled here. Masks stay in this
+//! process, where they take microseconds: a matcher has no serialized form, and proven sources are bounded by the
+//! library's own limits on items and lexer states. A prover has a vocabulary of bytes, so it needs nothing of the model.
+
+mod child;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use llguidance::api::TopLevelGrammar;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use crate::runtime::Failure;
+use crate::runtime::child_process::{self, ChildProcess, Death};
+
+pub use child::serve;
+
+/// What a prover may use for one source.
+const PROOF_TIME: Duration = Duration::from_secs(3);
+const MEMORY: u64 = 512 << 20;
+/// Schemas are compiled recursively.
+const STACK: usize = 16 << 20;
+/// Sources after which a prover is started anew, since memory of the earlier ones may be in pieces.
+const MOST_PROOFS: u32 = 256;
+/// Verdicts that are remembered.
+const MOST_KNOWN: usize = 4096;
+
+/// How a prover is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProverProgram {
+    /// This program, and the arguments that make it [`serve`].
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+}
+
+/// What a prover says of a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Proof {
+    Sound,
+    /// With the reason.
+    Refused(String),
+}
+
+/// The provers of one engine.
+pub struct Prover {
+    program: ProverProgram,
+    idle: Mutex<Vec<RunningProver>>,
+    known: Mutex<Verdicts>,
+}
+
+struct RunningProver {
+    process: ChildProcess,
+    proofs: u32,
+}
+
+/// By keyed hashes that nobody outside can aim at.
+#[derive(Default)]
+struct Verdicts {
+    keys: [RandomState; 2],
+    sound: HashSet<[u64; 2]>,
+    refused: HashMap<[u64; 2], String>,
+    /// The oldest first.
+    order: VecDeque<[u64; 2]>,
+}
+
+impl Prover {
+    pub fn new(program: ProverProgram) -> Self {
+        Self {
+            program,
+            idle: Mutex::default(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Fails where the source is not to be compiled. A verdict is remembered, whatever it cost.
+    pub fn prove(&self, source: &TopLevelGrammar) -> Result<(), Failure> {
+        let frame = child_process::to_bytes(source);
+        let proof = match self.verdict(&frame) {
+            Some(proof) => proof,
+            None => {
+                let proof = self.ask(&frame)?;
+                lock(&self.known).note(&frame, &proof);
+                proof
+            }
+        };
+        match proof {
+            Proof::Sound => Ok(()),
+            Proof::Refused(reason) => Err(Failure::BadRequest(format!(
+                "the grammar cannot be compiled: {reason}"
+            ))),
+        }
+    }
+
+    /// Refused sources are told from memory before they wait for a slot.
+    pub fn known_refusal(&self, source: &TopLevelGrammar) -> Option<Failure> {
+        match self.verdict(&child_process::to_bytes(source))? {
+            Proof::Sound => None,
+            Proof::Refused(reason) => Some(Failure::BadRequest(format!(
+                "the grammar cannot be compiled: {reason}"
+            ))),
+        }
+    }
+
+    fn verdict(&self, frame: &[u8]) -> Option<Proof> {
+        lock(&self.known).of(frame)
+    }
+
+    fn ask(&self, frame: &[u8]) -> Result<Proof, Failure> {
+        let idle = lock(&self.idle).pop();
+        let mut prover = match idle {
+            Some(prover) => prover,
+            None => self.start()?,
+        };
+        match prover.process.ask(frame, PROOF_TIME) {
+            Ok(proof) => {
+                prover.proofs += 1;
+                if prover.proofs < MOST_PROOFS {
+                    lock(&self.idle).push(prover);
+                }
+                Ok(proof)
+            }
+            Err(death) => {
+                warn!("a grammar ended its prover, it is refused: {death}");
+                Ok(Proof::Refused(reason(&death)))
+            }
+        }
+    }
+
+    fn start(&self) -> Result<RunningProver, Failure> {
+        let ProverProgram { program, arguments } = &self.program;
+        let process = ChildProcess::start(program, arguments).map_err(|error| {
+            Failure::internal(format!(
+                "starting {} to check a grammar failed: {error}",
+                program.display()
+            ))
+        })?;
+        Ok(RunningProver { process, proofs: 0 })
+    }
+}
+
+/// As a client reads it.
+fn reason(death: &Death) -> String {
+    match death {
+        Death::Time(limit) => format!(
+            "it is too complex: compiling took over {} s",
+            limit.as_secs()
+        ),
+        Death::Memory => format!(
+            "it is too complex: compiling took over {} MiB",
+            MEMORY >> 20
+        ),
+        Death::Stack => "it recurses without end, or holds a number that it cannot".to_owned(),
+        Death::Other(_) => "compiling it failed".to_owned(),
+    }
+}
+
+impl Verdicts {
+    fn key(&self, frame: &[u8]) -> [u64; 2] {
+        [0, 1].map(|which: usize| self.keys[which].hash_one(frame))
+    }
+
+    fn of(&self, frame: &[u8]) -> Option<Proof> {
+        let key = self.key(frame);
+        if self.sound.contains(&key) {
+            return Some(Proof::Sound);
+        }
+        self.refused.get(&key).cloned().map(Proof::Refused)
+    }
+
+    fn note(&mut self, frame: &[u8], proof: &Proof) {
+        let key = self.key(frame);
+        match proof {
+            Proof::Sound => drop(self.sound.insert(key)),
+            Proof::Refused(reason) => drop(self.refused.insert(key, reason.clone())),
+        }
+        self.order.push_back(key);
+        if self.order.len() > MOST_KNOWN
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.sound.remove(&oldest);
+            self.refused.remove(&oldest);
+        }
+    }
+}
+
+/// A panic while holding the lock cannot leave these values half written.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
