@@ -35,6 +35,8 @@ pub const OF_COORDINATORS: &[&str] = &[
     "serve.requests_per_minute",
     "serve.responses_days",
     "serve.scrub_secrets",
+    "serve.stored_response_bytes",
+    "serve.stored_responses",
     "serve.texts_in_flight",
     "serve.tls_certificate",
     "serve.tls_key",

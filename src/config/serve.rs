@@ -89,6 +89,10 @@ settings! {
         queue: usize where (1..=10_000_000) = 100000,
         /// Days to keep responses of /v1/responses that clients want stored. Lower it to save disk space.
         responses_days: usize where (1..=36_500) = 30,
+        /// Maximum stored responses of /v1/responses per account; more are refused until some are deleted or expire. Lower it to save disk space.
+        stored_responses: usize where (1..=10_000_000) = 50000,
+        /// Maximum size of all stored responses of one account. Lower it to save disk space.
+        stored_response_bytes: Size where (1 << 10..=1 << 40) = "1 GiB",
         /// Days to keep finished jobs and their ledger entries; balances stay. Lower it to save disk space.
         retention_days: usize where (1..=36_500) = 90,
     }

@@ -78,6 +78,8 @@ impl LiveSettings {
             polled_texts: new.polled_texts,
             price_book: new.price_book,
             responses_kept: new.responses_kept,
+            stored_responses: new.stored_responses,
+            stored_response_bytes: new.stored_response_bytes,
             ..DoorSettings::clone(&settings)
         });
     }
@@ -144,6 +146,9 @@ pub struct DoorSettings {
     pub development: Option<Development>,
     /// How long stored responses are kept.
     pub responses_kept: Duration,
+    /// Responses that an account may have stored, and bytes of them.
+    pub stored_responses: usize,
+    pub stored_response_bytes: usize,
     /// A stream says that it lives after this much silence.
     pub heartbeat: Duration,
     /// How long a stream waits for its first event before it answers 200, so that a failure until then has a
@@ -210,6 +215,8 @@ impl Default for DoorSettings {
             submit_keys_connect_workers: false,
             development: None,
             responses_kept: Duration::from_secs(30 * 24 * 3600),
+            stored_responses: 50_000,
+            stored_response_bytes: 1 << 30,
             heartbeat: Duration::from_secs(15),
             commit_after: Duration::from_secs(2),
             lifetime: Duration::from_secs(1800),

@@ -1,9 +1,16 @@
 //! OpenAI's Responses API: stored, gone on from, in the background, and after a restart.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
-use muster::protocol::job::{Body as JobBody, FailureKind, FinishReason, TextInput};
+use muster::coordinator::clock::wall_clock;
+use muster::coordinator::state::DoorSettings;
+use muster::coordinator::storage::ResponseRow;
+use muster::protocol::job::{
+    AccountId, Body as JobBody, Capabilities, FailureKind, FinishReason, RequestId, TextInput,
+};
 use serde_json::{Value, json};
 
 use crate::support::app::{Answer, App, request};
@@ -81,7 +88,7 @@ async fn until(app: &App, id: &str, status: &str) -> Value {
         if response["status"] == status {
             return response;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     panic!("{id} is not {status}: {}", read(app, id).await);
 }
@@ -348,4 +355,149 @@ async fn truncation_drops_the_oldest_items_until_the_input_fits() {
         messages(&offer.job.body),
         ["user: 0", "user: 1", "user: 2", "user: 3"]
     );
+}
+
+/// A background response that the worker was given and has not answered.
+async fn unanswered(app: &App, rig: &Puppet) -> String {
+    let response = post(app, &with(json!({"background": true}))).await;
+    let response = response.json().await;
+    rig.offer().await;
+    id(&response).to_owned()
+}
+
+/// As an earlier process could have left it.
+async fn left_open(app: &App, account: AccountId, body: &str) -> String {
+    let id = format!("resp_{}", RequestId::random().0.simple());
+    let response = json!({
+        "id": id, "object": "response", "status": "queued", "background": true, "created_at": 1, "model": "tiny",
+        "error": null, "incomplete_details": null, "output": [], "usage": null,
+    });
+    let row = ResponseRow {
+        id: id.clone(),
+        account,
+        previous: None,
+        response: response.to_string(),
+        input: "[]".to_owned(),
+        body: Some(body.to_owned()),
+        model: Some("tiny".to_owned()),
+        created_at: wall_clock(),
+        expires_at: wall_clock().after(Duration::from_secs(3600)),
+    };
+    app.store.save_response(row).await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn a_response_that_has_ended_the_coordinator_twice_does_not_begin_a_third_time() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let id = unanswered(&app, &rig).await;
+    drop(rig);
+    let app = app.anew().await;
+    let rig = Puppet::connect(&app.board).await;
+    rig.offer().await;
+    drop(rig);
+    let app = app.anew().await;
+    let _rig = Puppet::connect(&app.board).await;
+    let response = until(&app, &id, "failed").await;
+    assert_eq!(response["error"]["code"], "bad_job");
+    let message = response["error"]["message"].as_str().unwrap();
+    assert!(message.contains("stopped 2 times"), "{message}");
+    let app = app.anew().await;
+    assert_eq!(read(&app, &id).await, response);
+}
+
+#[tokio::test]
+async fn responses_wait_on_disk_for_a_worker_of_their_model_and_then_all_begin() {
+    let app = App::start().await;
+    let body = with(json!({"background": true, "input": "word ".repeat(500)}));
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(left_open(&app, app.account, &body.to_string()).await);
+    }
+    let app = app.anew().await;
+    let _other = Puppet::serving(&app.board, "other", Capabilities::GENERATE).await;
+    let path = format!("{ROUTE}/{}/cancel", ids[4]);
+    let answer = call_as(&app, &app.key, Method::POST, &path, &Value::Null).await;
+    assert_eq!(answer.json().await["status"], "cancelled");
+    for id in &ids[..4] {
+        assert_eq!(read(&app, id).await["status"], "queued");
+    }
+    let rig = Puppet::connect(&app.board).await;
+    for _ in 0..4 {
+        rig.answer(&["Hello"]).await;
+    }
+    for id in &ids[..4] {
+        let response = until(&app, id, "completed").await;
+        assert_eq!(response["output"][0]["content"][0]["text"], "Hello");
+    }
+    assert_eq!(read(&app, &ids[4]).await["status"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_response_whose_job_was_settled_is_not_run_and_charged_again() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let body = with(json!({"background": true}));
+    let (answer, ()) = tokio::join!(post(&app, &body), rig.answer(&["Hello"]));
+    let id = id(&answer.json().await).to_owned();
+    until(&app, &id, "completed").await;
+    drop(rig);
+    // A kill between the settlement and the end of the response leaves it open.
+    let stored = app.store.response(&id, app.account).await.unwrap().unwrap();
+    let row = ResponseRow {
+        body: Some(body.to_string()),
+        ..stored
+    };
+    app.store.save_response(row).await.unwrap();
+    let app = app.anew().await;
+    let rig = Puppet::connect(&app.board).await;
+    let response = until(&app, &id, "failed").await;
+    let message = response["error"]["message"].as_str().unwrap();
+    assert!(message.contains("not charged again"), "{message}");
+    // Only the next request reaches the worker.
+    answered(&app, &rig, &with(json!({})), "x").await;
+}
+
+#[tokio::test]
+async fn responses_that_cannot_begin_again_fail_at_the_start() {
+    let app = App::start().await;
+    let unreadable = left_open(&app, app.account, "{").await;
+    let nobody = AccountId(987_654);
+    let ownerless = left_open(&app, nobody, "{}").await;
+    let app = app.anew().await;
+    let _rig = Puppet::connect(&app.board).await;
+    let response = until(&app, &unreadable, "failed").await;
+    assert_eq!(response["error"]["code"], "internal_error");
+    for _ in 0..2000 {
+        let row = app.store.response(&ownerless, nobody).await.unwrap();
+        let row = row.unwrap();
+        if row.body.is_none() {
+            assert!(row.response.contains("account_deleted"), "{}", row.response);
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("a response without an owner stays open");
+}
+
+#[tokio::test]
+async fn an_account_over_its_quota_is_told_how_to_go_on() {
+    let app = App::with(DoorSettings {
+        stored_responses: 1,
+        ..DoorSettings::default()
+    })
+    .await;
+    let rig = Puppet::connect(&app.board).await;
+    let first = answered(&app, &rig, &with(json!({})), "a").await;
+    let answer = post(&app, &with(json!({}))).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    let error = answer.json().await["error"].clone();
+    assert_eq!(error["code"], "storage_quota_exceeded");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("stored_responses") && message.contains("\"store\": false"));
+    answered(&app, &rig, &with(json!({"store": false})), "b").await;
+    let path = format!("{ROUTE}/{}", id(&first));
+    call_as(&app, &app.key, Method::DELETE, &path, &Value::Null).await;
+    answered(&app, &rig, &with(json!({})), "c").await;
 }

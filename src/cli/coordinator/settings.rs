@@ -77,6 +77,9 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             free_requests_per_day: free_requests(serve),
             chat_messages: serve.chat_messages,
             responses_kept: DAY * u32::try_from(serve.responses_days).unwrap_or(u32::MAX),
+            stored_responses: serve.stored_responses,
+            stored_response_bytes: usize::try_from(serve.stored_response_bytes.bytes)
+                .unwrap_or(usize::MAX),
             polled_texts: serve.polled_texts,
             worker_quotas: Some(Quotas::default()),
             anonymous: serve.anonymous,

@@ -1,6 +1,6 @@
-//! A response in memory: while it is written, and a while after.
+//! A response in memory: while it is written, and the events of a background one for a while after. The texts are JSON,
+//! and leave memory as soon as they are on disk.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::StoredResponse;
+use super::memory::MemoryLease;
 use crate::storage::ResponseRow;
 use muster_protocol::job::{AccountId, UnixMillis};
 use muster_protocol::openai::responses::Intent;
@@ -18,57 +19,103 @@ pub struct LiveResponse {
     pub account: AccountId,
     pub is_background: bool,
     previous: Option<String>,
-    input: Vec<Value>,
-    body: Option<Value>,
+    model: Option<String>,
+    created_at: UnixMillis,
     state: Mutex<LiveState>,
     changed: watch::Sender<()>,
     /// Ends what writes it.
     cancel: CancellationToken,
-    /// Held while it is stored or deleted, so that neither overtakes the other.
+    /// MemoryLease while it is stored or deleted, so that neither overtakes the other.
     pub(super) storing: tokio::sync::Mutex<()>,
 }
 
-#[derive(Debug, Default)]
+/// The texts of a request.
+#[derive(Debug)]
+pub struct RequestTexts {
+    /// Items of its own input.
+    pub input: String,
+    /// The request, of a background response.
+    pub body: Option<String>,
+}
+
+#[derive(Debug)]
 struct LiveState {
     /// None until workers are asked for it.
-    response: Option<Value>,
+    id: Option<String>,
+    /// None while it is not known, or on disk.
+    response: Option<String>,
+    /// None once it is on disk.
+    request: Option<RequestTexts>,
     events: Vec<Bytes>,
     /// Of all events, in bytes.
     size: usize,
+    is_running: bool,
     is_ended: bool,
     is_deleted: bool,
     /// There were more events than are kept.
     is_cut: bool,
+    /// What all of it takes.
+    held: MemoryLease,
+}
+
+/// A write of a response to the store.
+#[derive(Debug)]
+pub enum ResponseSaving {
+    /// All of it.
+    Whole(Box<ResponseRow>),
+    /// The last text of one whose request is on disk.
+    End { id: String, response: String },
 }
 
 /// Events of a response are no longer known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostEvents;
 
-/// Events that are kept, in bytes: of one response, and of all of them.
+/// Events that are kept of one response, in bytes.
 const MOST_EVENTS: usize = 16 << 20;
-const MOST_ALL_EVENTS: usize = 256 << 20;
 /// Events are read so many bytes at a time.
 const MOST_READ: usize = 256 << 10;
-
-static ALL_EVENTS: AtomicUsize = AtomicUsize::new(0);
 /// Events of a response that waits for a worker.
 const QUEUED_EVENTS: usize = 2;
 
 impl LiveResponse {
+    /// A new one. What its request takes is counted in `held` already.
     pub fn new(
         account: AccountId,
         intent: &Intent,
-        input: Vec<Value>,
-        body: Option<Value>,
+        model: Option<String>,
+        request: RequestTexts,
+        (held, now): (MemoryLease, UnixMillis),
     ) -> Self {
+        let state = LiveState {
+            request: Some(request),
+            ..LiveState::new(held)
+        };
         Self {
-            account,
             is_background: intent.background,
             previous: intent.previous.clone(),
-            input,
-            body,
-            state: Mutex::default(),
+            model,
+            ..Self::of(account, state, now)
+        }
+    }
+
+    /// A background response that an earlier process has left: its texts are on disk.
+    pub fn waiting(account: AccountId, id: String, held: MemoryLease) -> Self {
+        let state = LiveState {
+            id: Some(id),
+            ..LiveState::new(held)
+        };
+        Self::of(account, state, UnixMillis(0))
+    }
+
+    fn of(account: AccountId, state: LiveState, created_at: UnixMillis) -> Self {
+        Self {
+            account,
+            is_background: true,
+            previous: None,
+            model: None,
+            created_at,
+            state: Mutex::new(state),
             changed: watch::Sender::new(()),
             cancel: CancellationToken::new(),
             storing: tokio::sync::Mutex::default(),
@@ -76,21 +123,40 @@ impl LiveResponse {
     }
 
     pub fn id(&self) -> Option<String> {
-        let state = self.lock();
-        let response = state.response.as_ref()?;
-        response["id"].as_str().map(str::to_owned)
+        self.lock().id.clone()
     }
 
+    /// None while it is not known, or on disk.
     pub fn response(&self) -> Option<Value> {
-        self.lock().response.clone()
+        let state = self.lock();
+        let mut response: Value = serde_json::from_str(state.response.as_deref()?).ok()?;
+        if state.is_running && !state.is_ended {
+            response["status"] = "in_progress".into();
+        }
+        Some(response)
     }
 
+    /// None if any of it is on disk.
     pub fn found(&self) -> Option<StoredResponse> {
+        let response = self.response()?;
+        let state = self.lock();
+        let request = state.request.as_ref()?;
         Some(StoredResponse {
-            response: self.response()?,
-            input: self.input.clone(),
+            response,
+            input: serde_json::from_str(&request.input).unwrap_or_default(),
             previous: self.previous.clone(),
         })
+    }
+
+    /// Bytes of its texts in memory.
+    pub fn bytes(&self) -> usize {
+        let state = self.lock();
+        let request = state.request.as_ref().map_or(0, RequestTexts::bytes);
+        state.response.as_ref().map_or(0, String::len) + request
+    }
+
+    pub fn previous(&self) -> Option<String> {
+        self.previous.clone()
     }
 
     pub fn is_ended(&self) -> bool {
@@ -111,7 +177,11 @@ impl LiveResponse {
     }
 
     pub fn delete(&self) {
-        self.lock().is_deleted = true;
+        let mut state = self.lock();
+        state.is_deleted = true;
+        state.is_cut = true;
+        state.forget_events();
+        drop(state);
         self.cancel();
     }
 
@@ -142,27 +212,30 @@ impl LiveResponse {
     }
 
     /// Events before this one are of a try that failed.
-    pub(super) fn began(&self, response: Value) {
+    pub(super) fn began(&self, response: &Value) {
         let mut state = self.lock();
-        state.response = Some(response);
+        state.id = response["id"].as_str().map(str::to_owned);
+        state.set_response(Some(response.to_string()));
         state.forget_events();
         state.is_cut = false;
+        state.is_running = false;
     }
 
+    /// Only those of a background response can be read again.
     pub(super) fn add(&self, event: &[u8]) {
+        if !self.is_background {
+            return;
+        }
         {
             let mut state = self.lock();
             state.push(event);
-            let is_running = state.events.len() > QUEUED_EVENTS && !state.is_ended;
-            if let Some(response) = state.response.as_mut().filter(|_| is_running) {
-                response["status"] = "in_progress".into();
-            }
+            state.is_running |= state.events.len() > QUEUED_EVENTS || state.is_cut;
         }
         self.changed.send_replace(());
     }
 
     /// Whether it had not ended before. A response whose writer said nothing of its end gets its last event here.
-    pub(super) fn end(&self, response: Value, is_written: bool) -> bool {
+    pub(super) fn end(&self, response: &Value, is_written: bool) -> bool {
         let mut state = self.lock();
         let ends = !std::mem::replace(&mut state.is_ended, true);
         if ends {
@@ -172,7 +245,7 @@ impl LiveResponse {
                 let event = json!({"type": NAME, "sequence_number": number, "response": response});
                 state.push(format!("event: {NAME}\ndata: {event}\n\n").as_bytes());
             }
-            state.response = Some(response);
+            state.set_response(Some(response.to_string()));
         }
         drop(state);
         self.changed.send_replace(());
@@ -185,28 +258,50 @@ impl LiveResponse {
         status: &str,
         error: Option<(&str, &str)>,
     ) -> Option<Value> {
-        let mut response = self.response()?;
-        response["status"] = status.into();
-        if let Some((code, message)) = error {
-            response["error"] = json!({"code": code, "message": message});
-        }
-        Some(response)
+        self.response()
+            .map(|response| ending(response, status, error))
     }
 
-    /// None for one that is not to be stored.
-    pub(super) fn row(&self, expires_at: UnixMillis) -> Option<ResponseRow> {
+    /// None if nothing of it is to be stored.
+    pub(super) fn saving(&self, expires_at: UnixMillis) -> Option<ResponseSaving> {
         let state = self.lock();
-        let response = state.response.as_ref().filter(|_| !state.is_deleted)?;
-        let body = self.body.as_ref().filter(|_| !state.is_ended);
-        Some(ResponseRow {
-            id: response["id"].as_str()?.to_owned(),
+        let response = state.response.as_deref().filter(|_| !state.is_deleted)?;
+        let id = state.id.clone()?;
+        let Some(request) = &state.request else {
+            return state.is_ended.then(|| ResponseSaving::End {
+                id,
+                response: response.to_owned(),
+            });
+        };
+        let body = request.body.as_ref().filter(|_| !state.is_ended);
+        Some(ResponseSaving::Whole(Box::new(ResponseRow {
+            id,
             account: self.account,
             previous: self.previous.clone(),
-            response: response.to_string(),
-            input: Value::Array(self.input.clone()).to_string(),
-            body: body.map(Value::to_string),
+            response: response.to_owned(),
+            input: request.input.clone(),
+            body: body.cloned(),
+            model: self.model.clone(),
+            created_at: self.created_at,
             expires_at,
-        })
+        })))
+    }
+
+    /// On disk. A response that had not ended then has a last text to come.
+    pub(super) fn saved(&self, saving: &ResponseSaving) {
+        let has_end = match saving {
+            ResponseSaving::Whole(row) => row.body.is_none(),
+            ResponseSaving::End { .. } => true,
+        };
+        let mut state = self.lock();
+        let request = state.request.take();
+        state
+            .held
+            .shrink(request.map_or(0, |request| request.bytes()));
+        state.held.note_saved();
+        if has_end && state.is_ended {
+            state.set_response(None);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, LiveState> {
@@ -214,31 +309,62 @@ impl LiveResponse {
     }
 }
 
+/// A response that has ended in another way than by its writer.
+pub(super) fn ending(mut response: Value, status: &str, error: Option<(&str, &str)>) -> Value {
+    response["status"] = status.into();
+    if let Some((code, message)) = error {
+        response["error"] = json!({"code": code, "message": message});
+    }
+    response
+}
+
+impl RequestTexts {
+    pub fn bytes(&self) -> usize {
+        self.input.len() + self.body.as_ref().map_or(0, String::len)
+    }
+}
+
 impl LiveState {
+    fn new(held: MemoryLease) -> Self {
+        Self {
+            id: None,
+            response: None,
+            request: None,
+            events: Vec::new(),
+            size: 0,
+            is_running: false,
+            is_ended: false,
+            is_deleted: false,
+            is_cut: false,
+            held,
+        }
+    }
+
+    fn set_response(&mut self, response: Option<String>) {
+        let before = self.response.take().map_or(0, |text| text.len());
+        self.held.shrink(before);
+        self.held.grow(response.as_ref().map_or(0, String::len));
+        self.response = response;
+    }
+
     /// Events that would take too much memory are lost, all of them.
     fn push(&mut self, event: &[u8]) {
         if self.is_cut {
             return;
         }
-        let all = ALL_EVENTS.fetch_add(event.len(), Ordering::Relaxed) + event.len();
-        self.size += event.len();
-        if self.size > MOST_EVENTS || all > MOST_ALL_EVENTS {
+        let is_too_long = self.size + event.len() > MOST_EVENTS;
+        if is_too_long || self.held.try_grow(event.len()).is_err() {
             self.is_cut = true;
             self.forget_events();
         } else {
+            self.size += event.len();
             self.events.push(Bytes::copy_from_slice(event));
         }
     }
 
     fn forget_events(&mut self) {
         self.events = Vec::new();
-        ALL_EVENTS.fetch_sub(self.size, Ordering::Relaxed);
+        self.held.shrink(self.size);
         self.size = 0;
-    }
-}
-
-impl Drop for LiveState {
-    fn drop(&mut self) {
-        self.forget_events();
     }
 }

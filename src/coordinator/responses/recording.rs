@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Responses;
-use super::live::LiveResponse;
+use super::live::{LiveResponse, ending};
 use crate::error::ApiError;
 use muster_protocol::job::{Failure, FailureKind};
 use muster_protocol::openai::responses::Recorder;
@@ -61,11 +61,15 @@ impl Recording {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// An earlier process had begun it as `response`.
-    pub fn resume(&self, mut response: Value) {
-        response["status"] = "queued".into();
-        self.live.began(response);
-        self.responses.keep(&self.live);
+    /// Whether its texts are on disk and no workers were asked for it here.
+    pub fn is_on_disk(&self) -> bool {
+        self.live.response().is_none() && !self.live.is_ended()
+    }
+
+    /// Ends a response whose texts are on disk. `stored` is its last one, as far as that can be read.
+    pub fn end_stored(&self, stored: Value, status: &str, error: Option<&ApiError>) {
+        let error = error.map(|error| (error.failure.code(), &*error.failure.message));
+        self.end(&ending(stored, status, error), false);
     }
 
     /// The client cancelled the response.
@@ -96,7 +100,7 @@ impl Recording {
         if self.live.is_background && is_cut_off {
             return;
         }
-        if self.live.end(response.clone(), is_written) {
+        if self.live.end(response, is_written) {
             self.responses.store_ended(self.live.clone());
         }
     }
@@ -105,7 +109,7 @@ impl Recording {
 impl Recorder for Recording {
     fn began(&self, response: &Value) {
         self.has_begun.store(true, Ordering::Relaxed);
-        self.live.began(response.clone());
+        self.live.began(response);
         if self.live.is_background {
             self.responses.keep(&self.live);
         }

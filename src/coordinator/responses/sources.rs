@@ -1,12 +1,14 @@
-//! Stored responses that a request goes on from.
+//! Stored responses that a request goes on from. How long they are is known before any of them is read, so that their
+//! memory is taken first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::{Responses, StoredResponse};
-use crate::storage::StorageError;
+use crate::error::ApiError;
+use crate::storage::{ResponseHead, StorageError};
 use muster_protocol::job::AccountId;
 use muster_protocol::openai::responses::{ID_PREFIX, Intent, request_of};
 
@@ -16,8 +18,6 @@ pub struct EarlierResponses {
     pub history: Arc<Vec<Value>>,
     /// Items that the request names by their ids.
     pub referenced: Arc<HashMap<String, Value>>,
-    /// Of the JSON that was read.
-    pub bytes: usize,
 }
 
 /// Why a request cannot go on from what it names.
@@ -32,6 +32,8 @@ pub enum LinkError {
     #[error("the conversation is too long to go on from: send the items that matter as input")]
     TooLong,
     #[error(transparent)]
+    NoRoom(ApiError),
+    #[error(transparent)]
     Storage(#[from] StorageError),
 }
 
@@ -39,34 +41,83 @@ pub enum LinkError {
 const MOST_RESPONSES: usize = 1000;
 const MOST_BYTES: usize = 32 << 20;
 
+/// What a request names.
+#[derive(Debug, Default)]
+struct ResponseChain {
+    /// The responses it goes on from, the latest first.
+    conversation: Vec<String>,
+    /// Responses whose items it references, as far as they exist.
+    referenced: BTreeSet<String>,
+    bytes: usize,
+}
+
 impl Responses {
+    /// `take` takes the memory of so many bytes.
     pub async fn sources(
         &self,
         account: AccountId,
         intent: &Intent,
+        take: impl FnOnce(usize) -> Result<(), ApiError>,
     ) -> Result<EarlierResponses, LinkError> {
-        let mut sources = EarlierResponses::default();
-        let mut responses = Vec::new();
+        let chain = self.chain(account, intent).await?;
+        take(chain.bytes).map_err(LinkError::NoRoom)?;
+        let mut history = Vec::new();
+        for (place, id) in chain.conversation.iter().enumerate().rev() {
+            let found = self.known(id, account).await?;
+            if place == 0 && is_unfinished(&found.response) {
+                return Err(LinkError::Unfinished(id.clone()));
+            }
+            history.extend(found.input);
+            history.extend(into_output(found.response));
+        }
+        Ok(EarlierResponses {
+            history: Arc::new(history),
+            referenced: Arc::new(self.referenced(account, intent, &chain).await?),
+        })
+    }
+
+    async fn chain(&self, account: AccountId, intent: &Intent) -> Result<ResponseChain, LinkError> {
+        let mut chain = ResponseChain::default();
         let mut next = intent.previous.clone();
         while let Some(id) = next.take() {
-            let found = self.known(&id, account, &mut sources).await?;
-            if responses.is_empty() && is_unfinished(&found.response) {
-                return Err(LinkError::Unfinished(id));
-            }
-            next.clone_from(&found.previous);
-            responses.push(found);
-            if responses.len() > MOST_RESPONSES {
+            let head = self.head(&id, account).await?;
+            let head = head.ok_or_else(|| LinkError::Unknown(id.clone()))?;
+            chain.add(head.bytes)?;
+            next = head.previous;
+            chain.conversation.push(id);
+            if chain.conversation.len() > MOST_RESPONSES {
                 return Err(LinkError::TooLong);
             }
         }
-        let mut history = Vec::new();
-        for found in responses.into_iter().rev() {
-            history.extend(found.input);
-            history.extend(output(&found.response).cloned());
+        for id in intent.references.iter().filter_map(|id| request_of(id)) {
+            let id = format!("{ID_PREFIX}{id}");
+            if chain.referenced.contains(&id) {
+                continue;
+            }
+            if let Some(head) = self.head(&id, account).await? {
+                chain.add(head.bytes)?;
+                chain.referenced.insert(id);
+            }
+            if chain.referenced.len() > MOST_RESPONSES {
+                return Err(LinkError::TooLong);
+            }
         }
-        sources.history = Arc::new(history);
-        sources.referenced = Arc::new(self.referenced(account, intent, &mut sources).await?);
-        Ok(sources)
+        Ok(chain)
+    }
+
+    async fn head(
+        &self,
+        id: &str,
+        account: AccountId,
+    ) -> Result<Option<ResponseHead>, StorageError> {
+        let live = self.live(id, account);
+        let stored = self.store.response_head(id, account).await?;
+        Ok(stored.or_else(|| {
+            live.map(|live| ResponseHead {
+                previous: live.previous(),
+                bytes: live.bytes(),
+            })
+        }))
     }
 
     /// The referenced items that exist; reading the body refuses the others by their places.
@@ -74,52 +125,47 @@ impl Responses {
         &self,
         account: AccountId,
         intent: &Intent,
-        sources: &mut EarlierResponses,
+        chain: &ResponseChain,
     ) -> Result<HashMap<String, Value>, LinkError> {
-        let mut responses: HashMap<String, Option<StoredResponse>> = HashMap::new();
+        let wanted: HashSet<&str> = intent.references.iter().map(String::as_str).collect();
         let mut referenced = HashMap::new();
-        for id in &intent.references {
-            let Some(request) = request_of(id) else {
+        for response in &chain.referenced {
+            let Some(found) = self.find(response, account).await? else {
                 continue;
             };
-            let response = format!("{ID_PREFIX}{request}");
-            if !responses.contains_key(&response) {
-                let found = match self.known(&response, account, sources).await {
-                    Err(LinkError::Unknown(_)) => None,
-                    found => Some(found?),
-                };
-                responses.insert(response.clone(), found);
-            }
-            let Some(Some(found)) = responses.get(&response) else {
-                continue;
-            };
-            let mut items = output(&found.response).chain(&found.input);
-            if let Some(item) = items.find(|item| item["id"] == id.as_str()) {
-                referenced.insert(id.clone(), item.clone());
+            let items = into_output(found.response).chain(found.input);
+            for item in items {
+                let id = item["id"].as_str().map(str::to_owned);
+                if let Some(id) = id.filter(|id| wanted.contains(id.as_str())) {
+                    referenced.entry(id).or_insert(item);
+                }
             }
         }
         Ok(referenced)
     }
 
-    async fn known(
-        &self,
-        id: &str,
-        account: AccountId,
-        sources: &mut EarlierResponses,
-    ) -> Result<StoredResponse, LinkError> {
+    async fn known(&self, id: &str, account: AccountId) -> Result<StoredResponse, LinkError> {
         let found = self.find(id, account).await?;
-        let found = found.ok_or_else(|| LinkError::Unknown(id.to_owned()))?;
-        let items = found.input.iter().chain(output(&found.response));
-        sources.bytes += items.map(|item| item.to_string().len()).sum::<usize>();
-        match sources.bytes > MOST_BYTES {
+        found.ok_or_else(|| LinkError::Unknown(id.to_owned()))
+    }
+}
+
+impl ResponseChain {
+    fn add(&mut self, bytes: usize) -> Result<(), LinkError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        match self.bytes > MOST_BYTES {
             true => Err(LinkError::TooLong),
-            false => Ok(found),
+            false => Ok(()),
         }
     }
 }
 
-fn output(response: &Value) -> impl Iterator<Item = &Value> {
-    response["output"].as_array().into_iter().flatten()
+fn into_output(mut response: Value) -> impl Iterator<Item = Value> {
+    let output = match response["output"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    };
+    output.into_iter()
 }
 
 fn is_unfinished(response: &Value) -> bool {

@@ -99,7 +99,7 @@ pub use people::{
 pub use ratings::RatingRow;
 pub use recent::{AccountJob, RecentJob};
 pub use requests::{Dues, OpenRequest, RequestRow, ResultRow, Wanted};
-pub use responses::ResponseRow;
+pub use responses::{OpenResponse, ResponseHead, ResponseRow, ResponseUsage};
 pub use revisions::Topic;
 pub use rigs::{
     Crew, Decided, Decision, Owner, RigChange, RigNews, RigRow, Said, Tally, Team, TeamShare,

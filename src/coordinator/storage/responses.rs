@@ -1,14 +1,15 @@
-//! Responses that clients may read again and go on from.
+//! Responses that clients may read again and go on from. Texts are large: what needs none of them reads none.
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use muster_protocol::job::{AccountId, UnixMillis};
+use muster_protocol::job::{AccountId, RequestId, UnixMillis};
 
 use super::rows::{Stored, all, first};
 use super::write::Change;
 use super::{StorageError, Store};
+use crate::kudos::State;
 
 /// A stored response. All texts are JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +23,48 @@ pub struct ResponseRow {
     pub input: String,
     /// The request, while a background response has not ended.
     pub body: Option<String>,
+    /// The model that a background response asks for.
+    pub model: Option<String>,
+    pub created_at: UnixMillis,
     pub expires_at: UnixMillis,
+}
+
+/// A stored response without its texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseHead {
+    pub previous: Option<String>,
+    /// Of its texts.
+    pub bytes: usize,
+}
+
+/// A background response that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenResponse {
+    pub id: String,
+    pub account: AccountId,
+    pub model: Option<String>,
+}
+
+/// What an account has stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ResponseUsage {
+    pub responses: usize,
+    pub bytes: usize,
+}
+
+/// The last text of a background response that is stored already.
+#[derive(Debug)]
+struct ResponseEnd {
+    id: String,
+    account: AccountId,
+    response: String,
+}
+
+/// A background response begins once more, or has not begun after all.
+#[derive(Debug)]
+struct ResponseBeginning {
+    id: String,
+    times: i64,
 }
 
 #[derive(Debug)]
@@ -35,9 +77,67 @@ struct ResponseDeletion {
 struct ExpiryDeletion(UnixMillis);
 
 impl Store {
-    /// Written anew if it is there.
+    /// Written anew if it is there. A background response has begun once.
     pub async fn save_response(&self, row: ResponseRow) -> Result<(), StorageError> {
         self.change(row).await
+    }
+
+    /// Ends a background response, unless it has ended. Whether it had not.
+    pub async fn end_response(
+        &self,
+        id: String,
+        account: AccountId,
+        response: String,
+    ) -> Result<bool, StorageError> {
+        let end = ResponseEnd {
+            id,
+            account,
+            response,
+        };
+        self.change(end).await
+    }
+
+    /// To be called before workers are asked for an open response again.
+    pub async fn begin_response(&self, id: String) -> Result<(), StorageError> {
+        self.change(ResponseBeginning { id, times: 1 }).await
+    }
+
+    /// Workers were not asked for it after all.
+    pub async fn take_back_beginning(&self, id: String) -> Result<(), StorageError> {
+        self.change(ResponseBeginning { id, times: -1 }).await
+    }
+
+    /// How often an open response has begun; none if it has ended or is not there.
+    pub async fn beginnings(
+        &self,
+        id: &str,
+        account: AccountId,
+    ) -> Result<Option<i64>, StorageError> {
+        let query = sqlx::query(
+            "SELECT begun FROM responses WHERE id = $1 AND account = $2 AND body IS NOT NULL",
+        );
+        let query = query.bind(id.to_owned()).bind(account.0);
+        let row = query.fetch_optional(&self.readers).await?;
+        Ok(row.map(|row| row.try_get(0)).transpose()?)
+    }
+
+    /// Whether a job of this request was delivered, and charged: its settlement says so.
+    pub async fn is_delivered(
+        &self,
+        request: RequestId,
+        account: AccountId,
+        since: UnixMillis,
+    ) -> Result<bool, StorageError> {
+        let query = sqlx::query(
+            "SELECT COUNT(*) FROM settled \
+             WHERE account = $1 AND accepted_at >= $2 AND request = $3 AND state = $4",
+        );
+        let query = query.bind(account.0).bind(since.0);
+        let query = query
+            .bind(request.to_string())
+            .bind(State::Delivered.word());
+        let count: i64 = query.fetch_one(&self.readers).await?.try_get(0)?;
+        Ok(count > 0)
     }
 
     pub async fn response(
@@ -50,10 +150,32 @@ impl Store {
         first(query, &self.readers).await
     }
 
+    pub async fn response_head(
+        &self,
+        id: &str,
+        account: AccountId,
+    ) -> Result<Option<ResponseHead>, StorageError> {
+        let query =
+            sqlx::query("SELECT previous, bytes FROM responses WHERE account = $1 AND id = $2");
+        let query = query.bind(account.0).bind(id.to_owned());
+        first(query, &self.readers).await
+    }
+
     /// Background responses that have not ended.
-    pub async fn open_responses(&self) -> Result<Vec<ResponseRow>, StorageError> {
-        let query = sqlx::query("SELECT * FROM responses WHERE body IS NOT NULL ORDER BY id");
+    pub async fn open_responses(&self) -> Result<Vec<OpenResponse>, StorageError> {
+        let query = sqlx::query(
+            "SELECT id, account, model FROM responses WHERE body IS NOT NULL ORDER BY id",
+        );
         all(query, &self.readers).await
+    }
+
+    pub async fn response_usage(&self, account: AccountId) -> Result<ResponseUsage, StorageError> {
+        let query = sqlx::query(
+            "SELECT COUNT(*) AS responses, COALESCE(CAST(SUM(bytes) AS BIGINT), 0) AS bytes \
+             FROM responses WHERE account = $1",
+        );
+        let usage = first(query.bind(account.0), &self.readers).await?;
+        Ok(usage.unwrap_or_default())
     }
 
     /// Whether it was there.
@@ -71,6 +193,13 @@ impl Store {
     }
 }
 
+impl ResponseRow {
+    fn bytes(&self) -> usize {
+        let body = self.body.as_ref().map_or(0, String::len);
+        self.response.len() + self.input.len() + body
+    }
+}
+
 impl Stored for ResponseRow {
     fn load(row: &AnyRow) -> Result<Self, StorageError> {
         Ok(Self {
@@ -80,7 +209,37 @@ impl Stored for ResponseRow {
             response: row.try_get("response")?,
             input: row.try_get("input")?,
             body: row.try_get("body")?,
+            model: row.try_get("model")?,
+            created_at: UnixMillis(row.try_get("created_at")?),
             expires_at: UnixMillis(row.try_get("expires_at")?),
+        })
+    }
+}
+
+impl Stored for ResponseHead {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self {
+            previous: row.try_get("previous")?,
+            bytes: size(row.try_get("bytes")?),
+        })
+    }
+}
+
+impl Stored for OpenResponse {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            account: AccountId(row.try_get("account")?),
+            model: row.try_get("model")?,
+        })
+    }
+}
+
+impl Stored for ResponseUsage {
+    fn load(row: &AnyRow) -> Result<Self, StorageError> {
+        Ok(Self {
+            responses: size(row.try_get("responses")?),
+            bytes: size(row.try_get("bytes")?),
         })
     }
 }
@@ -94,14 +253,57 @@ impl Change for ResponseRow {
     ) -> BoxFuture<'a, Result<(), StorageError>> {
         Box::pin(async move {
             let query = sqlx::query(
-                "INSERT INTO responses (id, account, previous, response, input, body, expires_at) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7) \
-                 ON CONFLICT (id) DO UPDATE SET response = excluded.response, body = excluded.body",
+                "INSERT INTO responses \
+                 (id, account, previous, response, input, body, model, begun, bytes, created_at, expires_at) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
+                 ON CONFLICT (id) DO UPDATE \
+                 SET response = excluded.response, body = excluded.body, bytes = excluded.bytes",
             );
             let query = query.bind(self.id.clone()).bind(self.account.0);
             let query = query.bind(self.previous.clone());
             let query = query.bind(self.response.clone()).bind(self.input.clone());
-            let query = query.bind(self.body.clone()).bind(self.expires_at.0);
+            let query = query.bind(self.body.clone()).bind(self.model.clone());
+            let query = query.bind(i64::from(self.body.is_some()));
+            let query = query.bind(self.bytes() as i64);
+            let query = query.bind(self.created_at.0).bind(self.expires_at.0);
+            query.execute(connection).await?;
+            Ok(())
+        })
+    }
+}
+
+impl Change for ResponseEnd {
+    type Answer = bool;
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<bool, StorageError>> {
+        Box::pin(async move {
+            let query = sqlx::query(
+                "UPDATE responses SET response = $1, body = NULL, bytes = LENGTH(input) + $2 \
+                 WHERE id = $3 AND account = $4 AND body IS NOT NULL",
+            );
+            let query = query.bind(self.response.clone());
+            let query = query.bind(self.response.len() as i64);
+            let query = query.bind(self.id.clone()).bind(self.account.0);
+            Ok(query.execute(connection).await?.rows_affected() > 0)
+        })
+    }
+}
+
+impl Change for ResponseBeginning {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            let query = sqlx::query(
+                "UPDATE responses SET begun = begun + $1 WHERE id = $2 AND body IS NOT NULL",
+            );
+            let query = query.bind(self.times).bind(self.id.clone());
             query.execute(connection).await?;
             Ok(())
         })
@@ -136,4 +338,8 @@ impl Change for ExpiryDeletion {
             Ok(())
         })
     }
+}
+
+fn size(number: i64) -> usize {
+    usize::try_from(number).unwrap_or(0)
 }

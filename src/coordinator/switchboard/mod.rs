@@ -55,7 +55,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use departures::{Departure, Departures};
@@ -142,6 +142,11 @@ impl Switchboard {
 
     pub fn overview(&self) -> Arc<Overview> {
         self.shared.board.read()
+    }
+
+    /// Changes when the overview has other workers, or workers that serve something else.
+    pub fn members(&self) -> watch::Receiver<()> {
+        self.shared.board.members()
     }
 
     /// The overview as it is now; at most a blink older where many ask.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -90,6 +90,8 @@ pub(super) struct Board {
     shown: RwLock<Arc<Overview>>,
     looked_at: AtomicBool,
     asked: Notify,
+    /// Changes when workers have come, gone or changed what they serve.
+    members: watch::Sender<()>,
 }
 
 /// When it is made anew.
@@ -260,6 +262,10 @@ impl Board {
         self.asked.notified().await;
     }
 
+    pub fn members(&self) -> watch::Receiver<()> {
+        self.members.subscribe()
+    }
+
     fn show(&self, overview: Overview) {
         let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
         *shown = Arc::new(overview);
@@ -312,6 +318,9 @@ impl Upkeep {
     fn renew(&mut self, board: &Board, dispatcher: &Dispatcher, sessions: &Sessions) {
         let started = Instant::now();
         board.show(Overview::of(dispatcher, sessions));
+        if self.stale == Stale::Members {
+            board.members.send_replace(());
+        }
         self.made = Instant::now();
         self.cost = self.made - started;
         self.stale = Stale::Not;

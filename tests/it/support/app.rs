@@ -52,7 +52,7 @@ pub struct App {
     pub tasks: Tasks,
     /// A key with every scope.
     pub key: String,
-    account: AccountId,
+    pub account: AccountId,
     folder: TempDir,
 }
 

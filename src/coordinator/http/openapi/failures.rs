@@ -271,7 +271,11 @@ fn of_other(route: &Route, failures: &mut Failures) {
             add(404, Kind::InvalidRequest);
             add(503, Kind::StoreUnavailable);
         }
-        (Answers::Stream, ..) => {
+        (Answers::Stream, _, path) => {
+            if path == "/v1/responses" {
+                let kind = Kind::StorageQuota;
+                add(kind.row().status, kind);
+            }
             CHAT.iter().for_each(|kind| add(kind.row().status, *kind));
             unread_body(&mut add);
         }
@@ -408,6 +412,9 @@ fn meaning(kind: FailureKind) -> &'static str {
             "the key sends too many requests per minute, or the account too many free ones per day"
         }
         FailureKind::InFlightLimit => "the account has too many open jobs",
+        FailureKind::StorageQuota => {
+            "the account stores as many responses, or bytes of them, as it may"
+        }
         FailureKind::QueueFull => "the service is busy",
         FailureKind::ShuttingDown => "the service is starting or shutting down",
         FailureKind::StoreUnavailable => "the database or the media store is unavailable",

@@ -162,13 +162,12 @@ impl Incoming<Value> {
         self.size
     }
 
-    /// What the body goes on from is read with it.
-    #[must_use]
-    pub fn with_more(self, bytes: usize) -> Self {
-        Self {
-            size: self.size.saturating_add(bytes),
-            ..self
-        }
+    /// Takes the memory of so many bytes more, which are read with the body.
+    pub fn take_more(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let size = self.size.saturating_add(bytes);
+        self.room.cover(size)?;
+        self.size = size;
+        Ok(())
     }
 }
 
@@ -197,11 +196,6 @@ impl TextEndpoint {
     /// A stream says that it lives after so much silence.
     pub fn heartbeat(&self) -> Duration {
         self.settings.heartbeat
-    }
-
-    /// How long a request may take.
-    pub fn lifetime(&self) -> Duration {
-        self.settings.lifetime
     }
 
     pub fn request(&self) -> RequestId {

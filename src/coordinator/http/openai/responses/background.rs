@@ -1,22 +1,28 @@
 //! Responses that run without their client. What a restart of the coordinator cuts off begins again after it.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRef;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
-use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{info, warn};
 
 use crate::accounts::{Accounts, Caller};
 use crate::error::ApiError;
-use crate::http::open::Open;
+use crate::http::open::{KnownModels, Open};
 use crate::http::reply::Reply;
+use crate::http::text::auto::Auto;
 use crate::http::text::{Incoming, TextEndpoint};
 use crate::responses::{Recording, Responses};
-use crate::storage::{ResponseRow, Store};
+use crate::state::DoorSettings;
+use crate::storage::{OpenResponse, ResponseRow, Store};
+use crate::switchboard::{Overview, Switchboard};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{FailureKind, RequestId};
 use muster_protocol::openai::responses::{Context, Intent, request_of};
@@ -24,8 +30,11 @@ use muster_protocol::openai::responses::{Context, Intent, request_of};
 use super::create::{context, foreground, no_store, sources};
 use super::events;
 
-/// Between two looks for workers of a response that begins again.
-const RETRIED: Duration = Duration::from_secs(1);
+/// A response that was refused though its model is served is tried again when workers change or another response ends, and
+/// after so long.
+const RETRIED: Duration = Duration::from_secs(15);
+/// How often a response may begin: what ended the coordinator twice is not tried again.
+const MOST_BEGINNINGS: i64 = 2;
 
 /// A response that is to be written.
 pub struct Run {
@@ -104,109 +113,264 @@ impl Run {
     }
 }
 
-/// Begins again what an earlier process has left.
+/// Begins again what an earlier process has left: each when a worker of its model is there, and one at a time is read.
 pub async fn resume(open: Open) {
-    let responses = Responses::from_ref(&open);
-    let rows = match responses.unfinished().await {
-        Ok(rows) => rows,
+    let (responses, tasks) = (Responses::from_ref(&open), Tasks::from_ref(&open));
+    let left = match responses.unfinished().await {
+        Ok(left) => left,
         Err(error) => return warn!("reading unfinished background responses failed: {error}"),
     };
-    if !rows.is_empty() {
-        info!("beginning {} background responses again", rows.len());
+    if !left.is_empty() {
+        info!("{} background responses wait to begin again", left.len());
     }
-    for row in rows {
-        let id = row.id.clone();
-        if let Err(error) = begin_again(&open, row).await {
-            warn!("beginning the background response {id} again failed: {error}");
-        }
+    let turn = Arc::new(Semaphore::new(1));
+    for response in left {
+        let again = Resumption {
+            recording: responses.resume(&response),
+            open: open.clone(),
+            board: Switchboard::from_ref(&open),
+            models: FromRef::from_ref(&open),
+            responses: responses.clone(),
+            response,
+            turn: turn.clone(),
+        };
+        let stopping = tasks.stopping();
+        tasks.start(async move { stopping.run_until_cancelled(again.run()).await });
     }
-}
-
-async fn begin_again(open: &Open, row: ResponseRow) -> Result<(), ApiError> {
-    let (responses, tasks) = (Responses::from_ref(open), Tasks::from_ref(open));
-    let owner = Store::from_ref(open).account(row.account).await;
-    let owner = owner.map_err(|_| no_store())?.ok_or_else(internal)?;
-    let request = request_of(&row.id).and_then(|id| id.parse().ok());
-    let request = request.map(RequestId).ok_or_else(internal)?;
-    let endpoint = TextEndpoint::resumed(open, Caller::returning(owner), request);
-    let body = row.body.unwrap_or_default();
-    let body: Value = serde_json::from_str(&body).map_err(|_| internal())?;
-    let intent = Intent::of(&body);
-    let input = serde_json::from_str(&row.input).unwrap_or_default();
-    let recording = responses.record(row.account, &intent, input, Some(body.clone()));
-    recording.resume(serde_json::from_str(&row.response).unwrap_or_default());
-    // The client may have deleted or cancelled it since it was read.
-    let is_open = responses.is_open(&row.id, row.account).await;
-    if !is_open.map_err(|_| no_store())? {
-        recording.live().delete();
-        return Ok(());
-    }
-    let sources = match sources(&responses, &endpoint, &intent).await {
-        Ok(sources) => sources,
-        Err(error) => {
-            recording.failed(&error);
-            return Err(error);
-        }
-    };
-    let mut context = context(&Accounts::from_ref(open), &endpoint, &sources);
-    context.recorder = Some(Arc::new(recording.clone()));
-    let again = Resumption {
-        size: row.input.len().saturating_add(sources.bytes),
-        endpoint,
-        body,
-        context,
-        truncates: intent.truncates,
-        recording,
-    };
-    let stopping = tasks.stopping();
-    tasks.start(async move { stopping.run_until_cancelled(again.until_served()).await });
-    Ok(())
 }
 
 /// A response that begins again.
 struct Resumption {
-    endpoint: TextEndpoint,
-    body: Value,
-    size: usize,
-    context: Context,
-    truncates: bool,
+    open: Open,
+    board: Switchboard,
+    models: Arc<KnownModels>,
+    responses: Responses,
+    response: OpenResponse,
     recording: Recording,
+    /// Whose turn it is to be read.
+    turn: Arc<Semaphore>,
+}
+
+/// How a try to begin again went.
+enum BeginningTry {
+    /// The response began, and has ended or was cut off.
+    Began,
+    /// The response has ended, or is not there any more.
+    Gone,
+    Refused(ApiError),
 }
 
 impl Resumption {
-    /// Workers of the model may come back later than the coordinator.
-    async fn until_served(self) {
-        let began = Instant::now();
-        while let Err(error) = self.once().await {
-            if !is_worth_waiting(&error) || began.elapsed() > self.endpoint.lifetime() {
-                return self.recording.failed(&error);
+    async fn run(self) {
+        let settings: Arc<DoorSettings> = FromRef::from_ref(&self.open);
+        let until = Instant::now() + settings.lifetime;
+        let cancelled = self.recording.live().cancelled();
+        let ended = match cancelled.run_until_cancelled(self.until_begun(until)).await {
+            Some(None) => return,
+            Some(Some(error)) => Some(error),
+            None => None,
+        };
+        if self.recording.live().is_deleted() || self.recording.live().is_ended() {
+            return;
+        }
+        self.end(ended).await;
+    }
+
+    /// The error it ends with, if it did not begin.
+    async fn until_begun(&self, until: Instant) -> Option<ApiError> {
+        // A response that can never begin ends at the start, whether or not a worker is there.
+        match self.check().await {
+            BeginningTry::Began => {}
+            BeginningTry::Gone => {
+                self.responses.forget(self.recording.live());
+                return None;
             }
-            let cancelled = self.recording.live().cancelled();
-            if cancelled
-                .run_until_cancelled(sleep(RETRIED))
-                .await
-                .is_none()
-            {
-                return self.recording.cancelled();
+            BeginningTry::Refused(error) => return Some(error),
+        }
+        loop {
+            if timeout_at(until, self.served()).await.is_err() {
+                return Some(no_worker());
+            }
+            let (mut members, mut ends) = (self.board.members(), self.responses.ends());
+            let error = match self.begin().await {
+                BeginningTry::Began => return None,
+                BeginningTry::Gone => {
+                    self.responses.forget(self.recording.live());
+                    return None;
+                }
+                BeginningTry::Refused(error) => error,
+            };
+            if !is_worth_waiting(&error) || Instant::now() >= until {
+                return Some(error);
+            }
+            tokio::select! {
+                _ = members.changed() => {}
+                _ = ends.changed() => {}
+                () = sleep(RETRIED) => {}
             }
         }
     }
 
-    async fn once(&self) -> Result<(), ApiError> {
-        let run = Run {
-            endpoint: self.endpoint.clone(),
-            incoming: self.endpoint.parsed(self.body.clone(), self.size)?,
-            context: self.context.clone(),
-            truncates: self.truncates,
-            recording: self.recording.clone(),
-        };
-        match run.finish().await {
-            None => Ok(()),
-            Some(refused) => {
-                let error = refused.extensions().get::<ApiError>().cloned();
-                Err(error.unwrap_or_else(internal))
+    /// Reads all of it, and keeps nothing.
+    async fn check(&self) -> BeginningTry {
+        let _turn = self.turn.acquire().await;
+        match self.read().await {
+            Ok(None) => BeginningTry::Gone,
+            Err(error) if !is_worth_waiting(&error) => BeginningTry::Refused(error),
+            Ok(Some(_)) | Err(_) => BeginningTry::Began,
+        }
+    }
+
+    /// Returns when a worker of its model is there.
+    async fn served(&self) {
+        let mut members = self.board.members();
+        loop {
+            members.mark_unchanged();
+            let overview = self.board.current().await;
+            if self.is_served(&overview) {
+                return;
+            }
+            if members.changed().await.is_err() {
+                return pending().await;
             }
         }
+    }
+
+    fn is_served(&self, overview: &Overview) -> bool {
+        let mut texts = overview.models.iter().filter(|model| model.writes_text());
+        match self.response.model.as_deref() {
+            Some(name) if Auto::called(name).is_none() => {
+                overview.model(&self.models.id(name)).is_some()
+            }
+            _ => texts.next().is_some(),
+        }
+    }
+
+    /// Others are read when workers were asked for this one, or would not be.
+    async fn begin(&self) -> BeginningTry {
+        let Ok(turn) = self.turn.acquire().await else {
+            return BeginningTry::Refused(internal());
+        };
+        let run = match self.read().await {
+            Ok(Some(run)) => run,
+            Ok(None) => return BeginningTry::Gone,
+            Err(error) => return BeginningTry::Refused(error),
+        };
+        let id = &self.response.id;
+        if self.responses.note_beginning(id).await.is_err() {
+            return BeginningTry::Refused(no_store());
+        }
+        let beginning = self.recording.beginning();
+        let running = run.finish();
+        tokio::pin!(running);
+        let refused = tokio::select! {
+            refused = &mut running => refused,
+            _ = beginning => {
+                drop(turn);
+                running.await
+            }
+        };
+        let Some(refused) = refused else {
+            return BeginningTry::Began;
+        };
+        if let Err(error) = self.responses.take_back_beginning(id).await {
+            warn!("noting that the background response {id} has not begun failed: {error}");
+        }
+        let error = refused.extensions().get::<ApiError>().cloned();
+        BeginningTry::Refused(error.unwrap_or_else(internal))
+    }
+
+    /// None if it has ended, or was deleted.
+    async fn read(&self) -> Result<Option<Run>, ApiError> {
+        let begun = self.responses.beginnings(&self.response).await;
+        let Some(begun) = begun.map_err(|_| no_store())? else {
+            return Ok(None);
+        };
+        if begun >= MOST_BEGINNINGS {
+            return Err(begun_too_often(begun));
+        }
+        let store = Store::from_ref(&self.open);
+        let owner = store.account(self.response.account);
+        let owner = owner.await.map_err(|_| no_store())?.ok_or_else(no_owner)?;
+        let row = self.responses.stored(&self.response).await;
+        let Some(row) = row.map_err(|_| no_store())? else {
+            return Ok(None);
+        };
+        let request = request_of(&row.id).and_then(|id| id.parse().ok());
+        let request = request.map(RequestId).ok_or_else(unreadable)?;
+        let delivered = self.responses.is_delivered(request, &row).await;
+        if delivered.map_err(|_| no_store())? {
+            return Err(already_charged());
+        }
+        let endpoint = TextEndpoint::resumed(&self.open, Caller::returning(owner), request);
+        self.run_of(endpoint, row).await.map(Some)
+    }
+
+    async fn run_of(&self, endpoint: TextEndpoint, row: ResponseRow) -> Result<Run, ApiError> {
+        let body = row.body.unwrap_or_default();
+        let size = body.len();
+        // A body may be large, and other requests are served meanwhile.
+        let parsed = spawn_blocking(move || serde_json::from_str::<Value>(&body).ok());
+        let parsed = parsed.await.ok().flatten().ok_or_else(unreadable)?;
+        let intent = Intent::of(&parsed);
+        let mut incoming = endpoint.parsed(parsed, size)?;
+        let sources = sources(&self.responses, &endpoint, &intent, &mut incoming).await?;
+        let mut context = context(&Accounts::from_ref(&self.open), &endpoint, &sources);
+        context.recorder = Some(Arc::new(self.recording.clone()));
+        Ok(Run {
+            endpoint,
+            incoming,
+            context,
+            truncates: intent.truncates,
+            recording: self.recording.clone(),
+        })
+    }
+
+    /// Cancelled if there is no error. The text on disk is its last one.
+    async fn end(&self, error: Option<ApiError>) {
+        if !self.recording.is_on_disk() {
+            return match error {
+                Some(error) => self.recording.failed(&error),
+                None => self.recording.cancelled(),
+            };
+        }
+        let row = loop {
+            match self.responses.stored(&self.response).await {
+                Ok(row) => break row,
+                Err(_) => sleep(RETRIED).await,
+            }
+        };
+        let Some(row) = row else {
+            return self.responses.forget(self.recording.live());
+        };
+        let id = &self.response.id;
+        let stored = serde_json::from_str(&row.response).ok();
+        let stored = stored.filter(Value::is_object);
+        let stored = stored.unwrap_or_else(|| self.bare());
+        if let Some(error) = &error {
+            warn!("the background response {id} does not begin again: {error}");
+        }
+        let status = if error.is_some() {
+            "failed"
+        } else {
+            "cancelled"
+        };
+        self.recording.end_stored(stored, status, error.as_ref());
+    }
+
+    /// All that is known of a response whose text cannot be read.
+    fn bare(&self) -> Value {
+        json!({
+            "id": self.response.id,
+            "object": "response",
+            "created_at": 0,
+            "background": true,
+            "model": self.response.model,
+            "error": null,
+            "incomplete_details": null,
+            "output": [],
+            "usage": null,
+        })
     }
 }
 
@@ -221,6 +385,34 @@ fn is_worth_waiting(error: &ApiError) -> bool {
             | FailureKind::InFlightLimit
             | FailureKind::RateLimited
     )
+}
+
+fn no_worker() -> ApiError {
+    let message = "no worker of this model came in time after a restart of the coordinator";
+    ApiError::new(FailureKind::NoWorker, message)
+}
+
+fn begun_too_often(times: i64) -> ApiError {
+    let message = format!(
+        "the coordinator stopped {times} times while this response ran: it is not begun again; create a new one"
+    );
+    ApiError::new(FailureKind::BadJob, message)
+}
+
+fn no_owner() -> ApiError {
+    let message = "the account of this response does not exist any more";
+    ApiError::new(FailureKind::AccountDeleted, message)
+}
+
+fn unreadable() -> ApiError {
+    let message = "reading the stored request failed: it cannot begin again; create a new response";
+    ApiError::new(FailureKind::Internal, message)
+}
+
+fn already_charged() -> ApiError {
+    let message = "the coordinator stopped between charging this response and storing it: its output is lost, and it is \
+                   not charged again; create a new one";
+    ApiError::new(FailureKind::Internal, message)
 }
 
 fn internal() -> ApiError {

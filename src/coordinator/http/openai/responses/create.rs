@@ -13,7 +13,9 @@ use crate::http::openai::encode::Encoder;
 use crate::http::openai::tokens::answer;
 use crate::http::room::Memory;
 use crate::http::text::{Incoming, TextEndpoint};
-use crate::responses::{EarlierResponses, LinkError, Responses};
+use crate::responses::{
+    EarlierResponses, LinkError, MemoryFull, NotRecorded, OverQuota, RequestTexts, Responses,
+};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::FailureKind;
 use muster_protocol::openai::Problem;
@@ -32,18 +34,22 @@ pub async fn create(
     endpoint: TextEndpoint,
     body: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let incoming = endpoint.incoming(body?)?.parse().await?;
+    let mut incoming = endpoint.incoming(body?)?.parse().await?;
     let intent = Intent::of(incoming.body());
-    let sources = sources(&responses, &endpoint, &intent).await?;
-    let incoming = incoming.with_more(sources.bytes);
+    let sources = sources(&responses, &endpoint, &intent, &mut incoming).await?;
     let mut context = context(&accounts, &endpoint, &sources);
     if !intent.store {
         return foreground(&endpoint, incoming, context, intent.truncates).await;
     }
     let account = endpoint.caller().account;
     let input = own_input(&endpoint, incoming.body(), &sources);
-    let body = intent.background.then(|| incoming.body().clone());
-    let recording = responses.record(account, &intent, input, body);
+    let request = RequestTexts {
+        input: Value::Array(input).to_string(),
+        body: intent.background.then(|| incoming.body().to_string()),
+    };
+    let model = incoming.body()["model"].as_str().map(str::to_owned);
+    let recording = responses.record(account, &intent, model, request).await;
+    let recording = recording.map_err(|error| not_recorded(&responses, error))?;
     context.recorder = Some(Arc::new(recording.clone()));
     match intent.background {
         true => {
@@ -68,10 +74,9 @@ pub async fn count_tokens(
     encoder: Result<Encoder, ApiError>,
     body: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let incoming = endpoint.incoming(body?)?.parse().await?;
+    let mut incoming = endpoint.incoming(body?)?.parse().await?;
     let intent = Intent::of(incoming.body());
-    let sources = sources(&responses, &endpoint, &intent).await?;
-    let incoming = incoming.with_more(sources.bytes);
+    let sources = sources(&responses, &endpoint, &intent, &mut incoming).await?;
     let context = context(&accounts, &endpoint, &sources);
     let read = move |body, wanted: &_| responses::read(body, wanted, &context);
     let request = endpoint.read(incoming, read).await?;
@@ -86,10 +91,14 @@ pub(super) async fn sources(
     responses: &Responses,
     endpoint: &TextEndpoint,
     intent: &Intent,
+    incoming: &mut Incoming<Value>,
 ) -> Result<EarlierResponses, ApiError> {
-    let sources = responses.sources(endpoint.caller().account, intent).await;
+    let take = |bytes| incoming.take_more(bytes);
+    let account = endpoint.caller().account;
+    let sources = responses.sources(account, intent, take).await;
     sources.map_err(|error| match error {
         LinkError::Storage(_) => no_store(),
+        LinkError::NoRoom(error) => error,
         error => Problem::invalid("previous_response_id", error.to_string()).into(),
     })
 }
@@ -165,6 +174,43 @@ async fn serve(
 ) -> Result<Response, ApiError> {
     let read = move |body, wanted: &_| responses::read(body, wanted, &context);
     endpoint.serve(incoming, read).await
+}
+
+fn not_recorded(responses: &Responses, error: NotRecorded) -> ApiError {
+    const MIB: usize = 1 << 20;
+    let full = match error {
+        NotRecorded::Storage(_) => return no_store(),
+        NotRecorded::OverQuota(quota) => return over_quota(quota),
+        NotRecorded::NoMemory(full) => full,
+    };
+    match full {
+        MemoryFull::Account => {
+            let share = responses.memory_limits().share / MIB;
+            let message = format!(
+                "background responses of your account take {share} MiB of memory, the most there is for one account: \
+                 retry when some have ended"
+            );
+            ApiError::new(FailureKind::InFlightLimit, message)
+        }
+        MemoryFull::All => {
+            let message = "server busy: memory for background responses exhausted, retry later";
+            ApiError::new(FailureKind::QueueFull, message)
+        }
+    }
+}
+
+fn over_quota(quota: OverQuota) -> ApiError {
+    let stored = match quota {
+        OverQuota::Responses(most) => format!("{most} responses (serve.stored_responses)"),
+        OverQuota::Bytes(most) => {
+            format!("{most} bytes of responses (serve.stored_response_bytes)")
+        }
+    };
+    let message = format!(
+        "your account stores {stored}, the most it may: delete some with DELETE /v1/responses/{{id}}, or send \
+         \"store\": false"
+    );
+    ApiError::new(FailureKind::StorageQuota, message)
 }
 
 pub(super) fn no_store() -> ApiError {

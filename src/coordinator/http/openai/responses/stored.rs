@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, RawQuery, State};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::http::auth::Admitted;
-use crate::http::reply::Reply;
+use crate::http::reply::{Reply, text_in};
+use crate::http::room::Memory;
 use crate::http::statistics::parameter;
 use crate::responses::{Responses, StoredResponse};
 use crate::state::DoorSettings;
@@ -26,14 +28,14 @@ const MOST_ITEMS: usize = 100;
 pub async fn show(
     State(responses): State<Responses>,
     (State(settings), State(tasks)): (State<Arc<DoorSettings>>, State<Tasks>),
+    State(memory): State<Memory>,
     Admitted(caller): Admitted,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let parameter = |name| parameter(query.as_deref(), name);
-    let found = find(&responses, &id, caller.account).await?;
     if parameter("stream").as_deref() != Some("true") {
-        return Ok(Reply(found.response).into_response());
+        return show_whole(&responses, &memory, &id, caller.account).await;
     }
     let after = match parameter("starting_after") {
         None => 0,
@@ -47,10 +49,25 @@ pub async fn show(
             })?,
     };
     let live = responses.live(&id, caller.account);
-    let live = live
-        .filter(|live| live.is_background)
-        .ok_or_else(events::lost)?;
+    let Some(live) = live.filter(|live| live.is_background) else {
+        find(&responses, &id, caller.account).await?;
+        return Err(events::lost());
+    };
     events::follow(live, after, (settings.heartbeat, tasks.stopping()))
+}
+
+/// As it is stored, without being read.
+async fn show_whole(
+    responses: &Responses,
+    memory: &Memory,
+    id: &str,
+    account: AccountId,
+) -> Result<Response, ApiError> {
+    let text = responses.find_text(id, account).await;
+    let text = text.map_err(|_| no_store())?.ok_or_else(|| unknown(id))?;
+    let mut room = memory.room_to_tell();
+    room.cover_in_time(text.len()).await?;
+    Ok(text_in(room, StatusCode::OK, text.into()))
 }
 
 /// `GET /v1/responses/{id}/input_items?order=&limit=&after=`
@@ -110,8 +127,9 @@ pub async fn cancel(
         return Err(ApiError::new(FailureKind::InvalidRequest, message));
     }
     let Some(live) = responses.live(&id, caller.account) else {
-        return Ok(Reply(found.response));
+        return cancel_stored(&responses, &id, caller.account, found.response).await;
     };
+    drop(found);
     let mut changes = live.changes();
     live.cancel();
     let ending = async { while !live.is_ended() && changes.changed().await.is_ok() {} };
@@ -120,7 +138,21 @@ pub async fn cancel(
             "the coordinator is shutting down: cancel the response again after its restart";
         return Err(ApiError::new(FailureKind::ShuttingDown, message));
     }
-    Ok(Reply(live.response().unwrap_or(found.response)))
+    let found = find(&responses, &id, caller.account).await?;
+    Ok(Reply(found.response))
+}
+
+/// Cancels a response that an earlier process has left and that has not begun again yet.
+async fn cancel_stored(
+    responses: &Responses,
+    id: &str,
+    account: AccountId,
+    response: Value,
+) -> Result<Reply, ApiError> {
+    let cancelled = responses.cancel_stored(id, account, &response).await;
+    Ok(Reply(
+        cancelled.map_err(|_| no_store())?.unwrap_or(response),
+    ))
 }
 
 /// `DELETE /v1/responses/{id}`

@@ -1,0 +1,184 @@
+//! The bytes that responses take in memory, all together and of each account.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use muster_protocol::job::AccountId;
+
+/// How much there is.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryLimits {
+    pub all: usize,
+    /// Of one account.
+    pub share: usize,
+}
+
+/// Clones are the same.
+#[derive(Debug, Clone)]
+pub struct ResponseMemory {
+    limits: MemoryLimits,
+    taken: Arc<Mutex<MemoryTable>>,
+}
+
+#[derive(Debug, Default)]
+struct MemoryTable {
+    all: usize,
+    accounts: HashMap<AccountId, AccountShare>,
+}
+
+/// What responses of one account take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AccountShare {
+    pub bytes: usize,
+    /// Responses that are to be stored and are not yet, and their texts so far.
+    pub unsaved: usize,
+    pub unsaved_bytes: usize,
+}
+
+/// What one response takes, until this is dropped.
+#[derive(Debug)]
+pub struct MemoryLease {
+    memory: ResponseMemory,
+    account: AccountId,
+    bytes: usize,
+    unsaved: Option<usize>,
+}
+
+/// Why there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryFull {
+    Account,
+    All,
+}
+
+impl Default for MemoryLimits {
+    fn default() -> Self {
+        Self {
+            all: 256 << 20,
+            share: 64 << 20,
+        }
+    }
+}
+
+impl ResponseMemory {
+    pub fn new(limits: MemoryLimits) -> Self {
+        Self {
+            limits,
+            taken: Arc::default(),
+        }
+    }
+
+    /// For a response, nothing yet.
+    pub fn hold(&self, account: AccountId) -> MemoryLease {
+        MemoryLease {
+            memory: self.clone(),
+            account,
+            bytes: 0,
+            unsaved: None,
+        }
+    }
+
+    /// Of all accounts, in bytes.
+    #[cfg(test)]
+    pub fn taken(&self) -> usize {
+        self.lock().all
+    }
+
+    pub fn share(&self, account: AccountId) -> AccountShare {
+        self.lock()
+            .accounts
+            .get(&account)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    pub fn limits(&self) -> MemoryLimits {
+        self.limits
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MemoryTable> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MemoryLease {
+    /// Takes so many bytes more, if there are.
+    pub fn try_grow(&mut self, bytes: usize) -> Result<(), MemoryFull> {
+        let limits = self.memory.limits;
+        let mut taken = self.memory.lock();
+        let of_account = taken.accounts.get(&self.account).map_or(0, |it| it.bytes);
+        if of_account.saturating_add(bytes) > limits.share {
+            return Err(MemoryFull::Account);
+        }
+        if taken.all.saturating_add(bytes) > limits.all {
+            return Err(MemoryFull::All);
+        }
+        taken.add(self.account, bytes);
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Takes so many bytes more even if there are none: bytes that exist already are counted.
+    pub fn grow(&mut self, bytes: usize) {
+        self.memory.lock().add(self.account, bytes);
+        self.bytes += bytes;
+    }
+
+    pub fn shrink(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.memory.lock().remove(self.account, bytes);
+    }
+
+    /// The response counts as one that will be stored.
+    pub fn note_unsaved(&mut self, bytes: usize) {
+        self.note_saved();
+        self.unsaved = Some(bytes);
+        let mut taken = self.memory.lock();
+        let share = taken.accounts.entry(self.account).or_default();
+        share.unsaved += 1;
+        share.unsaved_bytes += bytes;
+    }
+
+    /// The response is stored, or never will be.
+    pub fn note_saved(&mut self) {
+        let Some(bytes) = self.unsaved.take() else {
+            return;
+        };
+        let mut taken = self.memory.lock();
+        if let Some(share) = taken.accounts.get_mut(&self.account) {
+            share.unsaved -= 1;
+            share.unsaved_bytes -= bytes;
+        }
+        taken.forget_empty(self.account);
+    }
+}
+
+impl Drop for MemoryLease {
+    fn drop(&mut self) {
+        self.note_saved();
+        self.shrink(self.bytes);
+    }
+}
+
+impl MemoryTable {
+    fn add(&mut self, account: AccountId, bytes: usize) {
+        self.all += bytes;
+        self.accounts.entry(account).or_default().bytes += bytes;
+    }
+
+    fn remove(&mut self, account: AccountId, bytes: usize) {
+        self.all -= bytes;
+        if let Some(share) = self.accounts.get_mut(&account) {
+            share.bytes -= bytes;
+        }
+        self.forget_empty(account);
+    }
+
+    fn forget_empty(&mut self, account: AccountId) {
+        let is_empty = |share: &AccountShare| *share == AccountShare::default();
+        if self.accounts.get(&account).is_some_and(is_empty) {
+            self.accounts.remove(&account);
+        }
+    }
+}
