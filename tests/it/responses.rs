@@ -365,6 +365,18 @@ async fn unanswered(app: &App, rig: &Puppet) -> String {
     id(&response).to_owned()
 }
 
+/// Waits until the end of a background response is on disk.
+async fn ended_row(app: &App, id: &str, account: AccountId) -> ResponseRow {
+    for _ in 0..2000 {
+        let row = app.store.response(id, account).await.unwrap().unwrap();
+        if row.body.is_none() {
+            return row;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{id} stays open");
+}
+
 /// As an earlier process could have left it.
 async fn left_open(app: &App, account: AccountId, body: &str) -> String {
     let id = format!("resp_{}", RequestId::random().0.simple());
@@ -444,10 +456,9 @@ async fn a_response_whose_job_was_settled_is_not_run_and_charged_again() {
     until(&app, &id, "completed").await;
     drop(rig);
     // A kill between the settlement and the end of the response leaves it open.
-    let stored = app.store.response(&id, app.account).await.unwrap().unwrap();
     let row = ResponseRow {
         body: Some(body.to_string()),
-        ..stored
+        ..ended_row(&app, &id, app.account).await
     };
     app.store.save_response(row).await.unwrap();
     let app = app.anew().await;
@@ -469,16 +480,8 @@ async fn responses_that_cannot_begin_again_fail_at_the_start() {
     let _rig = Puppet::connect(&app.board).await;
     let response = until(&app, &unreadable, "failed").await;
     assert_eq!(response["error"]["code"], "internal_error");
-    for _ in 0..2000 {
-        let row = app.store.response(&ownerless, nobody).await.unwrap();
-        let row = row.unwrap();
-        if row.body.is_none() {
-            assert!(row.response.contains("account_deleted"), "{}", row.response);
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("a response without an owner stays open");
+    let row = ended_row(&app, &ownerless, nobody).await;
+    assert!(row.response.contains("account_deleted"), "{}", row.response);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Responses that run without their client. What a restart of the coordinator cuts off begins again after it.
 
+use std::collections::HashMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use axum::extract::FromRef;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{info, warn};
@@ -24,7 +25,7 @@ use crate::state::DoorSettings;
 use crate::storage::{OpenResponse, ResponseRow, Store};
 use crate::switchboard::{Overview, Switchboard};
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{FailureKind, RequestId};
+use muster_protocol::job::{AccountId, FailureKind, RequestId};
 use muster_protocol::openai::responses::{Context, Intent, request_of};
 
 use super::create::{context, foreground, no_store, sources};
@@ -124,13 +125,18 @@ pub async fn resume(open: Open) {
         info!("{} background responses wait to begin again", left.len());
     }
     let turn = Arc::new(Semaphore::new(1));
+    let mut accounts: HashMap<AccountId, Arc<Semaphore>> = HashMap::new();
     for response in left {
+        let account = accounts.entry(response.account);
         let again = Resumption {
             recording: responses.resume(&response),
             open: open.clone(),
             board: Switchboard::from_ref(&open),
             models: FromRef::from_ref(&open),
             responses: responses.clone(),
+            turn_of_account: account
+                .or_insert_with(|| Arc::new(Semaphore::new(1)))
+                .clone(),
             response,
             turn: turn.clone(),
         };
@@ -149,6 +155,8 @@ struct Resumption {
     recording: Recording,
     /// Whose turn it is to be read.
     turn: Arc<Semaphore>,
+    /// Whose turn it is to begin, of one account: while that is refused, others need not be read.
+    turn_of_account: Arc<Semaphore>,
 }
 
 /// How a try to begin again went.
@@ -191,8 +199,9 @@ impl Resumption {
             if timeout_at(until, self.served()).await.is_err() {
                 return Some(no_worker());
             }
+            let mut account = self.turn_of_account.acquire().await.ok();
             let (mut members, mut ends) = (self.board.members(), self.responses.ends());
-            let error = match self.begin().await {
+            let error = match self.begin(&mut account).await {
                 BeginningTry::Began => return None,
                 BeginningTry::Gone => {
                     self.responses.forget(self.recording.live());
@@ -208,6 +217,7 @@ impl Resumption {
                 _ = ends.changed() => {}
                 () = sleep(RETRIED) => {}
             }
+            drop(account);
         }
     }
 
@@ -247,7 +257,7 @@ impl Resumption {
     }
 
     /// Others are read when workers were asked for this one, or would not be.
-    async fn begin(&self) -> BeginningTry {
+    async fn begin(&self, account: &mut Option<SemaphorePermit<'_>>) -> BeginningTry {
         let Ok(turn) = self.turn.acquire().await else {
             return BeginningTry::Refused(internal());
         };
@@ -266,7 +276,7 @@ impl Resumption {
         let refused = tokio::select! {
             refused = &mut running => refused,
             _ = beginning => {
-                drop(turn);
+                drop((turn, account.take()));
                 running.await
             }
         };
