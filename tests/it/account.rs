@@ -15,9 +15,10 @@ use muster::coordinator::storage::{
 use muster::protocol::job::{
     Capabilities, EncodeResult, Event, FailureKind, FinishReason, JobId, UnixMillis, Vector,
 };
+use muster_testing::eventually;
 use serde_json::{Value, json};
 
-use super::support::app::{Answer, App, PATIENCE, request};
+use super::support::app::{Answer, App, request};
 use super::support::puppet::{Puppet, done, failed, started, text};
 
 async fn call(app: &App, key: &str, method: Method, path: &str, body: Option<Value>) -> Answer {
@@ -372,16 +373,13 @@ async fn a_client_that_leaves_pays_for_what_it_got() {
     });
     drop(answer);
     rig.cancelled(&offer).await;
-    let settled = async {
-        loop {
-            let (paid, held) = money(&app, &key).await;
-            if held == 0 {
-                return 1000 - paid;
-            }
-            tokio::task::yield_now().await;
+    let cost = eventually("the end of the hold", async || {
+        match money(&app, &key).await {
+            (left, 0) => Ok(1000 - left),
+            (_, held) => Err(held),
         }
-    };
-    let cost = tokio::time::timeout(PATIENCE, settled).await.unwrap();
+    })
+    .await;
     assert!((5..34).contains(&cost), "{cost}");
 }
 

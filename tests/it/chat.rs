@@ -10,6 +10,7 @@ use muster::coordinator::kudos::Prices;
 use muster::coordinator::names::Names;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::{self, Capabilities, FailureKind, FinishReason};
+use muster_testing::eventually;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -100,9 +101,10 @@ async fn auto_is_the_best_model_that_is_online_and_the_reply_says_which() {
     );
     let tiny = Puppet::connect(&app.board).await;
     let big = Puppet::serving(&app.board, "big", Capabilities::default()).await;
-    while app.get("/v1/models/big").await.status != StatusCode::OK {
-        tokio::task::yield_now().await;
-    }
+    eventually("the model to be listed", async || {
+        app.get("/v1/models/big").await.status == StatusCode::OK
+    })
+    .await;
     for (name, rig, model) in [
         ("auto", &big, "big"),
         ("auto:fast", &tiny, "tiny"),
@@ -503,14 +505,15 @@ async fn listings_show_who_is_online() {
     assert_eq!(app.get(path).await.json().await["data"], json!([]));
     let _rig = Puppet::connect(&app.board).await;
     let _other = Puppet::serving(&app.board, "org/big", Capabilities::default()).await;
-    let models = loop {
-        // What came a moment ago is shown a moment later.
+    // What came a moment ago is shown a moment later.
+    let models = eventually("three models to be listed", async || {
         let models = app.get(path).await.json().await;
-        if models["data"].as_array().unwrap().len() == 3 {
-            break models;
+        match models["data"].as_array().unwrap().len() {
+            3 => Ok(models),
+            _ => Err(models),
         }
-        tokio::task::yield_now().await;
-    };
+    })
+    .await;
     assert_eq!(models["object"], "list");
     let ids = [0, 1, 2].map(|index| &models["data"][index]["id"]);
     assert_eq!(ids, ["auto", "org/big", "tiny"]);
@@ -575,9 +578,10 @@ impl Stranger {
 async fn a_worker_connects_through_the_door_over_http() {
     let app = App::start().await;
     let _stranger = Stranger::connect(&app, "tiny").await;
-    while app.get("/v1/workers").await.json().await["count"] != 1 {
-        tokio::task::yield_now().await;
-    }
+    eventually("one worker to be listed", async || {
+        app.get("/v1/workers").await.json().await["count"] == 1
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use muster::coordinator::dispatch::{Outcome, Settings};
 use muster::coordinator::switchboard::Delivery;
 use muster::coordinator::workers::WorkersSettings;
 use muster::protocol::job::{AccountId, Body, Event, Failure, FailureKind, FinishReason, Job};
+use muster_testing::eventually;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
@@ -647,9 +648,8 @@ async fn a_worker_that_drains_finishes_and_gets_nothing_more() {
     let job = rig.job().await;
     rig.send(json!({"type": "drain", "deadline_s": 120, "why": "update"}))
         .await;
-    while !board.switchboard.overview().workers.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    let overview = || board.switchboard.overview();
+    eventually("no worker", async || overview().workers.is_empty()).await;
     assert!(
         board
             .try_submit(crate::support::rig::job("two"))
@@ -670,9 +670,7 @@ async fn a_model_that_is_loading_gets_nothing_until_it_is_ready() {
     let state = |status: &str| json!({"type": "state", "models": [{"name": "tiny", "status": status, "max": 8}]});
     rig.send(state("loading")).await;
     let slots = || board.switchboard.overview().model("tiny").unwrap().slots;
-    while slots() > 0 {
-        tokio::task::yield_now().await;
-    }
+    eventually("no slots", async || slots() == 0).await;
     let _stream = board.submit("one").await;
     assert!(rig.hears_nothing(MOMENT).await);
     rig.send(state("ready")).await;

@@ -1,7 +1,9 @@
 //! The command line as its user meets it.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+
+use muster_testing::{Lines, ended};
 
 use crate::support::hub::FakeHub;
 use crate::support::worker::{Run, worker};
@@ -439,8 +441,7 @@ fn ctrl_c_ends_a_generation_with_its_line() {
     ])
     .command();
     let mut running = Running::start(command);
-    let mut first = [0];
-    running.stdout.read_exact(&mut first).unwrap();
+    assert!(running.stdout.read_some());
     running.signal(libc::SIGINT);
     let run = running.end();
     // It may have reached the end of its context just before.
@@ -451,8 +452,8 @@ fn ctrl_c_ends_a_generation_with_its_line() {
 /// A process that a test talks to while it runs.
 struct Running {
     child: Child,
-    stdout: ChildStdout,
-    stderr: BufReader<ChildStderr>,
+    stdout: Lines,
+    stderr: Lines,
 }
 
 impl Running {
@@ -462,8 +463,8 @@ impl Running {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = piped.spawn().unwrap();
-        let stdout = child.stdout.take().unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let stdout = Lines::of(child.stdout.take().unwrap());
+        let stderr = Lines::of(child.stderr.take().unwrap());
         Self {
             child,
             stdout,
@@ -473,12 +474,8 @@ impl Running {
 
     /// Reads the log up to a line with these words.
     fn wait_for(&mut self, words: &str) -> String {
-        let mut log = String::new();
-        while !log.contains(words) {
-            let read = self.stderr.read_line(&mut log).unwrap();
-            assert!(read > 0, "the log ended without {words:?}:\n{log}");
-        }
-        log
+        self.stderr.forget();
+        self.stderr.until(words)
     }
 
     fn signal(&self, signal: i32) {
@@ -490,15 +487,11 @@ impl Running {
     }
 
     fn end(mut self) -> Run {
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        self.stdout.read_to_end(&mut stdout).unwrap();
-        self.stderr.read_to_end(&mut stderr).unwrap();
-        // What was read before may have ended within a character.
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        self.stdout.rest();
         Run {
-            code: self.child.wait().unwrap().code().unwrap_or(-1),
-            stdout: text(stdout),
-            stderr: text(stderr),
+            stdout: self.stdout.text(),
+            stderr: self.stderr.rest(),
+            code: ended(&mut self.child).code().unwrap_or(-1),
         }
     }
 }

@@ -7,6 +7,7 @@ use muster::coordinator::kudos::Prices;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::{self, Capabilities, FailureKind, FinishReason};
 use muster::protocol::openai::chat::IgnoredFields;
+use muster_testing::eventually;
 use serde_json::{Value, json};
 
 use super::support::app::{Answer, App, request};
@@ -229,9 +230,10 @@ async fn two_sizes() -> (App, Puppet, Puppet) {
     let tiny = Puppet::connect(&app.board).await;
     let big = Puppet::serving(&app.board, "big", Capabilities::default()).await;
     // What came a moment ago is shown a moment later.
-    while app.board.current().await.model("big").is_none() {
-        tokio::task::yield_now().await;
-    }
+    eventually("the model to be listed", async || {
+        app.board.current().await.model("big").is_some()
+    })
+    .await;
     (app, tiny, big)
 }
 

@@ -9,6 +9,7 @@ use muster::runtime::{
     CacheRoom, CacheScope, Chat, DeviceChoice, EngineLimits, Event, Failure, FinishReason,
     Generation, ModelSource, Prompt, Runtime, Sampling, StopRules, TextRequest, TokenInfo, Usage,
 };
+use muster_testing::eventually;
 use serde_json::json;
 
 const MODEL: &str = "tiny";
@@ -379,9 +380,7 @@ async fn cancelling_gives_every_page_back() {
     let mut generation = runtime.generate(text("hello", 2000)).await.unwrap();
     generation.next().await.unwrap();
     drop(generation);
-    while runtime.status().running > 0 {
-        tokio::task::yield_now().await;
-    }
+    eventually("a free engine", async || runtime.status().running == 0).await;
     let model = &runtime.status().models[0];
     assert_eq!(model.free_pages, model.pages);
 }

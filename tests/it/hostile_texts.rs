@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::dispatch::Limits;
 use muster::protocol::job::{Channel, Event, FinishReason, TokenEvent};
+use muster_testing::eventually;
 use serde_json::{Value, json};
 
 use super::support::app::{Answer, App, request};
@@ -57,13 +58,11 @@ async fn post(app: &App, path: &str, body: &Value) -> Answer {
 
 /// The jobs before are settled a moment after they were cancelled.
 async fn post_until_taken(app: &App, body: &Value) -> Answer {
-    loop {
+    eventually("room for a job", async || {
         let answer = post(app, CHAT, body).await;
-        if answer.status != StatusCode::TOO_MANY_REQUESTS {
-            return answer;
-        }
-        tokio::task::yield_now().await;
-    }
+        (answer.status != StatusCode::TOO_MANY_REQUESTS).then_some(answer)
+    })
+    .await
 }
 
 /// What a refusal says, in the form of its API.

@@ -1,11 +1,11 @@
 //! A worker joins a coordinator of its owner's network: an own certificate, a token, one command.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use muster_testing::Lines;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -40,12 +40,10 @@ impl Coordinator {
         let mut command = worker(&[&usual[..], more].concat()).command();
         let piped = command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = piped.spawn().unwrap();
-        let mut line = String::new();
-        let stdout = child.stdout.as_mut().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let mut stdout = Lines::of(child.stdout.take().unwrap());
         Self {
             child,
-            ready: serde_json::from_str(&line).unwrap(),
+            ready: serde_json::from_str(&stdout.next_line()).unwrap(),
             folder,
         }
     }
@@ -99,12 +97,7 @@ fn log_until(worker: Worker, words: &str) -> String {
     let mut command: Command = worker.command();
     let piped = command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
-    let mut log = String::new();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    while !log.contains(words) {
-        let read = stderr.read_line(&mut log).unwrap();
-        assert!(read > 0, "the log ended without {words:?}:\n{log}");
-    }
+    let log = Lines::of(child.stderr.take().unwrap()).until(words);
     child.kill().unwrap();
     child.wait().unwrap();
     log

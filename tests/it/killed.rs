@@ -1,14 +1,14 @@
 //! Processes killed without a word, and what the promises say of it, seen from outside: clients, and the store.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use muster::coordinator::clock::wall_clock;
 use muster::coordinator::storage::{Dues, Location, Store};
 use muster::protocol::job::{AccountId, JobId, Kudos, RequestId};
 use muster::tasks::Tasks;
+use muster_testing::{Lines, eventually, eventually_blocking};
 use serde_json::{Value, json};
 
 use crate::support::worker::worker;
@@ -56,11 +56,8 @@ fn serve_with(folder: &Path, more: &[&str]) -> Service {
     let mut command = worker(&arguments).command();
     let command = command.arg(&data).args(more).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let ready: Value = serde_json::from_str(&line).unwrap();
+    let mut stdout = Lines::of(child.stdout.take().unwrap());
+    let ready: Value = serde_json::from_str(&stdout.next_line()).unwrap();
     Service {
         url: ready["url"].as_str().unwrap().to_owned(),
         key: ready["api_key"].as_str().unwrap_or_default().to_owned(),
@@ -83,14 +80,9 @@ impl Service {
         std::fs::write(&file, text).unwrap();
         let mut command = worker(&["--quiet", "--config", file.to_str().unwrap()]).command();
         let process = Process(command.spawn().unwrap());
-        let began = Instant::now();
-        while !self.workers().contains(&name.to_owned()) {
-            assert!(
-                began.elapsed() < Duration::from_secs(20),
-                "{name} did not connect"
-            );
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        eventually_blocking("a worker to connect", || {
+            self.workers().contains(&name.to_owned())
+        });
         process
     }
 
@@ -104,12 +96,10 @@ impl Service {
     }
 
     fn wait_until_a_job_runs(&self) {
-        let began = Instant::now();
         let page = format!("{}/metrics", self.url);
-        while !curl(&["-s", &page]).contains("\nmuster_jobs_running 1") {
-            assert!(began.elapsed() < Duration::from_secs(20), "no job runs");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually_blocking("a job to run", || {
+            curl(&["-s", &page]).contains("\nmuster_jobs_running 1")
+        });
     }
 
     /// A long story, the same for the same seed wherever it is told.
@@ -156,7 +146,7 @@ fn curl(arguments: &[&str]) -> String {
 
 /// A stream that is being read.
 pub struct Stream {
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    lines: Lines,
     child: Process,
     text: String,
     /// Of a tool call.
@@ -167,7 +157,7 @@ pub struct Stream {
 impl Stream {
     pub fn open(mut command: Command) -> Self {
         let mut child = Process(command.spawn().unwrap());
-        let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        let lines = Lines::of(child.0.stdout.take().unwrap());
         Self {
             lines,
             child,
@@ -179,9 +169,12 @@ impl Stream {
 
     /// Reads one event; whether there was one.
     fn read(&mut self) -> bool {
-        for line in self.lines.by_ref() {
-            let line = line.unwrap();
-            let Some(data) = line.strip_prefix("data: ") else {
+        loop {
+            let line = self.lines.next_line();
+            if line.is_empty() {
+                break;
+            }
+            let Some(data) = line.trim_end().strip_prefix("data: ") else {
                 continue;
             };
             if data == "[DONE]" {
@@ -565,11 +558,13 @@ async fn are_kept_after_a_kill(kind: &str, body: &Value) {
     assert!(both.0 > 0);
     let path = format!("{kind}/status/{}", id.as_str().unwrap());
     legacy(&service, &key, "DELETE", &path, &json!({}));
-    let began = Instant::now();
-    while store.held(admin).await.unwrap() != Kudos(both.0 / 2) {
-        assert!(began.elapsed() < Duration::from_secs(20), "it stays kept");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("half of the hold", async || {
+        match store.held(admin).await.unwrap() {
+            held if held == Kudos(both.0 / 2) => Ok(()),
+            held => Err(held),
+        }
+    })
+    .await;
     let holding = store.holding().await.unwrap();
     assert_eq!(holding.len(), 1);
     assert_eq!(holding[0].to_string(), kept.as_str().unwrap());

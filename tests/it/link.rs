@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use muster::protocol::job::{
 };
 use muster::runtime::{self, CacheScope, EngineLimits, ModelSource, Prompt, Runtime};
 use muster::tasks::Tasks;
+use muster_testing::{Lines, ended, eventually};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -213,9 +213,7 @@ async fn hanging_up_frees_the_workers_slot_within_a_second() {
     read_tokens(&mut stream, 2).await;
     let hung_up = Instant::now();
     drop(stream);
-    while runtime.status().running > 0 {
-        tokio::task::yield_now().await;
-    }
+    eventually("a free engine", async || runtime.status().running == 0).await;
     assert!(hung_up.elapsed() < Duration::from_secs(1));
 }
 
@@ -519,9 +517,10 @@ async fn a_worker_goes_on_while_one_of_its_coordinators_takes_it() {
     boss.send(public_job(ID, json!({}))).await;
     let (_, done) = boss.read_job().await;
     assert_eq!(done["usage"]["completion_tokens"], 40);
-    while !matches!(worker.standings()[0], Standing::Refused(_)) {
-        tokio::task::yield_now().await;
-    }
+    eventually("a refusal", async || {
+        matches!(worker.standings()[0], Standing::Refused(_))
+    })
+    .await;
     assert_eq!(worker.refused().now_or_never(), None);
 }
 
@@ -725,9 +724,8 @@ async fn a_worker_works_for_several_coordinators_at_once() {
     let posts = vec![post("rig", dial(&board)), post("rig", public)];
     let _worker = Worker::start(runtime.clone(), served, posts, &board.tasks);
     let (mut boss, _) = office.hire().await;
-    while board.switchboard.overview().workers.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    let overview = || board.switchboard.overview();
+    eventually("a worker", async || !overview().workers.is_empty()).await;
     let mut stream = submit(&board, story("Once", 60)).await;
     boss.send(public_job(ID, json!({}))).await;
     let (ours, theirs) = tokio::join!(read_all(&mut stream), boss.read_job());
@@ -786,10 +784,8 @@ fn served(folder: &Path) -> (Process, Value) {
         data.to_str().unwrap(),
     ];
     let mut coordinator = started(program::worker(&serve).command());
-    let mut line = String::new();
-    let stdout = coordinator.0.stdout.as_mut().unwrap();
-    BufReader::new(stdout).read_line(&mut line).unwrap();
-    let ready = serde_json::from_str(&line).unwrap();
+    let mut stdout = Lines::of(coordinator.0.stdout.take().unwrap());
+    let ready = serde_json::from_str(&stdout.next_line()).unwrap();
     (coordinator, ready)
 }
 
@@ -809,11 +805,8 @@ fn the_program_works_for_a_coordinator_and_drains_when_told() {
     fs::write(folder.path().join("worker.toml"), settings).unwrap();
     let command = program::worker(&["--config", "worker.toml"]).inside(folder.path());
     let mut rig = started(command.command());
-    let mut log = BufReader::new(rig.0.stderr.take().unwrap());
-    let mut said = String::new();
-    while !said.contains("connected to 127.0.0.1") {
-        assert!(log.read_line(&mut said).unwrap() > 0, "{said}");
-    }
+    let mut log = Lines::of(rig.0.stderr.take().unwrap());
+    log.until("connected to 127.0.0.1");
     let body = json!({
         "model": "tiny-llama", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 5,
         "logit_bias": {"507": -100, "510": -100},
@@ -841,17 +834,14 @@ fn the_program_works_for_a_coordinator_and_drains_when_told() {
         .args(["-TERM", &rig.0.id().to_string()])
         .status();
     assert!(told.unwrap().success());
-    assert_eq!(rig.0.wait().unwrap().code(), Some(0));
-    log.read_to_string(&mut said).unwrap();
+    assert_eq!(ended(&mut rig.0).code(), Some(0));
+    let said = log.rest();
     assert!(
         said.contains("disconnected from 127.0.0.1") && !said.contains(key),
         "{said}"
     );
-    let mut log = BufReader::new(coordinator.0.stderr.take().unwrap());
-    let mut said = String::new();
-    while !said.contains("worker rig disconnected: closed by the worker with code 1000") {
-        assert!(log.read_line(&mut said).unwrap() > 0, "{said}");
-    }
+    Lines::of(coordinator.0.stderr.take().unwrap())
+        .until("worker rig disconnected: closed by the worker with code 1000");
 }
 
 #[test]

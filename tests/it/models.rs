@@ -2,11 +2,11 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
     path::PathBuf,
-    process::{Child, ChildStderr, Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
+use muster_testing::{Lines, ended};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -92,7 +92,7 @@ impl User {
 /// A command under way, and what it says.
 struct UnderWay {
     child: Child,
-    stderr: BufReader<ChildStderr>,
+    stderr: Lines,
 }
 
 fn start(worker: Worker) -> UnderWay {
@@ -102,31 +102,21 @@ fn start(worker: Worker) -> UnderWay {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let stderr = Lines::of(child.stderr.take().unwrap());
     UnderWay { child, stderr }
 }
 
 impl UnderWay {
     #[track_caller]
     fn until_it_says(&mut self, part: &str) {
-        let mut all = String::new();
-        while !all.contains(part) {
-            let mut line = String::new();
-            assert_ne!(
-                self.stderr.read_line(&mut line).unwrap(),
-                0,
-                "it only said:\n{all}"
-            );
-            all += &line;
-        }
+        self.stderr.forget();
+        self.stderr.until(part);
     }
 
     #[track_caller]
     fn ends_well(mut self) {
-        let status = self.child.wait().unwrap();
-        let mut rest = String::new();
-        std::io::Read::read_to_string(&mut self.stderr, &mut rest).unwrap();
-        assert!(status.success(), "{rest}");
+        let status = ended(&mut self.child);
+        assert!(status.success(), "{}", self.stderr.rest());
     }
 }
 

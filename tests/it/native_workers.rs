@@ -4,6 +4,7 @@
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
+use muster_testing::eventually;
 use serde_json::{Value, json};
 
 use super::support::app::{Answer, App, request};
@@ -288,9 +289,10 @@ async fn a_worker_that_speaks_both_gets_each_request_in_its_own_api() {
 async fn a_chat_for_a_model_of_native_workers_names_the_route_that_works() {
     let app = App::start().await;
     let mut rig = native(&app).await;
-    while app.get("/v1/models/tiny").await.status != StatusCode::OK {
-        tokio::task::yield_now().await;
-    }
+    eventually("the model to be listed", async || {
+        app.get("/v1/models/tiny").await.status == StatusCode::OK
+    })
+    .await;
     let refused = app.chat(&body(json!({}))).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     let error = refused.json().await;

@@ -1,19 +1,16 @@
 //! `worker up` on a machine that could hold a better model than it has, at a terminal and without one.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
+use muster_testing::{Lines, ended};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::hub::FakeHub;
 use crate::support::worker::{Worker, worker};
-
-/// How long a program that is asked to end may take.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Somebody whose catalog has one model that fits, on a hub nearby.
 struct Newcomer {
@@ -106,29 +103,22 @@ impl Newcomer {
 
 struct Running {
     child: Child,
-    said: String,
+    stdout: Lines,
 }
 
 impl Running {
     fn start(command: &mut Command) -> Self {
-        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         Self {
+            stdout: Lines::of(child.stdout.take().unwrap()),
             child,
-            said: String::new(),
         }
     }
 
     /// Everything up to these words.
     #[track_caller]
-    fn until(&mut self, words: &str) -> &str {
-        let stdout = self.child.stdout.as_mut().unwrap();
-        while !self.said.contains(words) {
-            let mut byte = [0];
-            let read = stdout.read(&mut byte).unwrap();
-            assert_eq!(read, 1, "it ended with:\n{}", self.said);
-            self.said.push(char::from(byte[0]));
-        }
-        &self.said
+    fn until(&mut self, words: &str) -> String {
+        self.stdout.until_asked(words)
     }
 
     fn answer(&mut self, line: &str) {
@@ -143,10 +133,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Some(stdin) = &mut self.child.stdin {
             let _ = stdin.write_all(b"\x03");
-            let began = Instant::now();
-            while began.elapsed() < PATIENCE && matches!(self.child.try_wait(), Ok(None)) {
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            ended(&mut self.child);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -157,7 +144,7 @@ impl Drop for Running {
 fn at_a_terminal_a_yes_brings_the_better_model_and_serves_it() {
     let newcomer = Newcomer::new();
     let mut up = newcomer.at_terminal(&[]);
-    let question = up.until("[y/N] ").to_owned();
+    let question = up.until("[y/N] ");
     assert!(question.contains("better:q8_0"), "{question}");
     assert!(question.contains("50.7 MiB"), "its size: {question}");
     assert!(question.contains(".cache/huggingface/hub"), "{question}");
@@ -224,7 +211,7 @@ fn ctrl_c_is_an_answer() {
     let mut up = newcomer.at_terminal(&[]);
     up.until("[y/N] ");
     up.answer("\u{3}");
-    assert_eq!(up.child.wait().unwrap().code(), Some(0), "{}", up.said);
+    assert_eq!(ended(&mut up.child).code(), Some(0));
 }
 
 #[test]
@@ -246,7 +233,7 @@ fn a_pull_that_fails_is_no_reason_not_to_start() {
 fn a_script_is_never_asked() {
     let newcomer = Newcomer::new();
     let mut up = newcomer.at_terminal(&["--json"]);
-    let said = up.until("}\r\n").to_owned();
+    let said = up.until("}\r\n");
     let line = said.lines().find(|line| line.starts_with('{')).unwrap();
     let ready: Value = serde_json::from_str(line).unwrap();
     assert!(!said.contains("[y/N]"), "{said}");
@@ -266,7 +253,7 @@ fn without_a_terminal_the_command_is_printed() {
     let variables = command.get_envs();
     up.envs(variables.filter_map(|(name, value)| Some((name, value?))));
     let mut up = Running::start(up.stdin(Stdio::null()));
-    let said = up.until("then start again").to_owned();
+    let said = up.until("then start again");
     assert!(said.contains("worker models pull better:q8_0"), "{said}");
     assert!(
         said.contains("Ctrl-C stops"),

@@ -1,27 +1,22 @@
 //! A coordinator and a worker as their operator runs them: signals, a configuration that changes, files that go away.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
 
+use muster_testing::{Lines, PATIENCE, ended, eventually_blocking};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::worker::worker;
 
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// A process that stays, killed when its test ends.
 struct Running {
     child: Child,
-    log: Receiver<String>,
-    /// What it has said on standard error so far.
-    said: String,
+    /// What it says on standard error.
+    log: Lines,
     folder: TempDir,
 }
 
@@ -50,13 +45,8 @@ impl Running {
         command.arg("--data-dir").arg(&data);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let log = lines(child.stderr.take().unwrap());
-        Self {
-            child,
-            log,
-            said: String::new(),
-            folder,
-        }
+        let log = Lines::of(child.stderr.take().unwrap());
+        Self { child, log, folder }
     }
 
     fn file(&self) -> PathBuf {
@@ -72,36 +62,13 @@ impl Running {
     /// Waits until the log says this.
     #[track_caller]
     fn wait_for(&mut self, words: &str) {
-        let until = Instant::now() + PATIENCE;
-        while !self.said.contains(words) {
-            let left = until.saturating_duration_since(Instant::now());
-            let line = self.log.recv_timeout(left);
-            let line = line.unwrap_or_else(|_| panic!("never {words:?} in:\n{}", self.said));
-            self.said += &format!("{line}\n");
-        }
+        self.log.until(words);
     }
 
     #[track_caller]
     fn ends(&mut self) -> Option<i32> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            assert!(Instant::now() < until, "it does not end:\n{}", self.said);
-            thread::yield_now();
-        }
+        ended(&mut self.child).code()
     }
-}
-
-fn lines(stderr: ChildStderr) -> Receiver<String> {
-    let (sender, lines) = channel();
-    thread::spawn(move || {
-        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            let _ = sender.send(line);
-        }
-    });
-    lines
 }
 
 fn serve(configuration: &str) -> Serve {
@@ -111,12 +78,10 @@ fn serve(configuration: &str) -> Serve {
 fn serve_at(listen: &str, configuration: &str) -> Serve {
     let arguments = ["serve", "--json", "--listen", listen];
     let mut running = Running::start(&arguments, configuration);
-    let mut line = String::new();
-    let stdout = running.child.stdout.as_mut().unwrap();
-    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let line = Lines::of(running.child.stdout.take().unwrap()).next_line();
     let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
         running.wait_for("error");
-        panic!("it is not ready:\n{}", running.said)
+        panic!("it is not ready:\n{}", running.log.text())
     });
     let url = ready["url"].as_str().unwrap();
     Serve {
@@ -158,14 +123,13 @@ impl Serve {
     /// Waits until a path answers with this status.
     #[track_caller]
     fn wait_for_status(&self, path: &str, status: u16) -> String {
-        let until = Instant::now() + PATIENCE;
-        loop {
+        eventually_blocking(path, || {
             let answer = self.get(path);
-            if answer.starts_with(&format!("HTTP/1.1 {status} ")) {
-                return answer;
+            match answer.starts_with(&format!("HTTP/1.1 {status} ")) {
+                true => Ok(answer),
+                false => Err(answer),
             }
-            assert!(Instant::now() < until, "{path} is not {status}: {answer}");
-        }
+        })
     }
 
     fn data(&self) -> PathBuf {
@@ -218,7 +182,8 @@ fn a_worker_reloads_its_log_level_and_goes_on() {
     worker.wait_for("restart to apply these changed settings: engine.max_running");
     worker.signal("-QUIT");
     assert_eq!(worker.ends(), Some(0));
-    assert!(!worker.said.contains("INFO stopping"), "{}", worker.said);
+    let said = worker.log.text();
+    assert!(!said.contains("INFO stopping"), "{said}");
 }
 
 #[test]

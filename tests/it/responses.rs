@@ -11,6 +11,7 @@ use muster::coordinator::storage::ResponseRow;
 use muster::protocol::job::{
     AccountId, Body as JobBody, Capabilities, FailureKind, FinishReason, RequestId, TextInput,
 };
+use muster_testing::eventually;
 use serde_json::{Value, json};
 
 use crate::support::app::{Answer, App, request};
@@ -83,14 +84,14 @@ fn messages(body: &JobBody) -> Vec<String> {
 
 /// Waits until a background response has this status.
 async fn until(app: &App, id: &str, status: &str) -> Value {
-    for _ in 0..2000 {
+    eventually(status, async || {
         let response = read(app, id).await;
-        if response["status"] == status {
-            return response;
+        match response["status"] == status {
+            true => Ok(response),
+            false => Err(response),
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("{id} is not {status}: {}", read(app, id).await);
+    })
+    .await
 }
 
 fn names(stream: &str) -> Vec<&str> {

@@ -8,6 +8,7 @@ use muster::coordinator::accounts::{KeyOrder, Roles, Scopes};
 use muster::coordinator::dispatch::Limits;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::{Capabilities, FailureKind};
+use muster_testing::eventually;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -52,6 +53,16 @@ async fn answered(app: &App, rig: &Puppet) -> String {
     let (answer, ()) = tokio::join!(app.chat(&request), rig.answer(&["Hel", "lo"]));
     assert_eq!(answer.status, StatusCode::OK);
     answer.header("x-job-id").unwrap().to_owned()
+}
+
+async fn until_online(app: &App, workers: u64) {
+    eventually("the workers to be online", async || {
+        let status = read(app, "/v1/status").await;
+        (status["workers"]["online"] == workers)
+            .then_some(())
+            .ok_or(status)
+    })
+    .await;
 }
 
 fn wait_of(answer: &Answer) -> u64 {
@@ -114,9 +125,7 @@ async fn the_network_names_models_with_too_few_workers() {
     for model in ["tiny", "tiny", "tiny", "big"] {
         rigs.push(Puppet::serving(&app.board, model, Capabilities::default()).await);
     }
-    while read(&app, "/v1/status").await["workers"]["online"] != 4 {
-        tokio::task::yield_now().await;
-    }
+    until_online(&app, 4).await;
     let network = read(&app, "/v1/status/network").await;
     assert_eq!(network["schema"], "muster.network.status.v1");
     assert_eq!(network["status"], "operational");
@@ -138,9 +147,7 @@ async fn the_network_names_models_with_too_few_workers() {
 async fn a_model_tells_which_parameters_it_takes() {
     let app = App::start().await;
     let _rig = Puppet::serving(&app.board, "Org/tiny", Capabilities::default()).await;
-    while read(&app, "/v1/status").await["workers"]["online"] != 1 {
-        tokio::task::yield_now().await;
-    }
+    until_online(&app, 1).await;
     let params = read(&app, "/v1/models/Org/tiny/params").await;
     assert_eq!(params["model"], "Org/tiny");
     assert_eq!(params["job_type"], "text");
@@ -277,9 +284,10 @@ async fn a_waiting_job_is_cancelled_at_once() {
     let running = (0..4).map(|_| app.chat(&running));
     let running = futures_util::future::join_all(running);
     let cancelled = async {
-        while read(&app, "/v1/status").await["running"] != 64 {
-            tokio::task::yield_now().await;
-        }
+        eventually("64 running jobs", async || {
+            read(&app, "/v1/status").await["running"] == 64
+        })
+        .await;
         let next = body(json!({"stream": true}));
         // The head of a stream is sent though nothing of it has come.
         let answer = app.chat(&next).await;
@@ -356,9 +364,7 @@ async fn a_request_that_no_worker_can_serve_names_models_that_can() {
     let app = App::start().await;
     let _tiny = Puppet::serving(&app.board, "tiny", Capabilities::default()).await;
     let _able = Puppet::serving(&app.board, "able", Capabilities::LOGPROBS).await;
-    while read(&app, "/v1/status").await["workers"]["online"] != 2 {
-        tokio::task::yield_now().await;
-    }
+    until_online(&app, 2).await;
     let answer = app.chat(&body(json!({"logprobs": true}))).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     let error = answer.json().await;

@@ -1,12 +1,12 @@
 //! `worker up` as a newcomer meets it: one command, no network, and what it prints works when pasted.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use muster_testing::{Lines, ended, eventually_blocking};
 use serde_json::Value;
 
 use crate::support::worker::worker;
@@ -33,7 +33,7 @@ impl Up {
         let pid = self.child.id().to_string();
         let kill = Command::new("kill").args(["-INT", &pid]).status();
         assert!(kill.unwrap().success());
-        self.child.wait().unwrap().code()
+        ended(&mut self.child).code()
     }
 }
 
@@ -69,14 +69,9 @@ pub fn up(folder: &Path) -> Up {
 fn up_with(folder: &Path, variables: &[(&str, &str)]) -> Up {
     let began = Instant::now();
     let mut child = start_with(folder, &["--json"], variables);
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    let line = Lines::of(child.stdout.take().unwrap()).next_line();
     let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
-        let mut said = String::new();
-        let mut stderr = child.stderr.take().unwrap();
-        stderr.read_to_string(&mut said).unwrap();
+        let said = Lines::of(child.stderr.take().unwrap()).rest();
         panic!("it was not ready: {line}\n{said}");
     });
     assert_eq!(ready["pid"], child.id());
@@ -96,15 +91,7 @@ fn up_with(folder: &Path, variables: &[(&str, &str)]) -> Up {
 
 /// What it prints for people, up to its last line.
 fn printed(child: &mut Child) -> String {
-    let mut text = String::new();
-    for line in BufReader::new(child.stdout.as_mut().unwrap()).lines() {
-        let line = line.unwrap();
-        text += &format!("{line}\n");
-        if line.contains("Ctrl-C stops") {
-            return text;
-        }
-    }
-    panic!("it ended:\n{text}");
+    Lines::of(child.stdout.take().unwrap()).until("Ctrl-C stops")
 }
 
 #[test]
@@ -176,16 +163,11 @@ fn ctrl_c_lets_every_accepted_job_finish_also_those_that_wait() {
 
 /// Waits until its figures say this.
 fn wait_for(up: &Up, figure: &str) {
-    let began = Instant::now();
-    loop {
-        let page = format!("{}/metrics", up.url);
+    let page = format!("{}/metrics", up.url);
+    eventually_blocking(figure, || {
         let out = Command::new("curl").args(["-s", &page]).output().unwrap();
-        if String::from_utf8_lossy(&out.stdout).contains(figure) {
-            return;
-        }
-        let waited = began.elapsed();
-        assert!(waited < Duration::from_secs(20), "never {figure}");
-    }
+        String::from_utf8_lossy(&out.stdout).contains(figure)
+    });
 }
 
 #[test]
@@ -241,11 +223,7 @@ fn a_worker_is_told_of_its_maintenance_and_of_its_end() {
     assert!(changed.contains("maintenance"), "{changed}");
     call("PUT", &path, r#"{"maintenance": false}"#);
 
-    let mut log = String::new();
-    let mut stderr = BufReader::new(up.child.stderr.take().unwrap());
-    while !log.contains("ended the maintenance") {
-        assert!(stderr.read_line(&mut log).unwrap() > 0, "{log}");
-    }
+    let log = Lines::of(up.child.stderr.take().unwrap()).until("ended the maintenance");
     assert!(log.contains("put this worker into maintenance"), "{log}");
     assert!(log.contains("new fans"), "{log}");
 }
@@ -288,9 +266,7 @@ fn a_start_that_fails_leaves_the_first_key_to_the_next() {
     let mut next = serve(folder.path(), &["--listen", "127.0.0.1:0"])
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    let stdout = next.stdout.as_mut().unwrap();
-    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let line = Lines::of(next.stdout.take().unwrap()).next_line();
     next.kill().unwrap();
     next.wait().unwrap();
     let ready: Value = serde_json::from_str(&line).unwrap();
@@ -308,12 +284,10 @@ fn ctrl_c_ends_a_start_that_waits_for_its_database() {
         .spawn()
         .unwrap();
     let _waiting = silent.accept().unwrap();
-    let began = Instant::now();
     let pid = child.id().to_string();
     let kill = Command::new("kill").args(["-INT", &pid]).status();
     assert!(kill.unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(ended(&mut child).code(), Some(0));
 }
 
 #[test]
@@ -349,10 +323,9 @@ fn jobs_that_the_end_cuts_short_are_admitted() {
     curl.args(["-s", "-d", body, "-H", &key, &route]);
     let mut curl = curl.stdout(Stdio::null()).spawn().unwrap();
     wait_for(&up, "\nmuster_jobs_accepted_total 16\n");
-    let mut stderr = up.child.stderr.take().unwrap();
+    let mut stderr = Lines::of(up.child.stderr.take().unwrap());
     assert_eq!(up.interrupted(), Some(0));
-    let mut said = String::new();
-    stderr.read_to_string(&mut said).unwrap();
+    let said = stderr.rest();
     assert!(said.contains("with unfinished jobs"), "{said}");
     curl.wait().unwrap();
 }

@@ -16,6 +16,7 @@ use muster::coordinator::switchboard::Switchboard;
 use muster::coordinator::workers::{Workers, WorkersSettings};
 use muster::protocol::job::AccountId;
 use muster::tasks::Tasks;
+use muster_testing::eventually;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout};
@@ -357,9 +358,8 @@ async fn a_worker_that_reads_slowly_is_told_from_one_that_does_not_read() {
     assert_eq!(board.switchboard.overview().workers.len(), 1);
 
     let _stream = board.submit(&request).await;
-    while !board.switchboard.overview().workers.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    let overview = || board.switchboard.overview();
+    eventually("no worker", async || overview().workers.is_empty()).await;
 }
 
 #[tokio::test]
@@ -370,15 +370,12 @@ async fn what_a_worker_says_of_its_cards_is_listed_as_far_as_it_is_worth_showing
         json!({"name": "H200 ".repeat(1000), "vram_total": 140.4, "vram_free": 41.0, "util": 0.83});
     rig.send(json!({"type": "state", "gpus": vec![card; 64], "models": []}))
         .await;
-    let gpus = loop {
+    let gpus = eventually("the GPUs of a worker", async || {
         let overview = board.switchboard.overview();
-        if let Some(rig) = overview.workers.first()
-            && !rig.gpus.is_empty()
-        {
-            break rig.gpus.clone();
-        }
-        tokio::task::yield_now().await;
-    };
+        let rig = overview.workers.first()?;
+        (!rig.gpus.is_empty()).then(|| rig.gpus.clone())
+    })
+    .await;
     assert_eq!((gpus.len(), gpus[0].name.len()), (16, 100));
     assert_eq!((gpus[0].vram_free, gpus[0].util), (Some(41.0), Some(0.83)));
 }

@@ -176,10 +176,9 @@ fn again(kind: Kind, row: &ResultRow) -> Ended {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use bytes::Bytes;
-    use tokio::time::{Instant, sleep};
+    use muster_testing::eventually;
     use uuid::Uuid;
 
     use super::let_go;
@@ -187,8 +186,6 @@ mod tests {
     use crate::media::{Area, Key, Kind, Links, Media, MediaSettings};
     use crate::requests::request::tests::{request, with_jobs};
     use muster_process::tasks::Tasks;
-
-    const PATIENCE: Duration = Duration::from_secs(30);
 
     #[tokio::test]
     async fn images_of_what_is_open_stay_also_when_its_time_is_over() {
@@ -207,11 +204,10 @@ mod tests {
             stored.await.unwrap();
             let_go(media.hold(vec![key(number)]), request);
         }
-        let began = Instant::now();
-        while media.get(key(2)).await.unwrap().is_some() {
-            assert!(began.elapsed() < PATIENCE, "it is kept");
-            sleep(Duration::from_millis(5)).await;
-        }
+        eventually("the source image to be deleted", async || {
+            media.get(key(2)).await.unwrap().is_none()
+        })
+        .await;
         assert!(media.get(key(1)).await.unwrap().is_some());
     }
 }

@@ -1,9 +1,8 @@
 use std::sync::Arc;
-use std::time::Duration;
 
+use muster_testing::eventually;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::time::{sleep, timeout};
 
 use super::parties::Party;
 use super::told::Told;
@@ -26,8 +25,6 @@ use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::legacy::interrogation::ModelInterrogationInputImage;
 use muster_protocol::legacy::schemas::assert_fits;
 use muster_protocol::legacy::text::request::GenerationInputText;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Place {
     webhooks: Webhooks,
@@ -66,12 +63,7 @@ impl Place {
 
     /// What was said, when so many calls have come.
     async fn said(&self, calls: usize) -> Vec<Value> {
-        let come = async {
-            while self.server.asked().len() < calls {
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        timeout(PATIENCE, come).await.unwrap();
+        eventually("the calls", async || self.server.asked().len() >= calls).await;
         let body = |asked: &String| serde_json::from_str(asked.split_once("\r\n\r\n").unwrap().1);
         self.server
             .asked()

@@ -242,6 +242,8 @@ pub fn threads() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use muster_testing::eventually_blocking;
+
     use super::*;
 
     fn sum(pool: &Pool, items: usize) -> usize {
@@ -268,16 +270,12 @@ mod tests {
         let pool = Pool::new(3);
         sum(&pool, 10);
         let asleep = || pool.helpers.iter().all(|(_, sleeps)| sleeps.load(SeqCst));
-        while !asleep() {
-            thread::yield_now();
-        }
+        eventually_blocking("all threads to sleep", asleep);
         let began = AtomicUsize::new(0);
         pool.run(3, |range| {
             began.fetch_add(range.len(), SeqCst);
             // Each waits for the others, so that all three threads are needed.
-            while began.load(SeqCst) < 3 {
-                thread::yield_now();
-            }
+            eventually_blocking("all three threads", || began.load(SeqCst) >= 3);
         });
     }
 

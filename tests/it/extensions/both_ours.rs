@@ -8,6 +8,7 @@ use muster::daemon::Worker;
 use muster::protocol::job::UnixMillis;
 use muster::runtime::Runtime;
 use muster::tasks::Tasks;
+use muster_testing::eventually;
 use serde_json::json;
 
 use crate::support::boss::{Office, engine, post, story, worker, worker_on};
@@ -109,13 +110,9 @@ async fn with_state_a_pause_takes_the_workers_slots_from_the_listing_and_gives_t
         state["models"][0]["status"] == "draining"
     })
     .await;
-    while slots() != Some(0) {
-        tokio::task::yield_now().await;
-    }
+    eventually("no slots", async || slots() == Some(0)).await;
     worker.resume().await.unwrap();
-    while slots() != Some(8) {
-        tokio::task::yield_now().await;
-    }
+    eventually("eight slots", async || slots() == Some(8)).await;
 }
 
 #[tokio::test]
@@ -156,9 +153,8 @@ async fn with_drain_a_worker_that_leaves_says_so_and_then_closes() {
     } = pair().await;
     assert!(worker.drain(Duration::from_secs(5)).await);
     assert_eq!(tap.heard(Speaker::Worker, "drain")[0]["deadline_s"], 5);
-    while !board.switchboard.overview().workers.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    let overview = || board.switchboard.overview();
+    eventually("no worker", async || overview().workers.is_empty()).await;
 }
 
 #[tokio::test]
@@ -217,7 +213,5 @@ async fn with_lease_a_job_that_has_had_its_time_ends_on_both_sides() {
         (1..=300).contains(&job["deadline_ms"].as_u64().unwrap()),
         "{job}"
     );
-    while runtime.status().running > 0 {
-        tokio::task::yield_now().await;
-    }
+    eventually("a free engine", async || runtime.status().running == 0).await;
 }

@@ -4,12 +4,11 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::http::{Answers, ROUTES};
 use muster::coordinator::state::DoorSettings;
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::task::yield_now;
-use tokio::time::Instant;
 
 use super::{ASYNC, SUBMIT, ask, call, forms, images, look, pop, post, submit, until};
-use crate::support::app::{Answer, App, PATIENCE, request};
+use crate::support::app::{Answer, App, request};
 use crate::support::puppet::Puppet;
 
 /// What a text is replaced by.
@@ -374,16 +373,11 @@ async fn what_is_kept_of_requests_takes_memory_until_their_jobs_have_ended() {
     );
     let (status, _) = call(&app, Method::DELETE, &at, Value::Null).await;
     assert_eq!(status, StatusCode::OK);
-    let began = Instant::now();
-    loop {
-        let (status, answer) = ask().await;
-        if status == StatusCode::ACCEPTED {
-            break;
-        }
-        assert!(began.elapsed() < PATIENCE, "{status} {answer}");
-        // What is refused at once lets nobody else have the thread.
-        yield_now().await;
-    }
+    eventually("room for the request", async || match ask().await {
+        (StatusCode::ACCEPTED, _) => Ok(()),
+        refused => Err(refused),
+    })
+    .await;
 }
 
 #[tokio::test]

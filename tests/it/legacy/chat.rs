@@ -1,8 +1,8 @@
 //! A chat of `/v1` that a worker serves which only knows how to poll.
 
 use axum::http::StatusCode;
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use super::super::support::app::{Answer, App};
 use super::{pop, post, submit, worker};
@@ -22,13 +22,11 @@ fn hello(more: Value) -> Value {
 
 /// Pops until a job comes.
 async fn take(app: &App, name: &str) -> Value {
-    loop {
+    eventually("a job", async || {
         let popped = pop(app, name).await;
-        if !popped["id"].is_null() {
-            return popped;
-        }
-        sleep(std::time::Duration::from_millis(5)).await;
-    }
+        (!popped["id"].is_null()).then_some(popped)
+    })
+    .await
 }
 
 /// A client asks, a worker that is online gives this answer.
@@ -163,20 +161,18 @@ async fn choices_of_one_chat_go_out_together() {
     let app = App::start().await;
     pop(&app, "w1").await;
     let work = async {
-        loop {
+        let ids = eventually("jobs", async || {
             let mut asks = worker("w1");
             asks["amount"] = json!(3);
             let (_, popped) = post(&app, POP, asks).await;
             let ids = popped["ids"].as_array().unwrap().clone();
-            if ids.is_empty() {
-                sleep(std::time::Duration::from_millis(5)).await;
-                continue;
-            }
-            for (number, id) in ids.iter().enumerate() {
-                submit(&app, id, &format!("answer {number}")).await;
-            }
-            return ids.len();
+            (!ids.is_empty()).then_some(ids)
+        })
+        .await;
+        for (number, id) in ids.iter().enumerate() {
+            submit(&app, id, &format!("answer {number}")).await;
         }
+        ids.len()
     };
     let body = hello(json!({"n": 3}));
     let (answer, count) = tokio::join!(app.chat(&body), work);

@@ -8,11 +8,12 @@ use muster::coordinator::clock::wall_clock;
 use muster::coordinator::names::Names;
 use muster::coordinator::storage::{Dues, RequestRow};
 use muster::protocol::job::{JobId, RequestId, UnixMillis};
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::{ask, call, forms, images, pop, post};
-use crate::support::app::{App, PATIENCE};
+use crate::support::app::App;
 
 const TEXT: &str = "/api/v2/generate/text/status";
 const IMAGE: &str = "/api/v2/generate/status";
@@ -70,25 +71,21 @@ async fn goes_stale(app: &App, id: &str, minutes: i64, paths: &[&str]) {
     )
     .await;
     assert_eq!(cancelled.0, StatusCode::OK);
-    let began = Instant::now();
     let end = wall_clock().after(LITTLE);
     let short = again(app, row, end).await;
     for path in paths {
-        let (mut status, mut answer);
-        loop {
+        let answer = eventually("the end of the request", async || {
             let at = format!("{path}/{short}");
-            (status, answer) = call(app, Method::GET, &at, Value::Null).await;
+            let (status, answer) = call(app, Method::GET, &at, Value::Null).await;
             // By the clock that says when its time is over.
             let is_over = wall_clock() >= end;
-            if !is_over {
-                assert_eq!(status, StatusCode::OK, "{answer}");
+            assert!(is_over || status == StatusCode::OK, "{status} {answer}");
+            match status {
+                StatusCode::NOT_FOUND => Ok(answer),
+                _ => Err(answer),
             }
-            if status == StatusCode::NOT_FOUND {
-                break;
-            }
-            assert!(began.elapsed() < PATIENCE, "{answer}");
-            sleep(Duration::from_millis(20)).await;
-        }
+        })
+        .await;
         assert_eq!(answer["rc"], "RequestNotFound", "{answer}");
     }
     let at = format!("{}/{short}", paths[0]);

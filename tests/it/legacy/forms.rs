@@ -3,11 +3,11 @@
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::state::DoorSettings;
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::{call, post};
-use crate::support::app::{App, BASE, PATIENCE, request};
+use crate::support::app::{App, BASE, request};
 
 pub const ASYNC: &str = "/api/v2/interrogate/async";
 pub const POP: &str = "/api/v2/interrogate/pop";
@@ -30,15 +30,14 @@ async fn look(app: &App, id: &str) -> Value {
 }
 
 pub async fn until(app: &App, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let began = Instant::now();
-    loop {
+    eventually("the wanted status", async || {
         let status = look(app, id).await;
-        if wanted(&status) {
-            return status;
+        match wanted(&status) {
+            true => Ok(status),
+            false => Err(status),
         }
-        assert!(began.elapsed() < PATIENCE, "{status}");
-        sleep(std::time::Duration::from_millis(5)).await;
-    }
+    })
+    .await
 }
 
 async fn pop(app: &App, forms: &[&str], amount: u32) -> Value {
@@ -190,15 +189,11 @@ async fn where_there_is_no_room_for_images_the_forms_that_make_none_are_handed_o
     let id = ask(&app, &["GFPGAN", "caption"]).await;
     let app = app.anew_on_a_full_disk().await;
     // It was accepted before, and is queued again by and by.
-    let began = Instant::now();
-    let popped = loop {
+    let popped = eventually("a form", async || {
         let popped = pop(&app, &["GFPGAN", "caption"], 1).await;
-        if !popped["forms"].is_null() {
-            break popped;
-        }
-        assert!(began.elapsed() < PATIENCE);
-        sleep(std::time::Duration::from_millis(5)).await;
-    };
+        (!popped["forms"].is_null()).then_some(popped)
+    })
+    .await;
     assert_eq!(popped["forms"][0]["form"], "caption", "{popped}");
     let worker = json!({"name": "drawer", "forms": ["GFPGAN"], "bridge_agent": "test:1:x"});
     let (code, refused) = post(&app, POP, worker).await;
@@ -221,10 +216,10 @@ async fn what_failed_waits_again_and_what_is_cancelled_is_not_given_out() {
     let (code, status) = call(&app, Method::DELETE, &path, Value::Null).await;
     assert_eq!(code, StatusCode::OK);
     assert_eq!(status["forms"][0]["state"], "cancelled");
-    let began = Instant::now();
-    while !pop(&app, &["caption"], 1).await["forms"].is_null() {
-        assert!(began.elapsed() < PATIENCE);
-    }
+    eventually("no form to be left", async || {
+        pop(&app, &["caption"], 1).await["forms"].is_null()
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -14,8 +14,9 @@ use muster::coordinator::requests::orders::Asked;
 use muster::protocol::job::{AccountId, JobId, Kudos, RequestId};
 use muster::protocol::legacy::image::request::GenerationInputImage;
 use muster::protocol::legacy::{Body as _, Code};
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 use super::{call, call_as, post};
 use crate::support::app::{App, BASE, PATIENCE, request};
@@ -130,15 +131,14 @@ async fn read(app: &App, what: &str, id: &str) -> Value {
 
 /// Looks until it is as wanted.
 pub async fn until(app: &App, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let began = Instant::now();
-    loop {
+    eventually("the wanted status", async || {
         let status = read(app, "status", id).await;
-        if wanted(&status) {
-            return status;
+        match wanted(&status) {
+            true => Ok(status),
+            false => Err(status),
         }
-        assert!(began.elapsed() < PATIENCE, "{status}");
-        sleep(std::time::Duration::from_millis(5)).await;
-    }
+    })
+    .await
 }
 
 pub async fn until_done(app: &App, id: &str) -> Value {
@@ -773,14 +773,14 @@ async fn the_steps_of_a_worker_are_seen_by_its_client() {
     let answer = say(&popped["id"], json!(15), &app.key).await;
     assert_eq!(answer.status, StatusCode::OK);
     assert!(answer.bytes().await.is_empty());
-    let began = Instant::now();
-    let check = loop {
+    let check = eventually("half of the image", async || {
         let check = read(&app, "check", &id).await;
-        if check["progress_percent"] == 50 {
-            break check;
+        match check["progress_percent"] == 50 {
+            true => Ok(check),
+            false => Err(check),
         }
-        assert!(began.elapsed() < PATIENCE, "{check}");
-    };
+    })
+    .await;
     assert_eq!(
         (&check["current_step"], &check["total_steps"]),
         (&json!(15), &json!(30))
@@ -935,11 +935,13 @@ async fn source_images_are_kept_here_and_workers_get_links() {
 }
 
 async fn until_sources(app: &App, wanted: usize) {
-    let began = Instant::now();
-    while app.sources() != wanted {
-        assert!(began.elapsed() < PATIENCE, "{} are kept", app.sources());
-        sleep(std::time::Duration::from_millis(5)).await;
-    }
+    eventually("the wanted number of source images", async || {
+        match app.sources() {
+            kept if kept == wanted => Ok(()),
+            kept => Err(kept),
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -1046,10 +1048,10 @@ async fn a_worker_on_a_socket_draws_what_is_polled_for_and_its_progress_shows_in
     assert_eq!(payload["sampler_name"], "euler_ancestral");
     rig.send(json!({"type": "progress", "id": job["id"], "pct": 40}))
         .await;
-    let began = Instant::now();
-    while read(&app, "check", &id).await["progress_percent"] != 40 {
-        assert!(began.elapsed() < PATIENCE);
-    }
+    eventually("40 % of the image", async || {
+        read(&app, "check", &id).await["progress_percent"] == 40
+    })
+    .await;
     assert!(
         upload(&app, &job["upload"][0]["put_url"])
             .await

@@ -1,9 +1,9 @@
 //! The public client library of the poll API, as client and as worker, against the real program.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use muster_testing::Lines;
 use serde_json::Value;
 
 use super::super::support::worker::worker;
@@ -32,11 +32,9 @@ fn the_public_python_library_works_against_serve() {
     let mut command = worker(&arguments).command();
     let command = command.arg("--data-dir").arg(folder.path());
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    let said = child.stdout.as_mut().unwrap();
-    BufReader::new(said).read_line(&mut line).unwrap();
+    let mut stdout = Lines::of(child.stdout.take().unwrap());
     let _service = Service(child);
-    let ready: Value = serde_json::from_str(&line).unwrap();
+    let ready: Value = serde_json::from_str(&stdout.next_line()).unwrap();
     let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/check_poll.py");
     let out = Command::new(tool("MUSTER_TEST_PYTHON"))
         .arg(check)

@@ -10,8 +10,8 @@ use muster::coordinator::documents::{Documents, News};
 use muster::coordinator::http::{DEVELOPMENT, PeerAddress, ROUTES};
 use muster::coordinator::state::{Development, DoorSettings};
 use muster::protocol::job::Kudos;
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::task::yield_now;
 
 use super::{POP, call, forms, images, worker};
 use crate::support::app::{Answer, App, request};
@@ -209,13 +209,11 @@ async fn change_workers(walk: &mut Walk) {
     let block = "/api/v2/operations/block_worker_ipaddr/{id}";
     // Where it comes from is written down without anybody waiting for it.
     let path = filled(block, &[id]);
-    while !call(&walk.app, Method::PUT, &path, Value::Null)
-        .await
-        .0
-        .is_success()
-    {
-        yield_now().await;
-    }
+    eventually("the worker's address", async || {
+        let (status, answer) = call(&walk.app, Method::PUT, &path, Value::Null).await;
+        status.is_success().then_some(()).ok_or(answer)
+    })
+    .await;
     walk.look(&format!("PUT {block}"), &[id], "message").await;
     walk.look(&format!("DELETE {block}"), &[id], "message")
         .await;

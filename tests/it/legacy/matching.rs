@@ -12,11 +12,12 @@ use muster::coordinator::names::Names;
 use muster::coordinator::rigs::Quotas;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::Kudos;
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::{call, call_as, post};
-use crate::support::app::{App, PATIENCE, request};
+use crate::support::app::{App, request};
 use crate::support::contract::assert_fits;
 use crate::support::rig::Closed;
 
@@ -349,15 +350,14 @@ const TEXTS: &str = "/api/v2/generate/text";
 
 /// Looks at a worker until it is as wanted.
 async fn until_it_is(app: &App, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let began = Instant::now();
-    loop {
+    eventually("the wanted worker", async || {
         let worker = worker(app, name).await;
-        if wanted(&worker) {
-            return worker;
+        match wanted(&worker) {
+            true => Ok(worker),
+            false => Err(worker),
         }
-        assert!(began.elapsed() < PATIENCE, "{worker}");
-        sleep(Duration::from_millis(5)).await;
-    }
+    })
+    .await
 }
 
 fn check(answer: (StatusCode, Value), status: u16, rc: &str) {
@@ -615,12 +615,14 @@ async fn a_worker_on_a_socket_is_kept_out_by_its_address_like_one_that_polls() {
         "/api/v2/operations/block_worker_ipaddr/{}",
         id.as_str().unwrap()
     );
-    let began = Instant::now();
     // It is written down while it registers.
-    while call(&app, Method::PUT, &path, json!({})).await.0 != StatusCode::OK {
-        assert!(began.elapsed() < PATIENCE);
-        sleep(Duration::from_millis(5)).await;
-    }
+    eventually("the worker's address", async || {
+        match call(&app, Method::PUT, &path, json!({})).await {
+            (StatusCode::OK, _) => Ok(()),
+            refused => Err(refused),
+        }
+    })
+    .await;
     let body = json!({"name": "other", "models": ["tiny"]});
     let path = format!("{TEXTS}/pop");
     let answer = from(&app, "192.0.2.44", &app.key, &path, body).await;

@@ -31,8 +31,6 @@ mod styles;
 mod suspicion;
 mod teams;
 
-use std::time::Duration;
-
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Caller, Roles, Scopes};
@@ -46,10 +44,10 @@ use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::{Body as Asks, Kudos, RequestId};
 use muster::protocol::legacy::Body as _;
 use muster::protocol::legacy::text::request::GenerationInputText;
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
-use crate::support::app::{Answer, App, PATIENCE, request};
+use crate::support::app::{Answer, App, request};
 use crate::support::puppet::Puppet;
 
 const ASYNC: &str = "/api/v2/generate/text/async";
@@ -99,15 +97,14 @@ async fn look(app: &App, id: &str) -> Value {
 
 /// Looks until it is as wanted.
 async fn until(app: &App, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let began = Instant::now();
-    loop {
+    eventually("the wanted status", async || {
         let status = look(app, id).await;
-        if wanted(&status) {
-            return status;
+        match wanted(&status) {
+            true => Ok(status),
+            false => Err(status),
         }
-        assert!(began.elapsed() < PATIENCE, "{status}");
-        sleep(Duration::from_millis(5)).await;
-    }
+    })
+    .await
 }
 
 fn worker(name: &str) -> Value {

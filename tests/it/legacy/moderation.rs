@@ -7,6 +7,7 @@ use muster::coordinator::http::PeerAddress;
 use muster::coordinator::names::Names;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::{self, FinishReason, TextInput};
+use muster_testing::eventually;
 use serde_json::{Value, json};
 
 use super::{ASYNC, POP, call, call_as, pop, post, worker};
@@ -470,11 +471,13 @@ async fn a_workers_address_is_kept_out_for_a_day_or_as_many_as_are_named() {
     let id = worker_id(&app).await;
     let path = format!("/api/v2/operations/block_worker_ipaddr/{id}");
     // Where it comes from is written down without anybody waiting for it.
-    let mut blocked = put(&app, &path, Value::Null).await;
-    while blocked.0 != StatusCode::OK {
-        tokio::task::yield_now().await;
-        blocked = put(&app, &path, Value::Null).await;
-    }
+    eventually("the worker's address", async || {
+        match put(&app, &path, Value::Null).await {
+            (StatusCode::OK, _) => Ok(()),
+            refused => Err(refused),
+        }
+    })
+    .await;
     let hours = async || {
         let found = get(&app, &format!("{ADDRESSES}/192.0.2.7")).await;
         found[0]["seconds"]

@@ -14,6 +14,7 @@ use muster::coordinator::http::serve::{Connections, serve};
 use muster::daemon::{Post, Served, Way, Worker};
 use muster::link::{Standing, native_tls};
 use muster::tasks::Tasks;
+use muster_testing::eventually;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -88,9 +89,11 @@ async fn one_worker_serves_a_socket_and_a_coordinator_that_is_polled_at_the_same
     let address = open(app.router.clone(), &app.tasks).await;
     let posts = vec![post("rig", dial(&board)), post_at(address, &app.key)];
     let worker = work(posts, &["tiny"], &app.tasks).await;
-    while !(worker.standings().iter()).all(|standing| matches!(standing, Standing::Connected(_))) {
-        tokio::task::yield_now().await;
-    }
+    let connected = |standing: &Standing| matches!(standing, Standing::Connected(_));
+    eventually("both coordinators", async || {
+        worker.standings().iter().all(connected)
+    })
+    .await;
     let id = ask(&app, json!({"max_length": 24})).await;
     let mut stream = board.submit("Say something.").await;
     let (polled, streamed) = tokio::join!(until(&app, &id, is_done), read_all(&mut stream));

@@ -5,12 +5,12 @@ use futures_util::future::join_all;
 use muster::coordinator::accounts::Roles;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::{AccountId, Kudos};
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::money::{Person, refused};
 use super::{ASYNC, STATUS, call_as, look, pop, submit, until};
-use crate::support::app::{App, PATIENCE};
+use crate::support::app::App;
 
 const KEYS: &str = "/api/v2/sharedkeys";
 const DRAW: &str = "/api/v2/generate";
@@ -76,15 +76,13 @@ async fn nothing_is_held(app: &App, account: AccountId) {
 }
 
 async fn so_much_is_held(app: &App, account: AccountId, kudos: Kudos) {
-    let began = Instant::now();
-    loop {
-        let held = app.store.held(account).await.unwrap();
-        if held == kudos {
-            return;
+    eventually("the wanted hold", async || {
+        match app.store.held(account).await.unwrap() {
+            held if held == kudos => Ok(()),
+            held => Err(held),
         }
-        assert!(began.elapsed() < PATIENCE, "{held:?} are kept");
-        sleep(std::time::Duration::from_millis(5)).await;
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -557,11 +555,10 @@ async fn of_many_at_once_as_many_are_taken_as_a_shared_key_can_pay_for() {
         let path = format!("{STATUS}/{}", accepted(one));
         call_as(&app, "", Method::DELETE, &path, Value::Null).await;
     }
-    let began = Instant::now();
-    while !app.store.holding().await.unwrap().is_empty() {
-        assert!(began.elapsed() < PATIENCE, "something is kept");
-        sleep(std::time::Duration::from_millis(5)).await;
-    }
+    eventually("no holds", async || {
+        app.store.holding().await.unwrap().is_empty()
+    })
+    .await;
     accepted(ask(&app, &key, json!({})).await);
 }
 

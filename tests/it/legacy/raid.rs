@@ -1,15 +1,14 @@
 //! A raid: what strangers from addresses that hide them are refused, and what nobody is told.
 
-use std::time::Duration;
-
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::address::Network;
 use muster::coordinator::http::PeerAddress;
 use muster::coordinator::state::DoorSettings;
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::{ASYNC, POP, SUBMIT, ask, call, pop, post, until, worker};
 use crate::support::app::{App, PATIENCE, request};
@@ -101,9 +100,10 @@ async fn a_chat_from_where_one_hides_is_for_trusted_workers_and_in_a_raid_for_no
     comes(&untrusted, "theirs").await;
     comes(&trusted, "ours").await;
     let work = async {
-        while comes(&untrusted, "theirs").await["skipped"]["untrusted"] != 1 {
-            sleep(Duration::from_millis(5)).await;
-        }
+        eventually("a job for the trusted", async || {
+            comes(&untrusted, "theirs").await["skipped"]["untrusted"] == 1
+        })
+        .await;
         let popped = comes(&trusted, "ours").await;
         let brought = json!({"id": popped["id"], "generation": " hello", "seed": 1});
         let (status, told) = from(&app, PLAIN, &trusted, SUBMIT, &brought).await;

@@ -7,13 +7,13 @@ use base64::engine::general_purpose::STANDARD;
 use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::Kudos;
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::images::PNG;
 use super::money::{Person, refused};
 use super::{ASYNC, call, call_as, images, look, pop};
-use crate::support::app::{App, PATIENCE, request};
+use crate::support::app::{App, request};
 
 const IMAGE: &str = "/api/v2/generate/request";
 const TEXT: &str = "/api/v2/generate/text/request";
@@ -113,11 +113,7 @@ async fn images_that_came_along_are_given_back_until_they_are_gone() {
         let path = format!("/api/v2/generate/status/{id}");
         call(&app, Method::DELETE, &path, Value::Null).await;
     }
-    let began = Instant::now();
-    while app.sources() != 0 {
-        assert!(began.elapsed() < PATIENCE, "{} are kept", app.sources());
-        sleep(std::time::Duration::from_millis(5)).await;
-    }
+    eventually("no source images", async || app.sources() == 0).await;
     let sent = given_back(&app, &app.key, IMAGE, &id).await;
     assert_eq!(sent["prompt"], "a cat");
     for gone in ["source_image", "source_mask", "source_processing"] {

@@ -1,7 +1,5 @@
 //! The service about itself: its modes, its load, its numbers, its words.
 
-use std::time::Duration;
-
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use futures_util::future::join_all;
@@ -10,11 +8,11 @@ use muster::coordinator::documents::{Document, Documents, News};
 use muster::coordinator::http::{PeerAddress, ROUTES};
 use muster::coordinator::names::Names;
 use muster::coordinator::state::DoorSettings;
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::{ASYNC, POP, ask, call, call_as, images, look, pop, post, submit, until, worker};
-use crate::support::app::{Answer, App, PATIENCE, request};
+use crate::support::app::{Answer, App, request};
 use crate::support::contract::{assert_all_fit, assert_fits};
 
 const MODES: &str = "/api/v2/status/modes";
@@ -323,17 +321,16 @@ async fn made(app: &App, max_length: u64) {
 
 /// Asks until it is as wanted.
 async fn shown(app: &App, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let began = Instant::now();
-    loop {
+    eventually(path, async || {
         let answer = app.get(path).await;
         assert_eq!(answer.status, StatusCode::OK, "{path}");
         let answer = answer.json().await;
-        if wanted(&answer) {
-            return answer;
+        match wanted(&answer) {
+            true => Ok(answer),
+            false => Err(answer),
         }
-        assert!(began.elapsed() < PATIENCE, "{path}: {answer}");
-        sleep(Duration::from_millis(20)).await;
-    }
+    })
+    .await
 }
 
 #[tokio::test]
@@ -679,11 +676,7 @@ async fn a_service_that_shows_its_passkey_says_for_whom_it_asks() {
     // A passkey of nobody is left aside: all of them are the proxy itself.
     assert!(refused(&"A".repeat(22)).await > 0);
     // The right one is known within seconds; each client then is counted by itself.
-    let began = Instant::now();
-    while refused(passkey).await > 0 {
-        assert!(began.elapsed() < PATIENCE);
-        sleep(Duration::from_millis(200)).await;
-    }
+    eventually("the passkey", async || refused(passkey).await == 0).await;
     // So it is where chats are asked for: who is kept out there is one client, and not all of them.
     let out = json!({"ipaddr": "203.0.113.9", "hours": 1});
     let (status, _) = post(&app, "/api/v2/operations/ipaddr", out).await;

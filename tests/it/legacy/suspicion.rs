@@ -6,11 +6,11 @@ use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::http::PeerAddress;
 use muster::coordinator::rigs::Quotas;
 use muster::coordinator::state::DoorSettings;
+use muster_testing::eventually;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::{ASYNC, POP, SUBMIT, ask, call, call_as, post, worker};
-use crate::support::app::{App, PATIENCE, request};
+use crate::support::app::{App, request};
 
 const IMAGES: &str = "/api/v2/generate/async";
 /// Too long to be written in no time.
@@ -54,11 +54,7 @@ async fn change_user(app: &App, key: &str, id: &Value, change: Value) -> (Status
 
 /// What is held against somebody is written down beside the request that it came with, and nobody is told when.
 async fn until(is_so: impl AsyncFn() -> bool) {
-    let began = Instant::now();
-    while !is_so().await {
-        assert!(began.elapsed() < PATIENCE, "it never was so");
-        sleep(std::time::Duration::from_millis(5)).await;
-    }
+    eventually("the suspicion to be written down", is_so).await;
 }
 
 async fn until_suspicious(app: &App, key: &str, level: u64) {

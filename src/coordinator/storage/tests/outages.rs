@@ -3,9 +3,10 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use muster_testing::eventually;
 use sqlx::{AnyConnection, Executor};
 use tokio::time::{sleep, timeout};
 
@@ -336,12 +337,5 @@ fn open_to_all() -> std::fs::Permissions {
 }
 
 async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "waited for: {what}"
-        );
-        sleep(Duration::from_millis(10)).await;
-    }
+    eventually(what, async || is_so()).await;
 }

@@ -1,7 +1,7 @@
 //! `kill -9`: what was answered is there. A second process of this test program settles jobs, says which were
 //! answered, and is killed in the middle.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 use futures_util::future::join_all;
@@ -11,6 +11,7 @@ use super::scratch::{SOUND, Scratch, settlement};
 use crate::storage::{Location, Store};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{JobId, Kudos};
+use muster_testing::{Lines, ended};
 
 on_both_engines! { a_killed_process_loses_nothing_that_was_answered }
 
@@ -29,12 +30,11 @@ async fn a_killed_process_loses_nothing_that_was_answered(scratch: Scratch) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap())
-        .lines()
-        .map_while(Result::ok);
+    let mut stdout = Lines::of(child.stdout.take().unwrap());
+    let mut lines = std::iter::from_fn(|| Some(stdout.next_line()).filter(|line| !line.is_empty()));
     let mut answered: Vec<JobId> = lines.by_ref().filter_map(answered_job).take(700).collect();
     child.kill().unwrap();
-    child.wait().unwrap();
+    ended(&mut child);
     answered.extend(lines.filter_map(answered_job));
     assert!(
         answered.len() >= 700,
@@ -54,7 +54,11 @@ async fn a_killed_process_loses_nothing_that_was_answered(scratch: Scratch) {
 }
 
 fn answered_job(line: String) -> Option<JobId> {
-    line.strip_prefix("answered ")?.parse().ok().map(JobId)
+    line.strip_prefix("answered ")?
+        .trim_end()
+        .parse()
+        .ok()
+        .map(JobId)
 }
 
 /// Not a test of its own: the process that is killed.

@@ -10,6 +10,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use muster_testing::eventually;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -461,9 +462,7 @@ async fn the_overview_shows_who_comes_and_goes() {
     assert_eq!((model.workers, model.slots, model.context), (1, 4, 4096));
     assert_eq!(overview.workers[0].name.as_ref(), "rig");
     rig.hang_up();
-    while !board.overview().workers.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    eventually("no worker", async || board.overview().workers.is_empty()).await;
     assert!(board.overview().model("tiny").is_none());
 }
 

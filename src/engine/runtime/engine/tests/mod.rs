@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use muster_testing::eventually;
+
 use super::fake::{CONTEXT, END, Fake, Rule};
 use crate::runtime::{
     CacheRoom, CacheScope, EngineLimits, Event, Failure, FinishReason, Generation, ModelSource,
@@ -253,9 +255,13 @@ async fn cancelling_frees_the_place_within_one_step() {
 
 /// Waits until so many sequences are on the device.
 async fn until_running(runtime: &Runtime, count: usize) {
-    while runtime.status().running != count {
-        tokio::task::yield_now().await;
-    }
+    eventually("the wanted sequences", async || {
+        match runtime.status().running {
+            running if running == count => Ok(()),
+            running => Err(running),
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
