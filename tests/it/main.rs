@@ -32,6 +32,7 @@ mod extensions;
 mod fit;
 #[cfg(feature = "coordinator")]
 mod hostile_grammars;
+#[cfg(feature = "coordinator")]
 mod hostile_sockets;
 #[cfg(feature = "coordinator")]
 mod hostile_texts;

@@ -1,5 +1,4 @@
-//! How tests wait: for a condition, for a line or the end of a child process, never without a limit. The layering test
-//! bans every other way.
+//! How tests wait: for a condition, for a line or the end of a child process, never without a limit.
 
 #![expect(
     clippy::unwrap_used,
