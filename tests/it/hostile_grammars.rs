@@ -69,11 +69,28 @@ fn grammars_that_end_their_prover_cost_their_requests_and_no_worker() {
         (
             "a constant in Lark",
             lark(&format!("{{\"const\": {LEAST}}}")),
-            "cannot be compiled",
+            "%json.const",
         ),
         (
             "a divisor in Lark",
             lark("{\"type\": \"integer\", \"multipleOf\": 2147483648}"),
+            "%json.multipleOf",
+        ),
+        (
+            "a lower bound that would be drawn down",
+            schema(object(json!({"type": "integer", "minimum": 1e20}))),
+            "properties.a.minimum",
+        ),
+        // The door sees values there, no schemas: these reach the prover.
+        (
+            "a constant behind a reference",
+            schema(json!({"$ref": "#/default", "default": object(json!({"const": least}))})),
+            "cannot be compiled",
+        ),
+        (
+            "a divisor behind a reference",
+            schema(json!({"$ref": "#/default", "default": object(
+                json!({"type": "integer", "multipleOf": 2_147_483_648_u64}))})),
             "cannot be compiled",
         ),
     ];
@@ -87,7 +104,9 @@ fn grammars_that_end_their_prover_cost_their_requests_and_no_worker() {
         }
     }
     let bounds = json!({"type": "integer", "minimum": least, "maximum": i64::MAX});
-    let (status, reply) = send(&service, CHAT, &asked(schema(object(bounds))));
+    let (status, reply) = send(&service, CHAT, &asked(schema(object(bounds.clone()))));
+    assert_eq!(status, 200, "{reply}");
+    let (status, reply) = send(&service, CHAT, &asked(lark(&bounds.to_string())));
     assert_eq!(status, 200, "{reply}");
     let (status, reply) = send(&service, CHAT, &asked(json!({})));
     assert_eq!(status, 200, "{reply}");

@@ -15,6 +15,11 @@ const MOST_LARK_BYTES: usize = 64 << 10;
 const MOST_CHOICES: usize = 4096;
 const MOST_CHOICE_BYTES: usize = 256 << 10;
 
+/// What stands before a schema in a Lark grammar.
+const SCHEMA_KEYWORD: &str = "%json";
+/// The keyword that says how JSON is written.
+const STYLE: &str = "x-guidance";
+
 /// Any text.
 const ANY: &str = "/(.|\\n)*/";
 
@@ -195,9 +200,42 @@ fn sub_grammar(name: &str, answer: &Answer) -> Result<Option<GrammarWithLexer>, 
         Answer::Lark(source) => {
             check_length("the grammar", source.len(), MOST_LARK_BYTES)?;
             check_found("the grammar", repeats::weight_of_lark(source))?;
-            lark(source.clone())
+            lark(with_checked_schemas(source)?)
         }
     }))
+}
+
+/// A Lark grammar whose schemas are checked and have their bounds drawn in. A schema stands after its keyword; where JSON
+/// follows the same letters in a pattern or a comment, it is held to the same rules.
+fn with_checked_schemas(source: &str) -> Result<String, SchemaRefusal> {
+    let mut checked = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some((before, after)) = rest.split_once(SCHEMA_KEYWORD) {
+        checked.push_str(before);
+        checked.push_str(SCHEMA_KEYWORD);
+        let mut values = serde_json::Deserializer::from_str(after).into_iter::<Value>();
+        let Some(Ok(schema)) = values.next() else {
+            // No JSON: the library says where.
+            rest = after;
+            continue;
+        };
+        let (text, behind) = after.split_at(values.byte_offset());
+        let mut plain = schema.clone();
+        if let Value::Object(entries) = &mut plain {
+            // A grammar may say how its JSON is written.
+            entries.shift_remove(STYLE);
+            schema::check(&plain, "the grammar's %json", false)?;
+        }
+        let mut drawn = schema.clone();
+        schema::draw_in_bounds(&mut drawn);
+        match drawn == schema {
+            true => checked.push_str(text),
+            false => checked.push_str(&format!(" {drawn}")),
+        }
+        rest = behind;
+    }
+    checked.push_str(rest);
+    Ok(checked)
 }
 
 fn choice(choices: &[String]) -> Result<String, SchemaRefusal> {
@@ -281,7 +319,7 @@ fn json_grammar(name: String, mut schema: Value, strict: bool) -> GrammarWithLex
         schema = Value::Object(Map::new());
     }
     if let Value::Object(entries) = &mut schema {
-        entries.insert("x-guidance".to_owned(), style);
+        entries.insert(STYLE.to_owned(), style);
     }
     GrammarWithLexer {
         name: Some(name),

@@ -18,6 +18,8 @@ const MOST_BRANCHES: usize = 4096;
 const LARGEST_NUMBER: i64 = (1 << 53) - 1;
 /// A grammar of multiples has a state for each remainder.
 const LARGEST_DIVISOR: u64 = 10_000;
+/// The most digits behind the point of a divisor.
+const MOST_DECIMALS: i64 = 8;
 
 /// Keywords that bound numbers. Generated schemas are full of bounds that no number reaches.
 const BOUNDS: &[&str] = &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
@@ -129,15 +131,43 @@ fn check_divisor(value: &Value, place: &str) -> Result<(), SchemaRefusal> {
     }
 }
 
-/// The digits of a decimal without its point and the zeros around them; none of one that is too long.
+/// The digits of a decimal without its point and the zeros around them; none of one that is too long, or too small for
+/// the 32 bits in which the library computes.
 fn digits(number: &Number) -> Option<u64> {
     let text = number.to_string();
-    let text = text.split(['e', 'E']).next().unwrap_or_default();
+    let (text, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
+    let decimals = text
+        .split_once('.')
+        .map_or(0, |(_, behind)| behind.trim_end_matches('0').len());
+    let exponent: i64 = exponent.parse().ok()?;
+    if i64::try_from(decimals).ok()? - exponent > MOST_DECIMALS {
+        return None;
+    }
     let digits = match text.contains('.') {
         true => text.trim_end_matches('0').replace('.', ""),
         false => text.to_owned(),
     };
     digits.parse().ok()
+}
+
+/// A bound that is drawn in must not allow what the schema forbids.
+fn check_bound(key: &str, value: &Value, place: &str) -> Result<(), SchemaRefusal> {
+    let (is_wider, most) = match (key, value.as_f64()) {
+        ("minimum" | "exclusiveMinimum", Some(bound)) => {
+            (bound > LARGEST_NUMBER as f64, LARGEST_NUMBER)
+        }
+        ("maximum" | "exclusiveMaximum", Some(bound)) => {
+            (bound < -LARGEST_NUMBER as f64, -LARGEST_NUMBER)
+        }
+        _ => return Ok(()),
+    };
+    match is_wider {
+        true => Err(SchemaRefusal::new(
+            place,
+            format!("numbers beyond {most} cannot be enforced, found {value}"),
+        )),
+        false => Ok(()),
+    }
 }
 
 fn check_numbers(value: &Value, place: &str) -> Result<(), SchemaRefusal> {
@@ -226,6 +256,10 @@ impl SchemaCheck {
             "$ref" => self.reference(value, place),
             "pattern" => check_weight(place, value.as_str().unwrap_or_default()),
             "multipleOf" => check_divisor(value, place),
+            key if BOUNDS.contains(&key) => {
+                check_bound(key, value, place)?;
+                self.plain(value, place, depth)
+            }
             "const" | "enum" => {
                 check_numbers(value, place)?;
                 self.plain(value, place, depth)
@@ -329,5 +363,58 @@ impl SchemaCheck {
             return Ok(());
         };
         Err(SchemaRefusal::new(place, too_much))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{LARGEST_NUMBER, check, draw_in_bounds};
+
+    fn refused_at(schema: &Value) -> Option<String> {
+        check(schema, "schema", true)
+            .err()
+            .map(|refusal| refusal.place)
+    }
+
+    #[test]
+    fn bounds_are_drawn_in_only_where_that_allows_nothing_new() {
+        let mut wide = json!({"minimum": i64::MIN, "maximum": u64::MAX, "exclusiveMaximum": 1e300});
+        assert_eq!(refused_at(&wide), None);
+        draw_in_bounds(&mut wide);
+        let drawn = json!({"minimum": -LARGEST_NUMBER, "maximum": LARGEST_NUMBER,
+            "exclusiveMaximum": LARGEST_NUMBER});
+        assert_eq!(wide, drawn);
+        for (key, bound) in [
+            ("minimum", 1e20),
+            ("exclusiveMinimum", 1e20),
+            ("maximum", -1e20),
+            ("exclusiveMaximum", -1e20),
+        ] {
+            let place = refused_at(&json!({"items": {key: bound}}));
+            assert_eq!(place, Some(format!("schema.items.{key}")));
+        }
+    }
+
+    #[test]
+    fn divisors_have_few_digits_and_decimals() {
+        for divisor in [
+            json!(7),
+            json!(0.01),
+            json!(1e-8),
+            json!(2.5),
+            json!(10_000),
+        ] {
+            assert_eq!(
+                refused_at(&json!({"multipleOf": divisor})),
+                None,
+                "{divisor}"
+            );
+        }
+        for divisor in [json!(7e-9), json!(1e-300), json!(10_001), json!(1.234e-6)] {
+            let place = refused_at(&json!({"multipleOf": divisor}));
+            assert_eq!(place.as_deref(), Some("schema.multipleOf"), "{divisor}");
+        }
     }
 }
