@@ -102,7 +102,7 @@ async fn delivered_jobs_are_counted_and_listed_without_their_clients() {
     let shown = recent["jobs"][0].as_object().unwrap();
     assert_eq!(shown["job_id"], job);
     assert_eq!(shown["model"], "tiny");
-    assert_eq!(shown["output_units"], 2);
+    assert_eq!(shown["output_units"], 3);
     for secret in ["account", "prompt", "result", "request"] {
         assert!(!shown.contains_key(secret), "{secret}");
     }
