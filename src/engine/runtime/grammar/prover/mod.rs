@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use llguidance::api::TopLevelGrammar;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ const STACK: usize = 16 << 20;
 const MOST_PROOFS: u32 = 256;
 /// Verdicts that are remembered.
 const MOST_KNOWN: usize = 4096;
+/// A source that took too long is tried again after this: the machine may have been busy.
+const TOO_SLOW_FOR: Duration = Duration::from_secs(60);
 
 /// How a prover is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,12 +62,18 @@ struct RunningProver {
     proofs: u32,
 }
 
+/// Why a source is not compiled, and until when that is known.
+struct RememberedRefusal {
+    reason: String,
+    until: Option<Instant>,
+}
+
 /// By keyed hashes that nobody outside can aim at.
 #[derive(Default)]
 struct Verdicts {
     keys: [RandomState; 2],
     sound: HashSet<[u64; 2]>,
-    refused: HashMap<[u64; 2], String>,
+    refused: HashMap<[u64; 2], RememberedRefusal>,
     /// The oldest first.
     order: VecDeque<[u64; 2]>,
 }
@@ -85,8 +93,8 @@ impl Prover {
         let proof = match self.verdict(&frame) {
             Some(proof) => proof,
             None => {
-                let proof = self.ask(&frame)?;
-                lock(&self.known).note(&frame, &proof);
+                let (proof, until) = self.ask(&frame)?;
+                lock(&self.known).note(&frame, &proof, until);
                 proof
             }
         };
@@ -112,7 +120,8 @@ impl Prover {
         lock(&self.known).of(frame)
     }
 
-    fn ask(&self, frame: &[u8]) -> Result<Proof, Failure> {
+    /// What a prover says, and until when that is to be believed.
+    fn ask(&self, frame: &[u8]) -> Result<(Proof, Option<Instant>), Failure> {
         let idle = lock(&self.idle).pop();
         let mut prover = match idle {
             Some(prover) => prover,
@@ -124,11 +133,13 @@ impl Prover {
                 if prover.proofs < MOST_PROOFS {
                     lock(&self.idle).push(prover);
                 }
-                Ok(proof)
+                Ok((proof, None))
             }
             Err(death) => {
                 warn!("a grammar ended its prover, it is refused: {death}");
-                Ok(Proof::Refused(reason(&death)))
+                let is_slow = matches!(death, Death::Time(_));
+                let until = is_slow.then(|| Instant::now() + TOO_SLOW_FOR);
+                Ok((Proof::Refused(reason(&death)), until))
             }
         }
     }
@@ -171,14 +182,22 @@ impl Verdicts {
         if self.sound.contains(&key) {
             return Some(Proof::Sound);
         }
-        self.refused.get(&key).cloned().map(Proof::Refused)
+        let refusal = self.refused.get(&key)?;
+        let is_known = refusal.until.is_none_or(|until| Instant::now() < until);
+        is_known.then(|| Proof::Refused(refusal.reason.clone()))
     }
 
-    fn note(&mut self, frame: &[u8], proof: &Proof) {
+    fn note(&mut self, frame: &[u8], proof: &Proof, until: Option<Instant>) {
         let key = self.key(frame);
         match proof {
             Proof::Sound => drop(self.sound.insert(key)),
-            Proof::Refused(reason) => drop(self.refused.insert(key, reason.clone())),
+            Proof::Refused(reason) => {
+                let reason = reason.clone();
+                drop(
+                    self.refused
+                        .insert(key, RememberedRefusal { reason, until }),
+                );
+            }
         }
         self.order.push_back(key);
         if self.order.len() > MOST_KNOWN
@@ -193,4 +212,27 @@ impl Verdicts {
 /// A panic while holding the lock cannot leave these values half written.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{Proof, Verdicts};
+
+    #[test]
+    fn a_source_that_took_too_long_is_tried_again_later() {
+        let mut known = Verdicts::default();
+        let refused = Proof::Refused("slow".to_owned());
+        let now = Instant::now();
+        known.note(b"late", &refused, Some(now));
+        known.note(b"slow", &refused, Some(now + Duration::from_secs(600)));
+        known.note(b"wrong", &refused, None);
+        known.note(b"sound", &Proof::Sound, None);
+        assert_eq!(known.of(b"late"), None);
+        assert_eq!(known.of(b"slow"), Some(refused.clone()));
+        assert_eq!(known.of(b"wrong"), Some(refused));
+        assert_eq!(known.of(b"sound"), Some(Proof::Sound));
+        assert_eq!(known.of(b"new"), None);
+    }
 }
