@@ -1,7 +1,5 @@
 //! `/v1/account`: what an account sees of itself, its keys, and its money.
 
-use std::time::Duration;
-
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use futures_util::future::join_all;
@@ -601,18 +599,11 @@ async fn a_request_with_a_key_ends_without_its_client_and_is_paid_once() {
 
 /// The reply of a request whose client has gone, once it has ended.
 async fn eventually_stored(app: &App, body: &Value) -> Answer {
-    let until = tokio::time::Instant::now() + Duration::from_secs(20);
-    loop {
+    eventually("the end of the request", async || {
         let again = post_with_key(app, "one", body).await;
-        if again.status != StatusCode::CONFLICT {
-            return again;
-        }
-        assert!(
-            tokio::time::Instant::now() < until,
-            "the request still runs"
-        );
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        (again.status != StatusCode::CONFLICT).then_some(again)
+    })
+    .await
 }
 
 #[tokio::test]

@@ -368,14 +368,11 @@ async fn unanswered(app: &App, rig: &Puppet) -> String {
 
 /// Waits until the end of a background response is on disk.
 async fn ended_row(app: &App, id: &str, account: AccountId) -> ResponseRow {
-    for _ in 0..2000 {
+    eventually("the end on disk", async || {
         let row = app.store.response(id, account).await.unwrap().unwrap();
-        if row.body.is_none() {
-            return row;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("{id} stays open");
+        row.body.is_none().then_some(row)
+    })
+    .await
 }
 
 /// As an earlier process could have left it.

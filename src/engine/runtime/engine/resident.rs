@@ -148,6 +148,8 @@ impl Resident {
             }
             Err(error) => self.fail_rows(&rows, &error),
         }
+        // Masks count in the model's share of the thread, and not in the pace of its network.
+        self.served += masks;
         self.record(&rows, plain, began.elapsed().saturating_sub(masks));
     }
 

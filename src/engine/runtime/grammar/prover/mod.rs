@@ -123,25 +123,26 @@ impl Prover {
     /// What a prover says, and until when that is to be believed.
     fn ask(&self, frame: &[u8]) -> Result<(Proof, Option<Instant>), Failure> {
         let idle = lock(&self.idle).pop();
-        let mut prover = match idle {
-            Some(prover) => prover,
-            None => self.start()?,
-        };
-        match prover.process.ask(frame, PROOF_TIME) {
-            Ok(proof) => {
-                prover.proofs += 1;
-                if prover.proofs < MOST_PROOFS {
-                    lock(&self.idle).push(prover);
-                }
-                Ok((proof, None))
-            }
-            Err(death) => {
-                warn!("a grammar ended its prover, it is refused: {death}");
-                let is_slow = matches!(death, Death::Time(_));
-                let until = is_slow.then(|| Instant::now() + TOO_SLOW_FOR);
-                Ok((Proof::Refused(reason(&death)), until))
+        if let Some(prover) = idle {
+            match self.ask_one(prover, frame) {
+                Ok(proof) => return Ok((proof, None)),
+                Err(death @ Death::Time(_)) => return Ok(refused_by(&death)),
+                // Memory of earlier sources may have been in the way: a fresh prover decides.
+                Err(_) => {}
             }
         }
+        let told = self.ask_one(self.start()?, frame);
+        Ok(told.map_or_else(|death| refused_by(&death), |proof| (proof, None)))
+    }
+
+    /// The prover waits for the next source afterwards, unless it died.
+    fn ask_one(&self, mut prover: RunningProver, frame: &[u8]) -> Result<Proof, Death> {
+        let proof = prover.process.ask(frame, PROOF_TIME)?;
+        prover.proofs += 1;
+        if prover.proofs < MOST_PROOFS {
+            lock(&self.idle).push(prover);
+        }
+        Ok(proof)
     }
 
     fn start(&self) -> Result<RunningProver, Failure> {
@@ -154,6 +155,13 @@ impl Prover {
         })?;
         Ok(RunningProver { process, proofs: 0 })
     }
+}
+
+fn refused_by(death: &Death) -> (Proof, Option<Instant>) {
+    warn!("a grammar ended its prover, it is refused: {death}");
+    let is_slow = matches!(death, Death::Time(_));
+    let until = is_slow.then(|| Instant::now() + TOO_SLOW_FOR);
+    (Proof::Refused(reason(death)), until)
 }
 
 /// As a client reads it.
