@@ -226,7 +226,10 @@ async fn greedy_text_is_that_of_the_reference_implementation() {
 fn the_binary_alone_in_an_empty_folder_generates() {
     let folder = tempfile::tempdir().unwrap();
     let binary = folder.path().join("worker");
-    fs::copy(env!("CARGO_BIN_EXE_worker"), &binary).unwrap();
+    // By another process: a child that a neighbouring test starts would inherit our open copy, which then is busy.
+    let mut copy = Command::new("cp");
+    copy.arg(env!("CARGO_BIN_EXE_worker")).arg(&binary);
+    assert!(copy.status().unwrap().success());
     let run = || {
         let output = Command::new(&binary)
             .args(["generate", "demo-text", "Hello!"])
