@@ -37,9 +37,27 @@ use uuid::Uuid;
 static ALLOCATOR: muster_process::memory::Allocator = muster_process::memory::ALLOCATOR;
 
 const STREAMS: usize = 128;
-const REQUESTS: usize = 60_000;
-const TOKENS: usize = 20_000;
-const SOCKETS: usize = 5_000;
+
+/// How much each part does.
+#[derive(Clone, Copy)]
+struct Effort {
+    requests: usize,
+    tokens: usize,
+    sockets: usize,
+}
+
+const WHOLE: Effort = Effort {
+    requests: 60_000,
+    tokens: 20_000,
+    sockets: 5_000,
+};
+
+/// Shows that every part runs, and measures nothing.
+const SMOKE: Effort = Effort {
+    requests: 2_560,
+    tokens: 160,
+    sockets: 100,
+};
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
@@ -47,19 +65,23 @@ fn main() {
         let named: Vec<_> = wanted.iter().filter(|it| !it.starts_with('-')).collect();
         named.is_empty() || named.iter().any(|it| *it == name)
     };
+    let effort = match wanted.iter().any(|argument| argument == "--bench") {
+        true => WHOLE,
+        false => SMOKE,
+    };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     if wants("requests") {
         for (open, stored) in [(1, false), (128, false), (1, true), (16, true), (128, true)] {
-            runtime.block_on(requests(open, stored));
+            runtime.block_on(requests(open, stored, effort.requests));
         }
     }
     if wants("tokens") {
         for together in [1, 16] {
-            runtime.block_on(tokens(together));
+            runtime.block_on(tokens(together, effort.tokens));
         }
     }
     if wants("sockets") {
-        runtime.block_on(sockets());
+        runtime.block_on(sockets(effort.sockets));
     }
 }
 
@@ -262,13 +284,13 @@ fn job() -> Job {
     }
 }
 
-async fn requests(open: usize, stored: bool) {
+async fn requests(open: usize, stored: bool, requests: usize) {
     let network = Arc::new(Network::start(stored).await);
     network.worker(1, 1).await;
     for _ in 0..100 {
         network.job().await;
     }
-    let each = (REQUESTS / if open == 1 { 10 } else { 1 }) / open;
+    let each = (requests / if open == 1 { 10 } else { 1 }) / open;
     let resident = resident_bytes();
     let (started, spent) = (Instant::now(), processor_time());
     let clients: Vec<_> = (0..open)
@@ -304,9 +326,9 @@ async fn requests(open: usize, stored: bool) {
     network.tasks.stop(Duration::from_secs(10)).await;
 }
 
-async fn tokens(together: usize) {
+async fn tokens(together: usize, tokens: usize) {
     let network = Arc::new(Network::start(false).await);
-    let tokens = TOKENS / together * together;
+    let tokens = tokens / together * together;
     network.worker(tokens, together).await;
     let (started, spent) = (Instant::now(), processor_time());
     let clients: Vec<_> = (0..STREAMS)
@@ -332,11 +354,11 @@ async fn tokens(together: usize) {
 }
 
 /// Idle workers, each a socket that said who it is and nothing more.
-async fn sockets() {
+async fn sockets(sockets: usize) {
     let network = Network::start(false).await;
-    let mut open = Vec::with_capacity(SOCKETS);
+    let mut open = Vec::with_capacity(sockets);
     let (before, started) = (resident_bytes(), Instant::now());
-    for number in 0..SOCKETS {
+    for number in 0..sockets {
         let mut stream = network.dial().await;
         let mut registration = registration(&number.to_string());
         registration["ext"] = Value::Null;
@@ -350,9 +372,9 @@ async fn sockets() {
     }
     let (took, after) = (started.elapsed(), resident_bytes());
     println!(
-        "sockets: {SOCKETS} idle workers at {:4.1} KB each, registered at {:5.0}/s",
-        (after as f64 - before as f64) / SOCKETS as f64 / 1e3,
-        SOCKETS as f64 / took.as_secs_f64(),
+        "sockets: {sockets} idle workers at {:4.1} KB each, registered at {:5.0}/s",
+        (after as f64 - before as f64) / sockets as f64 / 1e3,
+        sockets as f64 / took.as_secs_f64(),
     );
     let looked = Instant::now();
     for _ in 0..100_000 {
@@ -360,7 +382,7 @@ async fn sockets() {
     }
     let look = looked.elapsed() / 100_000;
     println!(
-        "overview of {SOCKETS} workers: {} ns a look",
+        "overview of {sockets} workers: {} ns a look",
         look.as_nanos()
     );
 }

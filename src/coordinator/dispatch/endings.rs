@@ -6,10 +6,10 @@ use std::time::Duration;
 use muster_protocol::job::{AccountId, Failure, FailureKind, JobId, Kind, Usage, WorkerId};
 
 use super::Dispatcher;
-use super::clock::Mono;
 use super::connections::Gone;
 use super::effect::{CancelReason, CloseReason, Effect, Outcome};
 use super::jobs::{Entry, Lease, Phase, State};
+use super::placement::Look;
 use super::timers::Alarm;
 use super::workers::{Hold, Worker};
 
@@ -26,8 +26,9 @@ enum Finding {
     /// Its worker has not come back so far.
     Orphaned,
     CancelOverdue,
-    /// We were asleep ourselves: the worker gets its time again.
-    Overslept,
+    /// Silent at the first look. A second one follows: after a pause of this process or its machine, frames are still
+    /// waiting to be read.
+    Doubtful,
     TooEarly,
 }
 
@@ -189,7 +190,7 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn job_alarm(&mut self, job: JobId, due: Mono, out: &mut Vec<Effect>) {
+    pub(super) fn job_alarm(&mut self, job: JobId, out: &mut Vec<Effect>) {
         let Some(entry) = self.jobs.get(&job) else {
             return;
         };
@@ -207,7 +208,7 @@ impl Dispatcher {
             State::Queued => return self.set_alarm(job),
             State::Running(_) => {}
         }
-        match self.look_at(job, due) {
+        match self.look_at(job) {
             Finding::Expired => {
                 self.note_dropped(job);
                 self.stop(job, Outcome::Expired, CancelReason::Timeout, out);
@@ -223,9 +224,9 @@ impl Dispatcher {
             Finding::GraceOver => self.take_back(job, Gone::Lost, out),
             Finding::Orphaned => self.look_after_orphan(job, out),
             Finding::CancelOverdue => self.cancel_overdue(job, out),
-            Finding::Overslept => {
+            Finding::Doubtful => {
                 if let Some(lease) = self.jobs.get_mut(&job).and_then(|entry| entry.lease_mut()) {
-                    lease.heard = self.now.mono;
+                    lease.doubted = Some(self.now.mono);
                 }
                 self.set_alarm(job);
             }
@@ -238,7 +239,7 @@ impl Dispatcher {
         self.attempt_failed(job, Failure::new(FailureKind::Stalled, why), out);
     }
 
-    fn look_at(&self, job: JobId, due: Mono) -> Finding {
+    fn look_at(&self, job: JobId) -> Finding {
         let now = self.now.mono;
         let Some(entry) = self.jobs.get(&job) else {
             return Finding::TooEarly;
@@ -261,11 +262,14 @@ impl Dispatcher {
         {
             return Finding::KeptTooLong;
         }
-        if self.silent_from(entry, lease) > now {
-            return Finding::TooEarly;
-        }
-        if now.since(due) > self.settings.stall_tolerance {
-            return Finding::Overslept;
+        match self.look_for_silence(entry, lease) {
+            Look::First(at) | Look::Second(at) if at > now => return Finding::TooEarly,
+            Look::First(_) => return Finding::Doubtful,
+            // A late second look says no more than a first one.
+            Look::Second(at) if now.since(at) > self.settings.second_look => {
+                return Finding::Doubtful;
+            }
+            Look::Second(_) => {}
         }
         let worker = self.workers.get(&lease.worker);
         let talks = |worker: &Worker| {

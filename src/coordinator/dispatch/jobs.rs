@@ -67,6 +67,8 @@ pub struct Lease {
     pub seq: u64,
     pub events: u64,
     pub tokens: u64,
+    /// When it was last found silent, for the first time since anything was heard.
+    pub doubted: Option<Mono>,
     pub phase: Phase,
 }
 

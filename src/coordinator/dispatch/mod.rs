@@ -252,9 +252,9 @@ impl Dispatcher {
     }
 
     fn sound_alarms(&mut self, out: &mut Vec<Effect>) {
-        while let Some((due, alarm)) = self.timers.pop(self.now.mono) {
+        while let Some((_, alarm)) = self.timers.pop(self.now.mono) {
             match alarm {
-                Alarm::Job(job) => self.job_alarm(job, due, out),
+                Alarm::Job(job) => self.job_alarm(job, out),
                 Alarm::Worker(worker) => self.worker_alarm(worker, out),
                 Alarm::Conduct(worker) => self.watch_conduct(worker),
                 Alarm::Lane(lane) => self.lane_alarm(lane, out),

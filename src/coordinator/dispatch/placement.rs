@@ -235,7 +235,9 @@ impl Dispatcher {
             State::Settling(settling) => settling.due(),
             State::Running(lease) => match lease.phase {
                 Phase::Live => {
-                    let due = entry.expires.min(self.silent_from(entry, lease));
+                    let (Look::First(look) | Look::Second(look)) =
+                        self.look_for_silence(entry, lease);
+                    let due = entry.expires.min(look);
                     self.kept_until(entry, lease)
                         .map_or(due, |until| due.min(until))
                 }
@@ -244,6 +246,17 @@ impl Dispatcher {
             },
         };
         self.timers.set(Alarm::Job(id), due);
+    }
+
+    /// When to look next whether the job has been silent for too long.
+    pub(super) fn look_for_silence(&self, entry: &Entry, lease: &Lease) -> Look {
+        let end = self.silent_from(entry, lease);
+        let lead = self.settings.second_look.min(end.since(lease.heard) / 2);
+        let first = end.before(lead);
+        match lease.doubted {
+            Some(at) if at >= first => Look::Second(at + lead),
+            _ => Look::First(first),
+        }
     }
 
     /// When the job counts as silent if nothing more is heard. Any frame counts for a peer that does not beat:
@@ -260,6 +273,13 @@ impl Dispatcher {
             None => lease.heard,
         }
     }
+}
+
+/// A job counts as silent only after two looks.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Look {
+    First(Mono),
+    Second(Mono),
 }
 
 fn is_nearly_as_good(place: Place, best: Place) -> bool {
@@ -292,6 +312,7 @@ fn lease(
         seq: 0,
         events: 0,
         tokens: 0,
+        doubted: None,
         phase: Phase::Live,
     });
     worker.running.insert(entry.job.id);

@@ -39,8 +39,9 @@ pub struct Settings {
     pub poll_patience: Duration,
     /// A worker that polls serves clients who wait for their answer while it has come within this time, or has jobs out.
     pub poll_presence: Duration,
-    /// An alarm later than this means that we were asleep and the workers were not.
-    pub stall_tolerance: Duration,
+    /// From the first look at a silent job to the second one. A second look later than this counts as a first one: this
+    /// process was paused, and the worker was not.
+    pub second_look: Duration,
     /// How long a settlement is tried before the job ends without one. Of a job on disk it is tried while that lives.
     pub settle_patience: Duration,
     /// A public peer counts on an ack this soon after its `done`.
@@ -104,7 +105,7 @@ impl Default for Settings {
             beat_window: Duration::from_secs(15),
             poll_patience: Duration::from_secs(150),
             poll_presence: Duration::from_secs(30),
-            stall_tolerance: Duration::from_secs(5),
+            second_look: Duration::from_secs(1),
             settle_patience: Duration::from_secs(25),
             ack_patience: Duration::from_secs(8),
             strikes: StrikeRules::default(),

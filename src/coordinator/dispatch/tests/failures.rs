@@ -487,15 +487,22 @@ fn a_leased_job_falls_silent_in_three_beats() {
 
 #[test]
 fn a_coordinator_that_slept_blames_nobody() {
-    let mut desk = Desk::new();
-    desk.ours(1);
-    desk.submit_one();
-    let offer = desk.offer();
-    desk.pass(secs(120));
-    desk.put(Input::Tick);
-    assert!(desk.take().is_empty());
-    desk.say(&offer, token(1)).say(&offer, done());
-    assert!(is_delivered(&desk.end()));
+    for pause in [15, 16, 17, 19, 20, 21, 29, 120] {
+        let mut desk = Desk::new();
+        desk.ours(1);
+        desk.submit_one();
+        let offer = desk.offer();
+        desk.say(&offer, token(1)).take();
+        desk.wait(secs(1));
+        // Paused, and again before anything is read.
+        for _ in 0..2 {
+            desk.pass(secs(pause));
+            desk.put(Input::Tick);
+        }
+        assert!(desk.take().is_empty(), "after {pause} s");
+        desk.say(&offer, token(2)).say(&offer, done());
+        assert!(is_delivered(&desk.end()), "after {pause} s");
+    }
 }
 
 #[test]
