@@ -9,7 +9,7 @@ use super::Dispatcher;
 use super::connections::Gone;
 use super::effect::{CancelReason, CloseReason, Effect, Outcome};
 use super::jobs::{Entry, Lease, Phase, State};
-use super::placement::Look;
+use super::placement::SilenceCheck;
 use super::timers::Alarm;
 use super::workers::{Hold, Worker};
 
@@ -263,13 +263,15 @@ impl Dispatcher {
             return Finding::KeptTooLong;
         }
         match self.look_for_silence(entry, lease) {
-            Look::First(at) | Look::Second(at) if at > now => return Finding::TooEarly,
-            Look::First(_) => return Finding::Doubtful,
+            SilenceCheck::First(at) | SilenceCheck::Second(at) if at > now => {
+                return Finding::TooEarly;
+            }
+            SilenceCheck::First(_) => return Finding::Doubtful,
             // A late second look says no more than a first one.
-            Look::Second(at) if now.since(at) > self.settings.second_look => {
+            SilenceCheck::Second(at) if now.since(at) > self.settings.second_look => {
                 return Finding::Doubtful;
             }
-            Look::Second(_) => {}
+            SilenceCheck::Second(_) => {}
         }
         let worker = self.workers.get(&lease.worker);
         let talks = |worker: &Worker| {

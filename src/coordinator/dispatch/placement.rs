@@ -235,7 +235,7 @@ impl Dispatcher {
             State::Settling(settling) => settling.due(),
             State::Running(lease) => match lease.phase {
                 Phase::Live => {
-                    let (Look::First(look) | Look::Second(look)) =
+                    let (SilenceCheck::First(look) | SilenceCheck::Second(look)) =
                         self.look_for_silence(entry, lease);
                     let due = entry.expires.min(look);
                     self.kept_until(entry, lease)
@@ -249,13 +249,13 @@ impl Dispatcher {
     }
 
     /// When to look next whether the job has been silent for too long.
-    pub(super) fn look_for_silence(&self, entry: &Entry, lease: &Lease) -> Look {
+    pub(super) fn look_for_silence(&self, entry: &Entry, lease: &Lease) -> SilenceCheck {
         let end = self.silent_from(entry, lease);
         let lead = self.settings.second_look.min(end.since(lease.heard) / 2);
         let first = end.before(lead);
         match lease.doubted {
-            Some(at) if at >= first => Look::Second(at + lead),
-            _ => Look::First(first),
+            Some(at) if at >= first => SilenceCheck::Second(at + lead),
+            _ => SilenceCheck::First(first),
         }
     }
 
@@ -277,7 +277,7 @@ impl Dispatcher {
 
 /// A job counts as silent only after two looks.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Look {
+pub(super) enum SilenceCheck {
     First(Mono),
     Second(Mono),
 }
