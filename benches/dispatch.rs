@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use muster_coordinator::dispatch::{
-    Dispatcher, Effect, Extensions, Frame, Input, Mono, Now, Registration, Said, ServedModel,
-    SessionId, Settings, Standing, Submission,
+    Dispatcher, Effect, Extensions, Frame, Input, Mono, Now, Offering, Registration, Said,
+    ServedModel, SessionId, Settings, Standing, Submission,
 };
 use muster_protocol::job::{
     AccountId, Body, Capabilities, Event, FinishReason, Formats, Job, JobId, Kind, Kudos, Limits,
@@ -65,7 +65,7 @@ impl Network {
         let models = self.models.iter().map(|name| ServedModel {
             name: name.clone(),
             slots: 64,
-            tasks: Capabilities::GENERATE,
+            offering: Offering::text(),
         });
         let registration = Registration {
             session: SessionId(worker as u64),

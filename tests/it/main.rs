@@ -59,6 +59,8 @@ mod native_workers;
 #[cfg(feature = "coordinator")]
 mod offer;
 #[cfg(feature = "coordinator")]
+mod offerings;
+#[cfg(feature = "coordinator")]
 mod openapi;
 #[cfg(feature = "coordinator")]
 mod operator;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_protocol::job::{
-    AccountId, Capabilities, Event, Failure, Formats, Job, JobId, Kinds, Kudos, Reach, WorkerId,
+    AccountId, Capabilities, Event, Failure, Formats, Job, JobId, Kind, Kinds, Kudos, Reach,
+    WorkerId,
 };
 
 use super::fairness::Standing;
@@ -147,8 +148,34 @@ pub struct ServedModel {
     pub name: Arc<str>,
     /// At most so many jobs of it at once.
     pub slots: u32,
-    /// What this model can do of [`Capabilities::TASKS`].
+    pub offering: Offering,
+}
+
+/// The claims of a worker about one of its models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offering {
+    pub kinds: Kinds,
+    /// Of [`Capabilities::TASKS`].
     pub tasks: Capabilities,
+    /// Where it differs from the worker's.
+    pub context: Option<u32>,
+}
+
+impl Offering {
+    /// A model that writes text, with the context of its worker.
+    pub fn text() -> Self {
+        Self::of(Kind::Text.into())
+    }
+
+    /// A model for jobs of these kinds; a text model writes text.
+    pub fn of(kinds: Kinds) -> Self {
+        let writes = kinds.contains(Kind::Text);
+        Self {
+            kinds,
+            tasks: Capabilities::default().with_if(writes, Capabilities::GENERATE),
+            context: None,
+        }
+    }
 }
 
 /// What was agreed at the handshake. A peer of the public network has none of it.

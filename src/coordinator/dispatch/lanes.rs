@@ -218,7 +218,7 @@ impl Lanes {
             let model = self.models.entry(name).or_default();
             model.workers.insert(worker.id);
             *model.profiles.entry(profile).or_default() += 1;
-            *model.contexts.entry(worker.profile.context).or_default() += 1;
+            *model.contexts.entry(profile.context).or_default() += 1;
             named.extend(&model.lanes);
         }
         for id in named {

@@ -71,8 +71,8 @@ pub use effect::{
 };
 pub use fairness::{Priority, Standing};
 pub use input::{
-    Claim, Extensions, Frame, Input, Limits, ModelReport, Registration, Report, Resume, Said,
-    ServedModel, SessionId, Submission, Terms,
+    Claim, Extensions, Frame, Input, Limits, ModelReport, Offering, Registration, Report, Resume,
+    Said, ServedModel, SessionId, Submission, Terms,
 };
 pub use jobs::MOST_ATTEMPTS;
 pub use online::{OnlineModel, OnlineWorker};

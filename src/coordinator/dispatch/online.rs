@@ -44,8 +44,11 @@ pub struct OnlineModel<'a> {
     pub running: u32,
     /// Jobs of it that the worker would take at once.
     pub free: u32,
+    pub kinds: Kinds,
     /// What it can do of [`Capabilities::TASKS`].
     pub tasks: Capabilities,
+    /// Where it differs from the worker's.
+    pub context: Option<u32>,
 }
 
 impl Dispatcher {
@@ -125,7 +128,9 @@ impl<'a> OnlineWorker<'a> {
             ready: model.ready,
             slots: model.slots.min(slots),
             running: model.running,
-            tasks: model.tasks,
+            kinds: model.offering.kinds,
+            tasks: model.offering.tasks,
+            context: model.offering.context,
             free: match self.has_room && model.ready {
                 true => room.min(model.slots.saturating_sub(model.running)),
                 false => 0,

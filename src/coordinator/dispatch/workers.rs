@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_protocol::job::{AccountId, Capabilities, Formats, JobId, Kinds, Reach, WorkerId};
 
 use super::clock::Mono;
-use super::input::{Extensions, ModelReport, Registration, SessionId, Terms};
+use super::input::{Extensions, ModelReport, Offering, Registration, SessionId, Terms};
 use super::lanes::{LaneId, Need, Place, coarse_context};
 use super::suspects::Isolation;
 
@@ -75,8 +75,7 @@ pub struct WorkerModel {
     pub running: u32,
     pub ready: bool,
     pub waiting: u32,
-    /// What it can do of [`Capabilities::TASKS`].
-    pub tasks: Capabilities,
+    pub offering: Offering,
 }
 
 /// By which of several models a job is done.
@@ -236,7 +235,7 @@ impl Worker {
                 running: 0,
                 ready: true,
                 waiting: 0,
-                tasks: Capabilities::default(),
+                offering: Offering::of(Kinds::default()),
             });
             self.models.len() - 1
         })
@@ -276,7 +275,7 @@ impl Worker {
             match self.models.iter_mut().find(|it| it.name == fresh.name) {
                 Some(model) => {
                     model.offered = true;
-                    model.tasks = fresh.tasks;
+                    model.offering = fresh.offering;
                 }
                 None => self.models.push(fresh),
             }
@@ -346,7 +345,10 @@ fn served_models(registration: &Registration) -> Vec<WorkerModel> {
         running: 0,
         ready: true,
         waiting: 0,
-        tasks: model.tasks.of(Capabilities::TASKS),
+        offering: Offering {
+            tasks: model.offering.tasks.of(Capabilities::TASKS),
+            ..model.offering
+        },
     });
     models.collect()
 }
@@ -362,10 +364,15 @@ impl Choice {
 }
 
 impl WorkerModel {
-    /// Whether it can do what the need has of the tasks that models differ in.
+    /// Whether it can do what the need has of the things that models differ in.
     pub fn can_do(&self, need: &Need) -> bool {
+        let offering = &self.offering;
         let wanted = need.requires.of(Capabilities::TASKS);
-        self.tasks.contains(wanted)
+        offering.kinds.contains(need.kind)
+            && offering.tasks.contains(wanted)
+            && offering
+                .context
+                .is_none_or(|context| context >= need.context)
     }
 
     fn has_room(&self) -> bool {
@@ -375,8 +382,11 @@ impl WorkerModel {
 
 impl Profile {
     fn of(registration: &Registration) -> Self {
-        let tasks = registration.models.iter().map(|model| model.tasks);
+        let models = || registration.models.iter().map(|model| model.offering);
+        let tasks = models().map(|offering| offering.tasks);
         let mut capabilities = tasks.fold(registration.capabilities, Capabilities::with);
+        let own = |offering: Offering| offering.context.unwrap_or(registration.context);
+        let longest = models().map(own).max().unwrap_or(registration.context);
         if registration.extensions.resume {
             capabilities = capabilities.with(Capabilities::CONTINUE);
         }
@@ -390,7 +400,7 @@ impl Profile {
             kinds: registration.kinds,
             formats: registration.formats,
             capabilities,
-            context: coarse_context(registration.context),
+            context: coarse_context(longest),
             reach: registration.polls.unwrap_or(Reach::ENDLESS),
             trusted: registration.trusted,
         }
@@ -400,7 +410,9 @@ impl Profile {
     pub fn of_model(self, model: &WorkerModel) -> Self {
         let others = self.capabilities.missing_from(Capabilities::TASKS);
         Self {
-            capabilities: others.with(model.tasks),
+            kinds: model.offering.kinds,
+            capabilities: others.with(model.offering.tasks),
+            context: model.offering.context.map_or(self.context, coarse_context),
             ..self
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::error::ApiError;
 use crate::state::DoorSettings;
 use crate::switchboard::{ModelOnline, Overview, Switchboard};
-use muster_protocol::job::{Capabilities, FailureKind};
+use muster_protocol::job::{Capabilities, FailureKind, Kind};
 
 use super::anthropic::models as anthropic;
 use super::open::KnownModels;
@@ -120,10 +120,63 @@ fn auto(overview: &Overview, owner: &str) -> Option<(Value, Capabilities)> {
         "created": 0,
         "owned_by": owner,
         "input_modalities": ["text"],
+        "output_modalities": ["text"],
         "max_context_length": longest,
         "aliases": PARTICULAR,
     });
     Some((entry, can))
+}
+
+/// The message about a model that was asked for another kind of output than its own, with the route that serves it.
+pub fn not_of_kind(name: &str, wanted: &str, overview: &Overview) -> String {
+    let kinds = overview.model(name).map(|model| model.kinds);
+    let routes = GENERATION_ROUTES.iter();
+    let mut own = routes.filter(|(kind, _)| kinds.is_some_and(|kinds| kinds.contains(*kind)));
+    match own.next() {
+        Some((kind, route)) => {
+            let kind = kind.word();
+            format!("{name} is not a {wanted} model; send {kind} requests for it to {route}")
+        }
+        None => format!("{name} is not a {wanted} model"),
+    }
+}
+
+/// Where a model of each kind is asked.
+const GENERATION_ROUTES: [(Kind, &str); 2] = [
+    (Kind::Text, "POST /v1/chat/completions"),
+    (Kind::Image, "POST /api/v2/generate/async"),
+];
+
+fn input_modalities(model: &ModelOnline) -> Vec<&str> {
+    let mut inputs: Vec<&str> = model.modalities.iter().map(|name| &**name).collect();
+    let reads_images = model.kinds.contains(Kind::Image)
+        && model.capabilities.contains(Capabilities::SOURCE_IMAGES);
+    if reads_images && !inputs.contains(&"image") {
+        inputs.push("image");
+    }
+    if inputs.is_empty() {
+        inputs.push("text");
+    }
+    inputs
+}
+
+fn output_modalities(model: &ModelOnline) -> Vec<&'static str> {
+    let kinds = Kind::ALL.into_iter();
+    let kinds = kinds.filter(|kind| model.kinds.contains(*kind));
+    let able = |task| model.capabilities.contains(task);
+    let outputs = kinds.flat_map(|kind| match kind {
+        Kind::Text => vec![
+            ("text", able(Capabilities::GENERATE)),
+            ("embeddings", able(Capabilities::EMBED)),
+            ("rerank", able(Capabilities::RERANK)),
+        ],
+        // The answer to a question about an image is JSON.
+        Kind::Interrogation => vec![("text", true)],
+        Kind::Image | Kind::Video | Kind::Audio | Kind::Mesh => vec![(kind.word(), true)],
+    });
+    outputs
+        .filter_map(|(name, is)| is.then_some(name))
+        .collect()
 }
 
 fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
@@ -133,7 +186,8 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
         "object": "model",
         "created": 0,
         "owned_by": owner,
-        "input_modalities": texts(&model.modalities),
+        "input_modalities": input_modalities(model),
+        "output_modalities": output_modalities(model),
         "max_context_length": model.context,
         "aliases": texts(known.other_names(&model.name)),
     })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::accounts::Roles;
-use crate::dispatch::{Extensions, Offer, Registration, ServedModel, SessionId};
+use crate::dispatch::{Extensions, Offer, Offering, Registration, ServedModel, SessionId};
 use crate::metering::Belief;
 use crate::names::Names;
 use crate::rigs::NotAdmitted;
@@ -187,7 +187,7 @@ impl Poller {
         let model = |name: Arc<str>| ServedModel {
             name: names.id(&name),
             slots: u32::MAX,
-            tasks: Capabilities::GENERATE,
+            offering: Offering::of(said.kind.into()),
         };
         let validated = match BridgeAgent::parse(&card.agent).is_validated() {
             true => Capabilities::VALIDATED,

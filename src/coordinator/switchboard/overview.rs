@@ -186,7 +186,7 @@ impl ModelOnline {
 
     fn add(&mut self, worker: &OnlineWorker<'_>, model: OnlineModel<'_>, card: &Card) {
         for kind in Kind::ALL {
-            if worker.kinds.contains(kind) {
+            if model.kinds.contains(kind) {
                 self.kinds = self.kinds.with(kind);
             }
         }
@@ -198,7 +198,7 @@ impl ModelOnline {
                 self.modalities.push(modality.clone());
             }
         }
-        self.context = self.context.max(card.context);
+        self.context = self.context.max(model.context.unwrap_or(card.context));
         self.workers += 1;
         if model.ready {
             self.slots = self.slots.saturating_add(model.slots);

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::dispatch;
+use crate::dispatch::{self, Offering};
 use crate::names::Names;
-use muster_protocol::job::{Capabilities, Formats, Kind};
+use muster_protocol::job::{Capabilities, Formats, Kind, Kinds};
 use muster_protocol::link::{
     self, Ability, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration, Task, VERSION,
 };
@@ -94,7 +94,7 @@ impl Peer {
             .map(|(id, own)| dispatch::ServedModel {
                 name: id.clone(),
                 slots: listed(own).map_or(self.slots, |model| model.max).max(1),
-                tasks: tasks(listed(own)),
+                offering: offering(listed(own), registration.kinds),
             })
             .collect()
     }
@@ -196,18 +196,24 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
     given.fold(can, |can, (_, capability)| can.with(capability))
 }
 
-/// A model of which nothing is said writes text, as those of public workers do.
-fn tasks(model: Option<&link::ModelCapacity>) -> Capabilities {
-    let tasks = model.map_or(&[][..], |model| &model.tasks);
-    if tasks.is_empty() {
-        return Capabilities::GENERATE;
-    }
-    let tasks = tasks.iter().map(|task| match task {
+/// A public worker says what all its models are for, and nothing of a single one.
+fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds) -> Offering {
+    let Some(model) = model else {
+        return Offering::of(of_worker);
+    };
+    let kinds = Some(model.kinds).filter(|kinds| *kinds != Kinds::default());
+    let said = Offering::of(kinds.unwrap_or(of_worker));
+    let tasks = model.tasks.iter().map(|task| match task {
         Task::Generate => Capabilities::GENERATE,
         Task::Embed => Capabilities::EMBED,
         Task::Rerank => Capabilities::RERANK,
     });
-    tasks.fold(Capabilities::default(), Capabilities::with)
+    let tasks = tasks.reduce(Capabilities::with);
+    Offering {
+        tasks: tasks.unwrap_or(said.tasks),
+        context: model.context,
+        ..said
+    }
 }
 
 fn slots(registration: &Registration, used: Option<Extensions>) -> u32 {

@@ -66,7 +66,9 @@ pub struct ModelCapacity {
     pub name: String,
     pub max: u32,
     pub context: Option<u32>,
-    /// What it can do; nothing said: write text.
+    /// What it makes. None from workers of earlier versions, whose models all make what the worker does.
+    pub kinds: Kinds,
+    /// What a text model can do; nothing said: write text.
     pub tasks: Vec<Task>,
 }
 
@@ -152,6 +154,8 @@ struct ModelCapacityJson {
     #[serde(default)]
     ctx: Loose<u32>,
     #[serde(default)]
+    kinds: Loose<AtMost<MOST_TASKS, Loose<String>>>,
+    #[serde(default)]
     tasks: Loose<AtMost<MOST_TASKS, Loose<String>>>,
 }
 
@@ -219,8 +223,7 @@ impl Registration {
         object.text("apikey", &self.key.0);
         object.text("name", &self.name);
         object.texts("models", &self.models);
-        let job_types = KINDS.iter().filter(|(kind, _)| self.kinds.contains(*kind));
-        let job_types: Vec<_> = job_types.map(|(_, name)| *name).collect();
+        let job_types = kind_names(self.kinds);
         if job_types != ["text"] {
             object.texts("job_types", &job_types);
         }
@@ -258,6 +261,11 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
     row.map_or("text", |(_, name)| name)
 }
 
+fn kind_names(kinds: Kinds) -> Vec<&'static str> {
+    let held = KINDS.iter().filter(|(kind, _)| kinds.contains(*kind));
+    held.map(|(_, name)| *name).collect()
+}
+
 pub(super) fn kind_named(name: &str) -> Option<Kind> {
     let row = KINDS.iter().find(|(_, one)| *one == name);
     row.map(|(kind, _)| *kind)
@@ -274,12 +282,17 @@ fn kinds(list: Option<Names>, single: Option<String>) -> Kinds {
     if names.is_empty() {
         names.extend(single);
     }
-    let known = names.iter().filter_map(|name| kind_named(name));
-    let kinds = known.fold(Kinds::default(), Kinds::with);
+    let kinds = kinds_named(&names);
     match kinds == Kinds::default() {
         true => Kind::Text.into(),
         false => kinds,
     }
+}
+
+/// Unknown names are left out.
+fn kinds_named(names: &[String]) -> Kinds {
+    let known = names.iter().filter_map(|name| kind_named(name));
+    known.fold(Kinds::default(), Kinds::with)
 }
 
 fn formats(list: Option<Names>) -> Formats {
@@ -302,8 +315,11 @@ fn modalities(list: Option<Names>) -> Vec<String> {
 }
 
 fn texts(list: Option<Names>) -> Vec<String> {
-    let entries = list.unwrap_or_default().0.into_iter();
-    entries.filter_map(|entry| entry.0).collect()
+    list.map_or_else(Vec::new, all_texts)
+}
+
+fn all_texts<const MOST: usize>(list: AtMost<MOST, Loose<String>>) -> Vec<String> {
+    list.0.into_iter().filter_map(|entry| entry.0).collect()
 }
 
 impl From<CapacityJson> for Capacity {
@@ -315,6 +331,7 @@ impl From<CapacityJson> for Capacity {
                 name,
                 max: said.max.0.unwrap_or(1),
                 context: said.ctx.0,
+                kinds: kinds_named(&said.kinds.0.map_or_else(Vec::new, all_texts)),
                 tasks: Task::named(said.tasks.0.map_or_else(Vec::new, |list| list.0)),
             }
         };
@@ -348,6 +365,10 @@ impl Capacity {
                 models.object_named(&model.name, |one| {
                     one.number("max", model.max);
                     one.number_if("ctx", model.context);
+                    let kinds = kind_names(model.kinds);
+                    if !kinds.is_empty() {
+                        one.texts("kinds", &kinds);
+                    }
                     if !model.tasks.is_empty() {
                         let names: Vec<_> = model.tasks.iter().map(|task| task.name()).collect();
                         one.texts("tasks", &names);

@@ -17,7 +17,7 @@ use crate::link::legacy::{self, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
 use muster_engine::runtime::{Failure, ModelInfo, Purpose, Runtime};
 use muster_process::tasks::Tasks;
-use muster_protocol::job::Formats;
+use muster_protocol::job::{Formats, Kind};
 use muster_protocol::link::{
     Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, Registration, Task, VERSION,
     Wanted,
@@ -290,6 +290,7 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
         name: info.name.clone(),
         max: small(served.slots),
         context: Some(small(info.context)),
+        kinds: Kind::Text.into(),
         tasks: tasks(&info.purpose),
     };
     Registration {

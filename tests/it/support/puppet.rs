@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use muster::coordinator::dispatch::{
-    Extensions, Frame, Input, Offer, Registration, Said, ServedModel, SessionId,
+    Extensions, Frame, Input, Offer, Offering, Registration, Said, ServedModel, SessionId,
 };
 use muster::coordinator::metering::Belief;
 use muster::coordinator::switchboard::{Card, Gpus, Order, Orders, Switchboard, WorkerLine};
@@ -63,10 +63,13 @@ impl Puppet {
             models: vec![ServedModel {
                 name: model.into(),
                 slots: 64,
-                tasks: Capabilities::GENERATE.with_if(
-                    capabilities.contains(Capabilities::EMBED),
-                    Capabilities::EMBED,
-                ),
+                offering: Offering {
+                    tasks: Capabilities::GENERATE.with_if(
+                        capabilities.contains(Capabilities::EMBED),
+                        Capabilities::EMBED,
+                    ),
+                    ..Offering::text()
+                },
             }],
             slots: 64,
             extensions: Extensions {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::random::Random;
 use super::rigs::MODELS;
 use crate::dispatch::{
-    Extensions, Frame, Offer, Registration, Said, ServedModel, SessionId, Wants,
+    Extensions, Frame, Offer, Offering, Registration, Said, ServedModel, SessionId, Wants,
 };
 use muster_protocol::job::{
     AccountId, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind,
@@ -74,7 +74,7 @@ impl Poller {
         let model = |name: &&str| ServedModel {
             name: (*name).into(),
             slots: u32::MAX,
-            tasks: Capabilities::GENERATE,
+            offering: Offering::of(self.kind.into()),
         };
         Registration {
             session,

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::random::Random;
 use crate::dispatch::{
-    Claim, Effect, Extensions, Offer, Registration, Resume, Said, ServedModel, SessionId, Verdict,
+    Claim, Effect, Extensions, Offer, Offering, Registration, Resume, Said, ServedModel, SessionId,
+    Verdict,
 };
 use muster_protocol::job::{
     AccountId, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind,
@@ -148,7 +149,7 @@ impl Rig {
                 .map(|&name| ServedModel {
                     name: name.into(),
                     slots: self.slots,
-                    tasks: Capabilities::GENERATE,
+                    offering: Offering::text(),
                 })
                 .collect(),
             slots: self.slots,

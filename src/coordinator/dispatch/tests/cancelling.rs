@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Desk, LIFETIME, done, done_with, failure_kind, secs, token};
+use super::{Desk, LIFETIME, done, done_with, failure_kind, make_only, secs, token};
 use crate::dispatch::{CancelReason, CloseReason, Effect, Input, Mono, Outcome, Said, Settings};
 use muster_protocol::job::{Event, FailureKind, FinishReason, Kind, Media, UnixMillis};
 
@@ -117,7 +117,7 @@ fn a_public_peer_that_never_confirms_is_closed() {
 fn a_public_media_peer_is_not_told_and_given_nothing_until_it_is_done() {
     let mut desk = Desk::new();
     let mut registration = desk.registration(1, super::PUBLIC);
-    registration.kinds = Kind::Image.into();
+    make_only(&mut registration, Kind::Image);
     desk.connect(registration);
     let mut job = desk.new_job();
     job.kind = Kind::Image;
@@ -144,7 +144,7 @@ fn a_public_media_peer_is_not_told_and_given_nothing_until_it_is_done() {
 fn drawing_desk() -> (Desk, crate::dispatch::Offer) {
     let mut desk = Desk::new();
     let mut registration = desk.registration(1, super::OURS);
-    registration.kinds = Kind::Image.into();
+    make_only(&mut registration, Kind::Image);
     desk.connect(registration);
     let mut job = desk.new_job();
     job.kind = Kind::Image;

@@ -1,6 +1,6 @@
 //! What failures cost, and how far they are hidden.
 
-use super::{Desk, OURS, done, failed, failure_kind, is_delivered, secs, token};
+use super::{Desk, OURS, done, failed, failure_kind, is_delivered, make_only, secs, token};
 use crate::dispatch::{CloseReason, Effect, Input, Prefill, Said};
 use muster_protocol::job::{
     Event, Failure, FailureKind, FinishReason, JobId, Kind, TokenEvent, Usage,
@@ -350,7 +350,7 @@ fn an_empty_result_of_a_public_peer_is_a_failure_and_is_acked() {
 fn an_image_that_is_not_there_is_a_failure_whatever_was_counted() {
     let mut desk = Desk::new();
     let mut registration = desk.registration(1, OURS);
-    registration.kinds = Kind::Image.into();
+    make_only(&mut registration, Kind::Image);
     desk.connect(registration);
     let mut job = desk.new_job();
     job.kind = Kind::Image;
@@ -510,7 +510,7 @@ fn media_failures_are_retried_but_do_not_strike() {
     let mut desk = Desk::new();
     for _ in 0..10 {
         let mut registration = desk.registration(1, OURS);
-        registration.kinds = Kind::Image.into();
+        make_only(&mut registration, Kind::Image);
         desk.connect(registration);
         let mut job = desk.new_job();
         job.kind = Kind::Image;

@@ -23,8 +23,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{
-    Dispatcher, Effect, Extensions, Frame, Input, Now, Offer, Outcome, Registration, Resume, Said,
-    ServedModel, SessionId, Settings, Standing, Submission,
+    Dispatcher, Effect, Extensions, Frame, Input, Now, Offer, Offering, Outcome, Registration,
+    Resume, Said, ServedModel, SessionId, Settings, Standing, Submission,
 };
 use muster_protocol::job::{
     AccountId, Body, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Job, JobId,
@@ -186,7 +186,7 @@ impl Desk {
             models: vec![ServedModel {
                 name: "tiny".into(),
                 slots,
-                tasks: Capabilities::GENERATE,
+                offering: Offering::text(),
             }],
             slots,
             extensions,
@@ -285,6 +285,14 @@ impl Desk {
         assert_eq!(self.dispatcher.census().jobs, 0);
         assert_eq!(self.dispatcher.census().queued, 0);
         assert_eq!(self.dispatcher.census().accounts, 0);
+    }
+}
+
+/// A worker whose models all make this.
+pub fn make_only(registration: &mut Registration, kind: Kind) {
+    registration.kinds = kind.into();
+    for model in &mut registration.models {
+        model.offering = Offering::of(kind.into());
     }
 }
 

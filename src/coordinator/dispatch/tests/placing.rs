@@ -2,7 +2,7 @@
 
 use super::{Desk, OURS, done, secs, token};
 use crate::dispatch::{
-    Effect, Input, Missing, ModelReport, Refusal, Report, ServedModel, SessionId,
+    Effect, Input, Missing, ModelReport, Offering, Refusal, Report, ServedModel, SessionId,
 };
 use muster_protocol::job::{AccountId, Capabilities, Formats, Job, Kind, ModelChoice, Privacy};
 
@@ -158,7 +158,7 @@ fn the_most_wanted_model_the_worker_has_is_named() {
     registration.models.push(ServedModel {
         name: "big".into(),
         slots: 1,
-        tasks: Capabilities::GENERATE,
+        offering: Offering::text(),
     });
     desk.connect(registration);
     for expected in ["big", "tiny"] {

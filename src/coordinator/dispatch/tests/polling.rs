@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Desk, done, done_with, failed, failure_kind, is_delivered, secs, token};
+use super::{Desk, done, done_with, failed, failure_kind, is_delivered, make_only, secs, token};
 use crate::dispatch::clock::Mono;
 use crate::dispatch::polling::LANES;
 use crate::dispatch::{
@@ -458,7 +458,7 @@ fn of_very_many_lanes_some_are_looked_at_and_their_counts_stand_for_all() {
 fn what_a_very_slow_worker_takes_lives_for_an_hour_and_an_image_may_stay_there_longer() {
     let mut desk = Desk::new();
     let mut registration = desk.poller_registration(1, POLLING);
-    registration.kinds = Kind::Image.into();
+    make_only(&mut registration, Kind::Image);
     let slow = desk.connect(registration);
     let mut job = desk.stored_job();
     job.kind = Kind::Image;

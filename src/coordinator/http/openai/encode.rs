@@ -216,7 +216,9 @@ impl Encoder {
                     return models::unknown(model, &online);
                 }
                 Missing::Kind(_) => {
-                    let message = format!("{model} is not a text model");
+                    let overview = self.board.current().await;
+                    let id = self.models.id(model);
+                    let message = models::not_of_kind(&id, "text", &overview);
                     return Problem::unsupported("model", message).into();
                 }
                 Missing::Format(_) => return self.unable(model, task).await,

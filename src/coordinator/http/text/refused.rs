@@ -49,10 +49,9 @@ pub fn explain(
             }
             Missing::Kind(_) => {
                 let texts = others(overview, model, |_| true);
-                let message = format!(
-                    "{model} is not a text model{}",
-                    remedy("text models", &texts)
-                );
+                let id = known.id(model);
+                let what = models::not_of_kind(&id, "text", overview);
+                let message = format!("{what}{}", remedy("text models", &texts));
                 Problem::unsupported("model", message).into()
             }
             Missing::Format(_) => match only_for_our_workers(&request.text).first() {

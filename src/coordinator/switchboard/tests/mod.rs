@@ -17,8 +17,8 @@ use uuid::Uuid;
 
 use super::{Books, Card, Delivery, JobStream, Order, Orders, Switchboard, WorkerLine};
 use crate::dispatch::{
-    CancelReason, Extensions, Facts, Frame, Input, Offer, Outcome, Refusal, Registration, Said,
-    ServedModel, SessionId, Settings, Standing, Submission,
+    CancelReason, Extensions, Facts, Frame, Input, Offer, Offering, Outcome, Refusal, Registration,
+    Said, ServedModel, SessionId, Settings, Standing, Submission,
 };
 use crate::metering::{Belief, Counted};
 use muster_process::tasks::Tasks;
@@ -153,7 +153,7 @@ fn registration(
         models: vec![ServedModel {
             name: "tiny".into(),
             slots,
-            tasks: Capabilities::GENERATE,
+            offering: Offering::text(),
         }],
         slots,
         extensions,
