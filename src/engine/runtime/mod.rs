@@ -21,6 +21,7 @@ mod sequence;
 mod shared;
 mod speculation;
 pub mod text;
+mod work;
 
 use std::fmt::Display;
 use std::sync::Arc;

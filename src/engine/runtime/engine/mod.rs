@@ -5,7 +5,6 @@
 //! first, then the thread ends.
 
 mod resident;
-mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,10 +17,10 @@ use super::model::plain;
 use super::scheduler::{Limits, SequenceId};
 use super::sequence::Job;
 use super::shared::Shared;
+use super::work::{Queue, Work, entry_level, next_work};
 use super::{EncoderInput, Failure, ModelInfo, Speculation};
 use muster_process::memory;
 use resident::Resident;
-use work::{Queue, Work, entry_level, next_work};
 
 /// What others may ask of the thread.
 pub enum Command {

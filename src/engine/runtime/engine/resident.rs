@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::work::Queue;
 use crate::networks::text::Batch;
 use crate::runtime::grammar::Guide;
 use crate::runtime::model::{self, Model};
@@ -15,6 +14,7 @@ use crate::runtime::scheduler::{Generating, Limits, Row, Scheduler, SequenceId};
 use crate::runtime::sequence::{Advance, Job, Sequence};
 use crate::runtime::speculation::{Speculation, Speculator};
 use crate::runtime::text::Language;
+use crate::runtime::work::Queue;
 use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus};
 use muster_kernels::{Span, cpu};
 

@@ -1,13 +1,12 @@
-//! What a device does next. Pure.
+//! Which queue a thread serves next, by measured time. Pure; the text loop and the maker share it.
 
 use std::time::Duration;
 
-/// One thing the device can be busy with, as the choice sees it. Today a loaded text model; a pipeline of image
-/// steps will be another.
+/// One thing a thread can be busy with, as the choice sees it: a loaded text model or a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queue {
     pub has_work: bool,
-    /// How much of the device's time it has had.
+    /// How much of the thread's time it has had.
     pub served: Duration,
 }
 
@@ -19,7 +18,7 @@ pub enum Work {
     Step(usize),
 }
 
-/// Whoever has work and has had the least of the device's time.
+/// Whoever has work and has had the least of the thread's time.
 pub fn next_work(queues: &[Queue]) -> Work {
     let busy = queues
         .iter()
