@@ -31,7 +31,7 @@ pub struct Job {
 
 /// The tokens that a sequence took from the logits of one step.
 #[derive(Debug, Default)]
-pub struct Advance {
+pub struct SequenceAdvance {
     pub tokens: Vec<u32>,
     /// Why they are its last.
     pub end: Option<Result<FinishReason, NoToken>>,
@@ -127,8 +127,8 @@ impl Sequence {
         proposed: &[u32],
         language: &Language,
         scratch: &mut Scratch,
-    ) -> Advance {
-        let mut advance = Advance::default();
+    ) -> SequenceAdvance {
+        let mut advance = SequenceAdvance::default();
         while advance.end.is_none() && proposed.starts_with(&advance.tokens) {
             let Some(row) = logits.get_mut(advance.tokens.len()) else {
                 break;

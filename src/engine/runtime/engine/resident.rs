@@ -11,7 +11,7 @@ use crate::runtime::outbox::{SLOW_READER_TOKENS, TooSlow};
 use crate::runtime::sampling::Scratch;
 use crate::runtime::scheduler::pace::Pace;
 use crate::runtime::scheduler::{Generating, Limits, Row, Scheduler, SequenceId};
-use crate::runtime::sequence::{Advance, Job, Sequence};
+use crate::runtime::sequence::{Job, Sequence, SequenceAdvance};
 use crate::runtime::speculation::{Speculation, Speculator};
 use crate::runtime::text::Language;
 use crate::runtime::work::Queue;
@@ -43,7 +43,7 @@ struct Draw<'r, 'a> {
     sequence: &'a mut Sequence,
     /// Rows of the newest token and of those proposed after it.
     logits: Vec<&'a mut [f32]>,
-    advance: Advance,
+    advance: SequenceAdvance,
 }
 
 impl Resident {
@@ -248,7 +248,7 @@ impl Resident {
                     row,
                     sequence,
                     logits,
-                    advance: Advance::default(),
+                    advance: SequenceAdvance::default(),
                 });
             }
         }
@@ -260,7 +260,7 @@ impl Resident {
     }
 
     /// Takes in what a sequence drew.
-    fn take(&mut self, row: &Row, advance: Advance) {
+    fn take(&mut self, row: &Row, advance: SequenceAdvance) {
         let Some(sequence) = self.sequences.get_mut(&row.id) else {
             return;
         };

@@ -48,13 +48,13 @@ fn request(grammar: Grammar) -> TextRequest {
     }
 }
 
-struct Output {
+struct GrammarOutput {
     text: String,
     tokens: Vec<TokenInfo>,
     end: Result<(FinishReason, Usage), Failure>,
 }
 
-impl Output {
+impl GrammarOutput {
     fn ids(&self) -> Vec<u32> {
         self.tokens.iter().map(|token| token.id).collect()
     }
@@ -64,7 +64,7 @@ impl Output {
     }
 }
 
-async fn listen(mut generation: Generation) -> Output {
+async fn listen(mut generation: Generation) -> GrammarOutput {
     let (mut said, mut all) = (String::new(), Vec::new());
     while let Some(event) = generation.next().await {
         let end = match event {
@@ -77,7 +77,7 @@ async fn listen(mut generation: Generation) -> Output {
             Event::Done { reason, usage } => Ok((reason, usage)),
             Event::Failed(failure) => Err(failure),
         };
-        return Output {
+        return GrammarOutput {
             text: said,
             tokens: all,
             end,
@@ -86,7 +86,7 @@ async fn listen(mut generation: Generation) -> Output {
     panic!("a generation ends with a last word");
 }
 
-async fn run(runtime: &Runtime, request: TextRequest) -> Output {
+async fn run(runtime: &Runtime, request: TextRequest) -> GrammarOutput {
     listen(runtime.generate(request).await.unwrap()).await
 }
 

@@ -41,7 +41,7 @@ pub struct ChatTemplate {
 /// What a template said through `raise_exception`: meant for whoever wrote the messages.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Refusal(String);
+struct TemplateRefusal(String);
 
 impl ChatTemplate {
     /// Of templates by name; what has no other use is called `default`.
@@ -140,7 +140,7 @@ fn tojson(value: Value, options: Kwargs) -> Result<String, Error> {
 }
 
 fn raise_exception(message: String) -> Result<Value, Error> {
-    Err(Error::from(ErrorKind::InvalidOperation).with_source(Refusal(message)))
+    Err(Error::from(ErrorKind::InvalidOperation).with_source(TemplateRefusal(message)))
 }
 
 /// The time in UTC: a worker serves people in every zone.
@@ -172,7 +172,7 @@ fn without_generation_tags(source: &str) -> String {
 fn complaint(error: &Error) -> Failure {
     let mut cause = error.source();
     while let Some(source) = cause {
-        if let Some(Refusal(message)) = source.downcast_ref() {
+        if let Some(TemplateRefusal(message)) = source.downcast_ref() {
             let what = format!("the model's chat template refuses the messages: {message}");
             return Failure::BadRequest(what);
         }
