@@ -29,7 +29,7 @@ pub use level::{LEVEL_VARIABLE, Level};
 pub use math::exp;
 pub use norm::{add_rms_norm, rms_norm};
 pub use normal::{group_norm, layer_norm};
-pub use pool::{THREAD_VARIABLES, threads};
+pub use pool::{THREAD_VARIABLES, enter_background, threads};
 pub use products::{Matrix, WeightType, products};
 pub use reading::sum;
 pub use resample::{Resampling, resample};

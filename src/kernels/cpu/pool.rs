@@ -34,6 +34,17 @@ pub const THREAD_VARIABLES: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREAD
 
 thread_local! {
     static IS_HELPER: Cell<bool> = const { Cell::new(false) };
+    /// Set by [`enter_background`].
+    static BACKGROUND_POOL: Cell<Option<&'static Pool>> = const { Cell::new(None) };
+}
+
+/// From now on the calling thread shares its work with the background pool of the process, and leaves the helpers of the
+/// other pool to the threads that did not call this. The first call starts the pool; on Linux its helpers inherit the
+/// priority of that caller.
+pub fn enter_background() {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    let pool = POOL.get_or_init(|| Pool::new(threads()));
+    BACKGROUND_POOL.set(Some(pool));
 }
 
 pub struct Pool {
@@ -69,10 +80,15 @@ struct Call {
 }
 
 impl Pool {
-    /// The pool of the process, started when first used.
-    pub fn global() -> &'static Self {
+    /// The pool that the calling thread shares its work with, started when first used. None for a helper: a call within a
+    /// call is done alone, and a helper of the background must not start the other pool with its own priority.
+    pub fn current() -> Option<&'static Self> {
         static POOL: OnceLock<Pool> = OnceLock::new();
-        POOL.get_or_init(|| Self::new(threads()))
+        if IS_HELPER.get() {
+            return None;
+        }
+        let foreground = || POOL.get_or_init(|| Self::new(threads()));
+        Some(BACKGROUND_POOL.get().unwrap_or_else(foreground))
     }
 
     /// With this many threads, the caller's counted in.
@@ -307,5 +323,18 @@ mod tests {
             assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
             assert_eq!(sum(&pool, 100), 4950);
         }
+    }
+
+    #[test]
+    fn a_background_thread_leaves_the_other_pool_alone() {
+        let foreground = Pool::current().map(std::ptr::from_ref);
+        let background = thread::spawn(|| {
+            enter_background();
+            let pool = Pool::current().unwrap();
+            assert_eq!(sum(pool, 100), 4950);
+            std::ptr::from_ref(pool).addr()
+        });
+        assert_ne!(background.join().unwrap(), foreground.unwrap().addr());
+        assert_eq!(foreground, Pool::current().map(std::ptr::from_ref));
     }
 }

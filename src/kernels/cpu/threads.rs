@@ -12,13 +12,12 @@ const WORTH_SHARING: usize = 20_000;
 
 /// Calls `work` with ranges that cover `0..items`, on all threads if `cost` (steps in all) is worth it.
 pub fn share(items: usize, cost: usize, work: impl Fn(Range<usize>) + Sync) {
-    if items < 2 || cost < WORTH_SHARING {
-        if items > 0 {
-            work(0..items);
-        }
-        return;
+    let is_worth_it = items > 1 && cost >= WORTH_SHARING;
+    match is_worth_it.then(Pool::current).flatten() {
+        Some(pool) => pool.run(items, work),
+        None if items > 0 => work(0..items),
+        None => {}
     }
-    Pool::global().run(items, work);
 }
 
 /// Calls `work` with every item once, on all threads if `cost` (steps in all) is worth it.
