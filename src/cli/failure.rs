@@ -241,7 +241,9 @@ impl From<LoadError> for Failure {
             | LoadError::KvOnGpu { .. }
             | LoadError::KvHeadSize { .. }
             | LoadError::Device(_) => Exit::Unavailable,
-            LoadError::AlreadyLoaded { .. } | LoadError::Stopped => Exit::Failed,
+            LoadError::AlreadyLoaded { .. } | LoadError::Panicked { .. } | LoadError::Stopped => {
+                Exit::Failed
+            }
         };
         Self::new(exit, error)
     }

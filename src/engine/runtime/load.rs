@@ -83,6 +83,8 @@ pub enum LoadError {
     KvHeadSize { dtype: KvDtype, head_dim: usize },
     #[error("the device failed: {0}")]
     Device(String),
+    #[error("loading {name} panicked: {message}")]
+    Panicked { name: String, message: String },
     #[error("the engine has stopped")]
     Stopped,
 }

@@ -1,5 +1,5 @@
-//! Jobs in, events out. One ordinary thread owns each device and everything on it; others hold a
-//! [`Runtime`], which is one bounded sender.
+//! Jobs in, events out. One ordinary thread owns each device's text models and everything on it; others hold a
+//! [`Runtime`], which is one bounded sender. Pipelines of media run on a second thread, the [`maker`].
 //!
 //! A [`TextRequest`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
 
@@ -12,6 +12,7 @@ pub mod grammar;
 mod handle;
 pub mod kv_cache;
 mod load;
+pub mod maker;
 mod model;
 mod outbox;
 mod prepare;
@@ -214,12 +215,15 @@ pub enum Failure {
     /// The model's own template or tokenizer cannot be used, or stumbles over these messages.
     #[error("{0}")]
     BrokenTemplate(String),
-    #[error("the client read too slowly: {unread} tokens unread")]
+    #[error("the client read too slowly: {unread} tokens or results unread")]
     SlowReader { unread: usize },
     #[error("the engine is paused")]
     Paused,
     #[error("the engine has stopped")]
     Stopped,
+    /// The pipeline of a model panicked and was dropped, with every job on it.
+    #[error("the model {model} crashed and was unloaded; load it again")]
+    Crashed { model: String },
     #[error("the engine failed: {0}")]
     Internal(Arc<str>),
 }

@@ -32,6 +32,7 @@ pub fn said(failure: Failure) -> Said {
         Failure::NotLoaded { .. }
         | Failure::SlowReader { .. }
         | Failure::Stopped
+        | Failure::Crashed { .. }
         | Failure::Internal(_) => FailureKind::WorkerFailed,
     };
     Said::Failed(job::Failure::new(kind, failure.to_string()))

@@ -1,0 +1,116 @@
+//! The maker: a second thread per device, beside the text loop, which runs pipelines of images, sound and video.
+//!
+//! A [`Pipeline`] is a loaded model. [`Maker::make`] turns a [`MakeRequest`] into a [`MakeStream`] of [`MakeEvent`]s. The
+//! thread runs one block of one job, then looks for commands, cancelled jobs and the next turn, so that a block is the
+//! delay of everything. Dropping the stream cancels the job. The operating system divides the processor between both
+//! threads: this one and its pools have a lower priority.
+//!
+//! A panic in a pipeline costs its jobs and the pipeline; the maker goes on. Which models fit is decided elsewhere.
+
+mod compute;
+mod handle;
+mod media;
+mod request;
+mod resident;
+mod sample;
+mod shared;
+mod stream;
+mod thread;
+
+use std::time::Duration;
+
+pub use handle::{Maker, MakerLimits, PipelineLoader};
+pub use media::{MediaKind, Output, Pcm, PixelFormat, Pixels};
+pub use request::{ImageRequest, MakeRequest, SoundRequest, VideoRequest};
+pub use sample::{SampleFault, SamplePipeline};
+pub use stream::{MakeEvent, MakeStream, UNREAD_OUTPUTS};
+
+use super::Failure;
+
+/// A loaded model that makes media. Lives on the maker's thread; only [`check`](Self::check) runs on others.
+pub trait Pipeline: Send + Sync {
+    /// Refuses a request that cannot succeed, before it takes a place. Arithmetic only: callers wait for it.
+    fn check(&self, request: &MakeRequest) -> Result<Cost, Refusal>;
+
+    /// Starts a job that passed the check. Work that takes long belongs to the first blocks.
+    fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure>;
+}
+
+/// A job that has begun. Dropping it cancels it and frees its memory.
+pub trait Making: Send {
+    /// Runs one block: the longest time for which cancel, pause and other pipelines wait.
+    fn advance(&mut self) -> Result<Advance, Failure>;
+}
+
+/// The result of one block.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Advance {
+    /// More blocks follow; nothing to report.
+    Busy,
+    /// Step `at` of `of` is complete.
+    Step {
+        at: u32,
+        of: u32,
+        preview: Option<Pixels>,
+    },
+    /// One result. More may follow.
+    Made(Output),
+    /// Every result was returned before.
+    Done,
+}
+
+/// An estimate of what a request takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Steps that the job reports.
+    pub steps: u32,
+    /// Blocks in all. Times [`PipelineStatus::block_time`], how long the job takes.
+    pub blocks: u64,
+    /// Memory of the device while the job runs, beyond the weights.
+    pub memory_bytes: u64,
+}
+
+/// Why a pipeline does not take a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the request asks for {wanted}, but the model makes {makes}")]
+    Kind { wanted: MediaKind, makes: MediaKind },
+    #[error("{setting} is {found}, but the model takes {least} to {most}")]
+    OutOfRange {
+        setting: &'static str,
+        found: u64,
+        least: u64,
+        most: u64,
+    },
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::BadRequest(refusal.to_string())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipelineStatus {
+    pub name: String,
+    /// At most one.
+    pub running: usize,
+    /// Jobs that the thread knows of. More may be on their way while a block runs.
+    pub waiting: usize,
+    /// The recent mean, once a block has run.
+    pub block_time: Option<Duration>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MakerStatus {
+    pub models: Vec<PipelineStatus>,
+    pub running: usize,
+    /// Jobs that hold a place in the queue, on their way or there.
+    pub waiting: usize,
+    pub is_paused: bool,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Requests for media, in the engine's own terms. `None` leaves a setting to the model.
+
+use super::{MediaKind, Pixels};
+use crate::runtime::diffusion::{DiffusionSampler, Schedule};
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum MakeRequest {
+    Image(Box<ImageRequest>),
+    Sound(Box<SoundRequest>),
+    Video(Box<VideoRequest>),
+}
+
+/// One image.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ImageRequest {
+    pub prompt: String,
+    pub negative_prompt: Option<String>,
+    pub width: Option<u32>,
+    pub height: Option<u32>,
+    pub steps: Option<u32>,
+    pub cfg_scale: Option<f32>,
+    pub sampler: Option<DiffusionSampler>,
+    pub schedule: Option<Schedule>,
+    pub seed: Option<u64>,
+    /// Which image of a series with one seed; part of every random draw.
+    pub index: u32,
+    /// Layers of the text encoder from the end on; 1 is the last.
+    pub clip_skip: Option<u32>,
+    /// How much of `source` is replaced, 0 to 1.
+    pub strength: Option<f32>,
+    /// The image to start from.
+    pub source: Option<Pixels>,
+    /// Where `source` is replaced: white.
+    pub mask: Option<Pixels>,
+    /// Report a preview with each step.
+    pub wants_previews: bool,
+}
+
+/// Music, speech or noises.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SoundRequest {
+    pub prompt: String,
+    pub negative_prompt: Option<String>,
+    pub lyrics: Option<String>,
+    pub voice: Option<String>,
+    pub speed: Option<f32>,
+    pub seconds: Option<f32>,
+    pub steps: Option<u32>,
+    pub cfg_scale: Option<f32>,
+    pub seed: Option<u64>,
+    /// Which sound of a series with one seed.
+    pub index: u32,
+}
+
+/// A video without sound.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct VideoRequest {
+    pub prompt: String,
+    pub negative_prompt: Option<String>,
+    pub width: Option<u32>,
+    pub height: Option<u32>,
+    pub frames: Option<u32>,
+    /// Frames per second.
+    pub rate: Option<f32>,
+    pub steps: Option<u32>,
+    pub cfg_scale: Option<f32>,
+    pub seed: Option<u64>,
+    /// Which video of a series with one seed.
+    pub index: u32,
+    /// The first frame.
+    pub source: Option<Pixels>,
+    /// Report a preview with each step.
+    pub wants_previews: bool,
+}
+
+impl MakeRequest {
+    pub fn kind(&self) -> MediaKind {
+        match self {
+            Self::Image(_) => MediaKind::Image,
+            Self::Sound(_) => MediaKind::Sound,
+            Self::Video(_) => MediaKind::Video,
+        }
+    }
+}
