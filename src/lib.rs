@@ -4,10 +4,11 @@
 //! | --- | --- | --- | --- |
 //! | `muster` | `src/cli` | the binary `worker`: one file per subcommand | all |
 //! | `muster-worker` | `src/worker` | the daemon: [`daemon`], [`link`], [`hub`], [`catalog`], [`hardware`] | engine, protocol, config, process |
-//! | `muster-coordinator` | `src/coordinator` | accounts, request queue, ledger, APIs; feature `coordinator` | protocol, process |
+//! | `muster-coordinator` | `src/coordinator` | accounts, request queue, ledger, APIs; feature `coordinator` | media, protocol, process |
 //! | `muster-engine` | `src/engine` | [`networks`] and the [`runtime`] that owns a device | kernels, process |
 //! | `muster-kernels` | `src/kernels` | operations that candle lacks or does slowly | |
 //! | `muster-protocol` | `src/protocol` | the neutral job and every wire shape | |
+//! | `muster-media` | `src/media` | types and codecs of images, sound and video | |
 //! | `muster-config` | `src/config` | `worker.toml`: raw text in, checked values out | |
 //! | `muster-process` | `src/process` | [`tasks`], [`telemetry`], [`memory`], [`intake`] | |
 //!
@@ -25,6 +26,7 @@ pub use muster_config as config;
 pub use muster_coordinator as coordinator;
 pub use muster_engine::{networks, runtime};
 pub use muster_kernels as kernels;
+pub use muster_media as media;
 pub use muster_process::{intake, memory, tasks, telemetry};
 pub use muster_protocol as protocol;
 pub use muster_worker::{catalog, daemon, hardware, hub, link};

@@ -73,8 +73,6 @@ pub mod moderation;
 pub mod modes;
 pub mod names;
 pub mod passkeys;
-#[cfg(test)]
-mod peak;
 pub mod people;
 pub mod pictures;
 pub mod pollers;

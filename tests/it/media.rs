@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::media::{Area, Key, Kind};
+use muster::coordinator::media::{Area, Key, MediaType};
 use uuid::Uuid;
 
 use super::support::app::{Answer, App, BASE, request};
 
 const HALF_AN_HOUR: Duration = Duration::from_secs(1800);
 const WEBP: &[u8] = b"RIFF\x10\0\0\0WEBPVP8 and so on";
-const KEY: Key = Key::new(Area::Results, Uuid::from_u128(1), 1, Kind::Webp);
+const KEY: Key = Key::new(Area::Results, Uuid::from_u128(1), 1, MediaType::Webp);
 
 async fn send(app: &App, method: Method, link: &str, kind: &str, body: impl Into<Body>) -> Answer {
     let path = link.strip_prefix(BASE).unwrap();

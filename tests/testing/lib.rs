@@ -1,4 +1,5 @@
-//! How tests wait: for a condition, for a line or the end of a child process, never without a limit.
+//! How tests wait and measure: for a condition, for a line or the end of a child process, never without a limit; memory
+//! at its peak.
 
 #![expect(
     clippy::unwrap_used,
@@ -6,6 +7,7 @@
 )]
 
 mod child;
+pub mod peak;
 
 use std::fmt::Debug;
 use std::thread;

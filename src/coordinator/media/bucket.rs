@@ -17,7 +17,8 @@ use object_store::{
 };
 
 use super::Unaccepted;
-use super::key::{Area, Key, Kind, SIGNATURE_BYTES};
+use super::key::{Area, Key};
+use muster_media::{MediaType, SIGNATURE_BYTES};
 
 /// Where a bucket is and who may use it.
 #[derive(Clone)]
@@ -140,7 +141,7 @@ impl Bucket {
             0 => Bytes::new(),
             bytes => self.store.get_range(&came, 0..bytes).await?,
         };
-        if Kind::of(&beginning).is_none() {
+        if MediaType::sniff(&beginning).is_none() {
             self.store.delete(&came).await?;
             return Err(Unaccepted::NotAnImage);
         }

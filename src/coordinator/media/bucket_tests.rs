@@ -9,7 +9,7 @@ use url::{Position, Url};
 use uuid::Uuid;
 
 use super::{
-    Area, BucketSettings, Key, Kind, Links, Media, MediaError, MediaSettings, PlaceSettings,
+    Area, BucketSettings, Key, Links, Media, MediaError, MediaSettings, MediaType, PlaceSettings,
     Unaccepted,
 };
 use crate::egress::{Egress, Limits, Schemes};
@@ -51,7 +51,7 @@ async fn bucket_with(secret: &str, keep: Duration, tasks: &Tasks) -> Result<Medi
 
 /// One that no other test has.
 pub fn key() -> Key {
-    Key::new(Area::Results, Uuid::new_v4(), 1, Kind::Webp)
+    Key::new(Area::Results, Uuid::new_v4(), 1, MediaType::Webp)
 }
 
 /// Sends an object as public workers do: without a type.

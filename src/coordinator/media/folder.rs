@@ -19,9 +19,10 @@ use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use super::disk::{Disk, Found};
-use super::key::{Area, Key, Kind, SIGNATURE_BYTES};
+use super::key::{Area, Key};
 use super::link::Ticket;
 use super::{Interrupted, Unaccepted};
+use muster_media::{MediaType, SIGNATURE_BYTES};
 
 #[derive(Debug, Clone)]
 pub struct Folder {
@@ -315,7 +316,7 @@ impl Sent {
     }
 
     fn end(&self) -> Result<(), Unaccepted> {
-        match Kind::of(&self.beginning) {
+        match MediaType::sniff(&self.beginning) {
             Some(_) => Ok(()),
             None => Err(Unaccepted::NotAnImage),
         }
@@ -379,13 +380,13 @@ mod tests {
     use uuid::Uuid;
 
     use super::{Folder, Ticket};
-    use crate::media::{Area, Key, Kind, Unaccepted};
+    use crate::media::{Area, Key, MediaType, Unaccepted};
 
     #[test]
     fn what_is_not_all_there_gets_no_name() {
         let root = tempfile::tempdir().unwrap();
         let folder = Folder::open(root.path(), 0).unwrap();
-        let key = Key::new(Area::Results, Uuid::nil(), 1, Kind::Webp);
+        let key = Key::new(Area::Results, Uuid::nil(), 1, MediaType::Webp);
         let mut part = folder.part().unwrap();
         part.file.write_all(b"RIFF").unwrap();
         assert!(folder.take_in(&part.path, key, 5).is_err());
@@ -399,7 +400,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = Folder::open(root.path(), 0).unwrap();
         let ticket = |number, most| Ticket {
-            key: Key::new(Area::Results, Uuid::nil(), number, Kind::Webp),
+            key: Key::new(Area::Results, Uuid::nil(), number, MediaType::Webp),
             most,
         };
         let upload = || {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use muster_media::MediaType;
 use uuid::Uuid;
 
 /// The name of one object: `results/ID-NUMBER.webp`. It follows from what the object belongs to, so nobody has to
@@ -12,7 +13,8 @@ pub struct Key {
     area: Area,
     id: Uuid,
     number: u32,
-    kind: Kind,
+    /// Workers may upload another one until the object is taken in and encoded anew.
+    kind: MediaType,
 }
 
 /// What objects are for.
@@ -25,24 +27,13 @@ pub enum Area {
     Sources,
 }
 
-/// What an object is kept as. What workers upload may be another of these until it is taken in and encoded anew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    Webp,
-    Png,
-    Jpeg,
-}
-
 /// A text that is no name of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid object name, expected a name such as results/ID-NUMBER.webp")]
 pub struct NoKey;
 
-/// By how much of its beginning the kind of an object is known.
-pub const SIGNATURE_BYTES: usize = 12;
-
 impl Key {
-    pub const fn new(area: Area, id: Uuid, number: u32, kind: Kind) -> Self {
+    pub const fn new(area: Area, id: Uuid, number: u32, kind: MediaType) -> Self {
         Self {
             area,
             id,
@@ -56,7 +47,7 @@ impl Key {
         self.id
     }
 
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> MediaType {
         self.kind
     }
 
@@ -72,47 +63,6 @@ impl Area {
         match self {
             Self::Results => "results",
             Self::Sources => "sources",
-        }
-    }
-}
-
-impl Kind {
-    const ALL: [Self; 3] = [Self::Webp, Self::Png, Self::Jpeg];
-
-    const fn extension(self) -> &'static str {
-        match self {
-            Self::Webp => "webp",
-            Self::Png => "png",
-            Self::Jpeg => "jpg",
-        }
-    }
-
-    /// As HTTP calls it.
-    pub const fn content_type(self) -> &'static str {
-        match self {
-            Self::Webp => "image/webp",
-            Self::Png => "image/png",
-            Self::Jpeg => "image/jpeg",
-        }
-    }
-
-    /// The kind of an image that begins like this, whatever it was sent as.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.begins(bytes))
-    }
-
-    /// Whether HTTP calls one of them so.
-    pub fn is_named(content_type: &str) -> bool {
-        let mut all = Self::ALL.into_iter();
-        all.any(|kind| kind.content_type().eq_ignore_ascii_case(content_type))
-    }
-
-    /// Whether something that begins like this may be one.
-    pub fn begins(self, bytes: &[u8]) -> bool {
-        match self {
-            Self::Webp => bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP"),
-            Self::Png => bytes.starts_with(b"\x89PNG\r\n\x1a\n"),
-            Self::Jpeg => bytes.starts_with(b"\xff\xd8\xff"),
         }
     }
 }
@@ -142,9 +92,7 @@ fn parse(text: &str) -> Option<Key> {
     let (name, extension) = rest.split_once('.')?;
     let (id, number) = name.rsplit_once('-')?;
     let area = Area::ALL.into_iter().find(|known| known.name() == area)?;
-    let kind = Kind::ALL
-        .into_iter()
-        .find(|known| known.extension() == extension)?;
+    let kind = MediaType::from_extension(extension)?;
     Some(Key {
         area,
         id: id.parse().ok()?,
@@ -158,11 +106,11 @@ mod tests {
     use proptest::prelude::*;
     use uuid::Uuid;
 
-    use super::{Area, Key, Kind};
+    use super::{Area, Key, MediaType};
 
     #[test]
     fn a_name_reads_as_it_is_written() {
-        let key = Key::new(Area::Results, Uuid::from_u128(7), 2, Kind::Webp);
+        let key = Key::new(Area::Results, Uuid::from_u128(7), 2, MediaType::Webp);
         let text = "results/00000000-0000-0000-0000-000000000007-2.webp";
         assert_eq!(key.to_string(), text);
         assert_eq!(text.parse(), Ok(key));

@@ -165,10 +165,10 @@ mod tests {
     use uuid::Uuid;
 
     use super::{BadLink, Signer, Ticket};
-    use crate::media::{Area, Key, Kind};
+    use crate::media::{Area, Key, MediaType};
     use muster_protocol::job::UnixMillis;
 
-    const KEY: Key = Key::new(Area::Results, Uuid::from_u128(7), 1, Kind::Webp);
+    const KEY: Key = Key::new(Area::Results, Uuid::from_u128(7), 1, MediaType::Webp);
     const UNTIL: UnixMillis = UnixMillis(1_800_000_000_000);
     const EARLY: UnixMillis = UnixMillis(1_799_999_999_999);
 

@@ -31,8 +31,9 @@ mod tests;
 
 pub use bucket::BucketSettings;
 pub use holding::Holding;
-pub use key::{Area, Key, Kind, NoKey};
+pub use key::{Area, Key, NoKey};
 pub use link::BadLink;
+pub use muster_media::MediaType;
 
 use std::fs::File;
 use std::io;
@@ -142,7 +143,7 @@ pub enum Interrupted {
 pub struct Download {
     pub file: File,
     pub bytes: u64,
-    pub kind: Kind,
+    pub kind: MediaType,
 }
 
 /// How often the folder is looked for.
@@ -324,7 +325,9 @@ impl Media {
         let ticket = signer.read_upload(key, query, wall_clock())?;
         // Which of them it is its bytes say.
         match content_type.filter(|named| !says_nothing(named)) {
-            Some(named) if !Kind::is_named(named) => Err(Unaccepted::NotAnImage),
+            Some(named) if MediaType::from_content_type(named).is_none() => {
+                Err(Unaccepted::NotAnImage)
+            }
             _ => folder.receive(ticket, body).await,
         }
     }

@@ -7,7 +7,7 @@ use muster_testing::eventually;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::{Area, BadLink, Interrupted, Key, Kind, Links, Media, MediaSettings, Unaccepted};
+use super::{Area, BadLink, Interrupted, Key, Links, Media, MediaSettings, MediaType, Unaccepted};
 use muster_process::tasks::Tasks;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -75,7 +75,7 @@ fn parts(link: &str) -> (&str, &str) {
 }
 
 fn key(number: u32) -> Key {
-    Key::new(Area::Results, Uuid::from_u128(1), number, Kind::Webp)
+    Key::new(Area::Results, Uuid::from_u128(1), number, MediaType::Webp)
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn what_is_put_is_there_until_it_is_deleted() {
 #[tokio::test]
 async fn what_nobody_holds_any_more_is_deleted_without_a_trace() {
     let place = place().await;
-    let source = |number| Key::new(Area::Sources, Uuid::from_u128(1), number, Kind::Webp);
+    let source = |number| Key::new(Area::Sources, Uuid::from_u128(1), number, MediaType::Webp);
     for number in 1..=3 {
         let stored = place.media.put(source(number), Bytes::from_static(b"one"));
         stored.await.unwrap();

@@ -3,9 +3,6 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `text` | base64 in and out |
-//! | `header` | format and size from bytes, without a decoder; the file without its metadata |
-//! | `decode` | pixels from bytes, after a look at the header |
-//! | `encode` | pixels as webp, png or jpeg |
 //! | `results` | images that workers upload: looked at before anybody is paid for them |
 //! | `source` | the images that come along with a request: by text or by URL, to an object of the media store |
 //!
@@ -13,9 +10,6 @@
 //! it is, and nothing but an image. All of it happens off the async threads, a few at a time: of what users send along one
 //! image or two of each, and what workers bring in places of its own.
 
-mod decode;
-mod encode;
-mod header;
 mod results;
 mod source;
 mod text;
@@ -23,7 +17,6 @@ mod text;
 #[cfg(test)]
 pub mod tests;
 
-pub use decode::{Header, Picture, decode, inspect};
 pub use results::{Results, Unfit};
 pub use source::{Role, Sender, Source, SourceError, Sources, is_address};
 pub use text::{from_base64, to_base64};
@@ -34,8 +27,8 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use super::media::Kind;
-use encode::encode;
+use muster_media::MediaType;
+use muster_media::image::{Bounds, Header, ImageError, decode, encode, inspect};
 
 /// Reads and writes images. Clones share the places.
 #[derive(Debug, Clone)]
@@ -44,15 +37,6 @@ pub struct Pictures {
     /// What their pixels may take together, in millions of them.
     room: Arc<Semaphore>,
     most_room: u32,
-}
-
-/// What an image may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bounds {
-    /// So many pixels, and no side longer than webp can be.
-    Pixels(u64),
-    /// So many squares of 512 pixels.
-    Tiles(u64),
 }
 
 /// An image as it is stored.
@@ -72,14 +56,8 @@ pub enum PictureError {
     NotBase64,
     #[error("the image is larger than {most} bytes")]
     TooLarge { most: usize },
-    #[error("the image has {found} pixels, at most {most} are allowed")]
-    TooManyPixels { found: u64, most: u64 },
-    #[error("the image has {found} tiles of 512x512, at most {most} are allowed")]
-    TooManyTiles { found: u64, most: u64 },
-    #[error("the longer side of the image has {found} pixels, at most {LONGEST_SIDE} are allowed")]
-    TooLong { found: u32 },
-    #[error("the image cannot be decoded: not a PNG, JPEG, WebP or GIF, or damaged")]
-    Unreadable,
+    #[error(transparent)]
+    Image(#[from] ImageError),
 }
 
 const AT_ONCE: usize = 4;
@@ -88,36 +66,10 @@ const AT_ONCE: usize = 4;
 const ROOM_OF_DRAWN: u32 = 160;
 /// And one of the largest that may be sent along with a request.
 const ROOM_OF_SENT: u32 = 80;
-/// The longest side that webp has.
-const LONGEST_SIDE: u32 = 16_383;
-const TILE: u32 = 512;
-
-impl Bounds {
-    /// F-27 of the poll API: 3072 x 3072.
-    pub const SOURCE: Self = Self::Pixels(3072 * 3072);
-    /// Of an image to be looked at.
-    pub const INTERROGATED: Self = Self::Tiles(255);
-
-    fn check(self, header: Header) -> Result<(), PictureError> {
-        let Header { width, height } = header;
-        let pixels = u64::from(width) * u64::from(height);
-        let tiles = u64::from(width.div_ceil(TILE)) * u64::from(height.div_ceil(TILE));
-        match self {
-            _ if pixels == 0 => Err(PictureError::Unreadable),
-            Self::Pixels(most) if pixels > most => Err(PictureError::TooManyPixels {
-                found: pixels,
-                most,
-            }),
-            Self::Tiles(most) if tiles > most => {
-                Err(PictureError::TooManyTiles { found: tiles, most })
-            }
-            _ if width.max(height) > LONGEST_SIDE => Err(PictureError::TooLong {
-                found: width.max(height),
-            }),
-            _ => Ok(()),
-        }
-    }
-}
+/// F-27 of the poll API.
+const SOURCE: Bounds = Bounds::Pixels(3072 * 3072);
+/// Of an image to be looked at.
+const INTERROGATED: Bounds = Bounds::Tiles(255);
 
 impl Pictures {
     /// What workers bring: it does not wait for what users send.
@@ -140,7 +92,7 @@ impl Pictures {
 
     /// How large an image says it is.
     pub fn measure(&self, bytes: &[u8], bounds: Bounds) -> Result<Header, PictureError> {
-        inspect(bytes, bounds)
+        Ok(inspect(bytes, bounds)?)
     }
 
     /// An image as it is stored, from a stranger's bytes.
@@ -155,7 +107,7 @@ impl Pictures {
         &self,
         bytes: Bytes,
         bounds: Bounds,
-        kind: Kind,
+        media_type: MediaType,
     ) -> Result<(Header, Option<Bytes>), PictureError> {
         let (header, bytes) = self.inspect(bytes, bounds).await?;
         self.with_room(header, move || {
@@ -164,9 +116,9 @@ impl Pictures {
                 width: picture.width,
                 height: picture.height,
             };
-            match kind.begins(&bytes) {
+            match MediaType::sniff(&bytes) == Some(media_type) {
                 true => Ok((header, None)),
-                false => Ok((header, Some(encode(&picture, kind)?))),
+                false => Ok((header, Some(encode(&picture, media_type)?))),
             }
         })
         .await
@@ -185,7 +137,7 @@ impl Pictures {
     }
 
     async fn inspect(&self, bytes: Bytes, bounds: Bounds) -> Result<(Header, Bytes), PictureError> {
-        let look = move || inspect(&bytes, bounds).map(|header| (header, bytes));
+        let look = move || Ok((inspect(&bytes, bounds)?, bytes));
         self.working(look).await
     }
 
@@ -216,7 +168,7 @@ impl Pictures {
         };
         let done = spawn_blocking(work).await;
         // A decoder that panics has met something that is no image.
-        done.unwrap_or(Err(PictureError::Unreadable))
+        done.unwrap_or(Err(ImageError::Unreadable.into()))
     }
 }
 
@@ -229,7 +181,7 @@ fn megapixels(header: Header, most: u32) -> u32 {
 fn prepare(bytes: &[u8], bounds: Bounds) -> Result<Prepared, PictureError> {
     let picture = decode(bytes, bounds)?;
     Ok(Prepared {
-        webp: encode(&picture, Kind::Webp)?,
+        webp: encode(&picture, MediaType::Webp)?,
         width: picture.width,
         height: picture.height,
         is_transparent: picture.is_transparent(),

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tracing::warn;
 
-use super::decode::Header;
-use super::{AT_ONCE, Bounds, PictureError, Pictures};
+use super::{AT_ONCE, PictureError, Pictures};
 use crate::media::{Key, Media, MediaError, Unaccepted};
+use muster_media::image::{Bounds, Header};
 use muster_protocol::legacy::image::drawn::{Drawn, bytes_of};
 
 /// Looks at results. Clones share the places.

@@ -7,10 +7,11 @@ use crate::address::Network;
 use crate::egress::{Egress, EgressError, Fetched, Limits};
 use crate::media::{Holding, Key, Media, MediaError};
 use crate::turns::Turns;
+use muster_media::image::{Bounds, Header, ImageError};
 use muster_protocol::job::AccountId;
 use muster_protocol::legacy::error::{Code, Refusal};
 
-use super::{AT_ONCE, Bounds, Header, PictureError, Pictures, Prepared};
+use super::{AT_ONCE, INTERROGATED, PictureError, Pictures, Prepared, SOURCE};
 
 /// Takes in what clients send along. Clones share the way out and the store.
 #[derive(Debug, Clone)]
@@ -179,8 +180,8 @@ impl Sender {
 impl Role {
     const fn bounds(self) -> Bounds {
         match self {
-            Self::Source | Self::UnmaskedInpainting => Bounds::SOURCE,
-            Self::Interrogated => Bounds::INTERROGATED,
+            Self::Source | Self::UnmaskedInpainting => SOURCE,
+            Self::Interrogated => INTERROGATED,
         }
     }
 }
@@ -221,7 +222,7 @@ impl From<EgressError> for SourceError {
 /// What is no image is the fault of its address.
 fn at_its_address(error: PictureError) -> SourceError {
     match error {
-        PictureError::Unreadable => SourceError::UrlHasNone,
+        PictureError::Image(ImageError::Unreadable) => SourceError::UrlHasNone,
         error => error.into(),
     }
 }
@@ -231,10 +232,8 @@ impl From<PictureError> for SourceError {
         match error {
             PictureError::NotBase64 => Self::NotBase64(error),
             PictureError::TooLarge { most } => Self::Size(most),
-            PictureError::TooManyPixels { .. }
-            | PictureError::TooManyTiles { .. }
-            | PictureError::TooLong { .. } => Self::Resolution(error),
-            PictureError::Unreadable => Self::Unreadable(error),
+            PictureError::Image(ImageError::Unreadable) => Self::Unreadable(error),
+            PictureError::Image(_) => Self::Resolution(error),
         }
     }
 }

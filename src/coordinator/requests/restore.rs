@@ -183,7 +183,7 @@ mod tests {
 
     use super::let_go;
     use crate::clock::wall_clock;
-    use crate::media::{Area, Key, Kind, Links, Media, MediaSettings};
+    use crate::media::{Area, Key, Links, Media, MediaSettings, MediaType};
     use crate::requests::request::tests::{request, with_jobs};
     use muster_process::tasks::Tasks;
 
@@ -197,7 +197,7 @@ mod tests {
         let settings = MediaSettings::in_folder(folder.path().join("media"));
         let media = Media::open(&settings, &links, &tasks).await.unwrap();
         let (open, ended) = (with_jobs(wall_clock()), request(wall_clock()));
-        let key = |number| Key::new(Area::Sources, Uuid::nil(), number, Kind::Webp);
+        let key = |number| Key::new(Area::Sources, Uuid::nil(), number, MediaType::Webp);
         for (number, request) in [(1, &open), (2, &ended)] {
             assert!(request.has_ended());
             let stored = media.put(key(number), Bytes::from_static(b"RIFF"));

@@ -13,7 +13,7 @@ use crate::dispatch::Standing;
 use crate::egress::Egress;
 use crate::egress::tests::{Server, ok};
 use crate::kudos::Payer;
-use crate::media::{Area, Key, Kind as Format, Links, Media, MediaSettings};
+use crate::media::{Area, Key, Links, Media, MediaSettings, MediaType};
 use crate::names::Names;
 use crate::requests::orders::Asked;
 use crate::requests::{Ended, Made, Order, Request};
@@ -189,7 +189,7 @@ async fn a_host_that_does_not_answer_keeps_no_other_from_those_who_have_no_key()
 #[tokio::test]
 async fn an_image_is_told_as_a_link_or_whole_as_its_client_wanted_it() {
     let place = place(&ok("", "")).await;
-    let key = Key::new(Area::Results, uuid::Uuid::from_u128(9), 1, Format::Webp);
+    let key = Key::new(Area::Results, uuid::Uuid::from_u128(9), 1, MediaType::Webp);
     place
         .media
         .put(key, b"RIFF".as_slice().into())
@@ -222,7 +222,7 @@ async fn an_image_is_told_as_a_link_or_whole_as_its_client_wanted_it() {
 #[tokio::test]
 async fn what_waits_to_be_told_holds_no_image() {
     let place = place(&ok("", "")).await;
-    let key = Key::new(Area::Results, uuid::Uuid::from_u128(9), 1, Format::Webp);
+    let key = Key::new(Area::Results, uuid::Uuid::from_u128(9), 1, MediaType::Webp);
     let asked = GenerationInputImage::read(json!({"prompt": "a cat", "r2": false})).unwrap();
     let request = request_of(Asked::image(asked));
     let product = Product::Media(job::Media {

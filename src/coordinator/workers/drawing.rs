@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
 
 use crate::dispatch::Offer;
-use crate::media::{Area, Key, Kind, Media};
+use crate::media::{Area, Key, Media, MediaType};
 use muster_protocol::job::{self, Failure, FailureKind, ImageRequest, Lora};
 use muster_protocol::legacy::image::drawn::most_bytes;
 use muster_protocol::link::{MediaResult, UploadSlot};
@@ -65,7 +65,12 @@ impl From<Failure> for Untold {
 /// With links of the media store, which are made without waiting.
 pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<Drawing, Untold> {
     let media = media.ok_or_else(|| internal("no media store is configured for the image"))?;
-    let key = Key::new(Area::Results, offer.job.id.0, offer.attempt, Kind::Webp);
+    let key = Key::new(
+        Area::Results,
+        offer.job.id.0,
+        offer.attempt,
+        MediaType::Webp,
+    );
     let most = most_bytes(&offer.job);
     let link = media.upload_link_up_to(most, key, UPLOADS).now_or_never();
     let mut payload = flat(image);
@@ -172,7 +177,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::{brought, flat};
-    use crate::media::{Area, Key, Kind};
+    use crate::media::{Area, Key, MediaType};
     use muster_protocol::job::ImageRequest;
     use muster_protocol::link::MediaResult;
 
@@ -197,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_result_is_one_with_a_digest() {
-        let key = Key::new(Area::Results, Uuid::nil(), 1, Kind::Webp);
+        let key = Key::new(Area::Results, Uuid::nil(), 1, MediaType::Webp);
         let result = |index, sha256: String| MediaResult {
             index,
             seed: Some(5),

@@ -13,6 +13,8 @@ use paths::Named;
 const SIBLINGS: &[(&str, &[&str])] = &[
     ("engine/networks", &[]),
     ("engine/runtime", &["networks"]),
+    ("media/image", &["media_type"]),
+    ("media/media_type", &[]),
     ("process/cpu_time", &[]),
     ("process/intake", &[]),
     ("process/memory", &[]),
@@ -44,6 +46,15 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("muster_config", &["worker/daemon", "lib.rs"]),
     ("muster_engine", &["worker/daemon", "lib.rs"]),
     ("muster_kernels", &["engine", "lib.rs"]),
+    (
+        "muster_media",
+        &[
+            "coordinator/media",
+            "coordinator/pictures",
+            "worker/daemon",
+            "lib.rs",
+        ],
+    ),
     (
         "muster_process",
         &[
@@ -85,7 +96,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("tracing_subscriber", &["process/telemetry.rs"]),
     ("unicode_normalization", &["coordinator/moderation"]),
     ("unicode_security", &["coordinator/moderation"]),
-    ("webp", &["coordinator/pictures"]),
+    ("webp", &["media/image"]),
 ];
 
 /// Paths that no file may name, except the listed ones.

@@ -11,10 +11,10 @@ use crate::moderation::forms::Forms;
 use crate::moderation::letters::folded;
 use crate::moderation::verdict::{self, Case, Medium, Verdict};
 use crate::moderation::youth;
-use crate::peak::growth;
 use crate::storage::FilterRow;
 use muster_process::cpu_time::thread_time;
 use muster_protocol::job::AccountId;
+use muster_testing::peak::growth;
 
 fn filter(kind: i64, regex: &str, replacement: &str) -> FilterRow {
     FilterRow {

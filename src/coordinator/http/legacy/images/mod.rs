@@ -32,11 +32,11 @@ pub use sources::{give_back, look_at};
 pub use steps::progress;
 pub use submit::submit;
 
-use crate::media::{Area, Key, Kind as Format};
+use crate::media::{Area, Key, MediaType};
 use crate::requests::results::LINKS;
 use muster_protocol::job::JobId;
 
 /// Where that image is which a worker calls so: every attempt has an id of its own.
 pub fn key_of(id: JobId) -> Key {
-    Key::new(Area::Results, id.0, 1, Format::Webp)
+    Key::new(Area::Results, id.0, 1, MediaType::Webp)
 }

@@ -1,7 +1,7 @@
 //! Images that come along: those that a request begins with, and those that workers bring in their submit. A request
 //! names its own by their keys from then on.
 
-use crate::media::{Area, Holding, Key, Kind as Format};
+use crate::media::{Area, Holding, Key, MediaType};
 use crate::pictures::{Role, Sender, SourceError, Sources, Unfit, is_address};
 use crate::pollers::{Attempt, Made, Pollers};
 use muster_protocol::job::{AccountId, RequestId};
@@ -27,7 +27,7 @@ pub async fn take(
     let others = mask.chain(extra).map(|image| (image, Role::Source));
     let mut holding = sources.holding();
     for (number, (image, role)) in (0..).zip(first.chain(others)) {
-        let key = Key::new(Area::Sources, id.0, number, Format::Webp);
+        let key = Key::new(Area::Sources, id.0, number, MediaType::Webp);
         holding.add(key);
         let taken = sources.take_in(sender, image, role, key).await;
         taken.map_err(|error| error.refusal())?;
@@ -51,7 +51,7 @@ pub async fn look_at(
         let size = size.map_err(refusal)?;
         return Ok(((size.width, size.height), holding));
     }
-    let key = Key::new(Area::Sources, id.0, 0, Format::Webp);
+    let key = Key::new(Area::Sources, id.0, 0, MediaType::Webp);
     holding.add(key);
     let taken = sources
         .take_in(sender, image, Role::Interrogated, key)

@@ -1,4 +1,4 @@
-//! How much memory a piece of work takes at its peak: for tests, in a process of its own, where nothing else runs.
+//! Memory that a piece of work takes at its peak: measured in a process of its own, where nothing else runs.
 
 use std::process::Command;
 use std::{env, fs};

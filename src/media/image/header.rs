@@ -15,7 +15,7 @@ use super::decode::Header;
 pub struct Essence<'a> {
     pub format: ImageFormat,
     pub header: Header,
-    /// Pixels, palette, transparency and orientation. Nothing else.
+    /// Only pixels, palette, transparency and orientation.
     pub bytes: Cow<'a, [u8]>,
 }
 
@@ -24,10 +24,10 @@ const MOST_EXIF: usize = 64 << 10;
 
 /// `None` for anything but a PNG, JPEG, WebP or GIF with a size.
 pub fn read(bytes: &[u8]) -> Option<Essence<'_>> {
-    read_into(Kept::of(bytes))
+    read_into(Excerpt::of(bytes))
 }
 
-fn read_into(mut kept: Kept<'_>) -> Option<Essence<'_>> {
+fn read_into(mut kept: Excerpt<'_>) -> Option<Essence<'_>> {
     let format = image::guess_format(kept.whole).ok()?;
     let header = match format {
         ImageFormat::Png => png(&mut kept)?,
@@ -45,17 +45,17 @@ fn read_into(mut kept: Kept<'_>) -> Option<Essence<'_>> {
 
 /// The size alone. Allocates nothing.
 pub fn size(bytes: &[u8]) -> Option<Header> {
-    read_into(Kept::nothing(bytes)).map(|essence| essence.header)
+    read_into(Excerpt::nothing(bytes)).map(|essence| essence.header)
 }
 
 /// The parts of a file that are kept: borrowed as long as that is everything.
-struct Kept<'a> {
+struct Excerpt<'a> {
     whole: &'a [u8],
     kept: Option<Vec<u8>>,
     copies: bool,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> Excerpt<'a> {
     fn of(whole: &'a [u8]) -> Self {
         Self {
             whole,
@@ -64,7 +64,7 @@ impl<'a> Kept<'a> {
         }
     }
 
-    /// For those who want no bytes.
+    /// For the size alone.
     fn nothing(whole: &'a [u8]) -> Self {
         Self {
             copies: false,
@@ -90,9 +90,9 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Length, name, data and checksum, one chunk after the other. The animation of an APNG is left out: its first image is
-/// what we show of it.
-fn png(kept: &mut Kept<'_>) -> Option<Header> {
+/// Length, name, data and checksum, one chunk after the other. The animation of an APNG is left out: its first image
+/// stands for it.
+fn png(kept: &mut Excerpt<'_>) -> Option<Header> {
     const SIGNATURE: usize = 8;
     /// Beside the data of a chunk.
     const AROUND: usize = 12;
@@ -128,9 +128,9 @@ fn png(kept: &mut Kept<'_>) -> Option<Header> {
     Some(header)
 }
 
-/// Marked segments up to the first scan. Of the application's segments three change what is seen: JFIF and Adobe say
+/// Marked segments up to the first scan. Of the application's segments three change the looks: JFIF and Adobe say
 /// which colours these are, EXIF which side is up.
-fn jpeg(kept: &mut Kept<'_>) -> Option<Header> {
+fn jpeg(kept: &mut Excerpt<'_>) -> Option<Header> {
     const EXIF: &[u8] = b"Exif\0\0";
     let bytes = kept.whole;
     let (mut at, mut has_exif, mut header) = (2, false, None);

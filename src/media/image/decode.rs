@@ -1,14 +1,14 @@
-//! Pixels from bytes that a stranger sent. The header is read first, and nothing of the size it speaks of is made
-//! before that size is found good.
+//! Pixels from untrusted bytes. The header is read first, and nothing of the size it claims is allocated before that size
+//! is within the bounds.
 
 use std::io::Cursor;
 
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
 
 use super::header::{self, Essence};
-use super::{Bounds, PictureError};
+use super::{Bounds, ImageError};
 
-/// What a header says.
+/// The size that a header claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     pub width: u32,
@@ -28,20 +28,20 @@ pub struct Picture {
 const BYTES_A_PIXEL: u64 = 16;
 const SLACK_BYTES: u64 = 8 << 20;
 
-/// The size an image says it has, held against what it may have. Allocates nothing.
-pub fn inspect(bytes: &[u8], bounds: Bounds) -> Result<Header, PictureError> {
-    let header = header::size(bytes).ok_or(PictureError::Unreadable)?;
+/// The size that an image claims, if it is within the bounds. Allocates nothing.
+pub fn inspect(bytes: &[u8], bounds: Bounds) -> Result<Header, ImageError> {
+    let header = header::size(bytes).ok_or(ImageError::Unreadable)?;
     bounds.check(header)?;
     Ok(header)
 }
 
 /// The image; of several in one file, the first.
-pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Picture, PictureError> {
+pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Picture, ImageError> {
     let Essence {
         format,
         header,
         bytes,
-    } = header::read(bytes).ok_or(PictureError::Unreadable)?;
+    } = header::read(bytes).ok_or(ImageError::Unreadable)?;
     bounds.check(header)?;
     let mut reader = ImageReader::with_format(Cursor::new(&*bytes), format);
     reader.limits(limits(header));
@@ -52,7 +52,7 @@ pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Picture, PictureError> {
         image.apply_orientation(orientation);
         image::ImageResult::Ok(image)
     };
-    let image = read().map_err(|_| PictureError::Unreadable)?.into_rgba8();
+    let image = read().map_err(|_| ImageError::Unreadable)?.into_rgba8();
     Ok(Picture {
         width: image.width(),
         height: image.height(),
@@ -61,7 +61,7 @@ pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Picture, PictureError> {
 }
 
 impl Picture {
-    /// Whether something shines through. A channel that is all opaque says nothing, and webp does not keep it.
+    /// Whether a pixel is not opaque. WebP drops an alpha channel that is opaque throughout.
     pub fn is_transparent(&self) -> bool {
         self.pixels.chunks_exact(4).any(|pixel| pixel[3] != u8::MAX)
     }

@@ -1,5 +1,5 @@
-//! Pixels as lossy webp, by libwebp: what Rust has so far is lossless, ten times the size for a photograph. Also as png
-//! and jpeg.
+//! Pixels as lossy WebP, by libwebp: encoders in Rust are lossless so far, ten times the size for a photograph. Also as
+//! PNG and JPEG.
 
 use std::io::Cursor;
 
@@ -9,11 +9,11 @@ use image::codecs::png::PngEncoder;
 use image::{ExtendedColorType, ImageEncoder};
 use webp::Encoder;
 
-use super::PictureError;
+use super::ImageError;
 use super::decode::Picture;
-use crate::media::Kind;
+use crate::MediaType;
 
-/// Few pixels are kept as they are; many lose what nobody sees at that size (F-27 of the poll API).
+/// Small images keep their details; large ones lose those that are invisible at their size.
 const FINE: f64 = 512.0 * 512.0;
 const COARSE: f64 = 3072.0 * 3072.0;
 const BEST: f64 = 100.0;
@@ -21,15 +21,15 @@ const LEAST: f64 = 50.0;
 
 const JPEG_QUALITY: u8 = 90;
 
-pub fn encode(picture: &Picture, kind: Kind) -> Result<Bytes, PictureError> {
-    match kind {
-        Kind::Webp => to_webp(picture).map(Bytes::from),
-        Kind::Png => with(|out| {
+pub fn encode(picture: &Picture, media_type: MediaType) -> Result<Bytes, ImageError> {
+    match media_type {
+        MediaType::Webp => to_webp(picture).map(Bytes::from),
+        MediaType::Png => with(|out| {
             let rgba = ExtendedColorType::Rgba8;
             PngEncoder::new(out).write_image(&picture.pixels, picture.width, picture.height, rgba)
         }),
-        // It has no transparency.
-        Kind::Jpeg => with(|out| {
+        // JPEG has no transparency.
+        MediaType::Jpeg => with(|out| {
             let opaque = picture.pixels.chunks_exact(4);
             let opaque: Vec<u8> = opaque
                 .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
@@ -47,17 +47,17 @@ pub fn encode(picture: &Picture, kind: Kind) -> Result<Bytes, PictureError> {
 
 fn with(
     write: impl FnOnce(&mut Cursor<Vec<u8>>) -> image::ImageResult<()>,
-) -> Result<Bytes, PictureError> {
+) -> Result<Bytes, ImageError> {
     let mut out = Cursor::new(Vec::new());
-    write(&mut out).map_err(|_| PictureError::Unreadable)?;
+    write(&mut out).map_err(|_| ImageError::Unreadable)?;
     Ok(out.into_inner().into())
 }
 
-fn to_webp(picture: &Picture) -> Result<Vec<u8>, PictureError> {
+fn to_webp(picture: &Picture) -> Result<Vec<u8>, ImageError> {
     let quality = quality(picture.width, picture.height);
     let encoder = Encoder::from_rgba(&picture.pixels, picture.width, picture.height);
     let written = encoder.encode_simple(false, quality);
-    let written = written.map_err(|_| PictureError::Unreadable)?;
+    let written = written.map_err(|_| ImageError::Unreadable)?;
     Ok(written.to_vec())
 }
 
