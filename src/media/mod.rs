@@ -4,7 +4,8 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `media_type` | the types that are stored and served, recognized by content type, extension or first bytes |
-//! | [`image`] | WebP, PNG and JPEG: size from the header, bounded decoding, encoding |
+//! | [`image`] | WebP, PNG and JPEG: size from the header, bounded decoding, encoding, previews |
+//! | [`sound`] | WAV, FLAC and Ogg Opus: length from the header, bounded decoding, encoding |
 
 #![cfg_attr(
     test,
@@ -13,5 +14,6 @@
 
 pub mod image;
 mod media_type;
+pub mod sound;
 
-pub use media_type::{MediaType, SIGNATURE_BYTES};
+pub use media_type::{MediaKind, MediaType, SIGNATURE_BYTES};

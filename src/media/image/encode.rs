@@ -42,6 +42,7 @@ pub fn encode(picture: &Picture, media_type: MediaType) -> Result<Bytes, ImageEr
                 ExtendedColorType::Rgb8,
             )
         }),
+        _ => Err(ImageError::Unreadable),
     }
 }
 

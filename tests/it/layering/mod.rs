@@ -15,6 +15,7 @@ const SIBLINGS: &[(&str, &[&str])] = &[
     ("engine/runtime", &["networks"]),
     ("media/image", &["media_type"]),
     ("media/media_type", &[]),
+    ("media/sound", &["media_type"]),
     ("process/cpu_time", &[]),
     ("process/intake", &[]),
     ("process/memory", &[]),
@@ -35,7 +36,9 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("candle_nn", &["kernels", "engine"]),
     ("clap", &["cli"]),
     ("clap_complete", &["cli"]),
+    ("flacenc", &["media/sound"]),
     ("hf_hub", &["worker/hub"]),
+    ("hound", &["media/sound"]),
     ("indicatif", &["cli"]),
     ("libmimalloc_sys", &["process/memory.rs"]),
     ("llguidance", &["engine/runtime/grammar"]),
@@ -71,6 +74,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ),
     ("nvml_wrapper", &["worker/hardware"]),
     ("object_store", &["coordinator/media"]),
+    ("opus_pure", &["media/sound"]),
     (
         "regex",
         &[

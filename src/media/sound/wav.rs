@@ -1,0 +1,78 @@
+//! WAV: without loss, without compression. Reading takes integers of up to 32 bits and floats.
+
+use std::io::Cursor;
+
+use hound::{SampleFormat, WavReader, WavSpec, WavWriter};
+
+use super::{Sound, SoundBounds, SoundError, inspect};
+use crate::MediaType;
+
+/// The samples of a WAV.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WavFormat {
+    /// Plays everywhere.
+    Int16,
+    /// Nothing is clipped.
+    Float32,
+}
+
+pub fn to_wav(sound: &Sound, format: WavFormat) -> Result<Vec<u8>, SoundError> {
+    let (bits_per_sample, sample_format) = match format {
+        WavFormat::Int16 => (16, SampleFormat::Int),
+        WavFormat::Float32 => (32, SampleFormat::Float),
+    };
+    let spec = WavSpec {
+        channels: sound.channels(),
+        sample_rate: sound.rate(),
+        bits_per_sample,
+        sample_format,
+    };
+    let mut out = Cursor::new(Vec::new());
+    let mut write = || {
+        let mut writer = WavWriter::new(&mut out, spec)?;
+        match format {
+            WavFormat::Int16 => {
+                for sample in sound.integers() {
+                    writer.write_sample(sample)?;
+                }
+            }
+            WavFormat::Float32 => {
+                for sample in sound.samples() {
+                    writer.write_sample(*sample)?;
+                }
+            }
+        }
+        writer.finalize()
+    };
+    write().map_err(|_| SoundError::Encoder(MediaType::Wav))?;
+    Ok(out.into_inner())
+}
+
+pub fn from_wav(bytes: &[u8], bounds: SoundBounds) -> Result<Sound, SoundError> {
+    bounds.check(inspect(bytes, MediaType::Wav)?)?;
+    let read = || {
+        let mut reader = WavReader::new(Cursor::new(bytes))?;
+        let spec = reader.spec();
+        let samples: hound::Result<Vec<f32>> = match spec.sample_format {
+            SampleFormat::Float => reader.samples::<f32>().collect(),
+            SampleFormat::Int => {
+                let full_scale = 2_f64.powi(i32::from(spec.bits_per_sample) - 1);
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "a sample has fewer bits than it is kept with, or loses those it cannot keep"
+                )]
+                let float = |sample: i32| (f64::from(sample) / full_scale) as f32;
+                let samples = reader.samples::<i32>();
+                samples.map(|sample| sample.map(float)).collect()
+            }
+        };
+        hound::Result::Ok((spec, samples?))
+    };
+    let (spec, samples) = read().map_err(|_| SoundError::Unreadable {
+        expected: MediaType::Wav,
+    })?;
+    let sound = Sound::new(spec.sample_rate, spec.channels, samples)?;
+    // The header may have said otherwise.
+    bounds.check(sound.header())?;
+    Ok(sound)
+}
