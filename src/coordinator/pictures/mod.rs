@@ -28,7 +28,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use muster_media::MediaType;
-use muster_media::image::{Bounds, Header, ImageError, decode, encode, inspect};
+use muster_media::image::{Bounds, ImageError, Size, decode, decode_first_frame, encode, inspect};
 
 /// Reads and writes images. Clones share the places.
 #[derive(Debug, Clone)]
@@ -91,15 +91,14 @@ impl Pictures {
     }
 
     /// How large an image says it is.
-    pub fn measure(&self, bytes: &[u8], bounds: Bounds) -> Result<Header, PictureError> {
+    pub fn measure(&self, bytes: &[u8], bounds: Bounds) -> Result<Size, PictureError> {
         Ok(inspect(bytes, bounds)?)
     }
 
     /// An image as it is stored, from a stranger's bytes.
     pub async fn prepare(&self, bytes: Bytes, bounds: Bounds) -> Result<Prepared, PictureError> {
-        let (header, bytes) = self.inspect(bytes, bounds).await?;
-        self.with_room(header, move || prepare(&bytes, bounds))
-            .await
+        let (size, bytes) = self.inspect(bytes, bounds).await?;
+        self.with_room(size, move || prepare(&bytes, bounds)).await
     }
 
     /// Decodes an image, and encodes it anew where it is not of the kind it is kept as.
@@ -108,17 +107,14 @@ impl Pictures {
         bytes: Bytes,
         bounds: Bounds,
         media_type: MediaType,
-    ) -> Result<(Header, Option<Bytes>), PictureError> {
-        let (header, bytes) = self.inspect(bytes, bounds).await?;
-        self.with_room(header, move || {
-            let picture = decode(&bytes, bounds)?;
-            let header = Header {
-                width: picture.width,
-                height: picture.height,
-            };
+    ) -> Result<(Size, Option<Bytes>), PictureError> {
+        let (size, bytes) = self.inspect(bytes, bounds).await?;
+        self.with_room(size, move || {
+            let pixels = decode(&bytes, bounds)?;
+            let size = pixels.size();
             match MediaType::sniff(&bytes) == Some(media_type) {
-                true => Ok((header, None)),
-                false => Ok((header, Some(encode(&picture, media_type)?))),
+                true => Ok((size, None)),
+                false => Ok((size, Some(encode(&pixels, media_type)?.into()))),
             }
         })
         .await
@@ -136,7 +132,7 @@ impl Pictures {
         self.prepare(bytes, bounds).await
     }
 
-    async fn inspect(&self, bytes: Bytes, bounds: Bounds) -> Result<(Header, Bytes), PictureError> {
+    async fn inspect(&self, bytes: Bytes, bounds: Bounds) -> Result<(Size, Bytes), PictureError> {
         let look = move || Ok((inspect(&bytes, bounds)?, bytes));
         self.working(look).await
     }
@@ -144,10 +140,10 @@ impl Pictures {
     /// However few bytes it came as, its pixels have to fit beside those of the others.
     async fn with_room<T: Send + 'static>(
         &self,
-        header: Header,
+        size: Size,
         work: impl FnOnce() -> Result<T, PictureError> + Send + 'static,
     ) -> Result<T, PictureError> {
-        let pixels = megapixels(header, self.most_room);
+        let pixels = megapixels(size, self.most_room);
         let room = self.room.clone().acquire_many_owned(pixels).await;
         self.working(move || {
             let _room = room;
@@ -172,18 +168,17 @@ impl Pictures {
     }
 }
 
-fn megapixels(header: Header, most: u32) -> u32 {
-    let pixels = u64::from(header.width) * u64::from(header.height);
-    let millions = u32::try_from(pixels.div_ceil(1_000_000)).unwrap_or(most);
+fn megapixels(size: Size, most: u32) -> u32 {
+    let millions = u32::try_from(size.pixels().div_ceil(1_000_000)).unwrap_or(most);
     millions.clamp(1, most)
 }
 
 fn prepare(bytes: &[u8], bounds: Bounds) -> Result<Prepared, PictureError> {
-    let picture = decode(bytes, bounds)?;
+    let pixels = decode_first_frame(bytes, bounds)?;
     Ok(Prepared {
-        webp: encode(&picture, MediaType::Webp)?,
-        width: picture.width,
-        height: picture.height,
-        is_transparent: picture.is_transparent(),
+        webp: encode(&pixels, MediaType::Webp)?.into(),
+        width: pixels.width(),
+        height: pixels.height(),
+        is_transparent: pixels.is_transparent(),
     })
 }

@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::{AT_ONCE, PictureError, Pictures};
 use crate::media::{Key, Media, MediaError, Unaccepted};
-use muster_media::image::{Bounds, Header};
+use muster_media::image::{Bounds, Size};
 use muster_protocol::legacy::image::drawn::{Drawn, bytes_of};
 
 /// Looks at results. Clones share the places.
@@ -84,7 +84,7 @@ impl Results {
         let bounds = Bounds::Pixels(drawn.pixels);
         let text = text.to_owned();
         let prepared = self.pictures.prepare_text(text, most_bytes, bounds).await?;
-        let size = Header {
+        let size = Size {
             width: prepared.width,
             height: prepared.height,
         };
@@ -108,7 +108,7 @@ impl Unfit {
 }
 
 /// An image may lie on its side: its orientation is in it, and not every program heeds that.
-fn check_size(found: Header, drawn: Drawn) -> Result<(), Unfit> {
+fn check_size(found: Size, drawn: Drawn) -> Result<(), Unfit> {
     let (width, height) = drawn.least;
     let fits = |width, height| found.width >= width && found.height >= height;
     match fits(width, height) || drawn.may_be_turned && fits(height, width) {
@@ -122,7 +122,7 @@ fn check_size(found: Header, drawn: Drawn) -> Result<(), Unfit> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Drawn, Header, check_size};
+    use super::{Drawn, Size, check_size};
 
     #[test]
     fn an_image_is_as_large_as_was_asked_for_or_larger() {
@@ -133,7 +133,7 @@ mod tests {
                 may_be_turned,
             };
             let (width, height) = found;
-            let found = Header { width, height };
+            let found = Size { width, height };
             assert_eq!(check_size(found, drawn).is_ok(), expected, "{found:?}");
         };
         check((512, 768), false, true);

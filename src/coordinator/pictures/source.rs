@@ -7,7 +7,7 @@ use crate::address::Network;
 use crate::egress::{Egress, EgressError, Fetched, Limits};
 use crate::media::{Holding, Key, Media, MediaError};
 use crate::turns::Turns;
-use muster_media::image::{Bounds, Header, ImageError};
+use muster_media::image::{Bounds, ImageError, Size};
 use muster_protocol::job::AccountId;
 use muster_protocol::legacy::error::{Code, Refusal};
 
@@ -109,7 +109,7 @@ impl Sources {
     }
 
     /// The size of an image that stays at its address. Only its header is read.
-    pub async fn measure(&self, url: &str, role: Role) -> Result<Header, SourceError> {
+    pub async fn measure(&self, url: &str, role: Role) -> Result<Size, SourceError> {
         let fetched = self.fetch(url).await?;
         let header = self.pictures.measure(&fetched.bytes, role.bounds());
         header.map_err(at_its_address)
@@ -222,7 +222,7 @@ impl From<EgressError> for SourceError {
 /// What is no image is the fault of its address.
 fn at_its_address(error: PictureError) -> SourceError {
     match error {
-        PictureError::Image(ImageError::Unreadable) => SourceError::UrlHasNone,
+        PictureError::Image(error) if !is_too_large(error) => SourceError::UrlHasNone,
         error => error.into(),
     }
 }
@@ -232,10 +232,19 @@ impl From<PictureError> for SourceError {
         match error {
             PictureError::NotBase64 => Self::NotBase64(error),
             PictureError::TooLarge { most } => Self::Size(most),
-            PictureError::Image(ImageError::Unreadable) => Self::Unreadable(error),
-            PictureError::Image(_) => Self::Resolution(error),
+            PictureError::Image(image) if is_too_large(image) => Self::Resolution(error),
+            PictureError::Image(_) => Self::Unreadable(error),
         }
     }
+}
+
+const fn is_too_large(error: ImageError) -> bool {
+    matches!(
+        error,
+        ImageError::TooManyPixels { .. }
+            | ImageError::TooManyTiles { .. }
+            | ImageError::TooLong { .. }
+    )
 }
 
 /// Whether an image is at an address. Any other text is to be read as base64, be it a `data:` URL.

@@ -71,8 +71,8 @@ async fn every_kind_of_image_becomes_webp() {
         assert_eq!((prepared.width, prepared.height), (70, 40));
         assert!(!prepared.is_transparent, "{format:?}");
         let again = decode(&prepared.webp, SOURCE).unwrap();
-        assert_eq!((again.width, again.height), (70, 40));
-        let red = &again.pixels[..3];
+        assert_eq!((again.width(), again.height()), (70, 40));
+        let red = &again.bytes()[..3];
         assert!(red[0] > 150 && red[1] < 80 && red[2] < 80, "{red:?}");
     }
 }
@@ -193,7 +193,7 @@ async fn each_fault_of_a_source_image_has_its_code() {
 
 #[test]
 fn an_image_takes_room_by_its_pixels_and_the_largest_takes_all() {
-    let room = |width, height| super::megapixels(super::Header { width, height }, 160);
+    let room = |width, height| super::megapixels(muster_media::image::Size { width, height }, 160);
     assert_eq!(room(1, 1), 1);
     assert_eq!(room(1024, 1024), 2);
     assert_eq!(room(3072, 3072), 10);

@@ -1,17 +1,29 @@
-//! Pixels as lossy WebP, by libwebp: encoders in Rust are lossless so far, ten times the size for a photograph. Also as
-//! PNG and JPEG.
+//! Pixels as WebP by libwebp, since encoders in Rust are lossless so far: ten times the size for a photograph. Also as PNG,
+//! with texts, and JPEG.
 
-use std::io::Cursor;
+use std::borrow::Cow;
 
-use bytes::Bytes;
 use image::codecs::jpeg::JpegEncoder;
-use image::codecs::png::PngEncoder;
 use image::{ExtendedColorType, ImageEncoder};
 use webp::Encoder;
 
-use super::ImageError;
-use super::decode::Picture;
+use super::{Channels, ImageError, Pixels, Size};
 use crate::MediaType;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum WebpQuality {
+    Lossless,
+    /// From 0 to 100.
+    Lossy(f32),
+}
+
+/// A text inside a PNG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PngText<'a> {
+    /// At most 79 characters of Latin-1, such as `parameters`.
+    pub keyword: &'a str,
+    pub text: &'a str,
+}
 
 /// Small images keep their details; large ones lose those that are invisible at their size.
 const FINE: f64 = 512.0 * 512.0;
@@ -20,66 +32,106 @@ const BEST: f64 = 100.0;
 const LEAST: f64 = 50.0;
 
 const JPEG_QUALITY: u8 = 90;
+/// For a lossless image libwebp takes an effort in place of a quality.
+const LOSSLESS_EFFORT: f32 = 75.0;
 
-pub fn encode(picture: &Picture, media_type: MediaType) -> Result<Bytes, ImageError> {
-    match media_type {
-        MediaType::Webp => to_webp(picture).map(Bytes::from),
-        MediaType::Png => with(|out| {
-            let rgba = ExtendedColorType::Rgba8;
-            PngEncoder::new(out).write_image(&picture.pixels, picture.width, picture.height, rgba)
-        }),
-        // JPEG has no transparency.
-        MediaType::Jpeg => with(|out| {
-            let opaque = picture.pixels.chunks_exact(4);
-            let opaque: Vec<u8> = opaque
-                .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
-                .collect();
-            let encoder = JpegEncoder::new_with_quality(out, JPEG_QUALITY);
-            encoder.write_image(
-                &opaque,
-                picture.width,
-                picture.height,
-                ExtendedColorType::Rgb8,
-            )
-        }),
-        _ => Err(ImageError::Unreadable),
+impl WebpQuality {
+    /// Falls from 100 to 50 as the image gets larger.
+    pub fn for_size(size: Size) -> Self {
+        let pixels = f64::from(size.width) * f64::from(size.height);
+        let share = ((pixels - FINE) / (COARSE - FINE)).clamp(0.0, 1.0);
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the quality is between 50 and 100"
+        )]
+        let quality = (BEST - share * (BEST - LEAST)) as f32;
+        Self::Lossy(quality)
     }
 }
 
-fn with(
-    write: impl FnOnce(&mut Cursor<Vec<u8>>) -> image::ImageResult<()>,
-) -> Result<Bytes, ImageError> {
-    let mut out = Cursor::new(Vec::new());
-    write(&mut out).map_err(|_| ImageError::Unreadable)?;
-    Ok(out.into_inner().into())
+/// With the quality that suits the size.
+pub fn encode(pixels: &Pixels, media_type: MediaType) -> Result<Vec<u8>, ImageError> {
+    match media_type {
+        MediaType::Webp => to_webp(pixels, WebpQuality::for_size(pixels.size())),
+        MediaType::Png => to_png(pixels, &[]),
+        MediaType::Jpeg => to_jpeg(pixels, JPEG_QUALITY),
+        other => Err(ImageError::NotAnImageType(other)),
+    }
 }
 
-fn to_webp(picture: &Picture) -> Result<Vec<u8>, ImageError> {
-    let quality = quality(picture.width, picture.height);
-    let encoder = Encoder::from_rgba(&picture.pixels, picture.width, picture.height);
-    let written = encoder.encode_simple(false, quality);
-    let written = written.map_err(|_| ImageError::Unreadable)?;
+pub fn to_webp(pixels: &Pixels, quality: WebpQuality) -> Result<Vec<u8>, ImageError> {
+    let (width, height) = (pixels.width(), pixels.height());
+    let encoder = match pixels.channels() {
+        Channels::Rgb => Encoder::from_rgb(pixels.bytes(), width, height),
+        Channels::Rgba => Encoder::from_rgba(pixels.bytes(), width, height),
+    };
+    let written = match quality {
+        WebpQuality::Lossless => encoder.encode_simple(true, LOSSLESS_EFFORT),
+        WebpQuality::Lossy(quality) if quality.is_nan() => return Err(failure(pixels)),
+        WebpQuality::Lossy(quality) => encoder.encode_simple(false, quality.clamp(0.0, 100.0)),
+    };
+    let written = written.map_err(|_| failure(pixels))?;
     Ok(written.to_vec())
 }
 
-/// Falls from 100 to 50 as the image gets larger.
-fn quality(width: u32, height: u32) -> f32 {
-    let pixels = f64::from(width) * f64::from(height);
-    let share = ((pixels - FINE) / (COARSE - FINE)).clamp(0.0, 1.0);
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the quality is between 50 and 100"
-    )]
-    let quality = (BEST - share * (BEST - LEAST)) as f32;
-    quality
+pub fn to_png(pixels: &Pixels, texts: &[PngText<'_>]) -> Result<Vec<u8>, ImageError> {
+    let mut out = Vec::new();
+    let mut write = || -> Result<(), png::EncodingError> {
+        let mut encoder = png::Encoder::new(&mut out, pixels.width(), pixels.height());
+        encoder.set_color(match pixels.channels() {
+            Channels::Rgb => png::ColorType::Rgb,
+            Channels::Rgba => png::ColorType::Rgba,
+        });
+        encoder.set_depth(png::BitDepth::Eight);
+        for PngText { keyword, text } in texts {
+            encoder.add_itxt_chunk((*keyword).to_owned(), (*text).to_owned())?;
+        }
+        let mut writer = encoder.write_header()?;
+        writer.write_image_data(pixels.bytes())?;
+        writer.finish()
+    };
+    write().map_err(|_| failure(pixels))?;
+    Ok(out)
+}
+
+/// `quality` is from 1 to 100. JPEG has no transparency: the colours below it show.
+pub fn to_jpeg(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, ImageError> {
+    let opaque = match pixels.channels() {
+        Channels::Rgb => Cow::Borrowed(pixels.bytes()),
+        Channels::Rgba => {
+            let pixels = pixels.bytes().chunks_exact(4);
+            Cow::Owned(
+                pixels
+                    .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
+                    .collect(),
+            )
+        }
+    };
+    let mut out = Vec::new();
+    let encoder = JpegEncoder::new_with_quality(&mut out, quality.clamp(1, 100));
+    let (width, height) = (pixels.width(), pixels.height());
+    let written = encoder.write_image(&opaque, width, height, ExtendedColorType::Rgb8);
+    written.map_err(|_| failure(pixels))?;
+    Ok(out)
+}
+
+fn failure(pixels: &Pixels) -> ImageError {
+    ImageError::Encoder {
+        width: pixels.width(),
+        height: pixels.height(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::quality;
+    use super::{Size, WebpQuality};
 
     #[test]
-    fn the_larger_the_coarser() {
+    fn quality_falls_with_size() {
+        let quality = |width, height| match WebpQuality::for_size(Size { width, height }) {
+            WebpQuality::Lossy(quality) => quality,
+            WebpQuality::Lossless => panic!("sizes ask for lossy images"),
+        };
         assert_eq!(quality(64, 64), 100.0);
         assert_eq!(quality(512, 512), 100.0);
         assert!((90.0..100.0).contains(&quality(1024, 1024)));

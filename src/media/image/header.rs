@@ -8,15 +8,19 @@ use std::borrow::Cow;
 
 use image::ImageFormat;
 
-use super::decode::Header;
+use super::Size;
 
 /// An image as its decoder gets it.
 #[derive(Debug)]
 pub struct Essence<'a> {
     pub format: ImageFormat,
-    pub header: Header,
+    pub size: Size,
     /// Only pixels, palette, transparency and orientation.
     pub bytes: Cow<'a, [u8]>,
+    /// Of more than one frame. Always false for a GIF, whose frames are not counted.
+    pub is_animated: bool,
+    /// Without its end.
+    pub is_truncated: bool,
 }
 
 /// The orientation is in the first entries of EXIF data. JPEG cannot hold more, and PNG need not.
@@ -29,23 +33,25 @@ pub fn read(bytes: &[u8]) -> Option<Essence<'_>> {
 
 fn read_into(mut kept: Excerpt<'_>) -> Option<Essence<'_>> {
     let format = image::guess_format(kept.whole).ok()?;
-    let header = match format {
+    let size = match format {
         ImageFormat::Png => png(&mut kept)?,
         ImageFormat::Jpeg => jpeg(&mut kept)?,
-        ImageFormat::WebP => webp(kept.whole)?,
+        ImageFormat::WebP => webp(&mut kept)?,
         ImageFormat::Gif => gif(kept.whole)?,
         _ => return None,
     };
     Some(Essence {
         format,
-        header,
+        size,
+        is_animated: kept.is_animated,
+        is_truncated: kept.is_truncated,
         bytes: kept.finish(),
     })
 }
 
 /// The size alone. Allocates nothing.
-pub fn size(bytes: &[u8]) -> Option<Header> {
-    read_into(Excerpt::nothing(bytes)).map(|essence| essence.header)
+pub fn size(bytes: &[u8]) -> Option<Size> {
+    read_into(Excerpt::nothing(bytes)).map(|essence| essence.size)
 }
 
 /// The parts of a file that are kept: borrowed as long as that is everything.
@@ -53,6 +59,8 @@ struct Excerpt<'a> {
     whole: &'a [u8],
     kept: Option<Vec<u8>>,
     copies: bool,
+    is_animated: bool,
+    is_truncated: bool,
 }
 
 impl<'a> Excerpt<'a> {
@@ -61,6 +69,8 @@ impl<'a> Excerpt<'a> {
             whole,
             kept: None,
             copies: true,
+            is_animated: false,
+            is_truncated: false,
         }
     }
 
@@ -92,7 +102,7 @@ impl<'a> Excerpt<'a> {
 
 /// Length, name, data and checksum, one chunk after the other. The animation of an APNG is left out: its first image
 /// stands for it.
-fn png(kept: &mut Excerpt<'_>) -> Option<Header> {
+fn png(kept: &mut Excerpt<'_>) -> Option<Size> {
     const SIGNATURE: usize = 8;
     /// Beside the data of a chunk.
     const AROUND: usize = 12;
@@ -100,11 +110,12 @@ fn png(kept: &mut Excerpt<'_>) -> Option<Header> {
     if bytes.get(SIGNATURE + 4..SIGNATURE + 8)? != b"IHDR" {
         return None;
     }
-    let header = Header {
+    let header = Size {
         width: big32(bytes, 16)?,
         height: big32(bytes, 20)?,
     };
     let (mut at, mut has_exif) = (SIGNATURE, false);
+    kept.is_truncated = true;
     while let Some(length) = big32(bytes, at) {
         let length = usize::try_from(length).ok()?;
         let end = at
@@ -114,6 +125,10 @@ fn png(kept: &mut Excerpt<'_>) -> Option<Header> {
         let keeps = match bytes.get(at + 4..at + 8) {
             Some(b"IHDR" | b"PLTE" | b"tRNS" | b"IDAT" | b"IEND") => true,
             Some(b"eXIf") => length <= MOST_EXIF && !std::mem::replace(&mut has_exif, true),
+            Some(b"acTL") => {
+                kept.is_animated = true;
+                false
+            }
             _ => false,
         };
         match keeps {
@@ -121,6 +136,7 @@ fn png(kept: &mut Excerpt<'_>) -> Option<Header> {
             false => kept.skip(at),
         }
         if bytes.get(at + 4..at + 8) == Some(b"IEND") {
+            kept.is_truncated = bytes.len() - at < AROUND;
             break;
         }
         at = end;
@@ -130,7 +146,7 @@ fn png(kept: &mut Excerpt<'_>) -> Option<Header> {
 
 /// Marked segments up to the first scan. Of the application's segments three change the looks: JFIF and Adobe say
 /// which colours these are, EXIF which side is up.
-fn jpeg(kept: &mut Excerpt<'_>) -> Option<Header> {
+fn jpeg(kept: &mut Excerpt<'_>) -> Option<Size> {
     const EXIF: &[u8] = b"Exif\0\0";
     let bytes = kept.whole;
     let (mut at, mut has_exif, mut header) = (2, false, None);
@@ -167,7 +183,7 @@ fn jpeg(kept: &mut Excerpt<'_>) -> Option<Header> {
                 let height = u32::from(big16(data, 1)?);
                 let width = u32::from(big16(data, 3)?);
                 // A decoder may go by the first or the last of several.
-                if header.replace(Header { width, height }).is_some() {
+                if header.replace(Size { width, height }).is_some() {
                     return None;
                 }
                 true
@@ -181,6 +197,8 @@ fn jpeg(kept: &mut Excerpt<'_>) -> Option<Header> {
         at = end;
         if marker == 0xda {
             kept.keep(at, bytes.len());
+            // Some programs append data of their own behind the end.
+            kept.is_truncated = !bytes[at..].windows(2).any(|pair| pair == [0xff, 0xd9]);
             return header;
         }
     }
@@ -188,22 +206,26 @@ fn jpeg(kept: &mut Excerpt<'_>) -> Option<Header> {
 
 /// RIFF chunks. An image inside may say another size than the canvas around it, and a decoder makes room for it before
 /// it compares them.
-fn webp(bytes: &[u8]) -> Option<Header> {
+fn webp(kept: &mut Excerpt<'_>) -> Option<Size> {
+    let bytes = kept.whole;
+    let claimed = usize::try_from(little32(bytes, 4)?).ok()?;
+    kept.is_truncated = bytes.len() < claimed.saturating_add(8);
     let first = Chunk::at(bytes, 12)?;
     let canvas = match first.name {
-        b"VP8X" => Header {
+        b"VP8X" => Size {
             width: little24(first.data, 4)? + 1,
             height: little24(first.data, 7)? + 1,
         },
         _ => first.frame()?,
     };
-    let fits = |frame: Header| frame.width <= canvas.width && frame.height <= canvas.height;
+    let fits = |frame: Size| frame.width <= canvas.width && frame.height <= canvas.height;
     let mut at = 12;
     while let Some(chunk) = Chunk::at(bytes, at) {
         let frame = match chunk.name {
             b"VP8 " | b"VP8L" => Some(chunk.frame()?),
             b"ANMF" => {
-                let size = Header {
+                kept.is_animated = true;
+                let size = Size {
                     width: little24(chunk.data, 6)? + 1,
                     height: little24(chunk.data, 9)? + 1,
                 };
@@ -248,18 +270,18 @@ impl<'a> Chunk<'a> {
     }
 
     /// The size that an image's data begin with.
-    fn frame(&self) -> Option<Header> {
+    fn frame(&self) -> Option<Size> {
         match self.name {
             b"VP8 " if self.data.get(3..6)? == [0x9d, 0x01, 0x2a] => {
                 let side = |at| Some(u32::from(little16(self.data, at)?) & 0x3fff);
-                Some(Header {
+                Some(Size {
                     width: side(6)?,
                     height: side(8)?,
                 })
             }
             b"VP8L" if *self.data.first()? == 0x2f => {
                 let sizes = little32(self.data, 1)?;
-                Some(Header {
+                Some(Size {
                     width: (sizes & 0x3fff) + 1,
                     height: (sizes >> 14 & 0x3fff) + 1,
                 })
@@ -269,8 +291,8 @@ impl<'a> Chunk<'a> {
     }
 }
 
-fn gif(bytes: &[u8]) -> Option<Header> {
-    Some(Header {
+fn gif(bytes: &[u8]) -> Option<Size> {
+    Some(Size {
         width: u32::from(little16(bytes, 6)?),
         height: u32::from(little16(bytes, 8)?),
     })

@@ -4,7 +4,10 @@ use image::{DynamicImage, ImageFormat, Rgba, RgbaImage};
 use muster_testing::peak::growth;
 use proptest::prelude::*;
 
-use super::{Bounds, ImageError, decode, inspect};
+use super::{
+    Bounds, Channels, ImageError, Pixels, PngText, Size, WebpQuality, decode, decode_first_frame,
+    inspect, to_jpeg, to_png, to_webp,
+};
 
 const FORMATS: [ImageFormat; 4] = [
     ImageFormat::Png,
@@ -116,7 +119,7 @@ fn metadata_that_inflates_takes_no_memory() {
         let png = with_chunks(&written(ImageFormat::Png, 8, 8, 255), &chunks);
         assert!(inspect(&png, BOUNDS).is_ok());
         let picture = decode(&png, BOUNDS).unwrap();
-        assert_eq!((picture.width, picture.height), (8, 8));
+        assert_eq!((picture.width(), picture.height()), (8, 8));
     });
     // The file has four megabytes of each, which inflate to 645.
     if let Some(grown) = grown {
@@ -134,8 +137,8 @@ fn an_image_without_its_metadata_is_the_same_image() {
         chunk(b"zzZz", b"unknown"),
     ];
     let full = with_chunks(&png, &texts.concat());
-    let [plain, full] = [png, full].map(|png| decode(&png, BOUNDS).unwrap());
-    assert_eq!(plain.pixels, full.pixels);
+    let [plain, full] = [png, full].map(|png| decode_first_frame(&png, BOUNDS).unwrap());
+    assert_eq!(plain.bytes(), full.bytes());
     let jpeg = written(ImageFormat::Jpeg, 20, 10, 255);
     let segment = |marker: u8, data: &[u8]| {
         let length = u16::try_from(data.len() + 2).unwrap().to_be_bytes();
@@ -148,12 +151,12 @@ fn an_image_without_its_metadata_is_the_same_image() {
     .concat();
     let full = [&jpeg[..2], &more, &jpeg[2..]].concat();
     let plain = decode(&jpeg, BOUNDS).unwrap();
-    assert_eq!(plain.pixels, decode(&full, BOUNDS).unwrap().pixels);
+    assert_eq!(plain.bytes(), decode(&full, BOUNDS).unwrap().bytes());
     // Which side is up is said there, too, and counts.
     let quarter_turn = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
     let turned = [&jpeg[..2], &segment(0xe1, quarter_turn), &jpeg[2..]].concat();
     let turned = decode(&turned, BOUNDS).unwrap();
-    assert_eq!((turned.width, turned.height), (10, 20));
+    assert_eq!((turned.width(), turned.height()), (10, 20));
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn an_image_inside_a_webp_is_no_larger_than_its_canvas() {
         [b"RIFF", &length.to_le_bytes()[..], b"WEBP", canvas, image].concat()
     };
     let fits = decode(&around(&image(64, 64)), BOUNDS).unwrap();
-    assert_eq!((fits.width, fits.height), (64, 64));
+    assert_eq!((fits.width(), fits.height()), (64, 64));
     let larger = decode(&around(&image(2048, 2048)), BOUNDS);
     assert_eq!(larger.unwrap_err(), ImageError::Unreadable);
     assert!(inspect(&around(&image(64, 65)), BOUNDS).is_err());
@@ -203,9 +206,155 @@ fn what_is_no_image_is_refused() {
     ] {
         let refused = decode(bytes, BOUNDS).unwrap_err();
         let what = String::from_utf8_lossy(bytes);
-        let unreadable = refused == ImageError::Unreadable;
-        let boasts = matches!(refused, ImageError::TooManyPixels { .. });
-        assert!(unreadable || boasts, "{what}: {refused}");
+        let expected = matches!(
+            refused,
+            ImageError::Unreadable | ImageError::TooManyPixels { .. } | ImageError::Truncated
+        );
+        assert!(expected, "{what}: {refused}");
+    }
+}
+
+fn photograph(channels: Channels) -> Pixels {
+    let size = Size {
+        width: 96,
+        height: 64,
+    };
+    let channel = |x: u32, y: u32, channel: usize| match channel {
+        0 => x * 2,
+        1 => y * 3,
+        2 => x + y,
+        _ => 255 - x,
+    };
+    let pixel = |at: u32| {
+        let (x, y) = (at % size.width, at / size.width);
+        (0..channels.count()).map(move |number| u8::try_from(channel(x, y, number)).unwrap())
+    };
+    let bytes = (0..size.width * size.height).flat_map(pixel).collect();
+    Pixels::new(size, channels, bytes).unwrap()
+}
+
+/// The largest difference in a colour.
+fn difference(one: &Pixels, other: &Pixels) -> u8 {
+    assert_eq!(one.size(), other.size());
+    let colours = |pixels: &Pixels| -> Vec<u8> {
+        let pixels = pixels.bytes().chunks_exact(pixels.channels().count());
+        pixels
+            .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
+            .collect()
+    };
+    let pairs = colours(one).into_iter().zip(colours(other));
+    pairs.map(|(one, other)| one.abs_diff(other)).max().unwrap()
+}
+
+#[test]
+fn pixels_come_back() {
+    for channels in [Channels::Rgb, Channels::Rgba] {
+        let pixels = photograph(channels);
+        let lossless = WebpQuality::Lossless;
+        let png = to_png(&pixels, &[]).unwrap();
+        let read = |bytes: &[u8]| decode(bytes, BOUNDS).unwrap();
+        assert_eq!(difference(&read(&png), &pixels), 0);
+        assert_eq!(
+            difference(&read(&to_webp(&pixels, lossless).unwrap()), &pixels),
+            0
+        );
+        assert_eq!(read(&png).is_transparent(), channels == Channels::Rgba);
+        let fine = to_webp(&pixels, WebpQuality::Lossy(100.0)).unwrap();
+        let coarse = to_webp(&pixels, WebpQuality::Lossy(10.0)).unwrap();
+        assert!(coarse.len() < fine.len() && fine.len() < pixels.bytes().len());
+        assert!(difference(&read(&fine), &pixels) < 32);
+        assert!(difference(&read(&to_jpeg(&pixels, 95).unwrap()), &pixels) < 32);
+    }
+}
+
+#[test]
+fn pixels_fill_their_size() {
+    let size = Size {
+        width: 2,
+        height: 2,
+    };
+    let refused = Pixels::new(size, Channels::Rgb, vec![0; 16]).unwrap_err();
+    assert_eq!(refused.to_string(), "2x2 pixels take 12 bytes, found 16");
+    let none = Size {
+        width: 0,
+        height: 2,
+    };
+    assert!(Pixels::new(none, Channels::Rgb, Vec::new()).is_err());
+}
+
+#[test]
+fn texts_are_in_a_png() {
+    let text = PngText {
+        keyword: "parameters",
+        text: "ein Fuß, 足, seed 7",
+    };
+    let png = to_png(&photograph(Channels::Rgb), &[text]).unwrap();
+    let read = png::Decoder::new(Cursor::new(&png)).read_info().unwrap();
+    let found = &read.info().utf8_text[0];
+    assert_eq!(found.keyword, text.keyword);
+    assert_eq!(found.get_text().unwrap(), text.text);
+    let keyword = &"long".repeat(20);
+    let refused = to_png(&photograph(Channels::Rgb), &[PngText { keyword, text: "" }]);
+    assert!(matches!(refused, Err(ImageError::Encoder { .. })));
+}
+
+#[test]
+fn animations_and_truncated_images_are_refused_by_name() {
+    let gif = written(ImageFormat::Gif, 16, 16, 255);
+    assert_eq!(decode(&gif, BOUNDS).unwrap_err(), ImageError::Gif);
+    let png = written(ImageFormat::Png, 16, 16, 255);
+    let apng = with_chunks(&png, &chunk(b"acTL", b"\0\0\0\x01\0\0\0\0"));
+    assert_eq!(decode(&apng, BOUNDS).unwrap_err(), ImageError::Animated);
+    for animation in [gif, apng] {
+        let first = decode_first_frame(&animation, BOUNDS).unwrap();
+        assert_eq!((first.width(), first.height()), (16, 16));
+    }
+    for format in [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP] {
+        let whole = written(format, 64, 64, 255);
+        assert!(decode(&whole, BOUNDS).is_ok(), "{format:?}");
+        for length in [whole.len() - 9, whole.len() - 2] {
+            let refused = decode(&whole[..length], BOUNDS).unwrap_err();
+            assert_eq!(refused, ImageError::Truncated, "{format:?}");
+        }
+    }
+    let jpeg = [&written(ImageFormat::Jpeg, 64, 64, 255)[..], b"appended"].concat();
+    assert!(decode(&jpeg, BOUNDS).is_ok());
+}
+
+#[test]
+fn an_animated_webp_is_refused_by_name() {
+    let frame = &written(ImageFormat::WebP, 16, 16, 255)[12..];
+    let animation = {
+        let place = [&[0; 6][..], &[15, 0, 0, 15, 0, 0], &[100, 0, 0, 0]].concat();
+        let riff_chunk = |name: &[u8], data: &[u8]| {
+            let length = u32::try_from(data.len()).unwrap().to_le_bytes();
+            [name, &length[..], data].concat()
+        };
+        let canvas = riff_chunk(b"VP8X", b"\x02\0\0\0\x0f\0\0\x0f\0\0");
+        let loops = riff_chunk(b"ANIM", &[0; 6]);
+        let frames = riff_chunk(b"ANMF", &[&place[..], frame].concat()).repeat(2);
+        let body = [&b"WEBP"[..], &canvas, &loops, &frames].concat();
+        riff_chunk(b"RIFF", &body)
+    };
+    assert_eq!(
+        decode(&animation, BOUNDS).unwrap_err(),
+        ImageError::Animated
+    );
+}
+
+#[test]
+fn a_jpeg_that_claims_thirty_thousand_pixels_a_side_is_refused() {
+    let mut jpeg = written(ImageFormat::Jpeg, 8, 8, 255);
+    let frame = jpeg
+        .windows(2)
+        .position(|pair| pair == [0xff, 0xc0])
+        .unwrap();
+    jpeg[frame + 5..frame + 7].copy_from_slice(&30_000_u16.to_be_bytes());
+    jpeg[frame + 7..frame + 9].copy_from_slice(&30_000_u16.to_be_bytes());
+    let (found, most) = (900_000_000, 3072 * 3072);
+    for read in [decode, decode_first_frame] {
+        let refused = read(&jpeg, BOUNDS).unwrap_err();
+        assert_eq!(refused, ImageError::TooManyPixels { found, most });
     }
 }
 
@@ -227,10 +376,12 @@ fn broken() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn fuzz_decoding_ends_within_bounds(bytes in broken()) {
-        if let Ok(picture) = decode(&bytes, Bounds::Pixels(10_000)) {
-            let pixels = usize::try_from(picture.width * picture.height).unwrap();
-            prop_assert!(pixels <= 10_000);
-            prop_assert_eq!(picture.pixels.len(), pixels * 4);
+        for read in [decode, decode_first_frame] {
+            if let Ok(picture) = read(&bytes, Bounds::Pixels(10_000)) {
+                let pixels = usize::try_from(picture.size().pixels()).unwrap();
+                prop_assert!(pixels <= 10_000);
+                prop_assert_eq!(picture.bytes().len(), pixels * 4);
+            }
         }
     }
 
