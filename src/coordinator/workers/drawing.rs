@@ -10,6 +10,7 @@ use crate::dispatch::Offer;
 use crate::media::{Area, Key, Media, MediaType};
 use muster_protocol::job::{self, Failure, FailureKind, ImageRequest, Lora};
 use muster_protocol::legacy::image::drawn::most_bytes;
+use muster_protocol::legacy::image::neutral::SAMPLERS;
 use muster_protocol::link::{MediaResult, UploadSlot};
 
 /// How long such links are good, as the public protocol says.
@@ -21,24 +22,6 @@ const AGAIN: Duration = Duration::from_secs(5);
 const DIGEST: usize = 64;
 
 const NOT_NOW: Untold = Untold::NotNow { retry_after: AGAIN };
-
-/// How the poll API calls samplers, and how media workers do.
-const SAMPLERS: [(&str, &str); 14] = [
-    ("DDIM", "ddim"),
-    ("dpmsolver", "dpmpp_2m"),
-    ("k_dpm_2", "dpm_2"),
-    ("k_dpm_2_a", "dpm_2_ancestral"),
-    ("k_dpm_adaptive", "dpm_adaptive"),
-    ("k_dpm_fast", "dpm_fast"),
-    ("k_dpmpp_2m", "dpmpp_2m"),
-    ("k_dpmpp_2s_a", "dpmpp_2s_ancestral"),
-    ("k_dpmpp_sde", "dpmpp_sde"),
-    ("k_euler", "euler"),
-    ("k_euler_a", "euler_ancestral"),
-    ("k_heun", "heun"),
-    ("k_lms", "lms"),
-    ("lcm", "lcm"),
-];
 
 /// An image on its way to a worker.
 pub struct Drawing {

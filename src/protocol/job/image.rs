@@ -23,6 +23,9 @@ pub struct ImageRequest {
     pub sampler: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub karras: Option<bool>,
+    /// A noise schedule that `karras` cannot express, as the poll API names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip_skip: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]

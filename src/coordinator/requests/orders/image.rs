@@ -7,14 +7,11 @@ use serde_json::{Value, json};
 
 use super::{Nth, Task, end_user};
 use crate::requests::Wishes;
-use muster_protocol::job::{
-    Body, Capabilities, Formats, ImageRequest, Limits, Lora, Original, Reach, SourceImage,
-};
+use muster_protocol::job::{Body, Formats, ImageRequest, Lora, Original, SourceImage};
 use muster_protocol::legacy::image::params::ModelPayloadLorasImage;
-use muster_protocol::legacy::image::reference;
 use muster_protocol::legacy::image::request::{GenerationInputImage, NEGATIVE};
-use muster_protocol::legacy::words::{SourceProcessing, Word};
-use muster_protocol::legacy::{Body as _, Refusal, seed, work};
+use muster_protocol::legacy::words::Word;
+use muster_protocol::legacy::{Body as _, Refusal, seed};
 
 /// Images are stale after this.
 pub const LIFETIME: Duration = Duration::from_secs(10 * 60);
@@ -66,30 +63,6 @@ impl ImageAsked {
         &self.request.models
     }
 
-    /// What is made by settings that only this API has is for its workers alone.
-    pub fn formats(&self) -> Formats {
-        let params = &self.request.params;
-        let plain = params.control_type.is_none()
-            && params.post_processing().is_empty()
-            && params.tis().is_empty()
-            && params.clip_skip.is_none()
-            && !params.sampler_name.is_newer()
-            && !params.sets_solver()
-            && self.request.source_mask.is_none()
-            && !(self.request.source_image.is_some() && params.denoising_strength.is_some())
-            && params.workflow.is_none()
-            && params.special.is_none()
-            && !(params.tiling || params.hires_fix || params.transparent)
-            && !self.request.is_painting()
-            && self.request.source_processing != SourceProcessing::Remix
-            && (self.request.nsfw || !self.request.censor_nsfw);
-        match plain {
-            // As media workers on sockets take them.
-            true => Formats::LEGACY.with(Formats::OPENAI_CHAT),
-            false => Formats::LEGACY,
-        }
-    }
-
     pub fn wishes(&self) -> Wishes {
         Wishes {
             links: self.request.r2,
@@ -99,35 +72,9 @@ impl ImageAsked {
     }
 
     pub(super) fn task(&self, nth: Nth) -> Task {
-        let params = &self.request.params;
-        let baselines = || {
-            let models = self.request.models.iter();
-            models.map(|model| reference::family(model))
-        };
-        let patience = work::image_ttl(params, baselines(), false);
-        let steps = work::counted_steps(params.sampler_name, params.steps());
         Task {
             body: Body::Image(Box::new(self.image(nth))),
-            limits: Limits {
-                formats: self.formats(),
-                requires: self
-                    .request
-                    .abilities(reference::family)
-                    .with_if(!self.request.extra_slow_workers, Capabilities::TIMELY)
-                    .with_if(!self.request.slow_workers, Capabilities::FAST)
-                    .with_if(self.wants_many(steps), Capabilities::MANY_STEPS),
-                reach: Reach {
-                    pixels: params.width.saturating_mul(params.height),
-                    steps,
-                    ..Reach::default()
-                },
-                bulk: match self.request.disable_batching || params.workflow.is_some() {
-                    true => u64::MAX,
-                    false => work::bulk(params),
-                },
-                patience: Some(Duration::from_secs(patience)),
-                ..Limits::default()
-            },
+            limits: self.request.limits(),
             trusted: self.request.trusted_workers,
             original: Some(Original {
                 format: Formats::LEGACY,
@@ -135,14 +82,6 @@ impl ImageAsked {
                 native: None,
             }),
         }
-    }
-
-    /// Whether these are many steps for any of the models, where several are named. Where not, it is a question of what
-    /// models the worker has.
-    fn wants_many(&self, steps: u32) -> bool {
-        let models = self.models();
-        let is_many = |model: &String| steps > reference::modest_steps(model);
-        models.len() > 1 && models.iter().any(is_many)
     }
 
     fn image(&self, nth: Nth) -> ImageRequest {
@@ -160,6 +99,7 @@ impl ImageAsked {
             cfg_scale: Some(params.cfg_scale),
             sampler: Some(params.sampler_name.word().to_owned()),
             karras: Some(params.is_karras()),
+            scheduler: params.newer_scheduler().map(|one| one.word().to_owned()),
             clip_skip: params.clip_skip,
             seed: Some(self.seed(nth).into()),
             loras: params.loras().iter().map(lora).collect(),
@@ -244,7 +184,7 @@ mod tests {
     #[test]
     fn a_plain_image_is_for_every_worker_and_a_special_one_for_those_of_this_api() {
         for plain in [json!({}), json!({"scheduler": "normal"})] {
-            assert!(asked(plain).formats().meets(Formats::OPENAI_CHAT));
+            assert!(asked(plain).request.formats().meets(Formats::OPENAI_CHAT));
         }
         for special in [
             json!({"tiling": true}),
@@ -253,7 +193,7 @@ mod tests {
             json!({"scheduler": "beta"}),
             json!({"sampler_eta": 0}),
         ] {
-            assert_eq!(asked(special).formats(), Formats::LEGACY);
+            assert_eq!(asked(special).request.formats(), Formats::LEGACY);
         }
     }
 
@@ -263,12 +203,17 @@ mod tests {
             |params: Value| json!({"prompt": "a cat", "source_image": "a", "params": params});
         let formats = |params| {
             let request = GenerationInputImage::read(body(params)).unwrap();
-            ImageAsked::new(request).formats()
+            request.formats()
         };
         let strength = json!({"denoising_strength": 0.5});
         assert_eq!(formats(strength.clone()), Formats::LEGACY);
         assert!(formats(json!({})).meets(Formats::OPENAI_CHAT));
-        assert!(asked(strength).formats().meets(Formats::OPENAI_CHAT));
+        assert!(
+            asked(strength)
+                .request
+                .formats()
+                .meets(Formats::OPENAI_CHAT)
+        );
     }
 
     #[test]

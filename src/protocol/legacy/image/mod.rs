@@ -8,6 +8,8 @@
 //! | [`payload`] | what a worker is given |
 //! | [`metadata`] | what a worker remarks about an image |
 //! | [`drawn`] | how large what is drawn may be |
+//! | `limits` | the workers that may take a request |
+//! | [`neutral`] | a request of another API in the words of this one |
 //! | [`check`] | which parameters go together |
 //! | [`baseline`] | what family a model belongs to |
 //! | [`mod@reference`] | models that are known by their names |
@@ -15,7 +17,9 @@
 pub mod baseline;
 pub mod check;
 pub mod drawn;
+mod limits;
 pub mod metadata;
+pub mod neutral;
 pub mod params;
 pub mod payload;
 pub mod reference;

@@ -17,6 +17,8 @@ use super::baseline::Baseline;
 use super::params::ModelGenerationInputImage;
 use crate::legacy::requests::RequestSingleWarning;
 
+pub use needs::Defaults;
+
 use needs::Needs;
 
 static IMAGES: LazyLock<HashMap<String, Known>> = LazyLock::new(|| {
@@ -62,6 +64,12 @@ fn steps(model: &str) -> (u32, u32) {
         .unwrap_or(USUAL_STEPS)
 }
 
+/// The settings that suit the model, for a request that names none.
+pub fn defaults(model: &str) -> Defaults {
+    let known = IMAGES.get(model).map(|known| &known.needs);
+    known.map_or_else(Defaults::default, Needs::defaults)
+}
+
 /// What of a request does not suit one of its models or another.
 pub fn warnings(
     models: &[String],
@@ -99,7 +107,7 @@ fn read(text: &str) -> Result<HashMap<String, Known>, String> {
 mod tests {
     use serde_json::json;
 
-    use super::{IMAGES, family, modest_steps, read, warnings};
+    use super::{IMAGES, defaults, family, modest_steps, read, warnings};
     use crate::legacy::Body;
     use crate::legacy::image::baseline::Baseline;
     use crate::legacy::image::request::GenerationInputImage;
@@ -127,6 +135,21 @@ mod tests {
         // Names are not what anybody has stated.
         check("somebody's lightning", 30);
         check("somebody's", 30);
+    }
+
+    #[test]
+    fn defaults_are_what_a_model_is_made_for() {
+        let check = |model, steps, cfg_scale, karras| {
+            let found = defaults(model);
+            assert_eq!(
+                (found.steps, found.cfg_scale, found.karras),
+                (steps, cfg_scale, karras),
+                "{model}"
+            );
+        };
+        check("Deliberate", 30, 5.0, true);
+        check("somebody's", 30, 5.0, true);
+        check("Flux.1-Schnell fp8 (Compact)", 8, 1.0, false);
     }
 
     #[test]

@@ -22,7 +22,44 @@ pub struct Needs {
     scheduler: Option<Scheduler>,
 }
 
+/// Settings that suit a model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Defaults {
+    pub steps: u32,
+    pub cfg_scale: f64,
+    pub sampler: Sampler,
+    pub karras: bool,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        let params = ModelGenerationInputImage::default();
+        Self {
+            steps: params.steps(),
+            cfg_scale: params.cfg_scale,
+            sampler: params.sampler_name,
+            karras: params.is_karras(),
+        }
+    }
+}
+
 impl Needs {
+    /// The usual settings, changed where the model is made for others.
+    pub fn defaults(&self) -> Defaults {
+        let usual = Defaults::default();
+        let within = |(least, most): (f64, f64)| usual.cfg_scale.clamp(least, most);
+        let is_usual = self.samplers.is_empty() || self.samplers.contains(&usual.sampler);
+        let first = self.samplers.first().copied();
+        Defaults {
+            steps: self.steps.map_or(usual.steps, |(fewest, most)| {
+                usual.steps.clamp(fewest, most)
+            }),
+            cfg_scale: self.cfg_scale.map_or(usual.cfg_scale, within),
+            sampler: first.filter(|_| !is_usual).unwrap_or(usual.sampler),
+            karras: self.scheduler.is_none_or(|one| one == Scheduler::Karras),
+        }
+    }
+
     /// What of these parameters is other than it wants.
     pub fn warnings(&self, params: &ModelGenerationInputImage) -> Vec<RequestSingleWarning> {
         let found = [

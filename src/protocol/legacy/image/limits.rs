@@ -1,0 +1,69 @@
+//! The workers that may take an image request, and how much of them one of its jobs takes.
+
+use std::time::Duration;
+
+use super::reference;
+use super::request::GenerationInputImage;
+use crate::job::{Capabilities, Formats, Limits, Reach};
+use crate::legacy::words::SourceProcessing;
+use crate::legacy::work;
+
+impl GenerationInputImage {
+    /// Settings that only the poll API has are for its workers alone.
+    pub fn formats(&self) -> Formats {
+        let params = &self.params;
+        let plain = params.control_type.is_none()
+            && params.post_processing().is_empty()
+            && params.tis().is_empty()
+            && params.clip_skip.is_none()
+            && !params.sampler_name.is_newer()
+            && !params.sets_solver()
+            && self.source_mask.is_none()
+            && !(self.source_image.is_some() && params.denoising_strength.is_some())
+            && params.workflow.is_none()
+            && params.special.is_none()
+            && !(params.tiling || params.hires_fix || params.transparent)
+            && !self.is_painting()
+            && self.source_processing != SourceProcessing::Remix
+            && (self.nsfw || !self.censor_nsfw);
+        match plain {
+            // As media workers on sockets take them.
+            true => Formats::LEGACY.with(Formats::OPENAI_CHAT),
+            false => Formats::LEGACY,
+        }
+    }
+
+    /// The limits of each of its jobs.
+    pub fn limits(&self) -> Limits {
+        let params = &self.params;
+        let families = self.models.iter().map(|model| reference::family(model));
+        let patience = work::image_ttl(params, families, false);
+        let steps = work::counted_steps(params.sampler_name, params.steps());
+        let abilities = self.abilities(reference::family);
+        Limits {
+            formats: self.formats(),
+            requires: abilities
+                .with_if(!self.extra_slow_workers, Capabilities::TIMELY)
+                .with_if(!self.slow_workers, Capabilities::FAST)
+                .with_if(self.wants_many(steps), Capabilities::MANY_STEPS),
+            reach: Reach {
+                pixels: params.width.saturating_mul(params.height),
+                steps,
+                ..Reach::default()
+            },
+            bulk: match self.disable_batching || params.workflow.is_some() {
+                true => u64::MAX,
+                false => work::bulk(params),
+            },
+            patience: Some(Duration::from_secs(patience)),
+            ..Limits::default()
+        }
+    }
+
+    /// Whether these are many steps for any of several models. For a single model dispatch compares the steps with what
+    /// the worker takes.
+    fn wants_many(&self, steps: u32) -> bool {
+        let is_many = |model: &String| steps > reference::modest_steps(model);
+        self.models.len() > 1 && self.models.iter().any(is_many)
+    }
+}
