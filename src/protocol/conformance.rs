@@ -2,7 +2,7 @@
 
 use crate::anthropic;
 use crate::openai::field::{FieldRow, rows};
-use crate::openai::{chat, completions, encode, responses};
+use crate::openai::{chat, completions, encode, images, responses};
 
 /// The routes of `/v1` that take a body, and their fields by name.
 pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
@@ -11,6 +11,7 @@ pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
         ("/v1/completions", completions::rows()),
         ("/v1/responses", responses::rows()),
         ("/v1/messages", rows(anthropic::FIELDS)),
+        ("/v1/images/generations", images::rows()),
         ("/v1/embeddings", encode::embeddings::rows()),
         ("/v1/rerank", encode::rerank::rows()),
         ("/v1/tokenize", encode::tokenize_rows()),

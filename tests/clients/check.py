@@ -163,6 +163,7 @@ def mistakes_have_their_own_errors():
     fails(openai.AuthenticationError, "Invalid API Key", lambda: stranger.chat.completions.create(model=MODEL, messages=x))
     fails(openai.BadRequestError, "temperature", lambda: ask("x", extra_body={"temprature": 1}))
     fails(openai.BadRequestError, "This model's maximum context length is", lambda: ask("word " * 20_000))
+    fails(openai.BadRequestError, "is not an image model", lambda: client.images.generate(model=MODEL, prompt="x"))
     fails(openai.NotFoundError, MODEL, lambda: client.chat.completions.create(model="nothing-like-it", messages=x))
 
 
@@ -170,7 +171,7 @@ def what_is_not_implemented_is_not_retried():
     patient = openai.OpenAI(base_url=f"{URL}/v1", api_key=KEY, max_retries=5)
     began = time.monotonic()
     try:
-        patient.images.generate(model=MODEL, prompt="x")
+        patient.post("/audio/generations", cast_to=object, body={"model": MODEL, "prompt": "x"})
     except openai.APIStatusError as error:
         assert error.status_code == 501, error
     else:

@@ -222,7 +222,7 @@ async fn an_account_lists_its_own_jobs_page_by_page() {
 }
 
 /// Prices of the only model: 1 USD per million prompt tokens, and 2 of the output.
-fn charging() -> DoorSettings {
+pub fn charging() -> DoorSettings {
     let usd = |usd: i64| Some(MicroUsd(usd * 1_000_000));
     let reading = ModelRates {
         input_per_mtok: usd(3),
@@ -244,7 +244,7 @@ fn charging() -> DoorSettings {
 }
 
 /// Adds paid credits to the account of this key.
-async fn pay(app: &App, key: &str, micro: i64) {
+pub async fn pay(app: &App, key: &str, micro: i64) {
     let grant = CreditGrant {
         account: app.accounts.authenticate(key).await.unwrap().account,
         amount: MicroUsd(micro),
@@ -255,7 +255,7 @@ async fn pay(app: &App, key: &str, micro: i64) {
 }
 
 /// The paid balance and the sum of holds.
-async fn money(app: &App, key: &str) -> (i64, i64) {
+pub async fn money(app: &App, key: &str) -> (i64, i64) {
     let credits = get(app, key, "/v1/account/credits").await;
     let micro = |value: &Value| value.as_i64().unwrap();
     (

@@ -37,6 +37,8 @@ mod hostile_sockets;
 #[cfg(feature = "coordinator")]
 mod hostile_texts;
 mod hub;
+#[cfg(feature = "coordinator")]
+mod images;
 mod isolation;
 #[cfg(feature = "coordinator")]
 mod join;

@@ -508,6 +508,7 @@ async fn the_descriptor_names_endpoints_that_work() {
         "rerank",
         "tokenize",
         "detokenize",
+        "images",
         "models",
         "pricing",
         "worker_ws",

@@ -184,7 +184,7 @@ pub const ROUTES: &[Route] = &[
     Route::post("/rerank",                   SUBMIT,      Json,    "Order documents by how well they answer a query.", || post(openai::rerank::rerank)),
     Route::post("/v1/rerank",                SUBMIT,      Json,    "Order documents by how well they answer a query.", || post(openai::rerank::rerank)),
 
-    Route::post("/v1/images/generations",    SUBMIT,      Unbuilt, "Generate images.", || post(unbuilt::answer)),
+    Route::post("/v1/images/generations",    SUBMIT,      Stream,  "Generate images, streamed or not.", || post(openai::images::generate)),
     Route::post("/v1/videos/generations",    SUBMIT,      Unbuilt, "Generate videos.", || post(unbuilt::answer)),
     Route::post("/v1/audio/generations",     SUBMIT,      Unbuilt, "Generate audio.", || post(unbuilt::answer)),
     Route::post("/v1/generate",              SUBMIT,      Unbuilt, "Generate an image with few settings.", || post(unbuilt::answer)),

@@ -135,16 +135,16 @@ pub fn not_of_kind(name: &str, wanted: &str, overview: &Overview) -> String {
     match own.next() {
         Some((kind, route)) => {
             let kind = kind.word();
-            format!("{name} is not a {wanted} model; send {kind} requests for it to {route}")
+            format!("{name} is not {wanted} model; send {kind} requests for it to {route}")
         }
-        None => format!("{name} is not a {wanted} model"),
+        None => format!("{name} is not {wanted} model"),
     }
 }
 
 /// Where a model of each kind is asked.
 const GENERATION_ROUTES: [(Kind, &str); 2] = [
     (Kind::Text, "POST /v1/chat/completions"),
-    (Kind::Image, "POST /api/v2/generate/async"),
+    (Kind::Image, "POST /v1/images/generations"),
 ];
 
 fn input_modalities(model: &ModelOnline) -> Vec<&str> {

@@ -7,11 +7,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tracing::warn;
 
 use super::{AT_ONCE, PictureError, Pictures};
 use crate::media::{Key, Media, MediaError, Unaccepted};
+use muster_media::MediaType;
 use muster_media::image::{Bounds, Size};
 use muster_protocol::legacy::image::drawn::{Drawn, bytes_of};
 
@@ -71,6 +73,18 @@ impl Results {
             self.media.put(key, converted).await?;
         }
         Ok(())
+    }
+
+    /// A stored image as a file of this kind, encoded anew if it is of another.
+    pub async fn encoded(&self, key: Key, drawn: Drawn, kind: MediaType) -> Result<Bytes, Unfit> {
+        let _turn = self.turns.acquire().await;
+        let bytes = self.media.get(key).await?.ok_or(Unfit::Missing)?;
+        if key.kind() == kind {
+            return Ok(bytes);
+        }
+        let bounds = Bounds::Pixels(drawn.pixels);
+        let (_, encoded) = self.pictures.convert(bytes.clone(), bounds, kind).await?;
+        Ok(encoded.unwrap_or(bytes))
     }
 
     /// Takes an image that came as base64.

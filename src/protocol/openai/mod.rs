@@ -5,6 +5,7 @@
 //! | [`chat`] | chat completions |
 //! | [`completions`] | completions of prompts without roles |
 //! | [`encode`] | requests that read and do not write |
+//! | [`images`] | images from prompts |
 //! | [`responses`] | the Responses API |
 //! | [`account`] | bodies of account routes |
 //! | [`json`] | untrusted bytes to JSON, with what is wrong said |
@@ -18,6 +19,7 @@ pub mod chat;
 pub mod completions;
 pub mod encode;
 pub mod error;
+pub mod images;
 pub mod json;
 pub mod nearest;
 pub mod responses;

@@ -145,7 +145,7 @@ pub async fn until_done(app: &App, id: &str) -> Value {
     until(app, id, |status| status["done"] == true).await
 }
 
-fn path(link: &Value) -> String {
+pub fn path(link: &Value) -> String {
     let link = link.as_str().unwrap();
     link.strip_prefix(BASE).unwrap().to_owned()
 }
@@ -1007,12 +1007,12 @@ async fn nobody_online_is_told_and_no_reason_to_refuse() {
 }
 
 /// A media worker of the public network.
-async fn painter(app: &App) -> Rig {
+pub async fn painter(app: &App) -> Rig {
     painter_with(app, &[]).await
 }
 
 /// One that speaks these extensions.
-async fn painter_with(app: &App, extensions: &[&str]) -> Rig {
+pub async fn painter_with(app: &App, extensions: &[&str]) -> Rig {
     let mut rig = app.dial().await;
     let mut registration = json!({
         "apikey": app.key, "name": "painter", "models": ["tiny"], "job_types": ["image", "video"],

@@ -218,7 +218,7 @@ impl Encoder {
                 Missing::Kind(_) => {
                     let overview = self.board.current().await;
                     let id = self.models.id(model);
-                    let message = models::not_of_kind(&id, "text", &overview);
+                    let message = models::not_of_kind(&id, "a text", &overview);
                     return Problem::unsupported("model", message).into();
                 }
                 Missing::Format(_) => return self.unable(model, task).await,

@@ -6,6 +6,7 @@
 //! | `completions` | completions of prompts without roles |
 //! | `encode` | jobs that read and do not write, for every dialect |
 //! | `tokens` | tokens of texts, and texts of tokens |
+//! | [`images`] | images from prompts |
 //! | [`responses`] | the Responses API |
 //! | `embeddings`, `rerank` | vectors of texts, scores of documents |
 
@@ -17,6 +18,7 @@ pub mod chat;
 pub mod completions;
 pub mod embeddings;
 pub mod encode;
+pub mod images;
 pub mod rerank;
 pub mod responses;
 pub mod tokens;

@@ -12,6 +12,7 @@ use muster_protocol::openai::chat::schema as chat;
 use muster_protocol::openai::completions::schema as completions;
 use muster_protocol::openai::encode::schema as encode;
 use muster_protocol::openai::error;
+use muster_protocol::openai::images::schema as images;
 use muster_protocol::openai::responses::RESPONSES;
 use muster_protocol::openai::responses::schema as responses;
 
@@ -100,6 +101,13 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         ("POST", "/v1/responses/input_tokens") => json("ResponseInputTokens"),
         ("POST", "/tokenize" | "/v1/tokenize") => json("Tokens"),
         ("POST", "/detokenize" | "/v1/detokenize") => json("TokenText"),
+        ("POST", "/v1/images/generations") => {
+            let events = json!({"anyOf": [reference("ImageEvent"), reference("Error")]});
+            success(vec![
+                Content::json(reference("Images")),
+                Content::of("text/event-stream", events),
+            ])
+        }
         ("POST", "/v1/embeddings") => json("Embeddings"),
         ("POST", "/rerank" | "/v1/rerank") => json("Reranking"),
         ("POST", "/api/v2/dev/test-user") => json("TestUser"),
@@ -172,6 +180,11 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         ("POST", "/detokenize" | "/v1/detokenize") => {
             body.push(Content::json(reference("DetokenizeRequest")));
         }
+        ("POST", "/v1/images/generations") => {
+            let mut content = Content::json(reference("ImagesRequest"));
+            content.example = Some(images::example());
+            body.push(content);
+        }
         ("POST", "/v1/embeddings") => {
             body.push(Content::json(reference("EmbeddingsRequest")));
         }
@@ -205,6 +218,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(completions::schemas());
     schemas.extend(messages::schemas());
     schemas.extend(encode::schemas());
+    schemas.extend(images::schemas());
     schemas.extend(responses::schemas());
     schemas.extend([
         ("Error", error::schema()),

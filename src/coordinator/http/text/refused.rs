@@ -50,7 +50,7 @@ pub fn explain(
             Missing::Kind(_) => {
                 let texts = others(overview, model, |_| true);
                 let id = known.id(model);
-                let what = models::not_of_kind(&id, "text", overview);
+                let what = models::not_of_kind(&id, "a text", overview);
                 let message = format!("{what}{}", remedy("text models", &texts));
                 Problem::unsupported("model", message).into()
             }

@@ -1,0 +1,105 @@
+//! A request that was read to jobs for the queue: one for each image, with a seed of its own.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::state::DoorSettings;
+use muster_protocol::job::{
+    AccountId, Body, Formats, ImageRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy,
+    RequestId, UnixMillis,
+};
+use muster_protocol::legacy::image::reference;
+use muster_protocol::legacy::image::request::GenerationInputImage;
+use muster_protocol::openai::Problem;
+use muster_protocol::openai::images::ImagesRequest;
+
+/// The facts of a request that its body does not say.
+pub struct ImageOrder<'a> {
+    pub request: RequestId,
+    pub account: AccountId,
+    pub privacy: Privacy,
+    pub settings: &'a DoorSettings,
+}
+
+impl ImageOrder<'_> {
+    /// Fills in the steps that suit the model: prices and deadlines follow them.
+    pub fn jobs(
+        &self,
+        request: &mut ImagesRequest,
+        model: &Arc<str>,
+    ) -> Result<Vec<Arc<Job>>, Problem> {
+        let steps = reference::defaults(model).steps;
+        request.image.steps.get_or_insert(steps);
+        let polled = GenerationInputImage::of_neutral(&request.image, model);
+        let limits = Limits {
+            formats: formats(request, polled.formats())?,
+            restartable: true,
+            ..polled.limits()
+        };
+        let limits = match request.image.seed {
+            // Workers draw the images of a batch from seeds of their own.
+            Some(_) => Limits {
+                bulk: u64::MAX,
+                ..limits
+            },
+            None => limits,
+        };
+        let now = now();
+        let job = |index| {
+            let image = ImageRequest {
+                seed: Some(self.seed(request, index)),
+                index,
+                ..request.image.clone()
+            };
+            Arc::new(Job {
+                id: JobId::random(),
+                request: self.request,
+                account: self.account,
+                shared_key: None,
+                kind: Kind::Image,
+                model: ModelChoice(vec![model.clone()]),
+                limits,
+                body: Body::Image(Box::new(image)),
+                privacy: self.privacy,
+                deadline: now.after(self.settings.lifetime),
+                durable: false,
+                prefixes: Vec::new(),
+                original: None,
+                price: None,
+            })
+        };
+        Ok((0..request.count).map(job).collect())
+    }
+
+    /// Below 2^32, where the client named none: every worker takes such a seed.
+    fn seed(&self, request: &ImagesRequest, index: u32) -> u64 {
+        let drawn = || self.settings.prefixes.hash_one((self.request, index));
+        request
+            .seed_of(index)
+            .unwrap_or_else(|| drawn() & u64::from(u32::MAX))
+    }
+}
+
+/// The formats of the workers that can honour every field.
+fn formats(request: &ImagesRequest, all: Formats) -> Result<Formats, Problem> {
+    let (polled, never) = (request.only_polled.first(), request.never_polled.first());
+    match (polled, never) {
+        (None, None) => Ok(all),
+        (Some(_), None) => Ok(Formats::LEGACY),
+        (None, Some(_)) => Ok(Formats::OPENAI_CHAT),
+        (Some(polled), Some(never)) => {
+            let message = format!("{never} has a value that no worker with {polled} supports");
+            Err(Problem::unsupported(*never, message))
+        }
+    }
+}
+
+pub fn seconds_since_epoch() -> i64 {
+    now().0 / 1000
+}
+
+fn now() -> UnixMillis {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    UnixMillis::default().after(since.unwrap_or_default())
+}

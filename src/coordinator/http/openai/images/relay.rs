@@ -1,0 +1,157 @@
+//! Images as a body of server-sent events, as OpenAI streams them: previews, and each image when it is finished.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use tokio::time::timeout;
+
+use super::delivery::ImageStore;
+use super::gathering::{Gathering, ImageEvent, MadeImage};
+use crate::error::ApiError;
+use crate::http::room::{Memory, Room};
+use crate::http::text::NOT_BUFFERED;
+use crate::state::DoorSettings;
+use muster_protocol::openai::error;
+use muster_protocol::openai::images::reply::{self, ImagesHead};
+
+const HEARTBEAT: &str = ": heartbeat\n\n";
+
+/// A stream on its way to its client. Dropped with its connection, and all jobs with it.
+pub struct ImageRelay {
+    /// None when the stream has ended.
+    gathering: Option<Gathering>,
+    /// Read before the response began.
+    first: Option<ImageEvent>,
+    head: ImagesHead,
+    model: String,
+    /// Previews of each image that may still be sent, and those that were.
+    previews: Vec<(u32, u32)>,
+}
+
+/// The service's side of a stream.
+struct ImageStream {
+    relay: ImageRelay,
+    store: ImageStore,
+    memory: Memory,
+    heartbeat: Duration,
+    /// Of the request, until the end.
+    _kept: Room,
+    /// Of the last event.
+    sent: Option<Room>,
+}
+
+impl ImageRelay {
+    pub fn new(gathering: Gathering, head: ImagesHead, model: &str, previews: u32) -> Self {
+        Self {
+            previews: vec![(previews, 0); gathering.len()],
+            gathering: Some(gathering),
+            first: None,
+            head,
+            model: model.to_owned(),
+        }
+    }
+
+    /// Waits for the first event, so that a failure before it has a status of its own; but not for long.
+    pub async fn open(
+        mut self,
+        settings: &DoorSettings,
+        (memory, kept): (Memory, Room),
+    ) -> Result<Response, ApiError> {
+        let Some(gathering) = &mut self.gathering else {
+            return Ok(Response::default());
+        };
+        let store = gathering.store().clone();
+        if let Ok(Some(first)) = timeout(settings.commit_after, gathering.next()).await {
+            self.first = Some(first?);
+        }
+        let stream = ImageStream {
+            relay: self,
+            store,
+            memory,
+            heartbeat: settings.heartbeat,
+            _kept: kept,
+            sent: None,
+        };
+        let events = unfold(stream, |mut stream| async move {
+            let event = stream.next().await?;
+            Some((Ok::<_, Infallible>(Bytes::from(event)), stream))
+        });
+        let mut response = Response::new(Body::from_stream(events));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
+        Ok(response)
+    }
+}
+
+impl ImageStream {
+    /// The next text for the client; none at the end.
+    async fn next(&mut self) -> Option<String> {
+        self.sent = None;
+        loop {
+            let event = match self.relay.first.take() {
+                Some(first) => Ok(first),
+                None => {
+                    let gathering = self.relay.gathering.as_mut()?;
+                    match timeout(self.heartbeat, gathering.next()).await {
+                        Ok(event) => event?,
+                        Err(_) => return Some(HEARTBEAT.to_owned()),
+                    }
+                }
+            };
+            let text = match event {
+                Ok(ImageEvent::Preview { index, bytes }) => self.preview(index, &bytes),
+                Ok(ImageEvent::Made(made)) => self.completed(made).await.map(Some),
+                Err(error) => Err(error),
+            };
+            match text {
+                Ok(None) => {}
+                Ok(Some(text)) => return Some(text),
+                Err(error) => {
+                    self.relay.gathering = None;
+                    let body = error::body(&error.failure, error.param.as_deref());
+                    return Some(reply::failed(&body));
+                }
+            }
+        }
+    }
+
+    /// None if the client wants no more of them.
+    fn preview(&mut self, index: u32, bytes: &[u8]) -> Result<Option<String>, ApiError> {
+        let Some((left, sent)) = self.relay.previews.get_mut(index as usize) else {
+            return Ok(None);
+        };
+        if *left == 0 {
+            return Ok(None);
+        }
+        let number = *sent;
+        (*left, *sent) = (*left - 1, *sent + 1);
+        let base64 = STANDARD.encode(bytes);
+        Ok(Some(self.relay.head.partial(index, number, &base64)))
+    }
+
+    async fn completed(&mut self, made: MadeImage) -> Result<String, ApiError> {
+        let gathering = self.relay.gathering.as_ref();
+        let grid = gathering.map(|all| all.grid(made.index, &self.relay.model));
+        let mut grid = grid.unwrap_or_default();
+        grid.worker = made.worker.as_deref().map(str::to_owned);
+        grid.seconds = made.seconds;
+        let delivery = self.relay.head.delivery;
+        let image = self.store.deliver(made, delivery).await?;
+        let mut room = self.memory.room_to_tell();
+        // Once as the image and once as the event.
+        room.cover_in_time(2 * image.data.len()).await?;
+        let text = self.relay.head.completed(&image, &grid);
+        self.sent = Some(room);
+        Ok(text)
+    }
+}
