@@ -288,11 +288,11 @@ impl Desk {
     }
 }
 
-/// A worker whose models all make this.
+/// Makes all models of the worker ones of this kind. Jobs of these tests have a text for a body, whatever their kind.
 pub fn make_only(registration: &mut Registration, kind: Kind) {
     registration.kinds = kind.into();
     for model in &mut registration.models {
-        model.offering = Offering::of(kind.into());
+        model.offering.kinds = kind.into();
     }
 }
 
