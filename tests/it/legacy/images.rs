@@ -1196,8 +1196,8 @@ async fn whoever_guesses_an_id_brings_no_worker_here_and_pushes_none_out() {
     let guessed = JobId::random().to_string();
     let (code, _) = submit(&app, &json!(guessed), json!({})).await;
     assert_eq!(code, StatusCode::NOT_FOUND);
-    let names = || {
-        let online = app.board.overview();
+    let names = async || {
+        let online = app.board.current().await;
         let names: Vec<_> = online
             .workers
             .iter()
@@ -1205,8 +1205,8 @@ async fn whoever_guesses_an_id_brings_no_worker_here_and_pushes_none_out() {
             .collect();
         names
     };
-    assert_eq!(names(), ["writer"]);
+    assert_eq!(names().await, ["writer"]);
     let (code, answer) = submit(&app, &popped["id"], json!({})).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
-    assert_eq!(names(), ["artist", "writer"]);
+    assert_eq!(names().await, ["artist", "writer"]);
 }
