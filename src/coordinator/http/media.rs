@@ -133,7 +133,7 @@ fn refused(why: Unaccepted) -> ApiError {
     let error = ApiError::new(kind, message);
     match why {
         Unaccepted::Used => error.with_status(409),
-        Unaccepted::NotAnImage => error.with_status(415),
+        Unaccepted::OtherType { .. } => error.with_status(415),
         Unaccepted::Interrupted(Interrupted::Silence | Interrupted::Slow) => error.with_status(408),
         _ => error,
     }

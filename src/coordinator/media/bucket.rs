@@ -16,8 +16,8 @@ use object_store::{
     PutPayload, Result, RetryConfig,
 };
 
-use super::Unaccepted;
 use super::key::{Area, Key};
+use super::{Unaccepted, check_type};
 use muster_media::{MediaType, SIGNATURE_BYTES};
 
 /// Where a bucket is and who may use it.
@@ -141,9 +141,9 @@ impl Bucket {
             0 => Bytes::new(),
             bytes => self.store.get_range(&came, 0..bytes).await?,
         };
-        if MediaType::sniff(&beginning).is_none() {
+        if let Err(other) = check_type(key, MediaType::sniff(&beginning)) {
             self.store.delete(&came).await?;
-            return Err(Unaccepted::NotAnImage);
+            return Err(other);
         }
         self.store.copy(&came, &place(key)).await?;
         self.store.delete(&came).await?;

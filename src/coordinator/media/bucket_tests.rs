@@ -153,7 +153,7 @@ async fn what_is_of_another_kind_or_too_large_is_taken_away_again() {
         let refused = media.take_in(key).await.unwrap_err();
         let is_for_that = matches!(
             refused,
-            Unaccepted::NotAnImage | Unaccepted::TooLarge { .. }
+            Unaccepted::OtherType { .. } | Unaccepted::TooLarge { .. }
         );
         assert!(is_for_that, "{refused}");
         assert_eq!(media.take_in(key).await.unwrap(), None);

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::disk::{Disk, Found};
 use super::key::{Area, Key};
 use super::link::Ticket;
-use super::{Interrupted, Unaccepted};
+use super::{Interrupted, Unaccepted, check_type};
 use muster_media::{MediaType, SIGNATURE_BYTES};
 
 #[derive(Debug, Clone)]
@@ -181,7 +181,7 @@ impl Folder {
             sent.add(&bytes, ticket)?;
             writing.write_all(&bytes).await?;
         }
-        sent.end()?;
+        sent.end(ticket)?;
         // What could not be written any more is told here alone: what follows would say nothing of it.
         writing.flush().await?;
         writing.sync_all().await?;
@@ -310,16 +310,13 @@ impl Sent {
         let missing = SIGNATURE_BYTES.saturating_sub(self.beginning.len());
         self.beginning.extend(bytes.iter().take(missing));
         match self.beginning.len() {
-            SIGNATURE_BYTES => self.end(),
+            SIGNATURE_BYTES => self.end(ticket),
             _ => Ok(()),
         }
     }
 
-    fn end(&self) -> Result<(), Unaccepted> {
-        match MediaType::sniff(&self.beginning) {
-            Some(_) => Ok(()),
-            None => Err(Unaccepted::NotAnImage),
-        }
+    fn end(&self, ticket: Ticket) -> Result<(), Unaccepted> {
+        check_type(ticket.key, MediaType::sniff(&self.beginning))
     }
 }
 

@@ -33,6 +33,7 @@ pub use bucket::BucketSettings;
 pub use holding::Holding;
 pub use key::{Area, Key, NoKey};
 pub use link::BadLink;
+use muster_media::MediaKind;
 pub use muster_media::MediaType;
 
 use std::fs::File;
@@ -115,8 +116,11 @@ pub enum MediaError {
 pub enum Unaccepted {
     #[error("this upload link was already used for another file: each link accepts one")]
     Used,
-    #[error("the upload is not a WebP, PNG or JPEG image")]
-    NotAnImage,
+    #[error("the upload is {}, its link takes {wanted}", .found.map_or("of no known type", MediaType::name))]
+    OtherType {
+        found: Option<MediaType>,
+        wanted: &'static str,
+    },
     #[error("the upload is larger than the {most} bytes that this link allows")]
     TooLarge { most: u64 },
     #[error(transparent)]
@@ -324,12 +328,10 @@ impl Media {
         let (folder, signer) = self.own_links()?;
         let ticket = signer.read_upload(key, query, wall_clock())?;
         // Which of them it is its bytes say.
-        match content_type.filter(|named| !says_nothing(named)) {
-            Some(named) if MediaType::from_content_type(named).is_none() => {
-                Err(Unaccepted::NotAnImage)
-            }
-            _ => folder.receive(ticket, body).await,
+        if let Some(named) = content_type.filter(|named| !says_nothing(named)) {
+            check_type(ticket.key, MediaType::from_content_type(named))?;
         }
+        folder.receive(ticket, body).await
     }
 
     /// With a bucket, none of the links that come here can be ours.
@@ -359,6 +361,23 @@ impl Media {
             sleep(SWEEPS).await;
         }
     }
+}
+
+/// Images of all types are encoded anew where they have to be; sound and video stay as they came.
+fn check_type(key: Key, found: Option<MediaType>) -> Result<(), Unaccepted> {
+    let wanted = key.kind();
+    let fits = |found: MediaType| match wanted.kind() {
+        MediaKind::Image => found.kind() == MediaKind::Image,
+        MediaKind::Sound | MediaKind::Video => found == wanted,
+    };
+    if found.is_some_and(fits) {
+        return Ok(());
+    }
+    let wanted = match wanted.kind() {
+        MediaKind::Image => "a WebP, PNG or JPEG image",
+        MediaKind::Sound | MediaKind::Video => wanted.name(),
+    };
+    Err(Unaccepted::OtherType { found, wanted })
 }
 
 /// Types that HTTP libraries name when nobody told them one. What was sent is looked at in any case.

@@ -186,9 +186,10 @@ async fn what_does_not_fit_leaves_nothing_behind_and_the_link_good() {
     let large = place.upload(&link, &[WEBP, &[0; 990]]).await;
     assert!(matches!(large, Err(Unaccepted::TooLarge { most: 1000 })));
     let svg: &[u8] = b"<svg xmlns='http://www.w3.org/2000/svg'/>";
-    for other in [svg, b"RIFF", b"", b"GIF89a000000"] {
+    let wav: &[u8] = b"RIFF\x24\0\0\0WAVEfmt ";
+    for other in [svg, wav, b"RIFF", b"", b"GIF89a000000"] {
         let refused = place.upload(&link, &[other]).await;
-        assert!(matches!(refused, Err(Unaccepted::NotAnImage)));
+        assert!(matches!(refused, Err(Unaccepted::OtherType { .. })));
     }
     let (name, query) = parts(&link);
     let broken = [Ok(Bytes::from_static(WEBP)), Err(Interrupted::BrokeOff)];
@@ -201,7 +202,7 @@ async fn what_does_not_fit_leaves_nothing_behind_and_the_link_good() {
         stream::iter([Ok(Bytes::from_static(WEBP))]),
     );
     let refused = named.await;
-    assert!(matches!(refused, Err(Unaccepted::NotAnImage)));
+    assert!(matches!(refused, Err(Unaccepted::OtherType { .. })));
     assert_eq!(place.files(), [""; 0]);
     place.upload(&link, &[WEBP]).await.unwrap();
 }
