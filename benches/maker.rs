@@ -80,7 +80,7 @@ async fn measure(effort: Effort, source: ModelSource) {
     };
     let loader = move || Ok(Box::new(pipeline) as Box<_>);
     maker.load("computing", Box::new(loader)).await.unwrap();
-    // What the engine learns from its first steps is not measured.
+    // The engine measures its own pace in the first steps; they do not count.
     run(&text, effort, 0).await;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     let (mut undisturbed, mut shared) = (Duration::MAX, Duration::ZERO);

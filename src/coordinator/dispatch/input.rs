@@ -155,7 +155,7 @@ pub struct ServedModel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offering {
     pub kinds: Kinds,
-    /// Of [`Capabilities::TASKS`].
+    /// A part of [`Capabilities::TASKS`].
     pub tasks: Capabilities,
     /// Where it differs from the worker's.
     pub context: Option<u32>,

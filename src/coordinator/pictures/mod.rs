@@ -68,7 +68,7 @@ const ROOM_OF_DRAWN: u32 = 160;
 const ROOM_OF_SENT: u32 = 80;
 /// F-27 of the poll API.
 const SOURCE: Bounds = Bounds::Pixels(3072 * 3072);
-/// Of an image to be looked at.
+/// The size limit of an image for interrogation.
 const INTERROGATED: Bounds = Bounds::Tiles(255);
 
 impl Pictures {

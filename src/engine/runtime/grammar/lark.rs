@@ -15,7 +15,7 @@ const MOST_LARK_BYTES: usize = 64 << 10;
 const MOST_CHOICES: usize = 4096;
 const MOST_CHOICE_BYTES: usize = 256 << 10;
 
-/// What stands before a schema in a Lark grammar.
+/// The keyword before a schema in a Lark grammar.
 const SCHEMA_KEYWORD: &str = "%json";
 /// The keyword that says how JSON is written.
 const STYLE: &str = "x-guidance";

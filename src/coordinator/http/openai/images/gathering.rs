@@ -94,7 +94,17 @@ impl Gathering {
                     let index = number(index);
                     return Some(Ok(ImageEvent::Preview { index, bytes }));
                 }
-                Delivery::Event(_) => {}
+                // A job for an image has no text, and its end is a delivery of its own.
+                Delivery::Event(
+                    Event::Started { .. }
+                    | Event::Token(_)
+                    | Event::ToolCall(_)
+                    | Event::Note(_)
+                    | Event::Encoded(_)
+                    | Event::Usage(_)
+                    | Event::Done { .. }
+                    | Event::Failed(_),
+                ) => {}
                 Delivery::End {
                     outcome,
                     timing,

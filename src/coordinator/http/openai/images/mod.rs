@@ -6,7 +6,7 @@
 //! | `gathering` | the events of all jobs, until each has its image |
 //! | `delivery` | a stored image as the client wants it |
 //! | `relay` | images as a body of server-sent events |
-//! | `refused` | what a refusal of the queue means to the client |
+//! | `refused` | a refusal of the queue as an error for the client |
 //!
 //! A client that leaves cancels its jobs, and so does the failure of one of them.
 
@@ -25,6 +25,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::tokens::{COPIES, read};
 use crate::accounts::Caller;
+use crate::clock::wall_clock;
 use crate::dispatch::Submission;
 use crate::error::ApiError;
 use crate::http::address::LetIn;
@@ -125,13 +126,13 @@ pub async fn generate(
         .keep(whole.bytes.len().saturating_mul(2 * COPIES))?;
     let mut request = read(whole, ImagesRequest::read).await?;
     let model = endpoint.model(&request).await?;
-    endpoint.moderate(&mut request).await?;
+    endpoint.moderate(&mut request, &model).await?;
     let QueuedImages { jobs, streams } = endpoint.queue(&mut request, &model).await?;
     let ids = job_ids(&streams);
     let board = request.progress_token.take();
     let board = board.map(|token| (endpoint.progress.clone(), token));
     let gathering = Gathering::new(streams, &jobs, endpoint.store.clone(), board);
-    let created = order::seconds_since_epoch();
+    let created = wall_clock().0 / 1000;
     let head = ImagesHead::new(created, &request.image, request.delivery);
     let answer = match request.stream {
         true => {
@@ -173,15 +174,14 @@ impl ImageEndpoint {
     }
 
     /// Leaves the prompt as it may be served.
-    async fn moderate(&self, request: &mut ImagesRequest) -> Result<(), ApiError> {
+    async fn moderate(&self, request: &mut ImagesRequest, model: &str) -> Result<(), ApiError> {
         let text = neutral::prompt(&request.image);
-        let models: Vec<String> = request.model.iter().map(|name| name.to_string()).collect();
         let prompt = Prompt {
             text: &text,
             medium: Medium::Image,
             // The API has no word for it.
             may_be_rewritten: false,
-            models: &models,
+            models: &[model.to_owned()],
         };
         let examined = self.moderation.examine(prompt, &self.who).await;
         if let Some(rewritten) = examined.map_err(refused::blocked)? {

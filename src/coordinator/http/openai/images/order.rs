@@ -2,12 +2,12 @@
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::time::SystemTime;
 
+use crate::clock::wall_clock;
 use crate::state::DoorSettings;
 use muster_protocol::job::{
     AccountId, Body, Formats, ImageRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy,
-    RequestId, UnixMillis,
+    RequestId,
 };
 use muster_protocol::legacy::image::reference;
 use muster_protocol::legacy::image::request::GenerationInputImage;
@@ -45,7 +45,7 @@ impl ImageOrder<'_> {
             },
             None => limits,
         };
-        let now = now();
+        let now = wall_clock();
         let job = |index| {
             let image = ImageRequest {
                 seed: Some(self.seed(request, index)),
@@ -93,13 +93,4 @@ fn formats(request: &ImagesRequest, all: Formats) -> Result<Formats, Problem> {
             Err(Problem::unsupported(*never, message))
         }
     }
-}
-
-pub fn seconds_since_epoch() -> i64 {
-    now().0 / 1000
-}
-
-fn now() -> UnixMillis {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    UnixMillis::default().after(since.unwrap_or_default())
 }

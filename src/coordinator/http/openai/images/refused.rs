@@ -1,4 +1,4 @@
-//! What a refusal of the queue or of the filters means to the client: which field it is about, and whether waiting helps.
+//! A refusal of the queue or of the filters as an error for the client: the field at fault, and whether waiting helps.
 
 use crate::dispatch::{Missing, Refusal};
 use crate::error::ApiError;
@@ -56,7 +56,7 @@ pub fn explain(
             },
             Missing::Capability(missing) => match param_of(request, *missing) {
                 Some(name) => unsupported(name, model),
-                // Of a worker's speed and software the client cannot ask for less.
+                // The client has no field for a worker's speed or software.
                 None => ApiError {
                     param: Some("model".into()),
                     ..Failure::new(FailureKind::NoWorker, refusal.to_string()).into()

@@ -42,9 +42,9 @@ struct ImageStream {
     store: ImageStore,
     memory: Memory,
     heartbeat: Duration,
-    /// Of the request, until the end.
+    /// The memory of the request, until the end.
     _kept: Room,
-    /// Of the last event.
+    /// The memory of the last event.
     sent: Option<Room>,
 }
 
