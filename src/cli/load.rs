@@ -51,5 +51,5 @@ pub async fn load(
         )),
         (failure, _) => failure,
     });
-    Ok((device.into_runtime(), info?))
+    Ok((device.into_engines().runtime, info?))
 }

@@ -39,6 +39,7 @@ async fn served(runtime: Runtime, models: Vec<Arc<ModelInfo>>) -> (App, Worker) 
     post.key.clone_from(&app.key);
     let served = Served {
         models,
+        media: Vec::new(),
         slots: 8,
         other_names: BTreeMap::new(),
     };

@@ -505,6 +505,7 @@ async fn a_worker_goes_on_while_one_of_its_coordinators_takes_it() {
     let posts = vec![post("rig", to_strict), post("rig", to_kind)];
     let served = Served {
         models: vec![info],
+        media: Vec::new(),
         slots: 4,
         other_names: BTreeMap::new(),
     };
@@ -718,6 +719,7 @@ async fn a_worker_works_for_several_coordinators_at_once() {
     let (runtime, info) = engine().await;
     let served = Served {
         models: vec![info],
+        media: Vec::new(),
         slots: 8,
         other_names: BTreeMap::new(),
     };

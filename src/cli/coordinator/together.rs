@@ -20,10 +20,10 @@ use crate::cli::{Exit, Failure, Root, output, up};
 use crate::config::Config;
 use crate::coordinator::Coordinator;
 use crate::daemon::locate::Located;
-use crate::daemon::{Device, Post, Served, Way, Worker, limits};
+use crate::daemon::{Device, Engines, Post, Served, Way, Worker, limits};
 use crate::hardware;
 use crate::link::Dial;
-use crate::runtime::{ModelInfo, Runtime};
+use crate::runtime::ModelInfo;
 use crate::tasks::Tasks;
 
 /// Bytes that may wait in the pipe in each direction.
@@ -54,7 +54,7 @@ struct Staff {
 
 /// A new engine with its models.
 struct Loaded {
-    runtime: Runtime,
+    engines: Engines,
     models: Vec<Arc<ModelInfo>>,
 }
 
@@ -113,7 +113,7 @@ async fn start(
     };
     let post = post(config, &key, &coordinator, tasks);
     let loaded = Loaded {
-        runtime: device.into_runtime(),
+        engines: device.into_engines(),
         models: loaded,
     };
     let (worker, own_tasks) = work(loaded, config, &post, tasks);
@@ -170,7 +170,7 @@ async fn again(config: &Config, models: &[Located]) -> Result<Loaded, Failure> {
     let mut device = Device::start(config, &hardware::probe())?;
     let models = load(&mut device, models).await?;
     Ok(Loaded {
-        runtime: device.into_runtime(),
+        engines: device.into_engines(),
         models,
     })
 }
@@ -180,10 +180,11 @@ fn work(loaded: Loaded, config: &Config, post: &Post, all_tasks: &Tasks) -> (Wor
     let tasks = all_tasks.part();
     let served = Served {
         models: loaded.models,
+        media: Vec::new(),
         slots: limits(config).max_running,
         other_names: BTreeMap::new(),
     };
-    let worker = Worker::start(loaded.runtime, served, vec![post.clone()], &tasks);
+    let worker = Worker::start(loaded.engines, served, vec![post.clone()], &tasks);
     (worker, tasks)
 }
 

@@ -3,19 +3,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::DaemonError;
 use super::fit::{Fit, Needs, Room, Wishes, fit, room};
 use super::locate::Located;
+use super::{DaemonError, Engines};
 use crate::hardware::Machine;
 use muster_config::{Config, KvCacheSetting, SpeculationSetting};
 use muster_engine::runtime::grammar::ProverProgram;
+use muster_engine::runtime::maker::{Maker, MakerLimits};
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::{
     CacheRoom, EngineLimits, Footprint, KvDtype, ModelInfo, ModelSource, Runtime, Speculation,
 };
 
 pub struct Device {
-    runtime: Runtime,
+    engines: Engines,
     room: Room,
     wishes: Wishes,
     limits: EngineLimits,
@@ -38,7 +39,7 @@ impl Device {
             arguments: vec![TEXT_PROCESS.to_owned(), PROVES_GRAMMARS.to_owned()],
         });
         Ok(Self {
-            runtime,
+            engines: runtime.into(),
             room,
             wishes: Wishes::of(&config.engine),
             limits,
@@ -62,7 +63,7 @@ impl Device {
         source.kv = self.kv;
         source.context = Some(fitted.context);
         source.cache = CacheRoom::Tokens(fitted.kv_tokens);
-        let info = self.runtime.load(&name, source, progress).await?;
+        let info = self.engines.runtime.load(&name, source, progress).await?;
         self.room = self.room.clone().after(&fitted);
         Ok(info)
     }
@@ -85,8 +86,17 @@ impl Device {
         &self.room
     }
 
-    pub fn into_runtime(self) -> Runtime {
-        self.runtime
+    /// The thread of models that make media, started the first time.
+    pub fn maker(&mut self) -> Result<Maker, DaemonError> {
+        if let Some(maker) = &self.engines.maker {
+            return Ok(maker.clone());
+        }
+        let maker = Maker::start(MakerLimits::default())?;
+        Ok(self.engines.maker.insert(maker).clone())
+    }
+
+    pub fn into_engines(self) -> Engines {
+        self.engines
     }
 }
 

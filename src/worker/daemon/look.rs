@@ -8,9 +8,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::jobs::Shop;
-use super::worker::{Served, small};
+use super::worker::{MEDIA_SLOTS, Served, small};
 use crate::hardware::{Cards, GpuLoad};
 use crate::link::Condition;
+use muster_engine::runtime::maker::Maker;
 use muster_process::tasks::Tasks;
 use muster_protocol::link::{GpuState, ModelState, ModelStatus, State};
 
@@ -61,8 +62,8 @@ impl Look {
     }
 
     fn look(&self) {
-        let status = self.shop.runtime.status();
-        let models = self.served.models.iter().map(|info| {
+        let status = self.shop.engines.runtime.status();
+        let texts = self.served.models.iter().map(|info| {
             let pace = self.shop.paces.of(&info.name);
             let one = status.models.iter().find(|one| one.info.name == info.name);
             ModelState {
@@ -77,8 +78,21 @@ impl Look {
                 decode_per_second: pace.decode_per_second.map(f64::round),
             }
         });
+        let maker = self.shop.engines.maker.as_ref().map(Maker::status);
+        let media = self.served.media.iter().map(|model| {
+            let pipelines = maker.iter().flat_map(|maker| &maker.models);
+            let one = pipelines.into_iter().find(|one| one.name == model.name);
+            ModelState {
+                name: model.name.clone(),
+                status: status_of(status.is_paused),
+                max: Some(MEDIA_SLOTS),
+                running: self.shop.paces.of(&model.name).running,
+                waiting: one.map_or(0, |one| small(one.waiting)),
+                ..ModelState::default()
+            }
+        });
         let state = State {
-            models: models.collect(),
+            models: texts.chain(media).collect(),
             gpus: self.gpus.clone(),
         };
         self.condition.send_if_modified(|condition| {

@@ -6,6 +6,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `fit`, `device`, `locate`, `fetch` | which models this machine holds, and where their files are |
+//! | `engines` | the threads of a device, for text and for media |
 //! | `posts` | the configured coordinators, checked |
 //! | `worker` | the engine and its lines to coordinators |
 //! | `jobs/` | one job, from its offer to its last word |
@@ -13,6 +14,7 @@
 //! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |
 
 mod device;
+mod engines;
 mod error;
 mod fetch;
 pub mod fit;
@@ -35,10 +37,11 @@ use crate::catalog::Catalog;
 use crate::hardware::{self, Machine};
 use crate::hub::Hub;
 use muster_config::{Config, Quantization, show_duration};
-use muster_engine::runtime::{ModelInfo, Runtime};
+use muster_engine::runtime::ModelInfo;
 use muster_process::tasks::Tasks;
 
 pub use device::{Device, TEXT_PROCESS, kv_dtype, limits, needs};
+pub use engines::{Engines, MediaModel};
 pub use error::DaemonError;
 use fit::Wishes;
 use locate::{LocateError, Located, Shelves};
@@ -62,7 +65,7 @@ pub async fn run(
         started = start(config, catalog, hub) => Some(started?),
         () = signals.stop() => None,
     };
-    let Some((runtime, models)) = started else {
+    let Some((engines, models)) = started else {
         info!("stopped while loading");
         return Ok(());
     };
@@ -76,8 +79,9 @@ pub async fn run(
         slots: limits(config).max_running,
         other_names: other_names(&models, catalog),
         models,
+        media: Vec::new(),
     };
-    let worker = Worker::start(runtime, served, posts, &tasks);
+    let worker = Worker::start(engines, served, posts, &tasks);
     info!("ready; SIGTERM or Ctrl-C stops, SIGHUP reloads the configuration");
     let mut grace = config.worker.drain;
     loop {
@@ -105,7 +109,7 @@ async fn start(
     config: &Config,
     catalog: &Catalog,
     hub: &Hub,
-) -> Result<(Runtime, Vec<Arc<ModelInfo>>), DaemonError> {
+) -> Result<(Engines, Vec<Arc<ModelInfo>>), DaemonError> {
     let machine = hardware::probe();
     describe(config, &machine);
     let mut device = Device::start(config, &machine)?;
@@ -124,7 +128,7 @@ async fn start(
         );
         models.push(info);
     }
-    Ok((device.into_runtime(), models))
+    Ok((device.into_engines(), models))
 }
 
 /// What those who poll call the models that are in the catalog.

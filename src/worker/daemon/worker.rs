@@ -10,27 +10,34 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
+use super::engines::{Engines, MediaModel};
 use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
 use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
+use muster_engine::runtime::maker::MediaKind;
 use muster_engine::runtime::{Failure, ModelInfo, Purpose, Runtime};
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{Formats, Kind};
+use muster_protocol::job::{Formats, Kind, Kinds};
 use muster_protocol::link::{
     Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, Registration, Task, VERSION,
     Wanted,
 };
 
+/// Jobs that a model of the maker takes at once.
+pub const MEDIA_SLOTS: u32 = 1;
 /// What the farewells of the lines may take beyond the time that jobs have.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// What a worker offers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Served {
+    /// Models of the text thread.
     pub models: Vec<Arc<ModelInfo>>,
-    /// Jobs at once.
+    /// Models of the maker, one job at once each.
+    pub media: Vec<MediaModel>,
+    /// Jobs of texts at once.
     pub slots: usize,
     /// What a model is called where workers poll, by its name here; its name here where nothing is said.
     pub other_names: BTreeMap<String, Vec<String>>,
@@ -65,7 +72,7 @@ pub enum Way {
 
 /// Takes jobs from its coordinators and does them.
 pub struct Worker {
-    runtime: Runtime,
+    engines: Engines,
     condition: watch::Sender<Condition>,
     paused: watch::Sender<bool>,
     links: Vec<Link>,
@@ -76,12 +83,18 @@ pub struct Worker {
 
 impl Worker {
     /// Begins to work at every post. Returns at once; [`connected`](Self::connected) waits.
-    pub fn start(runtime: Runtime, served: Served, posts: Vec<Post>, tasks: &Tasks) -> Self {
+    pub fn start(
+        engines: impl Into<Engines>,
+        served: Served,
+        posts: Vec<Post>,
+        tasks: &Tasks,
+    ) -> Self {
+        let engines = engines.into();
         let (offers, offered) = mpsc::channel(WAITING_OFFERS);
         let (condition, heard) = watch::channel(Condition::default());
         let (paused, is_paused) = watch::channel(false);
         let shop = Shop {
-            runtime: runtime.clone(),
+            engines: engines.clone(),
             paused: is_paused,
             paces: Arc::default(),
             counters: Counters::default(),
@@ -90,7 +103,7 @@ impl Worker {
         let look = Look::new(served.clone(), shop.clone(), condition.clone());
         tasks.start(look.keep(tasks.clone()));
         tasks.start(take_offers(offered, shop, tasks.clone()));
-        let abilities = abilities(&runtime, &served);
+        let abilities = abilities(&engines.runtime, &served);
         let labels: Vec<String> = posts.iter().map(|post| post.label.clone()).collect();
         let keep = |post: Post| match post.way.clone() {
             Way::Socket { dial, sockets } => {
@@ -119,7 +132,7 @@ impl Worker {
         let summary = summary::keep(counters.clone(), named, paused.subscribe(), tasks.clone());
         tasks.start(summary);
         Self {
-            runtime,
+            engines,
             condition,
             paused,
             links,
@@ -165,9 +178,9 @@ impl Worker {
         refusals
     }
 
-    /// Waits until the engine has panicked: its thread is gone, and every job here fails.
+    /// Waits until a thread of the engine has panicked.
     pub async fn engine_ended(&self) {
-        self.runtime.ended().await;
+        self.engines.ended().await;
     }
 
     /// What it has done since its start.
@@ -194,11 +207,11 @@ impl Worker {
             condition.is_paused = true;
             set_status(&mut condition.state, true);
         });
-        self.runtime.pause().await
+        self.engines.pause().await
     }
 
     pub async fn resume(&self) -> Result<(), Failure> {
-        self.runtime.resume().await?;
+        self.engines.resume().await?;
         self.paused.send_replace(false);
         self.condition.send_modify(|condition| {
             condition.is_paused = false;
@@ -284,7 +297,9 @@ impl Served {
 }
 
 fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration {
-    let names: Vec<String> = served.models.iter().map(|info| info.name.clone()).collect();
+    let texts = served.models.iter().map(|info| info.name.clone());
+    let media = served.media.iter().map(|model| model.name.clone());
+    let names: Vec<String> = texts.chain(media).collect();
     let context = served.context();
     let capacity = |info: &Arc<ModelInfo>| ModelCapacity {
         name: info.name.clone(),
@@ -293,6 +308,18 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
         kinds: Kind::Text.into(),
         tasks: tasks(&info.purpose),
     };
+    let media = |model: &MediaModel| ModelCapacity {
+        name: model.name.clone(),
+        max: MEDIA_SLOTS,
+        context: None,
+        kinds: kind(model.kind).into(),
+        tasks: Vec::new(),
+    };
+    let texts = served.models.iter().map(capacity);
+    let models: Vec<_> = texts.chain(served.media.iter().map(media)).collect();
+    let writes = !served.models.is_empty() || served.media.is_empty();
+    let kinds = writes.then_some(Kind::Text).into_iter();
+    let kinds = kinds.chain(served.media.iter().map(|model| kind(model.kind)));
     Registration {
         formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
         max_length: context,
@@ -304,15 +331,24 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
             can,
             max_frame: Some(LARGEST_FRAME as u64),
         }),
+        kinds: kinds.fold(Kinds::default(), Kinds::with),
         capacity: Some(Capacity {
-            total: small(served.slots),
-            models: served.models.iter().map(capacity).collect(),
+            total: small(served.slots) + MEDIA_SLOTS * small(served.media.len()),
+            models,
         }),
         ..Registration::new(&post.key, &post.name, names)
     }
 }
 
-/// A model of which nothing is said writes text.
+fn kind(media: MediaKind) -> Kind {
+    match media {
+        MediaKind::Image => Kind::Image,
+        MediaKind::Sound => Kind::Audio,
+        MediaKind::Video => Kind::Video,
+    }
+}
+
+/// A text model without tasks writes text.
 fn tasks(purpose: &Purpose) -> Vec<Task> {
     match purpose {
         Purpose::Generate => Vec::new(),
@@ -323,4 +359,43 @@ fn tasks(purpose: &Purpose) -> Vec<Task> {
 
 pub fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MediaModel, Post, Served, Way, registration};
+    use crate::link::Dial;
+    use muster_engine::runtime::maker::MediaKind;
+    use muster_protocol::job::{Kind, Kinds};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_model_that_makes_media_is_registered_with_its_kind() {
+        let dial = Dial::Pipe(Arc::new(|| tokio::io::duplex(1).0));
+        let post = Post {
+            label: "test".to_owned(),
+            way: Way::Socket { dial, sockets: 1 },
+            key: "key".to_owned(),
+            name: "rig".to_owned(),
+        };
+        let media = |name: &str, kind| MediaModel {
+            name: name.to_owned(),
+            kind,
+        };
+        let served = Served {
+            media: vec![
+                media("draws", MediaKind::Image),
+                media("plays", MediaKind::Sound),
+            ],
+            slots: 4,
+            ..Served::default()
+        };
+        let registration = registration(&post, &served, Vec::new());
+        assert_eq!(registration.models, ["draws", "plays"]);
+        let both = Kinds::from(Kind::Image).with(Kind::Audio);
+        assert_eq!(registration.kinds, both);
+        let models = registration.capacity.unwrap().models.into_iter();
+        let kinds: Vec<_> = models.map(|model| model.kinds).collect();
+        assert_eq!(kinds, [Kind::Image.into(), Kind::Audio.into()]);
+    }
 }

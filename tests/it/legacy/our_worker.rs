@@ -55,6 +55,7 @@ async fn work(posts: Vec<Post>, names: &[&str], tasks: &Tasks) -> Worker {
     let served = Served {
         other_names: BTreeMap::from([(info.name.clone(), names)]),
         models: vec![info],
+        media: Vec::new(),
         slots: 8,
     };
     Worker::start(runtime, served, posts, tasks)

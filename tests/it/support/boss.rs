@@ -48,6 +48,7 @@ pub async fn worker(name: &str, dial: Dial, tasks: &Tasks) -> Worker {
 pub fn worker_on(runtime: Runtime, info: Arc<ModelInfo>, post: Post, tasks: &Tasks) -> Worker {
     let served = Served {
         models: vec![info],
+        media: Vec::new(),
         slots: 8,
         other_names: BTreeMap::new(),
     };

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::debug;
 
+use super::engines::Engines;
 use super::pace::Paces;
 use super::summary::Counters;
 use crate::link::session::Work;
@@ -41,7 +42,7 @@ const NOT_FROM_TEXT: Duration = Duration::from_millis(500);
 /// What every job needs of its worker.
 #[derive(Clone)]
 pub struct Shop {
-    pub runtime: Runtime,
+    pub engines: Engines,
     pub paused: watch::Receiver<bool>,
     pub paces: Arc<Paces>,
     pub counters: Counters,
@@ -62,7 +63,7 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         biased;
         () = stop.wanted() => Err(never_began()),
         () = pause(&mut shop.paused) => Err(handed_back()),
-        prepared = prepare(work, line, &shop.runtime) => prepared,
+        prepared = prepare(work, line, &shop.engines.runtime) => prepared,
     };
     let ended = match prepared {
         Ok(JobStart::Text(generation, asked)) => {

@@ -1,0 +1,61 @@
+//! The two threads of a device: text, and media beside it.
+
+use muster_engine::runtime::maker::{Maker, MediaKind};
+use muster_engine::runtime::{Failure, Runtime};
+
+/// Clones share the threads, which end with the last of them.
+#[derive(Clone)]
+pub struct Engines {
+    pub runtime: Runtime,
+    /// Started with the first model that makes media.
+    pub maker: Option<Maker>,
+}
+
+/// A model that is loaded in the maker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaModel {
+    pub name: String,
+    pub kind: MediaKind,
+}
+
+impl Engines {
+    /// Returns once neither thread computes.
+    pub async fn pause(&self) -> Result<(), Failure> {
+        let media = async {
+            match &self.maker {
+                Some(maker) => maker.pause().await,
+                None => Ok(()),
+            }
+        };
+        tokio::try_join!(self.runtime.pause(), media).map(|_| ())
+    }
+
+    pub async fn resume(&self) -> Result<(), Failure> {
+        self.runtime.resume().await?;
+        match &self.maker {
+            Some(maker) => maker.resume().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until one of the threads has panicked.
+    pub async fn ended(&self) {
+        let media = async {
+            match &self.maker {
+                Some(maker) => maker.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.runtime.ended() => {}
+            () = media => {}
+        }
+    }
+}
+
+impl From<Runtime> for Engines {
+    fn from(runtime: Runtime) -> Self {
+        let maker = None;
+        Self { runtime, maker }
+    }
+}
