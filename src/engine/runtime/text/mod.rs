@@ -6,6 +6,7 @@
 //! Tokenizers and templates of files that nobody vouches for run in a process of their own (`isolated/`): a file can
 //! make them allocate or recurse until the process ends.
 
+mod clip;
 mod detokenize;
 mod embedded;
 mod gguf;
@@ -23,6 +24,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub use clip::ClipTokenizer;
 pub use detokenize::{Begins, Detokenizer, Pieces};
 pub use gguf::{Vocabulary, VocabularyKind};
 pub use isolated::{Isolation, Limits as IsolationLimits, serve as serve_isolated};

@@ -73,7 +73,7 @@ impl Tokenizer {
 }
 
 /// The library panics at some of what no program writes, as a merge that is longer than every token.
-fn read(bytes: &[u8]) -> Result<tokenizers::Tokenizer, String> {
+pub fn read(bytes: &[u8]) -> Result<tokenizers::Tokenizer, String> {
     let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes));
     let read = read.map_err(|_| "inconsistent vocabulary, merges and prefixes")?;
     read.map_err(|error| error.to_string())
@@ -141,7 +141,7 @@ fn check_sizes(vocabulary: usize, added_bytes: usize) -> Result<(), TextError> {
 /// Four times the largest vocabulary; a file that has more is broken.
 pub(super) const MAX_VOCABULARY: usize = 1 << 20;
 /// Twice the largest `tokenizer.json`.
-const MAX_FILE_BYTES: u64 = 64 << 20;
+pub const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Added tokens are looked for in every text by an automaton that takes a hundred times their bytes.
 const MAX_ADDED_BYTES: usize = 1 << 20;
 

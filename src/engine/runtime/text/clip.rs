@@ -1,0 +1,193 @@
+//! CLIP's tokenizer: lower-case words as byte-level BPE whose last token carries a mark.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::tokenizer::{MAX_FILE_BYTES, read};
+use super::{TextError, read_bounded};
+
+const BEGIN: &str = "<|startoftext|>";
+const END: &str = "<|endoftext|>";
+const WORD_END: &str = "</w>";
+/// How a text is cut into pieces; spaces fall away.
+const PIECES: &str =
+    r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+";
+
+/// The tokenizer of one text encoder. Names of special tokens in a text are plain text to it.
+#[derive(Debug)]
+pub struct ClipTokenizer {
+    inner: tokenizers::Tokenizer,
+    pub begin: u32,
+    pub end: u32,
+    /// Fills a window behind its end.
+    pub pad: u32,
+}
+
+impl ClipTokenizer {
+    /// From `vocab.json` and `merges.txt` in a folder, or from its `tokenizer.json`.
+    pub fn open(folder: &Path) -> Result<Self, TextError> {
+        let (vocabulary, merges) = match folder.join("vocab.json").exists() {
+            true => (
+                read_json(&folder.join("vocab.json"))?,
+                read_merges(&folder.join("merges.txt"))?,
+            ),
+            false => vocabulary_of(&folder.join("tokenizer.json"))?,
+        };
+        let tokenizer = Self::new(&vocabulary, &merges, pad_token(folder)?.as_deref());
+        tokenizer.map_err(|error| error.in_file(folder))
+    }
+
+    fn new(vocabulary: &Value, merges: &Value, pad: Option<&str>) -> Result<Self, TextError> {
+        let parts = json!({
+            "version": "1.0",
+            "truncation": null,
+            "padding": null,
+            "added_tokens": [],
+            "normalizer": {"type": "Sequence", "normalizers": [
+                {"type": "NFC"},
+                {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
+                {"type": "Lowercase"},
+            ]},
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": PIECES}, "behavior": "Removed", "invert": true},
+                {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+            ]},
+            "post_processor": null,
+            "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+            "model": {
+                "type": "BPE",
+                "dropout": null,
+                "unk_token": END,
+                "continuing_subword_prefix": "",
+                "end_of_word_suffix": WORD_END,
+                "fuse_unk": false,
+                "byte_fallback": false,
+                "vocab": vocabulary,
+                "merges": merges,
+            },
+        });
+        let inner = read(parts.to_string().as_bytes());
+        let inner = inner.map_err(|reason| TextError::broken("the tokenizer", reason))?;
+        let id = |token: &str| {
+            let id = inner.token_to_id(token);
+            id.ok_or_else(|| {
+                let reason = format!("the vocabulary has no {token:?}");
+                TextError::broken("the tokenizer", reason)
+            })
+        };
+        Ok(Self {
+            begin: id(BEGIN)?,
+            end: id(END)?,
+            pad: id(pad.unwrap_or(END))?,
+            inner,
+        })
+    }
+
+    /// The tokens of a text, without begin and end.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        let encoding = self.inner.encode_fast(text, false);
+        let encoding = encoding.map_err(|error| TextError::broken("the tokenizer", error))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+}
+
+fn read_json(path: &Path) -> Result<Value, TextError> {
+    let bytes = read_bounded(path, MAX_FILE_BYTES);
+    let bytes = bytes.map_err(|error| TextError::unreadable(path, &error))?;
+    serde_json::from_slice(&bytes).map_err(|error| TextError::broken(path.display(), error))
+}
+
+/// One pair in each line behind a line of comment.
+fn read_merges(path: &Path) -> Result<Value, TextError> {
+    let bytes = read_bounded(path, MAX_FILE_BYTES);
+    let bytes = bytes.map_err(|error| TextError::unreadable(path, &error))?;
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|error| TextError::broken(path.display(), error))?;
+    let lines = text.lines().filter(|line| !line.starts_with("#version"));
+    let merges = lines.filter(|line| !line.trim().is_empty());
+    Ok(merges.map(|line| Value::from(line.trim_end())).collect())
+}
+
+/// Vocabulary and merges of a `tokenizer.json`; its other parts are CLIP's or refused.
+fn vocabulary_of(path: &Path) -> Result<(Value, Value), TextError> {
+    let mut json = read_json(path)?;
+    let model = &mut json["model"];
+    let suffix = model["end_of_word_suffix"].as_str().unwrap_or("none");
+    if suffix != WORD_END {
+        return Err(TextError::Unsupported {
+            what: format!("{}: end_of_word_suffix", path.display()),
+            found: suffix.to_owned(),
+            known: WORD_END.to_owned(),
+        });
+    }
+    Ok((model["vocab"].take(), model["merges"].take()))
+}
+
+/// The token that fills windows, where a file names one.
+fn pad_token(folder: &Path) -> Result<Option<String>, TextError> {
+    for file in ["tokenizer_config.json", "special_tokens_map.json"] {
+        let path = folder.join(file);
+        if !path.exists() {
+            continue;
+        }
+        let json = read_json(&path)?;
+        let pad = &json["pad_token"];
+        let pad = pad.as_str().or_else(|| pad["content"].as_str());
+        if let Some(pad) = pad {
+            return Ok(Some(pad.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture(path: &str) -> std::path::PathBuf {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+        root.join(path)
+    }
+
+    /// See `tests/fixtures/make/drawing.py`.
+    #[test]
+    fn tokens_agree_with_the_reference() {
+        let tokenizer = ClipTokenizer::open(&fixture("tiny-image/tokenizer")).unwrap();
+        let golden = std::fs::read(fixture("golden/clip-tokens.json")).unwrap();
+        let golden: Vec<(String, Vec<u32>)> = serde_json::from_slice(&golden).unwrap();
+        assert!(golden.len() > 10);
+        for (text, tokens) in golden {
+            assert_eq!(tokenizer.encode(&text).unwrap(), tokens, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn windows_are_filled_with_the_token_that_the_files_name() {
+        let open = |path| ClipTokenizer::open(&fixture(path)).unwrap();
+        let first = open("tiny-image-xl/tokenizer");
+        assert_eq!(first.pad, first.end);
+        let second = open("tiny-image-xl/tokenizer_2");
+        assert_eq!(second.pad, second.inner.token_to_id("!").unwrap());
+    }
+
+    #[test]
+    fn a_tokenizer_of_another_kind_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = || {
+            let refused = ClipTokenizer::open(folder.path());
+            refused.unwrap_err().to_string()
+        };
+        assert!(refused().contains("tokenizer.json was not found"));
+        let path = folder.path().join("tokenizer.json");
+        std::fs::write(&path, r#"{"model": {"vocab": {}, "merges": []}}"#).unwrap();
+        assert!(refused().contains("end_of_word_suffix: found none; supported: </w>"));
+        std::fs::write(folder.path().join("vocab.json"), r#"{"a": 0}"#).unwrap();
+        std::fs::write(folder.path().join("merges.txt"), "#version: 0.2\na b\n").unwrap();
+        assert!(
+            refused().contains("the tokenizer is invalid"),
+            "{}",
+            refused()
+        );
+    }
+}
