@@ -53,10 +53,11 @@ fn few(twister: &mut Twister, count: usize) -> Vec<f32> {
     pairs.flatten().take(count).collect()
 }
 
-/// The normal numbers of a later draw: as PyTorch's CUDA generator gives them at its `draw`-th call.
-pub fn counted(seed: u64, draw: u32, count: usize) -> Vec<f64> {
+/// The normal numbers of a later draw from place `first` on: as PyTorch's CUDA generator gives them at its `draw`-th call.
+pub fn counted(seed: u64, draw: u32, first: u32, count: usize) -> Vec<f64> {
     let key = [seed as u32, (seed >> 32) as u32];
-    let numbers = (0..count as u32).map(|place| {
+    let places = (0..count as u32).map(|place| first.wrapping_add(place));
+    let numbers = places.map(|place| {
         let [first, second, ..] = philox([draw, 0, place, 0], key);
         let share = |word: u32| (f64::from(word) + 0.5) * 2f64.powi(-32);
         (-2.0 * share(first).ln()).sqrt() * (TAU * share(second)).sin()

@@ -183,17 +183,17 @@ fn a_seed_starts_from_the_noise_of_pytorch() {
 
 #[test]
 fn counted_noise_is_normal_and_differs_in_every_part() {
-    let numbers = counted(7, 0, 20_000);
+    let numbers = counted(7, 0, 0, 20_000);
     let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
     let variance = numbers.iter().map(|x| x * x).sum::<f64>() / numbers.len() as f64;
     assert!(
         mean.abs() < 0.03 && (variance - 1.0).abs() < 0.03,
         "{mean}, {variance}"
     );
-    assert_eq!(counted(7, 0, 5), counted(7, 0, 9)[..5]);
-    assert_ne!(counted(7, 0, 5), counted(7, 1, 5));
-    assert_ne!(counted(7, 0, 5), counted(8, 0, 5));
-    assert_ne!(counted(7, 0, 5), counted(7 + (1 << 32), 0, 5));
+    assert_eq!(counted(7, 0, 0, 5), counted(7, 0, 0, 9)[..5]);
+    assert_ne!(counted(7, 0, 0, 5), counted(7, 1, 0, 5));
+    assert_ne!(counted(7, 0, 0, 5), counted(8, 0, 0, 5));
+    assert_ne!(counted(7, 0, 0, 5), counted(7 + (1 << 32), 0, 0, 5));
 }
 
 #[test]
