@@ -244,6 +244,26 @@ impl Autoencoder {
         &self.spec
     }
 
+    /// Blocks of [`encode`](Self::encode).
+    pub fn encoder_blocks(&self) -> u64 {
+        let blocks = self.encoder.levels.iter().map(|level| level.blocks.len());
+        1 + blocks.sum::<usize>() as u64
+    }
+
+    /// Blocks of [`decode`](Self::decode).
+    pub fn decoder_blocks(&self) -> u64 {
+        let levels = self.decoder.levels.iter();
+        let blocks = levels.map(|level| level.blocks.len() + usize::from(level.resize.is_some()));
+        1 + blocks.sum::<usize>() as u64
+    }
+
+    /// Numbers that decoding holds at once for each pixel: the first block at full size.
+    pub fn floats_per_pixel(&self) -> u64 {
+        let channels = &self.spec.channels;
+        let wide = channels.get(1).unwrap_or(&channels[0]);
+        (3 * wide + 2 * channels[0]) as u64
+    }
+
     /// Mean and logarithm of the variance, unscaled, of images `[batch, height, width, 3]` in -1 to 1.
     pub async fn encode(
         &self,

@@ -212,6 +212,11 @@ fn read_config(folder: &Path) -> Result<serde_json::Value, CheckpointError> {
     })
 }
 
+/// A small JSON file that says something about weights.
+pub fn read_description(path: &Path) -> Result<serde_json::Value, CheckpointError> {
+    read_json(path, MAX_CONFIG_BYTES)
+}
+
 fn read_json<T: for<'de> Deserialize<'de>>(
     path: &Path,
     most_bytes: u64,

@@ -17,7 +17,7 @@ mod source;
 mod weight;
 
 pub use self::{
-    checkpoint::{Checkpoint, Description},
+    checkpoint::{Checkpoint, Description, read_description},
     convert::Quantize,
     error::{CheckpointError, Flaw},
     gguf::{GgufMetadata, GgufValue, GgufWriter},

@@ -162,6 +162,10 @@ impl Transformer {
         })
     }
 
+    pub fn depth(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// Calls `block_end` between its blocks.
     pub async fn forward(&self, x: &Tensor, context: &Tensor) -> candle_core::Result<Tensor> {
         let (batch, height, width, channels) = x.dims4()?;

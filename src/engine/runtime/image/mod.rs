@@ -1,0 +1,135 @@
+//! Drawing with the Stable Diffusion family: [`ImagePipeline`] is a loaded model of the [`maker`](super::maker).
+//!
+//! `folder` reads a model's files, `plan` fills in and checks a request, `job` runs it one block at a time, `prompt` cuts
+//! texts. Samplers, schedules and noise are [`diffusion`](super::diffusion)'s.
+//!
+//! Conventions are those of the programs people know, so that a seed draws the same image: the network is told the
+//! whole training step nearest to a noise level, a strength below 1 runs every step asked for, images of a series draw
+//! their noise from one stream.
+
+mod folder;
+mod job;
+mod networks;
+mod pixels;
+mod plan;
+mod preview;
+mod prompt;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use candle_core::Device;
+
+use self::folder::DiffusersFolder;
+use self::job::DrawingJob;
+use self::networks::DiffusionNetworks;
+use self::plan::DrawingPlan;
+use super::diffusion::{DiffusionSampler, Schedule};
+use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};
+use super::{DeviceChoice, Failure, LoadError};
+use crate::networks::weights::Quantize;
+
+/// Where an image model is, and how to hold it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImageSource {
+    /// A folder as diffusers keeps it.
+    pub path: PathBuf,
+    /// Quantize the matrices of linear layers while loading.
+    pub quantize: Option<Quantize>,
+    /// Used where a request says nothing.
+    pub defaults: ImageDefaults,
+    /// A drawing that takes more than this beside the weights is refused.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Settings of a model for requests that leave them open.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ImageDefaults {
+    /// Width and height.
+    pub size: Option<[u32; 2]>,
+    pub steps: Option<u32>,
+    pub cfg_scale: Option<f32>,
+    pub sampler: Option<DiffusionSampler>,
+    pub schedule: Option<Schedule>,
+    pub clip_skip: Option<u32>,
+}
+
+/// A model that draws.
+pub struct ImagePipeline {
+    networks: Arc<DiffusionNetworks>,
+    defaults: ImageDefaults,
+    memory_bytes: Option<u64>,
+    weight_bytes: u64,
+}
+
+impl ImageSource {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            quantize: None,
+            defaults: ImageDefaults::default(),
+            memory_bytes: None,
+        }
+    }
+
+    pub fn load(&self, device: DeviceChoice) -> Result<ImagePipeline, LoadError> {
+        let device = match device {
+            DeviceChoice::Cpu => Device::Cpu,
+            DeviceChoice::Cuda(index) => {
+                let device = Device::new_cuda(index);
+                device.map_err(|error| LoadError::Device(super::model::plain(&error)))?
+            }
+        };
+        let folder = DiffusersFolder::open(&self.path)?;
+        let (networks, weight_bytes) = folder.load(&device, self.quantize)?;
+        Ok(ImagePipeline {
+            networks: Arc::new(networks),
+            defaults: self.defaults,
+            memory_bytes: self.memory_bytes,
+            weight_bytes,
+        })
+    }
+}
+
+impl ImagePipeline {
+    pub fn weight_bytes(&self) -> u64 {
+        self.weight_bytes
+    }
+
+    fn plan(&self, request: MakeRequest) -> Result<DrawingPlan, Refusal> {
+        match request {
+            MakeRequest::Image(request) => {
+                DrawingPlan::new(&self.networks, &self.defaults, *request)
+            }
+            other => Err(Refusal::Kind {
+                wanted: other.kind(),
+                makes: MediaKind::Image,
+            }),
+        }
+    }
+}
+
+impl Pipeline for ImagePipeline {
+    fn check(&self, request: &MakeRequest) -> Result<Cost, Refusal> {
+        let cost = self.plan(request.clone())?.cost(&self.networks);
+        match self.memory_bytes {
+            Some(room) if cost.memory_bytes > room => {
+                let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+                Err(Refusal::Unsupported(format!(
+                    "an image of this size takes {} MiB beside the model, but {} MiB are free; ask for a smaller one",
+                    mib(cost.memory_bytes),
+                    mib(room),
+                )))
+            }
+            _ => Ok(cost),
+        }
+    }
+
+    fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {
+        let plan = self.plan(request)?;
+        Ok(Box::new(DrawingJob::new(Arc::clone(&self.networks), plan)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! The networks of one model, and what passes between them: texts to conditions, images to latents and back.
+//!
+//! Latents are host numbers, channels-last, scaled as the U-Net sees them.
+
+use std::sync::OnceLock;
+
+use candle_core::{DType, Device, Result, Tensor};
+
+use super::preview::LatentColors;
+use super::prompt::PromptWindow;
+use crate::networks::image::{AddedConditioning, Autoencoder, ClipText, Conditioning, Unet};
+use crate::runtime::diffusion::{NoiseTable, Prediction};
+use crate::runtime::text::ClipTokenizer;
+use muster_kernels::Edges;
+
+pub struct DiffusionNetworks {
+    /// One, or the two of SDXL.
+    pub encoders: Vec<TextEncoder>,
+    pub unet: Unet,
+    pub autoencoder: Autoencoder,
+    /// Width and height of the latents that the U-Net was trained with.
+    pub sample_size: Option<[usize; 2]>,
+    pub prediction: Prediction,
+    pub table: NoiseTable,
+    pub device: Device,
+    /// Computed with the first preview.
+    pub colors: OnceLock<LatentColors>,
+}
+
+pub struct TextEncoder {
+    pub clip: ClipText,
+    pub tokenizer: ClipTokenizer,
+}
+
+/// An encoded prompt: `[1, tokens, context]`, and the pooled text of SDXL.
+#[derive(Debug, Clone)]
+pub struct EncodedPrompt {
+    pub context: Tensor,
+    pub pooled: Option<Tensor>,
+}
+
+impl DiffusionNetworks {
+    /// SDXL reads the last layers but one, without the last norm, and pools the text.
+    pub fn is_xl(&self) -> bool {
+        self.unet.spec().added.is_some()
+    }
+
+    /// Layers that are left out at the end of the text encoders.
+    pub fn skipped_layers(&self, clip_skip: Option<u32>) -> usize {
+        match clip_skip {
+            Some(skip) => skip.saturating_sub(1) as usize,
+            None => usize::from(self.is_xl()),
+        }
+    }
+
+    /// Encodes the windows of a prompt, given for each encoder.
+    pub async fn encode_prompt(
+        &self,
+        windows: &[Vec<PromptWindow>],
+        skipped: usize,
+    ) -> Result<EncodedPrompt> {
+        let count = windows.iter().map(Vec::len).max().unwrap_or(1);
+        let (mut states, mut pooled) = (Vec::new(), None);
+        for (encoder, windows) in self.encoders.iter().zip(windows) {
+            let (state, pool) = encoder
+                .encode(windows, count, skipped, !self.is_xl())
+                .await?;
+            states.push(state);
+            pooled = Some(pool);
+        }
+        Ok(EncodedPrompt {
+            context: Tensor::cat(&states, 2)?,
+            pooled: pooled.filter(|_| self.is_xl()),
+        })
+    }
+
+    /// The network's output for a latent at a training step, under each of the prompts.
+    pub async fn predict(
+        &self,
+        latent: &LatentMap,
+        timestep: usize,
+        prompts: &[EncodedPrompt],
+        sizes: [u32; 2],
+    ) -> Result<Vec<Vec<f64>>> {
+        let [first, rest @ ..] = prompts else {
+            return Ok(Vec::new());
+        };
+        let is_even = |other: &EncodedPrompt| other.context.dims() == first.context.dims();
+        let batches: Vec<&[EncodedPrompt]> = match rest.iter().all(is_even) {
+            true => vec![prompts],
+            false => prompts.chunks(1).collect(),
+        };
+        let x = latent.tensor(&self.device)?;
+        let mut outputs = Vec::new();
+        for batch in batches {
+            let count = batch.len();
+            let x = x.repeat((count, 1, 1, 1))?;
+            let steps = vec![timestep as f32; count];
+            let conditioning = self.conditioning(batch, sizes)?;
+            let forward = self.unet.forward(&x, &steps, &conditioning, Edges::Zeros);
+            let output = forward.await?;
+            for index in 0..count {
+                outputs.push(to_host(&output.narrow(0, index, 1)?)?);
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn conditioning(&self, prompts: &[EncodedPrompt], sizes: [u32; 2]) -> Result<Conditioning> {
+        let contexts = prompts.iter().map(|prompt| &prompt.context);
+        let pooled = prompts.iter().map(|prompt| prompt.pooled.as_ref());
+        let pooled: Option<Vec<&Tensor>> = pooled.collect();
+        let [width, height] = sizes.map(|size| size as f32);
+        Ok(Conditioning {
+            context: Tensor::cat(&contexts.collect::<Vec<_>>(), 0)?,
+            added: match pooled {
+                Some(pooled) => Some(AddedConditioning {
+                    pooled: Tensor::cat(&pooled, 0)?,
+                    sizes: [height, width, 0.0, 0.0, height, width],
+                }),
+                None => None,
+            },
+        })
+    }
+
+    /// The latent of an image `[1, height, width, 3]` in -1 to 1: the mean of its distribution, so that it repeats.
+    pub async fn encode_image(&self, image: &Tensor) -> Result<Vec<f64>> {
+        let (mean, _) = self.autoencoder.encode(image, Edges::Zeros).await?;
+        let spec = self.autoencoder.spec();
+        let numbers = to_host(&mean)?.into_iter();
+        Ok(numbers.map(|z| (z - spec.shift) * spec.scale).collect())
+    }
+
+    /// The image `[height, width, 3]` of a latent, about -1 to 1.
+    pub async fn decode(&self, latent: &LatentMap) -> Result<Tensor> {
+        let spec = self.autoencoder.spec();
+        let unscaled = latent.map(|z| z / spec.scale + spec.shift);
+        let z = unscaled.tensor(&self.device)?;
+        let decoded = self.autoencoder.decode(&z, Edges::Zeros).await?;
+        decoded
+            .squeeze(0)?
+            .to_dtype(DType::F32)?
+            .to_device(&Device::Cpu)
+    }
+}
+
+impl TextEncoder {
+    /// Hidden states `[1, tokens, hidden]` of at least `count` windows, and the pooled output of the first.
+    async fn encode(
+        &self,
+        windows: &[PromptWindow],
+        count: usize,
+        skipped: usize,
+        is_normed: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        let empty = PromptWindow::new(&self.tokenizer, &[], self.clip.spec().positions);
+        let mut windows = windows.to_vec();
+        windows.resize(count, empty.clone());
+        let is_weighted = windows.iter().any(PromptWindow::is_weighted);
+        let mut tokens: Vec<Vec<u32>> = windows.iter().map(|it| it.tokens.clone()).collect();
+        if is_weighted {
+            tokens.push(empty.tokens);
+        }
+        let output = self.clip.forward(&tokens, skipped).await?;
+        let all = match is_normed {
+            true => output.normed,
+            false => output.states,
+        };
+        let mut states = all.narrow(0, 0, count)?;
+        if is_weighted {
+            // Weights move a text away from the empty one.
+            let empty = all.narrow(0, count, 1)?;
+            let weights: Vec<f32> = windows.iter().flat_map(|it| it.weights.clone()).collect();
+            let weights = Tensor::new(weights, all.device())?.reshape((count, (), 1))?;
+            let moved = states.broadcast_sub(&empty)?.broadcast_mul(&weights)?;
+            states = moved.broadcast_add(&empty)?;
+        }
+        let hidden = states.dim(2)?;
+        Ok((
+            states.reshape((1, (), hidden))?,
+            output.pooled.narrow(0, 0, 1)?,
+        ))
+    }
+}
+
+/// A latent with its shape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatentMap {
+    pub values: Vec<f64>,
+    pub height: usize,
+    pub width: usize,
+}
+
+impl LatentMap {
+    pub fn channels(&self) -> usize {
+        self.values.len() / (self.height * self.width).max(1)
+    }
+
+    pub fn map(&self, change: impl FnMut(f64) -> f64) -> Self {
+        Self {
+            values: self.values.iter().copied().map(change).collect(),
+            ..*self
+        }
+    }
+
+    fn tensor(&self, device: &Device) -> Result<Tensor> {
+        let values: Vec<f32> = self.values.iter().map(|&value| value as f32).collect();
+        let shape = (1, self.height, self.width, self.channels());
+        Tensor::from_vec(values, shape, device)
+    }
+}
+
+/// The numbers of a tensor, in its order.
+pub fn to_host(tensor: &Tensor) -> Result<Vec<f64>> {
+    let tensor = tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+    let numbers = tensor.flatten_all()?.to_vec1::<f32>()?;
+    Ok(numbers.into_iter().map(f64::from).collect())
+}

@@ -1,0 +1,295 @@
+//! A request with every default filled in and every limit checked, and what it will take.
+
+use super::ImageDefaults;
+use super::networks::DiffusionNetworks;
+use super::prompt::{PromptWindow, windows};
+use crate::runtime::diffusion::{DiffusionSampler, Schedule};
+use crate::runtime::maker::{Cost, ImageRequest, Pixels, Refusal};
+
+/// Used where neither the request nor the model says more.
+const STEPS: u32 = 25;
+const CFG_SCALE: f32 = 7.0;
+const SAMPLER: DiffusionSampler = DiffusionSampler::DpmPp2m;
+const SCHEDULE: Schedule = Schedule::Karras;
+/// Width and height, of models that do not say.
+const SIZE: u32 = 512;
+
+const MOST_STEPS: u32 = 500;
+/// Levels of a schedule of which a part is run.
+const MOST_LEVELS: f64 = 10_000.0;
+const MOST_CFG_SCALE: f32 = 100.0;
+const MOST_SIDE: u32 = 4096;
+const MOST_PIXELS: u64 = 2048 * 2048;
+/// A source and a mask may be larger than the image.
+const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
+/// Images of a series. Each draws the noise of those before it.
+const MOST_INDEX: u32 = 255;
+/// From this strength on nothing of the source is kept.
+const FULL_STRENGTH: f32 = 0.9999;
+/// Evaluations of the adaptive sampler, which decides itself.
+const ADAPTIVE_EVALUATIONS: u64 = 40;
+
+/// Everything a job needs to know.
+#[derive(Debug, Clone)]
+pub struct DrawingPlan {
+    pub width: u32,
+    pub height: u32,
+    /// For each encoder.
+    pub prompt: Vec<Vec<PromptWindow>>,
+    /// None where nothing is guided.
+    pub negative: Option<Vec<Vec<PromptWindow>>>,
+    pub cfg_scale: f32,
+    pub sampler: DiffusionSampler,
+    /// Descending to 0; empty where the source stays as it is.
+    pub sigmas: Vec<f64>,
+    pub skipped_layers: usize,
+    pub seed: u64,
+    pub index: u32,
+    pub source: Option<Pixels>,
+    pub mask: Option<Pixels>,
+    pub wants_previews: bool,
+}
+
+impl DrawingPlan {
+    pub fn new(
+        networks: &DiffusionNetworks,
+        defaults: &ImageDefaults,
+        request: ImageRequest,
+    ) -> Result<Self, Refusal> {
+        let [width, height] = size(networks, defaults, &request)?;
+        let steps = request.steps.or(defaults.steps).unwrap_or(STEPS);
+        in_range("steps", steps, 1, MOST_STEPS)?;
+        in_range("index", request.index, 0, MOST_INDEX)?;
+        let cfg_scale = request
+            .cfg_scale
+            .or(defaults.cfg_scale)
+            .unwrap_or(CFG_SCALE);
+        between("cfg_scale", cfg_scale, MOST_CFG_SCALE)?;
+        let clip_skip = request.clip_skip.or(defaults.clip_skip);
+        let layers = networks.encoders.iter().map(|it| it.clip.spec().layers);
+        let layers = layers.min().unwrap_or(1) as u32;
+        in_range("clip_skip", clip_skip.unwrap_or(1), 1, layers)?;
+        check_pixels("source", request.source.as_ref())?;
+        check_pixels("mask", request.mask.as_ref())?;
+        if request.mask.is_some() && request.source.is_none() {
+            let missing = "a mask needs an image that it covers; send the source as well";
+            return Err(Refusal::Unsupported(missing.to_owned()));
+        }
+        let strength = match &request.source {
+            Some(_) => request.strength.unwrap_or(1.0),
+            None => 1.0,
+        };
+        between("strength", strength, 1.0)?;
+        let sampler = request.sampler.or(defaults.sampler).unwrap_or(SAMPLER);
+        let schedule = request.schedule.or(defaults.schedule).unwrap_or(SCHEDULE);
+        let negative = request.negative_prompt.as_deref().unwrap_or_default();
+        let is_guided = (cfg_scale - 1.0).abs() > f32::EPSILON;
+        Ok(Self {
+            width,
+            height,
+            prompt: encoder_windows(networks, &request.prompt)?,
+            negative: match is_guided {
+                true => Some(encoder_windows(networks, negative)?),
+                false => None,
+            },
+            cfg_scale,
+            sampler,
+            sigmas: sigmas(networks, sampler, schedule, (steps, strength))?,
+            skipped_layers: networks.skipped_layers(clip_skip),
+            seed: request.seed.unwrap_or_else(random_seed),
+            index: request.index,
+            source: request.source,
+            mask: request.mask,
+            wants_previews: request.wants_previews,
+        })
+    }
+
+    pub fn steps(&self) -> u32 {
+        self.sigmas.len().saturating_sub(1) as u32
+    }
+
+    pub fn cost(&self, networks: &DiffusionNetworks) -> Cost {
+        let steps = u64::from(self.steps());
+        let evaluations = match self.sampler {
+            DiffusionSampler::DpmAdaptive if steps > 0 => ADAPTIVE_EVALUATIONS,
+            // The last step is a single one.
+            DiffusionSampler::Heun
+            | DiffusionSampler::Dpm2
+            | DiffusionSampler::Dpm2Ancestral
+            | DiffusionSampler::DpmPp2sAncestral
+            | DiffusionSampler::DpmPpSde => (2 * steps).saturating_sub(1),
+            _ => steps,
+        };
+        let prompts = 1 + u64::from(self.negative.is_some());
+        let is_even =
+            |negative: &Vec<Vec<PromptWindow>>| longest(negative) == longest(&self.prompt);
+        let passes = match self.negative.as_ref().is_none_or(is_even) {
+            true => 1,
+            false => prompts,
+        };
+        let layers = networks
+            .encoders
+            .iter()
+            .map(|it| it.clip.spec().layers as u64);
+        let mut blocks = prompts * layers.sum::<u64>()
+            + evaluations * passes * networks.unet.blocks()
+            + networks.autoencoder.decoder_blocks()
+            + 1;
+        if self.source.is_some() {
+            blocks += networks.autoencoder.encoder_blocks();
+        }
+        if self.wants_previews {
+            blocks += networks.autoencoder.encoder_blocks();
+        }
+        Cost {
+            steps: self.steps(),
+            blocks,
+            memory_bytes: self.memory_bytes(networks, prompts / passes),
+        }
+    }
+
+    /// The larger of what a step and what decoding hold at once.
+    fn memory_bytes(&self, networks: &DiffusionNetworks, batch: u64) -> u64 {
+        let pixels = u64::from(self.width) * u64::from(self.height);
+        let factor = networks.autoencoder.spec().factor() as u64;
+        let places = pixels / (factor * factor).max(1);
+        let step = batch * places * networks.unet.floats_per_place();
+        let decoding = pixels * networks.autoencoder.floats_per_pixel();
+        4 * step.max(decoding)
+    }
+}
+
+fn longest(windows: &[Vec<PromptWindow>]) -> usize {
+    windows.iter().map(Vec::len).max().unwrap_or(0)
+}
+
+fn encoder_windows(
+    networks: &DiffusionNetworks,
+    prompt: &str,
+) -> Result<Vec<Vec<PromptWindow>>, Refusal> {
+    let encoders = networks.encoders.iter();
+    encoders
+        .map(|it| windows(&it.tokenizer, prompt, it.clip.spec().positions))
+        .collect()
+}
+
+/// The size asked for; else that of the source, as near as the model can; else the model's own.
+fn size(
+    networks: &DiffusionNetworks,
+    defaults: &ImageDefaults,
+    request: &ImageRequest,
+) -> Result<[u32; 2], Refusal> {
+    let factor = networks.autoencoder.spec().factor() as u32;
+    let least = 8 * factor;
+    let own = networks
+        .sample_size
+        .map(|size| size.map(|side| side as u32 * factor));
+    let own = defaults.size.or(own).unwrap_or([SIZE; 2]);
+    let source = request.source.as_ref();
+    let near = |side: u32| (side / factor * factor).clamp(least, MOST_SIDE);
+    let default = source.map_or(own, |source| [near(source.width), near(source.height)]);
+    let size = [
+        ("width", request.width, default[0]),
+        ("height", request.height, default[1]),
+    ];
+    for (setting, asked, default) in size {
+        let side = asked.unwrap_or(default);
+        in_range(setting, side, least, MOST_SIDE)?;
+        if !side.is_multiple_of(factor) {
+            return Err(Refusal::Unsupported(format!(
+                "{setting} is {side}, but the model takes multiples of {factor}; use {} or {}",
+                side / factor * factor,
+                side.next_multiple_of(factor),
+            )));
+        }
+    }
+    let size = size.map(|(_, asked, default)| asked.unwrap_or(default));
+    let pixels = u64::from(size[0]) * u64::from(size[1]);
+    match pixels > MOST_PIXELS {
+        true => Err(Refusal::Unsupported(format!(
+            "{} by {} pixels are {pixels}, but the model takes at most {MOST_PIXELS}",
+            size[0], size[1]
+        ))),
+        false => Ok(size),
+    }
+}
+
+/// The levels of a run. With a strength below 1 they are the last of a longer schedule, so many that every step asked
+/// for is run.
+fn sigmas(
+    networks: &DiffusionNetworks,
+    sampler: DiffusionSampler,
+    schedule: Schedule,
+    (steps, strength): (u32, f32),
+) -> Result<Vec<f64>, Refusal> {
+    if strength <= 0.0 {
+        return Ok(Vec::new());
+    }
+    let all = match strength > FULL_STRENGTH {
+        true => f64::from(steps),
+        false => (f64::from(steps) / f64::from(strength)).floor(),
+    };
+    if all > MOST_LEVELS {
+        let least = f64::from(steps) / MOST_LEVELS;
+        return Err(Refusal::Unsupported(format!(
+            "strength is {strength}, but {steps} steps take at least {least:.4}; use 0 to change nothing"
+        )));
+    }
+    let levels = |count| schedule.sigmas(&networks.table, count);
+    let mut sigmas = match sampler.drops_penultimate() {
+        true => {
+            let mut sigmas = levels(all as usize + 1);
+            sigmas.remove(sigmas.len().saturating_sub(2));
+            sigmas
+        }
+        false => levels(all as usize),
+    };
+    if strength <= FULL_STRENGTH {
+        let first = sigmas.len().saturating_sub(steps as usize + 1);
+        sigmas.drain(..first);
+    }
+    Ok(sigmas)
+}
+
+fn check_pixels(setting: &'static str, pixels: Option<&Pixels>) -> Result<(), Refusal> {
+    let Some(pixels) = pixels else {
+        return Ok(());
+    };
+    let count = u64::from(pixels.width) * u64::from(pixels.height);
+    if !pixels.is_whole() || count == 0 {
+        let broken = format!("the {setting} has fewer or more pixels than its size says");
+        return Err(Refusal::Unsupported(broken));
+    }
+    match count > MOST_SOURCE_PIXELS {
+        true => Err(Refusal::Unsupported(format!(
+            "the {setting} has {count} pixels, but the model takes at most {MOST_SOURCE_PIXELS}"
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn in_range(setting: &'static str, found: u32, least: u32, most: u32) -> Result<(), Refusal> {
+    match (least..=most).contains(&found) {
+        true => Ok(()),
+        false => Err(Refusal::OutOfRange {
+            setting,
+            found: found.into(),
+            least: least.into(),
+            most: most.into(),
+        }),
+    }
+}
+
+fn between(setting: &'static str, found: f32, most: f32) -> Result<(), Refusal> {
+    match (0.0..=most).contains(&found) {
+        true => Ok(()),
+        false => Err(Refusal::Unsupported(format!(
+            "{setting} is {found}, but the model takes 0 to {most}"
+        ))),
+    }
+}
+
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one("seed")
+}

@@ -1,0 +1,293 @@
+//! Prompts as text encoders see them: weights in brackets, windows of as many tokens as an encoder takes.
+
+use crate::runtime::maker::Refusal;
+use crate::runtime::text::ClipTokenizer;
+
+/// A longer prompt is refused before it is read.
+const MOST_BYTES: usize = 32 << 10;
+/// Windows of a prompt. Each adds its tokens to every step.
+const MOST_WINDOWS: usize = 16;
+/// Numbers beyond this draw noise.
+const MOST_WEIGHT: f32 = 100.0;
+/// The factor of brackets without a number.
+const EMPHASIS: f32 = 1.1;
+/// Words of fewer tokens stay in one window.
+const LONG_WORD: usize = 8;
+/// Letters of a weight.
+const LONGEST_NUMBER: usize = 24;
+
+/// A part of a prompt and how much it counts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PromptSegment {
+    pub text: String,
+    pub weight: f32,
+}
+
+/// The tokens of one pass through an encoder, begin, end and padding included, and how much each counts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PromptWindow {
+    pub tokens: Vec<u32>,
+    pub weights: Vec<f32>,
+}
+
+/// Cuts a prompt at its brackets: `(x)` counts 1.1 times as much, nested ones multiply, `(x:1.3)` counts 1.3 times.
+/// Brackets behind a backslash and brackets without a partner are text.
+pub fn segments(prompt: &str) -> Vec<PromptSegment> {
+    let letters = letters(prompt);
+    let partners = partners(&letters);
+    let mut segments: Vec<PromptSegment> = Vec::new();
+    let mut weights = vec![1.0_f32];
+    let mut text = String::new();
+    let mut flush = |text: &mut String, weight: f32| {
+        if !text.is_empty() {
+            let text = std::mem::take(text);
+            segments.push(PromptSegment { text, weight });
+        }
+    };
+    // Where the number of a group begins, and its closing bracket.
+    let mut numbers: Vec<Option<usize>> = Vec::new();
+    let mut at = 0;
+    while at < letters.len() {
+        let current = weights.last().copied().unwrap_or(1.0);
+        match (letters[at], partners[at]) {
+            ((Letter::Open, _), Some(close)) => {
+                flush(&mut text, current);
+                let number = number(&letters, at, close);
+                weights.push(number.map_or(current * EMPHASIS, |(_, weight)| weight));
+                numbers.push(number.map(|(colon, _)| colon));
+            }
+            ((Letter::Close, _), Some(_)) => {
+                flush(&mut text, current);
+                weights.pop();
+                numbers.pop();
+            }
+            (_, _) if numbers.last() == Some(&Some(at)) => {
+                // Skip the number: the next letter is the closing bracket.
+                while !matches!((letters[at].0, partners[at]), (Letter::Close, Some(_))) {
+                    at += 1;
+                }
+                continue;
+            }
+            ((_, letter), _) => text.push(letter),
+        }
+        at += 1;
+    }
+    flush(&mut text, 1.0);
+    segments
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Letter {
+    Open,
+    Close,
+    Plain,
+}
+
+fn letters(prompt: &str) -> Vec<(Letter, char)> {
+    let mut letters = Vec::with_capacity(prompt.len());
+    let mut rest = prompt.chars().peekable();
+    while let Some(letter) = rest.next() {
+        let escaped = rest.next_if(|&next| letter == '\\' && matches!(next, '(' | ')'));
+        letters.push(match (escaped, letter) {
+            (Some(bracket), _) => (Letter::Plain, bracket),
+            (None, '(') => (Letter::Open, letter),
+            (None, ')') => (Letter::Close, letter),
+            (None, _) => (Letter::Plain, letter),
+        });
+    }
+    letters
+}
+
+/// For each bracket the place of its partner.
+fn partners(letters: &[(Letter, char)]) -> Vec<Option<usize>> {
+    let mut partners = vec![None; letters.len()];
+    let mut open = Vec::new();
+    for (at, (letter, _)) in letters.iter().enumerate() {
+        match letter {
+            Letter::Open => open.push(at),
+            Letter::Close => {
+                if let Some(partner) = open.pop() {
+                    (partners[partner], partners[at]) = (Some(at), Some(partner));
+                }
+            }
+            Letter::Plain => {}
+        }
+    }
+    partners
+}
+
+/// The place of the colon before the number at the end of a group, and the number.
+fn number(letters: &[(Letter, char)], open: usize, close: usize) -> Option<(usize, f32)> {
+    let from = close.saturating_sub(LONGEST_NUMBER).max(open + 2);
+    let colon = (from..close).rev().find(|&at| letters[at].1 == ':')?;
+    let text: String = letters[colon + 1..close].iter().map(|it| it.1).collect();
+    let weight: f32 = text.trim().parse().ok()?;
+    weight.is_finite().then_some((colon, weight))
+}
+
+/// The windows of a prompt. An empty one has one window.
+pub fn windows(
+    tokenizer: &ClipTokenizer,
+    prompt: &str,
+    positions: usize,
+) -> Result<Vec<PromptWindow>, Refusal> {
+    if prompt.len() > MOST_BYTES {
+        let found = prompt.len();
+        return Err(Refusal::Unsupported(format!(
+            "the prompt has {found} bytes, but the model takes at most {MOST_BYTES}; shorten it"
+        )));
+    }
+    let room = positions.saturating_sub(2).max(1);
+    let mut windows: Vec<Vec<(u32, f32)>> = vec![Vec::new()];
+    let mut used = 0;
+    for PromptSegment { text, weight } in segments(prompt) {
+        if weight.abs() > MOST_WEIGHT {
+            return Err(Refusal::Unsupported(format!(
+                "a part of the prompt has the weight {weight}, but the model takes at most {MOST_WEIGHT}"
+            )));
+        }
+        for word in text.split_whitespace() {
+            let tokens = tokenizer.encode(word);
+            let tokens = tokens.map_err(|error| Refusal::Unsupported(error.to_string()))?;
+            let mut tokens = tokens.as_slice();
+            while !tokens.is_empty() {
+                let is_whole = tokens.len() < LONG_WORD.min(room) && used + tokens.len() > room;
+                if is_whole || used == room {
+                    windows.push(Vec::new());
+                    used = 0;
+                }
+                let (now, later) = tokens.split_at(tokens.len().min(room - used));
+                if let Some(window) = windows.last_mut() {
+                    window.extend(now.iter().map(|&token| (token, weight)));
+                }
+                used += now.len();
+                tokens = later;
+            }
+        }
+        if windows.len() > MOST_WINDOWS {
+            return Err(Refusal::Unsupported(format!(
+                "the prompt has more than {MOST_WINDOWS} windows of {room} tokens; shorten it"
+            )));
+        }
+    }
+    let padded = windows.into_iter();
+    Ok(padded
+        .map(|tokens| PromptWindow::new(tokenizer, &tokens, positions))
+        .collect())
+}
+
+impl PromptWindow {
+    pub fn new(tokenizer: &ClipTokenizer, inner: &[(u32, f32)], positions: usize) -> Self {
+        let around = |token| std::iter::once((token, 1.0));
+        let all = around(tokenizer.begin)
+            .chain(inner.iter().copied())
+            .chain(around(tokenizer.end))
+            .chain(std::iter::repeat((tokenizer.pad, 1.0)));
+        let (tokens, weights) = all.take(positions).unzip();
+        Self { tokens, weights }
+    }
+
+    pub fn is_weighted(&self) -> bool {
+        self.weights.iter().any(|&weight| weight != 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(prompt: &str, expected: &[(&str, f32)]) {
+        let found = segments(prompt);
+        let found: Vec<(&str, f32)> = found
+            .iter()
+            .map(|segment| (segment.text.as_str(), segment.weight))
+            .collect();
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert_eq!(found.0, expected.0);
+            assert!((found.1 - expected.1).abs() < 1e-5, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn brackets_weigh_and_numbers_replace() {
+        check("a cat", &[("a cat", 1.0)]);
+        check("a (cat)", &[("a ", 1.0), ("cat", 1.1)]);
+        check("((a) b)", &[("a", 1.21), (" b", 1.1)]);
+        check("(a:1.3) b", &[("a", 1.3), (" b", 1.0)]);
+        check("(a (b:.5) c:2)", &[("a ", 2.0), ("b", 0.5), (" c", 2.0)]);
+        check("((a:1.3))", &[("a", 1.3)]);
+        check("(a:-1e0)", &[("a", -1.0)]);
+    }
+
+    #[test]
+    fn escaped_and_lonely_brackets_are_text() {
+        check(r"a \(b\)", &[("a (b)", 1.0)]);
+        check(r"(a \(b\):2)", &[("a (b)", 2.0)]);
+        check("a) (b", &[("a) (b", 1.0)]);
+        check("((a)", &[("(", 1.0), ("a", 1.1)]);
+        check("(:1.3)", &[(":1.3", 1.1)]);
+        check("(a:nan)", &[("a:nan", 1.1)]);
+        check("(a:b)", &[("a:b", 1.1)]);
+        check("()", &[]);
+        check(r"\", &[(r"\", 1.0)]);
+    }
+
+    fn tokenizer() -> ClipTokenizer {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+        ClipTokenizer::open(&root.join("tiny-image/tokenizer")).unwrap()
+    }
+
+    #[test]
+    fn windows_begin_and_end_and_keep_short_words_whole() {
+        let tokenizer = tokenizer();
+        let empty = windows(&tokenizer, "", 77).unwrap();
+        let padding = std::iter::repeat_n(tokenizer.pad, 75);
+        let expected: Vec<u32> = [tokenizer.begin, tokenizer.end]
+            .into_iter()
+            .chain(padding)
+            .collect();
+        assert_eq!(empty[0].tokens, expected);
+        let word = tokenizer.encode("xyzzy").unwrap();
+        assert!((2..8).contains(&word.len()), "{word:?}");
+        let long = windows(&tokenizer, &"xyzzy ".repeat(60), 77).unwrap();
+        let whole = 75 / word.len() * word.len();
+        assert!(long.len() > 1);
+        assert_eq!(long[0].tokens[1..=whole], word.repeat(75 / word.len()));
+        assert_eq!(long[0].tokens[whole + 1], tokenizer.end);
+        assert_eq!(long[1].tokens[1..=word.len()], word);
+        let one_word = windows(&tokenizer, &"z".repeat(100), 77).unwrap();
+        assert_eq!(one_word[0].tokens[76], tokenizer.end);
+        assert_ne!(one_word[0].tokens[75], tokenizer.end);
+    }
+
+    #[test]
+    fn prompts_beyond_the_limits_are_refused() {
+        let tokenizer = tokenizer();
+        let refused = |prompt: &str| {
+            let refused = windows(&tokenizer, prompt, 77);
+            refused.unwrap_err().to_string()
+        };
+        assert!(refused(&"a".repeat(1 << 20)).contains("1048576 bytes"));
+        assert!(refused(&"cat ".repeat(5000)).contains("16 windows of 75 tokens"));
+        assert!(refused(&format!("{}a{}", "(".repeat(99), ")".repeat(99))).contains("weight"));
+        assert!(refused("(a:1e9)").contains("weight 1000000000"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_prompt_is_cut_without_loss(prompt in r"[ab():.1\\ ]{0,60}") {
+            for segment in segments(&prompt) {
+                prop_assert!(segment.weight.is_finite() && !segment.text.is_empty());
+            }
+            let letters = |text: &str| text.matches('b').count();
+            let found: usize = segments(&prompt).iter().map(|segment| letters(&segment.text)).sum();
+            prop_assert_eq!(found, letters(&prompt));
+        }
+    }
+}
