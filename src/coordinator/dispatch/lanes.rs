@@ -115,7 +115,11 @@ impl Need {
                 .with(also)
                 .with_if(matches!(job.body, Body::Text(_)), Capabilities::GENERATE)
                 .with_if(!job.durable, Capabilities::INTERACTIVE),
-            context: job.limits.prompt_tokens.saturating_add(1),
+            context: match job.kind {
+                Kind::Text => job.limits.prompt_tokens.saturating_add(1),
+                // Media have no context.
+                _ => 0,
+            },
             reach: Reach {
                 // Where several models are named, their own steps say how many are many: `Capabilities::MANY_STEPS`.
                 steps: match job.model.0.len() {
@@ -176,7 +180,9 @@ impl Lanes {
         workers: &mut Table<WorkerId, Worker>,
         now: Mono,
     ) -> LaneId {
-        need.context = need.context.checked_next_power_of_two().unwrap_or(u32::MAX);
+        if need.context > 0 {
+            need.context = need.context.checked_next_power_of_two().unwrap_or(u32::MAX);
+        }
         let known = self.by_need.get(&need).copied();
         known.unwrap_or_else(|| self.create(need, workers, now))
     }
@@ -318,18 +324,15 @@ impl Lanes {
 
     /// Rounds the context up to the next one somebody has, so that prompts of all lengths share a few lanes.
     fn with_usual_context(&self, mut need: Need) -> Result<Need, Missing> {
-        let models = || need.keys().iter().filter_map(|name| self.models.get(name));
-        let served = || models().filter(|model| !model.workers.is_empty());
-        let above = served().filter_map(|model| model.contexts.range(need.context..).next());
+        if need.context == 0 {
+            return Ok(need);
+        }
+        let models = need.keys().iter().filter_map(|name| self.models.get(name));
+        let served = models.filter(|model| !model.workers.is_empty());
+        let above = served.filter_map(|model| model.contexts.range(need.context..).next());
         let Some(usual) = above.map(|(&context, _)| context).min() else {
-            let longest = served().filter_map(|model| model.contexts.last_key_value());
-            return Err(match longest.map(|(&context, _)| context).max() {
-                Some(longest) => Missing::Context {
-                    wanted: need.context,
-                    longest,
-                },
-                None => Missing::Model(need.models),
-            });
+            self.explain(&need)?;
+            return Err(Missing::Model(need.models));
         };
         need.context = usual;
         Ok(need)

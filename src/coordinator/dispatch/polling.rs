@@ -370,7 +370,7 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
         (unable, Skip::Ability),
         (slow != Capabilities::default(), Skip::Speed),
         (
-            reach.window.max(context_of(need)) > most.window.min(it.context),
+            reach.window.max(need.context) > most.window.min(it.context),
             Skip::Window,
         ),
         (reach.output > most.output, Skip::Output),
@@ -391,12 +391,4 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
     skips.extend(others.map(|(_, skip)| skip));
     skips.sort_unstable();
     skips
-}
-
-/// Media have no context to speak of.
-fn context_of(need: &Need) -> u32 {
-    match need.kind {
-        Kind::Text => need.context,
-        _ => 0,
-    }
 }
