@@ -3,7 +3,7 @@
 //! | crate | folder | what it is | uses |
 //! | --- | --- | --- | --- |
 //! | `muster` | `src/cli` | the binary `worker`: one file per subcommand | all |
-//! | `muster-worker` | `src/worker` | the daemon: [`daemon`], [`link`], [`hub`], [`catalog`], [`hardware`] | engine, protocol, config, process |
+//! | `muster-worker` | `src/worker` | the daemon: [`daemon`], [`link`], [`hub`], [`catalog`], [`hardware`] | engine, media, protocol, config, process |
 //! | `muster-coordinator` | `src/coordinator` | accounts, request queue, ledger, APIs; feature `coordinator` | media, protocol, process |
 //! | `muster-engine` | `src/engine` | [`networks`] and the [`runtime`] that owns a device | kernels, process |
 //! | `muster-kernels` | `src/kernels` | operations that candle lacks or does slowly | |

@@ -54,6 +54,8 @@ mod link;
 #[cfg(feature = "coordinator")]
 mod media;
 #[cfg(feature = "coordinator")]
+mod media_jobs;
+#[cfg(feature = "coordinator")]
 mod messages;
 mod models;
 #[cfg(feature = "coordinator")]

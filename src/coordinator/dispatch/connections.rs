@@ -156,6 +156,7 @@ impl Dispatcher {
                 job: claim.job,
                 attempt: claim.attempt,
                 go_on_after: self.reattach(worker, registration, *claim),
+                resumed: self.jobs.get(&claim.job).map(|entry| entry.job.clone()),
             })
             .collect();
         let gone = match registration.resume {

@@ -114,12 +114,14 @@ pub struct Prefill {
     pub text: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     pub job: JobId,
     pub attempt: u32,
     /// Go on after this frame; or forget the job.
     pub go_on_after: Option<u64>,
+    /// The job, if it is known here.
+    pub resumed: Option<Arc<Job>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -161,6 +161,17 @@ const DRAWS: Capabilities = Capabilities::UPLOADS
     .with(Capabilities::KARRAS)
     .with(Capabilities::HIDDEN_ADDRESSES);
 
+/// Our own say the rest as [`Ability`] words.
+const DRAWS_NEUTRAL: Capabilities = Capabilities::UPLOADS
+    .with(Capabilities::NSFW)
+    .with(Capabilities::PLAIN_MODELS)
+    .with(Capabilities::ITS_MODELS)
+    .with(Capabilities::KARRAS)
+    .with(Capabilities::KARRAS_DDIM)
+    .with(Capabilities::CONSISTENCY_SAMPLER)
+    .with(Capabilities::NEWER_DRAWING)
+    .with(Capabilities::HIDDEN_ADDRESSES);
+
 /// Public peers hand the request to a whole inference server, which takes tools, schemas and stop rules. Their frames carry no
 /// log probabilities.
 fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
@@ -181,16 +192,24 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
                     Ability::StopRules => Capabilities::STOP_RULES,
                     Ability::Grammars => Capabilities::GRAMMAR,
                     Ability::Encode => Capabilities::TOKENIZE,
+                    Ability::SourceImages => Capabilities::SOURCE_IMAGES,
+                    Ability::Inpainting => {
+                        Capabilities::PAINTING.with(Capabilities::PAINTING_MODELS)
+                    }
+                    Ability::ClipSkip => Capabilities::CLIP_SKIP,
                 });
             }
         }
     }
+    let draws = registration.kinds.contains(Kind::Image);
+    let is_neutral = registration.ext.is_some() && registration.formats.meets(Formats::NEUTRAL);
     let reads = |kind: &str| registration.modalities.iter().any(|name| name == kind);
     let given = [
         (reads("image"), Capabilities::IMAGE_INPUT),
         (reads("video"), Capabilities::VIDEO_INPUT),
         (max_frame == LARGEST_FRAME, Capabilities::LARGE_FRAMES),
-        (registration.kinds.contains(Kind::Image), DRAWS),
+        (draws && !is_neutral, DRAWS),
+        (draws && is_neutral, DRAWS_NEUTRAL),
     ];
     let given = given.into_iter().filter(|(has, _)| *has);
     given.fold(can, |can, (_, capability)| can.with(capability))

@@ -1,5 +1,5 @@
-//! An image job as public media workers know it: flat keys, and a place to upload to. Which noise schedule is used is
-//! theirs to decide; their protocol has no word for it.
+//! An image job as workers on sockets know it, and a place to upload to: the neutral request for our own, flat keys for
+//! public media workers. Which noise schedule is used is theirs to decide; their protocol has no word for it.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::dispatch::Offer;
 use crate::media::{Area, Key, Media, MediaType};
-use muster_protocol::job::{self, Failure, FailureKind, ImageRequest, Lora};
+use muster_protocol::job::{self, Failure, FailureKind, Formats, ImageRequest, Job, Lora};
 use muster_protocol::legacy::image::drawn::most_bytes;
 use muster_protocol::legacy::image::neutral::SAMPLERS;
-use muster_protocol::link::{MediaResult, UploadSlot};
+use muster_protocol::link::{MediaBody, MediaResult, Payload, UploadSlot};
 
 /// How long such links are good, as the public protocol says.
 const UPLOADS: Duration = Duration::from_secs(900);
@@ -25,7 +25,7 @@ const NOT_NOW: Untold = Untold::NotNow { retry_after: AGAIN };
 
 /// An image on its way to a worker.
 pub struct Drawing {
-    pub payload: Map<String, Value>,
+    pub payload: Payload,
     pub slot: UploadSlot,
     pub key: Key,
 }
@@ -48,21 +48,20 @@ impl From<Failure> for Untold {
 /// With links of the media store, which are made without waiting.
 pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<Drawing, Untold> {
     let media = media.ok_or_else(|| internal("no media store is configured for the image"))?;
-    let key = Key::new(
-        Area::Results,
-        offer.job.id.0,
-        offer.attempt,
-        MediaType::Webp,
-    );
+    let key = key_of(&offer.job, offer.attempt);
     let most = most_bytes(&offer.job);
     let link = media.upload_link_up_to(most, key, UPLOADS).now_or_never();
-    let mut payload = flat(image);
-    if let Some(source) = &image.source {
-        payload.insert(
-            "source_image_url".into(),
-            json!(link_to(&source.image, media)?),
-        );
-    }
+    let payload = match offer.format == Formats::NEUTRAL {
+        true => Payload::Media(Box::new(MediaBody::Image(linked(image, media)?))),
+        false => {
+            let mut payload = flat(image);
+            if let Some(source) = &image.source {
+                let link = link_to(&source.image, media)?;
+                payload.insert("source_image_url".into(), json!(link));
+            }
+            Payload::Public(payload)
+        }
+    };
     Ok(Drawing {
         payload,
         slot: UploadSlot {
@@ -72,6 +71,26 @@ pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<
         },
         key,
     })
+}
+
+/// Where the image of an attempt goes.
+pub fn key_of(job: &Job, attempt: u32) -> Key {
+    Key::new(Area::Results, job.id.0, attempt, MediaType::Webp)
+}
+
+/// The same request with links to its source images.
+fn linked(image: &ImageRequest, media: &Media) -> Result<ImageRequest, Untold> {
+    let mut image = image.clone();
+    if let Some(source) = &mut image.source {
+        source.image = link_to(&source.image, media)?;
+        if let Some(mask) = &mut source.mask {
+            *mask = link_to(mask, media)?;
+        }
+        for (extra, _) in &mut source.extra {
+            *extra = link_to(extra, media)?;
+        }
+    }
+    Ok(image)
 }
 
 /// What was uploaded, if the worker names just this one and its digest.
@@ -84,10 +103,13 @@ pub fn brought(key: Key, results: &[MediaResult]) -> Option<job::Media> {
             .sha256
             .bytes()
             .all(|one| matches!(one, b'0'..=b'9' | b'a'..=b'f'));
-    (only.index == 0 && is_digest).then(|| job::Media {
+    let content_type = key.kind().content_type();
+    let names = |named: &Option<String>, ours: &str| named.as_deref().is_none_or(|it| it == ours);
+    let is_of_slot = names(&only.key, &key.to_string()) && names(&only.content_type, content_type);
+    (only.index == 0 && is_digest && is_of_slot).then(|| job::Media {
         seed: only.seed,
         key: key.to_string(),
-        content_type: key.kind().content_type().to_owned(),
+        content_type: content_type.to_owned(),
         sha256: Some(only.sha256.clone()),
         ..job::Media::default()
     })
@@ -190,11 +212,20 @@ mod tests {
             index,
             seed: Some(5),
             sha256,
+            ..MediaResult::default()
         };
         let check = |results: &[MediaResult], taken: bool| {
             assert_eq!(brought(key, results).is_some(), taken, "{results:?}");
         };
         check(&[result(0, "ab".repeat(32))], true);
+        let of_slot = |name: String, content_type: &str| MediaResult {
+            key: Some(name),
+            content_type: Some(content_type.to_owned()),
+            ..result(0, "ab".repeat(32))
+        };
+        check(&[of_slot(key.to_string(), "image/webp")], true);
+        check(&[of_slot("another".to_owned(), "image/webp")], false);
+        check(&[of_slot(key.to_string(), "image/png")], false);
         check(&[result(1, "ab".repeat(32))], false);
         check(&[result(0, "AB".repeat(32))], false);
         check(&[result(0, "ab".repeat(31))], false);

@@ -19,12 +19,12 @@ use crate::dispatch::{
 use crate::media::{Key, Media};
 use crate::switchboard::{Gpus, Order};
 use muster_protocol::job::{
-    Body, Channel, Event, Failure, FailureKind, FinishReason, JobId, Progress, TokenEvent,
+    Body, Channel, Event, Failure, FailureKind, FinishReason, JobId, TokenEvent,
 };
 use muster_protocol::legacy::image::drawn::Drawn;
 use muster_protocol::link::{
     self, About, Agreed, CancelWhy, Done, Extension, FrameError, FromWorker, JobFrame, ModelStatus,
-    Output, Payload, Ready, State, ToWorker, VERSION,
+    Output, Ready, State, ToWorker, VERSION,
 };
 
 /// A beat or a report is wanted this often.
@@ -168,11 +168,14 @@ impl Session {
             FromWorker::Usage { about, usage } => {
                 inputs.push(self.frame(about, Said::Event(Event::Usage(usage))));
             }
-            FromWorker::Progress { about, percent, .. } => {
-                inputs.push(self.frame(
-                    about,
-                    Said::Event(Event::Progress(Progress::percent(percent))),
-                ));
+            FromWorker::Progress {
+                about,
+                progress,
+                preview,
+            } => {
+                inputs.push(self.frame(about, Said::Event(Event::Progress(progress))));
+                let preview = preview.and_then(wording::preview);
+                inputs.extend(preview.map(|event| self.frame(about, Said::Event(event))));
             }
             FromWorker::Raw { about, data, .. } => self.raw(about, &data, inputs),
             FromWorker::Alive { about, .. } => inputs.push(self.frame(about, Said::Alive)),
@@ -201,7 +204,7 @@ impl Session {
         let frame = match order {
             Order::Offer(offer) => return self.offer(&offer, out),
             Order::Close(reason) => return Told::Close(reason),
-            Order::Ready { resumed } => self.ready(resumed),
+            Order::Ready { resumed } => self.ready(&resumed),
             Order::Cancel { job, attempt, why } => {
                 // It has said its last word on this job, and takes what comes next for the ack.
                 if self.peer.is_public() && !self.jobs.contains_key(&job) {
@@ -300,7 +303,9 @@ impl Session {
             inputs.push(done);
             return;
         };
-        let media = self.frame(about, Said::Event(Event::Media(media)));
+        // The number of the frame is for its last event.
+        let unnumbered = About { seq: None, ..about };
+        let media = self.frame(unnumbered, Said::Event(Event::Media(media)));
         self.uploads.push(Upload {
             key,
             drawn,
@@ -389,15 +394,22 @@ impl Session {
         })
     }
 
-    fn ready(&mut self, resumed: Vec<Verdict>) -> ToWorker {
-        let verdict = |one: Verdict| link::Verdict {
+    fn ready(&mut self, resumed: &[Verdict]) -> ToWorker {
+        let verdict = |one: &Verdict| link::Verdict {
             job: one.job,
             attempt: one.attempt,
             go_on_after: one.go_on_after,
         };
-        let goes_on = resumed.iter().filter(|one| one.go_on_after.is_some());
-        let goes_on = goes_on.map(|one| (one.job, Running::default()));
-        self.jobs.extend(goes_on);
+        for one in resumed.iter().filter(|one| one.go_on_after.is_some()) {
+            let job = one.resumed.as_deref();
+            let image = job.filter(|job| matches!(job.body, Body::Image(_)));
+            let image = image.map(|job| (drawing::key_of(job, one.attempt), Drawn::of(job)));
+            let running = Running {
+                image,
+                ..Running::default()
+            };
+            self.jobs.insert(one.job, running);
+        }
         ToWorker::Ready(Ready {
             worker_id: self.welcome.worker_id.clone(),
             ext: self.peer.used.map(|used| Agreed {
@@ -408,7 +420,7 @@ impl Session {
                 beat_secs: Some(BEAT_SECS),
                 grace_secs: u32::try_from(self.welcome.grace.as_secs()).ok(),
             }),
-            resume: resumed.into_iter().map(verdict).collect(),
+            resume: resumed.iter().map(verdict).collect(),
         })
     }
 
@@ -433,7 +445,7 @@ impl Session {
                 drawing.map(|drawing| {
                     running.image = Some((drawing.key, Drawn::of(&offer.job)));
                     upload.push(drawing.slot);
-                    Payload::Public(drawing.payload)
+                    drawing.payload
                 })
             }
             _ => payload::of(offer, &self.peer).map_err(Untold::from),

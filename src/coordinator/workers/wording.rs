@@ -1,7 +1,8 @@
 //! Small translations between frames and the neutral words.
 
 use crate::dispatch;
-use muster_protocol::job::{Blame, Failure, FailureKind};
+use crate::media::MediaType;
+use muster_protocol::job::{Blame, Event, Failure, FailureKind};
 use muster_protocol::link::{ErrorFrame, GpuState, Prefill};
 
 /// What of a worker's message is passed on.
@@ -60,6 +61,16 @@ fn shortened(message: &str, most: usize) -> &str {
 pub fn too_large(found: usize, most: usize) -> Failure {
     let message = format!("the request needs a frame of {found} bytes, the worker accepts {most}");
     Failure::new(FailureKind::TooLarge, message)
+}
+
+/// A preview, if its bytes are those of an image.
+pub fn preview(bytes: Vec<u8>) -> Option<Event> {
+    let kind = MediaType::sniff(&bytes)?;
+    let is_image = matches!(kind, MediaType::Webp | MediaType::Png | MediaType::Jpeg);
+    is_image.then(|| Event::Preview {
+        mime: kind.content_type().to_owned(),
+        bytes,
+    })
 }
 
 /// A worker's cards, as far as they are worth showing.

@@ -1,7 +1,7 @@
 //! What an image job asks for: one image. Whatever the client left unset is `None`.
 //!
-//! It holds what every maker of images knows. What only workers of the poll API do stands in the job's
-//! [`super::Original`], in their own words.
+//! It holds every setting that more than one kind of worker takes. Settings of polling workers alone stand in the
+//! job's [`super::Original`], in their own words.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,8 +37,19 @@ pub struct ImageRequest {
     /// How much of the source is drawn anew, up to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
-    /// Which of the request's images this is.
+    /// Which of the request's images with this seed.
     pub index: u32,
+    /// Previews that the client wants at most.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub previews: u32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,7 +62,7 @@ pub struct Lora {
     pub inject_trigger: Option<String>,
 }
 
-/// The images it begins with, by their keys in the media store.
+/// The images it begins with, by their keys in the media store; on the link to a worker, by signed links.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceImage {

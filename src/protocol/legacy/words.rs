@@ -221,6 +221,11 @@ impl Sampler {
     pub fn is_newer(self) -> bool {
         self > Self::Lcm
     }
+
+    /// Workers of ours have it.
+    pub fn is_neutral(self) -> bool {
+        !self.is_newer() || matches!(self, Self::UniPc | Self::UniPcBh2)
+    }
 }
 
 impl ControlType {
@@ -239,6 +244,11 @@ impl Scheduler {
     /// The flag `karras` has no value for it.
     pub fn is_newer(self) -> bool {
         self > Self::Karras
+    }
+
+    /// Workers of ours have it.
+    pub fn is_neutral(self) -> bool {
+        !matches!(self, Self::AlignYourSteps | Self::Gits)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The last frame of a job: done, or failed.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::About;
@@ -29,11 +29,27 @@ pub struct Done {
     pub results: Vec<MediaResult>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An uploaded output. Public workers name its index, seed and digest only.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MediaResult {
     pub index: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     pub sha256: String,
+    /// The key of its upload slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub height: Option<u32>,
+    /// Of sound and video.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
 }
 
 /// The worker has failed, or the request asks for what cannot be.
@@ -68,14 +84,7 @@ pub(super) struct DoneJson {
     cancelled: Loose<bool>,
     full_json: Option<Value>,
     #[serde(default)]
-    results: Loose<AtMost<MOST_RESULTS, ResultJson>>,
-}
-
-#[derive(Deserialize)]
-struct ResultJson {
-    index: u32,
-    seed: Option<u64>,
-    sha256: String,
+    results: Loose<AtMost<MOST_RESULTS, MediaResult>>,
 }
 
 #[derive(Deserialize)]
@@ -95,11 +104,6 @@ pub(super) struct ErrorJson {
 impl DoneJson {
     pub fn read(self) -> Option<Done> {
         let results = self.results.0.map_or_else(Vec::new, |list| list.0);
-        let result = |one: ResultJson| MediaResult {
-            index: one.index,
-            seed: one.seed,
-            sha256: one.sha256,
-        };
         Some(Done {
             about: about(self.id, self.att, self.seq)?,
             full_text: self.full_text.0,
@@ -108,7 +112,7 @@ impl DoneJson {
             usage: self.usage.0.map(Usage::from),
             cancelled: self.cancelled.0.unwrap_or(false),
             full_json: self.full_json,
-            results: results.into_iter().map(result).collect(),
+            results,
         })
     }
 }
@@ -152,7 +156,7 @@ impl Done {
         object.text_if("full_reasoning", self.full_reasoning.as_deref());
         object.value_if("full_json", self.full_json.as_ref());
         if !self.results.is_empty() {
-            object.list("results", &self.results, MediaResult::write);
+            object.value("results", &self.results);
         }
         object.text_if("finish_reason", self.finish.as_ref().map(finish_name));
         if let Some(FinishReason::StopString(stop)) = &self.finish {
@@ -164,16 +168,6 @@ impl Done {
         if self.cancelled {
             object.flag("cancelled", true);
         }
-        object.end();
-    }
-}
-
-impl MediaResult {
-    fn write(&self, out: &mut String) {
-        let mut object = Object::new(out);
-        object.number("index", self.index);
-        object.number_if("seed", self.seed);
-        object.text("sha256", &self.sha256);
         object.end();
     }
 }

@@ -119,16 +119,25 @@ pub enum Ability {
     /// Takes jobs that read and do not write: tokens of texts and texts of tokens for all its models, the others by
     /// [`Task`](super::Task).
     Encode,
+    /// Makes images from others.
+    SourceImages,
+    /// Makes only the masked part of an image.
+    Inpainting,
+    /// Leaves out the last layers of a text encoder.
+    ClipSkip,
 }
 
 impl Ability {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::Tools,
         Self::Logprobs,
         Self::Continue,
         Self::StopRules,
         Self::Grammars,
         Self::Encode,
+        Self::SourceImages,
+        Self::Inpainting,
+        Self::ClipSkip,
     ];
 
     pub fn name(self) -> &'static str {
@@ -139,6 +148,9 @@ impl Ability {
             Self::StopRules => "stop_rules",
             Self::Grammars => "grammars",
             Self::Encode => "encode",
+            Self::SourceImages => "source_images",
+            Self::Inpainting => "inpainting",
+            Self::ClipSkip => "clip_skip",
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 use super::endings::{DoneJson, ErrorJson};
@@ -16,7 +18,10 @@ use super::{
     About, Done, ErrorFrame, FrameError, MOST_VALUES, Output, Registration, SMALL_FRAME, State,
     write_tokens,
 };
-use crate::job::{EncodeResult, Event, FinishReason, TokenEvent, Usage};
+use crate::job::{EncodeResult, Event, FinishReason, Progress, TokenEvent, Usage};
+
+/// A larger preview is ignored.
+pub const MOST_PREVIEW_BYTES: usize = 16 << 10;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum FromWorker {
@@ -48,9 +53,9 @@ pub enum FromWorker {
     },
     Progress {
         about: About,
-        percent: u8,
-        /// A picture in base64.
-        preview: Option<String>,
+        progress: Progress,
+        /// An image file of at most [`MOST_PREVIEW_BYTES`].
+        preview: Option<Vec<u8>>,
     },
     Done(Box<Done>),
     Error(ErrorFrame),
@@ -131,7 +136,12 @@ struct ProgressJson {
     seq: Option<u64>,
     #[serde(default)]
     pct: Loose<f64>,
-    preview_b64: Option<String>,
+    #[serde(default)]
+    step: Loose<u32>,
+    #[serde(default)]
+    steps: Loose<u32>,
+    #[serde(default)]
+    preview_b64: Loose<String>,
 }
 
 #[derive(Deserialize)]
@@ -293,9 +303,14 @@ impl FromWorker {
                 object.text("data", data);
             }
             Self::Progress {
-                percent, preview, ..
+                progress, preview, ..
             } => {
-                object.number("pct", percent);
+                object.number("pct", progress.percent);
+                if let Some((step, steps)) = progress.steps {
+                    object.number("step", step);
+                    object.number("steps", steps);
+                }
+                let preview = preview.as_ref().map(|bytes| STANDARD.encode(bytes));
                 object.text_if("preview_b64", preview.as_deref());
             }
             Self::Busy { retry_after, .. } => object.number("retry_ms", retry_after.as_millis()),
@@ -349,6 +364,13 @@ fn or_unknown<T>(frame: Option<T>, known: impl FnOnce(T) -> FromWorker) -> FromW
     frame.map_or(FromWorker::Unknown, known)
 }
 
+/// The bytes of a preview that is not too large.
+fn preview(text: &str) -> Option<Vec<u8>> {
+    let is_small = text.len() <= MOST_PREVIEW_BYTES.div_ceil(3) * 4;
+    let bytes = is_small.then(|| STANDARD.decode(text).ok()).flatten();
+    bytes.filter(|bytes| bytes.len() <= MOST_PREVIEW_BYTES)
+}
+
 impl From<Option<Output>> for FromWorker {
     fn from(output: Option<Output>) -> Self {
         or_unknown(output, Self::Output)
@@ -397,10 +419,16 @@ impl From<RawJson> for FromWorker {
 impl From<ProgressJson> for FromWorker {
     fn from(json: ProgressJson) -> Self {
         let percent = json.pct.0.unwrap_or(0.0).clamp(0.0, 100.0);
+        let steps = json.step.0.zip(json.steps.0);
+        let steps = steps.filter(|(step, steps)| *step <= *steps);
+        let preview = json.preview_b64.0.as_deref().and_then(preview);
         or_unknown(about(json.id, json.att, json.seq), |about| Self::Progress {
             about,
-            percent: percent as u8,
-            preview: json.preview_b64,
+            progress: Progress {
+                percent: percent as u8,
+                steps,
+            },
+            preview,
         })
     }
 }

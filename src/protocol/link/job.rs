@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use super::object::Object;
 use super::output::about;
 use super::registration::{kind_name, kind_named};
 use super::{About, FrameError};
-use crate::job::{EncodeRequest, Kind, TextRequest};
+use crate::job::{EncodeRequest, ImageRequest, Kind, TextRequest};
 
 const MOST_SLOTS: usize = 64;
 /// What the payload of a job between our own peers calls its format.
@@ -42,6 +42,8 @@ pub enum Payload {
     Neutral(Box<TextRequest>),
     /// The same for a job that reads and does not write.
     Encode(Box<EncodeRequest>),
+    /// The same for media, with links to source images.
+    Media(Box<MediaBody>),
     /// The public shapes: the client's dialect, or the flat keys of a media job.
     Public(Map<String, Value>),
     /// It is not what it says it is: a newer coordinator, or a broken one.
@@ -50,8 +52,15 @@ pub enum Payload {
     Excessive,
 }
 
+/// Media to be made, tagged by kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum MediaBody {
+    Image(ImageRequest),
+}
+
 /// Where one output goes, by HTTP PUT.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadSlot {
     pub put_url: String,
     pub key: String,
@@ -91,6 +100,8 @@ struct PayloadJson<'a> {
     request: Option<&'a RawValue>,
     #[serde(borrow)]
     encode: Option<&'a RawValue>,
+    #[serde(borrow)]
+    media: Option<&'a RawValue>,
 }
 
 /// What has to be readable of a job for it to be refused.
@@ -154,9 +165,10 @@ impl Payload {
         if said.api_format.0.as_deref() != Some(NEUTRAL) {
             return serde_json::from_str(payload).map(Self::Public);
         }
-        let read = match said.encode {
-            Some(encode) => serde_json::from_str(encode.get()).map(Self::Encode),
-            None => {
+        let read = match (said.encode, said.media) {
+            (Some(encode), _) => serde_json::from_str(encode.get()).map(Self::Encode),
+            (None, Some(media)) => serde_json::from_str(media.get()).map(Self::Media),
+            (None, None) => {
                 let request = said.request.map_or("null", RawValue::get);
                 serde_json::from_str(request).map(Self::Neutral)
             }
@@ -175,7 +187,11 @@ impl Payload {
                 .get("api_format")
                 .and_then(Value::as_str)
                 .unwrap_or("openai-chat"),
-            Self::Neutral(_) | Self::Encode(_) | Self::Unreadable | Self::Excessive => NEUTRAL,
+            Self::Neutral(_)
+            | Self::Encode(_)
+            | Self::Media(_)
+            | Self::Unreadable
+            | Self::Excessive => NEUTRAL,
         }
     }
 }
@@ -212,10 +228,14 @@ impl JobFrame {
                 payload.value("encode", request);
                 payload.text("api_format", NEUTRAL);
             }),
+            Payload::Media(body) => object.object("payload", |payload| {
+                payload.value("media", body);
+                payload.text("api_format", NEUTRAL);
+            }),
             Payload::Unreadable | Payload::Excessive => object.null("payload"),
         }
         if !self.upload.is_empty() {
-            object.list("upload", &self.upload, UploadSlot::write);
+            object.value("upload", &self.upload);
         }
         if let Some(prefill) = &self.prefill {
             object.object("prefill", |inner| {
@@ -225,16 +245,6 @@ impl JobFrame {
         }
         object.text_if("cache_salt", self.cache_salt.as_deref());
         object.number_if("deadline_ms", self.deadline.map(|left| left.as_millis()));
-        object.end();
-    }
-}
-
-impl UploadSlot {
-    fn write(&self, out: &mut String) {
-        let mut object = Object::new(out);
-        object.text("put_url", &self.put_url);
-        object.text("key", &self.key);
-        object.text("content_type", &self.content_type);
         object.end();
     }
 }

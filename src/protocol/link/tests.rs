@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::{
     About, Agreed, CancelWhy, Done, ErrorFrame, Extension, Extensions, FrameError, FromWorker,
-    JobFrame, Output, Payload, Prefill, Ready, Registration, ToWorker, Verdict, write_tokens,
+    JobFrame, MOST_PREVIEW_BYTES, MediaBody, MediaResult, Output, Payload, Prefill, Ready,
+    Registration, ToWorker, UploadSlot, Verdict, write_tokens,
 };
 use crate::job::{
-    Channel, Event, FailureKind, FinishReason, Formats, JobId, Kind, Kinds, Kudos, StopRules,
-    TextInput, TextRequest, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
+    Channel, Event, FailureKind, FinishReason, Formats, ImageRequest, JobId, Kind, Kinds, Kudos,
+    Progress, StopRules, TextInput, TextRequest, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
 };
 
 /// Section 20 of the contract, frame by frame.
@@ -367,6 +368,127 @@ fn a_job_that_cannot_be_taken_in_can_still_be_refused() {
     check(r#""payload":{},"job_type":"opera""#, Payload::Unreadable);
     let nameless = format!(r#"{{"type":"job","model":"m","payload":{{"request":{deep}}}}}"#);
     assert_eq!(ToWorker::parse(&nameless), Ok(ToWorker::Unknown));
+}
+
+#[test]
+fn an_image_job_comes_back_as_it_was_written() {
+    let image: ImageRequest = serde_json::from_value(json!({
+        "prompt": "a cat", "negative_prompt": "a dog", "width": 512, "height": 768, "steps": 20,
+        "cfg_scale": 7.5, "sampler": "k_euler_a", "karras": true, "scheduler": "beta",
+        "clip_skip": 2, "seed": 5_000_000_000_u64, "strength": 0.5, "index": 1, "previews": 3,
+        "source": {"image": "https://example.org/a?signature=b", "mask": "https://example.org/c"},
+    }))
+    .unwrap();
+    let payload = Payload::Media(Box::new(MediaBody::Image(image)));
+    let job = JobFrame {
+        kind: Kind::Image,
+        upload: vec![UploadSlot {
+            put_url: "https://example.org/put".to_owned(),
+            key: "results/a.webp".to_owned(),
+            content_type: "image/webp".to_owned(),
+        }],
+        ..JobFrame::text(About::attempt(job(), 3), "m", payload)
+    };
+    let frame = ToWorker::Job(Box::new(job));
+    assert_eq!(ToWorker::parse(&frame.to_text()), Ok(frame));
+}
+
+#[test]
+fn a_media_job_of_an_unknown_kind_is_unreadable() {
+    let check = |media: &str| {
+        let frame = format!(
+            r#"{{"type":"job","id":"{ID}","att":3,"model":"m","payload":{{"api_format":"neutral","media":{media}}}}}"#
+        );
+        assert_eq!(job_of(&frame).payload, Payload::Unreadable, "{media}");
+    };
+    check(r#"{"kind":"opera","prompt":"a"}"#);
+    check(r#"{"prompt":"a"}"#);
+    check(r#"{"kind":"image","prompt":7}"#);
+    check("[]");
+}
+
+#[test]
+fn more_upload_links_than_outputs_can_have_spoil_a_job() {
+    let slot = r#"{"put_url":"u","key":"k","content_type":"image/webp"}"#;
+    let frame = |count: usize| {
+        let slots = vec![slot; count].join(",");
+        format!(
+            r#"{{"type":"job","id":"{ID}","att":3,"model":"m","payload":{{}},"upload":[{slots}]}}"#
+        )
+    };
+    assert_eq!(job_of(&frame(64)).upload.len(), 64);
+    assert_eq!(job_of(&frame(65)).payload, Payload::Unreadable);
+}
+
+#[test]
+fn progress_has_steps_and_a_preview_that_is_small() {
+    let check = |progress: Progress, preview: Option<Vec<u8>>, kept: Option<Vec<u8>>| {
+        let about = about();
+        let frame = FromWorker::Progress {
+            about,
+            progress,
+            preview,
+        };
+        let preview = kept;
+        let kept = FromWorker::Progress {
+            about,
+            progress,
+            preview,
+        };
+        assert_eq!(FromWorker::parse(&frame.to_text()), Ok(kept));
+    };
+    check(Progress::at(5, 20), None, None);
+    check(Progress::percent(30), None, None);
+    let largest = vec![7; MOST_PREVIEW_BYTES];
+    check(Progress::at(1, 2), Some(largest.clone()), Some(largest));
+    check(
+        Progress::at(1, 2),
+        Some(vec![7; MOST_PREVIEW_BYTES + 1]),
+        None,
+    );
+}
+
+#[test]
+fn absurd_progress_is_only_a_sign_of_life() {
+    let frame = format!(
+        r#"{{"type":"progress","id":"{ID}","pct":1e300,"step":9,"steps":3,"preview_b64":"not base64"}}"#
+    );
+    let FromWorker::Progress {
+        progress, preview, ..
+    } = FromWorker::parse(&frame).unwrap()
+    else {
+        panic!("progress was wanted");
+    };
+    assert_eq!((progress, preview), (Progress::percent(100), None));
+    let frame = format!(r#"{{"type":"progress","id":"{ID}","pct":{{}},"step":-1,"steps":"x"}}"#);
+    let parsed = FromWorker::parse(&frame).unwrap();
+    assert!(
+        matches!(parsed, FromWorker::Progress { progress, .. } if progress == Progress::percent(0))
+    );
+}
+
+#[test]
+fn results_come_back_as_they_were_written_and_are_few() {
+    let image = MediaResult {
+        index: 0,
+        seed: Some(7),
+        sha256: "ab".repeat(32),
+        key: Some("results/a.webp".to_owned()),
+        content_type: Some("image/webp".to_owned()),
+        bytes: Some(9),
+        width: Some(512),
+        height: Some(768),
+        seconds: None,
+    };
+    let with = |count: usize| Done {
+        results: vec![image.clone(); count],
+        ..Done::new(about(), FinishReason::Stop, Usage::default())
+    };
+    let frame = FromWorker::Done(Box::new(with(64)));
+    assert_eq!(FromWorker::parse(&frame.to_text()), Ok(frame));
+    let frame = FromWorker::Done(Box::new(with(65)));
+    let none = FromWorker::Done(Box::new(with(0)));
+    assert_eq!(FromWorker::parse(&frame.to_text()), Ok(none));
 }
 
 #[test]

@@ -76,10 +76,12 @@ impl Counters {
                 finish: FinishReason::Cancelled,
                 ..
             } => &self.0.cancelled,
-            Said::Done { .. } => &self.0.done,
+            Said::Done { .. } | Said::Uploaded(_) => &self.0.done,
             Said::Failed(_) => &self.0.failed,
             Said::Busy { .. } => &self.0.handed_back,
-            Said::Started { .. } | Said::Output(_) | Said::Encoded(_) => return,
+            Said::Started { .. } | Said::Output(_) | Said::Encoded(_) | Said::Progress { .. } => {
+                return;
+            }
         };
         count.fetch_add(1, Ordering::Relaxed);
     }

@@ -263,7 +263,17 @@ fn abilities(runtime: &Runtime, served: &Served) -> Vec<Ability> {
         Ability::Grammars,
         Ability::Encode,
     ];
-    tools.into_iter().chain(others).collect()
+    let draws = served
+        .media
+        .iter()
+        .any(|model| model.kind == MediaKind::Image);
+    let images = [
+        Ability::SourceImages,
+        Ability::Inpainting,
+        Ability::ClipSkip,
+    ];
+    let images = images.into_iter().filter(|_| draws);
+    tools.into_iter().chain(others).chain(images).collect()
 }
 
 impl Served {

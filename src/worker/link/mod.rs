@@ -11,6 +11,7 @@
 //! | [`inquiry`] | one look at a coordinator, for `worker doctor` and `worker join` |
 //! | `address` | which address a configured one means, and whether it may be dialled |
 //! | [`legacy`] | the same for a coordinator that is polled |
+//! | `transfer` | source images and outputs of jobs over HTTP |
 //! | `offer` | what passes between a line and whoever does the work |
 //!
 //! With a coordinator of ours one socket carries all jobs. A public one gives each socket one job at a time, so
@@ -24,6 +25,7 @@ pub mod legacy;
 mod offer;
 pub mod session;
 mod tls;
+mod transfer;
 mod ws;
 
 use std::sync::Arc;
@@ -44,6 +46,7 @@ pub use feedback::Feedback;
 pub use offer::{LineId, Offer, Reply, Said, Stop};
 use session::{Peer, Session, Settings};
 pub use tls::{Fingerprint, native_tls, pinned_tls};
+pub use transfer::{TransferError, Transfers};
 use ws::Shell;
 
 /// Offers that may wait for whoever does the work.
@@ -116,6 +119,7 @@ impl Line {
         let feedback = Feedback::default();
         let sockets = Sockets {
             id: LineId(rand_seed()),
+            transfers: Transfers::of(&self.dial),
             line: self,
             offers: offers.clone(),
             condition: condition.clone(),
@@ -152,6 +156,7 @@ impl Line {
 struct Sockets {
     id: LineId,
     line: Line,
+    transfers: Transfers,
     offers: mpsc::Sender<Offer>,
     condition: watch::Receiver<Condition>,
     tasks: Tasks,
@@ -169,6 +174,7 @@ impl Sockets {
             dial: self.line.dial.clone(),
             session: self.line.session(socket),
             offers: self.offers.clone(),
+            transfers: self.transfers.clone(),
             condition: self.condition.clone(),
             stopping: self.tasks.stopping(),
             retired,

@@ -6,7 +6,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::session::{Slot, Work};
+use super::transfer::Transfers;
 use muster_protocol::job::{EncodeResult, Event, Failure, FailureKind, FinishReason, Usage};
+use muster_protocol::link::MediaResult;
 
 /// One coordinator's line, for as long as the worker runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -18,6 +20,8 @@ pub struct Offer {
     /// The line that it came over. Jobs of different coordinators never share one.
     pub line: LineId,
     pub work: Work,
+    /// Reaches the media store of its coordinator.
+    pub transfers: Transfers,
     pub reply: Reply,
     pub stop: Stop,
 }
@@ -33,6 +37,14 @@ pub enum Said {
     Output(Vec<Event>),
     /// The whole result of a job that reads and does not write.
     Encoded(Box<EncodeResult>),
+    /// A step of a job for media. The preview is a file; a later one replaces it.
+    Progress {
+        at: u32,
+        of: u32,
+        preview: Option<Vec<u8>>,
+    },
+    /// Done: the outputs are in the media store.
+    Uploaded(Vec<MediaResult>),
     Done {
         finish: FinishReason,
         usage: Usage,
@@ -59,8 +71,10 @@ pub struct Stop(CancellationToken);
 impl Said {
     pub fn is_last(&self) -> bool {
         match self {
-            Self::Done { .. } | Self::Failed(_) | Self::Busy { .. } => true,
-            Self::Started { .. } | Self::Output(_) | Self::Encoded(_) => false,
+            Self::Done { .. } | Self::Uploaded(_) | Self::Failed(_) | Self::Busy { .. } => true,
+            Self::Started { .. } | Self::Output(_) | Self::Encoded(_) | Self::Progress { .. } => {
+                false
+            }
         }
     }
 }

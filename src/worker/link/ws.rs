@@ -19,7 +19,7 @@ use tracing::{debug, error, info, warn};
 use super::dial::{DialError, Socket};
 use super::offer::{LineId, Offer, Reply, Said, Stop};
 use super::session::{Ending, Input, Moment, Output, Peer, Session, Slot, Work};
-use super::{Condition, Dial, Feedback, Present, Standing};
+use super::{Condition, Dial, Feedback, Present, Standing, Transfers};
 use muster_process::intake::MessageRefused;
 use muster_protocol::link::{Extension, LARGEST_FRAME, ToWorker};
 
@@ -50,6 +50,7 @@ pub struct Shell {
     pub dial: Dial,
     pub session: Session,
     pub offers: mpsc::Sender<Offer>,
+    pub transfers: Transfers,
     pub condition: watch::Receiver<Condition>,
     pub stopping: CancellationToken,
     /// This socket is not needed any longer, though the worker goes on.
@@ -369,13 +370,12 @@ impl Running {
         let offer = Offer {
             line: self.shell.line,
             work,
+            transfers: self.shell.transfers.clone(),
             reply: Reply::new(slot, self.mouth.clone()),
             stop: stop.clone(),
         };
         match self.shell.offers.try_send(offer) {
-            Ok(()) => {
-                self.stops.insert(slot, stop);
-            }
+            Ok(()) => drop(self.stops.insert(slot, stop)),
             Err(_) => refused.push(slot),
         }
     }

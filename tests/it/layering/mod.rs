@@ -91,6 +91,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "worker/hub",
             "worker/link/inquiry.rs",
             "worker/link/legacy",
+            "worker/link/transfer.rs",
         ],
     ),
     ("ring", &["coordinator/accounts"]),

@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use muster::coordinator::accounts::{Accounts, KeyOrder, Roles, Scopes, SecretSource};
 use muster::coordinator::dispatch;
 use muster::coordinator::http::router;
+use muster::coordinator::http::serve::{Connections, serve};
 use muster::coordinator::kudos::{self, Cause, Posting};
 use muster::coordinator::media::{Links, Media, MediaSettings};
 use muster::coordinator::moderation::Moderation;
@@ -25,6 +26,7 @@ use muster::protocol::job::{AccountId, Kudos, UnixMillis};
 use muster::tasks::Tasks;
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
@@ -71,7 +73,17 @@ impl App {
     }
 
     pub async fn with(settings: DoorSettings) -> Self {
-        Self::on(tempfile::tempdir().unwrap(), settings, None, 0).await
+        Self::on(tempfile::tempdir().unwrap(), settings, None, 0, BASE).await
+    }
+
+    /// Reachable over TCP too, so that workers of ours can use its media store.
+    pub async fn listening(settings: DoorSettings) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let app = Self::on(tempfile::tempdir().unwrap(), settings, None, 0, &base).await;
+        let router = app.router.clone();
+        serve(listener, router, None, Connections::default(), &app.tasks);
+        app
     }
 
     /// With the routes that tests of other programs use.
@@ -124,7 +136,7 @@ impl App {
         drop((media, moderation, requests, store));
         assert!(tasks.stop(PATIENCE).await, "a task did not end");
         let known = (key, account);
-        Self::on(folder, DoorSettings::default(), Some(known), spare).await
+        Self::on(folder, DoorSettings::default(), Some(known), spare, BASE).await
     }
 
     async fn on(
@@ -132,6 +144,7 @@ impl App {
         settings: DoorSettings,
         known: Option<(String, AccountId)>,
         spare: u64,
+        base: &str,
     ) -> Self {
         let tasks = Tasks::default();
         let place = Location::Sqlite(folder.path().join("store.sqlite"));
@@ -151,7 +164,7 @@ impl App {
         let grace = dispatch::Settings::default().grace;
         let links = Links {
             secret: accounts.derived_secret("links to media"),
-            base: BASE.to_owned(),
+            base: base.to_owned(),
         };
         let place = MediaSettings {
             spare,

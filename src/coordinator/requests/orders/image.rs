@@ -105,7 +105,12 @@ impl ImageAsked {
             loras: params.loras().iter().map(lora).collect(),
             source: self.source(),
             strength: params.denoising_strength,
-            index: nth.index,
+            // The other seeds differ, and each makes its image alone as well.
+            index: match (params.seed.as_deref(), params.seed_variation) {
+                (Some(seed), None) if seed::seed(seed).is_some() => nth.index,
+                _ => 0,
+            },
+            previews: 0,
         }
     }
 
@@ -189,8 +194,8 @@ mod tests {
         for special in [
             json!({"tiling": true}),
             json!({"post_processing": ["GFPGAN"]}),
-            json!({"sampler_name": "uni_pc"}),
-            json!({"scheduler": "beta"}),
+            json!({"sampler_name": "seeds_2"}),
+            json!({"scheduler": "gits"}),
             json!({"sampler_eta": 0}),
         ] {
             assert_eq!(asked(special).request.formats(), Formats::LEGACY);
@@ -198,7 +203,29 @@ mod tests {
     }
 
     #[test]
-    fn how_far_a_source_image_counts_only_workers_of_this_api_can_be_told() {
+    fn a_setting_that_public_media_workers_lack_is_for_our_workers_too() {
+        let both = Formats::LEGACY.with(Formats::NEUTRAL);
+        for params in [
+            json!({"clip_skip": 2}),
+            json!({"scheduler": "beta"}),
+            json!({"sampler_name": "uni_pc"}),
+        ] {
+            assert_eq!(asked(params).request.formats(), both);
+        }
+        let masked = json!({
+            "prompt": "a cat", "source_image": "a", "source_mask": "b",
+            "source_processing": "inpainting",
+        });
+        let request = GenerationInputImage::read(masked).unwrap();
+        assert_eq!(request.formats(), both);
+        let opaque =
+            json!({"prompt": "a cat", "source_image": "a", "source_processing": "inpainting"});
+        let request = GenerationInputImage::read(opaque).unwrap();
+        assert_eq!(request.formats(), Formats::LEGACY);
+    }
+
+    #[test]
+    fn how_far_a_source_image_counts_public_media_workers_cannot_be_told() {
         let body =
             |params: Value| json!({"prompt": "a cat", "source_image": "a", "params": params});
         let formats = |params| {
@@ -206,7 +233,10 @@ mod tests {
             request.formats()
         };
         let strength = json!({"denoising_strength": 0.5});
-        assert_eq!(formats(strength.clone()), Formats::LEGACY);
+        assert_eq!(
+            formats(strength.clone()),
+            Formats::LEGACY.with(Formats::NEUTRAL)
+        );
         assert!(formats(json!({})).meets(Formats::OPENAI_CHAT));
         assert!(
             asked(strength)

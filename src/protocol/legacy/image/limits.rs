@@ -5,31 +5,39 @@ use std::time::Duration;
 use super::reference;
 use super::request::GenerationInputImage;
 use crate::job::{Capabilities, Formats, Limits, Reach};
-use crate::legacy::words::SourceProcessing;
+use crate::legacy::words::{Scheduler, SourceProcessing};
 use crate::legacy::work;
 
 impl GenerationInputImage {
-    /// Settings that only the poll API has are for its workers alone.
+    /// Settings that only the poll API has are for its workers alone. The neutral form holds more of them than the form
+    /// of public media workers.
     pub fn formats(&self) -> Formats {
         let params = &self.params;
-        let plain = params.control_type.is_none()
+        let neutral = params.control_type.is_none()
             && params.post_processing().is_empty()
             && params.tis().is_empty()
+            && !params.tunes_solver()
+            && params.sampler_name.is_neutral()
+            && params.newer_scheduler().is_none_or(Scheduler::is_neutral)
+            // A mask in the opacity of the source image has no neutral form.
+            && self.source_mask.is_some() == self.is_painting()
+            && params.workflow.is_none()
+            && params.special.is_none()
+            && !(params.tiling || params.hires_fix || params.transparent)
+            && self.source_processing != SourceProcessing::Remix
+            && (self.nsfw || !self.censor_nsfw);
+        let plain = neutral
             && params.clip_skip.is_none()
             && !params.sampler_name.is_newer()
             && !params.sets_solver()
             && self.source_mask.is_none()
-            && !(self.source_image.is_some() && params.denoising_strength.is_some())
-            && params.workflow.is_none()
-            && params.special.is_none()
-            && !(params.tiling || params.hires_fix || params.transparent)
-            && !self.is_painting()
-            && self.source_processing != SourceProcessing::Remix
-            && (self.nsfw || !self.censor_nsfw);
-        match plain {
-            // As media workers on sockets take them.
-            true => Formats::LEGACY.with(Formats::OPENAI_CHAT),
-            false => Formats::LEGACY,
+            && !(self.source_image.is_some() && params.denoising_strength.is_some());
+        match (neutral, plain) {
+            (true, true) => Formats::LEGACY
+                .with(Formats::NEUTRAL)
+                .with(Formats::OPENAI_CHAT),
+            (true, false) => Formats::LEGACY.with(Formats::NEUTRAL),
+            (false, _) => Formats::LEGACY,
         }
     }
 

@@ -175,8 +175,12 @@ impl ModelGenerationInputImage {
 
     /// Whether it says how the solver goes its steps, or by which schedule, beyond what every worker understands.
     pub fn sets_solver(&self) -> bool {
-        self.newer_scheduler().is_some()
-            || self.sampler_eta.is_some()
+        self.newer_scheduler().is_some() || self.tunes_solver()
+    }
+
+    /// Settings of a solver beside its name and its noise schedule.
+    pub fn tunes_solver(&self) -> bool {
+        self.sampler_eta.is_some()
             || self.sampler_s_noise.is_some()
             || self.sampler_s_churn.is_some()
             || self.sampler_s_tmin.is_some()

@@ -155,7 +155,7 @@ pub const FIELDS: &[Field<ImagesDraft>] = &[
         draft.sampler = Some(sampler(&text(value))?);
         Ok(())
     }),
-    field("scheduler", Shape::Text, "Noise schedule, such as karras, normal or simple; polling workers only. If absent, one that suits the model.", |draft, value| {
+    field("scheduler", Shape::Text, "Noise schedule, such as karras, normal or simple; not by public media workers. If absent, one that suits the model.", |draft, value| {
         draft.schedule = schedule(&text(value))?;
         Ok(())
     }),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ImageDelivery, ImageEncoding};
+use super::{ImageDelivery, ImageEncoding, ImageFormat};
 use crate::job::ImageRequest;
 
 pub const COMPLETED: &str = "image_generation.completed";
@@ -88,9 +88,11 @@ impl ImagesHead {
         sse(COMPLETED, &Value::Object(event))
     }
 
-    /// The event of a preview, which is number `number` of its image. Previews are base64 always.
-    pub fn partial(&self, index: u32, number: u32, base64: &str) -> String {
+    /// The event of a preview, which is number `number` of its image. Previews are base64 always, and in the format that
+    /// the worker chose.
+    pub fn partial(&self, index: u32, number: u32, format: ImageFormat, base64: &str) -> String {
         let mut event = self.event(PARTIAL, index);
+        event.insert("output_format".into(), format.word().into());
         event.insert("partial_image_index".into(), number.into());
         event.insert("b64_json".into(), base64.into());
         sse(PARTIAL, &Value::Object(event))

@@ -131,6 +131,6 @@ fn a_reply_has_the_shape_of_openai() {
         event.contains(r#""b64_json":"AAAA""#) && event.ends_with("\n\n"),
         "{event}"
     );
-    let partial = head.partial(1, 0, "AA");
+    let partial = head.partial(1, 0, ImageFormat::Webp, "AA");
     assert!(partial.contains(r#""partial_image_index":0"#), "{partial}");
 }

@@ -5,14 +5,19 @@
 //! | `request` | what was asked for, as the engine takes it |
 //! | `grammar` | the form of the text, as the engine takes it |
 //! | `encode` | jobs that read and do not write |
+//! | `media` | jobs for images and sound, from the request to the upload |
+//! | `image`, `flat` | requests for images, neutral and of public coordinators |
 //! | `speech` | what the engine says, as coordinators hear it |
 //! | `logprobs` | which tokens a piece of text was written with |
 //! | `blame` | what went wrong, and whose fault it was |
 
 mod blame;
 mod encode;
+mod flat;
 mod grammar;
+mod image;
 mod logprobs;
+mod media;
 mod request;
 mod speech;
 
@@ -26,11 +31,12 @@ use super::engines::Engines;
 use super::pace::Paces;
 use super::summary::Counters;
 use crate::link::session::Work;
-use crate::link::{LineId, Offer, Reply, Said, Stop};
+use crate::link::{LineId, Offer, Reply, Said, Stop, Transfers};
 use muster_engine::runtime::{self, Generation, Runtime};
 use muster_protocol::job::{FinishReason, Usage};
 use muster_protocol::link::Payload;
 
+use media::MediaDesk;
 use request::Asked;
 use speech::Speech;
 
@@ -53,9 +59,13 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
     let Offer {
         line,
         work,
+        transfers,
         mut reply,
         stop,
     } = offer;
+    if shop.makes_media(&work.model) {
+        return make(work, &transfers, shop, reply, &stop).await;
+    }
     let (id, model) = (work.job, work.model.clone());
     let running = (shop.paces.begin(&model), shop.counters.begin());
     let began = Instant::now();
@@ -79,6 +89,36 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
     drop(running);
     debug!(job.id = %id, "job {id} ended on {model}");
     reply.say(ended).await;
+}
+
+/// The same for a model of the maker.
+async fn make(work: Work, transfers: &Transfers, mut shop: Shop, mut reply: Reply, stop: &Stop) {
+    let (id, model) = (work.job, work.model.clone());
+    let running = (shop.paces.begin(&model), shop.counters.begin());
+    let desk = MediaDesk {
+        engines: &shop.engines,
+        transfers,
+        reply: &mut reply,
+    };
+    let ended = tokio::select! {
+        biased;
+        () = stop.wanted() => never_began(),
+        () = pause(&mut shop.paused) => handed_back(),
+        said = media::run(work, desk) => said,
+    };
+    shop.counters.end(&ended);
+    drop(running);
+    debug!(job.id = %id, "job {id} ended on {model}");
+    reply.say(ended).await;
+}
+
+impl Shop {
+    fn makes_media(&self, model: &str) -> bool {
+        let Some(maker) = &self.engines.maker else {
+            return false;
+        };
+        maker.status().models.iter().any(|one| one.name == model)
+    }
 }
 
 fn never_began() -> Said {

@@ -97,6 +97,10 @@ fn text_request(payload: Payload) -> Result<job::TextRequest, Failure> {
             FailureKind::WorkerFailed,
             "the job reads and does not write",
         )),
+        Payload::Media(_) => Err(Failure::new(
+            FailureKind::UnsupportedValue,
+            "the model writes text, and the job is for media",
+        )),
         Payload::Public(mut payload) if format == "openai-chat" => {
             let request = payload.remove("request").unwrap_or(Value::Null);
             let request = ChatRequest::read(request, Strictness::Tolerate);

@@ -13,7 +13,7 @@ use super::Served;
 use super::client::{Client, Receipt};
 use super::returns::Returns;
 use crate::link::session::{Backoff, Peer, Slot, Work};
-use crate::link::{Feedback, LineId, Offer, Reply, Said, Stop, rand_seed};
+use crate::link::{Feedback, LineId, Offer, Reply, Said, Stop, Transfers, rand_seed};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
     Event, FinishReason, JobId, Kudos, LegacySampling, TextInput, TextRequest,
@@ -103,6 +103,7 @@ impl Job {
             job: id.parse().map_or_else(|_| JobId::random(), JobId),
             model: self.model.clone(),
             payload: Payload::Neutral(Box::new(self.text.clone())),
+            upload: Vec::new(),
             prefill: None,
             cache_salt: None,
             peer: Peer::Public,
@@ -145,6 +146,7 @@ impl Errand {
             // Without a salt no other job's prompts are found.
             line: LineId::default(),
             work: job.work(id),
+            transfers: Transfers::default(),
             reply: Reply::new(Slot(0), mouth),
             stop: stop.clone(),
         };
@@ -243,7 +245,7 @@ enum Ended {
 impl Draft {
     fn hear(&mut self, said: Said) -> Option<Ended> {
         match said {
-            Said::Started { .. } | Said::Encoded(_) => None,
+            Said::Started { .. } | Said::Encoded(_) | Said::Progress { .. } => None,
             Said::Output(events) => {
                 events.iter().for_each(|event| self.take(event));
                 None
@@ -252,7 +254,7 @@ impl Draft {
                 finish: FinishReason::Cancelled,
                 ..
             } => Some(Ended::Given("the job was stopped".to_owned())),
-            Said::Done { .. } => Some(Ended::Whole),
+            Said::Done { .. } | Said::Uploaded(_) => Some(Ended::Whole),
             Said::Failed(failure) => Some(Ended::Given(failure.message.to_string())),
             Said::Busy { .. } => Some(Ended::Given("the engine is full".to_owned())),
         }

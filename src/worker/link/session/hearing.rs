@@ -120,6 +120,7 @@ impl Session {
             job: about.job,
             model: frame.model,
             payload: frame.payload,
+            upload: frame.upload,
             prefill: frame.prefill,
             cache_salt: frame.cache_salt,
             peer,

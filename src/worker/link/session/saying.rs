@@ -6,8 +6,8 @@ use super::Session;
 use super::jobs::{Job, Phase};
 use super::words::{Moment, Output, Slot};
 use crate::link::offer::Said;
-use muster_protocol::job::{Blame, Event, Failure, FinishReason, Usage};
-use muster_protocol::link::{About, Done, ErrorFrame, Extension, FromWorker};
+use muster_protocol::job::{Blame, Event, Failure, FinishReason, Progress, Usage};
+use muster_protocol::link::{About, Done, ErrorFrame, Extension, FromWorker, MediaResult};
 
 impl Session {
     pub(super) fn say(&mut self, slot: Slot, said: Said, out: &mut Vec<Output>) {
@@ -28,6 +28,10 @@ impl Session {
             Said::Encoded(result) => {
                 self.frame(slot, out, |about| FromWorker::Encoded { about, result });
             }
+            Said::Progress { at, of, preview } => {
+                self.progress(slot, Progress::at(at, of), preview, out);
+            }
+            Said::Uploaded(results) => self.uploaded(slot, results, out),
             Said::Done { finish, usage } => self.done(slot, finish, usage, out),
             Said::Failed(failure) => self.failed(slot, failure, out),
             Said::Busy { retry_after } => self.hand_back(slot, retry_after, out),
@@ -85,6 +89,42 @@ impl Session {
             // Without its frames it cannot go on elsewhere from here: better given to another worker now.
             self.forget(slot, out);
         }
+    }
+
+    /// Not numbered: it need not arrive, and the next one replaces it.
+    fn progress(
+        &mut self,
+        slot: Slot,
+        progress: Progress,
+        preview: Option<Vec<u8>>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(job) = self.jobs.get_mut(&slot) else {
+            return;
+        };
+        job.spoke = self.now;
+        let about = job.about;
+        if self.open().is_some() {
+            let frame = FromWorker::Progress {
+                about,
+                progress,
+                preview,
+            };
+            super::send(&frame, out);
+            self.spoke();
+        }
+    }
+
+    fn uploaded(&mut self, slot: Slot, results: Vec<MediaResult>, out: &mut Vec<Output>) {
+        let Some(job) = self.jobs.get_mut(&slot) else {
+            return;
+        };
+        let done = Done {
+            results,
+            ..Done::new(job.next_about(1), FinishReason::Stop, Usage::default())
+        };
+        let text = FromWorker::Done(Box::new(done)).to_text();
+        self.end(slot, text, true, out);
     }
 
     fn done(&mut self, slot: Slot, finish: FinishReason, usage: Usage, out: &mut Vec<Output>) {

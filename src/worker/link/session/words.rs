@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::link::offer::Said;
 use muster_protocol::job::JobId;
-use muster_protocol::link::{Agreed, Extension, Extensions, Payload, Prefill, State, ToWorker};
+use muster_protocol::link::{
+    Agreed, Extension, Extensions, Payload, Prefill, State, ToWorker, UploadSlot,
+};
 
 /// Time since the line was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +70,8 @@ pub struct Work {
     pub job: JobId,
     pub model: String,
     pub payload: Payload,
+    /// An upload link for each output of a job for media.
+    pub upload: Vec<UploadSlot>,
     /// Go on after this.
     pub prefill: Option<Prefill>,
     /// Jobs of one coordinator with the same may find each other's computed prompts.

@@ -49,7 +49,7 @@ impl ImageOrder<'_> {
         let job = |index| {
             let image = ImageRequest {
                 seed: Some(self.seed(request, index)),
-                index,
+                previews: request.previews,
                 ..request.image.clone()
             };
             Arc::new(Job {
@@ -84,13 +84,22 @@ impl ImageOrder<'_> {
 /// The formats of the workers that can honour every field.
 fn formats(request: &ImagesRequest, all: Formats) -> Result<Formats, Problem> {
     let (polled, never) = (request.only_polled.first(), request.never_polled.first());
+    let without = |left: &[Formats]| {
+        let kept = [Formats::NEUTRAL, Formats::LEGACY, Formats::OPENAI_CHAT].into_iter();
+        let kept = kept.filter(|one| all.meets(*one) && !left.contains(one));
+        kept.fold(Formats::default(), Formats::with)
+    };
+    let formats = match (polled, never) {
+        (None, None) => all,
+        (Some(_), None) => without(&[Formats::OPENAI_CHAT]),
+        (None, Some(_)) => without(&[Formats::LEGACY]),
+        (Some(_), Some(_)) => without(&[Formats::LEGACY, Formats::OPENAI_CHAT]),
+    };
     match (polled, never) {
-        (None, None) => Ok(all),
-        (Some(_), None) => Ok(Formats::LEGACY),
-        (None, Some(_)) => Ok(Formats::OPENAI_CHAT),
-        (Some(polled), Some(never)) => {
+        (Some(polled), Some(never)) if formats == Formats::default() => {
             let message = format!("{never} has a value that no worker with {polled} supports");
             Err(Problem::unsupported(*never, message))
         }
+        _ => Ok(formats),
     }
 }

@@ -18,8 +18,10 @@ use super::gathering::{Gathering, ImageEvent, MadeImage};
 use crate::error::ApiError;
 use crate::http::room::{Memory, Room};
 use crate::http::text::NOT_BUFFERED;
+use crate::media::MediaType;
 use crate::state::DoorSettings;
 use muster_protocol::openai::error;
+use muster_protocol::openai::images::ImageFormat;
 use muster_protocol::openai::images::reply::{self, ImagesHead};
 
 const HEARTBEAT: &str = ": heartbeat\n\n";
@@ -133,10 +135,18 @@ impl ImageStream {
         if *left == 0 {
             return Ok(None);
         }
+        let format = match MediaType::sniff(bytes) {
+            Some(MediaType::Webp) => ImageFormat::Webp,
+            Some(MediaType::Png) => ImageFormat::Png,
+            Some(MediaType::Jpeg) => ImageFormat::Jpeg,
+            _ => return Ok(None),
+        };
         let number = *sent;
         (*left, *sent) = (*left - 1, *sent + 1);
         let base64 = STANDARD.encode(bytes);
-        Ok(Some(self.relay.head.partial(index, number, &base64)))
+        Ok(Some(
+            self.relay.head.partial(index, number, format, &base64),
+        ))
     }
 
     async fn completed(&mut self, made: MadeImage) -> Result<String, ApiError> {

@@ -1,10 +1,13 @@
 //! Sockets that break, are refused or say nothing, and coming back to what ran.
 
 use super::{JOB, Line, done, ready, secs, seqs};
+use crate::link::offer::Said;
 use crate::link::session::jobs::{GATHER, MOST_KEPT_BYTES};
 use crate::link::session::{Ending, Input, Output};
 use muster_protocol::job::Kudos;
-use muster_protocol::link::{About, FromWorker, RefusalCode, RefusalFrame, ToWorker, Verdict};
+use muster_protocol::link::{
+    About, FromWorker, MediaResult, RefusalCode, RefusalFrame, ToWorker, Verdict,
+};
 
 #[test]
 fn a_lost_socket_stops_nothing_and_only_what_was_not_confirmed_is_sent_again() {
@@ -45,6 +48,55 @@ fn a_lost_socket_stops_nothing_and_only_what_was_not_confirmed_is_sent_again() {
         reward: Kudos(1),
     });
     assert!(line.session.jobs.is_empty());
+}
+
+#[test]
+fn steps_and_previews_are_not_sent_again_and_results_are() {
+    let mut line = Line::ours();
+    let slot = line.job(Some(3));
+    let step = |at| Said::Progress {
+        at,
+        of: 4,
+        preview: Some(vec![at as u8; 16 << 10]),
+    };
+    line.say(slot, step(1));
+    let sent = line.sent();
+    let [
+        FromWorker::Progress {
+            about,
+            progress,
+            preview,
+        },
+    ] = &sent[..]
+    else {
+        panic!("{sent:?}");
+    };
+    assert_eq!((about.seq, progress.steps), (None, Some((1, 4))));
+    assert_eq!(preview.as_ref().map(Vec::len), Some(16 << 10));
+    line.put(Input::Lost { code: None });
+    line.say(slot, step(2));
+    let result = MediaResult {
+        seed: Some(7),
+        sha256: "ab".repeat(32),
+        ..MediaResult::default()
+    };
+    line.say(slot, Said::Uploaded(vec![result.clone()]));
+    line.wait(secs(2));
+    line.put(Input::Opened);
+    line.outputs();
+    line.hear(ready(&[Verdict {
+        job: JOB,
+        attempt: 3,
+        go_on_after: Some(0),
+    }]));
+    let sent = line.sent();
+    let [FromWorker::Done(done)] = &sent[..] else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(
+        (done.about.seq, &done.results[..]),
+        (Some(1), &[result][..])
+    );
 }
 
 #[test]

@@ -1,0 +1,328 @@
+//! A job for media: its request to the maker, steps and previews out, outputs encoded and uploaded.
+//!
+//! Encoders run beside the threads of the engine. Dropping [`run`] cancels the job.
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use tokio::task::spawn_blocking;
+
+use super::{blame, flat, image};
+use crate::daemon::engines::Engines;
+use crate::daemon::worker::small as small_number;
+use crate::link::session::Work;
+use crate::link::{Reply, Said, Transfers};
+use muster_engine::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, PixelFormat, Pixels};
+use muster_media::image::{Channels, Size};
+use muster_media::sound::{self, Sound, WavFormat};
+use muster_media::{MediaType, image as codec};
+use muster_protocol::job::{Failure, FailureKind};
+use muster_protocol::link::{MediaBody, MediaResult, Payload, UploadSlot};
+
+/// A finished output as a file.
+struct EncodedOutput {
+    bytes: Vec<u8>,
+    /// Without its place.
+    result: MediaResult,
+}
+
+/// When previews are due: as many as wanted, evenly over the steps.
+struct PreviewPlan {
+    wanted: u32,
+    sent: u32,
+}
+
+/// One output of a job.
+struct Piece<'a> {
+    index: usize,
+    /// Outputs of the whole job.
+    of: usize,
+    slot: &'a UploadSlot,
+}
+
+/// The parts of the worker that a job needs.
+pub struct MediaDesk<'a> {
+    pub engines: &'a Engines,
+    pub transfers: &'a Transfers,
+    pub reply: &'a mut Reply,
+}
+
+/// Does the job; returns the last word.
+pub async fn run(mut work: Work, desk: MediaDesk<'_>) -> Said {
+    let payload = std::mem::replace(&mut work.payload, Payload::Unreadable);
+    match make(&work, payload, desk).await {
+        Ok(results) => Said::Uploaded(results),
+        Err(said) => said,
+    }
+}
+
+async fn make(
+    work: &Work,
+    payload: Payload,
+    mut desk: MediaDesk<'_>,
+) -> Result<Vec<MediaResult>, Said> {
+    let bodies = bodies(payload).map_err(Said::Failed)?;
+    if bodies.len() != work.upload.len() {
+        let (wanted, links) = (bodies.len(), work.upload.len());
+        let message = format!("the job has {wanted} outputs and {links} upload links");
+        return Err(failed(message));
+    }
+    let mut results = Vec::new();
+    for (index, body) in bodies.into_iter().enumerate() {
+        let piece = Piece {
+            index,
+            of: work.upload.len(),
+            slot: &work.upload[index],
+        };
+        results.push(one(&work.model, body, piece, &mut desk).await?);
+    }
+    Ok(results)
+}
+
+/// One request for each output.
+fn bodies(payload: Payload) -> Result<Vec<MediaBody>, Failure> {
+    match payload {
+        Payload::Media(body) => Ok(vec![*body]),
+        Payload::Public(keys) => flat::images(keys),
+        Payload::Neutral(_) | Payload::Encode(_) => {
+            let message = "the model makes media, and the job is for a text";
+            Err(Failure::new(FailureKind::UnsupportedValue, message))
+        }
+        Payload::Unreadable => {
+            let message =
+                "parsing the request failed: the worker may be older than its coordinator";
+            Err(Failure::new(FailureKind::WorkerFailed, message))
+        }
+        Payload::Excessive => {
+            let message = "the request is nested too deeply, or a number is out of range";
+            Err(Failure::new(FailureKind::InvalidRequest, message))
+        }
+    }
+}
+
+async fn one(
+    model: &str,
+    body: MediaBody,
+    piece: Piece<'_>,
+    desk: &mut MediaDesk<'_>,
+) -> Result<MediaResult, Said> {
+    let mut plan = PreviewPlan::of(&body);
+    let (request, seed) = match body {
+        MediaBody::Image(request) => {
+            let seed = request.seed;
+            let request = image::read(request, desk.transfers).await?;
+            (MakeRequest::Image(Box::new(request)), seed)
+        }
+    };
+    let Some(maker) = &desk.engines.maker else {
+        return Err(failed(format!("the worker has no media model {model}")));
+    };
+    let mut stream = maker.make(model, request).map_err(blame::said)?;
+    let mut result = None;
+    while let Some(event) = stream.next().await {
+        match event {
+            MakeEvent::Step { at, of, preview } => {
+                let preview = match preview.filter(|_| plan.is_due(at, of)) {
+                    Some(preview) => small(preview).await?,
+                    None => None,
+                };
+                let (at, of) = piece.progress(at, of);
+                desk.reply.say(Said::Progress { at, of, preview }).await;
+            }
+            MakeEvent::Made(output) => {
+                if result.is_some() {
+                    return Err(failed("the model made more than one output".to_owned()));
+                }
+                let made = upload(output, piece.slot, desk.transfers).await?;
+                result = Some(MediaResult {
+                    index: small_number(piece.index),
+                    seed,
+                    ..made
+                });
+            }
+            MakeEvent::Failed(failure) => return Err(blame::said(failure)),
+            MakeEvent::Done => break,
+        }
+    }
+    result.ok_or_else(|| failed("the model made no output".to_owned()))
+}
+
+impl Piece<'_> {
+    /// Steps of the whole job.
+    fn progress(&self, at: u32, of: u32) -> (u32, u32) {
+        let before = small_number(self.index).saturating_mul(of);
+        let all = small_number(self.of).saturating_mul(of);
+        (before.saturating_add(at), all)
+    }
+}
+
+impl PreviewPlan {
+    fn of(body: &MediaBody) -> Self {
+        let wanted = match body {
+            MediaBody::Image(image) => image.previews,
+        };
+        Self { wanted, sent: 0 }
+    }
+
+    /// Asked once for each step that has a preview. Steps may be left out.
+    fn is_due(&mut self, at: u32, of: u32) -> bool {
+        let next = u64::from(self.sent + 1) * u64::from(of);
+        let is_due = self.sent < self.wanted
+            && at < of
+            && u64::from(at) * u64::from(self.wanted + 1) >= next;
+        self.sent += u32::from(is_due);
+        is_due
+    }
+}
+
+/// A preview that cannot be encoded is left out.
+async fn small(preview: Pixels) -> Result<Option<Vec<u8>>, Said> {
+    let encoded = spawn_blocking(move || {
+        let pixels = picture(preview).ok()?;
+        codec::preview(&pixels).ok()
+    });
+    encoded.await.map_err(|_| blame::broken())
+}
+
+async fn upload(
+    output: Output,
+    slot: &UploadSlot,
+    transfers: &Transfers,
+) -> Result<MediaResult, Said> {
+    let content_type = slot.content_type.clone();
+    let encoded = spawn_blocking(move || encode(output, &content_type));
+    let encoded = encoded.await.map_err(|_| blame::broken())?;
+    let EncodedOutput { bytes, result } = encoded.map_err(failed)?;
+    let result = MediaResult {
+        key: Some(slot.key.clone()),
+        content_type: Some(slot.content_type.clone()),
+        bytes: Some(bytes.len() as u64),
+        sha256: hex(&Sha256::digest(&bytes)),
+        ..result
+    };
+    let sent = transfers.put(slot, Bytes::from(bytes)).await;
+    sent.map_err(|error| failed(format!("uploading the output failed: {error}")))?;
+    Ok(result)
+}
+
+fn encode(output: Output, content_type: &str) -> Result<EncodedOutput, String> {
+    let kind = MediaType::from_content_type(content_type)
+        .ok_or_else(|| format!("the upload link is for the unknown type {content_type}"))?;
+    match output {
+        Output::Image(pixels) => {
+            let (width, height) = (pixels.width, pixels.height);
+            let pixels = picture(pixels)?;
+            let bytes = codec::encode(&pixels, kind).map_err(|error| error.to_string())?;
+            let result = MediaResult {
+                width: Some(width),
+                height: Some(height),
+                ..MediaResult::default()
+            };
+            Ok(EncodedOutput { bytes, result })
+        }
+        Output::Sound(pcm) => {
+            let sound = sound_of(pcm)?;
+            let result = MediaResult {
+                seconds: Some(sound.seconds()),
+                ..MediaResult::default()
+            };
+            let bytes = match kind {
+                MediaType::Wav => sound::to_wav(&sound, WavFormat::Int16),
+                MediaType::Flac => sound::to_flac(&sound),
+                MediaType::Opus => sound::to_opus(&sound, OPUS_BITS_PER_SECOND),
+                other => return Err(format!("sound cannot be encoded as {other}")),
+            };
+            let bytes = bytes.map_err(|error| error.to_string())?;
+            Ok(EncodedOutput { bytes, result })
+        }
+        Output::Frames { .. } => Err("this worker encodes no video".to_owned()),
+    }
+}
+
+const OPUS_BITS_PER_SECOND: u32 = 128_000;
+
+fn sound_of(pcm: Pcm) -> Result<Sound, String> {
+    Sound::new(pcm.rate, pcm.channels, pcm.samples).map_err(|error| error.to_string())
+}
+
+/// As the codecs have it.
+fn picture(pixels: Pixels) -> Result<codec::Pixels, String> {
+    let size = Size {
+        width: pixels.width,
+        height: pixels.height,
+    };
+    let (channels, bytes) = match pixels.format {
+        PixelFormat::Gray => {
+            let bytes = pixels.bytes.iter().flat_map(|level| [*level; 3]);
+            (Channels::Rgb, bytes.collect())
+        }
+        PixelFormat::Rgb => (Channels::Rgb, pixels.bytes),
+        PixelFormat::Rgba => (Channels::Rgba, pixels.bytes),
+    };
+    codec::Pixels::new(size, channels, bytes).map_err(|error| error.to_string())
+}
+
+fn failed(message: String) -> Said {
+    Said::Failed(Failure::new(FailureKind::WorkerFailed, message))
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MediaType, PreviewPlan, encode};
+    use muster_engine::runtime::maker::{Output, Pcm, PixelFormat, Pixels};
+
+    #[test]
+    fn previews_are_spread_over_the_steps() {
+        let check = |wanted, steps: &[u32], of, due: &[u32]| {
+            let mut plan = PreviewPlan { wanted, sent: 0 };
+            let steps = steps.iter().copied();
+            let found: Vec<_> = steps.filter(|at| plan.is_due(*at, of)).collect();
+            assert_eq!(found, due);
+        };
+        check(0, &[1, 2, 3, 4], 4, &[]);
+        check(1, &[1, 2, 3, 4], 4, &[2]);
+        check(3, &[1, 2, 3, 4], 4, &[1, 2, 3]);
+        check(2, &[1, 2, 3, 4, 5, 6], 6, &[2, 4]);
+        // Steps between were left out, and the last one needs no preview.
+        check(2, &[5, 6], 6, &[5]);
+        check(3, &[1], 1, &[]);
+    }
+
+    #[test]
+    fn outputs_are_encoded_as_the_type_of_their_slot() {
+        let image = |format, bytes: Vec<u8>| {
+            let (width, height) = (2, 1);
+            Output::Image(Pixels {
+                width,
+                height,
+                format,
+                bytes,
+            })
+        };
+        let check = |output: Output, content_type: &str| {
+            let encoded = encode(output, content_type).unwrap();
+            let kind = MediaType::sniff(&encoded.bytes).unwrap();
+            assert_eq!(kind.content_type(), content_type);
+            encoded.result
+        };
+        let result = check(image(PixelFormat::Rgb, vec![9; 6]), "image/webp");
+        assert_eq!((result.width, result.height), (Some(2), Some(1)));
+        check(image(PixelFormat::Gray, vec![9; 2]), "image/png");
+        check(image(PixelFormat::Rgba, vec![9; 8]), "image/jpeg");
+        let sound = || {
+            Output::Sound(Pcm {
+                rate: 24_000,
+                channels: 1,
+                samples: vec![0.0; 12_000],
+            })
+        };
+        assert_eq!(check(sound(), "audio/wav").seconds, Some(0.5));
+        check(sound(), "audio/flac");
+        check(sound(), "audio/ogg");
+        assert!(encode(sound(), "image/webp").is_err());
+        assert!(encode(image(PixelFormat::Rgb, vec![9; 5]), "image/webp").is_err());
+    }
+}

@@ -1,0 +1,463 @@
+//! Images made by a worker of ours: the sample pipeline in its maker, behind `/v1/images/generations` and the AI Horde
+//! API.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Method, StatusCode};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::state::DoorSettings;
+use muster::daemon::{Engines, MediaModel, Post, Served, Worker};
+use muster::link::Dial;
+use muster::protocol::job::Kudos;
+use muster::runtime::maker::{Maker, MakerLimits, MediaKind, SampleFault, SamplePipeline};
+use muster::runtime::{DeviceChoice, EngineLimits, Runtime};
+use muster::tasks::Tasks;
+use muster_testing::eventually;
+use serde_json::{Value, json};
+use tokio::io::{DuplexStream, duplex};
+use url::Url;
+
+use super::account::{charging, money, pay};
+use super::legacy::images::{ask, png, pop, until, until_done, with};
+use super::support::app::{Answer, App, request};
+use super::support::boss::{Cable, post};
+
+const ROUTE: &str = "/v1/images/generations";
+const MODEL: &str = "tiny";
+
+/// A worker of ours with a maker.
+struct Studio {
+    worker: Worker,
+    maker: Maker,
+    tasks: Tasks,
+}
+
+async fn studio(app: &App, name: &str, sample: SamplePipeline) -> Studio {
+    studio_over(app, name, sample, dial(app)).await
+}
+
+async fn studio_over(app: &App, name: &str, sample: SamplePipeline, dial: Dial) -> Studio {
+    let maker = Maker::start(MakerLimits::default()).unwrap();
+    let loader = Box::new(|| Ok(Box::new(sample) as Box<_>));
+    maker.load(MODEL, loader).await.unwrap();
+    let engines = Engines {
+        runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
+        maker: Some(maker.clone()),
+    };
+    let served = Served {
+        media: vec![MediaModel {
+            name: MODEL.to_owned(),
+            kind: MediaKind::Image,
+        }],
+        slots: 8,
+        ..Served::default()
+    };
+    let tasks = app.tasks.part();
+    let post = Post {
+        key: app.key.clone(),
+        ..post(name, dial)
+    };
+    let worker = Worker::start(engines, served, vec![post], &tasks);
+    assert!(worker.connected().await);
+    Studio {
+        worker,
+        maker,
+        tasks,
+    }
+}
+
+fn dial(app: &App) -> Dial {
+    Dial::Pipe(Arc::new(far(app)))
+}
+
+fn far(app: &App) -> impl Fn() -> DuplexStream + Send + Sync + 'static {
+    let (workers, tasks) = (app.workers.clone(), app.tasks.clone());
+    move || {
+        let (near, far) = duplex(1 << 16);
+        let workers = workers.clone();
+        tasks.start(async move { workers.serve(far, Vec::new()).await });
+        near
+    }
+}
+
+async fn app() -> App {
+    App::listening(DoorSettings::default()).await
+}
+
+async fn generate(app: &App, more: Value) -> Answer {
+    generate_as(app, &app.key, more).await
+}
+
+async fn generate_as(app: &App, key: &str, more: Value) -> Answer {
+    let body = json!({"model": MODEL, "prompt": "a cat", "size": "320x256", "steps": 4});
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str())];
+    let body = Body::from(with(body, more).to_string());
+    app.send(request(Method::POST, ROUTE, &headers, body)).await
+}
+
+async fn generated(app: &App, more: Value) -> Value {
+    let answer = generate(app, more).await;
+    let (status, body) = (answer.status, answer.json().await);
+    assert_eq!(status, StatusCode::OK, "{body}");
+    body
+}
+
+async fn linked(app: &App, link: &Value) -> Vec<u8> {
+    let link = Url::parse(link.as_str().unwrap()).unwrap();
+    let path = format!("{}?{}", link.path(), link.query().unwrap());
+    let fetched = app.get(&path).await;
+    assert_eq!(fetched.status, StatusCode::OK);
+    fetched.bytes().await.to_vec()
+}
+
+/// The gradient of the sample: red grows to the right, green downwards, blue is the seed.
+fn assert_gradient(bytes: &[u8], (width, height): (u32, u32), seed: u8) {
+    let image = image::load_from_memory(bytes).unwrap().to_rgb8();
+    assert_eq!(image.dimensions(), (width, height));
+    let near = |x, y, expected: [u8; 3]| {
+        let found = image.get_pixel(x, y).0;
+        let is_near = found.iter().zip(expected).all(|(a, b)| a.abs_diff(b) < 32);
+        assert!(is_near, "{found:?} is not {expected:?}");
+    };
+    near(0, 0, [0, 0, seed]);
+    near(width - 1, 0, [255, 0, seed]);
+    near(0, height - 1, [0, 255, seed]);
+}
+
+async fn running(maker: &Maker, wanted: usize) {
+    eventually("the jobs of the maker", async || {
+        let running = maker.status().running;
+        if running == wanted {
+            Ok(())
+        } else {
+            Err(running)
+        }
+    })
+    .await;
+}
+
+fn open(gate: &Sender<()>, blocks: usize) {
+    for _ in 0..blocks {
+        gate.send(()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_image_is_drawn_by_our_worker_as_link_and_as_base64() {
+    let app = app().await;
+    let studio = studio(&app, "ours", SamplePipeline::default()).await;
+    let reply = generated(&app, json!({"seed": 200, "n": 2})).await;
+    let images = reply["data"].as_array().unwrap();
+    assert_eq!(
+        (&images[0]["seed"], &images[1]["seed"]),
+        (&json!(200), &json!(201))
+    );
+    assert_eq!(reply["grid"]["worker"], "ours");
+    for (image, seed) in images.iter().zip([200, 201]) {
+        assert_gradient(&linked(&app, &image["url"]).await, (320, 256), seed);
+    }
+    let more = json!({"seed": 7, "response_format": "b64_json", "output_format": "png"});
+    let reply = generated(&app, more).await;
+    let inline = reply["data"][0]["b64_json"].as_str().unwrap();
+    let bytes = STANDARD.decode(inline).unwrap();
+    assert_eq!(
+        image::guess_format(&bytes).unwrap(),
+        image::ImageFormat::Png
+    );
+    assert_gradient(&bytes, (320, 256), 7);
+    assert_eq!(studio.worker.activity().done, 3);
+}
+
+#[tokio::test]
+async fn a_request_of_the_ai_horde_is_drawn_by_our_worker() {
+    let app = app().await;
+    let _studio = studio(&app, "ours", SamplePipeline::default()).await;
+    let params =
+        json!({"seed": "42", "width": 192, "height": 128, "steps": 3, "n": 2, "clip_skip": 2});
+    let id = ask(&app, json!({"params": params, "r2": true})).await;
+    let status = until_done(&app, &id).await;
+    let generations = status["generations"].as_array().unwrap();
+    assert_eq!(generations.len(), 2);
+    let mut blues = Vec::new();
+    for one in generations {
+        assert_eq!(
+            (&one["worker_name"], &one["seed"]),
+            (&json!("ours"), &json!("42"))
+        );
+        let bytes = linked(&app, &one["img"]).await;
+        let image = image::load_from_memory(&bytes).unwrap().to_rgb8();
+        assert_eq!(image.dimensions(), (192, 128));
+        blues.push(image.get_pixel(0, 0).0[2]);
+    }
+    assert_gradient(&linked(&app, &generations[0]["img"]).await, (192, 128), 42);
+    assert_eq!(blues.len(), 2);
+}
+
+#[tokio::test]
+async fn source_images_and_masks_reach_our_worker() {
+    let app = app().await;
+    let studio = studio(&app, "ours", SamplePipeline::default()).await;
+    let params = json!({"width": 128, "height": 128, "steps": 2, "denoising_strength": 0.5});
+    for more in [
+        json!({"source_processing": "img2img"}),
+        json!({"source_processing": "inpainting", "source_mask": png(128, 128)}),
+    ] {
+        let body = with(
+            json!({"params": params, "source_image": png(128, 128)}),
+            more,
+        );
+        let id = ask(&app, body).await;
+        let status = until_done(&app, &id).await;
+        assert_eq!(status["generations"][0]["worker_name"], "ours", "{status}");
+    }
+    let activity = studio.worker.activity();
+    assert_eq!((activity.done, activity.failed), (2, 0));
+}
+
+#[tokio::test]
+async fn jobs_that_our_worker_cannot_do_are_not_offered_to_it() {
+    let app = app().await;
+    let studio = studio(&app, "ours", SamplePipeline::default()).await;
+    app.enrich(Kudos(1_000_000)).await;
+    for params in [
+        json!({"tiling": true}),
+        json!({"hires_fix": true}),
+        json!({"post_processing": ["GFPGAN"]}),
+        json!({"sampler_name": "seeds_2"}),
+        json!({"loras": [{"name": "x"}]}),
+        json!({"control_type": "canny", "width": 128, "height": 128}),
+    ] {
+        let mut body = json!({"params": params});
+        if params.get("control_type").is_some() {
+            body["source_image"] = json!(png(128, 128));
+        }
+        let id = ask(&app, body).await;
+        let status = until(&app, &id, |status| status["is_possible"] == false).await;
+        assert_eq!(status["processing"], 0, "{params}");
+    }
+    assert_eq!(studio.maker.status().running, 0);
+    let loras = json!({"loras": [{"name": "x"}]});
+    let refused = generate(&app, loras).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert_eq!(refused.json().await["error"]["param"], "loras");
+}
+
+#[tokio::test]
+async fn an_unknown_setting_is_refused_by_name_and_costs_nothing() {
+    let app = App::listening(charging()).await;
+    let studio = studio(&app, "ours", SamplePipeline::default()).await;
+    let key = app.account_with(Roles::USER, Scopes::ALL).await;
+    pay(&app, &key, 5_000_000).await;
+    let answer = generate_as(&app, &key, json!({"scheduler": "gits"})).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert_eq!(answer.json().await["error"]["param"], "scheduler");
+    let answer = generate_as(
+        &app,
+        &key,
+        json!({"steps": 2, "size": "1536x1536", "sampler": "seeds_2"}),
+    )
+    .await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert_eq!(answer.json().await["error"]["param"], "sampler");
+    assert_eq!(money(&app, &key).await, (5_000_000, 0));
+    for known in [
+        json!({"scheduler": "beta"}),
+        json!({"scheduler": "karras", "seed": 5_000_000_000_u64}),
+        json!({"sampler": "uni_pc"}),
+    ] {
+        let answer = generate_as(&app, &key, known).await;
+        assert_eq!(answer.status, StatusCode::OK);
+    }
+    assert_eq!(money(&app, &key).await, (2_000_000, 0));
+    assert_eq!(studio.worker.activity().done, 3);
+}
+
+#[tokio::test]
+async fn a_pipeline_that_fails_or_panics_fails_the_request_and_costs_nothing() {
+    for fault in [SampleFault::FailAt(2), SampleFault::PanicAt(2)] {
+        let app = App::listening(charging()).await;
+        let sample = SamplePipeline {
+            fault: Some(fault),
+            ..SamplePipeline::default()
+        };
+        let _studio = studio(&app, "ours", sample).await;
+        let key = app.account_with(Roles::USER, Scopes::ALL).await;
+        pay(&app, &key, 5_000_000).await;
+        let answer = generate_as(&app, &key, json!({})).await;
+        assert!(answer.status.is_server_error(), "{fault:?}: {answer:?}");
+        let body = answer.json().await;
+        assert!(body["error"]["message"].is_string(), "{body}");
+        assert_eq!(money(&app, &key).await, (5_000_000, 0));
+    }
+}
+
+/// Reads a stream up to the next event that is not a heartbeat.
+async fn event(answer: &mut Answer) -> Value {
+    loop {
+        let text = answer.frame().await.unwrap();
+        if let Some(data) = text.lines().find_map(|line| line.strip_prefix("data: ")) {
+            return serde_json::from_str(data).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_has_as_many_partial_images_as_were_asked_for() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let _studio = studio(&app, "ours", sample).await;
+    // Of six steps the second and the fourth have one.
+    open(&gate, 2);
+    let more = json!({"stream": true, "partial_images": 2, "steps": 6, "seed": 3});
+    let mut answer = generate(&app, more).await;
+    for number in 0..2 {
+        let partial = event(&mut answer).await;
+        assert_eq!(partial["type"], "image_generation.partial_image");
+        assert_eq!(
+            (&partial["partial_image_index"], &partial["output_format"]),
+            (&json!(number), &json!("webp"))
+        );
+        let bytes = STANDARD
+            .decode(partial["b64_json"].as_str().unwrap())
+            .unwrap();
+        assert!(bytes.len() <= 16 << 10);
+        assert_eq!(
+            image::guess_format(&bytes).unwrap(),
+            image::ImageFormat::WebP
+        );
+        open(&gate, 2);
+    }
+    drop(gate);
+    let completed = event(&mut answer).await;
+    assert_eq!(
+        completed["type"], "image_generation.completed",
+        "{completed}"
+    );
+    let bytes = STANDARD
+        .decode(completed["b64_json"].as_str().unwrap())
+        .unwrap();
+    assert_gradient(&bytes, (320, 256), 3);
+    assert_eq!(answer.frame().await, None);
+}
+
+#[tokio::test]
+async fn progress_is_shown_by_token() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let _studio = studio(&app, "ours", sample).await;
+    open(&gate, 2);
+    let progress = async {
+        eventually("half of the steps", async || {
+            let page = app.get("/v1/progress/half-a-cat").await.json().await;
+            if page["progress"] == 50 {
+                Ok(())
+            } else {
+                Err(page)
+            }
+        })
+        .await;
+        drop(gate);
+    };
+    let more = json!({"progress_token": "half-a-cat"});
+    let (reply, ()) = tokio::join!(generated(&app, more), progress);
+    assert_eq!(reply["data"].as_array().unwrap().len(), 1);
+    let page = app.get("/v1/progress/half-a-cat").await.json().await;
+    assert_eq!(page["progress"], 100);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_frees_the_maker() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let studio = studio(&app, "ours", sample).await;
+    tokio::select! {
+        _ = generate(&app, json!({})) => unreachable!("no block was let through"),
+        () = running(&studio.maker, 1) => {}
+    }
+    eventually("the job to be cancelled", async || {
+        let activity = studio.worker.activity();
+        if activity.cancelled == 1 {
+            Ok(())
+        } else {
+            Err(activity)
+        }
+    })
+    .await;
+    // The block that runs is the last one of the job.
+    open(&gate, 1);
+    running(&studio.maker, 0).await;
+    drop(gate);
+    generated(&app, json!({})).await;
+}
+
+#[tokio::test]
+async fn a_paused_worker_hands_its_image_to_another() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let first = studio(&app, "first", sample).await;
+    let handed_over = async {
+        running(&first.maker, 1).await;
+        let _second = studio(&app, "second", SamplePipeline::default()).await;
+        let (paused, ()) = tokio::join!(first.worker.pause(), async { drop(gate) });
+        paused.unwrap();
+        _second
+    };
+    let (reply, _second) = tokio::join!(generated(&app, json!({})), handed_over);
+    assert_eq!(reply["grid"]["worker"], "second");
+}
+
+#[tokio::test]
+async fn a_lost_worker_is_replaced_by_another() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let first = studio(&app, "first", sample).await;
+    let lost = async {
+        open(&gate, 1);
+        running(&first.maker, 1).await;
+        let second = studio(&app, "second", SamplePipeline::default()).await;
+        assert!(first.tasks.stop(Duration::from_secs(5)).await);
+        drop(gate);
+        second
+    };
+    let (reply, second) = tokio::join!(generated(&app, json!({"seed": 9})), lost);
+    assert_eq!(reply["grid"]["worker"], "second");
+    assert_gradient(&linked(&app, &reply["data"][0]["url"]).await, (320, 256), 9);
+    assert_eq!(second.worker.activity().done, 1);
+}
+
+#[tokio::test]
+async fn an_image_survives_a_lost_socket() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let cable = Cable::default();
+    let dial = cable.dial(far(&app), &app.tasks);
+    let studio = studio_over(&app, "ours", sample, dial).await;
+    let cut = async {
+        open(&gate, 2);
+        running(&studio.maker, 1).await;
+        cable.cut();
+        drop(gate);
+    };
+    let (reply, ()) = tokio::join!(generated(&app, json!({"seed": 5})), cut);
+    assert_gradient(&linked(&app, &reply["data"][0]["url"]).await, (320, 256), 5);
+    let activity = studio.worker.activity();
+    assert_eq!((activity.done, activity.cancelled), (1, 0));
+}
+
+#[tokio::test]
+async fn a_text_for_a_model_that_draws_is_refused_at_the_door() {
+    let app = app().await;
+    let studio = studio(&app, "ours", SamplePipeline::default()).await;
+    let body = json!({"model": MODEL, "messages": [{"role": "user", "content": "hello"}]});
+    let answer = app.chat(&body).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert_eq!(answer.json().await["error"]["param"], "model");
+    assert_eq!(studio.worker.activity().failed, 0);
+    assert!(pop(&app, json!({})).await["id"].is_null());
+}
