@@ -10,6 +10,7 @@ use axum::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::media::{Area, Key, MediaType};
 use muster::coordinator::state::DoorSettings;
 use muster::daemon::{Engines, MediaModel, Post, Served, Worker};
 use muster::link::Dial;
@@ -19,13 +20,14 @@ use muster::runtime::{DeviceChoice, EngineLimits, Runtime};
 use muster::tasks::Tasks;
 use muster_testing::eventually;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::io::{DuplexStream, duplex};
 use url::Url;
 
 use super::account::{charging, money, pay};
 use super::legacy::images::{ask, png, pop, until, until_done, with};
 use super::support::app::{Answer, App, request};
-use super::support::boss::{Cable, post};
+use super::support::boss::{Cable, Office, post};
 
 const ROUTE: &str = "/v1/images/generations";
 const MODEL: &str = "tiny";
@@ -364,7 +366,8 @@ async fn progress_is_shown_by_token() {
         .await;
         drop(gate);
     };
-    let more = json!({"progress_token": "half-a-cat"});
+    // Without a count of steps the model draws its own four.
+    let more = json!({"progress_token": "half-a-cat", "steps": null});
     let (reply, ()) = tokio::join!(generated(&app, more), progress);
     assert_eq!(reply["data"].as_array().unwrap().len(), 1);
     let page = app.get("/v1/progress/half-a-cat").await.json().await;
@@ -448,6 +451,57 @@ async fn an_image_survives_a_lost_socket() {
     assert_gradient(&linked(&app, &reply["data"][0]["url"]).await, (320, 256), 5);
     let activity = studio.worker.activity();
     assert_eq!((activity.done, activity.cancelled), (1, 0));
+}
+
+#[tokio::test]
+async fn images_of_a_public_coordinator_are_drawn_and_uploaded() {
+    let app = app().await;
+    let (mut office, dial) = Office::open();
+    let sample = SamplePipeline::default();
+    let (_studio, (mut boss, registration)) =
+        tokio::join!(studio_over(&app, "ours", sample, dial), office.hire());
+    assert_eq!(registration["job_types"], json!(["image"]));
+    let id = "71a3c9f0-58b1-4a2f-9d0e-3f6f1b0c2a11";
+    let keys = [1, 2]
+        .map(|attempt| Key::new(Area::Results, id.parse().unwrap(), attempt, MediaType::Webp));
+    let mut slots = Vec::new();
+    for key in keys {
+        let link = app.media.upload_link(key, Duration::from_secs(60)).await;
+        let slot =
+            json!({"put_url": link.unwrap(), "key": key.to_string(), "content_type": "image/webp"});
+        slots.push(slot);
+    }
+    boss.send(json!({
+        "type": "job", "id": id, "model": MODEL, "job_type": "image", "upload": slots,
+        "payload": {
+            "prompt": "a cat", "n": 2, "ext": "webp", "width": 64, "height": 96, "steps": 3,
+            "sampler_name": "euler", "seed": 11, "seeds": [11, 12],
+        },
+    }))
+    .await;
+    let first = boss.next().await;
+    assert_eq!(first["type"], "progress");
+    assert!(
+        first.get("step").is_none() && first.get("att").is_none(),
+        "{first}"
+    );
+    let (_, done) = boss.read_job().await;
+    let mut results = Vec::new();
+    for (index, (key, seed)) in keys.iter().zip([11, 12]).enumerate() {
+        let bytes = app.media.get(*key).await.unwrap();
+        let bytes = match bytes {
+            Some(bytes) => bytes,
+            None => {
+                app.media.take_in(*key).await.unwrap();
+                app.media.get(*key).await.unwrap().unwrap()
+            }
+        };
+        assert_gradient(&bytes, (64, 96), seed);
+        let digest = Sha256::digest(&bytes);
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        results.push(json!({"index": index, "seed": seed, "sha256": digest}));
+    }
+    assert_eq!(done, json!({"type": "done", "id": id, "results": results}));
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use crate::media::{Area, Key, Media, MediaType};
 use muster_protocol::job::{self, Failure, FailureKind, Formats, ImageRequest, Job, Lora};
 use muster_protocol::legacy::image::drawn::most_bytes;
 use muster_protocol::legacy::image::neutral::SAMPLERS;
+use muster_protocol::legacy::image::reference;
 use muster_protocol::link::{MediaBody, MediaResult, Payload, UploadSlot};
 
 /// How long such links are good, as the public protocol says.
@@ -54,7 +55,7 @@ pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<
     let payload = match offer.format == Formats::NEUTRAL {
         true => Payload::Media(Box::new(MediaBody::Image(linked(image, media)?))),
         false => {
-            let mut payload = flat(image);
+            let mut payload = flat(image, &offer.model);
             if let Some(source) = &image.source {
                 let link = link_to(&source.image, media)?;
                 payload.insert("source_image_url".into(), json!(link));
@@ -126,9 +127,10 @@ fn internal(message: &'static str) -> Failure {
     Failure::new(FailureKind::Internal, message)
 }
 
-fn flat(image: &ImageRequest) -> Map<String, Value> {
+fn flat(image: &ImageRequest, model: &str) -> Map<String, Value> {
     let seed = image.seed.unwrap_or_default();
-    let steps = image.steps.unwrap_or_default();
+    let suited = || reference::defaults(model).steps;
+    let steps = image.steps.unwrap_or_else(suited);
     let mut keys = Map::new();
     let always = [
         ("prompt", json!(image.prompt)),
@@ -136,6 +138,7 @@ fn flat(image: &ImageRequest) -> Map<String, Value> {
         ("ext", json!("webp")),
         ("width", json!(image.width)),
         ("height", json!(image.height)),
+        ("steps", json!(steps)),
         ("seed", json!(seed)),
         ("seeds", json!([seed])),
         (
@@ -150,7 +153,6 @@ fn flat(image: &ImageRequest) -> Map<String, Value> {
             "negative_prompt",
             image.negative_prompt.as_ref().map(|it| json!(it)),
         ),
-        ("steps", image.steps.map(|it| json!(it))),
         ("cfg_scale", image.cfg_scale.map(|it| json!(it))),
         ("sampler_name", sampler.map(|it| json!(it))),
     ];
@@ -202,7 +204,7 @@ mod tests {
             "sampler_name": "euler_ancestral", "seed": 900, "seeds": [900],
             "recipe_inputs": {"width": 1024, "height": 768, "steps": 8},
         });
-        assert_eq!(json!(flat(&image)), expected);
+        assert_eq!(json!(flat(&image, "tiny")), expected);
     }
 
     #[test]

@@ -104,6 +104,11 @@ impl Session {
         };
         job.spoke = self.now;
         let about = job.about;
+        // Public peers know percents only.
+        let progress = match about.attempt {
+            Some(_) => progress,
+            None => Progress::percent(progress.percent),
+        };
         if self.open().is_some() {
             let frame = FromWorker::Progress {
                 about,
@@ -119,9 +124,25 @@ impl Session {
         let Some(job) = self.jobs.get_mut(&slot) else {
             return;
         };
-        let done = Done {
-            results,
-            ..Done::new(job.next_about(1), FinishReason::Stop, Usage::default())
+        let is_ours = job.about.attempt.is_some();
+        let plain = |result: MediaResult| MediaResult {
+            index: result.index,
+            seed: result.seed,
+            sha256: result.sha256,
+            ..MediaResult::default()
+        };
+        let done = match is_ours {
+            true => Done {
+                results,
+                ..Done::new(job.next_about(1), FinishReason::Stop, Usage::default())
+            },
+            // Public peers read no more.
+            false => Done {
+                results: results.into_iter().map(plain).collect(),
+                finish: None,
+                usage: None,
+                ..Done::new(job.next_about(1), FinishReason::Stop, Usage::default())
+            },
         };
         let text = FromWorker::Done(Box::new(done)).to_text();
         self.end(slot, text, true, out);

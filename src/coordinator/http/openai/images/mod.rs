@@ -127,7 +127,7 @@ pub async fn generate(
     let mut request = read(whole, ImagesRequest::read).await?;
     let model = endpoint.model(&request).await?;
     endpoint.moderate(&mut request, &model).await?;
-    let QueuedImages { jobs, streams } = endpoint.queue(&mut request, &model).await?;
+    let QueuedImages { jobs, streams } = endpoint.queue(&request, &model).await?;
     let ids = job_ids(&streams);
     let board = request.progress_token.take();
     let board = board.map(|token| (endpoint.progress.clone(), token));
@@ -197,7 +197,7 @@ impl ImageEndpoint {
 
     async fn queue(
         &self,
-        request: &mut ImagesRequest,
+        request: &ImagesRequest,
         model: &Arc<str>,
     ) -> Result<QueuedImages, ApiError> {
         let order = ImageOrder {

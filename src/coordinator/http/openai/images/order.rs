@@ -9,7 +9,6 @@ use muster_protocol::job::{
     AccountId, Body, Formats, ImageRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy,
     RequestId,
 };
-use muster_protocol::legacy::image::reference;
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::images::ImagesRequest;
@@ -23,14 +22,12 @@ pub struct ImageOrder<'a> {
 }
 
 impl ImageOrder<'_> {
-    /// Fills in the steps that suit the model: prices and deadlines follow them.
+    /// Settings that the client left unset stay so: the worker knows what suits the model.
     pub fn jobs(
         &self,
-        request: &mut ImagesRequest,
+        request: &ImagesRequest,
         model: &Arc<str>,
     ) -> Result<Vec<Arc<Job>>, Problem> {
-        let steps = reference::defaults(model).steps;
-        request.image.steps.get_or_insert(steps);
         let polled = GenerationInputImage::of_neutral(&request.image, model);
         let limits = Limits {
             formats: formats(request, polled.formats())?,
