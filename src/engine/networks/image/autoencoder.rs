@@ -135,6 +135,13 @@ impl AutoencoderSpec {
         })
     }
 
+    /// Numbers that decoding holds at once for each pixel: the first block at full size.
+    pub fn floats_per_pixel(&self) -> u64 {
+        let first = self.channels[0];
+        let wide = self.channels.get(1).unwrap_or(&first);
+        (3 * wide + 2 * first) as u64
+    }
+
     /// How many pixels a side of a latent stands for.
     pub fn factor(&self) -> usize {
         1 << (self.channels.len() - 1)
@@ -255,13 +262,6 @@ impl Autoencoder {
         let levels = self.decoder.levels.iter();
         let blocks = levels.map(|level| level.blocks.len() + usize::from(level.resize.is_some()));
         1 + blocks.sum::<usize>() as u64
-    }
-
-    /// Numbers that decoding holds at once for each pixel: the first block at full size.
-    pub fn floats_per_pixel(&self) -> u64 {
-        let channels = &self.spec.channels;
-        let wide = channels.get(1).unwrap_or(&channels[0]);
-        (3 * wide + 2 * channels[0]) as u64
     }
 
     /// Mean and logarithm of the variance, unscaled, of images `[batch, height, width, 3]` in -1 to 1.

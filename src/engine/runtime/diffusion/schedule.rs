@@ -57,6 +57,12 @@ impl Schedule {
             .map(|entry| entry.1)
     }
 
+    pub fn name(self) -> &'static str {
+        let mut all = SCHEDULES.iter();
+        all.find(|entry| entry.1 == self)
+            .map_or("", |entry| entry.0)
+    }
+
     pub fn names() -> impl Iterator<Item = &'static str> {
         SCHEDULES.iter().map(|entry| entry.0)
     }

@@ -1,11 +1,15 @@
 //! A folder as diffusers keeps it: `model_index.json` names the components, each has a folder of its own.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use candle_core::Device;
 use serde_json::Value;
 
 use super::networks::{DiffusionNetworks, TextEncoder};
+use super::plan::{drawing_bytes, own_size};
+use super::{ImageDefaults, ImageFootprint};
 use crate::networks::image::{
     Autoencoder, AutoencoderSpec, ClipSpec, ClipText, ComponentSource, Layout, Unet, UnetSpec,
 };
@@ -59,16 +63,23 @@ const NOISE: &[(&str, f64)] = &[
     ("num_train_timesteps", 1000.0),
 ];
 
-/// A model's folder whose index was read.
+/// A model's folder, opened: headers were read, weights were not.
 pub struct DiffusersFolder {
-    path: PathBuf,
-    encoders: usize,
+    tokenizers: Vec<PathBuf>,
+    encoders: Vec<Component<ClipSpec>>,
+    unet: Component<UnetSpec>,
+    autoencoder: Component<AutoencoderSpec>,
+    sample_size: Option<[usize; 2]>,
     prediction: Prediction,
     table: NoiseTable,
 }
 
 impl DiffusersFolder {
-    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+    /// `replacements` are folders of components that are used instead of those in the folder.
+    pub fn open(
+        path: &Path,
+        replacements: &BTreeMap<String, PathBuf>,
+    ) -> Result<Self, CheckpointError> {
         let index_path = path.join(INDEX);
         if !index_path.is_file() {
             return Err(CheckpointError::NotFound {
@@ -79,65 +90,82 @@ impl DiffusersFolder {
         }
         let index = read_description(&index_path)?;
         let present = components(&index).map_err(|flaw| flaw.in_file(&index_path))?;
-        let scheduler_path = path.join("scheduler/scheduler_config.json");
+        let folder = |name: &str| match replacements.get(name) {
+            Some(replacement) => replacement.clone(),
+            None => path.join(name),
+        };
+        let scheduler_path = folder("scheduler").join("scheduler_config.json");
         let scheduler = read_description(&scheduler_path)?;
         let in_file = |flaw: Flaw| flaw.in_file(&scheduler_path);
+        let (mut encoders, mut tokenizers) = (Vec::new(), Vec::new());
+        for suffix in ["", "_2"] {
+            let name = format!("text_encoder{suffix}");
+            if present.contains(&name.as_str()) {
+                encoders.push(Component::open(&folder(&name), ClipSpec::read)?);
+                tokenizers.push(folder(&format!("tokenizer{suffix}")));
+            }
+        }
+        let unet = Component::open(&folder("unet"), UnetSpec::read)?;
+        let specs: Vec<&ClipSpec> = encoders.iter().map(|encoder| &encoder.spec).collect();
+        unet.check(|spec| check_fits(spec, &specs))?;
+        let autoencoder = Component::open(&folder("vae"), AutoencoderSpec::read)?;
+        autoencoder.check(|spec| {
+            if spec.latent_channels == unet.spec.outputs {
+                return Ok(());
+            }
+            let wanted = format!("{}, as the U-Net has", unet.spec.outputs);
+            Err(Flaw::broken(
+                "latent_channels",
+                spec.latent_channels,
+                wanted,
+            ))
+        })?;
         Ok(Self {
-            path: path.to_owned(),
-            encoders: 1 + usize::from(present.contains(&"text_encoder_2")),
+            sample_size: sample_size(unet.config()?),
+            tokenizers,
+            encoders,
+            unet,
+            autoencoder,
             prediction: prediction(&scheduler).map_err(in_file)?,
             table: table(&scheduler).map_err(in_file)?,
         })
     }
 
-    /// The networks on a device, and the bytes of their weights.
+    /// What the model takes of a device.
+    pub fn footprint(&self, defaults: &ImageDefaults) -> ImageFootprint {
+        let encoders = self.encoders.iter().map(Component::bytes);
+        let size = own_size(defaults, self.sample_size, &self.autoencoder.spec);
+        ImageFootprint {
+            weight_bytes: encoders.sum::<u64>() + self.unet.bytes() + self.autoencoder.bytes(),
+            drawing_bytes: drawing_bytes(&self.unet.spec, &self.autoencoder.spec, size, 2),
+            size,
+        }
+    }
+
+    /// The networks on a device.
     pub fn load(
         self,
         device: &Device,
         quantize: Option<Quantize>,
-    ) -> Result<(DiffusionNetworks, u64), LoadError> {
+    ) -> Result<DiffusionNetworks, LoadError> {
         let load = ComponentLoad { device, quantize };
-        let mut weight_bytes = 0;
         let mut encoders = Vec::new();
-        for suffix in ["", "_2"].into_iter().take(self.encoders) {
-            let component = Component::open(&self.path.join(format!("text_encoder{suffix}")))?;
-            let clip = component.read(|config, checkpoint| {
-                ClipText::load(ClipSpec::read(config)?, load.source(checkpoint))
-            })?;
-            let tokenizer = self.path.join(format!("tokenizer{suffix}"));
-            let tokenizer = ClipTokenizer::open(&tokenizer)?;
-            weight_bytes += component.bytes();
-            encoders.push(TextEncoder { clip, tokenizer });
+        for (component, tokenizer) in self.encoders.into_iter().zip(&self.tokenizers) {
+            encoders.push(TextEncoder {
+                clip: load.read(component, ClipText::load)?,
+                tokenizer: ClipTokenizer::open(tokenizer)?,
+            });
         }
-        let unet_component = Component::open(&self.path.join("unet"))?;
-        let sample_size = sample_size(unet_component.config()?);
-        let unet = unet_component.read(|config, checkpoint| {
-            let spec = UnetSpec::read(config)?;
-            check_fits(&spec, &encoders)?;
-            Unet::load(spec, load.source(checkpoint))
-        })?;
-        let component = Component::open(&self.path.join("vae"))?;
-        let autoencoder = component.read(|config, checkpoint| {
-            let spec = AutoencoderSpec::read(config)?;
-            if spec.latent_channels != unet.spec().outputs {
-                let found = spec.latent_channels;
-                let wanted = format!("{}, as the U-Net has", unet.spec().outputs);
-                return Err(Flaw::broken("latent_channels", found, wanted));
-            }
-            Autoencoder::load(spec, load.source(checkpoint))
-        })?;
-        weight_bytes += unet_component.bytes() + component.bytes();
-        let networks = DiffusionNetworks {
+        Ok(DiffusionNetworks {
             encoders,
-            unet,
-            autoencoder,
-            sample_size,
+            unet: load.read(self.unet, Unet::load)?,
+            autoencoder: load.read(self.autoencoder, Autoencoder::load)?,
+            sample_size: self.sample_size,
             prediction: self.prediction,
             table: self.table,
             device: device.clone(),
-            colors: std::sync::OnceLock::new(),
-        };
-        Ok((networks, weight_bytes))
+            colors: OnceLock::new(),
+        })
     }
 }
 
@@ -146,49 +174,50 @@ struct ComponentLoad<'a> {
     quantize: Option<Quantize>,
 }
 
-impl<'a> ComponentLoad<'a> {
-    fn source(&self, checkpoint: &'a Checkpoint) -> ComponentSource<'a> {
-        ComponentSource {
-            tensors: checkpoint,
+impl ComponentLoad<'_> {
+    fn read<S, T>(
+        &self,
+        component: Component<S>,
+        load: impl FnOnce(S, ComponentSource) -> Result<T, Flaw>,
+    ) -> Result<T, CheckpointError> {
+        let Component { checkpoint, spec } = component;
+        let source = ComponentSource {
+            tensors: &checkpoint,
             layout: Layout::Folder,
             device: self.device,
             quantize: self.quantize,
-        }
+        };
+        load(spec, source).map_err(|flaw| flaw.in_file(checkpoint.path()))
     }
 }
 
 /// The folder of one network.
-struct Component {
+struct Component<S> {
     checkpoint: Checkpoint,
+    spec: S,
 }
 
-impl Component {
-    fn open(folder: &Path) -> Result<Self, CheckpointError> {
+impl<S> Component<S> {
+    fn open(
+        folder: &Path,
+        read: impl FnOnce(&Value) -> Result<S, Flaw>,
+    ) -> Result<Self, CheckpointError> {
         // Repositories keep several precisions side by side.
         let names = ["diffusion_pytorch_model", "model"];
         let names = names.map(|name| ["", ".fp16"].map(|kind| format!("{name}{kind}.safetensors")));
         let files = names.concat().into_iter().map(|name| folder.join(name));
         let found = files.into_iter().find(|file| file.is_file());
         let checkpoint = Checkpoint::open(found.as_deref().unwrap_or(folder))?;
-        Ok(Self { checkpoint })
+        let spec = read(config(&checkpoint)?).map_err(|flaw| flaw.in_file(checkpoint.path()))?;
+        Ok(Self { checkpoint, spec })
     }
 
     fn config(&self) -> Result<&Value, CheckpointError> {
-        match self.checkpoint.description() {
-            Description::Config(config) => Ok(config),
-            Description::Gguf(_) => {
-                let flaw = Flaw::unsupported("the file", "GGUF", "safetensors");
-                Err(flaw.in_file(self.checkpoint.path()))
-            }
-        }
+        config(&self.checkpoint)
     }
 
-    fn read<'a, T>(
-        &'a self,
-        read: impl FnOnce(&'a Value, &'a Checkpoint) -> Result<T, Flaw>,
-    ) -> Result<T, CheckpointError> {
-        let config = self.config()?;
-        read(config, &self.checkpoint).map_err(|flaw| flaw.in_file(self.checkpoint.path()))
+    fn check(&self, check: impl FnOnce(&S) -> Result<(), Flaw>) -> Result<(), CheckpointError> {
+        check(&self.spec).map_err(|flaw| flaw.in_file(self.checkpoint.path()))
     }
 
     fn bytes(&self) -> u64 {
@@ -196,6 +225,16 @@ impl Component {
         headers
             .map(|header| self.checkpoint.bytes(header).len() as u64)
             .sum()
+    }
+}
+
+fn config(checkpoint: &Checkpoint) -> Result<&Value, CheckpointError> {
+    match checkpoint.description() {
+        Description::Config(config) => Ok(config),
+        Description::Gguf(_) => {
+            let flaw = Flaw::unsupported("the file", "GGUF", "safetensors");
+            Err(flaw.in_file(checkpoint.path()))
+        }
     }
 }
 
@@ -284,7 +323,7 @@ fn sample_size(config: &Value) -> Option<[usize; 2]> {
 }
 
 /// Whether the text encoders give what the U-Net takes.
-fn check_fits(spec: &UnetSpec, encoders: &[TextEncoder]) -> Result<(), Flaw> {
+fn check_fits(spec: &UnetSpec, encoders: &[&ClipSpec]) -> Result<(), Flaw> {
     if spec.inputs != spec.outputs {
         let known = format!(
             "{}: networks that take a mask are not built yet",
@@ -292,16 +331,16 @@ fn check_fits(spec: &UnetSpec, encoders: &[TextEncoder]) -> Result<(), Flaw> {
         );
         return Err(Flaw::unsupported("in_channels", spec.inputs, known));
     }
-    let width: usize = encoders.iter().map(|it| it.clip.spec().hidden_size).sum();
+    let width: usize = encoders.iter().map(|it| it.hidden_size).sum();
     if width != spec.context {
         let wanted = format!("{width}, the width of the text encoders");
         return Err(Flaw::broken("cross_attention_dim", spec.context, wanted));
     }
-    if let Some(odd) = encoders.iter().find(|it| it.clip.spec().positions < 3) {
-        let found = odd.clip.spec().positions;
+    if let Some(odd) = encoders.iter().find(|it| it.positions < 3) {
+        let found = odd.positions;
         return Err(Flaw::broken("max_position_embeddings", found, "3 or more"));
     }
-    let pooled = encoders.last().and_then(|it| it.clip.spec().projection);
+    let pooled = encoders.last().and_then(|it| it.projection);
     match (spec.added, pooled) {
         (None, _) => Ok(()),
         (Some(added), Some(pooled)) if added.pooled == pooled => Ok(()),

@@ -15,7 +15,8 @@ mod plan;
 mod preview;
 mod prompt;
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use candle_core::Device;
@@ -34,6 +35,8 @@ use crate::networks::weights::Quantize;
 pub struct ImageSource {
     /// A folder as diffusers keeps it.
     pub path: PathBuf,
+    /// Folders of components that are used instead of those in `path`, by the component's name.
+    pub components: BTreeMap<String, PathBuf>,
     /// Quantize the matrices of linear layers while loading.
     pub quantize: Option<Quantize>,
     /// Used where a request says nothing.
@@ -54,22 +57,43 @@ pub struct ImageDefaults {
     pub clip_skip: Option<u32>,
 }
 
+/// What a model takes of a device, counted before anything is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageFootprint {
+    pub weight_bytes: u64,
+    /// Beside the weights, for one drawing of the model's own size.
+    pub drawing_bytes: u64,
+    /// Width and height of that drawing.
+    pub size: [u32; 2],
+}
+
 /// A model that draws.
 pub struct ImagePipeline {
     networks: Arc<DiffusionNetworks>,
     defaults: ImageDefaults,
     memory_bytes: Option<u64>,
-    weight_bytes: u64,
 }
 
 impl ImageSource {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
+            components: BTreeMap::new(),
             quantize: None,
             defaults: ImageDefaults::default(),
             memory_bytes: None,
         }
+    }
+
+    /// Whether a folder holds an image model.
+    pub fn is_at(path: &Path) -> bool {
+        path.join("model_index.json").is_file()
+    }
+
+    /// From the headers of the files.
+    pub fn footprint(&self) -> Result<ImageFootprint, LoadError> {
+        let folder = DiffusersFolder::open(&self.path, &self.components)?;
+        Ok(folder.footprint(&self.defaults))
     }
 
     pub fn load(&self, device: DeviceChoice) -> Result<ImagePipeline, LoadError> {
@@ -80,22 +104,17 @@ impl ImageSource {
                 device.map_err(|error| LoadError::Device(super::model::plain(&error)))?
             }
         };
-        let folder = DiffusersFolder::open(&self.path)?;
-        let (networks, weight_bytes) = folder.load(&device, self.quantize)?;
+        let folder = DiffusersFolder::open(&self.path, &self.components)?;
+        let networks = folder.load(&device, self.quantize)?;
         Ok(ImagePipeline {
             networks: Arc::new(networks),
             defaults: self.defaults,
             memory_bytes: self.memory_bytes,
-            weight_bytes,
         })
     }
 }
 
 impl ImagePipeline {
-    pub fn weight_bytes(&self) -> u64 {
-        self.weight_bytes
-    }
-
     fn plan(&self, request: MakeRequest) -> Result<DrawingPlan, Refusal> {
         match request {
             MakeRequest::Image(request) => {

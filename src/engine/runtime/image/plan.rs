@@ -1,8 +1,11 @@
 //! A request with every default filled in and every limit checked, and what it will take.
 
+use std::hash::{BuildHasher, RandomState};
+
 use super::ImageDefaults;
 use super::networks::DiffusionNetworks;
 use super::prompt::{PromptWindow, windows};
+use crate::networks::image::{AutoencoderSpec, UnetSpec};
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
 use crate::runtime::maker::{Cost, ImageRequest, Pixels, Refusal};
 
@@ -50,22 +53,35 @@ pub struct DrawingPlan {
     pub wants_previews: bool,
 }
 
+impl ImageDefaults {
+    /// A request that leaves open nothing but its size and how the text is read.
+    pub fn fill(&self, request: ImageRequest) -> ImageRequest {
+        ImageRequest {
+            steps: request.steps.or(self.steps).or(Some(STEPS)),
+            cfg_scale: request.cfg_scale.or(self.cfg_scale).or(Some(CFG_SCALE)),
+            sampler: request.sampler.or(self.sampler).or(Some(SAMPLER)),
+            schedule: request.schedule.or(self.schedule).or(Some(SCHEDULE)),
+            clip_skip: request.clip_skip.or(self.clip_skip),
+            seed: request.seed.or_else(|| Some(random_seed())),
+            ..request
+        }
+    }
+}
+
 impl DrawingPlan {
     pub fn new(
         networks: &DiffusionNetworks,
         defaults: &ImageDefaults,
         request: ImageRequest,
     ) -> Result<Self, Refusal> {
+        let request = defaults.fill(request);
         let [width, height] = size(networks, defaults, &request)?;
-        let steps = request.steps.or(defaults.steps).unwrap_or(STEPS);
+        let steps = request.steps.unwrap_or(STEPS);
         in_range("steps", steps, 1, MOST_STEPS)?;
         in_range("index", request.index, 0, MOST_INDEX)?;
-        let cfg_scale = request
-            .cfg_scale
-            .or(defaults.cfg_scale)
-            .unwrap_or(CFG_SCALE);
+        let cfg_scale = request.cfg_scale.unwrap_or(CFG_SCALE);
         between("cfg_scale", cfg_scale, MOST_CFG_SCALE)?;
-        let clip_skip = request.clip_skip.or(defaults.clip_skip);
+        let clip_skip = request.clip_skip;
         let layers = networks.encoders.iter().map(|it| it.clip.spec().layers);
         let layers = layers.min().unwrap_or(1) as u32;
         in_range("clip_skip", clip_skip.unwrap_or(1), 1, layers)?;
@@ -80,8 +96,8 @@ impl DrawingPlan {
             None => 1.0,
         };
         between("strength", strength, 1.0)?;
-        let sampler = request.sampler.or(defaults.sampler).unwrap_or(SAMPLER);
-        let schedule = request.schedule.or(defaults.schedule).unwrap_or(SCHEDULE);
+        let sampler = request.sampler.unwrap_or(SAMPLER);
+        let schedule = request.schedule.unwrap_or(SCHEDULE);
         let negative = request.negative_prompt.as_deref().unwrap_or_default();
         let is_guided = (cfg_scale - 1.0).abs() > f32::EPSILON;
         Ok(Self {
@@ -144,19 +160,39 @@ impl DrawingPlan {
         Cost {
             steps: self.steps(),
             blocks,
-            memory_bytes: self.memory_bytes(networks, prompts / passes),
+            memory_bytes: drawing_bytes(
+                networks.unet.spec(),
+                networks.autoencoder.spec(),
+                [self.width, self.height],
+                prompts / passes,
+            ),
         }
     }
+}
 
-    /// The larger of what a step and what decoding hold at once.
-    fn memory_bytes(&self, networks: &DiffusionNetworks, batch: u64) -> u64 {
-        let pixels = u64::from(self.width) * u64::from(self.height);
-        let factor = networks.autoencoder.spec().factor() as u64;
-        let places = pixels / (factor * factor).max(1);
-        let step = batch * places * networks.unet.floats_per_place();
-        let decoding = pixels * networks.autoencoder.floats_per_pixel();
-        4 * step.max(decoding)
-    }
+/// Memory of a drawing beside the weights: the larger of what a step and what decoding hold at once.
+pub fn drawing_bytes(
+    unet: &UnetSpec,
+    autoencoder: &AutoencoderSpec,
+    [width, height]: [u32; 2],
+    batch: u64,
+) -> u64 {
+    let pixels = u64::from(width) * u64::from(height);
+    let factor = autoencoder.factor() as u64;
+    let places = pixels / (factor * factor);
+    let step = batch * places * unet.floats_per_place();
+    let decoding = pixels * autoencoder.floats_per_pixel();
+    4 * step.max(decoding)
+}
+
+/// Width and height where neither the request nor its source says more.
+pub fn own_size(
+    defaults: &ImageDefaults,
+    sample_size: Option<[usize; 2]>,
+    autoencoder: &AutoencoderSpec,
+) -> [u32; 2] {
+    let trained = sample_size.map(|size| size.map(|side| (side * autoencoder.factor()) as u32));
+    defaults.size.or(trained).unwrap_or([SIZE; 2])
 }
 
 fn longest(windows: &[Vec<PromptWindow>]) -> usize {
@@ -181,10 +217,7 @@ fn size(
 ) -> Result<[u32; 2], Refusal> {
     let factor = networks.autoencoder.spec().factor() as u32;
     let least = 8 * factor;
-    let own = networks
-        .sample_size
-        .map(|size| size.map(|side| side as u32 * factor));
-    let own = defaults.size.or(own).unwrap_or([SIZE; 2]);
+    let own = own_size(defaults, networks.sample_size, networks.autoencoder.spec());
     let source = request.source.as_ref();
     let near = |side: u32| (side / factor * factor).clamp(least, MOST_SIDE);
     let default = source.map_or(own, |source| [near(source.width), near(source.height)]);
@@ -289,7 +322,7 @@ fn between(setting: &'static str, found: f32, most: f32) -> Result<(), Refusal> 
     }
 }
 
+/// Of 32 bits, as the start of an image takes, so that programs that keep no more can repeat it.
 fn random_seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one("seed")
+    RandomState::new().hash_one("seed") & u64::from(u32::MAX)
 }

@@ -447,6 +447,38 @@ fn requests_beyond_the_limits_are_refused_by_name() {
 }
 
 #[test]
+fn a_footprint_is_read_from_headers_and_components_can_be_replaced() {
+    let source = ImageSource::new(fixtures().join("tiny-image"));
+    let footprint = source.footprint().unwrap();
+    let files = [
+        "text_encoder/model",
+        "unet/diffusion_pytorch_model",
+        "vae/diffusion_pytorch_model",
+    ];
+    let files = files.map(|name| source.path.join(format!("{name}.safetensors")));
+    let bytes: u64 = files
+        .iter()
+        .map(|file| file.metadata().unwrap().len())
+        .sum();
+    assert!(footprint.weight_bytes < bytes && footprint.weight_bytes > bytes * 8 / 10);
+    assert_eq!(footprint.size, [64, 64]);
+    assert_eq!(footprint.drawing_bytes, 4 * 64 * 64 * (3 * 16 + 2 * 8));
+    let other = fixtures().join("golden/image/autoencoder");
+    let replaced = ImageSource {
+        components: [("vae".to_owned(), other)].into(),
+        ..source.clone()
+    };
+    let draw_with = |source: &ImageSource| {
+        let pipeline = source.load(DeviceChoice::Cpu).unwrap();
+        (latent_of(&pipeline, request()), draw(&pipeline, request()))
+    };
+    let (latent, image) = draw_with(&source);
+    let (same_latent, other_image) = draw_with(&replaced);
+    assert_eq!(latent, same_latent);
+    assert_ne!(image, other_image);
+}
+
+#[test]
 fn folders_of_other_models_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let refused = || {

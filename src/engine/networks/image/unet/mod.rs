@@ -58,9 +58,6 @@ pub struct AddedConditioning {
     pub sizes: [f32; ADDED_SIZES],
 }
 
-/// How often the widest moment of a block holds its channels: the gated feed-forward part, and around it.
-const WIDEST: usize = 16;
-
 impl Unet {
     pub fn load(spec: UnetSpec, source: ComponentSource) -> Result<Self, Flaw> {
         let names = names::SingleFile::new(&spec);
@@ -185,19 +182,6 @@ impl Unet {
         let all =
             count(&self.down) + self.middle.transformer.depth() + count(&self.up) + resizes.count();
         all as u64
-    }
-
-    /// Numbers that a pass holds at once for each place of the latent: the maps kept for the way up, and the widest
-    /// layer at full size with its inputs.
-    pub fn floats_per_place(&self) -> u64 {
-        let spec = &self.spec;
-        let first = spec.levels[0].channels;
-        let kept = spec
-            .levels
-            .iter()
-            .enumerate()
-            .map(|(at, level)| (spec.blocks + 1) * level.channels / (1 << (2 * at).min(62)));
-        (kept.sum::<usize>() + WIDEST * first) as u64
     }
 
     /// The prediction for noisy latents `[batch, height, width, inputs]` at a training step each.

@@ -38,6 +38,9 @@ pub struct AddedSpec {
     pub size_width: usize,
 }
 
+/// How often the widest moment of a block holds its channels: the gated feed-forward part, and what is around it.
+const WIDEST: usize = 16;
+
 /// Original height and width, crop from top and left, wanted height and width.
 pub const ADDED_SIZES: usize = 6;
 
@@ -86,6 +89,16 @@ impl UnetSpec {
             }),
             ..Self::stable_diffusion_1()
         }
+    }
+
+    /// Numbers that a pass holds at once for each place of the latent: the maps kept for the way up, and the widest
+    /// layer at full size with its inputs.
+    pub fn floats_per_place(&self) -> u64 {
+        let kept = self.levels.iter().enumerate().map(|(at, level)| {
+            let shrunk = 1_usize << (2 * at).min(32);
+            (self.blocks + 1) * level.channels / shrunk
+        });
+        (kept.sum::<usize>() + WIDEST * self.levels[0].channels) as u64
     }
 
     /// Width of what the time becomes.

@@ -63,6 +63,13 @@ impl DiffusionSampler {
             .map(|entry| entry.1)
     }
 
+    /// The first of its names.
+    pub fn name(self) -> &'static str {
+        let mut all = SAMPLERS.iter();
+        all.find(|entry| entry.1 == self)
+            .map_or("", |entry| entry.0)
+    }
+
     pub fn names() -> impl Iterator<Item = &'static str> {
         SAMPLERS.iter().map(|entry| entry.0)
     }
