@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::meter::Meter;
 use super::{Exit, Failure};
 use crate::config::Config;
-use crate::daemon::Device;
-use crate::daemon::locate::Located;
+use crate::daemon::locate::{Located, LocatedSource};
+use crate::daemon::{Device, DeviceModel};
 use crate::hardware;
 use crate::memory;
+use crate::runtime::maker::Maker;
 use crate::runtime::{ModelInfo, Runtime};
 
 /// Runs what waits: generations and signals. Computing has threads of its own.
@@ -33,12 +34,15 @@ pub async fn load(
     located: Located,
     is_shown: bool,
 ) -> Result<(Runtime, Arc<ModelInfo>), Failure> {
+    if let LocatedSource::Image(_) = located.source {
+        return Err(no_text(&located.name));
+    }
     let mut config = config.clone();
     // One job alone needs no room for others.
     config.engine.max_running = 1;
     let mut device = Device::start(&config, &hardware::probe())?;
     let name = located.name.clone();
-    let is_pulled = located.source.path.starts_with(&config.hub.cache_dir);
+    let is_pulled = located.source.path().starts_with(&config.hub.cache_dir);
     let meter = Arc::new(Meter::new(format!("loading {}", located.name), is_shown));
     let watched = Arc::clone(&meter);
     let info = device
@@ -51,5 +55,20 @@ pub async fn load(
         )),
         (failure, _) => failure,
     });
-    Ok((device.into_engines().runtime, info?))
+    match info? {
+        DeviceModel::Text(info) => Ok((device.into_engines().runtime, info)),
+        DeviceModel::Media(model) => Err(no_text(&model.name)),
+    }
+}
+
+/// Loads a model that draws, if it fits. Its maker knows it by its name.
+pub async fn load_image(config: &Config, located: Located) -> Result<Maker, Failure> {
+    let mut device = Device::start(config, &hardware::probe())?;
+    device.load(located, |_, _| {}).await?;
+    Ok(device.maker()?)
+}
+
+fn no_text(model: &str) -> Failure {
+    let what = format!("{model} makes images, but this command needs a model that writes text");
+    Failure::new(Exit::Usage, what).hint("`worker models list` shows the kind of each model")
 }

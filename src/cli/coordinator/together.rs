@@ -20,10 +20,9 @@ use crate::cli::{Exit, Failure, Root, output, up};
 use crate::config::Config;
 use crate::coordinator::Coordinator;
 use crate::daemon::locate::Located;
-use crate::daemon::{Device, Engines, Post, Served, Way, Worker, limits};
+use crate::daemon::{Device, DeviceModel, Engines, Post, Served, Way, Worker, limits};
 use crate::hardware;
 use crate::link::Dial;
-use crate::runtime::ModelInfo;
 use crate::tasks::Tasks;
 
 /// Bytes that may wait in the pipe in each direction.
@@ -55,7 +54,7 @@ struct Staff {
 /// A new engine with its models.
 struct Loaded {
     engines: Engines,
-    models: Vec<Arc<ModelInfo>>,
+    models: Vec<DeviceModel>,
 }
 
 pub async fn run(
@@ -107,7 +106,7 @@ async fn start(
     let ready = Ready {
         url: coordinator.url(),
         addresses: interfaces::others_reach(coordinator.listens_on(), config),
-        models: loaded.iter().map(|model| model.name.clone()).collect(),
+        models: loaded.iter().map(|model| model.name().to_owned()).collect(),
         api_key: Some(key.clone()),
         certificate_sha256: super::note_serving(&coordinator, config)?,
     };
@@ -178,12 +177,8 @@ async fn again(config: &Config, models: &[Located]) -> Result<Loaded, Failure> {
 /// A worker with its own tasks, which end with it.
 fn work(loaded: Loaded, config: &Config, post: &Post, all_tasks: &Tasks) -> (Worker, Tasks) {
     let tasks = all_tasks.part();
-    let served = Served {
-        models: loaded.models,
-        media: Vec::new(),
-        slots: limits(config).max_running,
-        other_names: BTreeMap::new(),
-    };
+    let slots = limits(config).max_running;
+    let served = Served::new(loaded.models, slots, BTreeMap::new());
     let worker = Worker::start(loaded.engines, served, vec![post.clone()], &tasks);
     (worker, tasks)
 }
@@ -206,12 +201,12 @@ async fn choice(
     Ok((device, choice))
 }
 
-async fn load(device: &mut Device, models: &[Located]) -> Result<Vec<Arc<ModelInfo>>, Failure> {
+async fn load(device: &mut Device, models: &[Located]) -> Result<Vec<DeviceModel>, Failure> {
     let mut loaded = Vec::new();
     for located in models {
-        let info = device.load(located.clone(), |_, _| {}).await?;
-        info!(model.name = %info.name, "{} is loaded", info.name);
-        loaded.push(info);
+        let model = device.load(located.clone(), |_, _| {}).await?;
+        info!(model.name = %model.name(), "{} is loaded", model.name());
+        loaded.push(model);
     }
     Ok(loaded)
 }

@@ -9,8 +9,9 @@ use crate::cli::failure::to_fit;
 use crate::cli::place::Place;
 use crate::cli::{Failure, quantity};
 use crate::config::{Config, Exposure};
-use crate::daemon::fit::{Wishes, fit, room};
-use crate::daemon::{kv_dtype, limits, needs};
+use crate::daemon::fit::{Wishes, fit, fit_image, room};
+use crate::daemon::locate::LocatedSource;
+use crate::daemon::{DaemonError, kv_dtype, limits, needs};
 use crate::hardware::{self, Machine, Memory};
 use crate::runtime::{LoadError, ModelSource};
 
@@ -172,12 +173,20 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
                     let twice = LoadError::AlreadyLoaded { name: located.name };
                     return Err(Failure::from(twice).hint("list each model once in models.serve"));
                 }
-                let source = ModelSource {
-                    kv: kv_dtype(config),
-                    ..located.source
-                };
-                let needs = needs(&source, &room, &limits(config))?;
-                Ok(fit(needs, Wishes::of(&config.engine), &room))
+                Ok(match located.source {
+                    LocatedSource::Text(source) => {
+                        let source = ModelSource {
+                            kv: kv_dtype(config),
+                            ..source
+                        };
+                        let needs = needs(&source, &room, &limits(config))?;
+                        fit(needs, Wishes::of(&config.engine), &room)
+                    }
+                    LocatedSource::Image(source) => {
+                        let footprint = source.footprint().map_err(DaemonError::from)?;
+                        fit_image(footprint.into(), &room)
+                    }
+                })
             });
         checks.push(match fitted {
             Err(failure) => {

@@ -1,18 +1,23 @@
-//! `worker generate`: text from a model, as it comes.
+//! `worker generate`: text from a model, as it comes, or images into files.
 
+mod image;
+mod image_file;
 mod prompt;
+mod step_meter;
 mod story;
 
 use clap::ValueEnum;
 use serde_json::json;
 
 use super::place::Place;
-use super::{Failure, Root, load, output, threads};
+use super::{Exit, Failure, Root, load, output, threads};
 use crate::config::Flag;
+use crate::daemon::locate::LocatedSource;
 use crate::networks::weights::Quantize;
 use crate::runtime::{
     CacheScope, Chat, ModelInfo, Prompt, Runtime, Sampling, StopRules, TextRequest,
 };
+use image::ImageArgs;
 use story::Story;
 
 const EXAMPLES: &str = "\
@@ -20,15 +25,16 @@ Examples:
   worker generate qwen3-0.6b \"Why is the sky blue?\"
   worker generate ./tiny.gguf --raw --max-tokens 40 \"Once upon a time\"
   echo \"Summarize: ...\" | worker generate llama-3.2-1b-instruct --system \"Be brief.\"
-  worker generate qwen3-0.6b --json --logprobs 3 --seed 7 \"Hello\"";
+  worker generate qwen3-0.6b --json --logprobs 3 --seed 7 \"Hello\"
+  worker generate ./sdxl-folder \"a lighthouse at dusk\" -o lighthouse.png --steps 20 --seed 7";
 
-/// Generate text with a model on disk.
+/// Generate text or images with a model on disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Catalog NAME or NAME:QUANTIZATION, pulled org/name or org/name:FILE, or path of a .gguf file or model folder.
+    /// Catalog NAME or NAME:QUANTIZATION, pulled org/name or org/name:FILE, or path of a .gguf file or a model folder, of text or images.
     model: String,
-    /// Text to answer or continue; `-` or no argument reads standard input.
+    /// Text to answer, continue or draw; `-` or no argument reads standard input.
     prompt: Option<String>,
     /// System prompt.
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
@@ -39,8 +45,9 @@ pub struct Args {
     /// Print one JSON event per line.
     #[arg(long)]
     json: bool,
-    /// Maximum tokens to generate (default: until the model ends or its context is full).
-    #[arg(long, short = 'n', value_name = "TOKENS", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Maximum tokens to generate (default: until the model ends or its context is full); number of images of an image
+    /// model (default: 1).
+    #[arg(long, visible_alias = "count", short = 'n', value_name = "COUNT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
     /// Stop at this text; repeat for several.
     #[arg(long, value_name = "TEXT")]
@@ -62,6 +69,8 @@ pub struct Args {
     threads: Option<usize>,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    image: ImageArgs,
 }
 
 /// How the next token is chosen; the default of each option is the model's recommendation.
@@ -89,9 +98,20 @@ struct SamplingArgs {
     /// Penalty subtracted from a token for each appearance.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     frequency_penalty: Option<f32>,
-    /// Seed of the random numbers; the same seed gives the same text.
+    /// Seed of the random numbers; the same seed gives the same text or image.
     #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>)]
     seed: Option<u64>,
+}
+
+/// `set`: options, and whether each was given. `kind` of model has them.
+fn refuse_first(set: &[(&str, bool)], reason: &str, kind: &str) -> Result<(), Failure> {
+    match set.iter().find(|(_, is_set)| *is_set) {
+        None => Ok(()),
+        Some((name, _)) => Err(Failure::new(
+            Exit::Usage,
+            format!("{reason}; {name} is for {kind} models"),
+        )),
+    }
 }
 
 /// A whole number, refused with its range.
@@ -113,10 +133,22 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     root.start_log()?;
     let config = root.load_with(args.flags())?.config;
     threads::settle(&config)?;
-    let prompt = prompt::read(args.prompt.as_deref())?;
     let place = Place::open(&config)?;
     let mut located = place.locate(&args.model)?;
-    located.source.quantize = args.quantize.map(Quantize::from);
+    let quantize = args.quantize.map(Quantize::from);
+    match &mut located.source {
+        LocatedSource::Text(source) => source.quantize = quantize,
+        LocatedSource::Image(source) => source.quantize = quantize,
+    }
+    if let LocatedSource::Image(source) = &located.source {
+        let source = source.clone();
+        args.refuse_settings_of_text(&located.name)?;
+        let prompt = prompt::read(args.prompt.as_deref())?;
+        let drawing = image::Drawing::new(&args, &source, prompt)?;
+        return load::block_on(drawing.make(&config, located, root));
+    }
+    args.image.refuse_for_text(&located.name)?;
+    let prompt = prompt::read(args.prompt.as_deref())?;
     load::block_on(async {
         let (runtime, info) = load::load(&config, located, !root.quiet && !args.json).await?;
         let request = args.request(prompt, &info);
@@ -146,6 +178,26 @@ async fn generate(
 }
 
 impl Args {
+    /// Names a setting that an image model does not have.
+    fn refuse_settings_of_text(&self, model: &str) -> Result<(), Failure> {
+        let sampling = &self.sampling;
+        let set = [
+            ("--system", self.system.is_some()),
+            ("--raw", self.raw),
+            ("--stop", !self.stop.is_empty()),
+            ("--logprobs", self.logprobs.is_some()),
+            ("--context", self.context.is_some()),
+            ("--temperature", sampling.temperature.is_some()),
+            ("--top-k", sampling.top_k.is_some()),
+            ("--top-p", sampling.top_p.is_some()),
+            ("--min-p", sampling.min_p.is_some()),
+            ("--repeat-penalty", sampling.repeat_penalty.is_some()),
+            ("--presence-penalty", sampling.presence_penalty.is_some()),
+            ("--frequency-penalty", sampling.frequency_penalty.is_some()),
+        ];
+        refuse_first(&set, &format!("{model} makes images"), "text")
+    }
+
     /// Those of our options that stand for settings.
     fn flags(&self) -> Vec<Flag> {
         let flag = |name, setting, value| Flag {

@@ -1,18 +1,18 @@
 //! A device with its engine and what room it has left.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use super::fit::{Fit, Needs, Room, Wishes, fit, room};
-use super::locate::Located;
-use super::{DaemonError, Engines};
+use super::fit::{Fit, Needs, Room, Wishes, fit, fit_image, room};
+use super::locate::{Located, LocatedSource};
+use super::{DaemonError, DeviceModel, Engines, MediaModel};
 use crate::hardware::Machine;
 use muster_config::{Config, KvCacheSetting, SpeculationSetting};
 use muster_engine::runtime::grammar::ProverProgram;
-use muster_engine::runtime::maker::{Maker, MakerLimits};
+use muster_engine::runtime::image::{ImageFootprint, ImageSource};
+use muster_engine::runtime::maker::{Maker, MakerLimits, MediaKind, Pipeline};
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::{
-    CacheRoom, EngineLimits, Footprint, KvDtype, ModelInfo, ModelSource, Runtime, Speculation,
+    CacheRoom, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime, Speculation,
 };
 
 pub struct Device {
@@ -52,30 +52,62 @@ impl Device {
         &mut self,
         located: Located,
         progress: impl FnMut(u64, u64) + Send + 'static,
-    ) -> Result<Arc<ModelInfo>, DaemonError> {
+    ) -> Result<DeviceModel, DaemonError> {
         let fitted = self.fit(&located)?;
-        let Located {
-            name,
-            mut source,
-            is_vouched,
-        } = located;
-        source.isolation = (!is_vouched).then(|| isolation(&name));
-        source.kv = self.kv;
-        source.context = Some(fitted.context);
-        source.cache = CacheRoom::Tokens(fitted.kv_tokens);
-        let info = self.engines.runtime.load(&name, source, progress).await?;
+        let name = located.name;
+        let model = match located.source {
+            LocatedSource::Text(mut source) => {
+                source.isolation = (!located.is_vouched).then(|| isolation(&name));
+                source.kv = self.kv;
+                source.context = Some(fitted.context);
+                source.cache = CacheRoom::Tokens(fitted.kv_tokens);
+                let info = self.engines.runtime.load(&name, source, progress).await?;
+                DeviceModel::Text(info)
+            }
+            LocatedSource::Image(source) => self.load_image(name, source, &fitted).await?,
+        };
         self.room = self.room.clone().after(&fitted);
-        Ok(info)
+        Ok(model)
+    }
+
+    async fn load_image(
+        &mut self,
+        name: String,
+        mut source: ImageSource,
+        fitted: &Fit,
+    ) -> Result<DeviceModel, DaemonError> {
+        if self.engines.runtime.info(&name).is_ok() {
+            return Err(LoadError::AlreadyLoaded { name }.into());
+        }
+        let device = self.room.device;
+        let left_bytes = self.room.left_bytes();
+        source.memory_bytes = Some(left_bytes.saturating_sub(fitted.weight_bytes));
+        let load = move || {
+            let pipeline: Box<dyn Pipeline> = Box::new(source.load(device)?);
+            Ok(pipeline)
+        };
+        self.maker()?.load(&name, Box::new(load)).await?;
+        let kind = MediaKind::Image;
+        Ok(DeviceModel::Media(MediaModel { name, kind }))
     }
 
     /// Whether a model fits into what is left, by its header.
     pub fn fit(&self, located: &Located) -> Result<Fit, DaemonError> {
-        let source = ModelSource {
-            kv: self.kv,
-            ..located.source.clone()
+        let fitted = match &located.source {
+            LocatedSource::Text(source) => {
+                let source = ModelSource {
+                    kv: self.kv,
+                    ..source.clone()
+                };
+                fit(
+                    needs(&source, &self.room, &self.limits)?,
+                    self.wishes,
+                    &self.room,
+                )
+            }
+            LocatedSource::Image(source) => fit_image(source.footprint()?.into(), &self.room),
         };
-        let needs = needs(&source, &self.room, &self.limits)?;
-        fit(needs, self.wishes, &self.room).map_err(|refusal| DaemonError::DoesNotFit {
+        fitted.map_err(|refusal| DaemonError::DoesNotFit {
             model: located.name.clone(),
             refusal: Box::new(refusal),
         })
@@ -157,6 +189,16 @@ impl From<Footprint> for Needs {
             workspace_bytes: footprint.workspace_bytes,
             scratch_bytes_per_token: footprint.scratch_bytes_per_token,
             context: footprint.context,
+        }
+    }
+}
+
+impl From<ImageFootprint> for Needs {
+    fn from(footprint: ImageFootprint) -> Self {
+        Self {
+            weight_bytes: footprint.weight_bytes,
+            workspace_bytes: footprint.drawing_bytes,
+            ..Self::default()
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The two threads of a device: text, and media beside it.
 
+use std::sync::Arc;
+
 use muster_engine::runtime::maker::{Maker, MediaKind};
-use muster_engine::runtime::{Failure, Runtime};
+use muster_engine::runtime::{Failure, ModelInfo, Runtime};
 
 /// Clones share the threads, which end with the last of them.
 #[derive(Clone)]
@@ -16,6 +18,22 @@ pub struct Engines {
 pub struct MediaModel {
     pub name: String,
     pub kind: MediaKind,
+}
+
+/// A model that is loaded in either thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceModel {
+    Text(Arc<ModelInfo>),
+    Media(MediaModel),
+}
+
+impl DeviceModel {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Text(info) => &info.name,
+            Self::Media(model) => &model.name,
+        }
+    }
 }
 
 impl Engines {

@@ -22,7 +22,7 @@ pub struct Room {
 }
 
 /// What a model takes, from its header or from the catalog.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs {
     pub weight_bytes: u64,
     pub kv_bytes_per_token: u64,
@@ -49,6 +49,7 @@ pub struct Fit {
     /// Room for the keys and values of all jobs together.
     pub kv_tokens: usize,
     pub kv_bytes: u64,
+    pub weight_bytes: u64,
     pub total_bytes: u64,
 }
 
@@ -188,8 +189,30 @@ pub fn fit(needs: Needs, wishes: Wishes, room: &Room) -> Result<Fit, Refusal> {
         context,
         kv_tokens,
         kv_bytes,
+        weight_bytes: needs.weight_bytes,
         total_bytes: held_bytes.saturating_add(needs.work_bytes(context)),
     })
+}
+
+/// Whether a model that draws fits into what a device has left: its weights, and one drawing of its own size.
+pub fn fit_image(needs: Needs, room: &Room) -> Result<Fit, Refusal> {
+    let total_bytes = needs.fixed_bytes();
+    match total_bytes <= room.left_bytes() {
+        true => Ok(Fit {
+            context: 0,
+            kv_tokens: 0,
+            kv_bytes: 0,
+            weight_bytes: needs.weight_bytes,
+            total_bytes,
+        }),
+        false => Err(Refusal {
+            needs,
+            tokens: 0,
+            kv_bytes: 0,
+            workspace_bytes: needs.workspace_bytes,
+            room: room.clone(),
+        }),
+    }
 }
 
 /// The quantization of an entry to take: the one named; else the usual one, or the largest smaller one that fits.
@@ -298,13 +321,20 @@ impl fmt::Display for Refusal {
             workspace_bytes,
             room,
         } = self;
+        let (total, weights) = (size(self.total_bytes()), size(needs.weight_bytes));
+        write!(f, "needs {total} = {weights} weights + ")?;
+        let workspace = size(*workspace_bytes);
+        match tokens {
+            0 => write!(f, "{workspace} for one drawing")?,
+            _ => write!(
+                f,
+                "{} KV for {tokens} tokens + {workspace} workspace",
+                size(*kv_bytes)
+            )?,
+        }
         write!(
             f,
-            "needs {} = {} weights + {} KV for {tokens} tokens + {} workspace; {} has {} left for models",
-            size(self.total_bytes()),
-            size(needs.weight_bytes),
-            size(*kv_bytes),
-            size(*workspace_bytes),
+            "; {} has {} left for models",
             room.place,
             size(room.left_bytes()),
         )?;
@@ -329,7 +359,11 @@ impl fmt::Display for Fit {
             kv_tokens,
             kv_bytes,
             total_bytes,
+            ..
         } = self;
+        if *kv_tokens == 0 {
+            return write!(f, "{} including one drawing", size(*total_bytes));
+        }
         write!(
             f,
             "{} including {} KV cache for {kv_tokens} tokens, up to {context} per job",

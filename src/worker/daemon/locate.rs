@@ -11,6 +11,7 @@ use crate::catalog::{
 };
 use crate::hub::{self, Hub, HubError, Pulled, Repository};
 use muster_config::is_path;
+use muster_engine::runtime::image::ImageSource;
 use muster_engine::runtime::{ModelSource, Sampling};
 
 /// A model whose files are here.
@@ -18,10 +19,17 @@ use muster_engine::runtime::{ModelSource, Sampling};
 pub struct Located {
     /// What it is served as.
     pub name: String,
-    pub source: ModelSource,
+    pub source: LocatedSource,
     /// The catalog knows the hash of everything that is read of it, or the model came with the program. What others
     /// made up is read in a process of its own.
     pub is_vouched: bool,
+}
+
+/// What the engine is to load.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LocatedSource {
+    Text(ModelSource),
+    Image(ImageSource),
 }
 
 /// Files of a model of the catalog.
@@ -74,7 +82,7 @@ pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
     match path.metadata() {
         Ok(_) => Ok(Located {
             name: name_of(path),
-            source: ModelSource::new(path),
+            source: LocatedSource::at(path),
             is_vouched: false,
         }),
         Err(cause) if is_path(wanted) => Err(no_path(path, cause)),
@@ -84,6 +92,23 @@ pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
             }
             located => located,
         },
+    }
+}
+
+impl LocatedSource {
+    /// A file or a folder; the folder of an image model says so itself.
+    fn at(path: &Path) -> Self {
+        match ImageSource::is_at(path) {
+            true => Self::Image(ImageSource::new(path)),
+            false => Self::Text(ModelSource::new(path)),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Text(source) => &source.path,
+            Self::Image(source) => &source.path,
+        }
     }
 }
 
@@ -124,7 +149,7 @@ fn of_repository(
     match path {
         Some(path) => Ok(Located {
             name,
-            source: ModelSource::new(path),
+            source: LocatedSource::at(&path),
             is_vouched: false,
         }),
         None => Err(LocateError::Damaged { name }),
@@ -149,10 +174,10 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
     let defaults = sampling(&entry.defaults);
     Ok(Located {
         name: entry.id.clone(),
-        source: ModelSource {
+        source: LocatedSource::Text(ModelSource {
             defaults,
             ..ModelSource::new(found.path)
-        },
+        }),
         is_vouched: found.is_vouched,
     })
 }
@@ -295,7 +320,7 @@ mod tests {
             preferred,
         };
         match (locate("small", shelves), expected) {
-            (Ok(found), Ok(name)) => assert_eq!(found.source.path, folder.path().join(name)),
+            (Ok(found), Ok(name)) => assert_eq!(found.source.path(), folder.path().join(name)),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (found, expected) => panic!("found {found:?}, expected {expected:?}"),
         }

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `fit`, `device`, `locate`, `fetch` | which models this machine holds, and where their files are |
 //! | `engines` | the threads of a device, for text and for media |
+//! | `infotext` | the text about an image inside its file |
 //! | `posts` | the configured coordinators, checked |
 //! | `worker` | the engine and its lines to coordinators |
 //! | `jobs/` | one job, from its offer to its last word |
@@ -18,6 +19,7 @@ mod engines;
 mod error;
 mod fetch;
 pub mod fit;
+mod infotext;
 mod jobs;
 pub mod locate;
 mod look;
@@ -28,7 +30,6 @@ mod summary;
 mod worker;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
@@ -37,13 +38,13 @@ use crate::catalog::Catalog;
 use crate::hardware::{self, Machine};
 use crate::hub::Hub;
 use muster_config::{Config, Quantization, show_duration};
-use muster_engine::runtime::ModelInfo;
 use muster_process::tasks::Tasks;
 
 pub use device::{Device, TEXT_PROCESS, kv_dtype, limits, needs};
-pub use engines::{Engines, MediaModel};
+pub use engines::{DeviceModel, Engines, MediaModel};
 pub use error::DaemonError;
 use fit::Wishes;
+pub use infotext::{KEYWORD as INFOTEXT_KEYWORD, infotext};
 use locate::{LocateError, Located, Shelves};
 use posts::posts;
 pub use posts::tls;
@@ -75,12 +76,8 @@ pub async fn run(
         );
     }
     let tasks = Tasks::default();
-    let served = Served {
-        slots: limits(config).max_running,
-        other_names: other_names(&models, catalog),
-        models,
-        media: Vec::new(),
-    };
+    let other_names = other_names(&models, catalog);
+    let served = Served::new(models, limits(config).max_running, other_names);
     let worker = Worker::start(engines, served, posts, &tasks);
     info!("ready; SIGTERM or Ctrl-C stops, SIGHUP reloads the configuration");
     let mut grace = config.worker.drain;
@@ -109,7 +106,7 @@ async fn start(
     config: &Config,
     catalog: &Catalog,
     hub: &Hub,
-) -> Result<(Engines, Vec<Arc<ModelInfo>>), DaemonError> {
+) -> Result<(Engines, Vec<DeviceModel>), DaemonError> {
     let machine = hardware::probe();
     describe(config, &machine);
     let mut device = Device::start(config, &machine)?;
@@ -120,22 +117,27 @@ async fn start(
     for wanted in &config.models.serve.0 {
         let located = here(wanted, config, &device, catalog, hub).await?;
         info!("loading {}, no jobs until it is loaded", located.name);
-        let info = device.load(located, |_, _| {}).await?;
-        info!(
-            model.name = %info.name,
-            "loaded {}: KV cache for {} tokens, up to {} per job",
-            info.name, info.cache_tokens, info.context
-        );
-        models.push(info);
+        let model = device.load(located, |_, _| {}).await?;
+        match &model {
+            DeviceModel::Text(info) => info!(
+                model.name = %info.name,
+                "loaded {}: KV cache for {} tokens, up to {} per job",
+                info.name, info.cache_tokens, info.context
+            ),
+            DeviceModel::Media(model) => {
+                info!(model.name = %model.name, "loaded {}: it makes {}", model.name, model.kind);
+            }
+        }
+        models.push(model);
     }
     Ok((device.into_engines(), models))
 }
 
 /// What those who poll call the models that are in the catalog.
-fn other_names(models: &[Arc<ModelInfo>], catalog: &Catalog) -> BTreeMap<String, Vec<String>> {
-    let names = |info: &Arc<ModelInfo>| {
-        let entry = catalog.find(&info.name).ok()?;
-        Some((info.name.clone(), entry.names.legacy.clone()))
+fn other_names(models: &[DeviceModel], catalog: &Catalog) -> BTreeMap<String, Vec<String>> {
+    let names = |model: &DeviceModel| {
+        let entry = catalog.find(model.name()).ok()?;
+        Some((model.name().to_owned(), entry.names.legacy.clone()))
     };
     models.iter().filter_map(names).collect()
 }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
-use super::engines::{Engines, MediaModel};
+use super::engines::{DeviceModel, Engines, MediaModel};
 use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
 use super::summary::{self, Activity, Counters};
@@ -277,6 +277,27 @@ fn abilities(runtime: &Runtime, served: &Served) -> Vec<Ability> {
 }
 
 impl Served {
+    /// Offers all of these models.
+    pub fn new(
+        all: Vec<DeviceModel>,
+        slots: usize,
+        other_names: BTreeMap<String, Vec<String>>,
+    ) -> Self {
+        let (mut models, mut media) = (Vec::new(), Vec::new());
+        for model in all {
+            match model {
+                DeviceModel::Text(info) => models.push(info),
+                DeviceModel::Media(model) => media.push(model),
+            }
+        }
+        Self {
+            models,
+            media,
+            slots,
+            other_names,
+        }
+    }
+
     /// Models that write text.
     fn writing(&self) -> impl Iterator<Item = &Arc<ModelInfo>> {
         let models = self.models.iter();

@@ -1,0 +1,218 @@
+//! Images of `worker generate`: from the options to files.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::image_file::{ImageFile, read_image};
+use super::step_meter::StepMeter;
+use super::{Args, refuse_first};
+use crate::cli::{Exit, Failure, Root, load, output};
+use crate::config::Config;
+use crate::daemon::infotext;
+use crate::daemon::locate::Located;
+use crate::runtime;
+use crate::runtime::diffusion::{DiffusionSampler, Schedule};
+use crate::runtime::image::ImageSource;
+use crate::runtime::maker::{ImageRequest, MakeEvent, MakeRequest, Maker, Output, Pixels};
+
+/// Options of image models; the default of each is the model's recommendation.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Images")]
+pub struct ImageArgs {
+    /// File to write the image to, as its ending says: .png, .jpg or .webp; several get numbers.
+    #[arg(long, short = 'o', value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Width and height in pixels.
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size)]
+    size: Option<[u32; 2]>,
+    /// Steps from noise to image.
+    #[arg(long, value_name = "COUNT")]
+    steps: Option<u32>,
+    /// How a step is made: k_euler, k_euler_a, k_dpmpp_2m, ...
+    #[arg(long, value_name = "NAME", value_parser = sampler)]
+    sampler: Option<DiffusionSampler>,
+    /// How the noise falls over the steps: normal, karras, ...
+    #[arg(long, value_name = "NAME", value_parser = schedule)]
+    schedule: Option<Schedule>,
+    /// How closely the image follows the prompt; 1 computes half as much and ignores --negative.
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    cfg: Option<f32>,
+    /// What the image is not to show.
+    #[arg(long, value_name = "TEXT")]
+    negative: Option<String>,
+    /// Layer of the text encoder to read, from the last one on.
+    #[arg(long, value_name = "LAYER")]
+    clip_skip: Option<u32>,
+    /// Image to start from.
+    #[arg(long, value_name = "FILE")]
+    init: Option<PathBuf>,
+    /// Where to change the image of --init: white.
+    #[arg(long, value_name = "FILE", requires = "init")]
+    mask: Option<PathBuf>,
+    /// How much of the image of --init to replace, 0 to 1.
+    #[arg(long, value_name = "NUMBER", requires = "init")]
+    strength: Option<f32>,
+}
+
+fn size(text: &str) -> Result<[u32; 2], String> {
+    let sides = text.split_once(['x', 'X']);
+    let sides = sides.and_then(|(width, height)| Some([width.parse().ok()?, height.parse().ok()?]));
+    sides.ok_or_else(|| "must be WIDTHxHEIGHT, such as 512x512".to_owned())
+}
+
+fn sampler(name: &str) -> Result<DiffusionSampler, String> {
+    let known = || DiffusionSampler::names().collect::<Vec<_>>().join(", ");
+    DiffusionSampler::named(name).ok_or_else(|| format!("known samplers: {}", known()))
+}
+
+fn schedule(name: &str) -> Result<Schedule, String> {
+    let known = || Schedule::names().collect::<Vec<_>>().join(", ");
+    Schedule::named(name).ok_or_else(|| format!("known schedules: {}", known()))
+}
+
+impl ImageArgs {
+    /// Names an option that a text model does not have.
+    pub fn refuse_for_text(&self, model: &str) -> Result<(), Failure> {
+        let set = [
+            ("--output", self.output.is_some()),
+            ("--size", self.size.is_some()),
+            ("--steps", self.steps.is_some()),
+            ("--sampler", self.sampler.is_some()),
+            ("--schedule", self.schedule.is_some()),
+            ("--cfg", self.cfg.is_some()),
+            ("--negative", self.negative.is_some()),
+            ("--clip-skip", self.clip_skip.is_some()),
+            ("--init", self.init.is_some()),
+            ("--mask", self.mask.is_some()),
+            ("--strength", self.strength.is_some()),
+        ];
+        refuse_first(&set, &format!("{model} writes text"), "image")
+    }
+}
+
+/// What is to be drawn, and where it goes.
+pub struct Drawing {
+    request: ImageRequest,
+    file: ImageFile,
+    count: u32,
+    is_json: bool,
+}
+
+impl Drawing {
+    pub fn new(args: &Args, source: &ImageSource, prompt: String) -> Result<Self, Failure> {
+        let image = &args.image;
+        let Some(path) = &image.output else {
+            let missing = "no file given for the image";
+            return Err(
+                Failure::new(Exit::Usage, missing).hint("add -o FILE, such as -o image.png")
+            );
+        };
+        let [width, height] = image.size.map_or([None; 2], |size| size.map(Some));
+        let read = |path: &Option<PathBuf>| -> Result<Option<Pixels>, Failure> {
+            path.as_deref().map(read_image).transpose()
+        };
+        let request = ImageRequest {
+            prompt,
+            negative_prompt: image.negative.clone(),
+            width,
+            height,
+            steps: image.steps,
+            cfg_scale: image.cfg,
+            sampler: image.sampler,
+            schedule: image.schedule,
+            seed: args.sampling.seed,
+            index: 0,
+            clip_skip: image.clip_skip,
+            strength: image.strength,
+            source: read(&image.init)?,
+            mask: read(&image.mask)?,
+            wants_previews: false,
+        };
+        Ok(Self {
+            // The settings stand in the file.
+            request: source.defaults.fill(request),
+            file: ImageFile::new(path)?,
+            count: args.max_tokens.unwrap_or(1),
+            is_json: args.json,
+        })
+    }
+
+    pub async fn make(self, config: &Config, located: Located, root: &Root) -> Result<(), Failure> {
+        let model = located.name.clone();
+        let maker = load::load_image(config, located).await?;
+        let is_shown = !root.quiet && !self.is_json;
+        for index in 0..self.count {
+            let request = ImageRequest {
+                index,
+                ..self.request.clone()
+            };
+            let started = Instant::now();
+            let pixels = tokio::select! {
+                drawn = draw(&maker, &model, request.clone(), StepMeter::new(is_shown)) => drawn?,
+                _ = tokio::signal::ctrl_c() => {
+                    return Err(Failure::new(Exit::Interrupted, "interrupted"));
+                }
+            };
+            let seconds = started.elapsed().as_secs_f64();
+            let path = self.file.numbered(index, self.count);
+            let size = [pixels.width, pixels.height];
+            self.file
+                .write(&path, pixels, &infotext(&model, &request, size))?;
+            self.tell(&path, size, &request, seconds, is_shown)?;
+        }
+        Ok(())
+    }
+
+    fn tell(
+        &self,
+        path: &Path,
+        [width, height]: [u32; 2],
+        request: &ImageRequest,
+        seconds: f64,
+        is_shown: bool,
+    ) -> Result<(), Failure> {
+        if self.is_json {
+            return output::json_line(&json!({
+                "event": "image",
+                "file": path,
+                "width": width,
+                "height": height,
+                "seed": request.seed,
+                "index": request.index,
+                "seconds": seconds,
+            }));
+        }
+        if is_shown {
+            let (path, seed) = (path.display(), request.seed.unwrap_or_default());
+            output::aside(format!(
+                "{path}: {width}x{height}, seed {seed}, {seconds:.1} s"
+            ));
+        }
+        Ok(())
+    }
+}
+
+async fn draw(
+    maker: &Maker,
+    model: &str,
+    request: ImageRequest,
+    mut meter: StepMeter,
+) -> Result<Pixels, Failure> {
+    let mut stream = maker.make(model, MakeRequest::Image(Box::new(request)))?;
+    let mut drawn = None;
+    while let Some(event) = stream.next().await {
+        match event {
+            MakeEvent::Step { at, of, .. } => meter.step(at, of),
+            MakeEvent::Made(Output::Image(pixels)) => drawn = Some(pixels),
+            MakeEvent::Made(Output::Sound(_) | Output::Frames { .. }) | MakeEvent::Done => {}
+            MakeEvent::Failed(failure) => {
+                meter.end();
+                return Err(failure.into());
+            }
+        }
+    }
+    meter.end();
+    drawn.ok_or_else(|| runtime::Failure::Stopped.into())
+}

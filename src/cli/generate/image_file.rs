@@ -1,0 +1,141 @@
+//! Files of images: read to start from, written with what made them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cli::{Exit, Failure};
+use crate::daemon::INFOTEXT_KEYWORD;
+use crate::media::MediaType;
+use crate::media::image::{
+    Bounds, Channels, ImageError, PngText, Size, decode, encode, to_png, {self as codec},
+};
+use crate::runtime::maker::{PixelFormat, Pixels};
+
+/// The most pixels of an image to start from: what the engine takes.
+const MOST_PIXELS: u64 = 4096 * 4096;
+
+/// Where images go, and in which form.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ImageFile {
+    path: PathBuf,
+    media_type: MediaType,
+}
+
+impl ImageFile {
+    /// Refuses before anything is drawn what could not be written.
+    pub fn new(path: &Path) -> Result<Self, Failure> {
+        let ending = path.extension().unwrap_or_default().to_string_lossy();
+        let media_type = match ending.to_ascii_lowercase().as_str() {
+            "png" => MediaType::Png,
+            "jpg" | "jpeg" => MediaType::Jpeg,
+            "webp" => MediaType::Webp,
+            _ => {
+                let what = format!("{}: unknown kind of image file", path.display());
+                let hint = "end the name in .png, .jpg or .webp";
+                return Err(Failure::new(Exit::Usage, what).hint(hint));
+            }
+        };
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(missing) = folder.filter(|folder| !folder.is_dir()) {
+            let what = format!("the folder {} does not exist", missing.display());
+            return Err(Failure::new(Exit::NotFound, what).hint("create it, or write elsewhere"));
+        }
+        let path = path.to_owned();
+        Ok(Self { path, media_type })
+    }
+
+    /// `image-2.png` for the second of several.
+    pub fn numbered(&self, index: u32, count: u32) -> PathBuf {
+        if count == 1 {
+            return self.path.clone();
+        }
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let ending = self.path.extension().unwrap_or_default().to_string_lossy();
+        self.path
+            .with_file_name(format!("{stem}-{}.{ending}", index + 1))
+    }
+
+    /// `about` goes into the file where its form has room for a text.
+    pub fn write(&self, path: &Path, pixels: Pixels, about: &str) -> Result<(), Failure> {
+        let bytes = self.encode(pixels, about);
+        let bytes = bytes.map_err(|error| Failure::new(Exit::Failed, error))?;
+        fs::write(path, bytes).map_err(|error| Failure::writing(path, &error))
+    }
+
+    fn encode(&self, pixels: Pixels, about: &str) -> Result<Vec<u8>, ImageError> {
+        let size = Size {
+            width: pixels.width,
+            height: pixels.height,
+        };
+        let (channels, bytes) = match pixels.format {
+            PixelFormat::Rgb => (Channels::Rgb, pixels.bytes),
+            PixelFormat::Rgba => (Channels::Rgba, pixels.bytes),
+            PixelFormat::Gray => {
+                let grays = pixels.bytes.into_iter();
+                (Channels::Rgb, grays.flat_map(|gray| [gray; 3]).collect())
+            }
+        };
+        let pixels = codec::Pixels::new(size, channels, bytes)?;
+        let text = PngText {
+            keyword: INFOTEXT_KEYWORD,
+            text: about,
+        };
+        match self.media_type {
+            MediaType::Png => to_png(&pixels, &[text]),
+            other => encode(&pixels, other),
+        }
+    }
+}
+
+/// The pixels of a PNG, JPEG or WebP.
+pub fn read_image(path: &Path) -> Result<Pixels, Failure> {
+    let bytes = fs::read(path).map_err(|error| Failure::reading(path, &error))?;
+    let pixels = decode(&bytes, Bounds::Pixels(MOST_PIXELS))
+        .map_err(|error| Failure::new(Exit::BadData, format!("{}: {error}", path.display())))?;
+    Ok(Pixels {
+        width: pixels.width(),
+        height: pixels.height(),
+        format: match pixels.channels() {
+            Channels::Rgb => PixelFormat::Rgb,
+            Channels::Rgba => PixelFormat::Rgba,
+        },
+        bytes: pixels.into_bytes(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_numbered_where_there_are_several() {
+        let file = ImageFile::new(Path::new("a.b.PNG")).unwrap();
+        assert_eq!(file.numbered(0, 1), Path::new("a.b.PNG"));
+        assert_eq!(file.numbered(1, 2), Path::new("a.b-2.PNG"));
+        let refused = ImageFile::new(Path::new("a.gif")).unwrap_err();
+        assert_eq!(refused.exit(), Some(Exit::Usage));
+        let refused = ImageFile::new(Path::new("/nowhere/a.png")).unwrap_err();
+        assert!(refused.to_string().contains("/nowhere does not exist"));
+    }
+
+    #[test]
+    fn a_png_carries_what_made_it_and_reads_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let pixels = Pixels::rgb(3, 2, |x, y| [x as u8 * 40, y as u8 * 90, 7]);
+        for name in ["a.png", "a.jpg", "a.webp"] {
+            let path = folder.path().join(name);
+            let file = ImageFile::new(&path).unwrap();
+            file.write(&path, pixels.clone(), "a fox, Seed: 5").unwrap();
+            let found = read_image(&path).unwrap();
+            assert_eq!((found.width, found.height), (3, 2));
+            let bytes = fs::read(&path).unwrap();
+            let holds = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+            let is_png = name == "a.png";
+            assert_eq!(holds(b"parameters"), is_png);
+            assert_eq!(holds(b"a fox, Seed: 5"), is_png);
+            assert!(!is_png || found == pixels);
+        }
+    }
+}
