@@ -228,6 +228,7 @@ impl From<LocateError> for Failure {
             }
             LocateError::Hub(error) => error.into(),
             LocateError::Unpack(error) => error.into(),
+            LocateError::Defaults { .. } => Self::new(Exit::BadConfiguration, error),
         }
     }
 }

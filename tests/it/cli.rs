@@ -94,7 +94,11 @@ fn a_reader_who_leaves_early_ends_the_command_quietly() {
 
 /// The checkpoint of the tests: two layers that say nonsense.
 fn tiny() -> String {
-    format!("{}/tests/fixtures/tiny-llama", env!("CARGO_MANIFEST_DIR"))
+    fixture("tiny-llama")
+}
+
+fn fixture(name: &str) -> String {
+    format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// A copy of it that a test may break.
@@ -137,6 +141,39 @@ fn generate_streams_text_and_counts_its_tokens() {
     .run();
     assert!(run.stderr.contains("text: 20 tokens"), "{}", run.stderr);
     assert!(run.ok().ends_with('\n'));
+}
+
+#[test]
+fn generate_draws_into_files_and_a_seed_repeats() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let model = fixture("tiny-image");
+    let draw = |more: &[&str]| {
+        let all = ["generate", &model, "a red circle", "--steps", "3"];
+        worker(&[&all, more].concat()).run()
+    };
+    let run = draw(&["-o", &path("a.png"), "--seed", "5", "-n", "2"]);
+    assert!(run.stderr.contains("step 3 of 3"), "{}", run.stderr);
+    run.ok();
+    let (first, second) = (path("a-1.png"), path("a-2.png"));
+    let read = |path: &str| std::fs::read(path).unwrap();
+    assert_ne!(read(&first), read(&second));
+    let again = draw(&["-o", &path("b.png"), "--seed", "5", "--json"]);
+    assert_eq!(again.stderr, "");
+    let events = events(&again.ok());
+    assert_eq!(
+        (&events[0]["seed"], &events[0]["width"]),
+        (&5.into(), &64.into())
+    );
+    assert_eq!(read(&first), read(&path("b.png")));
+    let from = ["--init", &first, "--strength", "0.5", "--size", "64x48"];
+    draw(&[&["-o", &path("c.webp")], &from[..]].concat()).ok();
+    draw(&["-o", &path("d.gif")]).fails(2, "unknown kind of image file");
+    draw(&[]).fails(2, "no file given for the image");
+    draw(&["-o", &path("d.png"), "--size", "63x64"]).fails(2, "multiples of 4; use 60 or 64");
+    draw(&["-o", &path("d.png"), "--top-p", "1"]).fails(2, "--top-p is for text models");
+    let text = worker(&["generate", &tiny(), "Hello", "--steps", "3"]).run();
+    text.fails(2, "--steps is for image models");
 }
 
 #[test]

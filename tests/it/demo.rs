@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use candle_core::DType;
-use muster::catalog::{Catalog, Embedded, Source};
+use muster::catalog::{Catalog, Embedded, Facts, Source};
 use muster::cli::eval::{DEMO_PROMPTS, Scores, measure, read};
 use muster::runtime::grammar::{Answer, Grammar};
 use muster::runtime::{
@@ -172,7 +172,10 @@ fn the_catalog_knows_the_embedded_model() {
         *source,
         Source::Embedded(Embedded::find("demo-text").unwrap())
     );
-    assert_eq!(entry.defaults.temperature, Some(0.0));
+    let Facts::Text(facts) = &entry.facts else {
+        panic!("{entry:?}")
+    };
+    assert_eq!(facts.defaults.temperature, Some(0.0));
 }
 
 #[tokio::test]

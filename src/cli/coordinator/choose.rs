@@ -3,6 +3,7 @@
 use tracing::warn;
 
 use super::offer::Offer;
+use crate::catalog::Kind;
 use crate::cli::init::choose::{Candidate, quick};
 use crate::cli::init::search::{candidates, ready};
 use crate::cli::place::Place;
@@ -11,8 +12,9 @@ use crate::config::Config;
 use crate::daemon::Device;
 use crate::daemon::locate::Located;
 
-/// The model that is part of the program.
+/// The models that are part of the program.
 const OWN: &str = "demo-text";
+const OWN_IMAGE: &str = "demo-image";
 
 /// What will be served, and a better model that could be.
 pub struct Choice {
@@ -37,18 +39,28 @@ pub fn choose(
             better: None,
         });
     }
-    let ready = ready(place, config, device.room());
-    let mut others = ready.iter().filter(|candidate| candidate.name != OWN);
-    let best = others.find_map(|candidate| usable(candidate, place, device));
+    let best = best(Kind::Text, OWN, config, place, device);
     let better = match best {
         None if !config.hub.offline => offer(config, place, device),
         _ => None,
     };
-    let best = best.map_or_else(|| place.locate(OWN), Ok)?;
-    Ok(Choice {
-        models: vec![best],
-        better,
-    })
+    let mut models = vec![best.map_or_else(|| place.locate(OWN), Ok)?];
+    let image = best_image(config, place, device);
+    models.extend(image);
+    Ok(Choice { models, better })
+}
+
+/// The best model of a kind that is here and fits, other than our own.
+fn best(kind: Kind, own: &str, config: &Config, place: &Place, device: &Device) -> Option<Located> {
+    let ready = ready(place, config, device.room(), kind);
+    let mut others = ready.iter().filter(|candidate| candidate.name != own);
+    others.find_map(|candidate| usable(candidate, place, device))
+}
+
+/// The best model that draws, else our own.
+fn best_image(config: &Config, place: &Place, device: &Device) -> Option<Located> {
+    let best = best(Kind::Image, OWN_IMAGE, config, place, device);
+    best.or_else(|| place.locate(OWN_IMAGE).ok())
 }
 
 /// Its files say exactly what it takes, and whether they are whole.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{certificate, documents};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Kind};
 use crate::cli::{Exit, Failure};
 use crate::config::{Charging as Mode, Config, Networks, ServeConfig, Usd};
 use crate::coordinator::accounts::{ANONYMOUS, SecretSource};
@@ -136,11 +136,12 @@ fn names(catalog: &Catalog) -> impl Iterator<Item = (&str, impl Iterator<Item = 
     entries.map(|entry| (entry.id.as_str(), entry.all_names()))
 }
 
-/// What their jobs cost follows their sizes.
+/// The price of a text follows the size of its model; that of an image follows the image.
 fn prices(catalog: &Catalog) -> kudos::Prices {
     let entries = catalog.entries().iter();
-    entries.fold(kudos::Prices::default(), |prices, entry| {
-        let billions = entry.shape.parameters as f64 / 1e9;
+    let texts = entries.filter(|entry| entry.kind() == Kind::Text);
+    texts.fold(kudos::Prices::default(), |prices, entry| {
+        let billions = entry.parameters() as f64 / 1e9;
         let names = entry.all_names();
         names.fold(prices, |prices, name| prices.with(name, billions))
     })

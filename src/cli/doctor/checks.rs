@@ -9,7 +9,7 @@ use crate::cli::failure::to_fit;
 use crate::cli::place::Place;
 use crate::cli::{Failure, quantity};
 use crate::config::{Config, Exposure};
-use crate::daemon::fit::{Wishes, fit, fit_image, room};
+use crate::daemon::fit::{Wishes, fit, room};
 use crate::daemon::locate::LocatedSource;
 use crate::daemon::{DaemonError, kv_dtype, limits, needs};
 use crate::hardware::{self, Machine, Memory};
@@ -173,20 +173,19 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
                     let twice = LoadError::AlreadyLoaded { name: located.name };
                     return Err(Failure::from(twice).hint("list each model once in models.serve"));
                 }
-                Ok(match located.source {
+                let needs = match located.source {
                     LocatedSource::Text(source) => {
                         let source = ModelSource {
                             kv: kv_dtype(config),
-                            ..source
+                            ..*source
                         };
-                        let needs = needs(&source, &room, &limits(config))?;
-                        fit(needs, Wishes::of(&config.engine), &room)
+                        needs(&source, &room, &limits(config))?
                     }
                     LocatedSource::Image(source) => {
-                        let footprint = source.footprint().map_err(DaemonError::from)?;
-                        fit_image(footprint.into(), &room)
+                        source.footprint().map_err(DaemonError::from)?.into()
                     }
-                })
+                };
+                Ok(fit(needs, Wishes::of(&config.engine), &room))
             });
         checks.push(match fitted {
             Err(failure) => {

@@ -3,29 +3,30 @@
 use std::cmp::Reverse;
 
 use super::choose::{Candidate, Files};
-use crate::catalog::{Entry, Source};
+use crate::catalog::{Entry, Kind, Source};
 use crate::cli::place::Place;
 use crate::config::{Config, Quantization};
 use crate::daemon::fit::{Fit, Needs, Room, Wishes, fit, quantization};
 use crate::hardware;
 
-/// The models of the catalog that fit, those of most parameters first: each in the preferred quantization or, where that cannot be had,
+/// The text models of the catalog that fit, those of most parameters first: each in the preferred quantization or, where that cannot be had,
 /// in the usual one or a smaller one.
 pub fn candidates(place: &Place, config: &Config, room: &Room) -> Vec<Candidate> {
-    Search::new(place, config, room).candidates()
+    Search::new(place, config, room, Kind::Text).candidates()
 }
 
-/// The models that are here, fit and are quick, in the same order: in the preferred or the usual quantization, or in
+/// The models of a kind that are here, fit and are quick, in the same order: in the preferred or the usual quantization, or in
 /// what there is. Only `up` asks for them.
 #[cfg(any(test, feature = "coordinator"))]
-pub fn ready(place: &Place, config: &Config, room: &Room) -> Vec<Candidate> {
-    let search = Search::new(place, config, room);
+pub fn ready(place: &Place, config: &Config, room: &Room, kind: Kind) -> Vec<Candidate> {
+    let search = Search::new(place, config, room, kind);
     search.all(|entry| search.ready(entry))
 }
 
 /// Where models are looked for, and for what.
 struct Search<'a> {
     place: &'a Place,
+    kind: Kind,
     preferred: Option<&'static str>,
     is_offline: bool,
     /// What may still be written where downloads are kept.
@@ -35,9 +36,10 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(place: &'a Place, config: &Config, room: &'a Room) -> Self {
+    fn new(place: &'a Place, config: &Config, room: &'a Room, kind: Kind) -> Self {
         Self {
             place,
+            kind,
             preferred: config.models.quantization.map(Quantization::word),
             is_offline: config.hub.offline,
             // A file system that does not say how much is free may still have room.
@@ -55,7 +57,8 @@ impl<'a> Search<'a> {
     /// What is chosen of each entry, the best first: however few bits a number has, more of them make the better model.
     fn all(&self, choose: impl Fn(&'a Entry) -> Option<(&'a str, Fit)>) -> Vec<Candidate> {
         let mut entries: Vec<&Entry> = self.place.catalog.entries().iter().collect();
-        entries.sort_by_key(|entry| Reverse(entry.shape.parameters));
+        entries.retain(|entry| entry.kind() == self.kind);
+        entries.sort_by_key(|entry| Reverse(entry.parameters()));
         let chosen = entries.into_iter().filter_map(|entry| {
             let (name, fit) = choose(entry)?;
             Some(Candidate {
@@ -218,13 +221,13 @@ mod tests {
             let place = self.place();
             let search = Search {
                 disk_bytes,
-                ..Search::new(&place, &self.config, &self.room)
+                ..Search::new(&place, &self.config, &self.room, Kind::Text)
             };
             proposal(&search.candidates(), self.room.device)
         }
 
         fn ready(&self) -> Option<String> {
-            Self::small(&ready(&self.place(), &self.config, &self.room))
+            Self::small(&ready(&self.place(), &self.config, &self.room, Kind::Text))
         }
     }
 
@@ -283,7 +286,7 @@ mod tests {
         let large = large.replace("small", "large");
         std::fs::write(folder.join("large.toml"), large).unwrap();
         std::fs::write(folder.join("large-q4_k_m.gguf"), "").unwrap();
-        let all = ready(&owner.place(), &owner.config, &owner.room);
+        let all = ready(&owner.place(), &owner.config, &owner.room, Kind::Text);
         let of = |name| all.iter().position(|candidate| candidate.name == name);
         let (large, small) = (of("large").unwrap(), of("small").unwrap());
         assert!(large < small && all[large].total_bytes < all[small].total_bytes);

@@ -1,7 +1,7 @@
 //! `worker models list` and `show`.
 
 use crate::{
-    catalog::{Entry, Source},
+    catalog::{Defaults, DrawingDefaults, Entry, Facts, Source},
     cli::{Failure, output, quantity, table::Table},
     hub::Partial,
 };
@@ -45,6 +45,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     }
     let mut table = Table::new([
         "MODEL",
+        "KIND",
         "QUANTIZATION",
         "SIZE",
         "NEEDS",
@@ -68,6 +69,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
         let here = on_disk(state);
         table.row([
             repository.to_owned(),
+            unknown(),
             file.to_owned(),
             size,
             unknown(),
@@ -78,11 +80,11 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     }
     output::text(table)?;
     output::line(
-        "\n*: default quantization; SIZE: download; NEEDS: memory, estimated for a short context;\npartial: interrupted pull, which `worker models pull` resumes and `worker models rm` removes",
+        "\n*: default quantization; SIZE: download; NEEDS: memory, estimated for a short context or one image;\npartial: interrupted pull, which `worker models pull` resumes and `worker models rm` removes",
     )
 }
 
-fn row(entry: &Entry, quantization: &str, source: &Source, place: &Place) -> [String; 7] {
+fn row(entry: &Entry, quantization: &str, source: &Source, place: &Place) -> [String; 8] {
     let taken = place.source(entry, None);
     let mark = match taken.is_ok_and(|(taken, _)| taken == quantization) {
         true => " *",
@@ -91,6 +93,7 @@ fn row(entry: &Entry, quantization: &str, source: &Source, place: &Place) -> [St
     let needs = entry.minimum_memory_bytes(quantization);
     [
         entry.id.clone(),
+        entry.kind().word().to_owned(),
         format!("{quantization}{mark}"),
         size(source).map_or_else(|| "?".to_owned(), quantity::bytes),
         needs.map_or_else(|| "?".to_owned(), quantity::bytes),
@@ -159,9 +162,15 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
     fact("legacy names", entry.names.legacy.join(", "));
     fact("family", entry.family.word().to_owned());
     fact("licence", entry.licence.clone());
-    fact("context", format!("{} tokens", entry.context));
-    fact("parameters", entry.shape.parameters.to_string());
-    fact("sampling", sampling(entry));
+    fact("kind", entry.kind().word().to_owned());
+    fact("parameters", entry.parameters().to_string());
+    match &entry.facts {
+        Facts::Text(facts) => {
+            fact("context", format!("{} tokens", facts.context));
+            fact("sampling", sampling(&facts.defaults));
+        }
+        Facts::Image(facts) => fact("drawing", drawing(&facts.defaults)),
+    }
     output::text(facts)?;
     let is_shown = |name: &str| named.is_none_or(|named| named == name);
     for (quantization, source) in entry.sources.iter().filter(|(name, _)| is_shown(name)) {
@@ -171,8 +180,7 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
-fn sampling(entry: &Entry) -> String {
-    let defaults = &entry.defaults;
+fn sampling(defaults: &Defaults) -> String {
     let known = [
         (
             "temperature",
@@ -186,6 +194,31 @@ fn sampling(entry: &Entry) -> String {
             defaults.repetition_penalty.map(|value| value.to_string()),
         ),
     ];
+    joined(known)
+}
+
+fn drawing(defaults: &DrawingDefaults) -> String {
+    let size = defaults
+        .size
+        .map(|[width, height]| format!("{width}x{height}"));
+    joined([
+        ("size", size),
+        ("steps", defaults.steps.map(|value| value.to_string())),
+        (
+            "cfg_scale",
+            defaults.cfg_scale.map(|value| value.to_string()),
+        ),
+        ("sampler", defaults.sampler.clone()),
+        ("schedule", defaults.schedule.clone()),
+        (
+            "clip_skip",
+            defaults.clip_skip.map(|value| value.to_string()),
+        ),
+    ])
+}
+
+/// The settings that have a value.
+fn joined<const N: usize>(known: [(&str, Option<String>); N]) -> String {
     let set = known
         .into_iter()
         .filter_map(|(name, value)| Some(format!("{name} {}", value?)));

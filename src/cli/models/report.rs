@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::catalog::{Entry, Source};
+use crate::catalog::{Entry, Facts, ImageFacts, Source, TextFacts};
 
 use super::place::Place;
 
@@ -16,10 +16,11 @@ pub struct ModelReport<'a> {
     family: &'a str,
     kind: &'a str,
     licence: &'a str,
-    context: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<u64>,
     parameters: u64,
     default_quantization: &'a str,
-    defaults: DefaultsReport,
+    defaults: DefaultsReport<'a>,
     sources: Vec<SourceReport<'a>>,
 }
 
@@ -30,7 +31,24 @@ struct NamesReport<'a> {
 }
 
 #[derive(Serialize)]
-struct DefaultsReport {
+#[serde(untagged)]
+enum DefaultsReport<'a> {
+    Text(SamplingReport),
+    Image(DrawingReport<'a>),
+}
+
+#[derive(Serialize)]
+struct DrawingReport<'a> {
+    size: Option<[u32; 2]>,
+    steps: Option<u32>,
+    cfg_scale: Option<f32>,
+    sampler: Option<&'a str>,
+    schedule: Option<&'a str>,
+    clip_skip: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct SamplingReport {
     temperature: Option<f32>,
     top_k: Option<usize>,
     top_p: Option<f32>,
@@ -80,7 +98,6 @@ pub fn of_quantization<'a>(
     named: Option<&str>,
     place: &Place,
 ) -> ModelReport<'a> {
-    let defaults = &entry.defaults;
     ModelReport {
         id: &entry.id,
         description: &entry.description,
@@ -89,24 +106,41 @@ pub fn of_quantization<'a>(
             legacy: &entry.names.legacy,
         },
         family: entry.family.word(),
-        kind: entry.kind.word(),
+        kind: entry.kind().word(),
         licence: &entry.licence,
-        context: entry.context,
-        parameters: entry.shape.parameters,
-        default_quantization: &entry.default_quantization,
-        defaults: DefaultsReport {
-            temperature: defaults.temperature,
-            top_k: defaults.top_k,
-            top_p: defaults.top_p,
-            min_p: defaults.min_p,
-            repetition_penalty: defaults.repetition_penalty,
+        context: match &entry.facts {
+            Facts::Text(facts) => Some(facts.context),
+            Facts::Image(_) => None,
         },
+        parameters: entry.parameters(),
+        default_quantization: &entry.default_quantization,
+        defaults: defaults(&entry.facts),
         sources: entry
             .sources
             .iter()
             .filter(|(quantization, _)| named.is_none_or(|named| named == quantization.as_str()))
             .map(|(quantization, source)| source_report(entry, quantization, source, place))
             .collect(),
+    }
+}
+
+fn defaults(facts: &Facts) -> DefaultsReport<'_> {
+    match facts {
+        Facts::Text(TextFacts { defaults, .. }) => DefaultsReport::Text(SamplingReport {
+            temperature: defaults.temperature,
+            top_k: defaults.top_k,
+            top_p: defaults.top_p,
+            min_p: defaults.min_p,
+            repetition_penalty: defaults.repetition_penalty,
+        }),
+        Facts::Image(ImageFacts { defaults, .. }) => DefaultsReport::Image(DrawingReport {
+            size: defaults.size,
+            steps: defaults.steps,
+            cfg_scale: defaults.cfg_scale,
+            sampler: defaults.sampler.as_deref(),
+            schedule: defaults.schedule.as_deref(),
+            clip_skip: defaults.clip_skip,
+        }),
     }
 }
 

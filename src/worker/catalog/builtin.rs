@@ -38,5 +38,8 @@ pub const ENTRIES: &[(&str, &str)] = &[
     entry!("smollm2-135m-instruct.toml"),
     entry!("smollm2-360m-instruct.toml"),
     entry!("smollm3-3b.toml"),
+    entry!("stable-diffusion-1.5.toml"),
+    entry!("stable-diffusion-xl.toml"),
+    entry!("stable-diffusion-xl-turbo.toml"),
     entry!("tinyllama-1.1b-chat.toml"),
 ];

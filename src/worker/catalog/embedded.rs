@@ -152,7 +152,11 @@ impl Embedded {
     fn write_files(&self, part: &Path) -> io::Result<()> {
         fs::create_dir_all(part)?;
         for (name, bytes) in self.files {
-            let mut file = fs::File::create(part.join(name))?;
+            let path = part.join(name);
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            let mut file = fs::File::create(path)?;
             file.write_all(bytes)?;
             file.sync_all()?;
         }
@@ -186,6 +190,14 @@ mod tests {
         files: &[("config.json", b"{}"), ("model.safetensors", b"weights")],
     };
 
+    static DEEP: Embedded = Embedded {
+        name: "deep",
+        files: &[
+            ("index.json", b"{}"),
+            ("unet/model.safetensors", b"weights"),
+        ],
+    };
+
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
         let mut names: Vec<String> = entries
@@ -211,6 +223,20 @@ mod tests {
             .unwrap();
         assert_eq!(found, written);
         assert_eq!(names(&models.path().join("models")), [SMALL.sha256()]);
+    }
+
+    #[test]
+    fn a_model_of_several_folders_is_written_with_them() {
+        let models = tempfile::tempdir().unwrap();
+        let folder = DEEP.unpack(models.path()).unwrap();
+        assert_eq!(names(&folder), ["index.json", "unet"]);
+        assert_eq!(
+            fs::read(folder.join("unet/model.safetensors")).unwrap(),
+            b"weights"
+        );
+        fs::remove_file(folder.join("unet/model.safetensors")).unwrap();
+        assert_eq!(DEEP.unpack(models.path()).unwrap(), folder);
+        assert_eq!(names(&folder.join("unet")), ["model.safetensors"]);
     }
 
     #[test]

@@ -12,15 +12,33 @@ pub struct Entry {
     pub description: String,
     pub names: Names,
     pub family: Family,
-    pub kind: Kind,
     pub licence: String,
+    pub facts: Facts,
+    pub default_quantization: String,
+    /// Where the weights are, by quantization.
+    pub sources: BTreeMap<String, Source>,
+}
+
+/// What is known of a model of each kind.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Facts {
+    Text(TextFacts),
+    Image(ImageFacts),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextFacts {
     /// The most tokens the model can attend to.
     pub context: u64,
     pub defaults: Defaults,
     pub shape: Shape,
-    pub default_quantization: String,
-    /// Where the weights are, by quantization.
-    pub sources: BTreeMap<String, Source>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImageFacts {
+    /// Of all components together.
+    pub parameters: u64,
+    pub defaults: DrawingDefaults,
 }
 
 /// Under which names a model is asked for, in each of the two worlds.
@@ -44,6 +62,9 @@ pub enum Family {
     Olmo2,
     Granite,
     SmolLm3,
+    StableDiffusion1,
+    StableDiffusion2,
+    StableDiffusionXl,
 }
 
 impl Family {
@@ -58,16 +79,29 @@ impl Family {
         ("olmo2", Self::Olmo2),
         ("granite", Self::Granite),
         ("smollm3", Self::SmolLm3),
+        ("stable-diffusion-1", Self::StableDiffusion1),
+        ("stable-diffusion-2", Self::StableDiffusion2),
+        ("stable-diffusion-xl", Self::StableDiffusionXl),
     ];
+
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::StableDiffusion1 | Self::StableDiffusion2 | Self::StableDiffusionXl => {
+                Kind::Image
+            }
+            _ => Kind::Text,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Text,
+    Image,
 }
 
 impl Kind {
-    pub const ALL: &[(&'static str, Self)] = &[("text", Self::Text)];
+    pub const ALL: &[(&'static str, Self)] = &[("text", Self::Text), ("image", Self::Image)];
 }
 
 macro_rules! word {
@@ -92,6 +126,18 @@ pub struct Defaults {
     pub top_p: Option<f32>,
     pub min_p: Option<f32>,
     pub repetition_penalty: Option<f32>,
+}
+
+/// How an image is drawn when a request does not say. Samplers and schedules are words of the engine.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DrawingDefaults {
+    /// Width and height.
+    pub size: Option<[u32; 2]>,
+    pub steps: Option<u32>,
+    pub cfg_scale: Option<f32>,
+    pub sampler: Option<String>,
+    pub schedule: Option<String>,
+    pub clip_skip: Option<u32>,
 }
 
 /// What memory is counted from before the weights are here.
@@ -141,6 +187,11 @@ pub(super) const QUANTIZATIONS: &[(&str, u64)] = &[
 /// The context that the stated memory leaves room for.
 pub const MINIMUM_CONTEXT: u64 = 4096;
 
+const USUAL_SIZE: [u32; 2] = [512, 512];
+
+/// The widest layer of Stable Diffusion's decoder, and around it.
+const DRAWING_BYTES_PER_PIXEL: u64 = 4096;
+
 /// Activations, logits and the program itself.
 const WORKSPACE_BYTES: u64 = 256 * 1024 * 1024;
 
@@ -169,21 +220,35 @@ impl Entry {
         self.source(Some(quantization?)).ok()
     }
 
-    /// Memory for weights, `MINIMUM_CONTEXT` tokens and the work itself. An estimate from the model's shape;
+    /// Memory for weights, `MINIMUM_CONTEXT` tokens or one drawing, and the work itself. An estimate from the model's shape;
     /// the fit before loading counts from the file's own header.
     pub fn minimum_memory_bytes(&self, quantization: &str) -> Option<u64> {
         let weights = self.weight_bytes(quantization)?;
-        let context = self.context.min(MINIMUM_CONTEXT);
-        let numbers_per_token = [
-            2,
-            self.shape.layers,
-            self.shape.kv_heads,
-            self.shape.head_dim,
-        ]
-        .iter()
-        .try_fold(1, |product: u64, factor| product.checked_mul(*factor))?;
+        let facts = match &self.facts {
+            Facts::Text(facts) => facts,
+            Facts::Image(facts) => return weights.checked_add(facts.drawing_bytes()),
+        };
+        let context = facts.context.min(MINIMUM_CONTEXT);
+        let shape = facts.shape;
+        let numbers_per_token = [2, shape.layers, shape.kv_heads, shape.head_dim]
+            .iter()
+            .try_fold(1, |product: u64, factor| product.checked_mul(*factor))?;
         let kv = numbers_per_token.checked_mul(2)?.checked_mul(context)?;
         weights.checked_add(kv)?.checked_add(WORKSPACE_BYTES)
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self.facts {
+            Facts::Text(_) => Kind::Text,
+            Facts::Image(_) => Kind::Image,
+        }
+    }
+
+    pub fn parameters(&self) -> u64 {
+        match &self.facts {
+            Facts::Text(facts) => facts.shape.parameters,
+            Facts::Image(facts) => facts.parameters,
+        }
     }
 
     /// What the weights of a quantization take: as stated for the files, or counted from the parameters.
@@ -196,8 +261,16 @@ impl Entry {
             let (_, milli_bits) = QUANTIZATIONS
                 .iter()
                 .find(|(name, _)| name.eq_ignore_ascii_case(quantization))?;
-            Some(self.shape.parameters.checked_mul(*milli_bits)? / 8000)
+            Some(self.parameters().checked_mul(*milli_bits)? / 8000)
         })
+    }
+}
+
+impl ImageFacts {
+    /// Beside the weights, for one drawing of the usual size.
+    pub fn drawing_bytes(&self) -> u64 {
+        let [width, height] = self.defaults.size.unwrap_or(USUAL_SIZE);
+        u64::from(width) * u64::from(height) * DRAWING_BYTES_PER_PIXEL
     }
 }
 

@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, path::Path};
 use serde::Deserialize;
 
 use super::{
-    Defaults, Embedded, Entry, Family, Kind, Names, Shape, Source,
+    Defaults, DrawingDefaults, Embedded, Entry, Facts, Family, ImageFacts, Kind, Names, Shape,
+    Source, TextFacts,
     entry::QUANTIZATIONS,
     keys::{refuse_unknown, unknown},
 };
@@ -21,10 +22,13 @@ struct EntryToml {
     family: String,
     kind: String,
     licence: String,
-    context: u64,
+    /// Of text models.
+    context: Option<u64>,
+    shape: Option<ShapeToml>,
+    /// Of image models.
+    parameters: Option<u64>,
     default_quantization: String,
     names: NamesToml,
-    shape: ShapeToml,
     #[serde(default)]
     defaults: DefaultsToml,
     sources: BTreeMap<String, SourceToml>,
@@ -37,6 +41,7 @@ const ENTRY: &[&str] = &[
     "kind",
     "licence",
     "context",
+    "parameters",
     "default_quantization",
     "names",
     "shape",
@@ -74,6 +79,12 @@ struct DefaultsToml {
     top_p: Option<f32>,
     min_p: Option<f32>,
     repetition_penalty: Option<f32>,
+    size: Option<[u32; 2]>,
+    steps: Option<u32>,
+    cfg_scale: Option<f32>,
+    sampler: Option<String>,
+    schedule: Option<String>,
+    clip_skip: Option<u32>,
 }
 
 const DEFAULTS: &[&str] = &[
@@ -83,6 +94,18 @@ const DEFAULTS: &[&str] = &[
     "min_p",
     "repetition_penalty",
 ];
+
+const IMAGE_DEFAULTS: &[&str] = &[
+    "size",
+    "steps",
+    "cfg_scale",
+    "sampler",
+    "schedule",
+    "clip_skip",
+];
+
+/// The file that names the components of an image model.
+pub const IMAGE_INDEX: &str = "model_index.json";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -112,41 +135,105 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
     let table: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
     refuse_unknown_keys(&table)?;
     let raw: EntryToml = toml::from_str(text).map_err(|error| error.to_string())?;
+    let family = word("family", &raw.family, Family::ALL)?;
+    let kind = word("kind", &raw.kind, Kind::ALL)?;
+    if family.kind() != kind {
+        let (family, wanted) = (family.word(), family.kind().word());
+        return Err(format!(
+            "kind of the family {family} must be {wanted}, found {}",
+            kind.word()
+        ));
+    }
     let entry = Entry {
-        family: word("family", &raw.family, Family::ALL)?,
-        kind: word("kind", &raw.kind, Kind::ALL)?,
-        sources: sources(raw.sources, folder)?,
+        family,
+        sources: sources(raw.sources, folder, kind)?,
+        facts: match kind {
+            Kind::Text => Facts::Text(text_facts(
+                raw.context,
+                raw.shape,
+                raw.parameters,
+                raw.defaults,
+            )?),
+            Kind::Image => Facts::Image(image_facts(
+                raw.context,
+                raw.shape,
+                raw.parameters,
+                raw.defaults,
+            )?),
+        },
         id: raw.id,
         description: raw.description,
         licence: raw.licence,
-        context: raw.context,
         default_quantization: raw.default_quantization,
         names: Names {
             v1: raw.names.v1,
             legacy: raw.names.legacy,
-        },
-        shape: Shape {
-            parameters: raw.shape.parameters,
-            layers: raw.shape.layers,
-            kv_heads: raw.shape.kv_heads,
-            head_dim: raw.shape.head_dim,
-        },
-        defaults: Defaults {
-            temperature: raw.defaults.temperature,
-            top_k: raw.defaults.top_k,
-            top_p: raw.defaults.top_p,
-            min_p: raw.defaults.min_p,
-            repetition_penalty: raw.defaults.repetition_penalty,
         },
     };
     check(&entry)?;
     Ok(entry)
 }
 
+fn text_facts(
+    context: Option<u64>,
+    shape: Option<ShapeToml>,
+    parameters: Option<u64>,
+    defaults: DefaultsToml,
+) -> Result<TextFacts, String> {
+    let (Some(context), Some(shape), None) = (context, shape, parameters) else {
+        return Err(
+            "a text model needs context and shape, and has its parameters in shape".to_owned(),
+        );
+    };
+    Ok(TextFacts {
+        context,
+        shape: Shape {
+            parameters: shape.parameters,
+            layers: shape.layers,
+            kv_heads: shape.kv_heads,
+            head_dim: shape.head_dim,
+        },
+        defaults: Defaults {
+            temperature: defaults.temperature,
+            top_k: defaults.top_k,
+            top_p: defaults.top_p,
+            min_p: defaults.min_p,
+            repetition_penalty: defaults.repetition_penalty,
+        },
+    })
+}
+
+fn image_facts(
+    context: Option<u64>,
+    shape: Option<ShapeToml>,
+    parameters: Option<u64>,
+    defaults: DefaultsToml,
+) -> Result<ImageFacts, String> {
+    let (None, None, Some(parameters)) = (context, shape, parameters) else {
+        return Err("an image model needs parameters, and has no context and no shape".to_owned());
+    };
+    Ok(ImageFacts {
+        parameters,
+        defaults: DrawingDefaults {
+            size: defaults.size,
+            steps: defaults.steps,
+            cfg_scale: defaults.cfg_scale,
+            sampler: defaults.sampler,
+            schedule: defaults.schedule,
+            clip_skip: defaults.clip_skip,
+        },
+    })
+}
+
 /// Serde would list all keys; this names the nearest one.
 fn refuse_unknown_keys(table: &toml::Table) -> Result<(), String> {
     refuse_unknown(table, ENTRY, "the entry")?;
-    for (part, known) in [("names", NAMES), ("shape", SHAPE), ("defaults", DEFAULTS)] {
+    let is_image = table.get("kind").and_then(toml::Value::as_str) == Some("image");
+    let defaults = match is_image {
+        true => IMAGE_DEFAULTS,
+        false => DEFAULTS,
+    };
+    for (part, known) in [("names", NAMES), ("shape", SHAPE), ("defaults", defaults)] {
         if let Some(toml::Value::Table(part_table)) = table.get(part) {
             refuse_unknown(part_table, known, part)?;
         }
@@ -182,18 +269,19 @@ fn word<T: Copy>(what: &str, found: &str, all: &[(&str, T)]) -> Result<T, String
 fn sources(
     raw: BTreeMap<String, SourceToml>,
     folder: Option<&Path>,
+    kind: Kind,
 ) -> Result<BTreeMap<String, Source>, String> {
     raw.into_iter()
         .map(|(quantization, raw)| {
             word("quantization", &quantization, QUANTIZATIONS)?;
-            let source =
-                source(raw, folder).map_err(|what| format!("sources.{quantization}: {what}"))?;
+            let source = source(raw, folder, kind)
+                .map_err(|what| format!("sources.{quantization}: {what}"))?;
             Ok((quantization, source))
         })
         .collect()
 }
 
-fn source(raw: SourceToml, folder: Option<&Path>) -> Result<Source, String> {
+fn source(raw: SourceToml, folder: Option<&Path>, kind: Kind) -> Result<Source, String> {
     match (raw.repository, raw.path, raw.embedded) {
         (Some(repository), None, None) => {
             let source = hub::Source {
@@ -205,7 +293,10 @@ fn source(raw: SourceToml, folder: Option<&Path>) -> Result<Source, String> {
                     .map(file)
                     .collect::<Result<_, String>>()?,
             };
-            refuse_incomplete(&source)?;
+            match kind {
+                Kind::Text => refuse_incomplete(&source)?,
+                Kind::Image => refuse_incomplete_image(&source)?,
+            }
             Ok(Source::Hub(source))
         }
         (None, Some(_), None) | (None, None, Some(_))
@@ -262,6 +353,32 @@ fn refuse_incomplete(source: &hub::Source) -> Result<(), String> {
     }
 }
 
+/// Files and folders that every image model has, in the layout of diffusers.
+const IMAGE_FILES: &[&str] = &[
+    IMAGE_INDEX,
+    "scheduler/scheduler_config.json",
+    "text_encoder/config.json",
+    "unet/config.json",
+    "vae/config.json",
+];
+const IMAGE_WEIGHTS: &[&str] = &["text_encoder/", "unet/", "vae/"];
+
+fn refuse_incomplete_image(source: &hub::Source) -> Result<(), String> {
+    let files = || source.files.iter().map(|file| &file.path);
+    let is_missing = |wanted: &&&str| !files().any(|path| path.as_str() == **wanted);
+    if let Some(missing) = IMAGE_FILES.iter().find(is_missing) {
+        return Err(format!("an image model also needs {missing} in files"));
+    }
+    let has_weights = |folder: &str| {
+        files()
+            .any(|path| path.as_str().starts_with(folder) && path.is_weights() && !path.is_gguf())
+    };
+    match IMAGE_WEIGHTS.iter().find(|folder| !has_weights(folder)) {
+        Some(folder) => Err(format!("no weights (.safetensors) of {folder} are listed")),
+        None => Ok(()),
+    }
+}
+
 fn check(entry: &Entry) -> Result<(), String> {
     let plain =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-_".contains(&byte);
@@ -280,19 +397,10 @@ fn check(entry: &Entry) -> Result<(), String> {
             "invalid name {name:?}: must not be empty or contain a colon"
         ));
     }
-    let shape = &entry.shape;
-    if [
-        entry.context,
-        shape.parameters,
-        shape.layers,
-        shape.kv_heads,
-        shape.head_dim,
-    ]
-    .contains(&0)
-    {
-        return Err("context and shape must be greater than 0".to_owned());
+    match &entry.facts {
+        Facts::Text(facts) => check_text(facts)?,
+        Facts::Image(facts) => check_image(facts)?,
     }
-    check_defaults(&entry.defaults)?;
     let known: Vec<&str> = entry.sources.keys().map(String::as_str).collect();
     match known.contains(&entry.default_quantization.as_str()) {
         true => Ok(()),
@@ -301,6 +409,51 @@ fn check(entry: &Entry) -> Result<(), String> {
             entry.default_quantization,
             known.join(", ")
         )),
+    }
+}
+
+fn check_text(facts: &TextFacts) -> Result<(), String> {
+    let shape = &facts.shape;
+    let sizes = [
+        facts.context,
+        shape.parameters,
+        shape.layers,
+        shape.kv_heads,
+        shape.head_dim,
+    ];
+    match sizes.contains(&0) {
+        true => Err("context and shape must be greater than 0".to_owned()),
+        false => check_defaults(&facts.defaults),
+    }
+}
+
+/// What an entry may recommend is what the engine takes of a request.
+fn check_image(facts: &ImageFacts) -> Result<(), String> {
+    let defaults = &facts.defaults;
+    let sides = defaults.size.into_iter().flatten();
+    let wrong = [
+        ("parameters", facts.parameters == 0),
+        (
+            "defaults.size",
+            sides.into_iter().any(|side| !(32..=4096).contains(&side)),
+        ),
+        (
+            "defaults.steps",
+            defaults
+                .steps
+                .is_some_and(|steps| !(1..=500).contains(&steps)),
+        ),
+        (
+            "defaults.cfg_scale",
+            defaults
+                .cfg_scale
+                .is_some_and(|scale| !(0.0..=100.0).contains(&scale)),
+        ),
+        ("defaults.clip_skip", defaults.clip_skip == Some(0)),
+    ];
+    match wrong.into_iter().find(|(_, is_wrong)| *is_wrong) {
+        Some((name, _)) => Err(format!("{name} is out of range")),
+        None => Ok(()),
     }
 }
 

@@ -19,7 +19,11 @@ use std::{
 };
 
 pub use embedded::{Embedded, UnpackError};
-pub use entry::{Defaults, Entry, Family, Kind, Names, Shape, Source, UnknownQuantization};
+pub use entry::{
+    Defaults, DrawingDefaults, Entry, Facts, Family, ImageFacts, Kind, Names, Shape, Source,
+    TextFacts, UnknownQuantization,
+};
+pub use file::IMAGE_INDEX;
 pub use names::{AmbiguousModel, FindError, UnknownModel};
 
 /// All models known to this program.

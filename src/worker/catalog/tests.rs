@@ -1,6 +1,6 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
-use super::{Catalog, CatalogError, Entry, Family, FindError, Source, builtin, file};
+use super::{Catalog, CatalogError, Entry, Facts, Family, FindError, Source, builtin, file};
 
 const SMALL: &str = r#"
 id = "small"
@@ -92,6 +92,9 @@ fn sources_are_coherent_with_family_and_quantization() {
                 Family::Olmo2 => "olmo-2",
                 Family::Granite => "granite",
                 Family::SmolLm3 => "smollm3",
+                Family::StableDiffusion1 => "stable-diffusion-v1",
+                Family::StableDiffusion2 => "stable-diffusion-2",
+                Family::StableDiffusionXl => "xl",
             };
             assert!(repository.contains(word), "{} from {repository}", entry.id);
             for file in source.files.iter().filter(|file| file.path.is_gguf()) {
@@ -179,6 +182,85 @@ fn an_incoherent_entry_is_refused() {
     check_refused("layers = 16", "layers = 0", "greater than 0");
     check_refused("context = 8192", "context = -1", "context");
     check_refused("org/Small\"", "org/Small:8b\"", "or contain a colon");
+}
+
+const DRAWING: &str = r#"
+id = "draws"
+family = "stable-diffusion-1"
+kind = "image"
+licence = "CreativeML Open RAIL-M"
+parameters = 1_000_000_000
+default_quantization = "f16"
+names = { v1 = ["draws"], legacy = ["Draws"] }
+defaults = { size = [512, 768], steps = 20, cfg_scale = 7.5, sampler = "k_euler_a", schedule = "karras", clip_skip = 2 }
+[sources.f16]
+repository = "org/draws"
+files = [
+  { path = "model_index.json" },
+  { path = "scheduler/scheduler_config.json" },
+  { path = "text_encoder/config.json" },
+  { path = "text_encoder/model.safetensors" },
+  { path = "unet/config.json" },
+  { path = "unet/diffusion_pytorch_model.safetensors" },
+  { path = "vae/config.json" },
+  { path = "vae/diffusion_pytorch_model.safetensors" },
+]
+"#;
+
+#[test]
+fn an_image_model_has_parameters_and_defaults_of_its_kind() {
+    let entry = read(DRAWING).unwrap();
+    let Facts::Image(facts) = &entry.facts else {
+        panic!("{entry:?}")
+    };
+    let defaults = &facts.defaults;
+    assert_eq!(
+        (defaults.size, defaults.clip_skip),
+        (Some([512, 768]), Some(2))
+    );
+    assert_eq!(entry.weight_bytes("f16"), Some(2_000_000_000));
+    let drawing = 512 * 768 * 4096;
+    assert_eq!(
+        entry.minimum_memory_bytes("f16"),
+        Some(2_000_000_000 + drawing)
+    );
+}
+
+#[test]
+fn an_incoherent_image_model_is_refused() {
+    let refused = |from: &str, to: &str, reason: &str| {
+        assert!(DRAWING.contains(from), "{from}");
+        let found = read(&DRAWING.replace(from, to)).unwrap_err();
+        assert!(found.contains(reason), "{found}");
+    };
+    refused(
+        "parameters = 1_000_000_000",
+        "context = 77",
+        "needs parameters",
+    );
+    refused(
+        "\"image\"",
+        "\"text\"",
+        "unknown key in defaults: cfg_scale",
+    );
+    refused(
+        "stable-diffusion-1",
+        "llama",
+        "kind of the family llama must be text",
+    );
+    refused(
+        "steps = 20",
+        "temperature = 1.0",
+        "unknown key in defaults: temperature",
+    );
+    refused("steps = 20", "steps = 0", "defaults.steps is out of range");
+    refused("[512, 768]", "[512, 0]", "defaults.size is out of range");
+    refused("model_index", "model_list", "also needs model_index.json");
+    refused(
+        "vae/diffusion_pytorch_model.safetensors",
+        "vae/readme.txt",
+        "no weights (.safetensors) of vae/",
+    );
 }
 
 #[test]

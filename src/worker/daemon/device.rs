@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::fit::{Fit, Needs, Room, Wishes, fit, fit_image, room};
+use super::fit::{Fit, Needs, Room, Wishes, fit, room};
 use super::locate::{Located, LocatedSource};
 use super::{DaemonError, DeviceModel, Engines, MediaModel};
 use crate::hardware::Machine;
@@ -61,7 +61,7 @@ impl Device {
                 source.kv = self.kv;
                 source.context = Some(fitted.context);
                 source.cache = CacheRoom::Tokens(fitted.kv_tokens);
-                let info = self.engines.runtime.load(&name, source, progress).await?;
+                let info = self.engines.runtime.load(&name, *source, progress).await?;
                 DeviceModel::Text(info)
             }
             LocatedSource::Image(source) => self.load_image(name, source, &fitted).await?,
@@ -93,20 +93,17 @@ impl Device {
 
     /// Whether a model fits into what is left, by its header.
     pub fn fit(&self, located: &Located) -> Result<Fit, DaemonError> {
-        let fitted = match &located.source {
+        let needs = match &located.source {
             LocatedSource::Text(source) => {
                 let source = ModelSource {
                     kv: self.kv,
-                    ..source.clone()
+                    ..(**source).clone()
                 };
-                fit(
-                    needs(&source, &self.room, &self.limits)?,
-                    self.wishes,
-                    &self.room,
-                )
+                needs(&source, &self.room, &self.limits)?
             }
-            LocatedSource::Image(source) => fit_image(source.footprint()?.into(), &self.room),
+            LocatedSource::Image(source) => source.footprint()?.into(),
         };
+        let fitted = fit(needs, self.wishes, &self.room);
         fitted.map_err(|refusal| DaemonError::DoesNotFit {
             model: located.name.clone(),
             refusal: Box::new(refusal),

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::catalog::Entry;
+use crate::catalog::{Entry, Facts};
 use crate::hardware::Machine;
 use muster_config::{DeviceSetting, EngineConfig, OwnerConfig};
 use muster_engine::runtime::DeviceChoice;
@@ -29,7 +29,7 @@ pub struct Needs {
     pub workspace_bytes: u64,
     /// What the work takes besides for each token of the longest sequence: on a GPU.
     pub scratch_bytes_per_token: u64,
-    /// The most tokens the model was made for.
+    /// The most tokens the model was made for; 0 of a model that draws.
     pub context: usize,
 }
 
@@ -124,17 +124,28 @@ impl Wishes {
 impl Needs {
     /// What the catalog says a model takes. `None` where its size is not known before it is here.
     pub fn of_entry(entry: &Entry, quantization: &str) -> Option<Self> {
-        let shape = entry.shape;
+        let weight_bytes = entry.weight_bytes(quantization)?;
+        let facts = match &entry.facts {
+            Facts::Text(facts) => facts,
+            Facts::Image(facts) => {
+                return Some(Self {
+                    weight_bytes,
+                    workspace_bytes: facts.drawing_bytes(),
+                    ..Self::default()
+                });
+            }
+        };
+        let shape = facts.shape;
         let numbers = [2, shape.layers, shape.kv_heads, shape.head_dim];
         let kv_numbers = numbers
             .iter()
             .try_fold(1_u64, |product, factor| product.checked_mul(*factor))?;
         Some(Self {
-            weight_bytes: entry.weight_bytes(quantization)?,
+            weight_bytes,
             kv_bytes_per_token: kv_numbers.checked_mul(2)?,
             workspace_bytes: USUAL_WORKSPACE_BYTES,
             scratch_bytes_per_token: 0,
-            context: usize::try_from(entry.context).ok()?,
+            context: usize::try_from(facts.context).ok()?,
         })
     }
 
@@ -167,6 +178,9 @@ impl Needs {
 
 /// Whether a model fits into what a device has left, and with how much room for its jobs.
 pub fn fit(needs: Needs, wishes: Wishes, room: &Room) -> Result<Fit, Refusal> {
+    if needs.context == 0 {
+        return fit_image(needs, room);
+    }
     let (wanted, least) = wishes.tokens(&needs);
     let longest = wishes.longest(&needs);
     let left = room.left_bytes().checked_sub(needs.fixed_bytes());
@@ -195,7 +209,7 @@ pub fn fit(needs: Needs, wishes: Wishes, room: &Room) -> Result<Fit, Refusal> {
 }
 
 /// Whether a model that draws fits into what a device has left: its weights, and one drawing of its own size.
-pub fn fit_image(needs: Needs, room: &Room) -> Result<Fit, Refusal> {
+fn fit_image(needs: Needs, room: &Room) -> Result<Fit, Refusal> {
     let total_bytes = needs.fixed_bytes();
     match total_bytes <= room.left_bytes() {
         true => Ok(Fit {

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 use crate::catalog::{
-    Catalog, Defaults, Entry, FindError, Source, UnknownQuantization, UnpackError,
+    Catalog, Defaults, DrawingDefaults, Entry, Facts, FindError, IMAGE_INDEX, Source,
+    UnknownQuantization, UnpackError,
 };
 use crate::hub::{self, Hub, HubError, Pulled, Repository};
 use muster_config::is_path;
-use muster_engine::runtime::image::ImageSource;
+use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
+use muster_engine::runtime::image::{ImageDefaults, ImageSource};
 use muster_engine::runtime::{ModelSource, Sampling};
 
 /// A model whose files are here.
@@ -28,7 +30,7 @@ pub struct Located {
 /// What the engine is to load.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LocatedSource {
-    Text(ModelSource),
+    Text(Box<ModelSource>),
     Image(ImageSource),
 }
 
@@ -74,6 +76,9 @@ pub enum LocateError {
     Hub(#[from] HubError),
     #[error(transparent)]
     Unpack(#[from] UnpackError),
+    /// A word that the engine does not know.
+    #[error("the catalog entry of {name}: {what}")]
+    Defaults { name: String, what: String },
 }
 
 /// What is asked for: a path, `NAME`, `NAME:QUANTIZATION`, `org/name` or `org/name:FILE`.
@@ -100,7 +105,7 @@ impl LocatedSource {
     fn at(path: &Path) -> Self {
         match ImageSource::is_at(path) {
             true => Self::Image(ImageSource::new(path)),
-            false => Self::Text(ModelSource::new(path)),
+            false => Self::Text(Box::new(ModelSource::new(path))),
         }
     }
 
@@ -171,13 +176,22 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
         None => entry.sources.values().collect(),
     };
     let found = found.ok_or_else(|| missing(wanted.to_owned(), tried, shelves))?;
-    let defaults = sampling(&entry.defaults);
+    let source = match &entry.facts {
+        Facts::Text(facts) => LocatedSource::Text(Box::new(ModelSource {
+            defaults: sampling(&facts.defaults),
+            ..ModelSource::new(found.path)
+        })),
+        Facts::Image(facts) => LocatedSource::Image(ImageSource {
+            defaults: drawing(&facts.defaults).map_err(|what| LocateError::Defaults {
+                name: entry.id.clone(),
+                what,
+            })?,
+            ..ImageSource::new(found.path)
+        }),
+    };
     Ok(Located {
         name: entry.id.clone(),
-        source: LocatedSource::Text(ModelSource {
-            defaults,
-            ..ModelSource::new(found.path)
-        }),
+        source,
         is_vouched: found.is_vouched,
     })
 }
@@ -250,7 +264,12 @@ fn is_one_known_file(source: &hub::Source) -> bool {
     }
 }
 
+/// An image model is opened at its index, which stands above the folders of its components.
 fn opened(pulled: &Pulled) -> Option<PathBuf> {
+    let is_index = |path: &&PathBuf| path.file_name().is_some_and(|name| name == IMAGE_INDEX);
+    if let Some(index) = pulled.files.iter().find(is_index) {
+        return Some(index.parent()?.to_owned());
+    }
     match pulled.files.as_slice() {
         [only] => Some(only.clone()),
         [first, ..] => Some(first.parent()?.to_owned()),
@@ -281,6 +300,28 @@ fn sampling(defaults: &Defaults) -> Sampling {
         repetition_penalty: defaults.repetition_penalty,
         ..Sampling::default()
     }
+}
+
+fn drawing(defaults: &DrawingDefaults) -> Result<ImageDefaults, String> {
+    let named = |what: &str, found: &str, known: Vec<&str>| {
+        format!("unknown {what} {found}; known: {}", known.join(", "))
+    };
+    let sampler = defaults.sampler.as_deref().map(|name| {
+        let known = || DiffusionSampler::names().collect();
+        DiffusionSampler::named(name).ok_or_else(|| named("sampler", name, known()))
+    });
+    let schedule = defaults.schedule.as_deref().map(|name| {
+        let known = || Schedule::names().collect();
+        Schedule::named(name).ok_or_else(|| named("schedule", name, known()))
+    });
+    Ok(ImageDefaults {
+        size: defaults.size,
+        steps: defaults.steps,
+        cfg_scale: defaults.cfg_scale,
+        sampler: sampler.transpose()?,
+        schedule: schedule.transpose()?,
+        clip_skip: defaults.clip_skip,
+    })
 }
 
 #[cfg(test)]

@@ -37,12 +37,18 @@ struct AutoencoderJson {
     latent_channels: usize,
     norm_num_groups: usize,
     act_fn: Option<String>,
+    /// The first files leave out that of Stable Diffusion 1.
+    #[serde(default = "first_scale")]
     scaling_factor: f64,
     shift_factor: Option<f64>,
     use_quant_conv: Option<bool>,
     use_post_quant_conv: Option<bool>,
     mid_block_add_attention: Option<bool>,
     down_block_types: Vec<String>,
+}
+
+fn first_scale() -> f64 {
+    AutoencoderSpec::stable_diffusion().scale
 }
 
 /// Red, green, blue.
