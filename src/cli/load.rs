@@ -61,7 +61,7 @@ pub async fn load(
     }
 }
 
-/// Loads a model that draws, if it fits. Its maker knows it by its name.
+/// Loads a model that draws, if it fits. The maker knows the model by its name.
 pub async fn load_image(config: &Config, located: Located) -> Result<Maker, Failure> {
     let mut device = Device::start(config, &hardware::probe())?;
     device.load(located, |_, _| {}).await?;

@@ -92,7 +92,7 @@ impl ImageArgs {
     }
 }
 
-/// What is to be drawn, and where it goes.
+/// Images to draw, and the files they go to.
 pub struct Drawing {
     request: ImageRequest,
     file: ImageFile,

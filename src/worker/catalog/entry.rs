@@ -19,7 +19,7 @@ pub struct Entry {
     pub sources: BTreeMap<String, Source>,
 }
 
-/// What is known of a model of each kind.
+/// Facts about a model of each kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Facts {
     Text(TextFacts),

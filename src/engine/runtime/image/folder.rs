@@ -65,7 +65,7 @@ const NOISE: &[(&str, f64)] = &[
 
 /// A model's folder, opened: headers were read, weights were not.
 pub struct DiffusersFolder {
-    tokenizers: Vec<PathBuf>,
+    token_folders: Vec<PathBuf>,
     encoders: Vec<Component<ClipSpec>>,
     unet: Component<UnetSpec>,
     autoencoder: Component<AutoencoderSpec>,
@@ -97,12 +97,12 @@ impl DiffusersFolder {
         let scheduler_path = folder("scheduler").join("scheduler_config.json");
         let scheduler = read_description(&scheduler_path)?;
         let in_file = |flaw: Flaw| flaw.in_file(&scheduler_path);
-        let (mut encoders, mut tokenizers) = (Vec::new(), Vec::new());
+        let (mut encoders, mut token_folders) = (Vec::new(), Vec::new());
         for suffix in ["", "_2"] {
             let name = format!("text_encoder{suffix}");
             if present.contains(&name.as_str()) {
                 encoders.push(Component::open(&folder(&name), ClipSpec::read)?);
-                tokenizers.push(folder(&format!("tokenizer{suffix}")));
+                token_folders.push(folder(&format!("tokenizer{suffix}")));
             }
         }
         let unet = Component::open(&folder("unet"), UnetSpec::read)?;
@@ -122,7 +122,7 @@ impl DiffusersFolder {
         })?;
         Ok(Self {
             sample_size: sample_size(unet.config()?),
-            tokenizers,
+            token_folders,
             encoders,
             unet,
             autoencoder,
@@ -150,7 +150,7 @@ impl DiffusersFolder {
     ) -> Result<DiffusionNetworks, LoadError> {
         let load = ComponentLoad { device, quantize };
         let mut encoders = Vec::new();
-        for (component, tokenizer) in self.encoders.into_iter().zip(&self.tokenizers) {
+        for (component, tokenizer) in self.encoders.into_iter().zip(&self.token_folders) {
             encoders.push(TextEncoder {
                 clip: load.read(component, ClipText::load)?,
                 tokenizer: ClipTokenizer::open(tokenizer)?,

@@ -38,7 +38,7 @@ pub struct AddedSpec {
     pub size_width: usize,
 }
 
-/// How often the widest moment of a block holds its channels: the gated feed-forward part, and what is around it.
+/// How often the widest moment of a block holds its channels: the gated feed-forward part, and its surroundings.
 const WIDEST: usize = 16;
 
 /// Original height and width, crop from top and left, wanted height and width.
