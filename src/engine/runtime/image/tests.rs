@@ -541,7 +541,7 @@ fn folders_of_other_models_are_refused_by_name() {
         "text_encoder/config.json",
         "\"hidden_size\": 24",
         "\"hidden_size\": 20",
-        "text_encoder",
+        "cross_attention_dim: found 24, expected 20",
     );
     let weights = folder
         .path()
