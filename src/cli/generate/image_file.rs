@@ -135,7 +135,8 @@ mod tests {
             let is_png = name == "a.png";
             assert_eq!(holds(b"parameters"), is_png);
             assert_eq!(holds(b"a fox, Seed: 5"), is_png);
-            assert!(!is_png || found == pixels);
+            let colors = found.bytes.chunks_exact(4).flat_map(|it| it[..3].to_vec());
+            assert!(!is_png || colors.eq(pixels.bytes.iter().copied()));
         }
     }
 }
