@@ -2,7 +2,7 @@
 
 use crate::anthropic;
 use crate::openai::field::{FieldRow, rows};
-use crate::openai::{chat, completions, encode, images, responses};
+use crate::openai::{audio, chat, completions, encode, images, responses};
 
 /// The routes of `/v1` that take a body, and their fields by name.
 pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
@@ -12,6 +12,7 @@ pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
         ("/v1/responses", responses::rows()),
         ("/v1/messages", rows(anthropic::FIELDS)),
         ("/v1/images/generations", images::rows()),
+        ("/v1/audio/generations", audio::rows()),
         ("/v1/embeddings", encode::embeddings::rows()),
         ("/v1/rerank", encode::rerank::rows()),
         ("/v1/tokenize", encode::tokenize_rows()),

@@ -10,10 +10,12 @@ use axum::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::billing::{MicroUsd, ModelRates, PriceBook};
 use muster::coordinator::media::{Area, Key, MediaType};
 use muster::coordinator::state::DoorSettings;
 use muster::daemon::{Engines, MediaModel, Post, Served, Worker};
 use muster::link::Dial;
+use muster::media::sound;
 use muster::protocol::job::Kudos;
 use muster::runtime::maker::{Maker, MakerLimits, MediaKind, SampleFault, SamplePipeline};
 use muster::runtime::{DeviceChoice, EngineLimits, Runtime};
@@ -44,18 +46,37 @@ async fn studio(app: &App, name: &str, sample: SamplePipeline) -> Studio {
 }
 
 async fn studio_over(app: &App, name: &str, sample: SamplePipeline, dial: Dial) -> Studio {
+    let model = MediaModel {
+        name: MODEL.to_owned(),
+        kind: MediaKind::Image,
+    };
+    serving(app, name, model, sample, dial).await
+}
+
+async fn player(app: &App, sample: SamplePipeline) -> Studio {
+    let model = MediaModel {
+        name: "plays".to_owned(),
+        kind: MediaKind::Sound,
+    };
+    serving(app, "player", model, sample, dial(app)).await
+}
+
+async fn serving(
+    app: &App,
+    name: &str,
+    model: MediaModel,
+    sample: SamplePipeline,
+    dial: Dial,
+) -> Studio {
     let maker = Maker::start(MakerLimits::default()).unwrap();
     let loader = Box::new(|| Ok(Box::new(sample) as Box<_>));
-    maker.load(MODEL, loader).await.unwrap();
+    maker.load(&model.name, loader).await.unwrap();
     let engines = Engines {
         runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
         maker: Some(maker.clone()),
     };
     let served = Served {
-        media: vec![MediaModel {
-            name: MODEL.to_owned(),
-            kind: MediaKind::Image,
-        }],
+        media: vec![model],
         slots: 8,
         ..Served::default()
     };
@@ -514,4 +535,112 @@ async fn a_text_for_a_model_that_draws_is_refused_at_the_door() {
     assert_eq!(answer.json().await["error"]["param"], "model");
     assert_eq!(studio.worker.activity().failed, 0);
     assert!(pop(&app, json!({})).await["id"].is_null());
+}
+
+async fn play(app: &App, key: &str, more: Value) -> Answer {
+    let body = json!({"model": "plays", "prompt": "a calm piano", "seconds": 2, "seed": 3});
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str())];
+    let body = Body::from(with(body, more).to_string());
+    app.send(request(
+        Method::POST,
+        "/v1/audio/generations",
+        &headers,
+        body,
+    ))
+    .await
+}
+
+#[tokio::test]
+async fn music_is_made_by_our_worker_in_each_type_of_file() {
+    let app = app().await;
+    let _studio = player(&app, SamplePipeline::default()).await;
+    for (format, kind) in [
+        (json!(null), MediaType::Wav),
+        (json!("flac"), MediaType::Flac),
+        (json!("opus"), MediaType::Opus),
+    ] {
+        let more = json!({"response_format": format, "progress_token": "a-piano", "model": null});
+        let answer = play(&app, &app.key, more).await;
+        let job = answer.header("x-job-id").unwrap().to_owned();
+        let (status, reply) = (answer.status, answer.json().await);
+        assert_eq!(status, StatusCode::OK, "{reply}");
+        assert_eq!(reply["data"][0]["seed"], 3);
+        let grid = &reply["grid"];
+        assert_eq!(
+            (&grid["worker"], &grid["model"]),
+            (&json!("player"), &json!("plays"))
+        );
+        assert_eq!(grid["job_id"], job);
+        let bytes = linked(&app, &reply["data"][0]["url"]).await;
+        let header = sound::inspect(&bytes, kind).unwrap();
+        assert!((header.seconds() - 2.0).abs() < 0.1, "{header:?}");
+    }
+    let page = app.get("/v1/progress/a-piano").await.json().await;
+    assert_eq!(page["progress"], 100);
+}
+
+#[tokio::test]
+async fn music_costs_its_seconds_and_a_failed_sound_nothing() {
+    let rates = ModelRates {
+        per_audio_second: Some(MicroUsd(1000)),
+        ..ModelRates::default()
+    };
+    let app = App::listening(DoorSettings {
+        price_book: PriceBook::new(None).with("plays", [], rates),
+        ..charging()
+    })
+    .await;
+    let studio = player(&app, SamplePipeline::default()).await;
+    let key = app.account_with(Roles::USER, Scopes::ALL).await;
+    pay(&app, &key, 10_000).await;
+    let refused = play(&app, &key, json!({"bpm": 120})).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    let body = refused.json().await;
+    assert!(
+        body["error"]["message"].as_str().unwrap().contains("bpm"),
+        "{body}"
+    );
+    assert_eq!(money(&app, &key).await, (10_000, 0));
+    let played = play(&app, &key, json!({})).await;
+    assert_eq!(played.status, StatusCode::OK);
+    assert_eq!(money(&app, &key).await, (8_000, 0));
+    assert_eq!(studio.worker.activity().done, 1);
+}
+
+#[tokio::test]
+async fn a_model_of_another_kind_is_refused_by_name() {
+    let app = app().await;
+    let check = async |answer: Answer| {
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        let body = answer.json().await;
+        assert_eq!(body["error"]["param"], "model", "{body}");
+    };
+    let _player = player(&app, SamplePipeline::default()).await;
+    let _studio = studio(&app, "ours", SamplePipeline::default()).await;
+    check(play(&app, &app.key, json!({"model": MODEL})).await).await;
+    check(generate(&app, json!({"model": "plays"})).await).await;
+    let unknown = play(&app, &app.key, json!({"model": "none"})).await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_cancels_its_music() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let studio = player(&app, sample).await;
+    tokio::select! {
+        _ = play(&app, &app.key, json!({})) => unreachable!("no block was let through"),
+        () = running(&studio.maker, 1) => {}
+    }
+    eventually("the job to be cancelled", async || {
+        let activity = studio.worker.activity();
+        if activity.cancelled == 1 {
+            Ok(())
+        } else {
+            Err(activity)
+        }
+    })
+    .await;
+    drop(gate);
 }

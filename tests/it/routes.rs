@@ -67,7 +67,8 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
 ];
 
 /// A body that says nothing is a bad request.
-const ENCODE: [&str; 9] = [
+const ENCODE: [&str; 10] = [
+    "/v1/audio/generations",
     "/v1/messages/count_tokens",
     "/v1/responses/input_tokens",
     "/tokenize",
@@ -509,6 +510,7 @@ async fn the_descriptor_names_endpoints_that_work() {
         "tokenize",
         "detokenize",
         "images",
+        "audio",
         "models",
         "pricing",
         "worker_ws",

@@ -97,6 +97,11 @@ impl Wants {
                 let mut prompts = prompts.into_iter().flatten();
                 prompts.any(|prompt| self.unwanted.are_in(prompt))
             }),
+            Body::Music(music) => entry.judged.by(&self.unwanted, || {
+                let prompts = [Some(&*music.prompt), music.lyrics.as_deref()];
+                let mut prompts = prompts.into_iter().flatten();
+                prompts.any(|prompt| self.unwanted.are_in(prompt))
+            }),
             Body::Text(_) | Body::Form(_) | Body::Encode(_) => false,
         };
         holds_one.then_some(Unwanted::Words)

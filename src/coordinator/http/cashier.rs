@@ -295,6 +295,13 @@ fn rates_of(rates: &ModelRates, job: &Job) -> Option<JobPrice> {
             fixed,
             ..JobPrice::default()
         }),
+        Body::Music(music) => {
+            let fixed = rates.output(Modality::Audio, music.millis())?;
+            Some(JobPrice {
+                fixed,
+                ..JobPrice::default()
+            })
+        }
         Body::Form(_) => None,
     }
 }

@@ -186,7 +186,7 @@ pub const ROUTES: &[Route] = &[
 
     Route::post("/v1/images/generations",    SUBMIT,      Stream,  "Generate images, streamed or not.", || post(openai::images::generate)),
     Route::post("/v1/videos/generations",    SUBMIT,      Unbuilt, "Generate videos.", || post(unbuilt::answer)),
-    Route::post("/v1/audio/generations",     SUBMIT,      Unbuilt, "Generate audio.", || post(unbuilt::answer)),
+    Route::post("/v1/audio/generations",     SUBMIT,      Json,    "Generate music.", || post(openai::audio::generate)),
     Route::post("/v1/generate",              SUBMIT,      Unbuilt, "Generate an image with few settings.", || post(unbuilt::answer)),
     Route::get("/v1/media/results",          SUBMIT,      Unbuilt, "Get a media result again.", || get(unbuilt::answer)),
     Route::get("/v1/pricing",                Who::Anyone, Json,    "List the prices of models in USD.", || get(pricing::show)),

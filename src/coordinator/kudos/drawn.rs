@@ -2,7 +2,9 @@
 //! the model that drew it.
 
 use crate::dispatch::{Facts, Outcome};
-use muster_protocol::job::{Body as JobBody, FormRequest, Formats, Hidden, ImageRequest, Kudos};
+use muster_protocol::job::{
+    Body as JobBody, FormRequest, Formats, Hidden, ImageRequest, Kudos, MusicRequest,
+};
 use muster_protocol::legacy::Body;
 use muster_protocol::legacy::agent::BridgeAgent;
 use muster_protocol::legacy::annotation;
@@ -51,6 +53,20 @@ pub fn is_hidden(outcome: &Outcome) -> bool {
         _ => false,
     }
 }
+
+/// Of a sound, by its length.
+pub fn played(music: &MusicRequest) -> Worth {
+    let millis = i64::try_from(music.millis()).unwrap_or(i64::MAX);
+    let reward = Kudos(millis.saturating_mul(MILLIKUDOS_A_SECOND) / 1000);
+    Worth {
+        reward,
+        paid: reward,
+        charge: Kudos(reward.0.saturating_add(FEE.0)),
+    }
+}
+
+/// Half a minute of music is worth as much as an ordinary image.
+const MILLIKUDOS_A_SECOND: i64 = 333;
 
 /// Of a form.
 pub fn looked(form: &FormRequest) -> Worth {

@@ -15,6 +15,7 @@ use super::{AT_ONCE, PictureError, Pictures};
 use crate::media::{Key, Media, MediaError, Unaccepted};
 use muster_media::MediaType;
 use muster_media::image::{Bounds, Size};
+use muster_media::sound::{self, SoundBounds, SoundError};
 use muster_protocol::legacy::image::drawn::{Drawn, bytes_of};
 
 /// Looks at results. Clones share the places.
@@ -29,12 +30,16 @@ pub struct Results {
 /// Why an image does not count: the failure of the worker that says it has uploaded it, except for [`Unfit::Store`].
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
-    #[error("no image was uploaded for this job")]
+    #[error("nothing was uploaded for this job")]
     Missing,
     #[error("the upload for this job is unusable: {0}")]
     Refused(Unaccepted),
     #[error("the upload for this job is unusable: {0}")]
     Picture(#[from] PictureError),
+    #[error("the upload for this job is unusable: {0}")]
+    Sound(#[from] SoundError),
+    #[error("the sound has {found:.1} s, at least {least:.1} s are required")]
+    TooShort { found: f64, least: f64 },
     #[error("the image has {}x{} pixels, at least {}x{} are required", .found.0, .found.1, .least.0, .least.1)]
     TooSmall {
         found: (u32, u32),
@@ -43,6 +48,32 @@ pub enum Unfit {
     /// The store does not work right now, which is nobody's fault outside.
     #[error("reading or storing the image failed: {0}")]
     Store(#[from] MediaError),
+}
+
+/// The check of an upload.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum UploadCheck {
+    Image(Drawn),
+    /// A sound about as long as this.
+    Sound {
+        seconds: f64,
+    },
+}
+
+/// Of the length that was asked for, and at least a second.
+const TOLERANCE: f64 = 0.1;
+const CHANNELS: u16 = 2;
+/// At 48 kHz, in 32 bits.
+const BYTES_A_SECOND: u64 = 48_000 * 4 * CHANNELS as u64;
+const SOUND_ASIDE: u64 = 1 << 20;
+
+/// The most bytes of a sound of about this length.
+pub fn sound_bytes(seconds: f64) -> u64 {
+    (longest(seconds).ceil() as u64).saturating_mul(BYTES_A_SECOND) + SOUND_ASIDE
+}
+
+fn longest(seconds: f64) -> f64 {
+    seconds + (seconds * TOLERANCE).max(1.0)
 }
 
 impl Results {
@@ -57,15 +88,7 @@ impl Results {
     /// Takes in what came by the upload link of this object. May be asked again.
     pub async fn take_in(&self, key: Key, drawn: Drawn) -> Result<(), Unfit> {
         let _turn = self.turns.acquire().await;
-        let taken = self.media.take_in_up_to(bytes_of(drawn.pixels), key).await;
-        let there = taken.map_err(|unaccepted| match unaccepted {
-            Unaccepted::Store(error) => Unfit::Store(error),
-            unaccepted => Unfit::Refused(unaccepted),
-        })?;
-        if there.is_none() {
-            return Err(Unfit::Missing);
-        }
-        let bytes = self.media.get(key).await?.ok_or(Unfit::Missing)?;
+        let bytes = self.uploaded(key, bytes_of(drawn.pixels)).await?;
         let bounds = Bounds::Pixels(drawn.pixels);
         let (size, converted) = self.pictures.convert(bytes, bounds, key.kind()).await?;
         check_size(size, drawn)?;
@@ -73,6 +96,45 @@ impl Results {
             self.media.put(key, converted).await?;
         }
         Ok(())
+    }
+
+    /// Takes in an upload of either kind.
+    pub async fn take_upload(&self, key: Key, check: UploadCheck) -> Result<(), Unfit> {
+        match check {
+            UploadCheck::Image(drawn) => self.take_in(key, drawn).await,
+            UploadCheck::Sound { seconds } => self.take_sound(key, seconds).await,
+        }
+    }
+
+    async fn take_sound(&self, key: Key, seconds: f64) -> Result<(), Unfit> {
+        let _turn = self.turns.acquire().await;
+        let bytes = self.uploaded(key, sound_bytes(seconds)).await?;
+        let header = sound::inspect(&bytes, key.kind())?;
+        let bounds = SoundBounds {
+            seconds: longest(seconds),
+            channels: CHANNELS,
+        };
+        bounds.check(header)?;
+        let least = seconds - (seconds * TOLERANCE).max(1.0);
+        match header.seconds() >= least {
+            true => Ok(()),
+            false => Err(Unfit::TooShort {
+                found: header.seconds(),
+                least,
+            }),
+        }
+    }
+
+    async fn uploaded(&self, key: Key, most: u64) -> Result<Bytes, Unfit> {
+        let taken = self.media.take_in_up_to(most, key).await;
+        let there = taken.map_err(|unaccepted| match unaccepted {
+            Unaccepted::Store(error) => Unfit::Store(error),
+            unaccepted => Unfit::Refused(unaccepted),
+        })?;
+        if there.is_none() {
+            return Err(Unfit::Missing);
+        }
+        self.media.get(key).await?.ok_or(Unfit::Missing)
     }
 
     /// A stored image as a file of this kind, encoded anew if it is of another.

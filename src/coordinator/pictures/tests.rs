@@ -6,12 +6,14 @@ use image::{DynamicImage, ImageFormat, Rgba, RgbaImage};
 use uuid::Uuid;
 
 use super::{
-    PictureError, Pictures, Role, SOURCE, Sender, SourceError, Sources, decode, to_base64,
+    PictureError, Pictures, Results, Role, SOURCE, Sender, SourceError, Sources, Unfit,
+    UploadCheck, decode, to_base64,
 };
 use crate::accounts::ANONYMOUS;
 use crate::egress::Egress;
 use crate::egress::tests::Server;
 use crate::media::{Area, Key, Links, Media, MediaSettings, MediaType};
+use muster_media::sound::{Sound, WavFormat, to_wav};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::AccountId;
 use muster_protocol::legacy::error::Code;
@@ -263,4 +265,46 @@ async fn of_an_image_that_stays_at_its_address_the_header_is_read_and_no_more() 
     let code = Code::SourceImageResolutionExceeded;
     assert_eq!(refused(&too_large).await, Some(code));
     assert_eq!(refused(none).await, Some(Code::SourceImageUrlInvalid));
+}
+
+#[tokio::test]
+async fn an_uploaded_sound_has_the_type_and_about_the_length_that_were_asked_for() {
+    let (folder, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
+    let links = Links {
+        secret: [1; 32],
+        base: "http://muster.test".to_owned(),
+    };
+    let settings = MediaSettings::in_folder(folder.path().join("media"));
+    let media = Media::open(&settings, &links, &tasks).await.unwrap();
+    let results = Results::new(Pictures::drawn(), media.clone());
+    let wav = |seconds: f64, channels: u16| {
+        let samples = vec![0.0; (8000.0 * seconds) as usize * usize::from(channels)];
+        let sound = Sound::new(8000, channels, samples).unwrap();
+        to_wav(&sound, WavFormat::Int16).unwrap()
+    };
+    let mut number = 0;
+    let mut taken = async |bytes: Vec<u8>| {
+        number += 1;
+        let key = Key::new(Area::Results, Uuid::from_u128(number), 1, MediaType::Wav);
+        media.put(key, Bytes::from(bytes)).await.unwrap();
+        let check = UploadCheck::Sound { seconds: 20.0 };
+        results.take_upload(key, check).await
+    };
+    assert!(taken(wav(20.0, 1)).await.is_ok());
+    assert!(taken(wav(18.5, 2)).await.is_ok());
+    let short = taken(wav(15.0, 1)).await;
+    assert!(matches!(short, Err(Unfit::TooShort { .. })), "{short:?}");
+    for unfit in [
+        wav(30.0, 1),
+        wav(20.0, 3),
+        written(ImageFormat::Png, 8, 8, 255),
+        wav(20.0, 1)[..1000].to_vec(),
+        Vec::new(),
+    ] {
+        let refused = taken(unfit).await;
+        assert!(
+            refused.as_ref().is_err_and(Unfit::is_workers_fault),
+            "{refused:?}"
+        );
+    }
 }

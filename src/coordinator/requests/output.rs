@@ -72,6 +72,7 @@ impl Output {
         let (seed, legacy) = match &job.body {
             Body::Text(text) => (text.sampling.seed, text.sampling.legacy.as_deref().cloned()),
             Body::Image(image) => (image.seed, None),
+            Body::Music(music) => (music.seed, None),
             Body::Form(_) | Body::Encode(_) => (None, None),
         };
         let output = Self {

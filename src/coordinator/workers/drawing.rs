@@ -8,8 +8,11 @@ use serde_json::{Map, Value, json};
 
 use crate::dispatch::Offer;
 use crate::media::{Area, Key, Media, MediaType};
-use muster_protocol::job::{self, Failure, FailureKind, Formats, ImageRequest, Job, Lora};
-use muster_protocol::legacy::image::drawn::most_bytes;
+use crate::pictures::{UploadCheck, sound_bytes};
+use muster_protocol::job::{
+    self, Body, Failure, FailureKind, Formats, ImageRequest, Job, Lora, MusicRequest, SoundFormat,
+};
+use muster_protocol::legacy::image::drawn::{Drawn, most_bytes};
 use muster_protocol::legacy::image::neutral::SAMPLERS;
 use muster_protocol::legacy::image::reference;
 use muster_protocol::link::{MediaBody, MediaResult, Payload, UploadSlot};
@@ -49,9 +52,6 @@ impl From<Failure> for Untold {
 /// With links of the media store, which are made without waiting.
 pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<Drawing, Untold> {
     let media = media.ok_or_else(|| internal("no media store is configured for the image"))?;
-    let key = key_of(&offer.job, offer.attempt);
-    let most = most_bytes(&offer.job);
-    let link = media.upload_link_up_to(most, key, UPLOADS).now_or_never();
     let payload = match offer.format == Formats::NEUTRAL {
         true => Payload::Media(Box::new(MediaBody::Image(linked(image, media)?))),
         false => {
@@ -63,6 +63,24 @@ pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<
             Payload::Public(payload)
         }
     };
+    drawing(offer, payload, most_bytes(&offer.job), media)
+}
+
+/// The same for a sound, for workers of ours.
+pub fn of_music(
+    offer: &Offer,
+    music: &MusicRequest,
+    media: Option<&Media>,
+) -> Result<Drawing, Untold> {
+    let media = media.ok_or_else(|| internal("no media store is configured for the sound"))?;
+    let payload = Payload::Media(Box::new(MediaBody::Music(music.clone())));
+    let most = sound_bytes(music.seconds);
+    drawing(offer, payload, most, media)
+}
+
+fn drawing(offer: &Offer, payload: Payload, most: u64, media: &Media) -> Result<Drawing, Untold> {
+    let key = key_of(&offer.job, offer.attempt);
+    let link = media.upload_link_up_to(most, key, UPLOADS).now_or_never();
     Ok(Drawing {
         payload,
         slot: UploadSlot {
@@ -74,9 +92,28 @@ pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<
     })
 }
 
-/// Where the image of an attempt goes.
+/// The check of an upload for this job; none of a job without one.
+pub fn check_of(job: &Job) -> Option<UploadCheck> {
+    match &job.body {
+        Body::Image(_) => Some(UploadCheck::Image(Drawn::of(job))),
+        Body::Music(music) => Some(UploadCheck::Sound {
+            seconds: music.seconds,
+        }),
+        Body::Text(_) | Body::Form(_) | Body::Encode(_) => None,
+    }
+}
+
+/// Where the output of an attempt goes.
 pub fn key_of(job: &Job, attempt: u32) -> Key {
-    Key::new(Area::Results, job.id.0, attempt, MediaType::Webp)
+    let kind = match &job.body {
+        Body::Music(music) => match music.format {
+            SoundFormat::Wav => MediaType::Wav,
+            SoundFormat::Flac => MediaType::Flac,
+            SoundFormat::Opus => MediaType::Opus,
+        },
+        Body::Image(_) | Body::Text(_) | Body::Form(_) | Body::Encode(_) => MediaType::Webp,
+    };
+    Key::new(Area::Results, job.id.0, attempt, kind)
 }
 
 /// The same request with links to its source images.

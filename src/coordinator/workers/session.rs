@@ -17,11 +17,11 @@ use crate::dispatch::{
     CancelReason, CloseReason, Frame, Input, ModelReport, Offer, Report, Said, SessionId, Verdict,
 };
 use crate::media::{Key, Media};
+use crate::pictures::UploadCheck;
 use crate::switchboard::{Gpus, Order};
 use muster_protocol::job::{
     Body, Channel, Event, Failure, FailureKind, FinishReason, JobId, TokenEvent,
 };
-use muster_protocol::legacy::image::drawn::Drawn;
 use muster_protocol::link::{
     self, About, Agreed, CancelWhy, Done, Extension, FrameError, FromWorker, JobFrame, ModelStatus,
     Output, Ready, State, ToWorker, VERSION,
@@ -61,8 +61,8 @@ struct Running {
     finish: Option<FinishReason>,
     /// What a raw job has been answered.
     native: Option<NativeReply>,
-    /// Where its image goes, and how large it is.
-    image: Option<(Key, Drawn)>,
+    /// Where its output goes, and the check of it.
+    media: Option<(Key, UploadCheck)>,
 }
 
 /// What an order comes to.
@@ -288,9 +288,9 @@ impl Session {
             inputs.push(self.frame(about, Said::Broken(failure)));
             return;
         }
-        let image = running.image;
-        let media = image.and_then(|(key, _)| drawing::brought(key, &done.results));
-        if image.is_none() && !running.streamed && about.seq.is_none() {
+        let expected = running.media;
+        let media = expected.and_then(|(key, _)| drawing::brought(key, &done.results));
+        if expected.is_none() && !running.streamed && about.seq.is_none() {
             self.whole_output(&done, inputs);
         }
         let finish = match done.cancelled {
@@ -299,7 +299,7 @@ impl Session {
         };
         let usage = done.usage.unwrap_or_default();
         let done = self.frame(about, Said::Event(Event::Done { finish, usage }));
-        let (Some((key, drawn)), Some(media)) = (image, media) else {
+        let (Some((key, check)), Some(media)) = (expected, media) else {
             inputs.push(done);
             return;
         };
@@ -308,7 +308,7 @@ impl Session {
         let media = self.frame(unnumbered, Said::Event(Event::Media(media)));
         self.uploads.push(Upload {
             key,
-            drawn,
+            check,
             said: vec![media, done],
             otherwise: self.bare_frame(about, Said::Alive),
         });
@@ -401,11 +401,12 @@ impl Session {
             go_on_after: one.go_on_after,
         };
         for one in resumed.iter().filter(|one| one.go_on_after.is_some()) {
-            let job = one.resumed.as_deref();
-            let image = job.filter(|job| matches!(job.body, Body::Image(_)));
-            let image = image.map(|job| (drawing::key_of(job, one.attempt), Drawn::of(job)));
+            let media = one.resumed.as_deref().and_then(|job| {
+                let check = drawing::check_of(job)?;
+                Some((drawing::key_of(job, one.attempt), check))
+            });
             let running = Running {
-                image,
+                media,
                 ..Running::default()
             };
             self.jobs.insert(one.job, running);
@@ -439,16 +440,20 @@ impl Session {
             ..Running::default()
         };
         let mut upload = Vec::new();
-        let payload = match &offer.job.body {
-            Body::Image(image) => {
-                let drawing = drawing::of(offer, image, self.media.as_ref());
-                drawing.map(|drawing| {
-                    running.image = Some((drawing.key, Drawn::of(&offer.job)));
-                    upload.push(drawing.slot);
-                    drawing.payload
-                })
-            }
-            _ => payload::of(offer, &self.peer).map_err(Untold::from),
+        let media = self.media.as_ref();
+        let drawing = match &offer.job.body {
+            Body::Image(image) => Some(drawing::of(offer, image, media)),
+            Body::Music(music) => Some(drawing::of_music(offer, music, media)),
+            Body::Text(_) | Body::Form(_) | Body::Encode(_) => None,
+        };
+        let payload = match drawing {
+            Some(drawing) => drawing.map(|drawing| {
+                let check = drawing::check_of(&offer.job);
+                running.media = check.map(|check| (drawing.key, check));
+                upload.push(drawing.slot);
+                drawing.payload
+            }),
+            None => payload::of(offer, &self.peer).map_err(Untold::from),
         };
         let payload = match payload {
             Ok(payload) => payload,

@@ -9,15 +9,14 @@ use futures_util::{FutureExt, StreamExt};
 
 use crate::dispatch::{Frame, Input, Said};
 use crate::media::Key;
-use crate::pictures::Results;
+use crate::pictures::{Results, UploadCheck};
 use muster_protocol::job::{Event, Failure, FailureKind};
-use muster_protocol::legacy::image::drawn::Drawn;
 
 /// One image, and what dispatch is to hear of it.
 #[derive(Debug)]
 pub struct Upload {
     pub key: Key,
-    pub drawn: Drawn,
+    pub check: UploadCheck,
     /// If it is what was asked for.
     pub said: Vec<Input>,
     /// If it is not, with the failure in the place of what it says.
@@ -65,7 +64,7 @@ impl Upload {
         let Some(results) = results else {
             return self.said;
         };
-        let Err(unfit) = results.take_in(self.key, self.drawn).await else {
+        let Err(unfit) = results.take_upload(self.key, self.check).await else {
             return self.said;
         };
         let kind = match unfit.is_workers_fault() {

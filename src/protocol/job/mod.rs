@@ -12,6 +12,7 @@ mod form;
 mod ids;
 mod image;
 mod legacy;
+mod music;
 mod needs;
 mod price;
 mod product;
@@ -29,6 +30,7 @@ pub use ids::{
 };
 pub use image::{ImageRequest, Lora, SourceImage};
 pub use legacy::LegacySampling;
+pub use music::{MusicRequest, SoundFormat};
 pub use needs::{Formats, Kind, Kinds, Reach, Targets};
 pub use price::{JobPrice, MicroUsd};
 pub use product::{Hidden, Media, Note, Product, Remark, Text};
@@ -118,6 +120,7 @@ impl Job {
                 let pixels = u64::from(image.width) * u64::from(image.height);
                 pixels.saturating_mul(steps)
             }
+            Body::Music(music) => music.millis().div_ceil(1000),
             Body::Form(_) => 1,
             Body::Encode(request) => request.tokens(),
         }
@@ -127,7 +130,7 @@ impl Job {
     pub fn work(&self, output_tokens: u32) -> u64 {
         match &self.body {
             Body::Text(_) => output_tokens.into(),
-            Body::Image(_) | Body::Form(_) | Body::Encode(_) => self.size(),
+            Body::Image(_) | Body::Music(_) | Body::Form(_) | Body::Encode(_) => self.size(),
         }
     }
 }
@@ -145,6 +148,7 @@ pub struct ModelChoice(pub Vec<Arc<str>>);
 pub enum Body {
     Text(Box<TextRequest>),
     Image(Box<ImageRequest>),
+    Music(Box<MusicRequest>),
     /// Looking at an image, or working on one.
     Form(Box<FormRequest>),
     /// Reading a text without writing one.

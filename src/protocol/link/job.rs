@@ -11,7 +11,7 @@ use super::object::Object;
 use super::output::about;
 use super::registration::{kind_name, kind_named};
 use super::{About, FrameError};
-use crate::job::{EncodeRequest, ImageRequest, Kind, TextRequest};
+use crate::job::{EncodeRequest, ImageRequest, Kind, MusicRequest, TextRequest};
 
 const MOST_SLOTS: usize = 64;
 /// What the payload of a job between our own peers calls its format.
@@ -57,6 +57,7 @@ pub enum Payload {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum MediaBody {
     Image(ImageRequest),
+    Music(MusicRequest),
 }
 
 /// Where one output goes, by HTTP PUT.

@@ -6,6 +6,7 @@
 //! | [`completions`] | completions of prompts without roles |
 //! | [`encode`] | requests that read and do not write |
 //! | [`images`] | images from prompts |
+//! | [`audio`] | music from prompts |
 //! | [`responses`] | the Responses API |
 //! | [`account`] | bodies of account routes |
 //! | [`json`] | untrusted bytes to JSON, with what is wrong said |
@@ -15,6 +16,7 @@
 //! | `text` | JSON strings written straight into a buffer |
 
 pub mod account;
+pub mod audio;
 pub mod chat;
 pub mod completions;
 pub mod encode;

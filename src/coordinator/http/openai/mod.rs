@@ -7,6 +7,7 @@
 //! | `encode` | jobs that read and do not write, for every dialect |
 //! | `tokens` | tokens of texts, and texts of tokens |
 //! | [`images`] | images from prompts |
+//! | `audio` | music from prompts |
 //! | [`responses`] | the Responses API |
 //! | `embeddings`, `rerank` | vectors of texts, scores of documents |
 
@@ -14,6 +15,7 @@
 pub const CHAT: &str = "/v1/chat/completions";
 pub const COMPLETIONS: &str = "/v1/completions";
 
+pub mod audio;
 pub mod chat;
 pub mod completions;
 pub mod embeddings;

@@ -316,6 +316,7 @@ fn is_encoding(path: &str) -> bool {
         path,
         "/tokenize"
             | "/detokenize"
+            | "/audio/generations"
             | "/embeddings"
             | "/rerank"
             | "/messages/count_tokens"

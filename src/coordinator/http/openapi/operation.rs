@@ -13,7 +13,7 @@ const NOT_IMPLEMENTED: &str = "Not implemented";
 
 #[rustfmt::skip]
 pub const TAGS: &[(&str, &str)] = &[
-    ("OpenAI API", "Chat completions, images, embeddings, reranking, tokens and models, for OpenAI libraries."),
+    ("OpenAI API", "Chat completions, images, music, embeddings, reranking, tokens and models, for OpenAI libraries."),
     ("Account", "The account of a key: its keys, workers and jobs."),
     ("Workers", "Connected workers and the WebSocket of workers."),
     ("AI Horde: text", "Text requests and text jobs."),

@@ -8,6 +8,7 @@ use crate::http::route::{Answers, Route};
 use muster_protocol::anthropic;
 use muster_protocol::anthropic::schema as messages;
 use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
+use muster_protocol::openai::audio::schema as audio;
 use muster_protocol::openai::chat::schema as chat;
 use muster_protocol::openai::completions::schema as completions;
 use muster_protocol::openai::encode::schema as encode;
@@ -20,7 +21,14 @@ use super::operation::{Content, RouteBodies, header, query, reference};
 use super::{account, statistics};
 
 const PAGES: &str = "text/html";
-const IMAGES: [&str; 3] = ["image/webp", "image/png", "image/jpeg"];
+const OBJECTS: [&str; 6] = [
+    "image/webp",
+    "image/png",
+    "image/jpeg",
+    "audio/wav",
+    "audio/flac",
+    "audio/ogg",
+];
 
 pub fn path_parameter(route: &Route) -> String {
     let about = match route.path {
@@ -108,6 +116,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
                 Content::of("text/event-stream", events),
             ])
         }
+        ("POST", "/v1/audio/generations") => json("Audio"),
         ("POST", "/v1/embeddings") => json("Embeddings"),
         ("POST", "/rerank" | "/v1/rerank") => json("Reranking"),
         ("POST", "/api/v2/dev/test-user") => json("TestUser"),
@@ -118,7 +127,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             Answers::Html => success(vec![Content::of(PAGES, json!({"type": "string"}))]),
             Answers::Text => success(vec![Content::of("text/plain", json!({"type": "string"}))]),
             Answers::Socket => vec![(101, "WebSocket opened.", Vec::new())],
-            Answers::Object => success(IMAGES.map(binary).into()),
+            Answers::Object => success(OBJECTS.map(binary).into()),
             _ => return None,
         },
     };
@@ -185,6 +194,11 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             content.example = Some(images::example());
             body.push(content);
         }
+        ("POST", "/v1/audio/generations") => {
+            let mut content = Content::json(reference("AudioRequest"));
+            content.example = Some(audio::example());
+            body.push(content);
+        }
         ("POST", "/v1/embeddings") => {
             body.push(Content::json(reference("EmbeddingsRequest")));
         }
@@ -197,7 +211,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         ("GET", "/media/{*id}") => parameters = signed(&["until", "signature"]),
         ("PUT", "/media/{*id}") => {
             parameters = signed(&["until", "most", "signature"]);
-            body = IMAGES.map(binary).into();
+            body = OBJECTS.map(binary).into();
         }
         _ => {}
     }
@@ -219,6 +233,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(messages::schemas());
     schemas.extend(encode::schemas());
     schemas.extend(images::schemas());
+    schemas.extend(audio::schemas());
     schemas.extend(responses::schemas());
     schemas.extend([
         ("Error", error::schema()),

@@ -252,7 +252,7 @@ fn size(text: &str) -> Result<(u32, u32), Problem> {
     })
 }
 
-fn progress_token(token: String) -> Result<String, Problem> {
+pub fn progress_token(token: String) -> Result<String, Problem> {
     match token.len() {
         1..=LONGEST_TOKEN => Ok(token),
         found => {
@@ -264,7 +264,7 @@ fn progress_token(token: String) -> Result<String, Problem> {
 }
 
 /// A text with at least one character. Control characters alone are none.
-fn bounded(name: &'static str, value: Value, most: usize) -> Result<String, Problem> {
+pub fn bounded(name: &'static str, value: Value, most: usize) -> Result<String, Problem> {
     let text = text(value);
     let is_blank = text
         .chars()
@@ -279,7 +279,7 @@ fn bounded(name: &'static str, value: Value, most: usize) -> Result<String, Prob
     }
 }
 
-fn number(value: &Value) -> Option<u32> {
+pub fn number(value: &Value) -> Option<u32> {
     whole(value).and_then(|number| u32::try_from(number).ok())
 }
 

@@ -27,9 +27,10 @@ use super::{Problem, Strictness};
 use crate::job::ImageRequest;
 
 use fields::{FIELDS, ImagesDraft};
+pub(super) use fields::{bounded, number, progress_token, text};
 
 /// The largest seed: every number up to here survives a program that knows doubles only.
-const LARGEST_SEED: i64 = (1 << 53) - 1;
+pub const LARGEST_SEED: i64 = (1 << 53) - 1;
 
 /// Images to make.
 #[derive(Debug, Clone, PartialEq)]

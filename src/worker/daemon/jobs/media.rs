@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 
-use super::{blame, flat, image};
+use super::{blame, flat, image, music};
 use crate::daemon::engines::Engines;
 use crate::daemon::worker::small as small_number;
 use crate::link::session::Work;
@@ -15,7 +15,7 @@ use muster_engine::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, PixelFo
 use muster_media::image::{Channels, Size};
 use muster_media::sound::{self, Sound, WavFormat};
 use muster_media::{MediaType, image as codec};
-use muster_protocol::job::{Failure, FailureKind};
+use muster_protocol::job::{Failure, FailureKind, Kind};
 use muster_protocol::link::{MediaBody, MediaResult, Payload, UploadSlot};
 
 /// A finished output as a file.
@@ -60,7 +60,7 @@ async fn make(
     payload: Payload,
     mut desk: MediaDesk<'_>,
 ) -> Result<Vec<MediaResult>, Said> {
-    let bodies = bodies(payload).map_err(Said::Failed)?;
+    let bodies = bodies(work.kind, payload).map_err(Said::Failed)?;
     if bodies.len() != work.upload.len() {
         let (wanted, links) = (bodies.len(), work.upload.len());
         let message = format!("the job has {wanted} outputs and {links} upload links");
@@ -79,10 +79,14 @@ async fn make(
 }
 
 /// One request for each output.
-fn bodies(payload: Payload) -> Result<Vec<MediaBody>, Failure> {
+fn bodies(kind: Kind, payload: Payload) -> Result<Vec<MediaBody>, Failure> {
     match payload {
         Payload::Media(body) => Ok(vec![*body]),
-        Payload::Public(keys) => flat::images(keys),
+        Payload::Public(keys) if kind == Kind::Image => flat::images(keys),
+        Payload::Public(_) => {
+            let message = "the worker makes only images for this coordinator";
+            Err(Failure::new(FailureKind::UnsupportedValue, message))
+        }
         Payload::Neutral(_) | Payload::Encode(_) => {
             let message = "the model makes media, and the job is for a text";
             Err(Failure::new(FailureKind::UnsupportedValue, message))
@@ -111,6 +115,10 @@ async fn one(
             let seed = request.seed;
             let request = image::read(request, desk.transfers).await?;
             (MakeRequest::Image(Box::new(request)), seed)
+        }
+        MediaBody::Music(request) => {
+            let sound = music::read(&request).map_err(Said::Failed)?;
+            (MakeRequest::Sound(Box::new(sound)), request.seed)
         }
     };
     let Some(maker) = &desk.engines.maker else {
@@ -159,6 +167,7 @@ impl PreviewPlan {
     fn of(body: &MediaBody) -> Self {
         let wanted = match body {
             MediaBody::Image(image) => image.previews,
+            MediaBody::Music(_) => 0,
         };
         Self { wanted, sent: 0 }
     }

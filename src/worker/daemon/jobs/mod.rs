@@ -6,7 +6,7 @@
 //! | `grammar` | the form of the text, as the engine takes it |
 //! | `encode` | jobs that read and do not write |
 //! | `media` | jobs for images and sound, from the request to the upload |
-//! | `image`, `flat` | requests for images, neutral and of public coordinators |
+//! | `image`, `flat`, `music` | requests for images, neutral and of public coordinators, and for music |
 //! | `speech` | what the engine says, as coordinators hear it |
 //! | `logprobs` | which tokens a piece of text was written with |
 //! | `blame` | what went wrong, and whose fault it was |
@@ -18,6 +18,7 @@ mod grammar;
 mod image;
 mod logprobs;
 mod media;
+mod music;
 mod request;
 mod speech;
 

@@ -16,7 +16,7 @@ use crate::link::session::{Backoff, Peer, Slot, Work};
 use crate::link::{Feedback, LineId, Offer, Reply, Said, Stop, Transfers, rand_seed};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
-    Event, FinishReason, JobId, Kudos, LegacySampling, TextInput, TextRequest,
+    Event, FinishReason, JobId, Kind, Kudos, LegacySampling, TextInput, TextRequest,
 };
 use muster_protocol::legacy::text::format;
 use muster_protocol::legacy::text::popped::TextJob;
@@ -102,6 +102,7 @@ impl Job {
             slot: Slot(0),
             job: id.parse().map_or_else(|_| JobId::random(), JobId),
             model: self.model.clone(),
+            kind: Kind::Text,
             payload: Payload::Neutral(Box::new(self.text.clone())),
             upload: Vec::new(),
             prefill: None,

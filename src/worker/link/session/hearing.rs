@@ -119,6 +119,7 @@ impl Session {
             slot,
             job: about.job,
             model: frame.model,
+            kind: frame.kind,
             payload: frame.payload,
             upload: frame.upload,
             prefill: frame.prefill,

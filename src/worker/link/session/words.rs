@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::link::offer::Said;
-use muster_protocol::job::JobId;
+use muster_protocol::job::{JobId, Kind};
 use muster_protocol::link::{
     Agreed, Extension, Extensions, Payload, Prefill, State, ToWorker, UploadSlot,
 };
@@ -69,6 +69,7 @@ pub struct Work {
     pub slot: Slot,
     pub job: JobId,
     pub model: String,
+    pub kind: Kind,
     pub payload: Payload,
     /// An upload link for each output of a job for media.
     pub upload: Vec<UploadSlot>,

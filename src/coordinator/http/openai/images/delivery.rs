@@ -40,6 +40,10 @@ impl ImageStore {
         Self { media, results }
     }
 
+    pub fn media(&self) -> &media::Media {
+        &self.media
+    }
+
     /// None if the name is not one of this store.
     pub fn stored(&self, media: &Media, drawn: Drawn) -> Option<StoredImage> {
         let key: Key = media.key.parse().ok()?;

@@ -26,7 +26,7 @@ use axum::response::{IntoResponse, Response};
 use super::tokens::{COPIES, read};
 use crate::accounts::Caller;
 use crate::clock::wall_clock;
-use crate::dispatch::Submission;
+use crate::dispatch::{Refusal, Submission};
 use crate::error::ApiError;
 use crate::http::address::LetIn;
 use crate::http::auth::Admitted;
@@ -59,18 +59,18 @@ use relay::ImageRelay;
 /// The caller of the route, and the parts of the service that answer it.
 #[derive(Debug, Clone)]
 pub struct ImageEndpoint {
-    models: Arc<KnownModels>,
-    board: Switchboard,
-    settings: Arc<DoorSettings>,
+    pub models: Arc<KnownModels>,
+    pub board: Switchboard,
+    pub settings: Arc<DoorSettings>,
     memory: Memory,
     moderation: Moderation,
     cashier: Cashier,
-    progress: ProgressBoard,
-    store: ImageStore,
-    caller: Arc<Caller>,
+    pub progress: ProgressBoard,
+    pub store: ImageStore,
+    pub caller: Arc<Caller>,
     who: Asker,
-    privacy: Privacy,
-    arrival: Arrival,
+    pub privacy: Privacy,
+    pub arrival: Arrival,
 }
 
 /// The jobs of a request, in the queue.
@@ -125,7 +125,9 @@ pub async fn generate(
         .room
         .keep(whole.bytes.len().saturating_mul(2 * COPIES))?;
     let mut request = read(whole, ImagesRequest::read).await?;
-    let model = endpoint.model(&request).await?;
+    let model = endpoint
+        .model_of(request.model.as_deref(), Kind::Image)
+        .await?;
     endpoint.moderate(&mut request, &model).await?;
     let QueuedImages { jobs, streams } = endpoint.queue(&request, &model).await?;
     let ids = job_ids(&streams);
@@ -151,8 +153,8 @@ pub async fn generate(
 
 impl ImageEndpoint {
     /// The id of the model, chosen here if the client names none.
-    async fn model(&self, request: &ImagesRequest) -> Result<Arc<str>, ApiError> {
-        if let Some(name) = &request.model {
+    pub async fn model_of(&self, named: Option<&str>, kind: Kind) -> Result<Arc<str>, ApiError> {
+        if let Some(name) = named {
             return match Auto::called(name) {
                 None => Ok(self.models.id(name)),
                 Some(_) => {
@@ -164,11 +166,11 @@ impl ImageEndpoint {
             };
         }
         let overview = self.board.current().await;
-        let images = overview.models.iter();
-        let images = images.filter(|model| model.kinds.contains(Kind::Image));
-        let most = images.max_by_key(|model| (model.workers, model.free));
+        let models = overview.models.iter();
+        let models = models.filter(|model| model.kinds.contains(kind));
+        let most = models.max_by_key(|model| (model.workers, model.free));
         most.map(|model| model.name.clone()).ok_or_else(|| {
-            let message = "no image model is online; retry later";
+            let message = format!("no {} model is online; retry later", kind.word());
             ApiError::new(FailureKind::NoWorker, message)
         })
     }
@@ -176,15 +178,7 @@ impl ImageEndpoint {
     /// Leaves the prompt as it may be served.
     async fn moderate(&self, request: &mut ImagesRequest, model: &str) -> Result<(), ApiError> {
         let text = neutral::prompt(&request.image);
-        let prompt = Prompt {
-            text: &text,
-            medium: Medium::Image,
-            // The API has no word for it.
-            may_be_rewritten: false,
-            models: &[model.to_owned()],
-        };
-        let examined = self.moderation.examine(prompt, &self.who).await;
-        if let Some(rewritten) = examined.map_err(refused::blocked)? {
+        if let Some(rewritten) = self.examine(&text, Medium::Image, model).await? {
             let (shown, excluded) = match rewritten.split_once(NEGATIVE) {
                 Some((shown, excluded)) => (shown, Some(excluded.trim().to_owned())),
                 None => (&*rewritten, None),
@@ -193,6 +187,48 @@ impl ImageEndpoint {
             request.image.negative_prompt = excluded;
         }
         Ok(())
+    }
+
+    /// The prompt as the filters have rewritten it, if they have.
+    pub async fn examine(
+        &self,
+        text: &str,
+        medium: Medium,
+        model: &str,
+    ) -> Result<Option<String>, ApiError> {
+        let prompt = Prompt {
+            text,
+            medium,
+            // The API has no word for it.
+            may_be_rewritten: false,
+            models: &[model.to_owned()],
+        };
+        let examined = self.moderation.examine(prompt, &self.who).await;
+        examined.map_err(refused::blocked)
+    }
+
+    /// Holds the price and queues the jobs; or the refusal of the queue.
+    pub async fn submit(
+        &self,
+        mut jobs: Vec<Arc<Job>>,
+        model: &Arc<str>,
+    ) -> Result<Result<(Vec<Arc<Job>>, Vec<JobStream>), Refusal>, ApiError> {
+        let held = self.cashier.hold(&mut jobs).await?;
+        let submission = Submission {
+            jobs: jobs.clone(),
+            standing: self.caller.standing(),
+        };
+        match self.board.submit(submission).await {
+            Ok(streams) => {
+                held.queued()?;
+                self.models.learn(model);
+                Ok(Ok((jobs, streams)))
+            }
+            Err(refusal) => {
+                held.release().await;
+                Ok(Err(refusal))
+            }
+        }
     }
 
     async fn queue(
@@ -206,20 +242,9 @@ impl ImageEndpoint {
             privacy: self.privacy,
             settings: &self.settings,
         };
-        let mut jobs = order.jobs(request, model)?;
-        let held = self.cashier.hold(&mut jobs).await?;
-        let submission = Submission {
-            jobs: jobs.clone(),
-            standing: self.caller.standing(),
-        };
-        match self.board.submit(submission).await {
-            Ok(streams) => {
-                held.queued()?;
-                self.models.learn(model);
-                Ok(QueuedImages { jobs, streams })
-            }
+        match self.submit(order.jobs(request, model)?, model).await? {
+            Ok((jobs, streams)) => Ok(QueuedImages { jobs, streams }),
             Err(refusal) => {
-                held.release().await;
                 let overview = self.board.current().await;
                 Err(refused::explain(
                     refusal,
