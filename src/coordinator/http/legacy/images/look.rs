@@ -58,6 +58,8 @@ pub async fn status(
         true => Shape::Links,
         false => Shape::Inline,
     };
+    // First: a request that is done has all of its images below.
+    let progress = progress::of(&request, &board, &store).await;
     let mut telling = Telling::new(shape, &memory);
     let generations = telling.generations(made(&request), &media).await;
     if let Some(full) = telling.full {
@@ -66,7 +68,7 @@ pub async fn status(
     let status = RequestStatusImage {
         generations,
         shared: request.wishes.shared,
-        progress: progress::of(&request, &board, &store).await,
+        progress,
     };
     Ok(reply::json_in(telling.room, StatusCode::OK, &status))
 }
@@ -81,8 +83,8 @@ pub async fn cancel(
     path: Named,
 ) -> Result<Response, Refused> {
     let request = find(&requests, &path, Kind::Image).await?;
-    let made = made(&request);
     let progress = progress::of(&request, &board, &store).await;
+    let made = made(&request);
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;
     let mut telling = Telling::new(Shape::Inline, &memory);
