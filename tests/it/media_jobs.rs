@@ -206,7 +206,7 @@ async fn a_request_of_the_ai_horde_is_drawn_by_our_worker() {
     let id = ask(&app, json!({"params": params, "r2": true})).await;
     let status = until_done(&app, &id).await;
     let generations = status["generations"].as_array().unwrap();
-    assert_eq!(generations.len(), 2);
+    assert_eq!(generations.len(), 2, "{status}");
     let mut blues = Vec::new();
     for one in generations {
         assert_eq!(
