@@ -477,6 +477,84 @@ fn what_was_pulled_by_the_name_of_its_repository_is_generated_with_by_that_name(
     assert_eq!(verified, format!("right    {TINY}  tiny.gguf\n"));
 }
 
+/// The files of an image model below a folder, with their paths inside.
+fn files_below(folder: &std::path::Path, prefix: &str) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let files = entries.flat_map(|entry| {
+        let name = format!("{prefix}{}", entry.file_name().to_str().unwrap());
+        match entry.file_type().unwrap().is_dir() {
+            true => files_below(&entry.path(), &format!("{name}/")),
+            false => vec![(name, fs::read(entry.path()).unwrap())],
+        }
+    });
+    files.collect()
+}
+
+#[test]
+fn an_image_model_of_several_folders_is_pulled_verified_and_draws() {
+    let user = User::new();
+    let fixtures = format!("{}/tests/fixtures", env!("CARGO_MANIFEST_DIR"));
+    let files = files_below(&PathBuf::from(fixtures).join("tiny-image"), "");
+    for (path, bytes) in &files {
+        match path.ends_with(".safetensors") {
+            true => user.hub.large_file(path, bytes.clone()),
+            false => user.hub.small_file(path, bytes.clone()),
+        };
+    }
+    let listed: Vec<String> = files
+        .iter()
+        .map(|(path, _)| format!("{{ path = {path:?} }}"))
+        .collect();
+    let entry = format!(
+        "id = \"draws\"\nfamily = \"stable-diffusion-1\"\nkind = \"image\"\nlicence = \"MIT\"\n\
+         parameters = 300_000\ndefault_quantization = \"f16\"\nnames = {{ v1 = [\"draws\"], legacy = [\"draws\"] }}\n\
+         defaults = {{ size = [32, 32], steps = 2 }}\n\
+         sources.f16 = {{ repository = \"org/model\", files = [{}] }}\n",
+        listed.join(", ")
+    );
+    let home = user.home.path().to_str().unwrap();
+    let models = user.home.path().join("entries");
+    fs::create_dir(&models).unwrap();
+    fs::write(models.join("draws.toml"), entry).unwrap();
+    let models = models.to_str().unwrap();
+    let types = |arguments: &[&str]| user.types(arguments).env("MUSTER_MODELS_DIR", models);
+    let draw = |model: &str, name: &str| {
+        let path = format!("{home}/{name}");
+        let draws = worker(&[
+            "generate",
+            model,
+            "a red circle",
+            "--steps",
+            "2",
+            "--seed",
+            "1",
+            "-o",
+            &path,
+        ]);
+        let run = draws
+            .env("HOME", home)
+            .env("MUSTER_MODELS_DIR", models)
+            .run();
+        run.ok();
+        fs::read(path).unwrap()
+    };
+    types(&["pull", "draws"]).run().ok();
+    let verified = types(&["verify", "draws"]).run().ok();
+    assert_eq!(
+        verified.matches("right ").count(),
+        files.len(),
+        "{verified}"
+    );
+    let list = types(&["list"]).run().ok();
+    assert!(list.contains("draws") && list.contains("image"), "{list}");
+    let drawn = draw("draws", "a.png");
+    let size = |bytes: &[u8]| u32::from_be_bytes(bytes[16..20].try_into().unwrap());
+    assert_eq!(size(&drawn), 32);
+    types(&["pull", "org/model"]).run().ok();
+    let drawn = draw("org/model", "b.png");
+    assert_eq!(size(&drawn), 64);
+}
+
 #[test]
 fn what_is_here_without_a_record_is_verified_generated_with_and_removed() {
     let user = User::with_tiny();

@@ -21,6 +21,30 @@ const COMPANIONS: &[&str] = &[
     "model.safetensors.index.json",
 ];
 
+const IMAGE_INDEX: &str = "model_index.json";
+
+/// Folders of an image model that are read, and the name of the weights of those that hold a network.
+const COMPONENTS: [(&str, Option<&str>); 7] = [
+    ("scheduler", None),
+    ("text_encoder", Some("model")),
+    ("text_encoder_2", Some("model")),
+    ("tokenizer", None),
+    ("tokenizer_2", None),
+    ("unet", Some("diffusion_pytorch_model")),
+    ("vae", Some("diffusion_pytorch_model")),
+];
+
+/// Files of a component that are read beside its weights.
+const COMPONENT_FILES: &[&str] = &[
+    "config.json",
+    "scheduler_config.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+];
+
 /// The file that was asked for, by its path or by a part of its name such as the quantization; or the files that
 /// are the only model of the repository.
 pub fn choose(
@@ -58,6 +82,11 @@ pub fn named(
 
 fn whole(repository: &Repository, listing: &[FilePath]) -> Result<Vec<FilePath>, HubError> {
     let has = |name: &str| listing.iter().any(|file| file.as_str() == name);
+    if has(IMAGE_INDEX)
+        && let Some(files) = components(listing)
+    {
+        return Ok(files);
+    }
     let weights: Vec<&FilePath> = listing.iter().filter(|file| is_model(file)).collect();
     if !weights.is_empty() && has("config.json") && has("tokenizer.json") {
         let companions = listing.iter().filter(|file| is_companion(file));
@@ -71,6 +100,26 @@ fn whole(repository: &Repository, listing: &[FilePath]) -> Result<Vec<FilePath>,
         }),
         several => Err(which(repository, several.iter().copied())),
     }
+}
+
+/// The files of an image model, as diffusers keeps it: the index, the settings of each component, and the smaller
+/// of two forms of the same weights. `None` where a network has no weights.
+fn components(listing: &[FilePath]) -> Option<Vec<FilePath>> {
+    let find = |path: &str| listing.iter().find(|file| file.as_str() == path).cloned();
+    let mut files = vec![find(IMAGE_INDEX)?];
+    for (folder, stem) in COMPONENTS {
+        let read = |name: &str| find(&format!("{folder}/{name}"));
+        let beside: Vec<FilePath> = COMPONENT_FILES
+            .iter()
+            .filter_map(|name| read(name))
+            .collect();
+        if let Some(stem) = stem.filter(|_| !beside.is_empty()) {
+            let forms = [".fp16", ""].map(|form| format!("{folder}/{stem}{form}.safetensors"));
+            files.push(forms.iter().find_map(|path| find(path))?);
+        }
+        files.extend(beside);
+    }
+    Some(files)
 }
 
 fn ggufs(listing: &[FilePath]) -> impl Iterator<Item = &FilePath> {
@@ -152,6 +201,40 @@ mod tests {
         check(&files, Some("a-Q8_0.gguf"), Ok(&["a-Q8_0.gguf"]));
         check(&files, Some("q"), Err("choose one"));
         check(&files, Some("q5"), Err("has several models: a-Q4_K_M.gguf"));
+    }
+
+    #[test]
+    fn an_image_model_is_its_index_and_its_components() {
+        let files = [
+            "model_index.json",
+            "safety_checker/config.json",
+            "safety_checker/model.safetensors",
+            "sd_xl_base_1.0.safetensors",
+            "scheduler/scheduler_config.json",
+            "text_encoder/config.json",
+            "text_encoder/model.safetensors",
+            "tokenizer/merges.txt",
+            "tokenizer/vocab.json",
+            "unet/config.json",
+            "unet/diffusion_pytorch_model.fp16.safetensors",
+            "unet/diffusion_pytorch_model.safetensors",
+            "vae/config.json",
+            "vae/diffusion_pytorch_model.safetensors",
+        ];
+        let expected = [
+            "model_index.json",
+            "scheduler/scheduler_config.json",
+            "text_encoder/model.safetensors",
+            "text_encoder/config.json",
+            "tokenizer/vocab.json",
+            "tokenizer/merges.txt",
+            "unet/diffusion_pytorch_model.fp16.safetensors",
+            "unet/config.json",
+            "vae/diffusion_pytorch_model.safetensors",
+            "vae/config.json",
+        ];
+        check(&files, None, Ok(&expected));
+        check(&files[..13], None, Err("has no supported files"));
     }
 
     #[test]
