@@ -21,6 +21,8 @@ settings! {
         name: Option<String>; unset "worker.name",
         /// Sockets to a coordinator that sends one job per socket, or jobs polled at once with kind = "legacy". Raise it for more jobs at once; Muster's own coordinators need one socket.
         sockets: usize where (1..=64) = 4,
+        /// Software name at an AI Horde server, as NAME:VERSION:URL, with kind = "legacy". Such servers know the features of a worker by it: one that does not know the name gives no requests whose images are uploaded.
+        agent: Option<String>; unset "Muster",
         /// Connect to another machine without TLS, sending the key in plain text. Set it only on a private network.
         insecure: bool = false,
         /// SHA-256 fingerprint, in hexadecimal, of the only certificate to accept. Set it for a self-signed certificate, such as that of `worker serve --self-signed`.

@@ -7,6 +7,8 @@ type Features = &'static [(u64, &'static [&'static str])];
 
 const REGEN: &str = "AI Horde Worker reGen";
 const CLASSIC: &str = "AI Horde Worker";
+/// A worker of ours.
+pub const MUSTER: &str = "Muster";
 
 /// The samplers, schedules, settings of solvers and kinds of control maps that came together.
 pub const NEWER_DRAWING: &str = "newer_drawing";
@@ -16,7 +18,7 @@ pub const NEWER_DRAWING: &str = "newer_drawing";
 const CURRENT: [(&str, u64); 2] = [(REGEN, 13), (CLASSIC, 24)];
 
 #[rustfmt::skip]
-const AGENTS: [(&str, Features); 4] = [
+const AGENTS: [(&str, Features); 5] = [
     (REGEN, &[
         (1, &[
             "img2img", "inpainting", "karras", "post-processing", "r2", "r2_source", "clip_skip", "controlnet",
@@ -60,6 +62,9 @@ const AGENTS: [(&str, Features); 4] = [
         (2, &["tiling"]),
         (3, &["r2_source"]),
         (4, &["clip_skip"]),
+    ]),
+    (MUSTER, &[
+        (0, &["img2img", "inpainting", "karras", "r2", "r2_source", "clip_skip"]),
     ]),
     ("HordeAutoWebBridge", &[
         (1, &["painting", "img2img", "karras"]),

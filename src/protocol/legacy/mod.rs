@@ -11,6 +11,7 @@
 //! | [`image`], [`text`], [`interrogation`] | each kind of request, from its client to its worker and back |
 //! | [`annotation`] | control maps that are asked for by themselves |
 //! | [`pop`], [`submit`] | what workers say when they ask for work and bring it back |
+//! | [`popped`] | what a worker of ours reads in another coordinator's answer to a pop |
 //! | [`rating`], [`style`], [`user`], [`kudos`], [`shared_key`], [`worker`], [`team`] | one resource each |
 //! | [`service`], [`stats`], [`filter`], [`operations`], [`webhook`] | the service, its numbers, its moderators, its calls |
 //! | [`development`] | users for tests, where they are offered |
@@ -36,6 +37,7 @@ pub mod interrogation;
 pub mod kudos;
 pub mod operations;
 pub mod pop;
+pub mod popped;
 pub mod rating;
 pub mod requests;
 pub mod seed;

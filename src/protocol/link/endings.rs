@@ -50,6 +50,9 @@ pub struct MediaResult {
     /// Of sound and video.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
+    /// The output itself, where it has no upload link. Never on the link.
+    #[serde(skip)]
+    pub inline: Option<Vec<u8>>,
 }
 
 /// The worker has failed, or the request asks for what cannot be.

@@ -30,7 +30,14 @@ fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError
         CoordinatorKind::Legacy => {
             let base = base(url, insecure)?;
             let jobs = coordinator.sockets;
-            (label(&base), Way::Calls { base, tls, jobs })
+            let agent = coordinator.agent.clone();
+            let calls = Way::Calls {
+                base: base.clone(),
+                tls,
+                jobs,
+                agent,
+            };
+            (label(&base), calls)
         }
     };
     Ok(Post {

@@ -14,7 +14,7 @@ use super::engines::{DeviceModel, Engines, MediaModel};
 use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
 use super::summary::{self, Activity, Counters};
-use crate::link::legacy::{self, Polling};
+use crate::link::legacy::{self, PolledKind, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
 use muster_engine::runtime::maker::MediaKind;
 use muster_engine::runtime::{Failure, ModelInfo, Purpose, Runtime};
@@ -27,6 +27,10 @@ use muster_protocol::link::{
 
 /// Jobs that a model of the maker takes at once.
 pub const MEDIA_SLOTS: u32 = 1;
+/// Years of coordinators know agents as name, version and address.
+const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
+/// Of an image that a polled coordinator may ask for.
+const MOST_PIXELS: u64 = 1024 * 1024;
 /// What the farewells of the lines may take beyond the time that jobs have.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -67,6 +71,8 @@ pub enum Way {
         tls: Arc<ClientConfig>,
         /// Jobs at once.
         jobs: usize,
+        /// What the software calls itself there, if not by its own name.
+        agent: Option<String>,
     },
 }
 
@@ -104,30 +110,44 @@ impl Worker {
         tasks.start(look.keep(tasks.clone()));
         tasks.start(take_offers(offered, shop, tasks.clone()));
         let abilities = abilities(&engines.runtime, &served);
-        let labels: Vec<String> = posts.iter().map(|post| post.label.clone()).collect();
         let keep = |post: Post| match post.way.clone() {
             Way::Socket { dial, sockets } => {
                 let line = Line {
                     registration: registration(&post, &served, abilities.clone()),
-                    label: post.label,
+                    label: post.label.clone(),
                     dial,
                     sockets,
                 };
-                line.keep(&offers, &heard, tasks)
+                vec![(post.label, line.keep(&offers, &heard, tasks))]
             }
-            Way::Calls { base, tls, jobs } => {
-                let line = Polling {
-                    label: post.label,
-                    base,
-                    tls,
-                    key: post.key,
-                    name: post.name,
-                    served: served.to_those_polled(jobs),
+            Way::Calls {
+                base,
+                tls,
+                jobs,
+                agent,
+            } => {
+                let kinds = served.to_those_polled(jobs);
+                let has_several = kinds.len() > 1;
+                let line = |served: legacy::Served| Polling {
+                    label: post.label.clone(),
+                    base: base.clone(),
+                    tls: tls.clone(),
+                    key: post.key.clone(),
+                    // A name stands for one kind of worker there.
+                    name: match (has_several, served.kind) {
+                        (true, PolledKind::Image) => format!("{} images", post.name),
+                        _ => post.name.clone(),
+                    },
+                    agent: agent.clone().unwrap_or_else(|| AGENT.to_owned()),
+                    served,
                 };
-                line.keep(&offers, &heard, tasks)
+                let lines = kinds.into_iter().map(line);
+                let keep = |line: Polling| (line.label.clone(), line.keep(&offers, &heard, tasks));
+                lines.map(keep).collect()
             }
         };
-        let links: Vec<Link> = posts.into_iter().map(keep).collect();
+        let kept: Vec<Vec<(String, Link)>> = posts.into_iter().map(keep).collect();
+        let (labels, links): (Vec<String>, Vec<Link>) = kept.into_iter().flatten().unzip();
         let named = labels.iter().cloned().zip(links.iter().cloned()).collect();
         let summary = summary::keep(counters.clone(), named, paused.subscribe(), tasks.clone());
         tasks.start(summary);
@@ -188,13 +208,14 @@ impl Worker {
         self.counters.activity(summary::earned(self.links.iter()))
     }
 
-    /// Why coordinators give it no jobs of others, in the order of their posts.
+    /// Why coordinators give it no jobs of others, in the order of the lines. A coordinator that is polled has one for
+    /// texts and one for images.
     pub fn maintenances(&self) -> Vec<Option<String>> {
         let links = self.links.iter();
         links.map(|link| link.feedback().maintenance()).collect()
     }
 
-    /// How its lines stand, in the order of their posts.
+    /// How its lines stand, in their order.
     pub fn standings(&self) -> Vec<Standing> {
         self.links.iter().map(Link::standing).collect()
     }
@@ -311,19 +332,37 @@ impl Served {
         contexts.min().or(all.min()).unwrap_or(0)
     }
 
-    fn to_those_polled(&self, jobs: usize) -> legacy::Served {
-        let names = |info: &Arc<ModelInfo>| {
-            let others = self.other_names.get(&info.name).cloned();
+    /// For each kind of calls that there are models for.
+    fn to_those_polled(&self, jobs: usize) -> Vec<legacy::Served> {
+        let names = |here: &String| {
+            let others = self.other_names.get(here).cloned();
             let others = others.filter(|others| !others.is_empty());
-            let names = others.unwrap_or_else(|| vec![info.name.clone()]);
-            let here = info.name.clone();
+            let names = others.unwrap_or_else(|| vec![here.clone()]);
+            let here = here.clone();
             names.into_iter().map(move |name| (name, here.clone()))
         };
-        legacy::Served {
-            models: self.writing().flat_map(names).collect(),
+        let texts = legacy::Served {
+            kind: PolledKind::Text,
+            models: self.writing().flat_map(|info| names(&info.name)).collect(),
             jobs: jobs.min(self.slots).max(1),
             context: self.context(),
+            ..legacy::Served::default()
+        };
+        let drawing = self.media.iter();
+        let drawing = drawing.filter(|model| model.kind == MediaKind::Image);
+        let images = legacy::Served {
+            kind: PolledKind::Image,
+            models: drawing.flat_map(|model| names(&model.name)).collect(),
+            jobs: 1,
+            pixels: MOST_PIXELS,
+            ..legacy::Served::default()
+        };
+        let kinds = [texts, images].into_iter();
+        let mut kinds: Vec<_> = kinds.filter(|served| !served.models.is_empty()).collect();
+        if kinds.is_empty() {
+            kinds.push(legacy::Served::default());
         }
+        kinds
     }
 }
 

@@ -46,12 +46,16 @@ pub enum TransferError {
 
 impl Transfers {
     pub fn of(dial: &Dial) -> Self {
-        let own = match dial {
-            Dial::Url { url, tls } => Some((url.clone(), tls.clone())),
-            Dial::Pipe(_) => None,
-        };
+        match dial {
+            Dial::Url { url, tls } => Self::near(url.clone(), tls.clone()),
+            Dial::Pipe(_) => Self::default(),
+        }
+    }
+
+    /// Of the coordinator at this address.
+    pub fn near(url: Url, tls: Arc<ClientConfig>) -> Self {
         Self(Arc::new(Connections {
-            own,
+            own: Some((url, tls)),
             ..Connections::default()
         }))
     }

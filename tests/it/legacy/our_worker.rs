@@ -10,9 +10,14 @@ use axum::body::Bytes;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::{Router, routing::any};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use muster::coordinator::http::serve::{Connections, serve};
-use muster::daemon::{Post, Served, Way, Worker};
+use muster::coordinator::state::DoorSettings;
+use muster::daemon::{Engines, MediaModel, Post, Served, Way, Worker};
 use muster::link::{Standing, native_tls};
+use muster::runtime::maker::{Maker, MakerLimits, MediaKind, SamplePipeline};
+use muster::runtime::{DeviceChoice, EngineLimits, Runtime};
 use muster::tasks::Tasks;
 use muster_testing::eventually;
 use serde_json::{Value, json};
@@ -25,7 +30,7 @@ use super::super::link::dial;
 use super::super::support::app::{App, PATIENCE};
 use super::super::support::boss::{engine, post, post_by};
 use super::super::support::rig::{Board, read_all};
-use super::{ask, until};
+use super::{ask, images, until};
 
 /// What the model is called where workers poll.
 const NAME: &str = "koboldcpp/Tiny";
@@ -42,6 +47,7 @@ fn post_at(address: SocketAddr, key: &str) -> Post {
         base: Url::parse(&format!("http://{address}/")).unwrap(),
         tls: native_tls().unwrap(),
         jobs: 4,
+        agent: None,
     };
     Post {
         key: key.to_owned(),
@@ -59,6 +65,27 @@ async fn work(posts: Vec<Post>, names: &[&str], tasks: &Tasks) -> Worker {
         slots: 8,
     };
     Worker::start(runtime, served, posts, tasks)
+}
+
+/// A worker that draws gradients and polls.
+async fn drawing_work(posts: Vec<Post>, tasks: &Tasks) -> (Worker, Maker) {
+    let maker = Maker::start(MakerLimits::default()).unwrap();
+    let sample = SamplePipeline::default();
+    let loader = Box::new(|| Ok(Box::new(sample) as Box<_>));
+    maker.load("tiny", loader).await.unwrap();
+    let engines = Engines {
+        runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
+        maker: Some(maker.clone()),
+    };
+    let served = Served {
+        media: vec![MediaModel {
+            name: "tiny".to_owned(),
+            kind: MediaKind::Image,
+        }],
+        slots: 8,
+        ..Served::default()
+    };
+    (Worker::start(engines, served, posts, tasks), maker)
 }
 
 fn is_done(status: &Value) -> bool {
@@ -81,6 +108,62 @@ async fn our_worker_serves_a_coordinator_that_is_polled() {
     }
     assert!(status["kudos"].as_f64().unwrap() > 0.0, "{status}");
     assert!(worker.drain(PATIENCE).await);
+}
+
+#[tokio::test]
+async fn our_worker_draws_for_a_coordinator_that_is_polled() {
+    let app = App::listening(DoorSettings::default()).await;
+    let address = open(app.router.clone(), &app.tasks).await;
+    let (worker, _maker) = drawing_work(vec![post_at(address, &app.key)], &app.tasks).await;
+    assert!(worker.connected().await);
+    for more in [
+        json!({"params": {"n": 2, "seed": "42", "steps": 3}}),
+        json!({"source_image": images::png(64, 64), "params": {"denoising_strength": 0.5}}),
+    ] {
+        let wanted = more["params"]["n"].as_u64().unwrap_or(1) as usize;
+        let id = images::ask(&app, more).await;
+        let status = images::until_done(&app, &id).await;
+        let drawn = status["generations"].as_array().unwrap();
+        assert_eq!(drawn.len(), wanted, "{status}");
+        for image in drawn {
+            assert_eq!(image["worker_name"], "ours");
+            assert_eq!(image["censored"], false);
+            let link = Url::parse(image["img"].as_str().unwrap()).unwrap();
+            let path = format!("{}?{}", link.path(), link.query().unwrap());
+            let bytes = app.get(&path).await.bytes().await;
+            let pixels = image::load_from_memory(&bytes).unwrap();
+            assert_eq!((pixels.width(), pixels.height()), (512, 512));
+        }
+    }
+    assert!(worker.drain(PATIENCE).await);
+}
+
+#[tokio::test]
+async fn an_image_without_an_upload_link_goes_along_and_what_is_not_drawn_is_given_back() {
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    let drawn = json!({
+        "id": "a", "ids": ["a"], "model": "tiny", "ttl": 120, "r2_upload": null,
+        "payload": {"prompt": "a cat", "width": 64, "height": 128, "ddim_steps": 2, "seed": "7", "karras": true},
+    });
+    let mut tiled = drawn.clone();
+    tiled["payload"]["tiling"] = json!(true);
+    script.answer("pop", vec![(200, drawn), (200, tiled)]);
+    let (_worker, _maker) = drawing_work(vec![post_at(script.address, "k")], &tasks).await;
+    let asked = script.hear("pop").await;
+    assert_eq!(
+        (&asked["models"], &asked["nsfw"], &asked["allow_lora"]),
+        (&json!(["tiny"]), &json!(false), &json!(false))
+    );
+    let brought = script.hear("submit").await;
+    assert_eq!(
+        (&brought["state"], &brought["seed"]),
+        (&json!("ok"), &json!(7))
+    );
+    let bytes = STANDARD.decode(brought["generation"].as_str().unwrap());
+    let pixels = image::load_from_memory(&bytes.unwrap()).unwrap();
+    assert_eq!((pixels.width(), pixels.height()), (64, 128));
+    assert_eq!(script.hear("submit").await["state"], "faulted");
 }
 
 #[tokio::test]

@@ -10,7 +10,6 @@
 //! | [`check`] | which parameters go together |
 //! | [`job`] | the request as a neutral job, and a neutral job as a worker's payload |
 //! | [`chat`] | a chat written out for workers that take plain text |
-//! | [`popped`] | what a worker of ours reads in another coordinator's answer |
 //! | [`mod@format`] | what a client may have done to its text |
 
 pub mod chat;
@@ -20,6 +19,5 @@ pub mod job;
 pub mod metadata;
 pub mod params;
 pub mod payload;
-pub mod popped;
 pub mod request;
 pub mod status;

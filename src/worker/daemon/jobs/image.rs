@@ -1,5 +1,8 @@
 //! A neutral request for an image, as the maker takes it.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::blame;
 use crate::link::{Said, Transfers};
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
@@ -7,6 +10,8 @@ use muster_engine::runtime::maker::{ImageRequest, PixelFormat, Pixels};
 use muster_media::image::{self, Bounds, Channels};
 use muster_protocol::job::{self, Failure, FailureKind, SourceImage};
 
+/// The start of a link that holds its object.
+const INLINE: &str = "data:;base64,";
 /// Of a source image or a mask.
 const MOST_SOURCE_BYTES: usize = 32 << 20;
 const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
@@ -20,10 +25,12 @@ pub async fn read(request: job::ImageRequest, transfers: &Transfers) -> Result<I
         ..
     }) = request.source
     {
-        image.source = Some(fetch("source image", &source, transfers).await?);
-        if let Some(mask) = mask {
-            image.mask = Some(fetch("mask", &mask, transfers).await?);
-        }
+        let source = fetch("source image", &source, transfers).await?;
+        image.mask = match mask {
+            Some(mask) => Some(fetch("mask", &mask, transfers).await?),
+            None => see_through(&source),
+        };
+        image.source = Some(source);
     }
     Ok(image)
 }
@@ -84,11 +91,19 @@ fn unsupported(message: String) -> Failure {
 }
 
 async fn fetch(what: &'static str, link: &str, transfers: &Transfers) -> Result<Pixels, Said> {
-    let bytes = transfers.fetch(link, MOST_SOURCE_BYTES).await;
-    let bytes = bytes.map_err(|error| {
-        let message = format!("fetching the {what} failed: {error}");
-        Said::Failed(Failure::new(FailureKind::WorkerFailed, message))
-    })?;
+    let bytes = match link.strip_prefix(INLINE) {
+        Some(text) => STANDARD.decode(text).map_err(|error| {
+            let message = format!("the {what} is no base64: {error}");
+            Said::Failed(Failure::new(FailureKind::InvalidRequest, message))
+        })?,
+        None => {
+            let bytes = transfers.fetch(link, MOST_SOURCE_BYTES).await;
+            bytes.map_err(|error| {
+                let message = format!("fetching the {what} failed: {error}");
+                Said::Failed(Failure::new(FailureKind::WorkerFailed, message))
+            })?
+        }
+    };
     let decoded = tokio::task::spawn_blocking(move || {
         image::decode(&bytes, Bounds::Pixels(MOST_SOURCE_PIXELS)).map(pixels)
     });
@@ -96,6 +111,22 @@ async fn fetch(what: &'static str, link: &str, transfers: &Transfers) -> Result<
     decoded.map_err(|error| {
         let message = format!("the {what} is unusable: {error}");
         Said::Failed(Failure::new(FailureKind::InvalidRequest, message))
+    })
+}
+
+/// What shines through is to be drawn.
+fn see_through(image: &Pixels) -> Option<Pixels> {
+    if image.format != PixelFormat::Rgba {
+        return None;
+    }
+    let opacity = image.bytes.chunks_exact(4).map(|pixel| pixel[3]);
+    let bytes: Vec<u8> = opacity.map(|opacity| u8::MAX - opacity).collect();
+    let is_opaque = bytes.iter().all(|share| *share == 0);
+    (!is_opaque).then(|| Pixels {
+        width: image.width,
+        height: image.height,
+        format: PixelFormat::Gray,
+        bytes,
     })
 }
 

@@ -9,14 +9,13 @@ use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::Polling;
 use super::rounds::Came;
+use super::{PolledKind, Polling};
 use crate::link::tls;
-use muster_protocol::legacy::text::popped::{PoppedText, Told};
+use muster_protocol::legacy::popped::{PoppedWork, Told};
+use muster_protocol::legacy::submit::UPLOADED;
 use muster_protocol::link::{MOST_VALUES, has_more_values_than};
 
-/// Years of coordinators know agents as name, version and address.
-const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
 /// A whole call. A pop is answered at once or never.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -30,13 +29,25 @@ pub struct Client {
     http: reqwest::Client,
     base: Url,
     key: String,
+    agent: String,
+}
+
+/// What is brought.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Brought {
+    Text(String),
+    Image {
+        seed: u64,
+        /// An image that has no place in the media store, as base64.
+        inline: Option<String>,
+    },
 }
 
 /// What came of a question for jobs.
 #[derive(Debug)]
 pub enum Popped {
     /// With what the coordinator tells its workers.
-    Text(PoppedText, Vec<Told>),
+    Work(PoppedWork, Vec<Told>),
     Not(Came, String),
     /// Nothing will come until somebody changes something.
     Refused(String),
@@ -50,7 +61,7 @@ pub enum Receipt {
     },
     /// Nobody wants it any more, or it was brought before.
     NotWanted(String),
-    /// The text is not one that this coordinator takes.
+    /// The output is not one that this coordinator takes.
     Misfit(String),
     /// It may go better later.
     Later(Option<Duration>, String),
@@ -79,42 +90,77 @@ impl Client {
             http: http.map_err(|error| error.without_url().to_string())?,
             base: line.base.clone(),
             key: line.key.clone(),
+            agent: line.agent.clone(),
         })
     }
 
     /// Asks for so many jobs.
     pub async fn pop(&self, line: &Polling, amount: usize) -> Popped {
-        let models: Vec<&String> = line.served.models.keys().collect();
-        let body = json!({
+        let served = &line.served;
+        let models: Vec<&String> = served.models.keys().collect();
+        let mut body = json!({
             "name": line.name,
             "models": models,
-            "max_length": line.served.context,
-            "max_context_length": line.served.context,
-            "threads": line.served.jobs.clamp(1, 50),
+            "threads": served.jobs.clamp(1, 50),
             "amount": amount.clamp(1, 20),
-            "bridge_agent": AGENT,
-            "nsfw": true,
+            "bridge_agent": self.agent,
         });
-        match self.call("generate/text/pop", &body).await {
+        let more = match served.kind {
+            PolledKind::Text => json!({
+                "max_length": served.context,
+                "max_context_length": served.context,
+                "nsfw": true,
+            }),
+            // Without a classifier nothing can be censored.
+            PolledKind::Image => json!({
+                "max_pixels": served.pixels,
+                "nsfw": false,
+                "allow_img2img": true,
+                "allow_painting": true,
+                "allow_unsafe_ipaddr": true,
+                "allow_post_processing": false,
+                "allow_controlnet": false,
+                "allow_lora": false,
+            }),
+        };
+        if let (Some(body), Value::Object(more)) = (body.as_object_mut(), more) {
+            body.extend(more);
+        }
+        let path = match served.kind {
+            PolledKind::Text => "generate/text/pop",
+            PolledKind::Image => "generate/pop",
+        };
+        match self.call(path, &body).await {
             Ok(reply) if reply.is_object() => {
                 let told = Told::all_in(&reply);
-                Popped::Text(PoppedText::read(reply), told)
+                let work = match served.kind {
+                    PolledKind::Text => PoppedWork::text(reply),
+                    PolledKind::Image => PoppedWork::image(reply),
+                };
+                Popped::Work(work, told)
             }
             Ok(_) => Popped::Not(Came::NoAnswer, STRANGE.to_owned()),
             Err(no) => no.of_a_pop(),
         }
     }
 
-    /// Brings a text; or gives the job back.
-    pub async fn submit(&self, id: &str, text: Option<&str>) -> Receipt {
-        let state = match text {
+    /// Brings an output; or gives the job back.
+    pub async fn submit(&self, kind: PolledKind, id: &str, brought: Option<&Brought>) -> Receipt {
+        let state = match brought {
             Some(_) => "ok",
             None => "faulted",
         };
-        let body = json!({
-            "id": id, "generation": text.unwrap_or("faulted"), "state": state, "seed": 0,
-        });
-        match self.call("generate/text/submit", &body).await {
+        let (generation, seed) = match brought {
+            Some(Brought::Text(text)) => (text.as_str(), 0),
+            Some(Brought::Image { seed, inline }) => (inline.as_deref().unwrap_or(UPLOADED), *seed),
+            None => ("faulted", 0),
+        };
+        let body = json!({"id": id, "generation": generation, "state": state, "seed": seed});
+        let path = match kind {
+            PolledKind::Text => "generate/text/submit",
+            PolledKind::Image => "generate/submit",
+        };
+        match self.call(path, &body).await {
             Ok(reply) => match reply["reward"].as_f64() {
                 Some(reward) => Receipt::Taken { reward },
                 None => Receipt::Later(None, STRANGE.to_owned()),
@@ -141,7 +187,7 @@ impl Client {
         let request = request
             .header("content-type", "application/json")
             .header("apikey", &self.key)
-            .header("client-agent", AGENT);
+            .header("client-agent", &self.agent);
         let response = request.send().await.map_err(No::unreachable)?;
         let (status, after) = (response.status(), header(&response, RETRY_AFTER));
         let elsewhere = header(&response, LOCATION);
@@ -284,7 +330,7 @@ mod tests {
         match no(status, rc, message).of_a_pop() {
             Popped::Not(came, _) => Ok(came),
             Popped::Refused(why) => Err(why),
-            Popped::Text(..) => panic!("a refusal is no job"),
+            Popped::Work(..) => panic!("a refusal is no job"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a coordinator tells its workers: it says so with every pop until its time is over, and the log hears it once.
 
-use muster_protocol::legacy::text::popped::Told;
+use muster_protocol::legacy::popped::Told;
 
 /// Messages of one answer that are read at all.
 const MOST: usize = 50;
@@ -22,7 +22,7 @@ impl Heard {
 #[cfg(test)]
 mod tests {
     use super::Heard;
-    use muster_protocol::legacy::text::popped::Told;
+    use muster_protocol::legacy::popped::Told;
 
     #[test]
     fn a_message_is_news_once_for_as_long_as_it_is_told() {

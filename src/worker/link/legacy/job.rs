@@ -4,23 +4,25 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::Served;
-use super::client::{Client, Receipt};
+use super::client::{Brought, Client, Receipt};
 use super::returns::Returns;
+use super::{PolledKind, Served};
 use crate::link::session::{Backoff, Peer, Slot, Work};
 use crate::link::{Feedback, LineId, Offer, Reply, Said, Stop, Transfers, rand_seed};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
-    Event, FinishReason, JobId, Kind, Kudos, LegacySampling, TextInput, TextRequest,
+    Event, FinishReason, ImageRequest, JobId, Kind, Kudos, LegacySampling, TextInput, TextRequest,
 };
+use muster_protocol::legacy::popped::{PoppedBody, PoppedJob};
 use muster_protocol::legacy::text::format;
-use muster_protocol::legacy::text::popped::TextJob;
-use muster_protocol::link::Payload;
+use muster_protocol::link::{MediaBody, MediaResult, Payload, UploadSlot};
 
 /// Words that may wait to be taken in.
 const WAITING_WORDS: usize = 256;
@@ -30,22 +32,38 @@ const PROGRESS: Duration = Duration::from_secs(3);
 const USUAL_TIME: Duration = Duration::from_secs(150);
 /// Left of a job's time for bringing it.
 const WAY_BACK: Duration = Duration::from_secs(5);
-/// How long a text is brought again and again beyond its time: some coordinators take what comes late.
+/// The type of images that such coordinators take.
+const IMAGE_TYPE: &str = "image/webp";
+/// How long an output is brought again and again beyond its time: some coordinators take what comes late.
 const STUBBORN: Duration = Duration::from_secs(300);
 
 /// A job that can be done here.
 #[derive(Debug, Clone)]
 pub struct Job {
     model: String,
-    text: TextRequest,
-    wanted: LegacySampling,
+    body: JobBody,
     ends: Instant,
+}
+
+#[derive(Debug, Clone)]
+enum JobBody {
+    Text {
+        text: Box<TextRequest>,
+        wanted: LegacySampling,
+    },
+    Image {
+        image: Box<ImageRequest>,
+        /// Of all images of the job.
+        uploads: Vec<Option<String>>,
+    },
 }
 
 /// What one job needs of its line.
 pub struct Errand {
     pub label: String,
     pub client: Client,
+    pub kind: PolledKind,
+    pub transfers: Transfers,
     pub offers: mpsc::Sender<Offer>,
     pub ending: CancellationToken,
     pub tasks: Tasks,
@@ -74,7 +92,7 @@ impl Records {
 
 impl Job {
     /// Or why it cannot.
-    pub fn of(popped: &TextJob, served: &Served) -> Result<Self, String> {
+    pub fn of(popped: &PoppedJob, served: &Served) -> Result<Self, String> {
         let model = match (served.models.get(&popped.model), served.models.len()) {
             (Some(model), _) => model.clone(),
             (None, 1) if popped.model.is_empty() => served.models.values().cloned().collect(),
@@ -82,29 +100,61 @@ impl Job {
                 return Err(format!("the model {} is not served here", popped.model));
             }
         };
-        let mut text = popped.text.clone();
-        let wanted = text.sampling.legacy.as_deref().cloned();
-        let wanted = wanted.unwrap_or_default();
-        if let TextInput::Prompt(prompt) = &mut text.input {
-            *prompt = format::prompt(prompt, &wanted).into_owned();
-        }
+        let body = match &popped.body {
+            PoppedBody::Text(text) => {
+                let mut text = Box::new(text.clone());
+                let wanted = text.sampling.legacy.as_deref().cloned();
+                let wanted = wanted.unwrap_or_default();
+                if let TextInput::Prompt(prompt) = &mut text.input {
+                    *prompt = format::prompt(prompt, &wanted).into_owned();
+                }
+                JobBody::Text { text, wanted }
+            }
+            PoppedBody::Image(popped) => JobBody::Image {
+                image: Box::new(popped.image.clone()),
+                uploads: popped.uploads.clone(),
+            },
+        };
         let time = popped.ttl.map_or(USUAL_TIME, Duration::from_secs);
         Ok(Self {
             model,
-            text,
-            wanted,
+            body,
             ends: Instant::now() + time.saturating_sub(WAY_BACK).max(WAY_BACK),
         })
     }
 
+    /// One of the outputs that a job asks for.
+    pub fn numbered(&self, index: usize) -> Self {
+        let mut job = self.clone();
+        if let JobBody::Image { image, uploads } = &mut job.body {
+            image.index = u32::try_from(index).unwrap_or(u32::MAX);
+            *uploads = vec![uploads.get(index).cloned().flatten()];
+        }
+        job
+    }
+
     fn work(&self, id: &str) -> Work {
+        let (kind, payload, upload) = match &self.body {
+            JobBody::Text { text, .. } => {
+                (Kind::Text, Payload::Neutral(text.clone()), Vec::new())
+            }
+            JobBody::Image { image, uploads } => {
+                let body = MediaBody::Image((**image).clone());
+                let links = uploads.iter().map(|link| UploadSlot {
+                    put_url: link.clone().unwrap_or_default(),
+                    key: id.to_owned(),
+                    content_type: IMAGE_TYPE.to_owned(),
+                });
+                (Kind::Image, Payload::Media(Box::new(body)), links.collect())
+            }
+        };
         Work {
             slot: Slot(0),
             job: id.parse().map_or_else(|_| JobId::random(), JobId),
             model: self.model.clone(),
-            kind: Kind::Text,
-            payload: Payload::Neutral(Box::new(self.text.clone())),
-            upload: Vec::new(),
+            kind,
+            payload,
+            upload,
             prefill: None,
             cache_salt: None,
             peer: Peer::Public,
@@ -118,7 +168,7 @@ impl Errand {
         let tasks = self.tasks.clone();
         tasks.start(async move {
             match self.make(&id, &job).await {
-                Some(text) => self.bring(&id, Some(&text)).await,
+                Some(brought) => self.bring(&id, Some(&brought)).await,
                 None => {
                     self.note_return();
                     self.bring(&id, None).await;
@@ -139,15 +189,15 @@ impl Errand {
         self.records.returns().note(Instant::now());
     }
 
-    /// The text, if there came one.
-    async fn make(&self, id: &str, job: &Job) -> Option<String> {
+    /// The output, if there came one.
+    async fn make(&self, id: &str, job: &Job) -> Option<Brought> {
         let (mouth, mut words) = mpsc::channel(WAITING_WORDS);
         let stop = Stop::default();
         let offer = Offer {
             // Without a salt no other job's prompts are found.
             line: LineId::default(),
             work: job.work(id),
-            transfers: Transfers::default(),
+            transfers: self.transfers.clone(),
             reply: Reply::new(Slot(0), mouth),
             stop: stop.clone(),
         };
@@ -162,7 +212,7 @@ impl Errand {
                 biased;
                 said = words.recv() => match draft.hear(said?.1) {
                     None => {}
-                    Some(Ended::Whole) => return Some(draft.text(&job.wanted)),
+                    Some(Ended::Whole) => return draft.brought(&job.body),
                     Some(Ended::Given(why)) => {
                         warn!("{}: handing back job {id}: {why}", self.label);
                         return None;
@@ -174,8 +224,8 @@ impl Errand {
                     stop.want();
                 }
                 _ = ticks.tick(), if !takes_no_progress.load(Relaxed) => {
-                    let all = job.text.max_tokens.unwrap_or_default() as usize;
-                    let said = self.client.progress(id, draft.tokens, all);
+                    let (done, all) = draft.progress(&job.body);
+                    let said = self.client.progress(id, done, all);
                     let soon = Instant::now() + PROGRESS;
                     let is_known = timeout_at(soon, said).await.unwrap_or(true);
                     takes_no_progress.fetch_or(!is_known, Relaxed);
@@ -185,24 +235,24 @@ impl Errand {
     }
 
     /// Until it is taken, or nobody wants it.
-    async fn bring(&self, id: &str, mut text: Option<&str>) {
+    async fn bring(&self, id: &str, mut brought: Option<&Brought>) {
         let mut backoff = Backoff::new(rand_seed());
         let until = Instant::now() + STUBBORN;
         loop {
-            let (after, why) = match self.client.submit(id, text).await {
-                Receipt::Taken { reward } if text.is_some() => {
+            let (after, why) = match self.client.submit(self.kind, id, brought).await {
+                Receipt::Taken { reward } if brought.is_some() => {
                     self.feedback.earn(Kudos((reward * 1000.0).round() as i64));
                     return debug!("{}: job {id} accepted for {reward} kudos", self.label);
                 }
                 Receipt::Taken { .. } => {
                     return debug!("{}: job {id} handed back", self.label);
                 }
-                Receipt::Misfit(why) if text.is_some() => {
+                Receipt::Misfit(why) if brought.is_some() => {
                     warn!(
-                        "{}: the text of job {id} was rejected, handing back the job: {why}",
+                        "{}: the output of job {id} was rejected, handing back the job: {why}",
                         self.label
                     );
-                    text = None;
+                    brought = None;
                     self.note_return();
                     continue;
                 }
@@ -230,11 +280,14 @@ impl Errand {
     }
 }
 
-/// What has been written so far.
+/// What has been made so far.
 #[derive(Debug, Default)]
 struct Draft {
     text: String,
     tokens: usize,
+    /// Steps that are done, and all of them.
+    steps: (u32, u32),
+    uploaded: Option<MediaResult>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -246,7 +299,11 @@ enum Ended {
 impl Draft {
     fn hear(&mut self, said: Said) -> Option<Ended> {
         match said {
-            Said::Started { .. } | Said::Encoded(_) | Said::Progress { .. } => None,
+            Said::Started { .. } | Said::Encoded(_) => None,
+            Said::Progress { at, of, .. } => {
+                self.steps = (at, of);
+                None
+            }
             Said::Output(events) => {
                 events.iter().for_each(|event| self.take(event));
                 None
@@ -255,9 +312,35 @@ impl Draft {
                 finish: FinishReason::Cancelled,
                 ..
             } => Some(Ended::Given("the job was stopped".to_owned())),
-            Said::Done { .. } | Said::Uploaded(_) => Some(Ended::Whole),
+            Said::Done { .. } => Some(Ended::Whole),
+            Said::Uploaded(results) => {
+                self.uploaded = results.into_iter().next();
+                Some(Ended::Whole)
+            }
             Said::Failed(failure) => Some(Ended::Given(failure.message.to_string())),
             Said::Busy { .. } => Some(Ended::Given("the engine is full".to_owned())),
+        }
+    }
+
+    fn brought(self, body: &JobBody) -> Option<Brought> {
+        match body {
+            JobBody::Text { wanted, .. } => Some(Brought::Text(self.text(wanted))),
+            JobBody::Image { image, .. } => {
+                let result = self.uploaded?;
+                Some(Brought::Image {
+                    seed: result.seed.or(image.seed).unwrap_or_default(),
+                    inline: result.inline.map(|bytes| STANDARD.encode(bytes)),
+                })
+            }
+        }
+    }
+
+    fn progress(&self, body: &JobBody) -> (usize, usize) {
+        match body {
+            JobBody::Text { text, .. } => {
+                (self.tokens, text.max_tokens.unwrap_or_default() as usize)
+            }
+            JobBody::Image { .. } => (self.steps.0 as usize, self.steps.1 as usize),
         }
     }
 

@@ -44,18 +44,31 @@ pub struct Polling {
     pub tls: Arc<ClientConfig>,
     pub key: String,
     pub name: String,
+    /// What the software calls itself there: features are known by it.
+    pub agent: String,
     pub served: Served,
+}
+
+/// What is asked for: each kind has calls of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PolledKind {
+    #[default]
+    Text,
+    Image,
 }
 
 /// What the worker serves there.
 #[derive(Debug, Clone, Default)]
 pub struct Served {
+    pub kind: PolledKind,
     /// What models are called there, and what they are called here.
     pub models: BTreeMap<String, String>,
     /// Jobs at once.
     pub jobs: usize,
-    /// Tokens of context that every one of the models has.
+    /// Tokens of context that every one of the models of texts has.
     pub context: u32,
+    /// Width times height of the largest image.
+    pub pixels: u64,
 }
 
 impl Polling {

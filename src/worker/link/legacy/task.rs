@@ -16,9 +16,9 @@ use super::rounds::{Came, Rounds};
 use super::skips::Skips;
 use crate::link::session::Peer;
 use crate::link::ws::{report_maintenance, whole_seconds};
-use crate::link::{Condition, Feedback, Offer, Present, Standing, rand_seed};
+use crate::link::{Condition, Feedback, Offer, Present, Standing, Transfers, rand_seed};
 use muster_process::tasks::Tasks;
-use muster_protocol::legacy::text::popped::{PoppedText, TextJob, Told};
+use muster_protocol::legacy::popped::{PoppedJob, PoppedWork, Told};
 
 /// What those that are stopped at the end may take to be given back.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -33,6 +33,7 @@ pub struct Task {
     skips: Skips,
     records: Records,
     feedback: Feedback,
+    transfers: Transfers,
     /// One for each job that may run.
     seats: Arc<Semaphore>,
     /// Ends what runs.
@@ -54,6 +55,7 @@ impl Task {
             skips: Skips::default(),
             records: Records::default(),
             feedback: Feedback::default(),
+            transfers: Transfers::near(line.base.clone(), line.tls.clone()),
             line,
             offers,
             condition,
@@ -94,7 +96,7 @@ impl Task {
             let amount = self.seats.available_permits() + 1;
             let came = match client.pop(&self.line, amount).await {
                 Popped::Refused(why) => return Some(why),
-                Popped::Text(popped, messages) => {
+                Popped::Work(popped, messages) => {
                     self.hear(messages);
                     self.take(popped, seat, client)
                 }
@@ -164,16 +166,16 @@ impl Task {
         }
     }
 
-    fn take(&mut self, popped: PoppedText, seat: OwnedSemaphorePermit, client: &Client) -> Came {
+    fn take(&mut self, popped: PoppedWork, seat: OwnedSemaphorePermit, client: &Client) -> Came {
         match popped {
-            PoppedText::Nothing { skipped } => {
+            PoppedWork::Nothing { skipped } => {
                 if let Some(why) = self.skips.news(&skipped) {
                     let label = &self.line.label;
                     info!("{label} skipped jobs for this worker: {why}");
                 }
                 Came::Nothing
             }
-            PoppedText::Unreadable { ids, why } => {
+            PoppedWork::Unreadable { ids, why } => {
                 let (label, why) = (&self.line.label, said(&why.body()).unwrap_or_default());
                 warn!("{label}: parsing a job failed, handing it back: {why}");
                 for id in ids {
@@ -181,7 +183,7 @@ impl Task {
                 }
                 Came::Jobs
             }
-            PoppedText::Job(job) => {
+            PoppedWork::Job(job) => {
                 self.start(*job, seat, client);
                 Came::Jobs
             }
@@ -189,21 +191,21 @@ impl Task {
     }
 
     /// Each of its ids is a job of its own.
-    fn start(&self, popped: TextJob, seat: OwnedSemaphorePermit, client: &Client) {
+    fn start(&self, popped: PoppedJob, seat: OwnedSemaphorePermit, client: &Client) {
         let job = Job::of(&popped, &self.line.served);
         if let Err(why) = &job {
             warn!("{}: handing back a job: {why}", self.line.label);
         }
         let job = job.ok();
         let mut seat = Some(seat);
-        for id in popped.ids {
+        for (index, id) in popped.ids.into_iter().enumerate() {
             // More than were asked for find no seat: they are given back as well.
             let seat = seat
                 .take()
                 .or_else(|| self.seats.clone().try_acquire_owned().ok());
             let errand = self.errand(client);
             match (&job, seat) {
-                (Some(job), Some(seat)) => errand.start(id, job.clone(), seat),
+                (Some(job), Some(seat)) => errand.start(id, job.numbered(index), seat),
                 _ => errand.give_back(id),
             }
         }
@@ -213,6 +215,8 @@ impl Task {
         Errand {
             label: self.line.label.clone(),
             client: client.clone(),
+            kind: self.line.served.kind,
+            transfers: self.transfers.clone(),
             offers: self.offers.clone(),
             ending: self.ending.clone(),
             tasks: self.tasks.clone(),

@@ -1,0 +1,456 @@
+//! What a legacy coordinator answered a pop with, as our own worker reads it: without trust in what others leave out,
+//! send as null or add.
+
+use serde_json::{Map, Value};
+
+use crate::job::{ImageRequest, SourceImage, TextRequest};
+use crate::legacy::{Body, Refusal};
+
+use super::image::params::ModelGenerationInputImage;
+use super::image::request::NEGATIVE;
+use super::text::job::text_of;
+use super::text::params::ModelGenerationInputText;
+use super::words::{SourceProcessing, Word, named};
+
+/// The answer to a pop.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PoppedWork {
+    /// There is no work, and perhaps reasons why.
+    Nothing {
+        skipped: Map<String, Value>,
+    },
+    Job(Box<PoppedJob>),
+    /// There is work that cannot be done: it has to be given back as faulted.
+    Unreadable {
+        ids: Vec<String>,
+        why: Refusal,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoppedJob {
+    /// What each of its outputs is submitted under: one, or as many as were asked for.
+    pub ids: Vec<String>,
+    pub model: String,
+    /// Seconds before it is taken away.
+    pub ttl: Option<u64>,
+    pub body: PoppedBody,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum PoppedBody {
+    Text(TextRequest),
+    Image(Box<PoppedImage>),
+}
+
+/// The first image of a job; the others differ in their index alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoppedImage {
+    pub image: ImageRequest,
+    /// Where each of the images goes, in the order of the ids; an image without a place goes along with its submission.
+    pub uploads: Vec<Option<String>>,
+}
+
+/// A message to workers that came with an answer, fit to be shown on one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    pub id: String,
+    pub origin: String,
+    pub text: String,
+}
+
+/// Of a message, in characters.
+const LONGEST_MESSAGE: usize = 1000;
+
+impl Told {
+    pub fn all_in(reply: &Value) -> Vec<Self> {
+        let messages = reply["messages"].as_array().into_iter().flatten();
+        messages.filter_map(Self::read).collect()
+    }
+
+    fn read(message: &Value) -> Option<Self> {
+        let text = on_one_line(message["message"].as_str()?);
+        let origin = message["origin"].as_str().unwrap_or("the coordinator");
+        // Without an id it is known by what it says.
+        let id = message["id"].as_str().unwrap_or(&text);
+        Some(Self {
+            id: id.to_owned(),
+            origin: on_one_line(origin),
+            text,
+        })
+    }
+}
+
+fn on_one_line(text: &str) -> String {
+    let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
+    text.chars().take(LONGEST_MESSAGE).map(plain).collect()
+}
+
+impl PoppedWork {
+    /// The answer to a pop of texts.
+    pub fn text(reply: Value) -> Self {
+        Self::read(reply, |reply| {
+            let payload = taken(reply, "payload");
+            text_payload(payload).map(PoppedBody::Text)
+        })
+    }
+
+    /// The answer to a pop of images.
+    pub fn image(reply: Value) -> Self {
+        Self::read(reply, |reply| {
+            let image = popped_image(reply)?;
+            Ok(PoppedBody::Image(Box::new(image)))
+        })
+    }
+
+    fn read(
+        mut reply: Value,
+        body: impl FnOnce(&mut Value) -> Result<PoppedBody, Refusal>,
+    ) -> Self {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let Some(id) = text(&reply["id"]).or_else(|| text(&reply["ids"][0])) else {
+            let skipped = match taken(&mut reply, "skipped") {
+                Value::Object(skipped) => skipped,
+                _ => Map::new(),
+            };
+            return Self::Nothing { skipped };
+        };
+        let ids = all_ids(&reply["ids"], id);
+        match body(&mut reply) {
+            Ok(body) => Self::Job(Box::new(PoppedJob {
+                ids,
+                model: text(&reply["model"]).unwrap_or_default(),
+                ttl: reply["ttl"].as_u64(),
+                body,
+            })),
+            Err(why) => Self::Unreadable { ids, why },
+        }
+    }
+}
+
+/// A coordinator that gives one job may leave out the list.
+fn all_ids(list: &Value, first: String) -> Vec<String> {
+    let ids = list.as_array().into_iter().flatten();
+    let ids: Vec<String> = ids.filter_map(Value::as_str).map(str::to_owned).collect();
+    match ids.contains(&first) {
+        true => ids,
+        false => vec![first],
+    }
+}
+
+fn taken(reply: &mut Value, name: &str) -> Value {
+    reply.get_mut(name).map(Value::take).unwrap_or_default()
+}
+
+/// Settings of images that change them and that are not computed here. Such jobs are not asked for, and given back.
+const NOT_DRAWN: [&str; 10] = [
+    "control_type",
+    "extra_texts",
+    "hires_fix",
+    "loras",
+    "post_processing",
+    "return_control_map",
+    "tiling",
+    "tis",
+    "transparent",
+    "workflow",
+];
+
+fn popped_image(reply: &mut Value) -> Result<PoppedImage, Refusal> {
+    let Value::Object(mut entries) = taken(reply, "payload") else {
+        return Err(Refusal::invalid("payload", "must be an object"));
+    };
+    let Some(Value::String(prompt)) = entries.remove("prompt") else {
+        return Err(Refusal::invalid("payload.prompt", "must be a string"));
+    };
+    let is_set = |value: &Value| match value {
+        Value::Null => false,
+        Value::Bool(is_on) => *is_on,
+        Value::Array(list) => !list.is_empty(),
+        _ => true,
+    };
+    let undrawn = NOT_DRAWN
+        .iter()
+        .find(|name| entries.get(**name).is_some_and(is_set));
+    if let Some(name) = undrawn {
+        let message = "is not supported by this worker";
+        return Err(Refusal::invalid(&format!("payload.{name}"), message));
+    }
+    if entries.get("use_nsfw_censor") == Some(&Value::Bool(true)) {
+        let message = "is not supported by this worker, which has no classifier";
+        return Err(Refusal::invalid("payload.use_nsfw_censor", message));
+    }
+    if let Some(steps) = entries.remove("ddim_steps") {
+        entries.insert("steps".to_owned(), steps);
+    }
+    entries.retain(|_, value| !value.is_null());
+    let params = ModelGenerationInputImage::read(Value::Object(entries))?;
+    let (shown, excluded) = match prompt.split_once(NEGATIVE) {
+        Some((shown, excluded)) => (shown.trim().to_owned(), Some(excluded.trim().to_owned())),
+        None => (prompt, None),
+    };
+    let source = source(reply)?;
+    let mut uploads = Vec::new();
+    match &reply["r2_uploads"] {
+        Value::Array(links) => {
+            uploads.extend(links.iter().map(|link| link.as_str().map(str::to_owned)));
+        }
+        _ => uploads.push(reply["r2_upload"].as_str().map(str::to_owned)),
+    }
+    let seed = params.seed.as_deref().and_then(|seed| seed.parse().ok());
+    Ok(PoppedImage {
+        image: ImageRequest {
+            prompt: shown,
+            negative_prompt: excluded.filter(|excluded| !excluded.is_empty()),
+            width: params.width,
+            height: params.height,
+            steps: params.steps,
+            cfg_scale: Some(params.cfg_scale),
+            sampler: Some(params.sampler_name.word().to_owned()),
+            karras: Some(params.karras),
+            scheduler: params.scheduler.map(|schedule| schedule.word().to_owned()),
+            clip_skip: params.clip_skip,
+            strength: params.denoising_strength.filter(|_| source.is_some()),
+            seed,
+            source,
+            ..ImageRequest::default()
+        },
+        uploads,
+    })
+}
+
+/// The images to start from, as links; what came as base64 is a link that holds it.
+fn source(reply: &Value) -> Result<Option<SourceImage>, Refusal> {
+    let image = |name: &str| {
+        let text = reply[name].as_str().filter(|text| !text.is_empty())?;
+        Some(
+            match text.starts_with("http://") || text.starts_with("https://") {
+                true => text.to_owned(),
+                false => format!("data:;base64,{text}"),
+            },
+        )
+    };
+    let Some(source) = image("source_image") else {
+        return Ok(None);
+    };
+    let processing = reply["source_processing"].as_str();
+    let mask = match processing.and_then(named::<SourceProcessing>) {
+        None | Some(SourceProcessing::Img2Img) => None,
+        Some(SourceProcessing::Inpainting | SourceProcessing::Outpainting) => image("source_mask"),
+        Some(SourceProcessing::Remix) => {
+            let message = "remix is not supported by this worker";
+            return Err(Refusal::invalid("source_processing", message));
+        }
+    };
+    Ok(Some(SourceImage {
+        image: source,
+        mask,
+        ..SourceImage::default()
+    }))
+}
+
+fn text_payload(payload: Value) -> Result<TextRequest, Refusal> {
+    let Value::Object(mut entries) = payload else {
+        return Err(Refusal::invalid("payload", "must be an object"));
+    };
+    let Some(Value::String(prompt)) = entries.remove("prompt") else {
+        return Err(Refusal::invalid("payload.prompt", "must be a string"));
+    };
+    entries.retain(|_, value| !value.is_null());
+    let params = ModelGenerationInputText::read(Value::Object(entries))?;
+    Ok(text_of(prompt, &params, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{PoppedBody, PoppedImage, PoppedJob, PoppedWork, Told};
+    use crate::job::{JobId, TextInput, TextRequest};
+    use crate::legacy::Body;
+    use crate::legacy::image::payload::{
+        GenerationPayloadImage, ModelPayloadImage, NoValidRequestFoundImage,
+    };
+    use crate::legacy::image::request::GenerationInputImage;
+    use crate::legacy::text::job::Lengths;
+    use crate::legacy::text::payload::{
+        GenerationPayloadText, ModelPayloadText, NoValidRequestFoundText,
+    };
+    use crate::legacy::text::request::GenerationInputText;
+    use crate::legacy::words::SourceProcessing;
+
+    fn job(reply: Value) -> (PoppedJob, TextRequest) {
+        match PoppedWork::text(reply) {
+            PoppedWork::Job(job) => match &job.body {
+                PoppedBody::Text(text) => (*job.clone(), text.clone()),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn image(reply: Value) -> Result<PoppedImage, String> {
+        match PoppedWork::image(reply) {
+            PoppedWork::Job(job) => match job.body {
+                PoppedBody::Image(image) => Ok(*image),
+                other => panic!("{other:?}"),
+            },
+            PoppedWork::Unreadable { why, .. } => Err(why.body().to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn our_worker_reads_images_that_our_coordinator_writes() {
+        let body = json!({
+            "prompt": "a cat ### a dog", "params": {"steps": 12, "width": 576, "sampler_name": "k_dpmpp_2m"},
+        });
+        let request = GenerationInputImage::read(body).unwrap();
+        let id = JobId::random();
+        let reply = GenerationPayloadImage {
+            payload: ModelPayloadImage::of(&request, 2, 77),
+            id: Some(id),
+            ids: vec![id],
+            model: Some("m".to_owned()),
+            source_image: Some("AAAA".to_owned()),
+            source_mask: Some("https://example.net/mask".to_owned()),
+            source_processing: SourceProcessing::Inpainting,
+            r2_uploads: Some(vec!["https://example.net/up".to_owned()]),
+            ..GenerationPayloadImage::empty(NoValidRequestFoundImage::default(), Vec::new())
+        };
+        let read = image(serde_json::to_value(reply).unwrap()).unwrap();
+        let found = read.image;
+        assert_eq!(
+            (&*found.prompt, found.negative_prompt.as_deref()),
+            ("a cat", Some("a dog"))
+        );
+        assert_eq!(
+            (found.width, found.steps, found.seed),
+            (576, Some(12), Some(77))
+        );
+        assert_eq!(found.sampler.as_deref(), Some("k_dpmpp_2m"));
+        let source = found.source.unwrap();
+        assert_eq!(source.image, "data:;base64,AAAA");
+        assert_eq!(source.mask.as_deref(), Some("https://example.net/mask"));
+        assert_eq!(read.uploads, [Some("https://example.net/up".to_owned())]);
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_drawn_here_is_refused_by_name() {
+        for (name, value) in [
+            ("hires_fix", json!(true)),
+            ("loras", json!([{"name": "x"}])),
+            ("control_type", json!("canny")),
+            ("use_nsfw_censor", json!(true)),
+        ] {
+            let reply = json!({"id": "x", "payload": {"prompt": "p", name: value}});
+            assert!(image(reply).unwrap_err().contains(name), "{name}");
+        }
+        let remix = json!({
+            "id": "x", "payload": {"prompt": "p"}, "source_image": "AA", "source_processing": "remix",
+        });
+        assert!(image(remix).unwrap_err().contains("remix"));
+        let plain = json!({"id": "x", "payload": {"prompt": "p", "loras": [], "new": 1}});
+        assert_eq!(image(plain).unwrap().uploads, [None]);
+    }
+
+    #[test]
+    fn our_worker_reads_what_our_coordinator_writes() {
+        let body = json!({
+            "prompt": "once", "params": {"temperature": 0.7, "tfs": 0.9, "stop_sequence": ["."], "singleline": true},
+        });
+        let text = GenerationInputText::read(body).unwrap().text(0);
+        let lengths = Lengths {
+            context: 4096,
+            output: 80,
+        };
+        let id = JobId::random();
+        let reply = GenerationPayloadText {
+            payload: ModelPayloadText::of(&text, "once".to_owned(), lengths),
+            id: Some(id),
+            ids: vec![id],
+            ttl: Some(150),
+            model: Some("m".to_owned()),
+            ..GenerationPayloadText::empty(NoValidRequestFoundText::default(), Vec::new())
+        };
+        let (job, read) = job(serde_json::to_value(reply).unwrap());
+        assert_eq!(
+            (job.ids, job.model.as_str(), job.ttl),
+            (vec![id.to_string()], "m", Some(150))
+        );
+        assert_eq!(read.stop, text.stop);
+        assert_eq!(read.max_tokens, text.max_tokens);
+        let (read, sent) = (read.sampling, text.sampling);
+        assert_eq!(read.temperature, sent.temperature);
+        let (read, sent) = (read.legacy.unwrap(), sent.legacy.unwrap());
+        assert_eq!((read.tfs, read.singleline), (sent.tfs, sent.singleline));
+    }
+
+    #[test]
+    fn nulls_and_missing_keys_of_others_are_no_reason_to_stop() {
+        let (job, read) = job(json!({
+            "ids": ["x"], "payload": {"prompt": "once", "top_k": null, "quiet": true, "n": 1},
+        }));
+        assert_eq!((job.ids, job.ttl), (vec!["x".to_owned()], None));
+        assert_eq!(read.input, TextInput::Prompt("once".to_owned()));
+        assert_eq!(read.max_tokens, Some(80));
+    }
+
+    #[test]
+    fn several_outputs_of_one_request_have_an_id_each() {
+        let ids = |reply: Value| {
+            let mut reply = reply;
+            reply["payload"] = json!({"prompt": "once"});
+            job(reply).0.ids
+        };
+        assert_eq!(ids(json!({"id": "a", "ids": ["a", "b"]})), ["a", "b"]);
+        assert_eq!(ids(json!({"id": "a", "ids": []})), ["a"]);
+        assert_eq!(ids(json!({"id": "a"})), ["a"]);
+    }
+
+    #[test]
+    fn no_job_comes_with_reasons_or_without() {
+        let nothing = |reply| match PoppedWork::text(reply) {
+            PoppedWork::Nothing { skipped } => skipped.len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            nothing(json!({"id": null, "ids": [], "skipped": {"models": 3}})),
+            1
+        );
+        assert_eq!(nothing(json!({"id": null})), 0);
+        assert_eq!(nothing(json!([])), 0);
+        assert_eq!(nothing(json!("x")), 0);
+    }
+
+    #[test]
+    fn what_workers_are_told_is_read_as_one_line_whatever_is_missing() {
+        let told = Told::all_in(&json!({"messages": [
+            {"id": "1", "message": "update,\nplease", "origin": "m", "expiry": "soon"},
+            {"message": "x".repeat(5000)},
+            {"id": "2"},
+            7,
+        ]}));
+        assert_eq!(told.len(), 2);
+        assert_eq!(
+            (&*told[0].id, &*told[0].text, &*told[0].origin),
+            ("1", "update, please", "m")
+        );
+        assert_eq!(told[1].text.len(), 1000);
+        assert_eq!(told[1].id, told[1].text);
+        assert!(Told::all_in(&json!([])).is_empty());
+    }
+
+    #[test]
+    fn a_job_nobody_understands_is_known_by_its_ids() {
+        for payload in [
+            json!(null),
+            json!({}),
+            json!({"prompt": "p", "max_length": "many"}),
+        ] {
+            let reply = json!({"id": "x", "ids": ["x", "y"], "payload": payload});
+            let read = PoppedWork::text(reply);
+            assert!(matches!(read, PoppedWork::Unreadable { ids, .. } if ids == ["x", "y"]));
+        }
+    }
+}
