@@ -114,6 +114,77 @@ async fn what_was_uploaded_can_be_fetched_by_whoever_has_a_link() {
     assert_eq!(gone.status, StatusCode::NOT_FOUND);
 }
 
+/// What a client gets that asks for a range of 100 bytes numbered from 0: the status, `content-range` and the bytes.
+async fn ranged(asked: &[(&str, &str)]) -> (StatusCode, Option<String>, Vec<u8>) {
+    let app = App::start().await;
+    let numbers: Vec<u8> = WEBP.iter().copied().chain(WEBP.len() as u8..100).collect();
+    app.media.put(KEY, numbers.into()).await.unwrap();
+    let link = app.media.download_link(KEY, HALF_AN_HOUR).await.unwrap();
+    let path = link.strip_prefix(BASE).unwrap();
+    let answer = app
+        .send(request(Method::GET, path, asked, Body::empty()))
+        .await;
+    assert_eq!(answer.header("accept-ranges"), Some("bytes"));
+    let range = answer.header("content-range").map(str::to_owned);
+    let length = answer.header("content-length").map(str::to_owned);
+    let (status, bytes) = (answer.status, answer.bytes().await.to_vec());
+    assert_eq!(length, Some(bytes.len().to_string()));
+    (status, range, bytes)
+}
+
+#[tokio::test]
+async fn a_player_gets_the_part_that_it_asks_for() {
+    for (asked, said, from, to) in [
+        ("bytes=90-", "bytes 90-99/100", 90, 100),
+        ("bytes=40-49", "bytes 40-49/100", 40, 50),
+        ("bytes=40-4000", "bytes 40-99/100", 40, 100),
+        ("bytes=-3", "bytes 97-99/100", 97, 100),
+        ("bytes=0-0", "bytes 0-0/100", 0, 1),
+    ] {
+        let (status, range, bytes) = ranged(&[("range", asked)]).await;
+        assert_eq!(status, StatusCode::PARTIAL_CONTENT, "{asked}");
+        assert_eq!(range.as_deref(), Some(said));
+        assert_eq!(bytes.len(), to - from);
+        assert!(from < 40 || bytes == (from as u8..to as u8).collect::<Vec<u8>>());
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_one_range_gets_the_whole_object() {
+    for asked in [
+        &[][..],
+        &[("range", "lines=1-2")],
+        &[("range", "bytes=a-b")],
+        &[("range", "bytes=0-1,50-60")],
+        &[("range", "bytes=0-9"), ("if-range", "\"tag\"")],
+    ] {
+        let (status, range, bytes) = ranged(asked).await;
+        let whole = (StatusCode::OK, None, 100);
+        assert_eq!((status, range, bytes.len()), whole, "{asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_range_behind_the_end_is_refused_with_the_length() {
+    for asked in ["bytes=100-", "bytes=5000-6000"] {
+        let (status, range, _) = ranged(&[("range", asked)]).await;
+        assert_eq!(status, StatusCode::RANGE_NOT_SATISFIABLE, "{asked}");
+        assert_eq!(range.as_deref(), Some("bytes */100"));
+    }
+}
+
+#[tokio::test]
+async fn the_head_of_an_object_says_its_type_and_length() {
+    let app = App::start().await;
+    app.media.put(KEY, WEBP.into()).await.unwrap();
+    let link = app.media.download_link(KEY, HALF_AN_HOUR).await.unwrap();
+    let answer = send(&app, Method::HEAD, &link, "", "").await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.header("content-type"), Some("image/webp"));
+    assert_eq!(answer.header("content-length"), Some("24"));
+    assert_eq!(answer.bytes().await.len(), 0);
+}
+
 #[tokio::test]
 async fn without_a_good_link_there_is_nothing_to_see() {
     let app = App::start().await;

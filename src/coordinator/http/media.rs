@@ -1,24 +1,28 @@
 //! What links of the media store lead to. The link is the key: it names one object, one use and a time.
 
 use std::fs::File;
+use std::io::SeekFrom;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, IF_RANGE, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
+use http_range_header::{RangeUnsatisfiableError, parse_range_header};
 use serde_json::json;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tracing::warn;
 
 use crate::error::ApiError;
-use crate::media::{BadLink, Download, Interrupted, Media, Unaccepted};
+use crate::media::{BadLink, Download, Interrupted, Media, MediaError, Unaccepted};
 use crate::state::DoorSettings;
 use muster_protocol::job::FailureKind;
 
@@ -26,25 +30,80 @@ use super::body::{Broken, Patience, discard};
 use super::reply::Reply;
 use super::serve::PIECE;
 
-/// An object, for whoever has the link to it.
+/// An object, or the part of it that is asked for: players of sound and video jump to where they are.
 pub async fn download(
     State(media): State<Media>,
     key: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
+    asked: HeaderMap,
 ) -> Result<Response, ApiError> {
     let key = name(key)?;
     let found = media.download(&key, &query.unwrap_or_default()).await;
     let Download { file, bytes, kind } = found.map_err(refused)?.ok_or_else(gone)?;
-    let mut response = Body::from_stream(pieces(file)).into_response();
+    let (status, part) = match part(&asked, bytes) {
+        Part::Whole => (StatusCode::OK, None),
+        Part::Some(range) => (StatusCode::PARTIAL_CONTENT, Some(range)),
+        Part::Outside => return Ok(outside(bytes)),
+    };
+    let length = part
+        .as_ref()
+        .map_or(bytes, |range| range.end() + 1 - range.start());
+    let from = part.as_ref().map_or(0, |range| *range.start());
+    let body = pieces(file, from, length).await.map_err(unread)?;
+    let mut response = (status, Body::from_stream(body)).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind.content_type()));
-    headers.insert(CONTENT_LENGTH, bytes.into());
+    headers.insert(CONTENT_LENGTH, length.into());
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if let Some(range) = part {
+        let said = format!("bytes {}-{}/{bytes}", range.start(), range.end());
+        headers.insert(CONTENT_RANGE, plain(&said));
+    }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private"));
     // Strangers made it: a browser shows it as what we say it is, and does nothing else with it.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let nothing = HeaderValue::from_static("default-src 'none'; sandbox");
     headers.insert(CONTENT_SECURITY_POLICY, nothing);
     Ok(response)
+}
+
+/// Which part of an object a client asks for.
+enum Part {
+    Whole,
+    Some(RangeInclusive<u64>),
+    /// None of it is there.
+    Outside,
+}
+
+/// Whatever is not one range in bytes gets the whole object, as RFC 9110 allows. A condition never holds: objects have no
+/// tags.
+fn part(asked: &HeaderMap, bytes: u64) -> Part {
+    let range = asked.get(RANGE).filter(|_| !asked.contains_key(IF_RANGE));
+    let parsed = range.and_then(|range| range.to_str().ok());
+    let parsed = parsed.and_then(|range| parse_range_header(range).ok());
+    match parsed {
+        None => Part::Whole,
+        Some(ranges) => match ranges.validate(bytes).as_deref() {
+            Ok([range]) => Part::Some(range.clone()),
+            Err(RangeUnsatisfiableError::Unsatisfiable) => Part::Outside,
+            Ok(_) | Err(_) => Part::Whole,
+        },
+    }
+}
+
+fn outside(bytes: u64) -> Response {
+    let message = format!("the range is outside of the object: it has {bytes} bytes");
+    let error = ApiError::new(FailureKind::InvalidRequest, message).with_status(416);
+    let mut response = error.into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_RANGE, plain(&format!("bytes */{bytes}")));
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    response
+}
+
+/// Digits and punctuation.
+fn plain(value: &str) -> HeaderValue {
+    HeaderValue::from_str(value).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
 /// Takes an object from whoever has a link for it.
@@ -104,16 +163,28 @@ impl From<Broken> for Interrupted {
     }
 }
 
-fn pieces(file: File) -> impl stream::Stream<Item = std::io::Result<Bytes>> {
-    let file = tokio::fs::File::from_std(file);
-    stream::unfold(file, |mut file| async {
+async fn pieces(
+    file: File,
+    from: u64,
+    length: u64,
+) -> std::io::Result<impl stream::Stream<Item = std::io::Result<Bytes>>> {
+    let mut file = tokio::fs::File::from_std(file);
+    if from > 0 {
+        file.seek(SeekFrom::Start(from)).await?;
+    }
+    let file = file.take(length);
+    Ok(stream::unfold(file, |mut file| async {
         let mut piece = BytesMut::with_capacity(PIECE);
         match file.read_buf(&mut piece).await {
             Ok(0) => None,
             Ok(_) => Some((Ok(piece.freeze()), file)),
             Err(error) => Some((Err(error), file)),
         }
-    })
+    }))
+}
+
+fn unread(error: std::io::Error) -> ApiError {
+    refused(Unaccepted::Store(MediaError::from(error)))
 }
 
 fn refused(why: Unaccepted) -> ApiError {
