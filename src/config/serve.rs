@@ -83,6 +83,8 @@ settings! {
         trust_after: usize where (0..=1_000_000_000) = 50000,
         /// Administrators under `worker serve --dev`, as name or name#id. Only for tests of other programs.
         dev_admins: Vec<String> = [],
+        /// Whether a gray image stands in for an image that a worker has not uploaded, under `worker serve --dev`. Only for tests of other programs.
+        dev_fill_in_images: bool = false,
         /// Maximum size of a request. Lower it when memory is short.
         largest_request: Size where (1 << 10..=1 << 30) = "64 MiB",
         /// Maximum jobs waiting for a worker, at most half of them anonymous; more are refused at once. Lower it when memory is short.

@@ -169,6 +169,8 @@ pub struct DoorSettings {
 pub struct Development {
     /// Users who are administrators: `name#id`, or a name.
     pub admins: Vec<String>,
+    /// A gray image stands in for one that a worker says it has uploaded, and has not.
+    pub fills_in_images: bool,
 }
 
 impl DoorSettings {

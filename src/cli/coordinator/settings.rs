@@ -36,6 +36,7 @@ pub fn for_development(config: &Config) -> Result<Settings, Failure> {
     settings.doors.anonymous = true;
     settings.doors.development = Some(Development {
         admins: config.serve.dev_admins.clone(),
+        fills_in_images: config.serve.dev_fill_in_images,
     });
     Ok(settings)
 }

@@ -28,7 +28,9 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use muster_media::MediaType;
-use muster_media::image::{Bounds, ImageError, Size, decode, decode_first_frame, encode, inspect};
+use muster_media::image::{
+    Bounds, Channels, ImageError, Pixels, Size, decode, decode_first_frame, encode, inspect,
+};
 
 /// Reads and writes images. Clones share the places.
 #[derive(Debug, Clone)]
@@ -116,6 +118,16 @@ impl Pictures {
                 true => Ok((size, None)),
                 false => Ok((size, Some(encode(&pixels, media_type)?.into()))),
             }
+        })
+        .await
+    }
+
+    /// An image of one gray.
+    async fn gray(&self, size: Size, media_type: MediaType) -> Result<Bytes, PictureError> {
+        self.with_room(size, move || {
+            let bytes = vec![128; size.pixels() as usize * Channels::Rgb.count()];
+            let pixels = Pixels::new(size, Channels::Rgb, bytes)?;
+            Ok(encode(&pixels, media_type)?.into())
         })
         .await
     }

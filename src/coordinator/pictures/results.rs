@@ -137,6 +137,13 @@ impl Results {
         self.media.get(key).await?.ok_or(Unfit::Missing)
     }
 
+    /// Stores a gray image of the least size in place of one that was not uploaded.
+    pub async fn fill_in(&self, key: Key, drawn: Drawn) -> Result<(), Unfit> {
+        let (width, height) = drawn.least;
+        let gray = self.pictures.gray(Size { width, height }, key.kind());
+        Ok(self.media.put(key, gray.await?).await?)
+    }
+
     /// A stored image as a file of this kind, encoded anew if it is of another.
     pub async fn encoded(&self, key: Key, drawn: Drawn, kind: MediaType) -> Result<Bytes, Unfit> {
         let _turn = self.turns.acquire().await;

@@ -11,6 +11,7 @@ use muster::coordinator::media::Key;
 use muster::coordinator::names::Names;
 use muster::coordinator::requests::Order;
 use muster::coordinator::requests::orders::Asked;
+use muster::coordinator::state::{Development, DoorSettings};
 use muster::protocol::job::{AccountId, JobId, Kudos, RequestId};
 use muster::protocol::legacy::image::request::GenerationInputImage;
 use muster::protocol::legacy::{Body as _, Code};
@@ -241,6 +242,37 @@ async fn an_image_is_asked_for_popped_uploaded_submitted_and_fetched() {
         StatusCode::CONFLICT,
         "a link is good once"
     );
+}
+
+#[tokio::test]
+async fn a_gray_image_stands_in_for_a_missing_one_only_where_tests_of_others_want_it() {
+    for fills_in_images in [true, false] {
+        let development = Development {
+            fills_in_images,
+            ..Development::default()
+        };
+        let app = App::with(DoorSettings {
+            development: Some(development),
+            anonymous: true,
+            ..DoorSettings::default()
+        })
+        .await;
+        let id = ask(&app, json!({"r2": true})).await;
+        let popped = pop(&app, json!({})).await;
+        let (code, answer) = submit(&app, &popped["id"], json!({"generation": "R2"})).await;
+        if !fills_in_images {
+            assert_eq!(code, StatusCode::BAD_REQUEST, "{answer}");
+            continue;
+        }
+        assert_eq!(code, StatusCode::OK, "{answer}");
+        let image = until_done(&app, &id).await["generations"][0].clone();
+        let remark = &image["gen_metadata"][0];
+        assert_eq!(remark["type"], "information");
+        assert!(remark["ref"].as_str().unwrap().contains("gray"), "{remark}");
+        let bytes = app.get(&path(&image["img"])).await.bytes().await;
+        let pixels = image::load_from_memory(&bytes).unwrap();
+        assert!(pixels.width() >= 512 && pixels.height() >= 512);
+    }
 }
 
 #[tokio::test]

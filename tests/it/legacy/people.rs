@@ -16,7 +16,10 @@ const FIND: &str = "/api/v2/find_user";
 async fn in_development(admins: &[&str]) -> App {
     let admins = admins.iter().map(|admin| (*admin).to_owned()).collect();
     App::with(DoorSettings {
-        development: Some(Development { admins }),
+        development: Some(Development {
+            admins,
+            ..Development::default()
+        }),
         anonymous: true,
         ..DoorSettings::default()
     })

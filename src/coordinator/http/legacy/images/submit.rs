@@ -1,5 +1,7 @@
 //! `POST /api/v2/generate/submit`: a worker brings an image, or says that it could not draw it.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -14,8 +16,11 @@ use crate::http::body::Whole;
 use crate::http::reply;
 use crate::pictures::{Results, Unfit};
 use crate::pollers::{Attempt, Made, Pollers};
+use crate::state::DoorSettings;
 use muster_protocol::job::{self, JobId, Kind, Product, Remark};
-use muster_protocol::legacy::image::metadata::{GenerationMetadataImage, hidden};
+use muster_protocol::legacy::image::metadata::{
+    GenerationMetadataImage, MetadataType, MetadataValue, hidden,
+};
 use muster_protocol::legacy::submit::{
     GenerationSubmitted, MOST_REMARKS, SubmitInputImage, UPLOADED,
 };
@@ -28,6 +33,7 @@ const MOST_BYTES: usize = 64 << 20;
 pub async fn submit(
     State(pollers): State<Pollers>,
     State(results): State<Results>,
+    State(settings): State<Arc<DoorSettings>>,
     Admitted(caller): Admitted,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
@@ -44,7 +50,7 @@ pub async fn submit(
     let attempt = attempt.map_err(|not| not_taken(not, job))?;
     let made = match brought.state {
         SubmitState::Faulted => Made::Fault,
-        _ => match made(&brought, &attempt, &results).await {
+        _ => match made(&brought, &attempt, &results, &settings).await {
             Ok(made) => made,
             Err(unfit) => {
                 let refusal = give_back(&pollers, caller.account, attempt, unfit).await;
@@ -65,6 +71,7 @@ async fn made(
     brought: &SubmitInputImage,
     attempt: &Attempt,
     results: &Results,
+    settings: &DoorSettings,
 ) -> Result<Made, Unfit> {
     let key = key_of(attempt.id);
     let remarks = brought.gen_metadata.as_deref().unwrap_or_default();
@@ -73,21 +80,38 @@ async fn made(
         Some(_) => attempt.drawn.of_any_size(),
         None => attempt.drawn,
     };
+    let development = settings.development.as_ref();
+    let is_filled_in = development.is_some_and(|development| development.fills_in_images);
+    let mut remarked: Vec<Remark> = remarks.iter().map(remark).collect();
     match &*brought.generation {
-        UPLOADED => results.take_in(key, drawn).await?,
+        UPLOADED => match results.take_in(key, drawn).await {
+            Err(Unfit::Missing) if is_filled_in => {
+                results.fill_in(key, drawn).await?;
+                remarked.push(filled_in());
+            }
+            taken => taken?,
+        },
         image => results.take_text(image, MOST_BYTES, key, drawn).await?,
     }
     let output = job::Media {
         seed: u64::try_from(brought.seed).ok(),
         key: key.to_string(),
         content_type: key.kind().content_type().to_owned(),
-        remarks: remarks.iter().map(remark).collect(),
+        remarks: remarked,
         ..job::Media::default()
     };
     Ok(Made::Brought {
         product: Product::Media(output),
         hidden,
     })
+}
+
+fn filled_in() -> Remark {
+    Remark {
+        r#type: MetadataType::Information.word().to_owned(),
+        value: MetadataValue::SeeRef.word().to_owned(),
+        r#ref: Some("no image was uploaded: a gray one stands in".to_owned()),
+    }
 }
 
 fn remark(remark: &GenerationMetadataImage) -> Remark {
