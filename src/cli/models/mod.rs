@@ -1,6 +1,7 @@
 //! `worker models`: which models there are, and which of their files are here.
 
 pub mod bars;
+mod convert;
 mod failures;
 mod list;
 mod place;
@@ -21,7 +22,8 @@ Examples:
   worker models pull qwen3-0.6b                 download a model of the catalog
   worker models pull llama-3.2-1b:q8_0          download another quantization
   worker models pull org/name:model-q4_k_m.gguf download a file of any repository
-  worker models verify                          verify the checksum of every file";
+  worker models verify                          verify the checksum of every file
+  worker models convert old.ckpt                write the tensors of a PyTorch file as safetensors";
 
 /// List, download, verify and remove models.
 #[derive(Debug, clap::Args)]
@@ -37,12 +39,17 @@ enum Command {
     Show(list::ShowArgs),
     Pull(pull::Args),
     Verify(verify::Args),
+    Convert(convert::Args),
     Rm(remove::Args),
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    if let Command::Convert(args) = args.command {
+        return convert::run(&args);
+    }
     let place = Place::open(root)?;
     match args.command {
+        Command::Convert(args) => convert::run(&args),
         Command::List(args) => list::run(&args, &place),
         Command::Show(args) => list::show(&args, &place),
         Command::Pull(args) => pull::run(&args, &place),

@@ -284,7 +284,7 @@ fn pickle(path: &Path) -> CheckpointError {
     CheckpointError::Refused {
         path: path.to_owned(),
         reason: "pickled weights can run code and are never opened; use the model's .safetensors or .gguf \
-                 files, or convert it with a tool you trust"
+                 files, or write their tensors anew with `worker models convert FILE`, which runs nothing"
             .to_owned(),
     }
 }

@@ -12,6 +12,7 @@ pub mod fuzz;
 mod gguf;
 mod header;
 mod mapping;
+mod pickle;
 mod safetensors;
 mod source;
 mod weight;
@@ -23,6 +24,7 @@ pub use self::{
     gguf::{GgufMetadata, GgufValue, GgufWriter},
     header::{TensorHeader, TensorType},
     mapping::{Mapping, TensorBytes},
+    pickle::{ConversionError, PickledFile},
     source::TensorSource,
     weight::Weight,
 };
