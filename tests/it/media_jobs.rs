@@ -49,6 +49,7 @@ async fn studio_over(app: &App, name: &str, sample: SamplePipeline, dial: Dial) 
     let model = MediaModel {
         name: MODEL.to_owned(),
         kind: MediaKind::Image,
+        size: Some((320, 192)),
     };
     serving(app, name, model, sample, dial).await
 }
@@ -57,6 +58,7 @@ async fn player(app: &App, sample: SamplePipeline) -> Studio {
     let model = MediaModel {
         name: "plays".to_owned(),
         kind: MediaKind::Sound,
+        size: None,
     };
     serving(app, "player", model, sample, dial(app)).await
 }
@@ -168,6 +170,19 @@ async fn running(maker: &Maker, wanted: usize) {
 fn open(gate: &Sender<()>, blocks: usize) {
     for _ in 0..blocks {
         gate.send(()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_image_without_a_size_has_that_of_the_model() {
+    let app = app().await;
+    let _studio = studio(&app, "artist", SamplePipeline::default()).await;
+    for size in [Value::Null, json!("auto")] {
+        let drawn = generated(&app, json!({"size": size})).await;
+        assert_eq!(drawn["size"], "320x192", "{drawn}");
+        let bytes = linked(&app, &drawn["data"][0]["url"]).await;
+        let image = image::load_from_memory(&bytes).unwrap();
+        assert_eq!((image.width(), image.height()), (320, 192));
     }
 }
 

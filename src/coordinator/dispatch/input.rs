@@ -159,6 +159,8 @@ pub struct Offering {
     pub tasks: Capabilities,
     /// Where it differs from the worker's.
     pub context: Option<u32>,
+    /// Width and height of its images where a request names none.
+    pub size: Option<(u32, u32)>,
 }
 
 impl Offering {
@@ -174,6 +176,7 @@ impl Offering {
             kinds,
             tasks: Capabilities::default().with_if(writes, Capabilities::GENERATE),
             context: None,
+            size: None,
         }
     }
 }

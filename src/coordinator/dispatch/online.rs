@@ -49,6 +49,8 @@ pub struct OnlineModel<'a> {
     pub tasks: Capabilities,
     /// Where it differs from the worker's.
     pub context: Option<u32>,
+    /// Width and height of its images where a request names none.
+    pub size: Option<(u32, u32)>,
 }
 
 impl Dispatcher {
@@ -131,6 +133,7 @@ impl<'a> OnlineWorker<'a> {
             kinds: model.offering.kinds,
             tasks: model.offering.tasks,
             context: model.offering.context,
+            size: model.offering.size,
             free: match self.has_room && model.ready {
                 true => room.min(model.slots.saturating_sub(model.running)),
                 false => 0,

@@ -50,6 +50,8 @@ pub struct ModelOnline {
     pub modalities: Vec<Arc<str>>,
     /// The longest there is.
     pub context: u32,
+    /// Width and height of its images where a request names none.
+    pub size: Option<(u32, u32)>,
     pub workers: u32,
     /// Jobs of it at once, all workers together that have it loaded.
     pub slots: u32,
@@ -165,6 +167,7 @@ impl ModelOnline {
             capabilities: Capabilities::default(),
             modalities: Vec::new(),
             context: 0,
+            size: None,
             workers: 0,
             slots: 0,
             running: 0,
@@ -199,6 +202,7 @@ impl ModelOnline {
             }
         }
         self.context = self.context.max(model.context.unwrap_or(card.context));
+        self.size = self.size.or(model.size);
         self.workers += 1;
         if model.ready {
             self.slots = self.slots.saturating_add(model.slots);

@@ -215,6 +215,11 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
     given.fold(can, |can, (_, capability)| can.with(capability))
 }
 
+/// A side of an image, in pixels.
+fn is_drawable(side: u32) -> bool {
+    (8..=4096).contains(&side)
+}
+
 /// A public worker says what all its models are for, and nothing of a single one.
 fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds) -> Offering {
     let Some(model) = model else {
@@ -231,6 +236,9 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds) -> Offering {
     Offering {
         tasks: tasks.unwrap_or(said.tasks),
         context: model.context,
+        size: model
+            .size
+            .filter(|(width, height)| is_drawable(*width) && is_drawable(*height)),
         ..said
     }
 }

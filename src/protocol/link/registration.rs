@@ -66,6 +66,8 @@ pub struct ModelCapacity {
     pub name: String,
     pub max: u32,
     pub context: Option<u32>,
+    /// Width and height of its images where a request names none.
+    pub size: Option<(u32, u32)>,
     /// What it makes. None from workers of earlier versions, whose models all make what the worker does.
     pub kinds: Kinds,
     /// What a text model can do; nothing said: write text.
@@ -153,6 +155,8 @@ struct ModelCapacityJson {
     max: Loose<u32>,
     #[serde(default)]
     ctx: Loose<u32>,
+    #[serde(default)]
+    size: Loose<(u32, u32)>,
     #[serde(default)]
     kinds: Loose<AtMost<MOST_TASKS, Loose<String>>>,
     #[serde(default)]
@@ -331,6 +335,7 @@ impl From<CapacityJson> for Capacity {
                 name,
                 max: said.max.0.unwrap_or(1),
                 context: said.ctx.0,
+                size: said.size.0,
                 kinds: kinds_named(&said.kinds.0.map_or_else(Vec::new, all_texts)),
                 tasks: Task::named(said.tasks.0.map_or_else(Vec::new, |list| list.0)),
             }
@@ -365,6 +370,9 @@ impl Capacity {
                 models.object_named(&model.name, |one| {
                     one.number("max", model.max);
                     one.number_if("ctx", model.context);
+                    if let Some((width, height)) = model.size {
+                        one.numbers("size", &[width, height]);
+                    }
                     let kinds = kind_names(model.kinds);
                     if !kinds.is_empty() {
                         one.texts("kinds", &kinds);

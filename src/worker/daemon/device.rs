@@ -79,6 +79,7 @@ impl Device {
         if self.engines.runtime.info(&name).is_ok() {
             return Err(LoadError::AlreadyLoaded { name }.into());
         }
+        let [width, height] = source.footprint()?.size;
         let device = self.room.device;
         let left_bytes = self.room.left_bytes();
         source.memory_bytes = Some(left_bytes.saturating_sub(fitted.weight_bytes));
@@ -87,8 +88,11 @@ impl Device {
             Ok(pipeline)
         };
         self.maker()?.load(&name, Box::new(load)).await?;
-        let kind = MediaKind::Image;
-        Ok(DeviceModel::Media(MediaModel { name, kind }))
+        Ok(DeviceModel::Media(MediaModel {
+            name,
+            kind: MediaKind::Image,
+            size: Some((width, height)),
+        }))
     }
 
     /// Whether a model fits into what is left, by its header.

@@ -18,6 +18,8 @@ pub struct Engines {
 pub struct MediaModel {
     pub name: String,
     pub kind: MediaKind,
+    /// Width and height of its images where a request names none.
+    pub size: Option<(u32, u32)>,
 }
 
 /// A model that is loaded in either thread.

@@ -375,6 +375,7 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
         name: info.name.clone(),
         max: small(served.slots),
         context: Some(small(info.context)),
+        size: None,
         kinds: Kind::Text.into(),
         tasks: tasks(&info.purpose),
     };
@@ -382,6 +383,7 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
         name: model.name.clone(),
         max: MEDIA_SLOTS,
         context: None,
+        size: model.size,
         kinds: kind(model.kind).into(),
         tasks: Vec::new(),
     };
@@ -451,6 +453,7 @@ mod tests {
         let media = |name: &str, kind| MediaModel {
             name: name.to_owned(),
             kind,
+            size: None,
         };
         let served = Served {
             media: vec![

@@ -81,6 +81,7 @@ async fn drawing_work(posts: Vec<Post>, tasks: &Tasks) -> (Worker, Maker) {
         media: vec![MediaModel {
             name: "tiny".to_owned(),
             kind: MediaKind::Image,
+            size: None,
         }],
         slots: 8,
         ..Served::default()

@@ -3,6 +3,7 @@
 //! A pickle is a program. It is read as a description of objects here: classes and calls are names, and the one call that
 //! means something is the one that rebuilds a tensor from bytes of the same archive. Nothing is imported or run.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Write};
@@ -65,9 +66,10 @@ impl PickledFile {
 
     fn read(path: &Path, file: BufReader<File>) -> Result<Self, Flaw> {
         let mut archive = ZipArchive::new(file).map_err(|error| archive_flaw(&error))?;
-        let names: Vec<String> = (0..archive.len())
-            .filter_map(|at| Some(archive.by_index_raw(at).ok()?.name().to_owned()))
-            .filter(|name| name == "data.pkl" || name.ends_with("/data.pkl"))
+        let names = archive.file_names().filter_map(Result::ok);
+        let names: Vec<String> = names
+            .filter(|name| *name == "data.pkl" || name.ends_with("/data.pkl"))
+            .map(Cow::into_owned)
             .collect();
         let [description] = names.as_slice() else {
             let found = format!("{} files named data.pkl", names.len());
@@ -217,7 +219,7 @@ impl PickledTensor {
     }
 
     fn bytes(&self) -> Result<usize, Flaw> {
-        let elements = self.shape.iter();
+        let mut elements = self.shape.iter();
         let elements = elements.try_fold(1_usize, |product, size| product.checked_mul(*size));
         elements
             .and_then(|elements| elements.checked_mul(self.width()))

@@ -20,7 +20,7 @@ pub struct ImagesDraft {
     count: u32,
     prompt: Option<String>,
     negative_prompt: Option<String>,
-    size: (u32, u32),
+    size: Option<(u32, u32)>,
     steps: Option<u32>,
     cfg_scale: Option<f64>,
     sampler: Option<String>,
@@ -48,7 +48,7 @@ impl Default for ImagesDraft {
             count: 1,
             prompt: None,
             negative_prompt: None,
-            size: USUAL_SIZE,
+            size: None,
             steps: None,
             cfg_scale: None,
             sampler: None,
@@ -64,7 +64,8 @@ impl Default for ImagesDraft {
     }
 }
 
-const USUAL_SIZE: (u32, u32) = (1024, 1024);
+/// Of models whose own size nobody knows.
+pub const USUAL_SIZE: (u32, u32) = (1024, 1024);
 const SIDES: std::ops::RangeInclusive<u32> = 256..=1536;
 const SIDE_STEP: u32 = 64;
 /// As OpenAI's API has it, in characters.
@@ -103,7 +104,7 @@ pub const FIELDS: &[Field<ImagesDraft>] = &[
         draft.count = number(&value).unwrap_or(1);
         Ok(())
     }),
-    field("size", Shape::Text, "auto, or WIDTHxHEIGHT with multiples of 64 from 256 to 1536; 1024x1024 if absent or auto.", |draft, value| {
+    field("size", Shape::Text, "auto, or WIDTHxHEIGHT with multiples of 64 from 256 to 1536; if absent or auto, the model's own size, or 1024x1024 where no worker says it.", |draft, value| {
         draft.size = size(&text(value))?;
         Ok(())
     }),
@@ -200,7 +201,8 @@ impl ImagesDraft {
             let named = list.iter().filter(|(is_set, _)| *is_set);
             named.map(|(_, name)| *name).collect()
         };
-        let (width, height) = self.size;
+        // The model's own is not known here.
+        let (width, height) = self.size.unwrap_or_default();
         Ok(ImagesRequest {
             model: self.model.map(Arc::from),
             count: self.count,
@@ -232,9 +234,9 @@ impl ImagesDraft {
 }
 
 /// `auto`, or width and height.
-fn size(text: &str) -> Result<(u32, u32), Problem> {
+fn size(text: &str) -> Result<Option<(u32, u32)>, Problem> {
     if text == "auto" {
-        return Ok(USUAL_SIZE);
+        return Ok(None);
     }
     let side = |text: &str| {
         let side: u32 = text.parse().ok()?;
@@ -242,7 +244,7 @@ fn size(text: &str) -> Result<(u32, u32), Problem> {
     };
     let sides = text.split_once('x');
     let sides = sides.and_then(|(width, height)| Some((side(width)?, side(height)?)));
-    sides.ok_or_else(|| {
+    sides.map(Some).ok_or_else(|| {
         let (least, most) = (SIDES.start(), SIDES.end());
         let found = shortened(text);
         let message = format!(

@@ -26,6 +26,7 @@ use super::shape::kind;
 use super::{Problem, Strictness};
 use crate::job::ImageRequest;
 
+pub use fields::USUAL_SIZE;
 use fields::{FIELDS, ImagesDraft};
 pub(super) use fields::{bounded, number, progress_token, text};
 

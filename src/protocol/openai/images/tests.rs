@@ -18,7 +18,7 @@ fn read(more: Value) -> Result<ImagesRequest, String> {
 fn a_plain_request_leaves_settings_to_the_model() {
     let request = read(json!({})).unwrap();
     let image = &request.image;
-    assert_eq!((image.width, image.height), (1024, 1024));
+    assert_eq!((image.width, image.height), (0, 0));
     assert_eq!((image.steps, image.seed, image.karras), (None, None, None));
     assert_eq!(request.delivery.encoding, ImageEncoding::Url);
     assert_eq!(request.delivery.format, ImageFormat::Webp);
@@ -31,7 +31,7 @@ fn sizes_are_multiples_of_64_within_bounds() {
         let image = read(json!({"size": text}))?.image;
         Ok((image.width, image.height))
     };
-    assert_eq!(size("auto"), Ok((1024, 1024)));
+    assert_eq!(size("auto"), Ok((0, 0)));
     assert_eq!(size("1536x256"), Ok((1536, 256)));
     for wrong in [
         "",
@@ -103,7 +103,10 @@ fn a_stream_sends_base64_unless_links_are_wanted() {
 
 #[test]
 fn a_reply_has_the_shape_of_openai() {
-    let request = read(json!({"response_format": "b64_json", "output_format": "png"})).unwrap();
+    let request = json!({
+        "response_format": "b64_json", "output_format": "png", "size": "1024x1024",
+    });
+    let request = read(request).unwrap();
     let head = ImagesHead::new(9, &request.image, request.delivery);
     let image = FinishedImage {
         index: 0,

@@ -48,8 +48,8 @@ use muster_protocol::job::{FailureKind, Job, Kind, Privacy};
 use muster_protocol::legacy::image::neutral;
 use muster_protocol::legacy::image::request::NEGATIVE;
 use muster_protocol::openai::Problem;
-use muster_protocol::openai::images::ImagesRequest;
 use muster_protocol::openai::images::reply::{FinishedImage, ImagesHead};
+use muster_protocol::openai::images::{ImagesRequest, USUAL_SIZE};
 
 use delivery::ImageStore;
 use gathering::{Gathering, ImageEvent};
@@ -128,6 +128,7 @@ pub async fn generate(
     let model = endpoint
         .model_of(request.model.as_deref(), Kind::Image)
         .await?;
+    endpoint.size(&mut request, &model).await;
     endpoint.moderate(&mut request, &model).await?;
     let QueuedImages { jobs, streams } = endpoint.queue(&request, &model).await?;
     let ids = job_ids(&streams);
@@ -173,6 +174,15 @@ impl ImageEndpoint {
             let message = format!("no {} model is online; retry later", kind.word());
             ApiError::new(FailureKind::NoWorker, message)
         })
+    }
+
+    /// The model's own, where the client names none.
+    async fn size(&self, request: &mut ImagesRequest, model: &str) {
+        if request.image.width == 0 {
+            let overview = self.board.current().await;
+            let own = overview.model(model).and_then(|model| model.size);
+            (request.image.width, request.image.height) = own.unwrap_or(USUAL_SIZE);
+        }
     }
 
     /// Leaves the prompt as it may be served.
