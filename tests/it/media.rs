@@ -181,7 +181,7 @@ async fn the_head_of_an_object_says_its_type_and_length() {
     let answer = send(&app, Method::HEAD, &link, "", "").await;
     assert_eq!(answer.status, StatusCode::OK);
     assert_eq!(answer.header("content-type"), Some("image/webp"));
-    assert_eq!(answer.header("content-length"), Some("24"));
+    assert_eq!(answer.header("content-length"), Some("25"));
     assert_eq!(answer.bytes().await.len(), 0);
 }
 

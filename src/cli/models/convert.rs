@@ -17,7 +17,7 @@ use crate::networks::weights::{ConversionError, PickledFile};
 #[command(
     after_help = "Examples:\n  worker models convert old-model.ckpt\n  worker models convert pytorch_model.bin -o model.safetensors"
 )]
-pub struct Args {
+pub struct ConvertArgs {
     /// The file to read.
     file: PathBuf,
     /// The file to write [default: the same name with .safetensors].
@@ -39,7 +39,7 @@ struct ConvertedReport {
     left_out: Vec<String>,
 }
 
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &ConvertArgs) -> Result<(), Failure> {
     let file = args.output.clone();
     let file = file.unwrap_or_else(|| args.file.with_extension("safetensors"));
     publish::check(&file, args.force)?;

@@ -39,7 +39,7 @@ enum Command {
     Show(list::ShowArgs),
     Pull(pull::Args),
     Verify(verify::Args),
-    Convert(convert::Args),
+    Convert(convert::ConvertArgs),
     Rm(remove::Args),
 }
 

@@ -41,9 +41,9 @@ pub async fn download(
     let found = media.download(&key, &query.unwrap_or_default()).await;
     let Download { file, bytes, kind } = found.map_err(refused)?.ok_or_else(gone)?;
     let (status, part) = match part(&asked, bytes) {
-        Part::Whole => (StatusCode::OK, None),
-        Part::Some(range) => (StatusCode::PARTIAL_CONTENT, Some(range)),
-        Part::Outside => return Ok(outside(bytes)),
+        WantedPart::Whole => (StatusCode::OK, None),
+        WantedPart::Some(range) => (StatusCode::PARTIAL_CONTENT, Some(range)),
+        WantedPart::Outside => return Ok(outside(bytes)),
     };
     let length = part
         .as_ref()
@@ -68,7 +68,7 @@ pub async fn download(
 }
 
 /// Which part of an object a client asks for.
-enum Part {
+enum WantedPart {
     Whole,
     Some(RangeInclusive<u64>),
     /// None of it is there.
@@ -77,16 +77,16 @@ enum Part {
 
 /// Whatever is not one range in bytes gets the whole object, as RFC 9110 allows. A condition never holds: objects have no
 /// tags.
-fn part(asked: &HeaderMap, bytes: u64) -> Part {
+fn part(asked: &HeaderMap, bytes: u64) -> WantedPart {
     let range = asked.get(RANGE).filter(|_| !asked.contains_key(IF_RANGE));
     let parsed = range.and_then(|range| range.to_str().ok());
     let parsed = parsed.and_then(|range| parse_range_header(range).ok());
     match parsed {
-        None => Part::Whole,
+        None => WantedPart::Whole,
         Some(ranges) => match ranges.validate(bytes).as_deref() {
-            Ok([range]) => Part::Some(range.clone()),
-            Err(RangeUnsatisfiableError::Unsatisfiable) => Part::Outside,
-            Ok(_) | Err(_) => Part::Whole,
+            Ok([range]) => WantedPart::Some(range.clone()),
+            Err(RangeUnsatisfiableError::Unsatisfiable) => WantedPart::Outside,
+            Ok(_) | Err(_) => WantedPart::Whole,
         },
     }
 }

@@ -57,6 +57,7 @@ mod tests {
             capabilities: Capabilities::default(),
             modalities: Vec::new(),
             context: 4096,
+            size: None,
             workers: 1,
             slots: 1,
             running: 0,

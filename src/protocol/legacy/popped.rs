@@ -39,7 +39,7 @@ pub struct PoppedJob {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum PoppedBody {
-    Text(TextRequest),
+    Text(Box<TextRequest>),
     Image(Box<PoppedImage>),
 }
 
@@ -91,7 +91,7 @@ impl PoppedWork {
     pub fn text(reply: Value) -> Self {
         Self::read(reply, |reply| {
             let payload = taken(reply, "payload");
-            text_payload(payload).map(PoppedBody::Text)
+            text_payload(payload).map(|text| PoppedBody::Text(Box::new(text)))
         })
     }
 
@@ -282,7 +282,7 @@ mod tests {
     fn job(reply: Value) -> (PoppedJob, TextRequest) {
         match PoppedWork::text(reply) {
             PoppedWork::Job(job) => match &job.body {
-                PoppedBody::Text(text) => (*job.clone(), text.clone()),
+                PoppedBody::Text(text) => (*job.clone(), (**text).clone()),
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),

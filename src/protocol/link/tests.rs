@@ -479,6 +479,7 @@ fn results_come_back_as_they_were_written_and_are_few() {
         width: Some(512),
         height: Some(768),
         seconds: None,
+        inline: None,
     };
     let with = |count: usize| Done {
         results: vec![image.clone(); count],

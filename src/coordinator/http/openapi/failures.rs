@@ -282,6 +282,7 @@ fn of_other(route: &Route, failures: &mut Failures) {
         (Answers::Socket, ..) => add(426, Kind::InvalidRequest),
         (Answers::Object, ..) => {
             add(404, Kind::InvalidRequest);
+            add(416, Kind::InvalidRequest);
             add(503, Kind::StoreUnavailable);
         }
         (_, "PUT", "/media/{*id}") => {

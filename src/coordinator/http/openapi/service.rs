@@ -127,7 +127,12 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             Answers::Html => success(vec![Content::of(PAGES, json!({"type": "string"}))]),
             Answers::Text => success(vec![Content::of("text/plain", json!({"type": "string"}))]),
             Answers::Socket => vec![(101, "WebSocket opened.", Vec::new())],
-            Answers::Object => success(OBJECTS.map(binary).into()),
+            Answers::Object => {
+                let part = "The part that the header Range asks for.";
+                let mut answers = success(OBJECTS.map(binary).into());
+                answers.push((206, part, OBJECTS.map(binary).into()));
+                answers
+            }
             _ => return None,
         },
     };

@@ -170,6 +170,7 @@ mod tests {
                 .with(Capabilities::GENERATE),
             modalities: Vec::new(),
             context,
+            size: None,
             workers: 1,
             slots: 1,
             running,

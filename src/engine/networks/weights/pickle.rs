@@ -1,7 +1,7 @@
 //! Tensors of PyTorch's `.ckpt`, `.pt`, `.pth` and `.bin` files, written anew as safetensors.
 //!
-//! A pickle is a program. It is read as a description of objects here: classes and calls are names, and the one call that
-//! means something is the one that rebuilds a tensor from bytes of the same archive. Nothing is imported or run.
+//! A pickle is a program. Here it describes objects: classes and calls are names, and the one call with a meaning is the one
+//! that rebuilds a tensor from bytes of the same archive. Nothing is imported or run.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

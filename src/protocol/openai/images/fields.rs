@@ -64,7 +64,7 @@ impl Default for ImagesDraft {
     }
 }
 
-/// Of models whose own size nobody knows.
+/// The size for models whose own is unknown.
 pub const USUAL_SIZE: (u32, u32) = (1024, 1024);
 const SIDES: std::ops::RangeInclusive<u32> = 256..=1536;
 const SIDE_STEP: u32 = 64;

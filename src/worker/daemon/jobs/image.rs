@@ -122,7 +122,7 @@ fn see_through(image: &Pixels) -> Option<Pixels> {
     let opacity = image.bytes.chunks_exact(4).map(|pixel| pixel[3]);
     let bytes: Vec<u8> = opacity.map(|opacity| u8::MAX - opacity).collect();
     let is_opaque = bytes.iter().all(|share| *share == 0);
-    (!is_opaque).then(|| Pixels {
+    (!is_opaque).then_some(Pixels {
         width: image.width,
         height: image.height,
         format: PixelFormat::Gray,

@@ -32,9 +32,9 @@ pub struct Client {
     agent: String,
 }
 
-/// What is brought.
+/// An output on its way to the coordinator.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Brought {
+pub enum FinishedOutput {
     Text(String),
     Image {
         seed: u64,
@@ -145,14 +145,21 @@ impl Client {
     }
 
     /// Brings an output; or gives the job back.
-    pub async fn submit(&self, kind: PolledKind, id: &str, brought: Option<&Brought>) -> Receipt {
+    pub async fn submit(
+        &self,
+        kind: PolledKind,
+        id: &str,
+        brought: Option<&FinishedOutput>,
+    ) -> Receipt {
         let state = match brought {
             Some(_) => "ok",
             None => "faulted",
         };
         let (generation, seed) = match brought {
-            Some(Brought::Text(text)) => (text.as_str(), 0),
-            Some(Brought::Image { seed, inline }) => (inline.as_deref().unwrap_or(UPLOADED), *seed),
+            Some(FinishedOutput::Text(text)) => (text.as_str(), 0),
+            Some(FinishedOutput::Image { seed, inline }) => {
+                (inline.as_deref().unwrap_or(UPLOADED), *seed)
+            }
             None => ("faulted", 0),
         };
         let body = json!({"id": id, "generation": generation, "state": state, "seed": seed});

@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::client::{Brought, Client, Receipt};
+use super::client::{Client, FinishedOutput, Receipt};
 use super::returns::Returns;
 use super::{PolledKind, Served};
 use crate::link::session::{Backoff, Peer, Slot, Work};
@@ -102,7 +102,7 @@ impl Job {
         };
         let body = match &popped.body {
             PoppedBody::Text(text) => {
-                let mut text = Box::new(text.clone());
+                let mut text = text.clone();
                 let wanted = text.sampling.legacy.as_deref().cloned();
                 let wanted = wanted.unwrap_or_default();
                 if let TextInput::Prompt(prompt) = &mut text.input {
@@ -123,7 +123,7 @@ impl Job {
         })
     }
 
-    /// One of the outputs that a job asks for.
+    /// An output of the job, by its place among them.
     pub fn numbered(&self, index: usize) -> Self {
         let mut job = self.clone();
         if let JobBody::Image { image, uploads } = &mut job.body {
@@ -135,9 +135,7 @@ impl Job {
 
     fn work(&self, id: &str) -> Work {
         let (kind, payload, upload) = match &self.body {
-            JobBody::Text { text, .. } => {
-                (Kind::Text, Payload::Neutral(text.clone()), Vec::new())
-            }
+            JobBody::Text { text, .. } => (Kind::Text, Payload::Neutral(text.clone()), Vec::new()),
             JobBody::Image { image, uploads } => {
                 let body = MediaBody::Image((**image).clone());
                 let links = uploads.iter().map(|link| UploadSlot {
@@ -190,7 +188,7 @@ impl Errand {
     }
 
     /// The output, if there came one.
-    async fn make(&self, id: &str, job: &Job) -> Option<Brought> {
+    async fn make(&self, id: &str, job: &Job) -> Option<FinishedOutput> {
         let (mouth, mut words) = mpsc::channel(WAITING_WORDS);
         let stop = Stop::default();
         let offer = Offer {
@@ -235,7 +233,7 @@ impl Errand {
     }
 
     /// Until it is taken, or nobody wants it.
-    async fn bring(&self, id: &str, mut brought: Option<&Brought>) {
+    async fn bring(&self, id: &str, mut brought: Option<&FinishedOutput>) {
         let mut backoff = Backoff::new(rand_seed());
         let until = Instant::now() + STUBBORN;
         loop {
@@ -322,12 +320,12 @@ impl Draft {
         }
     }
 
-    fn brought(self, body: &JobBody) -> Option<Brought> {
+    fn brought(self, body: &JobBody) -> Option<FinishedOutput> {
         match body {
-            JobBody::Text { wanted, .. } => Some(Brought::Text(self.text(wanted))),
+            JobBody::Text { wanted, .. } => Some(FinishedOutput::Text(self.text(wanted))),
             JobBody::Image { image, .. } => {
                 let result = self.uploaded?;
-                Some(Brought::Image {
+                Some(FinishedOutput::Image {
                     seed: result.seed.or(image.seed).unwrap_or_default(),
                     inline: result.inline.map(|bytes| STANDARD.encode(bytes)),
                 })

@@ -49,7 +49,7 @@ pub struct Polling {
     pub served: Served,
 }
 
-/// What is asked for: each kind has calls of its own.
+/// The kind of jobs: each has calls of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PolledKind {
     #[default]
