@@ -118,9 +118,9 @@ async fn our_worker_draws_for_a_coordinator_that_is_polled() {
     let (worker, _maker) = drawing_work(vec![post_at(address, &app.key)], &app.tasks).await;
     assert!(worker.connected().await);
     for more in [
-        json!({"nsfw": false, "params": {"n": 2, "seed": "42", "steps": 3}}),
+        json!({"nsfw": false, "censor_nsfw": false, "params": {"n": 2, "seed": "42", "steps": 3}}),
         json!({
-            "nsfw": false, "source_image": images::png(64, 64), "params": {"denoising_strength": 0.5},
+            "nsfw": false, "censor_nsfw": false, "source_image": images::png(64, 64), "params": {"denoising_strength": 0.5},
         }),
     ] {
         let wanted = more["params"]["n"].as_u64().unwrap_or(1) as usize;

@@ -89,6 +89,7 @@ impl PickledFile {
             left_out: Vec::new(),
         };
         found.walk("", root, 0)?;
+        found.left_out.sort();
         found.check()?;
         Ok(found)
     }
