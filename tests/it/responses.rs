@@ -208,11 +208,14 @@ async fn a_stream_is_stored_when_it_ends_and_fails_with_its_response() {
     let last: Value = serde_json::from_str(last.trim()).unwrap();
     assert_eq!(read(&app, id(&last["response"])).await, last["response"]);
 
-    let (answer, ()) = tokio::join!(post(&app, &body), async {
+    let (answer, offer) = tokio::join!(post(&app, &body), async {
         let offer = rig.offer().await;
-        let end = failed(FailureKind::InvalidRequest, "no such thing");
-        rig.say(&offer, [started(), text("a"), end]).await;
+        rig.say(&offer, [started(), text("a")]).await;
+        offer
     });
+    // With the stream on its way: a failure before its first event has a status of its own.
+    let end = failed(FailureKind::InvalidRequest, "no such thing");
+    rig.say(&offer, [end]).await;
     let stream = answer.text().await;
     let names = names(&stream);
     assert_eq!(names[names.len() - 2..], ["response.failed", "error"]);
