@@ -21,6 +21,7 @@ mod config;
 #[cfg(feature = "coordinator")]
 mod conformance;
 mod demo;
+mod demo_image;
 mod documents;
 #[cfg(feature = "coordinator")]
 mod encode;

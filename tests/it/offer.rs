@@ -237,7 +237,10 @@ fn a_script_is_never_asked() {
     let line = said.lines().find(|line| line.starts_with('{')).unwrap();
     let ready: Value = serde_json::from_str(line).unwrap();
     assert!(!said.contains("[y/N]"), "{said}");
-    assert_eq!(ready["models"], serde_json::json!(["demo-text"]));
+    assert_eq!(
+        ready["models"],
+        serde_json::json!(["demo-text", "demo-image"])
+    );
 }
 
 #[test]

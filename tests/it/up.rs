@@ -98,7 +98,7 @@ fn printed(child: &mut Child) -> String {
 fn up_is_ready_within_three_seconds_on_an_empty_machine() {
     let folder = tempfile::tempdir().unwrap();
     let up = up(folder.path());
-    assert_eq!(up.models, ["demo-text"]);
+    assert_eq!(up.models, ["demo-text", "demo-image"]);
     assert_eq!(up.key.len(), 22);
     assert!(up.took < Duration::from_secs(3), "it took {:?}", up.took);
 }
@@ -108,20 +108,22 @@ fn the_lines_up_prints_work_when_pasted() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = start(folder.path(), &[]);
     let text = printed(&mut child);
-    let [curl, python] = ["  curl ", "  python3 "].map(|beginning| {
-        let line = text
-            .lines()
-            .find(|line| line.starts_with(beginning))
-            .unwrap();
-        let out = Command::new("sh").args(["-c", line]).output().unwrap();
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert!(out.status.success(), "{line}\n{said}");
-        String::from_utf8(out.stdout).unwrap()
-    });
+    let [curl, python, image] =
+        ["chat/completions -H", "python3 ", "images/generations"].map(|part| {
+            let line = text.lines().find(|line| line.contains(part)).unwrap();
+            let out = Command::new("sh").args(["-c", line]).output().unwrap();
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert!(out.status.success(), "{line}\n{said}");
+            String::from_utf8(out.stdout).unwrap()
+        });
     let reply: Value = serde_json::from_str(&curl).unwrap();
     let content = reply["choices"][0]["message"]["content"].as_str().unwrap();
     assert!(content.contains("Muster"), "{content}");
     assert_eq!(python.trim_end(), content);
+    let drawn: Value = serde_json::from_str(&image).unwrap();
+    let link = drawn["data"][0]["url"].as_str().unwrap();
+    assert!(link.starts_with("http://127.0.0.1:"), "{link}");
+    assert_eq!(drawn["size"], "256x256");
     child.kill().unwrap();
     child.wait().unwrap();
 }

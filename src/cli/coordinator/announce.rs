@@ -14,11 +14,14 @@ pub struct Ready {
     /// Shown once; none where it was shown before.
     pub api_key: Option<String>,
     pub models: Vec<String>,
+    /// The models that draw.
+    pub drawing: Vec<String>,
     /// Of a certificate that no authority signed: workers pin it.
     pub certificate_sha256: Option<String>,
 }
 
 const QUESTION: &str = "What is Muster?";
+const SCENE: &str = "a big red circle on a blue background";
 
 impl Ready {
     /// `worker serve`: who runs a network.
@@ -54,13 +57,27 @@ impl Ready {
             return self.tell_script();
         }
         let key = self.api_key.as_deref().unwrap_or_default();
+        let mut examples = String::new();
+        if let Some(model) = self
+            .models
+            .iter()
+            .find(|model| !self.drawing.contains(model))
+        {
+            let body = chat(model);
+            let (curl, python) = (self.curl(CHAT, &body), self.python(&body));
+            examples +=
+                &format!("Send a request with curl:\n\n{curl}\n\nor with Python:\n\n{python}\n\n");
+        }
+        if let Some(model) = self.drawing.first() {
+            let body = json!({ "model": model, "prompt": SCENE }).to_string();
+            let curl = self.curl(IMAGES, &body);
+            examples += &format!("Draw an image; the answer has a link to it:\n\n{curl}\n\n");
+        }
         output::line(format!(
-            "ready at {}{}\n\n  key    {key}\n  model  {}\n\nSend a request with curl:\n\n{}\n\nor with Python:\n\n{}\n\nAny OpenAI client works with base URL {}/v1 and this key. Ctrl-C stops.",
+            "ready at {}{}\n\n  key    {key}\n  model  {}\n\n{examples}Any OpenAI client works with base URL {}/v1 and this key. Ctrl-C stops.",
             self.url,
             self.elsewhere(),
             self.models.join(", "),
-            self.curl(),
-            self.python(),
             self.url,
         ))
     }
@@ -83,28 +100,29 @@ impl Ready {
         }))
     }
 
-    fn curl(&self) -> String {
+    fn curl(&self, route: &str, body: &str) -> String {
         format!(
-            "  curl {}/v1/chat/completions -H 'Authorization: Bearer {}' -d '{}'",
+            "  curl {}{route} -H 'Authorization: Bearer {}' -d '{body}'",
             self.url,
             self.api_key.as_deref().unwrap_or_default(),
-            self.body(),
         )
     }
 
     /// Needs nothing but Python itself.
-    fn python(&self) -> String {
+    fn python(&self, body: &str) -> String {
         format!(
-            "  python3 -c \"import json, urllib.request as r; print(json.load(r.urlopen(r.Request('{}/v1/chat/completions', \
+            "  python3 -c \"import json, urllib.request as r; print(json.load(r.urlopen(r.Request('{}{CHAT}', \
              b'''{}''', {{'Authorization': 'Bearer {}', 'Content-Type': 'application/json'}})))['choices'][0]['message']['content'])\"",
             self.url,
-            self.body().replace('"', "\\\""),
+            body.replace('"', "\\\""),
             self.api_key.as_deref().unwrap_or_default(),
         )
     }
+}
 
-    fn body(&self) -> String {
-        let model = self.models.first().map_or("", String::as_str);
-        json!({ "model": model, "messages": [{ "role": "user", "content": QUESTION }] }).to_string()
-    }
+const CHAT: &str = "/v1/chat/completions";
+const IMAGES: &str = "/v1/images/generations";
+
+fn chat(model: &str) -> String {
+    json!({ "model": model, "messages": [{ "role": "user", "content": QUESTION }] }).to_string()
 }

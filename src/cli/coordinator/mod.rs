@@ -50,6 +50,7 @@ pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Fa
             addresses,
             api_key: coordinator.first_key().map(str::to_owned),
             models: Vec::new(),
+            drawing: Vec::new(),
             certificate_sha256: note_serving(&coordinator, reload.config())?,
         };
         ready.tell_operator(args.door.json)?;

@@ -23,6 +23,7 @@ use crate::daemon::locate::Located;
 use crate::daemon::{Device, DeviceModel, Engines, Post, Served, Way, Worker, limits};
 use crate::hardware;
 use crate::link::Dial;
+use crate::runtime::maker::MediaKind;
 use crate::tasks::Tasks;
 
 /// Bytes that may wait in the pipe in each direction.
@@ -107,6 +108,7 @@ async fn start(
         url: coordinator.url(),
         addresses: interfaces::others_reach(coordinator.listens_on(), config),
         models: loaded.iter().map(|model| model.name().to_owned()).collect(),
+        drawing: drawing(&loaded),
         api_key: Some(key.clone()),
         certificate_sha256: super::note_serving(&coordinator, config)?,
     };
@@ -199,6 +201,14 @@ async fn choice(
         choice.models = vec![pulled];
     }
     Ok((device, choice))
+}
+
+fn drawing(models: &[DeviceModel]) -> Vec<String> {
+    let drawing = models.iter().filter_map(|model| match model {
+        DeviceModel::Media(model) if model.kind == MediaKind::Image => Some(model.name.clone()),
+        DeviceModel::Media(_) | DeviceModel::Text(_) => None,
+    });
+    drawing.collect()
 }
 
 async fn load(device: &mut Device, models: &[Located]) -> Result<Vec<DeviceModel>, Failure> {

@@ -8,6 +8,7 @@ macro_rules! entry {
 
 /// File name and text.
 pub const ENTRIES: &[(&str, &str)] = &[
+    entry!("demo-image.toml"),
     entry!("demo-text.toml"),
     entry!("gemma-2-2b-it.toml"),
     entry!("gemma-2-9b-it.toml"),

@@ -29,15 +29,30 @@ macro_rules! embedded {
     };
 }
 
-static ALL: &[Embedded] = &[embedded!(
-    "demo-text",
-    "chat_template.jinja",
-    "config.json",
-    "generation_config.json",
-    "model.safetensors",
-    "tokenizer.json",
-    "tokenizer_config.json",
-)];
+static ALL: &[Embedded] = &[
+    embedded!(
+        "demo-image",
+        "model_index.json",
+        "scheduler/scheduler_config.json",
+        "text_encoder/config.json",
+        "text_encoder/model.safetensors",
+        "tokenizer/merges.txt",
+        "tokenizer/vocab.json",
+        "unet/config.json",
+        "unet/diffusion_pytorch_model.safetensors",
+        "vae/config.json",
+        "vae/diffusion_pytorch_model.safetensors",
+    ),
+    embedded!(
+        "demo-text",
+        "chat_template.jinja",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ),
+];
 
 /// A folder that could not be written or read.
 #[derive(Debug, thiserror::Error)]
