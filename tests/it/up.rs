@@ -104,6 +104,20 @@ fn up_is_ready_within_three_seconds_on_an_empty_machine() {
 }
 
 #[test]
+fn an_image_model_that_does_not_load_leaves_the_text_model_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let models = folder.path().join("models");
+    fs::create_dir_all(models.join("broken")).unwrap();
+    fs::write(models.join("broken/model_index.json"), "{}").unwrap();
+    let entry = "id = 'demo-image'\nfamily = 'stable-diffusion-1'\nkind = 'image'\nlicence = 'MIT'\nparameters = 1\n\
+                 default_quantization = 'f16'\nnames = { v1 = ['demo-image'] }\nsources = { f16 = { path = 'broken' } }\n";
+    fs::write(models.join("demo-image.toml"), entry).unwrap();
+    let variables = [("MUSTER_MODELS_DIR", models.to_str().unwrap())];
+    let up = up_with(folder.path(), &variables);
+    assert_eq!(up.models, ["demo-text"]);
+}
+
+#[test]
 fn the_lines_up_prints_work_when_pasted() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = start(folder.path(), &[]);

@@ -19,6 +19,8 @@ const OWN_IMAGE: &str = "demo-image";
 /// What will be served, and a better model that could be.
 pub struct Choice {
     pub models: Vec<Located>,
+    /// Models that draw, the best first, where none was asked for: the first that loads beside the others is served.
+    pub images: Vec<Located>,
     pub better: Option<Offer>,
 }
 
@@ -36,18 +38,21 @@ pub fn choose(
         let models: Result<Vec<_>, _> = wanted.iter().map(|name| place.locate(name)).collect();
         return Ok(Choice {
             models: models?,
+            images: Vec::new(),
             better: None,
         });
     }
-    let best = best(Kind::Text, OWN, config, place, device);
-    let better = match best {
+    let text = best(Kind::Text, OWN, config, place, device);
+    let better = match text {
         None if !config.hub.offline => offer(config, place, device),
         _ => None,
     };
-    let mut models = vec![best.map_or_else(|| place.locate(OWN), Ok)?];
-    let image = best_image(config, place, device);
-    models.extend(image);
-    Ok(Choice { models, better })
+    let images = best(Kind::Image, OWN_IMAGE, config, place, device).into_iter();
+    Ok(Choice {
+        models: vec![text.map_or_else(|| place.locate(OWN), Ok)?],
+        images: images.chain(place.locate(OWN_IMAGE).ok()).collect(),
+        better,
+    })
 }
 
 /// The best model of a kind that is here and fits, other than our own.
@@ -55,12 +60,6 @@ fn best(kind: Kind, own: &str, config: &Config, place: &Place, device: &Device) 
     let ready = ready(place, config, device.room(), kind);
     let mut others = ready.iter().filter(|candidate| candidate.name != own);
     others.find_map(|candidate| usable(candidate, place, device))
-}
-
-/// The best model that draws, else our own.
-fn best_image(config: &Config, place: &Place, device: &Device) -> Option<Located> {
-    let best = best(Kind::Image, OWN_IMAGE, config, place, device);
-    best.or_else(|| place.locate(OWN_IMAGE).ok())
 }
 
 /// Its files say exactly what it takes, and whether they are whole.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{DuplexStream, duplex};
 use tokio::time::sleep;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::announce::Ready;
 use super::choose::{Choice, choose};
@@ -102,8 +102,23 @@ async fn start(
 ) -> Result<Started, Failure> {
     let coordinator = Coordinator::start(settings::of(config)?, tasks).await?;
     let key = key::of_this_machine(&config.worker.data_dir, &coordinator).await?;
-    let (mut device, Choice { models, better }) = choice(args, config, asking).await?;
-    let loaded = load(&mut device, &models).await?;
+    let (mut device, choice) = choice(args, config, asking).await?;
+    let Choice {
+        mut models,
+        images,
+        better,
+    } = choice;
+    let mut loaded = load(&mut device, &models).await?;
+    for image in images {
+        match load(&mut device, std::slice::from_ref(&image)).await {
+            Ok(drawing) => {
+                loaded.extend(drawing);
+                models.push(image);
+                break;
+            }
+            Err(failure) => warn!("not serving {}: {failure}", image.name),
+        }
+    }
     let ready = Ready {
         url: coordinator.url(),
         addresses: interfaces::others_reach(coordinator.listens_on(), config),
@@ -198,6 +213,7 @@ async fn choice(
     if let Some(offer) = choice.better.take_if(|_| asking == Asking::Allowed)
         && let Some(pulled) = offer.put(&place).await?
     {
+        // The model that writes; those that draw stay.
         choice.models = vec![pulled];
     }
     Ok((device, choice))

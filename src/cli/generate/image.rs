@@ -39,7 +39,7 @@ pub struct ImageArgs {
     /// How closely the image follows the prompt; 1 computes half as much and ignores --negative.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     cfg: Option<f32>,
-    /// What the image is not to show.
+    /// Description of things to keep out of the image.
     #[arg(long, value_name = "TEXT")]
     negative: Option<String>,
     /// Layer of the text encoder to read, from the last one on.

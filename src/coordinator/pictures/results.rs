@@ -60,7 +60,7 @@ pub enum UploadCheck {
     },
 }
 
-/// Of the length that was asked for, and at least a second.
+/// The tolerated difference of a length, as a part of it; at least a second.
 const TOLERANCE: f64 = 0.1;
 const CHANNELS: u16 = 2;
 /// At 48 kHz, in 32 bits.

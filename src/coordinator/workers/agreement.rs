@@ -215,9 +215,9 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
     given.fold(can, |can, (_, capability)| can.with(capability))
 }
 
-/// A side of an image, in pixels.
+/// A side that a client may ask for: a request without a size is charged by it.
 fn is_drawable(side: u32) -> bool {
-    (8..=4096).contains(&side)
+    (64..=1536).contains(&side)
 }
 
 /// A public worker says what all its models are for, and nothing of a single one.

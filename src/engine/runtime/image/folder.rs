@@ -131,7 +131,7 @@ impl DiffusersFolder {
         })
     }
 
-    /// What the model takes of a device.
+    /// The memory that the model takes on a device.
     pub fn footprint(&self, defaults: &ImageDefaults) -> ImageFootprint {
         let encoders = self.encoders.iter().map(Component::bytes);
         let size = own_size(defaults, self.sample_size, &self.autoencoder.spec);

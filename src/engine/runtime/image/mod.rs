@@ -57,7 +57,7 @@ pub struct ImageDefaults {
     pub clip_skip: Option<u32>,
 }
 
-/// What a model takes of a device, counted before anything is loaded.
+/// The memory that a model takes on a device, counted before anything is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageFootprint {
     pub weight_bytes: u64,

@@ -322,7 +322,7 @@ fn between(setting: &'static str, found: f32, most: f32) -> Result<(), Refusal> 
     }
 }
 
-/// Of 32 bits, as the start of an image takes, so that programs that keep no more can repeat it.
+/// A seed of 32 bits, as the start of an image takes, so that programs that keep no more can repeat it.
 fn random_seed() -> u64 {
     RandomState::new().hash_one("seed") & u64::from(u32::MAX)
 }

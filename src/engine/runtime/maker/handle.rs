@@ -114,7 +114,7 @@ impl Maker {
         }
     }
 
-    /// What a request would take, or why it is refused.
+    /// The cost of a request, or why it is refused.
     pub fn check(&self, model: &str, request: &MakeRequest) -> Result<Cost, Failure> {
         let pipeline = self.shared.pipeline(model)?;
         let checked = guard(|| pipeline.check(request));
