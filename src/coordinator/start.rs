@@ -346,7 +346,9 @@ pub async fn doors(
     let webhooks = Webhooks::start(Egress::new(), store.clone(), media.clone(), tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
     requests.restore(&names, &media, UNWRITTEN).await?;
-    release_lost(store.clone(), settings.lifetime, tasks).await?;
+    let restored = requests.clone();
+    let stored = move || restored.open_media_jobs();
+    release_lost(store.clone(), settings.lifetime, stored, tasks).await?;
     let moderation = Moderation::open(store.clone(), rules, tasks).await?;
     let guards = (rigs.clone(), moderation.clone());
     let messages = Messages::open(store.clone(), rigs.clone(), &settings.name, tasks).await?;

@@ -2,6 +2,7 @@
 
 use crate::anthropic;
 use crate::openai::field::{FieldRow, rows};
+use crate::openai::images::ImageDoor;
 use crate::openai::{audio, chat, completions, encode, images, responses};
 
 /// The routes of `/v1` that take a body, and their fields by name.
@@ -11,7 +12,10 @@ pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
         ("/v1/completions", completions::rows()),
         ("/v1/responses", responses::rows()),
         ("/v1/messages", rows(anthropic::FIELDS)),
-        ("/v1/images/generations", images::rows()),
+        ("/v1/images/generations", images::rows(ImageDoor::Generate)),
+        ("/v1/images/edits", images::rows(ImageDoor::Edit)),
+        ("/v1/images/variations", images::rows(ImageDoor::Vary)),
+        ("/v1/generate", images::rows(ImageDoor::Plain)),
         ("/v1/audio/generations", audio::rows()),
         ("/v1/embeddings", encode::embeddings::rows()),
         ("/v1/rerank", encode::rerank::rows()),

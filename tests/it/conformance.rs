@@ -12,6 +12,7 @@ use muster::protocol::job::FailureKind;
 use muster::protocol::openai::field::{FieldRow, Support};
 use serde_json::{Value, json};
 
+use super::legacy::images::PNG;
 use crate::support::app::{App, request};
 use crate::support::puppet::{Puppet, failed};
 
@@ -79,6 +80,8 @@ fn least_body(route: &str) -> Value {
         "/v1/responses" | "/v1/embeddings" => json!({"model": "tiny", "input": "hi"}),
         "/v1/rerank" => json!({"model": "tiny", "query": "a", "documents": ["b"]}),
         "/v1/detokenize" => json!({"model": "tiny", "tokens": [1]}),
+        "/v1/images/edits" => json!({"model": "tiny", "prompt": "hi", "image": PNG}),
+        "/v1/images/variations" => json!({"model": "tiny", "image": PNG}),
         _ => json!({"model": "tiny", "prompt": "hi"}),
     }
 }

@@ -39,6 +39,8 @@ mod hostile_sockets;
 mod hostile_texts;
 mod hub;
 #[cfg(feature = "coordinator")]
+mod image_doors;
+#[cfg(feature = "coordinator")]
 mod images;
 mod isolation;
 #[cfg(feature = "coordinator")]

@@ -17,6 +17,11 @@ fn the_official_python_client_makes_responses() {
 }
 
 #[test]
+fn the_official_python_client_edits_images() {
+    python("MUSTER_TEST_PYTHON", "check_images.py");
+}
+
+#[test]
 fn anthropics_python_client_makes_messages() {
     python("MUSTER_TEST_PYTHON", "check_messages.py");
 }

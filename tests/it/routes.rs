@@ -45,6 +45,8 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     ("POST", "/v1/messages"),
     ("POST", "/v1/messages/count_tokens"),
     ("POST", "/v1/images/generations"),
+    ("POST", "/v1/images/edits"),
+    ("POST", "/v1/images/variations"),
     ("POST", "/v1/videos/generations"),
     ("POST", "/v1/audio/generations"),
     ("POST", "/v1/generate"),
@@ -67,7 +69,9 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
 ];
 
 /// A body that says nothing is a bad request.
-const ENCODE: [&str; 10] = [
+const ENCODE: [&str; 12] = [
+    "/v1/generate",
+    "/v1/images/variations",
     "/v1/audio/generations",
     "/v1/messages/count_tokens",
     "/v1/responses/input_tokens",
@@ -117,6 +121,7 @@ fn is_admitted(route: &Route, status: StatusCode) -> bool {
         }
         // The key is bound to no worker, and none is named.
         (_, "/v1/workers/self") => StatusCode::BAD_REQUEST,
+        (_, "/v1/media/results") => StatusCode::BAD_REQUEST,
         _ if is_legacy => {
             return [200, 201, 400, 403, 404].contains(&status.as_u16());
         }

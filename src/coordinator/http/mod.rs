@@ -17,6 +17,8 @@
 //! | `pricing`, `cashier` | the prices of models; holds for jobs before they are queued |
 //! | `account` | an account, its keys, workers and jobs |
 //! | `text` | text requests of every dialect, from the body to the reply |
+//! | `form` | bodies that are JSON or a form |
+//! | `generation` | requests for media, from the body to the reply |
 //! | `models`, `params`, `workers` | models and workers that are online |
 //! | `jobs`, `progress` | one job: cancelled, and how far it is |
 //! | `statistics` | totals of delivered jobs, and the latest of them |
@@ -35,6 +37,8 @@ mod body;
 mod cashier;
 mod descriptor;
 mod entrance;
+mod form;
+mod generation;
 mod health;
 mod idempotency;
 mod jobs;
@@ -185,10 +189,12 @@ pub const ROUTES: &[Route] = &[
     Route::post("/v1/rerank",                SUBMIT,      Json,    "Order documents by how well they answer a query.", || post(openai::rerank::rerank)),
 
     Route::post("/v1/images/generations",    SUBMIT,      Stream,  "Generate images, streamed or not.", || post(openai::images::generate)),
+    Route::post("/v1/images/edits",          SUBMIT,      Stream,  "Edit images, streamed or not.", || post(openai::images::edit)),
+    Route::post("/v1/images/variations",     SUBMIT,      Json,    "Vary an image.", || post(openai::images::vary)),
     Route::post("/v1/videos/generations",    SUBMIT,      Unbuilt, "Generate videos.", || post(unbuilt::answer)),
     Route::post("/v1/audio/generations",     SUBMIT,      Json,    "Generate music.", || post(openai::audio::generate)),
-    Route::post("/v1/generate",              SUBMIT,      Unbuilt, "Generate an image with few settings.", || post(unbuilt::answer)),
-    Route::get("/v1/media/results",          SUBMIT,      Unbuilt, "Get a media result again.", || get(unbuilt::answer)),
+    Route::post("/v1/generate",              SUBMIT,      Json,    "Generate images with few settings.", || post(openai::images::generate_plain)),
+    Route::get("/v1/media/results",          SUBMIT,      Json,    "Get the results of an asynchronous media request.", || get(generation::results::show)),
     Route::get("/v1/pricing",                Who::Anyone, Json,    "List the prices of models in USD.", || get(pricing::show)),
     Route::get("/v1/account",                READ,        Json,    "Get your account.", || get(account::show)),
     Route::get("/v1/account/keys",           READ,        Json,    "List the keys of your account.", || get(account::keys::list)),

@@ -29,7 +29,8 @@ use tokio::task::spawn_blocking;
 
 use muster_media::MediaType;
 use muster_media::image::{
-    Bounds, Channels, ImageError, Pixels, Size, decode, decode_first_frame, encode, inspect,
+    Bounds, Channels, ImageError, Pixels, Size, WebpQuality, decode, decode_first_frame, encode,
+    inspect, to_webp,
 };
 
 /// Reads and writes images. Clones share the places.
@@ -51,6 +52,17 @@ pub struct Prepared {
     pub is_transparent: bool,
 }
 
+/// How an image is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preparation {
+    /// Of an animation, the first frame.
+    FirstFrame,
+    /// Animations are refused.
+    Still,
+    /// White where the image is transparent, as workers take masks.
+    Mask,
+}
+
 /// Why an image is not taken: for the client who sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PictureError {
@@ -58,6 +70,8 @@ pub enum PictureError {
     NotBase64,
     #[error("the image is larger than {most} bytes")]
     TooLarge { most: usize },
+    #[error("the mask has no transparent pixel, so that nothing would be drawn anew")]
+    OpaqueMask,
     #[error(transparent)]
     Image(#[from] ImageError),
 }
@@ -98,9 +112,15 @@ impl Pictures {
     }
 
     /// An image as it is stored, from a stranger's bytes.
-    pub async fn prepare(&self, bytes: Bytes, bounds: Bounds) -> Result<Prepared, PictureError> {
+    pub async fn prepare(
+        &self,
+        bytes: Bytes,
+        bounds: Bounds,
+        use_as: Preparation,
+    ) -> Result<Prepared, PictureError> {
         let (size, bytes) = self.inspect(bytes, bounds).await?;
-        self.with_room(size, move || prepare(&bytes, bounds)).await
+        self.with_room(size, move || prepare(&bytes, bounds, use_as))
+            .await
     }
 
     /// Decodes an image, and encodes it anew where it is not of the kind it is kept as.
@@ -138,10 +158,11 @@ impl Pictures {
         text: String,
         most: usize,
         bounds: Bounds,
+        use_as: Preparation,
     ) -> Result<Prepared, PictureError> {
         let read = move || from_base64(&text, most).map(Bytes::from);
         let bytes = self.working(read).await?;
-        self.prepare(bytes, bounds).await
+        self.prepare(bytes, bounds, use_as).await
     }
 
     async fn inspect(&self, bytes: Bytes, bounds: Bounds) -> Result<(Size, Bytes), PictureError> {
@@ -185,12 +206,35 @@ fn megapixels(size: Size, most: u32) -> u32 {
     millions.clamp(1, most)
 }
 
-fn prepare(bytes: &[u8], bounds: Bounds) -> Result<Prepared, PictureError> {
-    let pixels = decode_first_frame(bytes, bounds)?;
+fn prepare(bytes: &[u8], bounds: Bounds, use_as: Preparation) -> Result<Prepared, PictureError> {
+    let (pixels, encoded) = match use_as {
+        Preparation::FirstFrame => as_webp(decode_first_frame(bytes, bounds)?)?,
+        Preparation::Still => as_webp(decode(bytes, bounds)?)?,
+        Preparation::Mask => {
+            let pixels = repainted(&decode(bytes, bounds)?)?;
+            let encoded = to_webp(&pixels, WebpQuality::Lossless)?;
+            (pixels, encoded)
+        }
+    };
     Ok(Prepared {
-        webp: encode(&pixels, MediaType::Webp)?.into(),
+        webp: encoded.into(),
         width: pixels.width(),
         height: pixels.height(),
         is_transparent: pixels.is_transparent(),
     })
+}
+
+fn as_webp(pixels: Pixels) -> Result<(Pixels, Vec<u8>), PictureError> {
+    let encoded = encode(&pixels, MediaType::Webp)?;
+    Ok((pixels, encoded))
+}
+
+/// A mask of OpenAI's API as workers take it.
+fn repainted(mask: &Pixels) -> Result<Pixels, PictureError> {
+    if !mask.is_transparent() {
+        return Err(PictureError::OpaqueMask);
+    }
+    let shares = mask.bytes().chunks_exact(Channels::Rgba.count());
+    let white = shares.flat_map(|pixel| [u8::MAX - pixel[3]; 3]);
+    Ok(Pixels::new(mask.size(), Channels::Rgb, white.collect())?)
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tracing::warn;
 
-use super::{AT_ONCE, PictureError, Pictures};
+use super::{AT_ONCE, PictureError, Pictures, Preparation};
 use crate::media::{Key, Media, MediaError, Unaccepted};
 use muster_media::MediaType;
 use muster_media::image::{Bounds, Size};
@@ -166,7 +166,10 @@ impl Results {
     ) -> Result<(), Unfit> {
         let bounds = Bounds::Pixels(drawn.pixels);
         let text = text.to_owned();
-        let prepared = self.pictures.prepare_text(text, most_bytes, bounds).await?;
+        let prepared = self
+            .pictures
+            .prepare_text(text, most_bytes, bounds, Preparation::FirstFrame)
+            .await?;
         let size = Size {
             width: prepared.width,
             height: prepared.height,

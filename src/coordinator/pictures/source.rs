@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use bytes::Bytes;
+
 use crate::accounts::ANONYMOUS;
 use crate::address::Network;
 use crate::egress::{Egress, EgressError, Fetched, Limits};
@@ -11,7 +13,7 @@ use muster_media::image::{Bounds, ImageError, Size};
 use muster_protocol::job::AccountId;
 use muster_protocol::legacy::error::{Code, Refusal};
 
-use super::{AT_ONCE, INTERROGATED, PictureError, Pictures, Prepared, SOURCE};
+use super::{AT_ONCE, INTERROGATED, PictureError, Pictures, Preparation, Prepared, SOURCE};
 
 /// Takes in what clients send along. Clones share the way out and the store.
 #[derive(Debug, Clone)]
@@ -39,6 +41,10 @@ pub enum Role {
     UnmaskedInpainting,
     /// To be looked at.
     Interrogated,
+    /// To begin from, by OpenAI's API.
+    Edited,
+    /// Transparent where the image beside it is drawn anew.
+    Mask,
 }
 
 /// What was taken in.
@@ -100,6 +106,28 @@ impl Sources {
         key: Key,
     ) -> Result<Source, SourceError> {
         let prepared = self.read(sender, text, role).await?;
+        self.keep(prepared, key).await
+    }
+
+    /// The same for an image that came as a file.
+    pub async fn take_in_bytes(
+        &self,
+        sender: Sender,
+        bytes: Bytes,
+        role: Role,
+        key: Key,
+    ) -> Result<Source, SourceError> {
+        let prepared = {
+            let _turn = self.turns.turn(sender).await;
+            let prepared = self
+                .pictures
+                .prepare(bytes, role.bounds(), role.preparation());
+            prepared.await?
+        };
+        self.keep(prepared, key).await
+    }
+
+    async fn keep(&self, prepared: Prepared, key: Key) -> Result<Source, SourceError> {
         self.media.put(key, prepared.webp).await?;
         Ok(Source {
             key,
@@ -123,8 +151,8 @@ impl Sources {
     ) -> Result<Prepared, SourceError> {
         let text = text.trim();
         let prepared = match is_address(text) {
-            true => self.fetched(sender, text, role.bounds()).await?,
-            false => self.sent(sender, text, role.bounds()).await?,
+            true => self.fetched(sender, text, role).await?,
+            false => self.sent(sender, text, role).await?,
         };
         match role {
             Role::UnmaskedInpainting if !prepared.is_transparent => Err(SourceError::NoMask),
@@ -136,11 +164,12 @@ impl Sources {
         &self,
         sender: Sender,
         url: &str,
-        bounds: Bounds,
+        role: Role,
     ) -> Result<Prepared, SourceError> {
         let fetched = self.fetch(url).await?;
         let _turn = self.turns.turn(sender).await;
-        let prepared = self.pictures.prepare(fetched.bytes, bounds).await;
+        let (bounds, use_as) = (role.bounds(), role.preparation());
+        let prepared = self.pictures.prepare(fetched.bytes, bounds, use_as).await;
         prepared.map_err(at_its_address)
     }
 
@@ -148,15 +177,13 @@ impl Sources {
         self.egress.fetch(url, Limits::SOURCE_IMAGE).await
     }
 
-    async fn sent(
-        &self,
-        sender: Sender,
-        text: &str,
-        bounds: Bounds,
-    ) -> Result<Prepared, SourceError> {
+    async fn sent(&self, sender: Sender, text: &str, role: Role) -> Result<Prepared, SourceError> {
         let _turn = self.turns.turn(sender).await;
-        let text = text.to_owned();
-        Ok(self.pictures.prepare_text(text, SENT_BYTES, bounds).await?)
+        let (text, bounds) = (text.to_owned(), role.bounds());
+        let prepared = self
+            .pictures
+            .prepare_text(text, SENT_BYTES, bounds, role.preparation());
+        Ok(prepared.await?)
     }
 }
 
@@ -180,8 +207,16 @@ impl Sender {
 impl Role {
     const fn bounds(self) -> Bounds {
         match self {
-            Self::Source | Self::UnmaskedInpainting => SOURCE,
+            Self::Source | Self::UnmaskedInpainting | Self::Edited | Self::Mask => SOURCE,
             Self::Interrogated => INTERROGATED,
+        }
+    }
+
+    const fn preparation(self) -> Preparation {
+        match self {
+            Self::Source | Self::UnmaskedInpainting | Self::Interrogated => Preparation::FirstFrame,
+            Self::Edited => Preparation::Still,
+            Self::Mask => Preparation::Mask,
         }
     }
 }
@@ -232,6 +267,7 @@ impl From<PictureError> for SourceError {
         match error {
             PictureError::NotBase64 => Self::NotBase64(error),
             PictureError::TooLarge { most } => Self::Size(most),
+            PictureError::OpaqueMask => Self::Unreadable(error),
             PictureError::Image(image) if is_too_large(image) => Self::Resolution(error),
             PictureError::Image(_) => Self::Unreadable(error),
         }

@@ -6,8 +6,8 @@ use image::{DynamicImage, ImageFormat, Rgba, RgbaImage};
 use uuid::Uuid;
 
 use super::{
-    PictureError, Pictures, Results, Role, SOURCE, Sender, SourceError, Sources, Unfit,
-    UploadCheck, decode, to_base64,
+    PictureError, Pictures, Preparation, Results, Role, SOURCE, Sender, SourceError, Sources,
+    Unfit, UploadCheck, decode, to_base64,
 };
 use crate::accounts::ANONYMOUS;
 use crate::egress::Egress;
@@ -62,7 +62,8 @@ fn is_webp(bytes: &[u8]) -> bool {
 
 async fn prepare(bytes: Vec<u8>) -> Result<super::Prepared, PictureError> {
     let pictures = Pictures::sent();
-    pictures.prepare(bytes.into(), SOURCE).await
+    let prepared = pictures.prepare(bytes.into(), SOURCE, Preparation::FirstFrame);
+    prepared.await
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@
 //! | [`results`] | what was made, as its client is handed it |
 //! | `follow` | the task that listens to its jobs |
 //! | `known` | which models there are |
+//! | `names` | what clients of `/v1` call their requests |
 //! | `places` | how many jobs one may have here, those at the door among them |
 //! | `holds` | kudos that are kept for it until it has ended |
 //! | `shelves` | where they are found, and when they are forgotten |
@@ -18,6 +19,7 @@
 mod follow;
 mod holds;
 mod known;
+mod names;
 pub mod orders;
 mod output;
 mod places;
@@ -28,6 +30,7 @@ mod shelves;
 
 pub use holds::Kept;
 pub use known::Known;
+pub use names::MediaName;
 pub use orders::Order;
 pub use output::{Counts, Ended, Made, Output};
 pub use places::{Counted, NoPlace, Place};

@@ -9,7 +9,7 @@ use muster_protocol::job::{
     Body, Event, FailureKind, Hidden, Job, JobId, Kind, LegacySampling, Product, Progress,
     UnixMillis,
 };
-use muster_protocol::legacy::image::drawn::most_bytes;
+use muster_protocol::legacy::image::drawn::{Drawn, bytes_of, most_pixels};
 
 /// One job, and what it brings.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub struct Output {
     pub seed: Option<u64>,
     legacy: Option<LegacySampling>,
     form: Option<String>,
-    /// The most bytes of what is drawn for it.
-    drawn: u64,
+    /// The most pixels of an image that is drawn for it.
+    pixels: u64,
     pub(super) watch: Mutex<Option<JobWatch>>,
     product: Mutex<Product>,
     progress: Mutex<Option<Progress>>,
@@ -83,7 +83,7 @@ impl Output {
                 Body::Form(form) => Some(form.form.clone()),
                 _ => None,
             },
-            drawn: most_bytes(job),
+            pixels: most_pixels(job),
             watch: Mutex::default(),
             product: Mutex::default(),
             progress: Mutex::default(),
@@ -100,7 +100,7 @@ impl Output {
             seed: None,
             legacy: None,
             form: None,
-            drawn: 0,
+            pixels: 0,
             watch: Mutex::default(),
             product: Mutex::default(),
             progress: Mutex::default(),
@@ -120,7 +120,12 @@ impl Output {
 
     /// The most bytes of what is drawn for it, as links to bring it by are for.
     pub fn most_drawn(&self) -> u64 {
-        self.drawn
+        bytes_of(self.pixels)
+    }
+
+    /// An image that is drawn for it, of any size up to the largest.
+    pub fn drawn(&self) -> Drawn {
+        Drawn::up_to(self.pixels)
     }
 
     /// What it has brought before, and could not be written down, is brought anew.

@@ -15,6 +15,7 @@ use crate::storage::{RequestRow, Store, Wanted};
 use crate::switchboard::{JobStream, Stage};
 use muster_protocol::job::{AccountId, Job, JobId, Kind, Kudos, RequestId, UnixMillis};
 
+use super::orders::MediaNotes;
 use super::output::{Counts, Ended, Output, locked};
 
 /// For so long workers of an earlier process may not have come yet: as long as one that polls counts as online.
@@ -65,6 +66,8 @@ pub struct Wishes {
     pub shared: bool,
     /// The one of its own people for whom a service asks.
     pub end_user: Option<Arc<str>>,
+    /// Of a request of `/v1`.
+    pub media: Option<Arc<MediaNotes>>,
 }
 
 impl Request {

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::MARGIN;
+use super::names::MediaNames;
 use super::request::Request;
 use muster_protocol::job::{AccountId, RequestId, UnixMillis};
 
@@ -21,6 +22,7 @@ pub struct Shelves {
     by_end: BTreeMap<Place, Arc<Request>>,
     /// Those that kudos are kept for.
     paid_before: HashSet<RequestId>,
+    media_names: MediaNames,
 }
 
 /// A moment, and whose it is.
@@ -30,6 +32,7 @@ impl Shelves {
     pub fn add(&mut self, request: &Arc<Request>) {
         let (id, ends) = (request.id, request.expires_at());
         self.by_id.insert(id, request.clone());
+        self.media_names.add(request);
         self.by_end.insert((ends, id), request.clone());
         if request.is_open() {
             let its = self.by_account.entry(request.account).or_default();
@@ -51,6 +54,10 @@ impl Shelves {
     /// Those of everybody.
     pub fn all_unfinished(&self) -> impl Iterator<Item = &Arc<Request>> {
         self.by_account.values().flat_map(BTreeMap::values)
+    }
+
+    pub fn media_names(&self) -> &MediaNames {
+        &self.media_names
     }
 
     /// Nothing more comes of it.
@@ -86,6 +93,7 @@ impl Shelves {
                 true => drop(self.by_end.insert((ends, request.id), request)),
                 false => {
                     self.by_id.remove(&request.id);
+                    self.media_names.remove(&request);
                     self.finish(&request);
                 }
             }

@@ -9,7 +9,7 @@ use sqlx::Row;
 use sqlx::{Any, AssertSqlSafe, Executor};
 
 use crate::kudos::{Settlement, State};
-use muster_protocol::job::{AccountId, JobId, Kind, Kudos};
+use muster_protocol::job::{AccountId, JobId, Kind, Kudos, MicroUsd, RequestId};
 
 use super::entries::Forgiven;
 use super::script::{Column, Script, Table, Verb};
@@ -41,6 +41,14 @@ impl Store {
         Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
+    /// What the ended jobs of a request have cost in money, and the milliseconds of the slowest.
+    pub async fn media_figures(&self, request: RequestId) -> Result<(MicroUsd, u64), StorageError> {
+        let row = sqlx::query(FIGURES).bind(request.to_string());
+        let row = row.fetch_one(&self.readers).await?;
+        let millis: i64 = row.try_get(1)?;
+        Ok((MicroUsd(row.try_get(0)?), millis.max(0).cast_unsigned()))
+    }
+
     /// Whether the one of these jobs that there is of this kind was delivered; nothing, if it has not ended.
     pub async fn delivered(
         &self,
@@ -62,6 +70,8 @@ impl Store {
     }
 }
 
+const FIGURES: &str = "SELECT CAST(COALESCE(SUM(cost), 0) AS BIGINT), \
+     CAST(COALESCE(MAX(total_ms - COALESCE(queued_ms, 0)), 0) AS BIGINT) FROM settled WHERE request = $1";
 const REWARD: &str = "SELECT reward FROM settled WHERE job = $1";
 
 /// A job that is settled already fails the statement; one that is not has no result either, since both are written

@@ -7,6 +7,8 @@
 //! | [`encode`] | requests that read and do not write |
 //! | [`images`] | images from prompts |
 //! | [`audio`] | music from prompts |
+//! | [`form`] | forms as the JSON that they stand for |
+//! | [`media`] | what replies for media share |
 //! | [`responses`] | the Responses API |
 //! | [`account`] | bodies of account routes |
 //! | [`json`] | untrusted bytes to JSON, with what is wrong said |
@@ -21,8 +23,10 @@ pub mod chat;
 pub mod completions;
 pub mod encode;
 pub mod error;
+pub mod form;
 pub mod images;
 pub mod json;
+pub mod media;
 pub mod nearest;
 pub mod responses;
 pub mod shape;

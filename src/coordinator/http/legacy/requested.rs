@@ -116,7 +116,8 @@ pub async fn targets(rigs: &Rigs, ids: &[String], denied: bool) -> Result<Target
 pub async fn find(requests: &Requests, path: &Named, kind: Kind) -> Result<Arc<Request>, Refusal> {
     let id = path.id("id").map(RequestId);
     let found = id.and_then(|id| requests.find(id));
-    let found = found.filter(|request| request.kind == kind);
+    let is_of_api = |request: &Arc<Request>| request.kind == kind && request.wishes.media.is_none();
+    let found = found.filter(is_of_api);
     let found = found.ok_or(Code::RequestNotFound)?;
     found.catch_up().await;
     Ok(found)

@@ -305,6 +305,12 @@ fn of_other(route: &Route, failures: &mut Failures) {
             add(404, Kind::InvalidRequest);
             add(503, Kind::StoreUnavailable);
         }
+        (_, _, "/v1/media/results") => {
+            add(404, Kind::InvalidRequest);
+            add(409, Kind::InvalidRequest);
+            add(502, Kind::WorkerFailed);
+            add(503, Kind::StoreUnavailable);
+        }
         (_, "GET", path) if READ_STORE.contains(&path) => add(503, Kind::StoreUnavailable),
         _ => {}
     }
@@ -318,6 +324,8 @@ fn is_encoding(path: &str) -> bool {
         "/tokenize"
             | "/detokenize"
             | "/audio/generations"
+            | "/images/variations"
+            | "/generate"
             | "/embeddings"
             | "/rerank"
             | "/messages/count_tokens"

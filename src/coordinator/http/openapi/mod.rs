@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `operation` | one route as an OpenAPI operation: tag, parameters, body, replies |
 //! | `service` | bodies and replies of `/v1` and of the service routes |
+//! | `generation` | the same for images, music and video |
 //! | `statistics` | the same for status, statistics, jobs and styles |
 //! | `account` | the same for accounts |
 //! | `horde` | the same for `/api/v2`, from the tables of that API |
@@ -12,6 +13,7 @@
 
 mod account;
 mod failures;
+mod generation;
 mod horde;
 mod operation;
 mod service;

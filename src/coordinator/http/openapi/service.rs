@@ -8,17 +8,15 @@ use crate::http::route::{Answers, Route};
 use muster_protocol::anthropic;
 use muster_protocol::anthropic::schema as messages;
 use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
-use muster_protocol::openai::audio::schema as audio;
 use muster_protocol::openai::chat::schema as chat;
 use muster_protocol::openai::completions::schema as completions;
 use muster_protocol::openai::encode::schema as encode;
 use muster_protocol::openai::error;
-use muster_protocol::openai::images::schema as images;
 use muster_protocol::openai::responses::RESPONSES;
 use muster_protocol::openai::responses::schema as responses;
 
 use super::operation::{Content, RouteBodies, header, query, reference};
-use super::{account, statistics};
+use super::{account, generation, statistics};
 
 const PAGES: &str = "text/html";
 const OBJECTS: [&str; 6] = [
@@ -109,18 +107,11 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         ("POST", "/v1/responses/input_tokens") => json("ResponseInputTokens"),
         ("POST", "/tokenize" | "/v1/tokenize") => json("Tokens"),
         ("POST", "/detokenize" | "/v1/detokenize") => json("TokenText"),
-        ("POST", "/v1/images/generations") => {
-            let events = json!({"anyOf": [reference("ImageEvent"), reference("Error")]});
-            success(vec![
-                Content::json(reference("Images")),
-                Content::of("text/event-stream", events),
-            ])
-        }
-        ("POST", "/v1/audio/generations") => json("Audio"),
         ("POST", "/v1/embeddings") => json("Embeddings"),
         ("POST", "/rerank" | "/v1/rerank") => json("Reranking"),
         ("POST", "/api/v2/dev/test-user") => json("TestUser"),
         ("PUT", "/media/{*id}") => json("MediaUpload"),
+        _ if generation::replies(route).is_some() => generation::replies(route)?,
         _ if account::reply(route).is_some() => account::reply(route).map(json)?,
         _ if statistics::reply(route).is_some() => statistics::reply(route).map(json)?,
         _ => match route.answers {
@@ -138,6 +129,8 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
     };
     let (mut parameters, mut body) = (statistics::parameters(route), Vec::new());
     parameters.extend(account::parameters(route));
+    parameters.extend(generation::parameters(route));
+    body.extend(generation::body(route));
     if route.takes_idempotency_key() {
         let about = "A second request with the same key and body within 24 hours gets the stored reply, with Idempotent-Replayed: true.";
         parameters.push(header("Idempotency-Key", about));
@@ -194,16 +187,6 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         ("POST", "/detokenize" | "/v1/detokenize") => {
             body.push(Content::json(reference("DetokenizeRequest")));
         }
-        ("POST", "/v1/images/generations") => {
-            let mut content = Content::json(reference("ImagesRequest"));
-            content.example = Some(images::example());
-            body.push(content);
-        }
-        ("POST", "/v1/audio/generations") => {
-            let mut content = Content::json(reference("AudioRequest"));
-            content.example = Some(audio::example());
-            body.push(content);
-        }
         ("POST", "/v1/embeddings") => {
             body.push(Content::json(reference("EmbeddingsRequest")));
         }
@@ -237,8 +220,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(completions::schemas());
     schemas.extend(messages::schemas());
     schemas.extend(encode::schemas());
-    schemas.extend(images::schemas());
-    schemas.extend(audio::schemas());
+    schemas.extend(generation::schemas());
     schemas.extend(responses::schemas());
     schemas.extend([
         ("Error", error::schema()),

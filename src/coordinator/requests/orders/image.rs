@@ -68,6 +68,7 @@ impl ImageAsked {
             links: self.request.r2,
             shared: self.request.shared,
             end_user: end_user(self.request.proxied_account.as_deref()),
+            media: None,
         }
     }
 
@@ -81,6 +82,7 @@ impl ImageAsked {
                 body: self.original.clone(),
                 native: None,
             }),
+            price: None,
         }
     }
 

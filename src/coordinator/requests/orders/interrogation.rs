@@ -97,6 +97,7 @@ impl FormsAsked {
             },
             trusted: self.request.trusted_workers,
             original: None,
+            price: None,
         }
     }
 }

@@ -1,9 +1,10 @@
-//! A request of the poll API as it is kept on disk, and the jobs that it becomes: now, and again after a restart.
+//! A request as it is kept on disk, and the jobs that it becomes: now, and again after a restart.
 //!
 //! | file | what it is |
 //! | --- | --- |
 //! | `text` | texts |
 //! | `image` | images |
+//! | `media` | media of `/v1` |
 //! | `interrogation` | questions about images |
 //! | `sent` | what the client sent, which may be something else |
 //!
@@ -12,9 +13,11 @@
 
 mod image;
 mod interrogation;
+mod media;
 mod sent;
 mod text;
 
+pub use media::{MediaNotes, MediaWork};
 pub use sent::{Again, Sent};
 
 use std::sync::Arc;
@@ -32,8 +35,8 @@ use crate::names::Names;
 use crate::storage::{Dues, RequestRow};
 use crate::styles::Use;
 use muster_protocol::job::{
-    AccountId, Body, Capabilities, Job, JobId, Kind, Kudos, Limits, ModelChoice, Original, Privacy,
-    RequestId, SharedKeyId, Targets, UnixMillis, WorkerId,
+    AccountId, Body, Capabilities, Job, JobId, JobPrice, Kind, Kudos, Limits, ModelChoice,
+    Original, Privacy, RequestId, SharedKeyId, Targets, UnixMillis, WorkerId,
 };
 use muster_protocol::legacy::Refusal;
 use muster_protocol::legacy::image::request::GenerationInputImage;
@@ -80,6 +83,8 @@ pub enum Asked {
     Text(Box<TextAsked>),
     Image(Box<ImageAsked>),
     Forms(Box<FormsAsked>),
+    /// By `/v1`.
+    Media(Box<MediaWork>),
 }
 
 /// Why a stored request is not understood any more.
@@ -103,6 +108,8 @@ struct Task {
     /// Only for workers that the operator vouches for.
     trusted: bool,
     original: Option<Original>,
+    /// None where its account does not pay in money.
+    price: Option<JobPrice>,
 }
 
 impl Order {
@@ -121,6 +128,38 @@ impl Order {
             asked,
             sent: None,
         }
+    }
+
+    /// Media of `/v1`, as the account stands now.
+    pub fn of_media(
+        id: RequestId,
+        account: AccountId,
+        standing: Standing,
+        work: MediaWork,
+    ) -> Self {
+        let asked = Asked::Media(Box::new(work));
+        Self {
+            id,
+            account,
+            shared_key: None,
+            expires_at: wall_clock().after(asked.lifetime()),
+            jobs: (0..asked.outputs()).map(|_| JobId::random()).collect(),
+            seed: Uuid::new_v4().as_u64_pair().0 >> 32,
+            whose: Whose::default(),
+            priority: standing.priority,
+            short: standing.short,
+            asked,
+            sent: None,
+        }
+    }
+
+    /// Media of `/v1` have their price from the door.
+    #[must_use]
+    pub fn priced(mut self, price: Option<JobPrice>) -> Self {
+        if let Asked::Media(work) = &mut self.asked {
+            work.price = price;
+        }
+        self
     }
 
     pub fn for_workers(mut self, whose: Whose) -> Self {
@@ -244,7 +283,7 @@ impl Order {
         match &self.asked {
             Asked::Text(_) => activation_fee(0, of_another),
             Asked::Image(image) => activation_fee(image.extra_sources(), of_another),
-            Asked::Forms(_) => Kudos(0),
+            Asked::Forms(_) | Asked::Media(_) => Kudos(0),
         }
     }
 
@@ -255,6 +294,7 @@ impl Order {
             limits,
             trusted,
             original,
+            price,
         } = self.asked.task(Nth { index, seed });
         let models = self.asked.models_of(index).iter();
         let models = models.map(|name| names.id(name));
@@ -283,7 +323,7 @@ impl Order {
             durable: true,
             prefixes: Vec::new(),
             original,
-            price: None,
+            price,
         }
     }
 }
@@ -346,6 +386,9 @@ impl Asked {
 
     fn read(kind: Kind, body: Value) -> Result<Self, Unreadable> {
         let refused = |refusal: Refusal| Unreadable(refusal.to_string());
+        if MediaWork::is_in(&body) {
+            return Ok(Self::Media(Box::new(MediaWork::read(body)?)));
+        }
         match kind {
             Kind::Text => {
                 let asked = TextAsked::read(body).map_err(refused)?;
@@ -369,6 +412,7 @@ impl Asked {
             Self::Text(text) => text.stored(),
             Self::Image(image) => image.stored(),
             Self::Forms(forms) => forms.stored(),
+            Self::Media(work) => work.stored(),
         }
     }
 
@@ -377,6 +421,7 @@ impl Asked {
             Self::Text(_) => Kind::Text,
             Self::Image(_) => Kind::Image,
             Self::Forms(_) => Kind::Interrogation,
+            Self::Media(work) => work.kind(),
         }
     }
 
@@ -385,6 +430,7 @@ impl Asked {
             Self::Text(text) => text.webhook(),
             Self::Image(image) => image.webhook(),
             Self::Forms(forms) => forms.webhook(),
+            Self::Media(_) => None,
         }
     }
 
@@ -393,6 +439,7 @@ impl Asked {
             Self::Text(text) => text.outputs(),
             Self::Image(image) => image.outputs(),
             Self::Forms(forms) => forms.outputs(),
+            Self::Media(work) => work.count,
         }
     }
 
@@ -401,6 +448,7 @@ impl Asked {
             Self::Text(text) => text.models(),
             Self::Image(image) => image.models(),
             Self::Forms(forms) => forms.models(),
+            Self::Media(work) => work.models(),
         }
     }
 
@@ -418,6 +466,7 @@ impl Asked {
             Self::Text(_) => text::LIFETIME,
             Self::Image(_) => image::LIFETIME,
             Self::Forms(_) => interrogation::LIFETIME,
+            Self::Media(_) => media::LIFETIME,
         }
     }
 
@@ -426,13 +475,14 @@ impl Asked {
             Self::Forms(_) => Wishes::default(),
             Self::Text(text) => text.wishes(),
             Self::Image(image) => image.wishes(),
+            Self::Media(work) => work.wishes(),
         }
     }
 
     fn caveat(&self) -> Option<String> {
         match self {
             Self::Text(text) => text.caveat(),
-            Self::Image(_) | Self::Forms(_) => None,
+            Self::Image(_) | Self::Forms(_) | Self::Media(_) => None,
         }
     }
 
@@ -442,6 +492,7 @@ impl Asked {
             Self::Text(_) => Vec::new(),
             Self::Image(image) => image.sources(),
             Self::Forms(forms) => vec![forms.source()],
+            Self::Media(work) => work.sources(),
         }
     }
 
@@ -450,6 +501,7 @@ impl Asked {
             Self::Text(text) => text.task(nth),
             Self::Image(image) => image.task(nth),
             Self::Forms(forms) => forms.task(nth),
+            Self::Media(work) => work.task(nth),
         }
     }
 }

@@ -96,6 +96,7 @@ impl TextAsked {
             },
             trusted: self.request.trusted_workers,
             original: None,
+            price: None,
         }
     }
 

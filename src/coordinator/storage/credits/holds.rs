@@ -1,12 +1,13 @@
 //! Holds: made before jobs are queued, and released where the jobs do not run.
 
+use std::collections::HashSet;
+
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Row};
 
-use super::{ReleasedHold, begin_day, day, give_back, remove};
+use super::{begin_day, day, give_back, remove};
 use crate::billing::{Funds, MicroUsd};
 use crate::storage::StorageError;
-use crate::storage::rows::all;
 use crate::storage::write::Change;
 use muster_protocol::job::{AccountId, JobId, UnixMillis};
 
@@ -48,9 +49,12 @@ pub struct CreditRelease {
     pub now: UnixMillis,
 }
 
-/// Holds that were made before a moment are given back: their jobs are gone.
+/// Holds that were made before a moment are given back: their jobs are gone, but for the `kept` ones.
 #[derive(Debug)]
-pub struct ReleaseBefore(pub UnixMillis);
+pub struct ReleaseBefore {
+    pub before: UnixMillis,
+    pub kept: HashSet<JobId>,
+}
 
 const TAKE: &str = "UPDATE credits SET promotional = promotional - $1, free_used = free_used + $2, \
      paid = paid - $3, requests = requests + $4 WHERE account = $5";
@@ -58,8 +62,7 @@ const INSERT_HOLD: &str = "INSERT INTO credit_holds (job, account, promotional, 
      VALUES ($1, $2, $3, $4, $5, $6, $7)";
 const PAID_HOLDS: &str =
     "SELECT CAST(COALESCE(SUM(paid), 0) AS BIGINT) FROM credit_holds WHERE account = $1";
-const REMOVE_OLD: &str =
-    "DELETE FROM credit_holds WHERE at < $1 RETURNING account, promotional, free, paid, day";
+const OLD: &str = "SELECT job FROM credit_holds WHERE at < $1";
 
 impl Change for CreditHold {
     type Answer = CreditOutcome;
@@ -170,12 +173,20 @@ impl Change for ReleaseBefore {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<usize, StorageError>> {
         Box::pin(async move {
-            let old = sqlx::query(REMOVE_OLD).bind(self.0.0);
-            let old: Vec<ReleasedHold> = all(old, &mut *connection).await?;
-            for removed in &old {
-                give_back(removed, connection).await?;
+            let old = sqlx::query(OLD).bind(self.before.0);
+            let mut released = 0;
+            for row in old.fetch_all(&mut *connection).await? {
+                let job: String = row.try_get("job")?;
+                let job = job.parse().map(JobId);
+                let Some(job) = job.ok().filter(|job| !self.kept.contains(job)) else {
+                    continue;
+                };
+                if let Some(removed) = remove(job, connection).await? {
+                    give_back(&removed, connection).await?;
+                    released += 1;
+                }
             }
-            Ok(old.len())
+            Ok(released)
         })
     }
 }

@@ -102,9 +102,14 @@ impl Store {
         self.change(release).await
     }
 
-    /// How many holds were given back.
-    pub async fn release_credits_before(&self, before: UnixMillis) -> Result<usize, StorageError> {
-        self.change(ReleaseBefore(before)).await
+    /// How many holds were given back; the holds of the `kept` jobs stay.
+    pub async fn release_credits_before(
+        &self,
+        before: UnixMillis,
+        kept: Vec<JobId>,
+    ) -> Result<usize, StorageError> {
+        let kept = kept.into_iter().collect();
+        self.change(ReleaseBefore { before, kept }).await
     }
 
     /// What the account has then.

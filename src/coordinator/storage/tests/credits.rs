@@ -185,7 +185,10 @@ async fn holds_of_a_crashed_process_are_released(scratch: Scratch) {
     for _ in 0..3 {
         store.hold_credits(hold(JobId::random(), 10)).await.unwrap();
     }
-    assert_eq!(store.release_credits_before(NOON).await, Ok(0));
-    assert_eq!(store.release_credits_before(TOMORROW).await, Ok(3));
+    assert_eq!(store.release_credits_before(NOON, Vec::new()).await, Ok(0));
+    assert_eq!(
+        store.release_credits_before(TOMORROW, Vec::new()).await,
+        Ok(3)
+    );
     assert_eq!(has(&store).await, (100, 0, 0));
 }

@@ -43,6 +43,15 @@ impl Drawn {
         }
     }
 
+    /// Of any size up to so many pixels.
+    pub fn up_to(pixels: u64) -> Self {
+        Self {
+            pixels,
+            least: NO_LEAST,
+            may_be_turned: false,
+        }
+    }
+
     /// In the place of an image that is not shown stands one of any size.
     #[must_use]
     pub fn of_any_size(self) -> Self {

@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::AudioRequest;
 use crate::job::{MusicRequest, SoundFormat};
 use crate::openai::field::Field;
-use crate::openai::images::{LARGEST_SEED, bounded, number, progress_token, text};
+use crate::openai::images::{LARGEST_SEED, bounded, number, text};
+use crate::openai::media::{self, MediaTracking};
 use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape};
 
@@ -23,7 +24,7 @@ pub struct MusicDraft {
     prompt: Option<String>,
     seconds: Option<f64>,
     music: MusicRequest,
-    progress_token: Option<String>,
+    tracking: MediaTracking,
 }
 
 /// One field of a request.
@@ -105,10 +106,9 @@ pub const FIELDS: &[Field<MusicDraft>] = &[
     field("worker", Shape::Text, "Not supported: any worker that serves the model may answer.", |_, _| {
         Err(Problem::unsupported("worker", "worker is not supported here"))
     }),
-    field("progress_token", Shape::Text, "A name that is hard to guess, of at most 128 bytes: /v1/progress/{token} shows how far the request is.", |draft, value| {
-        draft.progress_token = Some(progress_token(text(value))?);
-        Ok(())
-    }),
+    field("progress_token", Shape::Text, media::PROGRESS_TOKEN, |draft, value| draft.tracking.take_progress_token(value)),
+    field("async", Shape::Flag, media::ASYNC, |draft, value| draft.tracking.take_async(&value)),
+    field("client_ref", Shape::Text, media::CLIENT_REF, |draft, value| draft.tracking.take_client_ref(value)),
 ];
 
 impl MusicDraft {
@@ -116,6 +116,7 @@ impl MusicDraft {
         let prompt = self.prompt.ok_or_else(|| {
             Problem::invalid("prompt", "prompt is missing: send a text for the music")
         })?;
+        self.tracking.check(true, "response_format")?;
         Ok(AudioRequest {
             model: self.model.map(Arc::from),
             music: MusicRequest {
@@ -123,7 +124,7 @@ impl MusicDraft {
                 seconds: self.seconds.unwrap_or(USUAL_SECONDS),
                 ..self.music
             },
-            progress_token: self.progress_token,
+            tracking: self.tracking,
         })
     }
 }

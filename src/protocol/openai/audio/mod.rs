@@ -3,11 +3,9 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `fields` | every field of a request |
-//! | [`reply`] | the sound as JSON |
 //! | [`schema`] | request and reply as JSON Schema |
 
 mod fields;
-pub mod reply;
 pub mod schema;
 
 use std::sync::Arc;
@@ -15,6 +13,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::field::{self, FieldRow};
+use super::media::MediaTracking;
 use super::shape::kind;
 use super::{Problem, Strictness};
 use crate::job::MusicRequest;
@@ -27,7 +26,7 @@ pub struct AudioRequest {
     /// None where any model for music will do.
     pub model: Option<Arc<str>>,
     pub music: MusicRequest,
-    pub progress_token: Option<String>,
+    pub tracking: MediaTracking,
 }
 
 /// Every field of a request.

@@ -1,15 +1,18 @@
 //! Every field of a request for images.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
+use super::inputs::ImageInputs;
 use super::settings::{loras, sampler, schedule};
-use super::{ImageDelivery, ImageEncoding, ImageFormat, ImagesRequest, LARGEST_SEED};
+use super::{ImageDelivery, ImageDoor, ImageFormat, ImagesRequest, LARGEST_SEED};
 use crate::job::{ImageRequest, Lora};
 use crate::legacy::image::neutral;
 use crate::legacy::words::Sampler;
 use crate::openai::field::Field;
+use crate::openai::form::FormFile;
+use crate::openai::media::{self, MediaEncoding, MediaTracking};
 use crate::openai::nearest::shortened;
 use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape};
@@ -21,17 +24,20 @@ pub struct ImagesDraft {
     prompt: Option<String>,
     negative_prompt: Option<String>,
     size: Option<(u32, u32)>,
+    sides: (Option<u32>, Option<u32>),
     steps: Option<u32>,
     cfg_scale: Option<f64>,
     sampler: Option<String>,
     schedule: Schedule,
     seed: Option<u64>,
     loras: Vec<Lora>,
-    encoding: Option<ImageEncoding>,
+    encoding: Option<MediaEncoding>,
     format: ImageFormat,
     stream: bool,
     previews: Option<u32>,
-    progress_token: Option<String>,
+    tracking: MediaTracking,
+    strength: Option<f64>,
+    inputs: ImageInputs,
 }
 
 /// A noise schedule as the neutral request has it.
@@ -49,6 +55,7 @@ impl Default for ImagesDraft {
             prompt: None,
             negative_prompt: None,
             size: None,
+            sides: (None, None),
             steps: None,
             cfg_scale: None,
             sampler: None,
@@ -59,19 +66,25 @@ impl Default for ImagesDraft {
             format: ImageFormat::default(),
             stream: false,
             previews: None,
-            progress_token: None,
+            tracking: MediaTracking::default(),
+            strength: None,
+            inputs: ImageInputs::default(),
         }
     }
 }
 
 /// The size for models whose own is unknown.
 pub const USUAL_SIZE: (u32, u32) = (1024, 1024);
-const SIDES: std::ops::RangeInclusive<u32> = 256..=1536;
-const SIDE_STEP: u32 = 64;
+const SIDES: std::ops::RangeInclusive<u32> = 256..=LONGEST_SIDE;
+pub const LONGEST_SIDE: u32 = 1536;
+pub const SIDE_STEP: u32 = 64;
 /// As OpenAI's API has it, in characters.
 const LONGEST_PROMPT: usize = 32_000;
 const LONGEST_NAME: usize = 256;
+const SIDE: Shape = Shape::Either(&[Shape::Integer(0..=i64::MAX), Shape::Text]);
 const LONGEST_TOKEN: usize = 128;
+/// How much of an image a variation draws anew.
+const VARIATION: f64 = 0.6;
 /// The largest seed of the poll API.
 const POLLED_SEED: u64 = u32::MAX as u64;
 
@@ -90,8 +103,65 @@ const fn field(
     }
 }
 
+/// In place of `size`.
+const SIDE_FIELDS: [&str; 2] = ["width", "height"];
+/// Fields of `/v1/generate`.
+const PLAIN: [&str; 15] = [
+    "prompt",
+    "model",
+    "n",
+    "width",
+    "height",
+    "negative_prompt",
+    "steps",
+    "seed",
+    "cfg_scale",
+    "sampler",
+    "output_format",
+    "response_format",
+    "progress_token",
+    "async",
+    "client_ref",
+];
+/// Fields that variations lack.
+const OF_PROMPTS: [&str; 7] = [
+    "prompt",
+    "negative_prompt",
+    "mask",
+    "images",
+    "input_fidelity",
+    "stream",
+    "partial_images",
+];
+
+impl ImageDoor {
+    /// Whether a route has the field.
+    fn has(self, name: &str) -> bool {
+        match self {
+            Self::Generate => {
+                !["images", "input_fidelity"].contains(&name) && !SIDE_FIELDS.contains(&name)
+            }
+            Self::Edit => !SIDE_FIELDS.contains(&name),
+            Self::Vary => !OF_PROMPTS.contains(&name) && !SIDE_FIELDS.contains(&name),
+            Self::Plain => PLAIN.contains(&name),
+        }
+    }
+
+    /// Every field of a route.
+    pub fn fields(self) -> &'static [Field<ImagesDraft>] {
+        static DOORS: LazyLock<[Vec<Field<ImagesDraft>>; 4]> = LazyLock::new(|| {
+            ImageDoor::ALL.map(|door| {
+                let mut fields = fields();
+                fields.retain(|field| door.has(field.name));
+                fields
+            })
+        });
+        &DOORS[self as usize]
+    }
+}
+
 #[rustfmt::skip]
-pub const FIELDS: &[Field<ImagesDraft>] = &[
+fn fields() -> Vec<Field<ImagesDraft>> { vec![
     field("prompt", Shape::Text, "Text that describes the image; at most 32000 characters.", |draft, value| {
         draft.prompt = Some(bounded("prompt", value, LONGEST_PROMPT)?);
         Ok(())
@@ -108,10 +178,18 @@ pub const FIELDS: &[Field<ImagesDraft>] = &[
         draft.size = size(&text(value))?;
         Ok(())
     }),
+    field("width", SIDE, "Width in pixels: a multiple of 64 from 256 to 1536; if absent, that of the model, or 1024 beside a height.", |draft, value| {
+        draft.sides.0 = Some(side("width", &value)?);
+        Ok(())
+    }),
+    field("height", SIDE, "Height in pixels; as width.", |draft, value| {
+        draft.sides.1 = Some(side("height", &value)?);
+        Ok(())
+    }),
     field("response_format", Shape::Word(&["url", "b64_json"]), "url: a signed link that expires after an hour. b64_json: the image as base64. If absent, url; in streams, b64_json.", |draft, value| {
         draft.encoding = Some(match value == "url" {
-            true => ImageEncoding::Url,
-            false => ImageEncoding::Base64,
+            true => MediaEncoding::Url,
+            false => MediaEncoding::Base64,
         });
         Ok(())
     }),
@@ -164,8 +242,27 @@ pub const FIELDS: &[Field<ImagesDraft>] = &[
         draft.loras = loras(value)?;
         Ok(())
     }),
-    field("image", Shape::Text, "Not supported: no source image is accepted.", |_, _| never("image")),
-    field("strength", Shape::Number(0.0..=1.0), "Not supported: no source image is accepted.", |_, _| never("strength")),
+    field("image", Shape::Either(&[Shape::Text, Shape::List]), "Image to begin with, or an array of images: base64, a data URL, or an http(s) link; a PNG, JPEG or WebP of one frame and at most 9437184 pixels.", |draft, value| {
+        draft.inputs.take_images("image", value)
+    }),
+    field("images", Shape::List, "Images as objects with image_url: a data URL or an http(s) link. Not beside image.", |draft, value| {
+        if draft.inputs.images.is_empty() {
+            return draft.inputs.take_images("images", value);
+        }
+        Err(Problem::invalid("images", "images must not be sent beside image"))
+    }),
+    field("mask", Shape::Either(&[Shape::Text, Shape::Object]), "Image of the size of the first one, transparent where that is drawn anew; as image.", |draft, value| {
+        draft.inputs.take_mask(value)
+    }),
+    field("input_fidelity", Shape::Word(&["low", "high"]), "Effort to keep features of the image in OpenAI's models; no effect: set strength.", |_, _| Ok(())),
+    field("strength", Shape::Number(0.0..=1.0), "How much of the image is drawn anew; if absent, as suits the model. Requires image.", |draft, value| {
+        draft.strength = value.as_f64();
+        Ok(())
+    }),
+    field("denoise", Shape::Number(0.0..=1.0), "Alias of strength.", |draft, value| {
+        draft.strength = value.as_f64();
+        Ok(())
+    }),
     field("stream", Shape::Flag, "Send server-sent events: one image_generation.completed for each image.", |draft, value| {
         draft.stream = value == true;
         Ok(())
@@ -174,24 +271,42 @@ pub const FIELDS: &[Field<ImagesDraft>] = &[
         draft.previews = number(&value);
         Ok(())
     }),
-    field("progress_token", Shape::Text, "A name that is hard to guess, of at most 128 bytes: /v1/progress/{token} shows how far the request is.", |draft, value| {
-        draft.progress_token = Some(progress_token(text(value))?);
-        Ok(())
-    }),
-];
+    field("progress_token", Shape::Text, media::PROGRESS_TOKEN, |draft, value| draft.tracking.take_progress_token(value)),
+    field("async", Shape::Flag, media::ASYNC, |draft, value| draft.tracking.take_async(&value)),
+    field("client_ref", Shape::Text, media::CLIENT_REF, |draft, value| draft.tracking.take_client_ref(value)),
+] }
 
 impl ImagesDraft {
-    pub fn finish(self) -> Result<ImagesRequest, Problem> {
-        let prompt = self.prompt.ok_or_else(|| {
-            Problem::invalid("prompt", "prompt is missing: send a text for the image")
-        })?;
+    /// The images of a form.
+    pub fn take_file(&mut self, file: FormFile, door: ImageDoor) -> Result<(), Problem> {
+        match door {
+            ImageDoor::Generate | ImageDoor::Plain => Err(file.unwanted()),
+            ImageDoor::Edit | ImageDoor::Vary => {
+                self.inputs.take_file(file, door == ImageDoor::Edit)
+            }
+        }
+    }
+
+    pub fn finish(self, door: ImageDoor) -> Result<ImagesRequest, Problem> {
+        let prompt = match (self.prompt, door) {
+            (Some(prompt), _) => prompt,
+            (None, ImageDoor::Vary) => String::new(),
+            (None, _) => {
+                let message = "prompt is missing: send a text for the image";
+                return Err(Problem::invalid("prompt", message));
+            }
+        };
+        let is_inline = self.encoding == Some(MediaEncoding::Base64);
+        self.tracking.check(!is_inline, "response_format")?;
+        self.tracking.check(!self.stream, "stream")?;
+        check_inputs(&self.inputs, self.strength, door)?;
         if self.previews.is_some_and(|most| most > 0) && !self.stream {
             let message = "partial_images requires stream to be true";
             return Err(Problem::unsupported("partial_images", message));
         }
         let usual = match self.stream {
-            true => ImageEncoding::Base64,
-            false => ImageEncoding::Url,
+            true => MediaEncoding::Base64,
+            false => MediaEncoding::Url,
         };
         let has_schedule = self.schedule != Schedule::default();
         let sampler = self.sampler.as_deref().and_then(neutral::sampler);
@@ -202,8 +317,15 @@ impl ImagesDraft {
             named.map(|(_, name)| *name).collect()
         };
         // The model's own is not known here.
-        let (width, height) = self.size.unwrap_or_default();
+        let (width, height) = match self.sides {
+            (None, None) => self.size.unwrap_or_default(),
+            (width, height) => (
+                width.unwrap_or(USUAL_SIZE.0),
+                height.unwrap_or(USUAL_SIZE.1),
+            ),
+        };
         Ok(ImagesRequest {
+            door,
             model: self.model.map(Arc::from),
             count: self.count,
             image: ImageRequest {
@@ -218,6 +340,10 @@ impl ImagesDraft {
                 scheduler: self.schedule.other,
                 seed: self.seed,
                 loras: self.loras,
+                strength: self.strength.or(match door {
+                    ImageDoor::Vary => Some(VARIATION),
+                    ImageDoor::Generate | ImageDoor::Edit | ImageDoor::Plain => None,
+                }),
                 ..ImageRequest::default()
             },
             delivery: ImageDelivery {
@@ -226,10 +352,39 @@ impl ImagesDraft {
             },
             stream: self.stream,
             previews: self.previews.unwrap_or_default(),
-            progress_token: self.progress_token,
-            only_polled: names(&[(has_schedule, "scheduler"), (is_newer, "sampler")]),
+            tracking: self.tracking,
+            only_polled: names(&[
+                (has_schedule, "scheduler"),
+                (is_newer, "sampler"),
+                (self.inputs.mask.is_some(), "mask"),
+                (self.inputs.images.len() > 1, "image"),
+            ]),
+            inputs: self.inputs,
             never_polled: names(&[(is_long_seed, "seed")]),
         })
+    }
+}
+
+fn check_inputs(
+    inputs: &ImageInputs,
+    strength: Option<f64>,
+    door: ImageDoor,
+) -> Result<(), Problem> {
+    let missing = |field: &'static str| {
+        let message = format!("{field} requires image: send the image to begin with");
+        Problem::invalid(field, message)
+    };
+    match inputs.images.len() {
+        0 if matches!(door, ImageDoor::Edit | ImageDoor::Vary) => {
+            let message = "image is missing: send the image to begin with";
+            Err(Problem::invalid("image", message))
+        }
+        0 if inputs.mask.is_some() => Err(missing("mask")),
+        0 if strength.is_some() => Err(missing("strength")),
+        2.. if door == ImageDoor::Vary => {
+            Err(Problem::invalid("image", "image must be one image here"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -238,10 +393,7 @@ fn size(text: &str) -> Result<Option<(u32, u32)>, Problem> {
     if text == "auto" {
         return Ok(None);
     }
-    let side = |text: &str| {
-        let side: u32 = text.parse().ok()?;
-        (SIDES.contains(&side) && side.is_multiple_of(SIDE_STEP)).then_some(side)
-    };
+    let side = |text: &str| text.parse().ok().filter(is_side);
     let sides = text.split_once('x');
     let sides = sides.and_then(|(width, height)| Some((side(width)?, side(height)?)));
     sides.map(Some).ok_or_else(|| {
@@ -251,6 +403,27 @@ fn size(text: &str) -> Result<Option<(u32, u32)>, Problem> {
             "size must be auto or WIDTHxHEIGHT with multiples of {SIDE_STEP} from {least} to {most}, found {found:?}"
         );
         Problem::invalid("size", message)
+    })
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "filter passes a reference"
+)]
+fn is_side(side: &u32) -> bool {
+    SIDES.contains(side) && side.is_multiple_of(SIDE_STEP)
+}
+
+/// A number, or a text of one.
+fn side(name: &'static str, value: &Value) -> Result<u32, Problem> {
+    let given = match value {
+        Value::String(text) => text.trim().parse().ok(),
+        value => number(value),
+    };
+    given.filter(is_side).ok_or_else(|| {
+        let (least, most) = (SIDES.start(), SIDES.end());
+        let message = format!("{name} must be a multiple of {SIDE_STEP} from {least} to {most}");
+        Problem::invalid(name, message)
     })
 }
 
@@ -300,9 +473,4 @@ fn only(name: &'static str, is_honoured: bool, values: &str) -> Result<(), Probl
             Err(Problem::unsupported(name, message))
         }
     }
-}
-
-fn never(name: &'static str) -> Result<(), Problem> {
-    let message = format!("{name} is not supported here");
-    Err(Problem::unsupported(name, message))
 }

@@ -1,8 +1,9 @@
-//! `/v1/images/generations`, as OpenAI has it, with the settings that image models have beyond.
+//! `/v1/images/generations`, `edits` and `variations`, as OpenAI has them, and the plainer `/v1/generate`, with the settings that image models have beyond.
 //!
 //! | file | what it is |
 //! | --- | --- |
 //! | `fields` | every field of a request |
+//! | [`inputs`] | images that come along |
 //! | `settings` | samplers, schedules and LoRAs |
 //! | [`reply`] | the images as JSON and as events of a stream |
 //! | [`schema`] | requests and replies as JSON Schema |
@@ -10,6 +11,7 @@
 //! A request becomes one neutral image, which its jobs vary by their seeds.
 
 mod fields;
+pub mod inputs;
 pub mod reply;
 pub mod schema;
 mod settings;
@@ -22,13 +24,16 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::field::{self, FieldRow};
+use super::form::FormBody;
+use super::media::{MediaEncoding, MediaTracking};
 use super::shape::kind;
 use super::{Problem, Strictness};
 use crate::job::ImageRequest;
 
-pub use fields::USUAL_SIZE;
-use fields::{FIELDS, ImagesDraft};
+use fields::ImagesDraft;
+pub use fields::{LONGEST_SIDE, SIDE_STEP, USUAL_SIZE};
 pub(super) use fields::{bounded, number, progress_token, text};
+use inputs::ImageInputs;
 
 /// The largest seed: every number up to here survives a program that knows doubles only.
 pub const LARGEST_SEED: i64 = (1 << 53) - 1;
@@ -36,34 +41,45 @@ pub const LARGEST_SEED: i64 = (1 << 53) - 1;
 /// Images to make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImagesRequest {
+    /// The route that the client called.
+    pub door: ImageDoor,
     /// As the client calls it; none where any image model will do.
     pub model: Option<Arc<str>>,
     /// How many images.
     pub count: u32,
     pub image: ImageRequest,
+    /// The source and the mask of the image, which are not read yet.
+    pub inputs: ImageInputs,
     pub delivery: ImageDelivery,
     /// Send server-sent events.
     pub stream: bool,
     /// Previews of each image, at most.
     pub previews: u32,
-    pub progress_token: Option<String>,
+    pub tracking: MediaTracking,
     /// Fields that only polling workers can honour, then those that they cannot.
     pub only_polled: Vec<&'static str>,
     pub never_polled: Vec<&'static str>,
 }
 
+/// A route that takes requests for images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageDoor {
+    Generate,
+    Edit,
+    Vary,
+    /// `/v1/generate`.
+    Plain,
+}
+
+impl ImageDoor {
+    pub const ALL: [Self; 4] = [Self::Generate, Self::Edit, Self::Vary, Self::Plain];
+}
+
 /// How the client gets its images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ImageDelivery {
-    pub encoding: ImageEncoding,
+    pub encoding: MediaEncoding,
     pub format: ImageFormat,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ImageEncoding {
-    #[default]
-    Url,
-    Base64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -85,25 +101,29 @@ impl ImageFormat {
 }
 
 /// Every field of a request.
-pub fn rows() -> Vec<FieldRow> {
-    field::rows(FIELDS)
+pub fn rows(door: ImageDoor) -> Vec<FieldRow> {
+    field::rows(door.fields())
 }
 
 impl ImagesRequest {
-    pub fn read(body: Value) -> Result<Self, Problem> {
+    pub fn read(body: Value, door: ImageDoor) -> Result<Self, Problem> {
         let Value::Object(entries) = body else {
             let found = kind(&body);
             let message = format!("the body must be a JSON object, found {found}");
             return Err(Problem::malformed(message));
         };
         let mut draft = ImagesDraft::default();
-        field::read(FIELDS, entries, Strictness::Refuse, &mut draft)?;
-        draft.finish()
+        field::read(door.fields(), entries, Strictness::Refuse, &mut draft)?;
+        draft.finish(door)
     }
 
-    /// The seed of an image, where the client named one.
-    pub fn seed_of(&self, index: u32) -> Option<u64> {
-        let seed = self.image.seed?;
-        Some((seed + u64::from(index)) % (LARGEST_SEED.cast_unsigned() + 1))
+    pub fn read_form(form: FormBody, door: ImageDoor) -> Result<Self, Problem> {
+        let mut draft = ImagesDraft::default();
+        let entries = form.json(door.fields())?;
+        field::read(door.fields(), entries, Strictness::Refuse, &mut draft)?;
+        for file in form.files {
+            draft.take_file(file, door)?;
+        }
+        draft.finish(door)
     }
 }

@@ -2,20 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ImageDelivery, ImageEncoding, ImageFormat};
+use super::{ImageDelivery, ImageDoor, ImageFormat};
 use crate::job::ImageRequest;
+use crate::openai::media::{FinishedMedia, MediaEncoding, MediaGrid};
 
-pub const COMPLETED: &str = "image_generation.completed";
-pub const PARTIAL: &str = "image_generation.partial_image";
-
-/// A finished image.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FinishedImage {
-    pub index: u32,
-    /// The link, or the bytes as base64.
-    pub data: String,
-    pub seed: Option<u64>,
-}
+/// Names of events: of a finished image, and of a preview.
+pub const GENERATION: [&str; 2] = [
+    "image_generation.completed",
+    "image_generation.partial_image",
+];
+pub const EDIT: [&str; 2] = ["image_edit.completed", "image_edit.partial_image"];
 
 /// What all images of a reply share.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,51 +22,59 @@ pub struct ImagesHead {
     pub prompt: String,
     pub size: (u32, u32),
     pub delivery: ImageDelivery,
-}
-
-/// About the network that made the images.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct ImagesGrid {
-    pub job: String,
-    pub worker: Option<String>,
-    pub model: String,
-    /// Of the slowest image.
-    pub seconds: f64,
+    /// The route that the client called, which names the events.
+    pub door: ImageDoor,
 }
 
 impl ImagesHead {
-    pub fn new(created: i64, image: &ImageRequest, delivery: ImageDelivery) -> Self {
+    pub fn new(
+        created: i64,
+        image: &ImageRequest,
+        delivery: ImageDelivery,
+        door: ImageDoor,
+    ) -> Self {
         Self {
             created,
             prompt: image.prompt.clone(),
             size: (image.width, image.height),
             delivery,
+            door,
+        }
+    }
+
+    fn events(&self) -> [&'static str; 2] {
+        match self.door {
+            ImageDoor::Generate | ImageDoor::Plain => GENERATION,
+            ImageDoor::Edit | ImageDoor::Vary => EDIT,
         }
     }
 
     /// The whole reply.
-    pub fn render(&self, images: &[FinishedImage], grid: &ImagesGrid) -> Value {
+    pub fn render(&self, images: &[FinishedMedia], grid: &MediaGrid) -> Value {
         let data: Vec<Value> = images.iter().map(|image| self.entry(image)).collect();
-        json!({
+        let mut reply = json!({
             "created": self.created,
             "data": data,
             "output_format": self.delivery.format.word(),
             "size": self.size_text(),
             "grid": grid.render(),
-        })
-    }
-
-    fn entry(&self, image: &FinishedImage) -> Value {
-        let mut entry = json!({"revised_prompt": self.prompt, "seed": image.seed});
-        entry[self.data_name()] = image.data.as_str().into();
-        entry
-    }
-
-    fn data_name(&self) -> &'static str {
-        match self.delivery.encoding {
-            ImageEncoding::Url => "url",
-            ImageEncoding::Base64 => "b64_json",
+        });
+        if self.door == ImageDoor::Plain {
+            let is_link = self.delivery.encoding == MediaEncoding::Url;
+            let links = images.iter().filter(|_| is_link);
+            let links: Vec<&str> = links.map(|image| &*image.data).collect();
+            reply["id"] = grid.job.as_str().into();
+            reply["status"] = "completed".into();
+            reply["url"] = json!(links.first());
+            reply["images"] = json!(links);
         }
+        reply
+    }
+
+    fn entry(&self, image: &FinishedMedia) -> Value {
+        let mut entry = json!({"revised_prompt": self.prompt, "seed": image.seed});
+        entry[self.delivery.encoding.field()] = image.data.as_str().into();
+        entry
     }
 
     fn size_text(&self) -> String {
@@ -79,23 +83,28 @@ impl ImagesHead {
     }
 
     /// The event of a finished image.
-    pub fn completed(&self, image: &FinishedImage, grid: &ImagesGrid) -> String {
-        let mut event = self.event(COMPLETED, image.index);
-        event.insert(self.data_name().into(), image.data.as_str().into());
+    pub fn completed(&self, image: &FinishedMedia, grid: &MediaGrid) -> String {
+        let [completed, _] = self.events();
+        let mut event = self.event(completed, image.index);
+        event.insert(
+            self.delivery.encoding.field().into(),
+            image.data.as_str().into(),
+        );
         event.insert("revised_prompt".into(), self.prompt.as_str().into());
         event.insert("seed".into(), json!(image.seed));
         event.insert("grid".into(), grid.render());
-        sse(COMPLETED, &Value::Object(event))
+        sse(completed, &Value::Object(event))
     }
 
     /// The event of a preview, which is number `number` of its image. Previews are base64 always, and in the format that
     /// the worker chose.
     pub fn partial(&self, index: u32, number: u32, format: ImageFormat, base64: &str) -> String {
-        let mut event = self.event(PARTIAL, index);
+        let [_, partial] = self.events();
+        let mut event = self.event(partial, index);
         event.insert("output_format".into(), format.word().into());
         event.insert("partial_image_index".into(), number.into());
         event.insert("b64_json".into(), base64.into());
-        sse(PARTIAL, &Value::Object(event))
+        sse(partial, &Value::Object(event))
     }
 
     fn event(&self, name: &str, index: u32) -> Map<String, Value> {
@@ -110,19 +119,6 @@ impl ImagesHead {
         ];
         let fields = fields.map(|(name, value)| (name.to_owned(), value));
         fields.into_iter().collect()
-    }
-}
-
-impl ImagesGrid {
-    fn render(&self) -> Value {
-        // Two places are enough for people; the clock of the worker is not exact.
-        let seconds = (self.seconds * 100.0).round() / 100.0;
-        json!({
-            "job_id": self.job,
-            "worker": self.worker,
-            "model": self.model,
-            "gen_time": seconds,
-        })
     }
 }
 

@@ -2,15 +2,23 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fields::FIELDS;
-use super::reply::{COMPLETED, PARTIAL};
+use super::ImageDoor;
+use super::reply::{EDIT, GENERATION};
 use crate::openai::field;
+use crate::openai::media::MediaGrid;
 
 /// Schemas by their names.
 pub fn schemas() -> Vec<(&'static str, Value)> {
     vec![
-        ("ImagesRequest", field::schema(FIELDS, &["prompt"])),
+        ("ImagesRequest", request(ImageDoor::Generate, &["prompt"])),
+        ("ImageEditRequest", request(ImageDoor::Edit, &["prompt"])),
+        (
+            "ImageVariationRequest",
+            request(ImageDoor::Vary, &["image"]),
+        ),
+        ("GenerateRequest", request(ImageDoor::Plain, &["prompt"])),
         ("Images", images()),
+        ("GeneratedImages", generated()),
         ("ImageEvent", event()),
     ]
 }
@@ -23,6 +31,10 @@ pub fn example() -> Value {
         "size": "1024x768",
         "output_format": "png",
     })
+}
+
+fn request(door: ImageDoor, required: &[&str]) -> Value {
+    field::schema(door.fields(), required)
 }
 
 fn images() -> Value {
@@ -39,9 +51,24 @@ fn images() -> Value {
             "data": {"type": "array", "items": image, "description": "In the order of the request."},
             "output_format": format(),
             "size": {"type": "string"},
-            "grid": grid(),
+            "grid": MediaGrid::schema(),
         },
     })
+}
+
+/// The reply of `/v1/generate`.
+fn generated() -> Value {
+    let mut schema = images();
+    let more = json!({
+        "id": {"type": "string", "description": "Job of the first image."},
+        "status": {"const": "completed"},
+        "url": {"type": ["string", "null"], "description": "The first link."},
+        "images": {"type": "array", "items": {"type": "string"}, "description": "All links."},
+    });
+    if let (Some(properties), Value::Object(more)) = (schema["properties"].as_object_mut(), more) {
+        properties.extend(more);
+    }
+    schema
 }
 
 fn data() -> Map<String, Value> {
@@ -68,27 +95,12 @@ fn format() -> Value {
     json!({"type": "string", "enum": ["webp", "png", "jpeg"]})
 }
 
-fn grid() -> Value {
-    json!({
-        "type": "object",
-        "required": ["job_id", "worker", "model", "gen_time"],
-        "properties": {
-            "job_id": {"type": "string", "description": "Job of the first image; X-Job-Id names all."},
-            "worker": {"type": ["string", "null"]},
-            "model": {"type": "string"},
-            "gen_time": {"type": "number", "description": "Seconds of the slowest image, without the queue."},
-        },
-    })
-}
-
 /// An event of a stream: a preview, or a finished image.
 fn event() -> Value {
     let mut properties = data();
+    let names = [GENERATION, EDIT].concat();
     let more = [
-        (
-            "type",
-            json!({"type": "string", "enum": [COMPLETED, PARTIAL]}),
-        ),
+        ("type", json!({"type": "string", "enum": names})),
         ("created_at", json!({"type": "integer"})),
         ("index", json!({"type": "integer", "minimum": 0})),
         (
@@ -99,7 +111,7 @@ fn event() -> Value {
         ("size", json!({"type": "string"})),
         ("background", json!({"type": "string"})),
         ("quality", json!({"type": "string"})),
-        ("grid", grid()),
+        ("grid", MediaGrid::schema()),
     ];
     properties.extend(more.map(|(name, schema)| (name.to_owned(), schema)));
     json!({

@@ -2,15 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::reply::{FinishedImage, ImagesGrid, ImagesHead};
-use super::{ImageEncoding, ImageFormat, ImagesRequest};
+use super::reply::ImagesHead;
+use super::{ImageDoor, ImageFormat, ImagesRequest};
+use crate::openai::media::{FinishedMedia, MediaEncoding, MediaGrid};
 
 fn read(more: Value) -> Result<ImagesRequest, String> {
     let mut body = json!({"prompt": "a cat", "model": "m"});
     for (name, value) in more.as_object().unwrap() {
         body[name] = value.clone();
     }
-    ImagesRequest::read(body)
+    ImagesRequest::read(body, ImageDoor::Generate)
         .map_err(|problem| format!("{}: {problem}", problem.param.as_deref().unwrap_or("")))
 }
 
@@ -20,7 +21,7 @@ fn a_plain_request_leaves_settings_to_the_model() {
     let image = &request.image;
     assert_eq!((image.width, image.height), (0, 0));
     assert_eq!((image.steps, image.seed, image.karras), (None, None, None));
-    assert_eq!(request.delivery.encoding, ImageEncoding::Url);
+    assert_eq!(request.delivery.encoding, MediaEncoding::Url);
     assert_eq!(request.delivery.format, ImageFormat::Webp);
     assert!(request.only_polled.is_empty() && request.never_polled.is_empty());
 }
@@ -63,8 +64,7 @@ fn settings_beyond_openai_are_read_by_their_usual_names() {
     assert_eq!((image.loras[0].model, image.loras[0].clip), (1.0, 0.5));
     assert_eq!(request.delivery.format, ImageFormat::Jpeg);
     assert_eq!(request.only_polled, ["scheduler"]);
-    let seeds: Vec<_> = (0..3).map(|index| request.seed_of(index)).collect();
-    assert_eq!(seeds, [Some(7), Some(8), Some(9)]);
+    assert_eq!((image.seed, request.count), (Some(7), 3));
     let long = read(json!({"seed": 5_000_000_000_u64})).unwrap();
     assert_eq!(long.never_polled, ["seed"]);
 }
@@ -95,10 +95,10 @@ fn a_field_that_cannot_be_honoured_is_refused_by_its_name() {
 #[test]
 fn a_stream_sends_base64_unless_links_are_wanted() {
     let streamed = read(json!({"stream": true, "partial_images": 2})).unwrap();
-    assert_eq!(streamed.delivery.encoding, ImageEncoding::Base64);
+    assert_eq!(streamed.delivery.encoding, MediaEncoding::Base64);
     assert_eq!(streamed.previews, 2);
     let links = read(json!({"stream": true, "response_format": "url"})).unwrap();
-    assert_eq!(links.delivery.encoding, ImageEncoding::Url);
+    assert_eq!(links.delivery.encoding, MediaEncoding::Url);
 }
 
 #[test]
@@ -107,17 +107,17 @@ fn a_reply_has_the_shape_of_openai() {
         "response_format": "b64_json", "output_format": "png", "size": "1024x1024",
     });
     let request = read(request).unwrap();
-    let head = ImagesHead::new(9, &request.image, request.delivery);
-    let image = FinishedImage {
+    let head = ImagesHead::new(9, &request.image, request.delivery, request.door);
+    let image = FinishedMedia {
         index: 0,
         data: "AAAA".to_owned(),
         seed: Some(7),
     };
-    let grid = ImagesGrid {
+    let grid = MediaGrid {
         job: "j".to_owned(),
         model: "m".to_owned(),
         seconds: 1.234,
-        ..ImagesGrid::default()
+        ..MediaGrid::default()
     };
     let expected = json!({
         "created": 9, "output_format": "png", "size": "1024x1024",

@@ -13,13 +13,12 @@ use bytes::Bytes;
 use futures_util::stream::unfold;
 use tokio::time::timeout;
 
-use super::delivery::ImageStore;
-use super::gathering::{Gathering, ImageEvent, MadeImage};
+use super::delivery;
 use crate::error::ApiError;
+use crate::http::generation::{Gathering, MadeMedia, MediaEndpoint, MediaEvent, ResultStore};
 use crate::http::room::{Memory, Room};
 use crate::http::text::NOT_BUFFERED;
 use crate::media::MediaType;
-use crate::state::DoorSettings;
 use muster_protocol::openai::error;
 use muster_protocol::openai::images::ImageFormat;
 use muster_protocol::openai::images::reply::{self, ImagesHead};
@@ -31,9 +30,8 @@ pub struct ImageRelay {
     /// None when the stream has ended.
     gathering: Option<Gathering>,
     /// Read before the response began.
-    first: Option<ImageEvent>,
+    first: Option<MediaEvent>,
     head: ImagesHead,
-    model: String,
     /// Previews of each image that may still be sent, and those that were.
     previews: Vec<(u32, u32)>,
 }
@@ -41,7 +39,7 @@ pub struct ImageRelay {
 /// The service's side of a stream.
 struct ImageStream {
     relay: ImageRelay,
-    store: ImageStore,
+    store: ResultStore,
     memory: Memory,
     heartbeat: Duration,
     /// The memory of the request, until the end.
@@ -51,33 +49,32 @@ struct ImageStream {
 }
 
 impl ImageRelay {
-    pub fn new(gathering: Gathering, head: ImagesHead, model: &str, previews: u32) -> Self {
+    pub fn new(gathering: Gathering, head: ImagesHead, previews: u32) -> Self {
         Self {
             previews: vec![(previews, 0); gathering.len()],
             gathering: Some(gathering),
             first: None,
             head,
-            model: model.to_owned(),
         }
     }
 
     /// Waits for the first event, so that a failure before it has a status of its own; but not for long.
     pub async fn open(
         mut self,
-        settings: &DoorSettings,
-        (memory, kept): (Memory, Room),
+        endpoint: &MediaEndpoint,
+        kept: Room,
     ) -> Result<Response, ApiError> {
         let Some(gathering) = &mut self.gathering else {
             return Ok(Response::default());
         };
-        let store = gathering.store().clone();
+        let (store, settings) = (gathering.store().clone(), endpoint.settings());
         if let Ok(Some(first)) = timeout(settings.commit_after, gathering.next()).await {
             self.first = Some(first?);
         }
         let stream = ImageStream {
             relay: self,
             store,
-            memory,
+            memory: endpoint.memory().clone(),
             heartbeat: settings.heartbeat,
             _kept: kept,
             sent: None,
@@ -111,8 +108,8 @@ impl ImageStream {
                 }
             };
             let text = match event {
-                Ok(ImageEvent::Preview { index, bytes }) => self.preview(index, &bytes),
-                Ok(ImageEvent::Made(made)) => self.completed(made).await.map(Some),
+                Ok(MediaEvent::Preview { index, bytes }) => self.preview(index, &bytes),
+                Ok(MediaEvent::Made(made)) => self.completed(made).await.map(Some),
                 Err(error) => Err(error),
             };
             match text {
@@ -149,13 +146,13 @@ impl ImageStream {
         ))
     }
 
-    async fn completed(&mut self, made: MadeImage) -> Result<String, ApiError> {
+    async fn completed(&mut self, made: MadeMedia) -> Result<String, ApiError> {
         let gathering = self.relay.gathering.as_ref();
-        let grid = gathering.map(|all| all.grid(made.index, &self.relay.model));
+        let grid = gathering.map(|all| all.grid(made.index));
         let mut grid = grid.unwrap_or_default();
         grid.worker = made.worker.as_deref().map(str::to_owned);
         grid.seconds = made.seconds;
-        let delivery = self.relay.head.delivery;
+        let delivery = delivery(self.relay.head.delivery);
         let image = self.store.deliver(made, delivery).await?;
         let mut room = self.memory.room_to_tell();
         // Once as the image and once as the event.

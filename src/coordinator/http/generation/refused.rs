@@ -8,24 +8,31 @@ use crate::moderation::{Blocked, LONGEST};
 use crate::switchboard::Overview;
 use muster_protocol::job::{Capabilities, Failure, FailureKind, Kind};
 use muster_protocol::openai::Problem;
-use muster_protocol::openai::images::ImagesRequest;
 
 /// Models named in a message.
 const MOST_NAMES: usize = 10;
 
-/// The fields that ask for an ability of the worker.
-const ABILITIES: [(Capabilities, &str); 6] = [
-    (Capabilities::SOURCE_IMAGES, "image"),
-    (Capabilities::LORAS, "loras"),
-    (Capabilities::LORA_VERSIONS, "loras"),
-    (Capabilities::CONSISTENCY_SAMPLER, "sampler"),
-    (Capabilities::NEWER_DRAWING, "sampler"),
-    (Capabilities::KARRAS, "scheduler"),
-];
+/// What a request says of the fields that a refusal may be about.
+pub trait RefusedFields {
+    const KIND: Kind;
 
-pub fn explain(
+    /// The output with its article, as in `an image`.
+    const OUTPUT: &'static str;
+
+    /// The first field that only some workers can honour.
+    fn special(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The field that asks for one of these abilities.
+    fn asking_for(&self, _: Capabilities) -> Option<&'static str> {
+        None
+    }
+}
+
+pub fn explain<F: RefusedFields>(
     refusal: Refusal,
-    request: &ImagesRequest,
+    fields: &F,
     model: &str,
     known: &KnownModels,
     overview: &Overview,
@@ -46,15 +53,15 @@ pub fn explain(
                 models::unknown(model, &online)
             }
             Missing::Kind(_) => {
-                let what = models::not_of_kind(&known.id(model), "an image", overview);
-                let message = format!("{what}{}", others(overview));
+                let what = models::not_of_kind(&known.id(model), F::OUTPUT, overview);
+                let message = format!("{what}{}", others(F::KIND, overview));
                 Problem::unsupported("model", message).into()
             }
-            Missing::Format(_) => match special(request) {
+            Missing::Format(_) => match fields.special() {
                 Some(name) => unsupported(name, model),
                 None => about(refusal, "model"),
             },
-            Missing::Capability(missing) => match param_of(request, *missing) {
+            Missing::Capability(missing) => match fields.asking_for(*missing) {
                 Some(name) => unsupported(name, model),
                 // The client has no field for a worker's speed or software.
                 None => ApiError {
@@ -71,33 +78,14 @@ pub fn explain(
     }
 }
 
-/// The first field that only some workers can honour.
-fn special(request: &ImagesRequest) -> Option<&'static str> {
-    let mut names = request.only_polled.iter().chain(&request.never_polled);
-    names.next().copied()
-}
-
-fn param_of(request: &ImagesRequest, missing: Capabilities) -> Option<&'static str> {
-    let image = &request.image;
-    let is_set = |name: &str| match name {
-        "image" => image.source.is_some(),
-        "loras" => !image.loras.is_empty(),
-        "sampler" => image.sampler.is_some(),
-        _ => image.karras.is_some(),
-    };
-    let mut fields = ABILITIES.iter();
-    let field = fields.find(|(ability, name)| missing.contains(*ability) && is_set(name));
-    field.map(|(_, name)| *name)
-}
-
 /// `; image models online: one, other`, or nothing if there are none.
-fn others(overview: &Overview) -> String {
+fn others(kind: Kind, overview: &Overview) -> String {
     let models = overview.models.iter();
-    let images = models.filter(|model| model.kinds.contains(Kind::Image));
-    let names: Vec<&str> = images.take(MOST_NAMES).map(|model| &*model.name).collect();
+    let able = models.filter(|model| model.kinds.contains(kind));
+    let names: Vec<&str> = able.take(MOST_NAMES).map(|model| &*model.name).collect();
     match names.is_empty() {
         true => String::new(),
-        false => format!("; image models online: {}", names.join(", ")),
+        false => format!("; {} models online: {}", kind.word(), names.join(", ")),
     }
 }
 

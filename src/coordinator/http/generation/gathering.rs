@@ -1,56 +1,61 @@
-//! The events of all jobs of a request, until each job has its image. Dropped before, all jobs are cancelled and the
-//! images that are there already are deleted.
+//! The events of all jobs of a request, until each job has its output. Dropped before, all jobs are cancelled and the
+//! outputs that are there already are deleted.
 
 use std::sync::Arc;
 
+use axum::http::HeaderValue;
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, SelectAll, select_all};
 
-use super::delivery::{ImageStore, StoredImage};
+use super::delivery::{ResultStore, StoredResult};
 use crate::dispatch::{Outcome, Timing};
 use crate::error::ApiError;
+use crate::media::Holding;
 use crate::progress::ProgressBoard;
 use crate::switchboard::{Delivery, JobStream};
 use muster_protocol::job::{Event, FailureKind, Hidden, Job, JobId, Media};
 use muster_protocol::legacy::image::drawn::Drawn;
-use muster_protocol::openai::images::reply::ImagesGrid;
+use muster_protocol::openai::media::MediaGrid;
 
-/// An image that its worker has delivered.
-pub struct MadeImage {
+/// An output that its worker has delivered.
+pub struct MadeMedia {
     pub index: u32,
     pub seed: Option<u64>,
-    pub stored: StoredImage,
+    pub stored: StoredResult,
     pub worker: Option<Arc<str>>,
     /// From the offer to the end.
     pub seconds: f64,
 }
 
-pub enum ImageEvent {
+pub enum MediaEvent {
     Preview { index: u32, bytes: Vec<u8> },
-    Made(MadeImage),
+    Made(MadeMedia),
 }
 
 pub struct Gathering {
     streams: SelectAll<BoxStream<'static, (usize, Delivery)>>,
-    jobs: Vec<PendingImage>,
-    store: ImageStore,
+    jobs: Vec<PendingOutput>,
+    model: String,
+    store: ResultStore,
+    /// The images that came along.
+    _sources: Option<Holding>,
     /// For the client's progress token.
     progress: Option<(ProgressBoard, String)>,
 }
 
-/// A job whose image is not there yet.
-struct PendingImage {
+/// A job whose output is not there yet.
+struct PendingOutput {
     id: JobId,
     drawn: Drawn,
     percent: u8,
-    image: Option<(Media, StoredImage)>,
+    output: Option<(Media, StoredResult)>,
 }
 
 impl Gathering {
     pub fn new(
         streams: Vec<JobStream>,
         jobs: &[Arc<Job>],
-        store: ImageStore,
+        store: ResultStore,
         progress: Option<(ProgressBoard, String)>,
     ) -> Self {
         let numbered = streams.into_iter().enumerate();
@@ -58,15 +63,18 @@ impl Gathering {
             let with_index = move |delivery| (index, delivery);
             stream.map(with_index).boxed()
         });
-        let pending = |job: &Arc<Job>| PendingImage {
+        let pending = |job: &Arc<Job>| PendingOutput {
             id: job.id,
             drawn: Drawn::of(job),
             percent: 0,
-            image: None,
+            output: None,
         };
+        let model = jobs.first().and_then(|job| job.model.0.first());
         let gathering = Self {
             streams: select_all(numbered),
+            model: model.map(|model| model.to_string()).unwrap_or_default(),
             jobs: jobs.iter().map(pending).collect(),
+            _sources: None,
             store,
             progress,
         };
@@ -75,7 +83,7 @@ impl Gathering {
     }
 
     /// The next event of any job; none after the end of all. Nothing is lost if the caller stops waiting.
-    pub async fn next(&mut self) -> Option<Result<ImageEvent, ApiError>> {
+    pub async fn next(&mut self) -> Option<Result<MediaEvent, ApiError>> {
         loop {
             let (index, delivery) = self.streams.next().await?;
             let store = self.store.clone();
@@ -83,18 +91,18 @@ impl Gathering {
             match delivery {
                 Delivery::Event(Event::Media(media)) => {
                     let stored = store.stored(&media, job.drawn);
-                    job.image = stored.map(|stored| (media, stored));
+                    job.output = stored.map(|stored| (media, stored));
                 }
-                Delivery::Event(Event::Restarted) => job.image = None,
+                Delivery::Event(Event::Restarted) => job.output = None,
                 Delivery::Event(Event::Progress(progress)) => {
                     job.percent = progress.percent;
                     self.note_progress();
                 }
                 Delivery::Event(Event::Preview { bytes, .. }) => {
                     let index = number(index);
-                    return Some(Ok(ImageEvent::Preview { index, bytes }));
+                    return Some(Ok(MediaEvent::Preview { index, bytes }));
                 }
-                // A job for an image has no text, and its end is a delivery of its own.
+                // A job for media has no text, and its end is a delivery of its own.
                 Delivery::Event(
                     Event::Started { .. }
                     | Event::Token(_)
@@ -114,31 +122,46 @@ impl Gathering {
                     job.percent = 100;
                     let made = job.made(number(index), &outcome, timing, worker);
                     self.note_progress();
-                    return Some(made.map(ImageEvent::Made));
+                    return Some(made.map(MediaEvent::Made));
                 }
             }
         }
     }
 
-    /// How many images the request has.
+    /// Keeps the images that came along until all jobs have ended.
+    #[must_use]
+    pub fn keeping(self, sources: Option<Holding>) -> Self {
+        Self {
+            _sources: sources,
+            ..self
+        }
+    }
+
+    /// The ids of all jobs, as a header.
+    pub fn job_ids(&self) -> Option<HeaderValue> {
+        let ids = self.jobs.iter().map(|job| job.id.to_string());
+        HeaderValue::try_from(ids.collect::<Vec<_>>().join(", ")).ok()
+    }
+
+    /// How many outputs the request has.
     pub fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    pub fn store(&self) -> &ImageStore {
+    pub fn store(&self) -> &ResultStore {
         &self.store
     }
 
-    pub fn grid(&self, index: u32, model: &str) -> ImagesGrid {
+    pub fn grid(&self, index: u32) -> MediaGrid {
         let job = self.jobs.get(index as usize);
-        ImagesGrid {
+        MediaGrid {
             job: job.map(|job| job.id.to_string()).unwrap_or_default(),
-            model: model.to_owned(),
-            ..ImagesGrid::default()
+            model: self.model.clone(),
+            ..MediaGrid::default()
         }
     }
 
-    /// All images together.
+    /// All outputs together.
     fn note_progress(&self) {
         if let Some((board, token)) = &self.progress {
             let sum: usize = self.jobs.iter().map(|job| usize::from(job.percent)).sum();
@@ -148,29 +171,29 @@ impl Gathering {
     }
 }
 
-impl PendingImage {
+impl PendingOutput {
     fn made(
         &mut self,
         index: u32,
         outcome: &Outcome,
         timing: Timing,
         worker: Option<Arc<str>>,
-    ) -> Result<MadeImage, ApiError> {
+    ) -> Result<MadeMedia, ApiError> {
         if let Some(failure) = outcome.failure() {
             return Err(failure.into());
         }
         if let Outcome::Delivered { finish, .. } = outcome
             && Hidden::of(finish).is_some()
         {
-            let message = "the worker's safety filter withheld the image; change the prompt";
+            let message = "the worker's safety filter withheld the output; change the prompt";
             return Err(ApiError::new(FailureKind::ContentRefused, message));
         }
-        let Some((media, stored)) = self.image.take() else {
-            let message = "the worker delivered no image";
+        let Some((media, stored)) = self.output.take() else {
+            let message = "the worker delivered no output";
             return Err(ApiError::new(FailureKind::EmptyResult, message));
         };
         let waited = timing.queued.unwrap_or_default();
-        Ok(MadeImage {
+        Ok(MadeMedia {
             index,
             seed: media.seed,
             stored,

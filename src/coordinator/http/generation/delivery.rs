@@ -1,0 +1,149 @@
+//! A stored output as the client wants it: a link or base64, and in its type of file. Stored images are WebP; another type
+//! is encoded from them, off the async threads. Sound and video stay as they came.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use tracing::warn;
+
+use super::gathering::MadeMedia;
+use crate::error::ApiError;
+use crate::media::{self, Area, Holding, Key, MediaError, MediaType};
+use crate::pictures::{Results, Unfit};
+use muster_protocol::job::{FailureKind, Media};
+use muster_protocol::legacy::image::drawn::Drawn;
+use muster_protocol::openai::media::{FinishedMedia, MediaEncoding};
+
+/// How long links are valid.
+const LINKS: Duration = Duration::from_secs(3600);
+/// Attempts are numbered from 1, so no worker has an upload link for this object.
+const ENCODED: u32 = 0;
+
+/// How the client gets the outputs of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MediaDelivery {
+    pub encoding: MediaEncoding,
+    /// The type of an image; none for outputs that stay as they came.
+    pub image_type: Option<MediaType>,
+}
+
+/// The media store and the codecs. Clones share both.
+#[derive(Debug, Clone)]
+pub struct ResultStore {
+    media: media::Media,
+    results: Results,
+}
+
+/// An output in the store, which is deleted unless a link to it is given out.
+pub struct StoredResult {
+    key: Key,
+    drawn: Drawn,
+    holding: Holding,
+}
+
+impl ResultStore {
+    pub fn new(media: media::Media, results: Results) -> Self {
+        Self { media, results }
+    }
+
+    /// None if the name is not one of this store.
+    pub fn stored(&self, media: &Media, drawn: Drawn) -> Option<StoredResult> {
+        let key: Key = media.key.parse().ok()?;
+        Some(StoredResult {
+            key,
+            drawn,
+            holding: self.media.hold(vec![key]),
+        })
+    }
+
+    pub async fn deliver(
+        &self,
+        made: MadeMedia,
+        delivery: MediaDelivery,
+    ) -> Result<FinishedMedia, ApiError> {
+        let MadeMedia {
+            index,
+            seed,
+            stored,
+            ..
+        } = made;
+        let kind = delivery.image_type.unwrap_or(stored.key.kind());
+        let data = match delivery.encoding {
+            MediaEncoding::Url => self.link(stored, kind).await,
+            MediaEncoding::Base64 => self.base64(stored, kind).await,
+        };
+        Ok(FinishedMedia {
+            index,
+            data: data.map_err(|unfit| unreadable(&unfit))?,
+            seed,
+        })
+    }
+
+    async fn link(&self, stored: StoredResult, kind: MediaType) -> Result<String, Unfit> {
+        let StoredResult {
+            key,
+            drawn,
+            holding,
+        } = stored;
+        if key.kind() == kind {
+            holding.leave();
+            return Ok(self.media.download_link(key, LINKS).await?);
+        }
+        let bytes = self.results.encoded(key, drawn, kind).await?;
+        let encoded = Key::new(Area::Results, key.id(), ENCODED, kind);
+        self.media.put(encoded, bytes).await?;
+        Ok(self.media.download_link(encoded, LINKS).await?)
+    }
+
+    /// A link to an output that stays where it is.
+    pub async fn kept_link(
+        &self,
+        key: Key,
+        drawn: Drawn,
+        kind: MediaType,
+    ) -> Result<String, Unfit> {
+        if key.kind() == kind {
+            return Ok(self.media.download_link(key, LINKS).await?);
+        }
+        let encoded = Key::new(Area::Results, key.id(), ENCODED, kind);
+        if self.media.get(encoded).await?.is_none() {
+            let bytes = self.results.encoded(key, drawn, kind).await?;
+            self.media.put(encoded, bytes).await?;
+        }
+        Ok(self.media.download_link(encoded, LINKS).await?)
+    }
+
+    async fn base64(&self, stored: StoredResult, kind: MediaType) -> Result<String, Unfit> {
+        let bytes = self.bytes(stored, kind).await?;
+        Ok(STANDARD.encode(bytes))
+    }
+
+    async fn bytes(&self, stored: StoredResult, kind: MediaType) -> Result<Bytes, Unfit> {
+        let StoredResult {
+            key,
+            drawn,
+            holding,
+        } = stored;
+        let bytes = self.results.encoded(key, drawn, kind).await?;
+        drop(holding);
+        Ok(bytes)
+    }
+}
+
+pub fn unreadable(unfit: &Unfit) -> ApiError {
+    match unfit {
+        Unfit::Store(error) => store_failed(error),
+        _ => {
+            let message = "the output of the worker was lost or cannot be decoded";
+            ApiError::new(FailureKind::WorkerFailed, message)
+        }
+    }
+}
+
+fn store_failed(error: &MediaError) -> ApiError {
+    warn!("reading a finished output failed: {error}");
+    let message = "reading the output from the media store failed; retry later";
+    ApiError::new(FailureKind::StoreUnavailable, message)
+}

@@ -1,0 +1,396 @@
+//! The caller of a route for media, and the parts of the service that answer it.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::header::LOCATION;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+
+use super::delivery::{MediaDelivery, ResultStore};
+use super::gathering::{Gathering, MediaEvent};
+use super::refused::{self, RefusedFields};
+use crate::accounts::Caller;
+use crate::clock::wall_clock;
+use crate::dispatch::{Missing, Refusal, Submission};
+use crate::error::ApiError;
+use crate::http::address::LetIn;
+use crate::http::auth::Admitted;
+use crate::http::body::Whole;
+use crate::http::cashier::Cashier;
+use crate::http::entrance::{Arrival, JOB_ID};
+use crate::http::open::{KnownModels, Open};
+use crate::http::openai::tokens::{COPIES, read};
+use crate::http::reply;
+use crate::http::room::{Memory, Room};
+use crate::http::text::auto::Auto;
+use crate::media::{Holding, Media};
+use crate::moderation::{Asker, Medium, Moderation, Prompt};
+use crate::modes::{ModeSet, Modes};
+use crate::pictures::{Results, Sources};
+use crate::progress::ProgressBoard;
+use crate::requests::orders::{MediaNotes, MediaWork};
+use crate::requests::{NewRequest, NotAccepted, Order, Request, Requests};
+use crate::state::DoorSettings;
+use crate::switchboard::{Overview, Switchboard};
+use muster_protocol::job::{FailureKind, Job, JobId, Kind, ModelChoice, Privacy, RequestId};
+use muster_protocol::openai::Problem;
+use muster_protocol::openai::media::{self, FinishedMedia, MediaGrid, MediaTracking};
+
+/// The caller of a route, and the parts of the service that answer it.
+#[derive(Debug, Clone)]
+pub struct MediaEndpoint {
+    models: Arc<KnownModels>,
+    board: Switchboard,
+    settings: Arc<DoorSettings>,
+    memory: Memory,
+    moderation: Moderation,
+    cashier: Cashier,
+    progress: ProgressBoard,
+    store: ResultStore,
+    sources: Sources,
+    requests: Requests,
+    caller: Arc<Caller>,
+    asker: Asker,
+    privacy: Privacy,
+    arrival: Arrival,
+}
+
+/// A request that its route has read.
+pub struct MediaOrder {
+    pub work: MediaWork,
+    pub tracking: MediaTracking,
+    /// The images that came along.
+    pub sources: Option<Holding>,
+}
+
+impl FromRequestParts<Open> for MediaEndpoint {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, open: &Open) -> Result<Self, ApiError> {
+        let Admitted(caller) = Admitted::from_request_parts(parts, open).await?;
+        let LetIn(address) = LetIn::from_request_parts(parts, open).await?;
+        let moderation = Moderation::from_ref(open);
+        let is_hidden = moderation.is_hidden(address, caller.roles);
+        if is_hidden && Modes::from_ref(open).are_on(ModeSet::RAID) {
+            let message =
+                "requests from VPN or proxy addresses are temporarily refused for untrusted users";
+            return Err(ApiError::new(FailureKind::AccessDenied, message));
+        }
+        Ok(Self {
+            models: FromRef::from_ref(open),
+            board: FromRef::from_ref(open),
+            settings: FromRef::from_ref(open),
+            memory: FromRef::from_ref(open),
+            cashier: Cashier::from_request_parts(parts, open).await?,
+            progress: FromRef::from_ref(open),
+            store: ResultStore::new(Media::from_ref(open), Results::from_ref(open)),
+            sources: FromRef::from_ref(open),
+            requests: FromRef::from_ref(open),
+            asker: Asker {
+                account: caller.account,
+                roles: caller.roles,
+                address,
+            },
+            privacy: match is_hidden {
+                true => Privacy::Trusted,
+                false => Privacy::Anyone,
+            },
+            arrival: Arrival::from_request_parts(parts, open).await?,
+            moderation,
+            caller,
+        })
+    }
+}
+
+/// A body as its route reads it, and the memory that the request takes until it is answered.
+pub async fn read_body<T: Send + 'static>(
+    whole: Whole,
+    reading: fn(Value) -> Result<T, Problem>,
+) -> Result<(T, Room), ApiError> {
+    let copies = whole.bytes.len().saturating_mul(2 * COPIES);
+    let room = whole.room.keep(copies)?;
+    Ok((read(whole, reading).await?, room))
+}
+
+/// The answer, whatever it is, with the ids of the jobs.
+pub fn with_job_ids(answer: Result<Response, ApiError>, ids: Option<HeaderValue>) -> Response {
+    let mut response = answer.unwrap_or_else(ApiError::into_response);
+    if let Some(ids) = ids {
+        response.headers_mut().insert(JOB_ID, ids);
+    }
+    response
+}
+
+impl MediaEndpoint {
+    pub fn settings(&self) -> &DoorSettings {
+        &self.settings
+    }
+
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    pub fn asker(&self) -> Asker {
+        self.asker
+    }
+
+    pub async fn overview(&self) -> Arc<Overview> {
+        self.board.current().await
+    }
+
+    /// The id of the model, chosen here if the client names none.
+    pub async fn model_of(&self, named: Option<&str>, kind: Kind) -> Result<Arc<str>, ApiError> {
+        if let Some(name) = named {
+            return match Auto::called(name) {
+                None => Ok(self.models.id(name)),
+                Some(_) => {
+                    let message = format!(
+                        "model must name one model here, found {name}: use a name listed by /v1/models?type=all"
+                    );
+                    Err(Problem::unsupported("model", message).into())
+                }
+            };
+        }
+        let overview = self.overview().await;
+        let models = overview.models.iter();
+        let models = models.filter(|model| model.kinds.contains(kind));
+        let most = models.max_by_key(|model| (model.workers, model.free));
+        most.map(|model| model.name.clone()).ok_or_else(|| {
+            let message = format!("no {} model is online; retry later", kind.word());
+            ApiError::new(FailureKind::NoWorker, message)
+        })
+    }
+
+    /// The prompt as the filters have rewritten it, if they have.
+    pub async fn examine(
+        &self,
+        text: &str,
+        medium: Medium,
+        model: &str,
+    ) -> Result<Option<String>, ApiError> {
+        let prompt = Prompt {
+            text,
+            medium,
+            // The API has no word for it.
+            may_be_rewritten: false,
+            models: &[model.to_owned()],
+        };
+        let examined = self.moderation.examine(prompt, &self.asker).await;
+        examined.map_err(refused::blocked)
+    }
+
+    /// Holds the price and queues the jobs, which end with their client's connection.
+    pub async fn queue(
+        &self,
+        order: MediaOrder,
+        fields: &impl RefusedFields,
+    ) -> Result<Gathering, ApiError> {
+        let MediaOrder {
+            work,
+            tracking,
+            sources,
+        } = order;
+        let mut jobs = self.jobs(&work);
+        let held = self.cashier.hold(&mut jobs).await?;
+        let submission = Submission {
+            jobs: jobs.clone(),
+            standing: self.caller.standing(),
+        };
+        let streams = match self.board.submit(submission).await {
+            Ok(streams) => streams,
+            Err(refusal) => {
+                held.release().await;
+                return Err(self.explain(refusal, &work, fields).await);
+            }
+        };
+        held.queued()?;
+        self.learn(&work);
+        let token = tracking.progress_token;
+        let board = token.map(|token| (self.progress.clone(), token));
+        let gathering = Gathering::new(streams, &jobs, self.store.clone(), board);
+        Ok(gathering.keeping(sources))
+    }
+
+    fn jobs(&self, work: &MediaWork) -> Vec<Arc<Job>> {
+        let seed = self.settings.prefixes.hash_one(self.arrival.id) & u64::from(u32::MAX);
+        let job = |index| {
+            let (body, limits) = work.output(index, seed);
+            Arc::new(Job {
+                id: JobId::random(),
+                request: self.arrival.id,
+                account: self.caller.account,
+                shared_key: None,
+                kind: work.kind(),
+                model: ModelChoice(vec![work.model().into()]),
+                limits,
+                body,
+                privacy: self.privacy,
+                deadline: wall_clock().after(self.settings.lifetime),
+                durable: false,
+                prefixes: Vec::new(),
+                original: None,
+                price: None,
+            })
+        };
+        (0..work.count).map(job).collect()
+    }
+
+    /// Queues jobs that outlive their client's connection and this process.
+    pub async fn accept(
+        &self,
+        order: MediaOrder,
+        fields: &impl RefusedFields,
+        room: Room,
+    ) -> Result<Response, ApiError> {
+        let MediaOrder {
+            work,
+            tracking,
+            sources,
+        } = order;
+        self.check_known(&work, fields).await?;
+        let notes = MediaNotes {
+            client_ref: tracking.client_ref.as_deref().map(Arc::from),
+            progress_token: tracking.progress_token.as_deref().map(Arc::from),
+            ..work.notes().clone()
+        };
+        let work = work
+            .for_trusted(self.privacy == Privacy::Trusted)
+            .noted(notes);
+        // Not the id that replies and logs name.
+        let id = RequestId::random();
+        let standing = self.caller.standing();
+        let order = Order::of_media(id, self.caller.account, standing, work.clone());
+        let names = &self.settings.names;
+        let mut jobs = order.jobs(names);
+        let held = self.cashier.hold(&mut jobs).await?;
+        let order = order.priced(jobs.first().and_then(|job| job.price));
+        let request = order.request(standing, None, names);
+        // What came along is in the media store; each job has the rest, and the request itself.
+        let copies = 1 + request.jobs.len();
+        let room = room.keep(request.body.len().saturating_mul(copies))?;
+        let request = NewRequest {
+            memory: Some(Box::new(room)),
+            sources,
+            ..request
+        };
+        let request = match self.requests.accept(request).await {
+            Ok(request) => request,
+            Err(NotAccepted::Refused(refusal)) => {
+                held.release().await;
+                return Err(self.explain(refusal, &work, fields).await);
+            }
+            Err(NotAccepted::Storage(_)) => {
+                held.release().await;
+                return Err(no_store());
+            }
+        };
+        if let Err(refusal) = held.queued() {
+            self.requests
+                .cancel(&request)
+                .await
+                .map_err(|_| no_store())?;
+            return Err(refusal);
+        }
+        self.learn(&work);
+        let outlook = match request.next() {
+            Some(job) => self.board.outlook(job).await.ok().flatten(),
+            None => None,
+        };
+        let is_possible = outlook.is_none_or(|outlook| outlook.is_possible);
+        Ok(accepted(&request, &tracking, is_possible))
+    }
+
+    /// Jobs on disk wait for a worker, so an unknown model is refused here.
+    async fn check_known(
+        &self,
+        work: &MediaWork,
+        fields: &impl RefusedFields,
+    ) -> Result<(), ApiError> {
+        let overview = self.overview().await;
+        let missing = match overview.model(work.model()) {
+            Some(model) if model.kinds.contains(work.kind()) => return Ok(()),
+            Some(_) => Missing::Kind(work.kind()),
+            None if self.models.contains(work.model()) => return Ok(()),
+            None => Missing::Model(vec![work.model().into()]),
+        };
+        let online = overview.models.iter().map(|model| model.name.clone());
+        let refusal = Refusal::Unserved {
+            missing,
+            online: online.collect(),
+        };
+        Err(self.explain(refusal, work, fields).await)
+    }
+
+    async fn explain(
+        &self,
+        refusal: Refusal,
+        work: &MediaWork,
+        fields: &impl RefusedFields,
+    ) -> ApiError {
+        let overview = self.overview().await;
+        refused::explain(refusal, fields, work.model(), &self.models, &overview)
+    }
+
+    fn learn(&self, work: &MediaWork) {
+        self.models.learn(&Arc::from(work.model()));
+    }
+
+    /// All outputs in one reply, in the order of the jobs. A finished output is paid for, so the reply waits for memory
+    /// rather than being lost.
+    pub async fn reply(
+        &self,
+        mut gathering: Gathering,
+        delivery: MediaDelivery,
+        render: impl FnOnce(&[FinishedMedia], &MediaGrid) -> Value,
+    ) -> Result<Response, ApiError> {
+        let mut room = self.memory.room_to_tell();
+        let mut outputs: Vec<FinishedMedia> = Vec::new();
+        let mut grid = gathering.grid(0);
+        let mut bytes = 0;
+        while let Some(event) = gathering.next().await {
+            let MediaEvent::Made(made) = event? else {
+                continue;
+            };
+            if made.index == 0 {
+                grid.worker = made.worker.as_deref().map(str::to_owned);
+            }
+            grid.seconds = grid.seconds.max(made.seconds);
+            let output = self.store.deliver(made, delivery).await?;
+            // Once as text and once in the reply.
+            bytes += 2 * output.data.len();
+            room.cover_in_time(bytes).await?;
+            outputs.push(output);
+        }
+        outputs.sort_by_key(|output| output.index);
+        let text = render(&outputs, &grid).to_string();
+        drop(outputs);
+        room.cover_in_time(text.len()).await?;
+        Ok(reply::text_in(room, StatusCode::OK, text.into()))
+    }
+}
+
+fn accepted(request: &Request, tracking: &MediaTracking, is_possible: bool) -> Response {
+    let jobs = request.outputs.iter().map(|output| output.job.to_string());
+    let jobs: Vec<String> = jobs.collect();
+    let body = media::accepted(&jobs, tracking.client_ref.as_deref(), is_possible);
+    let mut response = reply::json(StatusCode::ACCEPTED, &body);
+    let link = jobs.first().map(|job| media::results_link(job));
+    let link = link.and_then(|link| HeaderValue::try_from(link).ok());
+    response
+        .headers_mut()
+        .extend(link.map(|link| (LOCATION, link)));
+    with_job_ids(Ok(response), HeaderValue::try_from(jobs.join(", ")).ok())
+}
+
+fn no_store() -> ApiError {
+    let message = "storing the request failed: the database does not answer; retry later";
+    ApiError::new(FailureKind::StoreUnavailable, message)
+}

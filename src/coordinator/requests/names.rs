@@ -1,0 +1,114 @@
+//! What clients of `/v1` call their requests for media: the ids of their jobs, words of their own, and tokens for the
+//! progress.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::request::Request;
+use super::{Ended, Requests};
+use muster_protocol::job::{AccountId, JobId, RequestId};
+
+/// By what a client finds a request for media.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MediaName {
+    Job(JobId),
+    /// The client's own word, which several requests may have.
+    ClientRef(Arc<str>),
+}
+
+#[derive(Debug, Default)]
+pub struct MediaNames {
+    by_job: HashMap<JobId, RequestId>,
+    by_ref: HashMap<(AccountId, Arc<str>), Vec<RequestId>>,
+    by_token: HashMap<Arc<str>, RequestId>,
+}
+
+impl MediaNames {
+    pub fn add(&mut self, request: &Request) {
+        let Some(notes) = &request.wishes.media else {
+            return;
+        };
+        let jobs = request.outputs.iter().map(|output| output.job);
+        self.by_job.extend(jobs.map(|job| (job, request.id)));
+        if let Some(client_ref) = &notes.client_ref {
+            let name = (request.account, client_ref.clone());
+            self.by_ref.entry(name).or_default().push(request.id);
+        }
+        if let Some(token) = &notes.progress_token {
+            self.by_token.insert(token.clone(), request.id);
+        }
+    }
+
+    pub fn remove(&mut self, request: &Request) {
+        let Some(notes) = &request.wishes.media else {
+            return;
+        };
+        for output in &request.outputs {
+            self.by_job.remove(&output.job);
+        }
+        if let Some(client_ref) = &notes.client_ref {
+            let name = (request.account, client_ref.clone());
+            if let Some(ids) = self.by_ref.get_mut(&name) {
+                ids.retain(|id| *id != request.id);
+                if ids.is_empty() {
+                    self.by_ref.remove(&name);
+                }
+            }
+        }
+        if let Some(token) = &notes.progress_token
+            && self.by_token.get(token) == Some(&request.id)
+        {
+            self.by_token.remove(token);
+        }
+    }
+
+    fn find(&self, account: AccountId, name: &MediaName) -> Vec<RequestId> {
+        match name {
+            MediaName::Job(job) => self.by_job.get(job).copied().into_iter().collect(),
+            MediaName::ClientRef(client_ref) => {
+                let found = self.by_ref.get(&(account, client_ref.clone()));
+                found.cloned().unwrap_or_default()
+            }
+        }
+    }
+}
+
+impl Requests {
+    /// Requests for media of this account, by the name that its client gives.
+    pub fn media(&self, account: AccountId, name: &MediaName) -> Vec<Arc<Request>> {
+        let ids = self.read().media_names().find(account, name);
+        let found = ids.into_iter().filter_map(|id| self.find(id));
+        found.filter(|request| request.account == account).collect()
+    }
+
+    /// How far the request of this token is, in percent.
+    pub fn progress_of(&self, token: &str) -> Option<u8> {
+        let id = self.read().media_names().by_token.get(token).copied()?;
+        Some(self.find(id)?.percent())
+    }
+
+    /// Jobs that may have holds of credits.
+    pub fn open_media_jobs(&self) -> Vec<JobId> {
+        let shelves = self.read();
+        let requests = shelves.all_unfinished();
+        let requests = requests.filter(|request| request.wishes.media.is_some());
+        let outputs = requests.flat_map(|request| &request.outputs);
+        let open = outputs.filter(|output| output.is_open());
+        open.map(|output| output.job).collect()
+    }
+}
+
+impl Request {
+    /// All outputs together.
+    pub fn percent(&self) -> u8 {
+        let percents = self.outputs.iter().map(|output| match output.ended() {
+            Some(Ended::Made(_)) => 100,
+            Some(_) => 0,
+            None => output
+                .progress()
+                .map_or(0, |progress| usize::from(progress.percent)),
+        });
+        let sum: usize = percents.sum();
+        u8::try_from(sum / self.outputs.len().max(1)).unwrap_or(100)
+    }
+}

@@ -1,0 +1,307 @@
+//! What replies of all routes for media share: how an output is delivered, and which worker made it.
+
+use serde_json::{Value, json};
+
+use super::Problem;
+use super::images::{progress_token, text};
+
+/// How the client gets an output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MediaEncoding {
+    /// A signed link.
+    #[default]
+    Url,
+    Base64,
+}
+
+impl MediaEncoding {
+    /// The field of a reply that holds it.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Url => "url",
+            Self::Base64 => "b64_json",
+        }
+    }
+}
+
+/// How the client follows its request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MediaTracking {
+    /// The reply has a link to the results, which come later.
+    pub is_async: bool,
+    /// The client's name for the request.
+    pub client_ref: Option<String>,
+    /// For `/v1/progress`.
+    pub progress_token: Option<String>,
+}
+
+const LONGEST_REF: usize = 128;
+
+/// What the tables of fields say of them.
+pub const ASYNC: &str = "Answer 202 at once with a link to the results in /v1/media/results, which survive a restart of the service.";
+pub const CLIENT_REF: &str = "Your name for a request with async, of at most 128 bytes: /v1/media/results?client_ref=NAME finds it.";
+pub const PROGRESS_TOKEN: &str = "A name that is hard to guess, of at most 128 bytes: /v1/progress/{token} shows how far the request is.";
+
+impl MediaTracking {
+    pub fn take_async(&mut self, value: &Value) -> Result<(), Problem> {
+        self.is_async = *value == true;
+        Ok(())
+    }
+
+    pub fn take_client_ref(&mut self, value: Value) -> Result<(), Problem> {
+        let name = text(value);
+        if !(1..=LONGEST_REF).contains(&name.len()) {
+            let found = name.len();
+            let message = format!("client_ref must have 1 to {LONGEST_REF} bytes, found {found}");
+            return Err(Problem::invalid("client_ref", message));
+        }
+        self.client_ref = Some(name);
+        Ok(())
+    }
+
+    pub fn take_progress_token(&mut self, value: Value) -> Result<(), Problem> {
+        self.progress_token = Some(progress_token(text(value))?);
+        Ok(())
+    }
+
+    /// `whole` is false where the client wants a stream or the bytes in the reply, with the field that says so.
+    pub fn check(&self, whole: bool, field: &'static str) -> Result<(), Problem> {
+        if self.client_ref.is_some() && !self.is_async {
+            let message = "client_ref requires async to be true";
+            return Err(Problem::unsupported("client_ref", message));
+        }
+        if self.is_async && !whole {
+            let message = format!("{field} cannot be combined with async: the results are links");
+            return Err(Problem::unsupported(field, message));
+        }
+        Ok(())
+    }
+}
+
+/// The reply to a request that is served later.
+pub fn accepted(jobs: &[String], client_ref: Option<&str>, is_possible: bool) -> Value {
+    let first = jobs.first().map(String::as_str).unwrap_or_default();
+    json!({
+        "object": "media.request",
+        "state": "pending",
+        "job_id": first,
+        "job_ids": jobs,
+        "client_ref": client_ref,
+        "is_possible": is_possible,
+        "links": {"results": results_link(first), "cancel": format!("/v1/jobs/{first}/cancel")},
+    })
+}
+
+/// Where the results of a job are found.
+pub fn results_link(job: &str) -> String {
+    format!("/v1/media/results?job_id={job}")
+}
+
+/// The schema of [`accepted`].
+pub fn accepted_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["object", "state", "job_id", "job_ids", "client_ref", "is_possible", "links"],
+        "properties": {
+            "object": {"const": "media.request"},
+            "state": {"const": "pending"},
+            "job_id": {"type": "string", "description": "Job of the first output."},
+            "job_ids": {"type": "array", "items": {"type": "string"}},
+            "client_ref": {"type": ["string", "null"]},
+            "is_possible": {"type": "boolean", "description": "false: no worker that is online can serve it; it waits for one."},
+            "links": {
+                "type": "object",
+                "required": ["results", "cancel"],
+                "properties": {"results": {"type": "string"}, "cancel": {"type": "string"}},
+            },
+        },
+    })
+}
+
+/// The outputs of a request that was served later.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MediaResults {
+    pub job: String,
+    pub state: MediaState,
+    /// Spent, in micro-USD.
+    pub cost: i64,
+    /// In percent.
+    pub progress: u8,
+    pub media: Vec<StoredMedia>,
+    pub model: String,
+    pub worker: String,
+    /// Of the slowest output.
+    pub seconds: f64,
+    /// The code of the failure that has closed it.
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MediaState {
+    #[default]
+    Pending,
+    Completed,
+    Closed,
+}
+
+/// An output behind a link.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct StoredMedia {
+    pub url: String,
+    pub key: String,
+    pub sha256: Option<String>,
+    pub seed: Option<u64>,
+}
+
+impl MediaState {
+    const WORDS: [&str; 3] = ["pending", "completed", "closed_without_result"];
+
+    fn word(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
+}
+
+impl MediaResults {
+    pub fn render(&self) -> Value {
+        let seconds = (self.seconds * 100.0).round() / 100.0;
+        let entry = |media: &StoredMedia| {
+            json!({
+                "url": media.url, "key": media.key, "sha256": media.sha256, "seed": media.seed,
+            })
+        };
+        let media: Vec<Value> = self.media.iter().map(entry).collect();
+        let result = json!({
+            "media": media,
+            "model": self.model,
+            "worker": self.worker,
+            "gen_time": seconds,
+            "recipe_root": null,
+        });
+        json!({
+            "job_id": self.job,
+            "state": self.state.word(),
+            "progress": self.progress,
+            "actual_micro": self.cost,
+            "error": self.error,
+            "result": (self.state == MediaState::Completed).then_some(result),
+        })
+    }
+
+    pub fn schema() -> Value {
+        let media = json!({
+            "type": "object",
+            "required": ["url", "key", "sha256", "seed"],
+            "properties": {
+                "url": {"type": "string", "description": "Signed link."},
+                "key": {"type": "string"},
+                "sha256": {"type": ["string", "null"]},
+                "seed": {"type": ["integer", "null"]},
+            },
+        });
+        let result = json!({
+            "type": ["object", "null"],
+            "required": ["media", "model", "worker", "gen_time", "recipe_root"],
+            "properties": {
+                "media": {"type": "array", "items": media, "description": "In the order of the request."},
+                "model": {"type": "string"},
+                "worker": {"type": "string"},
+                "gen_time": {"type": "number", "description": "Seconds of the slowest output, without the queue."},
+                "recipe_root": {"type": "null"},
+            },
+        });
+        json!({
+            "type": "object",
+            "required": ["job_id", "state", "progress", "actual_micro", "error", "result"],
+            "properties": {
+                "job_id": {"type": "string", "description": "Job of the first output."},
+                "state": {"type": "string", "enum": MediaState::WORDS},
+                "progress": {"type": "integer", "minimum": 0, "maximum": 100},
+                "actual_micro": {"type": "integer", "description": "Spent so far, in micro-USD."},
+                "error": {"type": ["string", "null"], "description": "Code of the failure that closed the request."},
+                "result": result,
+            },
+        })
+    }
+}
+
+/// An output as it goes to the client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FinishedMedia {
+    pub index: u32,
+    /// The link, or the bytes as base64.
+    pub data: String,
+    pub seed: Option<u64>,
+}
+
+/// About the network that made the outputs of a request.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MediaGrid {
+    pub job: String,
+    pub worker: Option<String>,
+    pub model: String,
+    /// Of the slowest output.
+    pub seconds: f64,
+}
+
+impl MediaGrid {
+    pub fn render(&self) -> Value {
+        // Two places are enough for people; the clock of the worker is not exact.
+        let seconds = (self.seconds * 100.0).round() / 100.0;
+        json!({
+            "job_id": self.job,
+            "worker": self.worker,
+            "model": self.model,
+            "gen_time": seconds,
+        })
+    }
+
+    pub fn schema() -> Value {
+        json!({
+            "type": "object",
+            "required": ["job_id", "worker", "model", "gen_time"],
+            "properties": {
+                "job_id": {"type": "string", "description": "Job of the first output; X-Job-Id names all."},
+                "worker": {"type": ["string", "null"]},
+                "model": {"type": "string"},
+                "gen_time": {"type": "number", "description": "Seconds of the slowest output, without the queue."},
+            },
+        })
+    }
+}
+
+/// A whole reply for a kind of media whose entries have nothing beside their data and seed.
+pub fn reply(
+    created: i64,
+    outputs: &[FinishedMedia],
+    encoding: MediaEncoding,
+    grid: &MediaGrid,
+) -> Value {
+    let entry = |output: &FinishedMedia| {
+        let mut entry = json!({"seed": output.seed});
+        entry[encoding.field()] = output.data.as_str().into();
+        entry
+    };
+    let data: Vec<Value> = outputs.iter().map(entry).collect();
+    json!({"created": created, "data": data, "grid": grid.render()})
+}
+
+/// The schema of [`reply`] with links.
+pub fn reply_schema() -> Value {
+    let output = json!({
+        "type": "object",
+        "required": ["url", "seed"],
+        "properties": {
+            "url": {"type": "string", "description": "Signed link."},
+            "seed": {"type": ["integer", "null"]},
+        },
+    });
+    json!({
+        "type": "object",
+        "required": ["created", "data", "grid"],
+        "properties": {
+            "created": {"type": "integer"},
+            "data": {"type": "array", "items": output},
+            "grid": MediaGrid::schema(),
+        },
+    })
+}
