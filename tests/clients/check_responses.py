@@ -115,7 +115,10 @@ def check_background_responses_are_polled_and_their_streams_resumed():
 
 
 def check_what_is_not_served_is_refused_by_name():
-    fails(openai.BadRequestError, "web_search", lambda: ask("x", tools=[{"type": "web_search"}]))
+    search = {"tools": [{"type": "web_search"}], "tool_choice": "required"}
+    fails(openai.BadRequestError, "web_search", lambda: ask("x", **search))
+    answer = client.responses.with_raw_response.create(model=MODEL, input="Hello!", tools=search["tools"])
+    assert answer.headers["x-ignored-fields"] == "tools.web_search" and answer.parse().output_text, answer
     fails(openai.BadRequestError, "temprature", lambda: ask("x", extra_body={"temprature": 1}))
     fails(openai.NotFoundError, MODEL, lambda: client.responses.create(model="nothing-like-it", input="x"))
     fails(openai.APIStatusError, "resp_nothing", lambda: ask("x", previous_response_id="resp_nothing"))

@@ -41,6 +41,8 @@ pub trait Sealer: fmt::Debug + Send + Sync {
 pub struct ResponsesDialect {
     /// Of each chat message.
     pub(super) places: Vec<Place>,
+    /// Of each tool of the chat body.
+    pub(super) tool_places: Vec<String>,
     /// The response's fields that repeat the request.
     pub(super) echo: Value,
     pub(super) output: OutputOptions,
@@ -81,8 +83,15 @@ impl Dialect for ResponsesDialect {
         {
             return name.into();
         }
-        if chat.starts_with("tools[") {
-            return chat.replace("function.", "").into();
+        if let Some(rest) = chat.strip_prefix("tools[") {
+            let place = rest.split_once(']').and_then(|(index, rest)| {
+                Some((self.tool_places.get(index.parse::<usize>().ok()?)?, rest))
+            });
+            return match place {
+                Some((place, rest)) => format!("{place}{}", rest.replacen("function.", "", 1)),
+                None => chat.replacen("function.", "", 1),
+            }
+            .into();
         }
         match chat {
             "messages" => "input".into(),

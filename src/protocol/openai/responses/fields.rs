@@ -1,6 +1,6 @@
 //! Every field of a request, once: honoured, or refused by its name.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -12,8 +12,9 @@ use crate::openai::{Problem, Shape, Strictness, chat};
 
 use super::dialect::{Recorder, ResponsesDialect, Sealer};
 use super::items::{Conversation, Place};
+use super::native_body;
 use super::output::OutputOptions;
-use super::{native_body, tools};
+use super::tools::{self, ToolDeclarations};
 
 /// What a request has besides its body.
 #[derive(Debug, Clone)]
@@ -36,7 +37,8 @@ pub struct ResponseDraft {
     echo: Map<String, Value>,
     input: Option<Value>,
     instructions: Option<String>,
-    custom: BTreeSet<String>,
+    tools: ToolDeclarations,
+    tool_choice: Option<Value>,
     logprobs: bool,
     seals: bool,
     summary: bool,
@@ -153,14 +155,12 @@ const FIELDS: &[Field<ResponseDraft>] = &[
     field("include", Shape::List, "message.output_text.logprobs and reasoning.encrypted_content; what belongs to tools of a server is refused.", |draft, value| {
         draft.include(&value)
     }),
-    field("tools", Shape::List, "Functions, and custom tools that take text, freely or by a regular expression; tools of a server are refused.", |draft, value| {
-        let declared = tools::declared(&value)?;
-        draft.custom = declared.custom.into_iter().collect();
-        draft.put("tools", declared.tools.into())?;
+    field("tools", Shape::List, "Functions, namespaces of functions, and custom tools that take text, freely or by a regular expression. Tools that OpenAI runs (web_search and others) are left out and named in x-ignored-fields.", |draft, value| {
+        draft.tools = tools::declared(&value)?;
         draft.repeat("tools", value)
     }),
     field("tool_choice", Shape::Either(&[Shape::Word(&["none", "auto", "required"]), Shape::Object]), "Whether the model may, must or must not call tools, or which.", |draft, value| {
-        draft.put("tool_choice", tools::choice(value.clone())?)?;
+        draft.tool_choice = Some(value.clone());
         draft.repeat("tool_choice", value)
     }),
     field("parallel_tool_calls", Shape::Flag, "Allow several calls in one answer.", |draft, value| draft.both("parallel_tool_calls", value)),
@@ -175,6 +175,7 @@ const FIELDS: &[Field<ResponseDraft>] = &[
         draft.repeat("truncation", value)
     }),
     field("metadata", Shape::Object, "Up to 16 strings, returned with the response.", |draft, value| draft.both("metadata", value)),
+    field("client_metadata", Shape::Object, "Metadata for the client's own use; no effect.", |_, _| Ok(())),
     field("prompt_cache_key", Shape::Text, "Requests with the same key prefer workers that may have their prefix cached.", |draft, value| {
         draft.both("prompt_cache_key", value)
     }),
@@ -240,7 +241,9 @@ pub fn read(body: Value, wanted: &IgnoredFields, context: &Context) -> Result<Re
     let is_known =
         |name: &str| SHARED.contains(&name) || FIELDS.iter().any(|field| field.name == name);
     let read = |body: Value| read_strictly(body, context);
-    let ((chat, dialect), body, ignored) = field::leniently(body, wanted, is_known, read)?;
+    let (read, body, mut ignored) = field::leniently(body, wanted, is_known, read)?;
+    let (chat, dialect, left_out) = read;
+    ignored.extend(left_out);
     Ok(Reading {
         chat,
         dialect: Box::new(dialect),
@@ -249,7 +252,10 @@ pub fn read(body: Value, wanted: &IgnoredFields, context: &Context) -> Result<Re
     })
 }
 
-fn read_strictly(body: Value, context: &Context) -> Result<(Value, ResponsesDialect), Problem> {
+/// The body of the chat API, the dialect, and the names of tools that are left out.
+type StrictReading = (Value, ResponsesDialect, Vec<String>);
+
+fn read_strictly(body: Value, context: &Context) -> Result<StrictReading, Problem> {
     let (own, chat) = chat::split(body, FIELDS, SHARED)?;
     let mut draft = ResponseDraft {
         chat,
@@ -365,7 +371,7 @@ impl ResponseDraft {
         self.repeat("reasoning", shown)
     }
 
-    fn finish(mut self, context: &Context) -> Result<(Value, ResponsesDialect), Problem> {
+    fn finish(mut self, context: &Context) -> Result<StrictReading, Problem> {
         let is_stored = self.echo.get("store") != Some(&Value::Bool(false));
         if self.is_background && !is_stored {
             let message = "background requires store: a response that is not kept cannot be polled";
@@ -377,6 +383,13 @@ impl ResponseDraft {
             self.repeat("max_output_tokens", value.clone())?;
             self.put("max_completion_tokens", value)?;
         }
+        if let Some(choice) = self.tool_choice.take() {
+            self.put("tool_choice", tools::choice(choice, &self.tools)?)?;
+        }
+        let mut tools = std::mem::take(&mut self.tools);
+        if !tools.tools.is_empty() {
+            self.put("tools", std::mem::take(&mut tools.tools).into())?;
+        }
         let (messages, places) = self.conversation(context)?;
         self.put("messages", messages.into())?;
         if self.logprobs {
@@ -385,15 +398,18 @@ impl ResponseDraft {
         if self.is_background {
             self.put("stream", true.into())?;
         }
+        let left_out = tools.left_out();
         let mut echo = defaults();
         for (name, value) in self.echo {
             echo[name] = value;
         }
         let dialect = ResponsesDialect {
             places,
+            tool_places: tools.places,
             echo,
             output: OutputOptions {
-                custom: self.custom,
+                custom: tools.custom,
+                namespaced: tools.namespaced,
                 logprobs: self.logprobs,
                 summary: self.summary,
                 sealer: self.seals.then(|| Arc::clone(&context.sealer)),
@@ -402,7 +418,7 @@ impl ResponseDraft {
             is_background: self.is_background,
             obfuscation: self.obfuscation,
         };
-        Ok((Value::Object(self.chat), dialect))
+        Ok((Value::Object(self.chat), dialect, left_out))
     }
 
     fn conversation(&mut self, context: &Context) -> Result<(Vec<Value>, Vec<Place>), Problem> {

@@ -8,6 +8,7 @@ use crate::openai::{Problem, Shape, field};
 
 use super::dialect::Sealer;
 use super::parts;
+use super::tools::joined;
 
 /// Where a chat message comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,7 +195,8 @@ impl<'a> Conversation<'a> {
         arguments: String,
     ) -> Result<(), Problem> {
         let id = string(name, "call_id", item)?.to_owned();
-        let function = json!({"name": string(name, "name", item)?, "arguments": arguments});
+        let called = joined(item["namespace"].as_str(), string(name, "name", item)?);
+        let function = json!({"name": called, "arguments": arguments});
         let call = json!({"id": id, "type": "function", "function": function});
         self.turn(place).calls.push(call);
         self.calls.push(id);

@@ -10,8 +10,9 @@ use crate::job::{Formats, NativeBody};
 use super::fields::Context;
 
 /// Fields that are this service's own business, or tell who asks.
-const OURS_ALONE: [&str; 16] = [
+const OURS_ALONE: [&str; 17] = [
     "background",
+    "client_metadata",
     "include",
     "max_tokens",
     "max_tool_calls",
@@ -72,7 +73,9 @@ fn whole_input(input: Value, context: &Context) -> Option<Value> {
     let items: Vec<Value> = history.chain(own.into_iter().map(known)).collect();
     let is_ours = |item: &Value| {
         let kind = item["type"].as_str().unwrap_or_default();
-        item["encrypted_content"].is_string() || kind.starts_with("custom_tool_call")
+        item["encrypted_content"].is_string()
+            || item["namespace"].is_string()
+            || kind.starts_with("custom_tool_call")
     };
     (!items.iter().any(is_ours)).then_some(Value::Array(items))
 }

@@ -1,6 +1,6 @@
 //! Output items, gathered from events.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -10,13 +10,15 @@ use crate::openai::chat::logprob;
 
 use super::dialect::Sealer;
 use super::intent::{prefix_of, request_of};
-use super::tools::INPUT;
+use super::tools::{INPUT, NamespacedName};
 
 /// How items are shown.
 #[derive(Debug, Clone)]
 pub struct OutputOptions {
     /// Names of tools that take text.
     pub custom: BTreeSet<String>,
+    /// Tools of namespaces, by the name under which the model sees them.
+    pub namespaced: BTreeMap<String, NamespacedName>,
     pub logprobs: bool,
     /// Thoughts are shown as their own summary.
     pub summary: bool,
@@ -57,6 +59,7 @@ pub struct FunctionCall {
     index: u32,
     pub id: String,
     pub name: String,
+    pub namespace: Option<String>,
 }
 
 /// An item that an event belongs to, and whether it begins with it.
@@ -121,10 +124,15 @@ impl OutputItems {
             };
             let made_up = || format!("call_{}_{}", self.request, piece.index);
             let id = piece.id.clone().unwrap_or_else(made_up);
+            let (name, namespace) = match self.options.namespaced.get(&name) {
+                Some(known) => (known.name.clone(), Some(known.namespace.clone())),
+                None => (name, None),
+            };
             let call = FunctionCall {
                 index: piece.index,
                 id,
                 name,
+                namespace,
             };
             self.push(kind, Some(call));
             self.items.len() - 1
@@ -192,6 +200,9 @@ impl OutputItems {
                 if let Some(call) = &item.call {
                     value["call_id"] = call.id.as_str().into();
                     value["name"] = call.name.as_str().into();
+                    if let Some(namespace) = &call.namespace {
+                        value["namespace"] = namespace.as_str().into();
+                    }
                 }
                 value[key] = if is_open {
                     "".into()

@@ -29,7 +29,7 @@ fn request() -> Value {
     let item = json!({"$ref": "#/components/schemas/ResponseItem"});
     fields["input"] = json!({"anyOf": [{"type": "string"}, {"type": "array", "items": item}]});
     fields["include"]["items"] = json!({"type": "string"});
-    fields["tools"]["items"] = json!({"type": "object", "required": ["type", "name"]});
+    fields["tools"]["items"] = json!({"type": "object", "required": ["type"]});
     fields["context_management"]["items"] = json!({"type": "object"});
     fields["stop_token_ids"]["items"] = json!({"type": "integer", "minimum": 0});
     schema
@@ -53,6 +53,7 @@ fn item() -> Value {
             "encrypted_content": {"type": "string"},
             "call_id": {"type": "string"},
             "name": {"type": "string"},
+            "namespace": {"type": "string"},
             "arguments": {"type": "string"},
             "input": {"type": "string"},
             "output": {"anyOf": [{"type": "string"}, parts]},

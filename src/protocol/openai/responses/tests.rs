@@ -177,9 +177,17 @@ fn what_cannot_be_served_is_refused_by_its_name() {
         body
     };
     refused(
-        more("tools", json!([{"type": "web_search"}])),
+        more("tools", json!([{"type": "web_serch"}])),
         "tools[0].type",
     );
+    let mut demanded = more("tools", json!([{"type": "web_search"}]));
+    demanded["tool_choice"] = json!("required");
+    refused(demanded.clone(), "tools[0].type");
+    demanded["tool_choice"] = json!({"type": "web_search"});
+    refused(demanded.clone(), "tool_choice.type");
+    demanded["tool_choice"] =
+        json!({"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]});
+    refused(demanded, "tool_choice.tools[0].type");
     refused(more("conversation", json!("conv_1")), "conversation");
     refused(more("temprature", json!(1)), "temprature");
     refused(
@@ -208,6 +216,76 @@ fn what_cannot_be_served_is_refused_by_its_name() {
     refused(more("tools", twice), "tools[1].name");
     let lark = json!([{"type": "custom", "name": "a", "format": {"type": "grammar", "syntax": "lark", "definition": "start: \"a\""}}]);
     refused(more("tools", lark), "tools[0].format.syntax");
+}
+
+/// Tools as a coding agent declares them.
+fn agents_tools() -> Value {
+    json!([
+        {"type": "web_search", "external_web_access": true},
+        {"type": "function", "name": "run", "strict": false, "parameters": {"type": "object"}},
+        {"type": "namespace", "name": "team", "description": "Other agents.", "tools": [
+            {"type": "function", "name": "run", "parameters": {"type": "object"}},
+            {"type": "custom", "name": "note"},
+        ]},
+    ])
+}
+
+#[test]
+fn a_namespace_is_the_functions_in_it_and_hosted_tools_are_left_out() {
+    let mut body = with(json!([
+        message("user", "hi"),
+        {"type": "function_call", "call_id": "c0", "namespace": "team", "name": "run", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c0", "output": "x"},
+    ]));
+    body["tools"] = agents_tools();
+    body["tool_choice"] = json!("auto");
+    body["client_metadata"] = json!({"turn": "1"});
+    let reading = reading(body.clone()).unwrap();
+    assert_eq!(reading.ignored, ["tools.web_search"]);
+    let names: Vec<&str> = reading.chat["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|tool| tool["function"]["name"].as_str())
+        .collect();
+    assert_eq!(names, ["run", "team__run", "team__note"]);
+    let called = &reading.chat["messages"][1]["tool_calls"][0]["function"]["name"];
+    assert_eq!(called, "team__run");
+    let param = |chat: &str| reading.dialect.param(chat).into_owned();
+    assert_eq!(
+        param("tools[1].function.parameters.if"),
+        "tools[2].tools[0].parameters.if"
+    );
+    let item = |name: &str| {
+        let events = vec![call(name, r#"{"input":"x"}"#)];
+        let mut item = response(body.clone(), events, FinishReason::ToolCalls)["output"][0].clone();
+        item["id"] = Value::Null;
+        item
+    };
+    let (run, note) = (item("team__run"), item("team__note"));
+    assert_eq!(
+        [&run["type"], &run["namespace"], &run["name"]],
+        ["function_call", "team", "run"]
+    );
+    assert_eq!(
+        [&note["type"], &note["namespace"], &note["name"]],
+        ["custom_tool_call", "team", "note"]
+    );
+    assert_eq!(note["input"], "x");
+    assert_eq!(item("run")["namespace"], Value::Null);
+}
+
+#[test]
+fn a_choice_between_hosted_tools_alone_allows_none() {
+    let allowed =
+        json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]});
+    let mut body = with(json!("hi"));
+    body["tools"] = agents_tools();
+    body["tool_choice"] = allowed;
+    let chat = reading(body).unwrap().chat;
+    assert_eq!(chat["tool_choice"], "none");
+    let chat = ChatRequest::read(chat, Strictness::Refuse).unwrap();
+    assert_eq!(chat.text.tool_choice, None);
 }
 
 #[test]

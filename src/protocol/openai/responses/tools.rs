@@ -1,4 +1,7 @@
-//! Tools of the client, and which of them may be called. A custom tool becomes a function with one string.
+//! Tools of the client, and which of them may be called. A custom tool becomes a function with one string, a namespace
+//! the functions in it. Tools that a service runs itself are left out, unless the client demands one of them.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -10,40 +13,130 @@ use crate::openai::{Problem, Shape, field};
 #[derive(Debug, Default)]
 pub struct ToolDeclarations {
     pub tools: Vec<Value>,
+    /// Where the client declares each of them.
+    pub places: Vec<String>,
     /// Names of those that take text instead of JSON.
-    pub custom: Vec<String>,
+    pub custom: BTreeSet<String>,
+    /// Tools of namespaces, by the name under which the model sees them.
+    pub namespaced: BTreeMap<String, NamespacedName>,
+    /// Types of tools that a service would run itself, with the place of the first of each.
+    hosted: Vec<HostedTool>,
+}
+
+/// A tool of a namespace, as the client calls it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespacedName {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// A tool that this service does not have.
+#[derive(Debug)]
+struct HostedTool {
+    place: String,
+    kind: String,
 }
 
 /// The one argument of a custom tool.
 pub const INPUT: &str = "input";
+
+/// Tools that OpenAI runs, or whose calls have a form of their own. None of them is here.
+const HOSTED: &[&str] = &[
+    "apply_patch",
+    "code_interpreter",
+    "computer",
+    "computer_use_preview",
+    "file_search",
+    "image_generation",
+    "local_shell",
+    "mcp",
+    "shell",
+    "tool_search",
+    "web_search",
+    "web_search_2025_08_26",
+    "web_search_preview",
+    "web_search_preview_2025_03_11",
+];
+
+impl ToolDeclarations {
+    /// Names of the fields that are left out where the model chooses.
+    pub fn left_out(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for tool in &self.hosted {
+            let name = format!("tools.{}", tool.kind);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    fn add(&mut self, place: &str, tool: &Value, namespace: Option<&str>) -> Result<(), Problem> {
+        let (mut function, is_custom) = match tool["type"].as_str().unwrap_or_default() {
+            "function" => (function(place, tool)?, false),
+            "custom" => (custom(place, tool)?, true),
+            other => return Err(no_such_type(place, other)),
+        };
+        let own = function["name"].as_str().unwrap_or_default().to_owned();
+        let name = joined(namespace, &own);
+        let is_known = |known: &Value| known["function"]["name"] == name.as_str();
+        if self.tools.iter().any(is_known) {
+            let param = format!("{place}.name");
+            let message = format!("{param}: another tool is called {:?}", shortened(&own));
+            return Err(Problem::invalid(param, message));
+        }
+        if let Some(namespace) = namespace {
+            function["name"] = name.as_str().into();
+            let names = NamespacedName {
+                namespace: namespace.to_owned(),
+                name: own,
+            };
+            self.namespaced.insert(name.clone(), names);
+        }
+        if is_custom {
+            self.custom.insert(name);
+        }
+        let tool = json!({"type": "function", "function": function});
+        self.tools.push(tool);
+        self.places.push(place.to_owned());
+        Ok(())
+    }
+
+    fn namespace(&mut self, place: &str, tool: &Value) -> Result<(), Problem> {
+        entries(place, tool, &["type", "name", "description", "tools"])?;
+        Shape::Text.check(&format!("{place}.name"), &tool["name"])?;
+        Shape::List.check(&format!("{place}.tools"), &tool["tools"])?;
+        let tools = tool["tools"].as_array().into_iter().flatten();
+        for (index, tool_in) in tools.enumerate() {
+            let place = format!("{place}.tools[{index}]");
+            Shape::Object.check(&place, tool_in)?;
+            self.add(&place, tool_in, tool["name"].as_str())?;
+        }
+        Ok(())
+    }
+}
+
+/// The name under which the model sees a tool of a namespace. Calls in the input are named by the same rule.
+pub fn joined(namespace: Option<&str>, name: &str) -> String {
+    match namespace.filter(|namespace| !namespace.is_empty()) {
+        Some(namespace) => format!("{namespace}__{name}"),
+        None => name.to_owned(),
+    }
+}
 
 pub fn declared(tools: &Value) -> Result<ToolDeclarations, Problem> {
     let mut declared = ToolDeclarations::default();
     for (index, tool) in tools.as_array().into_iter().flatten().enumerate() {
         let place = format!("tools[{index}]");
         Shape::Object.check(&place, tool)?;
-        let function = match tool["type"].as_str().unwrap_or_default() {
-            "function" => function(&place, tool)?,
-            "custom" => {
-                let name = tool["name"].as_str().unwrap_or_default();
-                declared.custom.push(name.to_owned());
-                custom(&place, tool)?
-            }
-            other => return Err(no_such_type(&place, other)),
-        };
-        let name = &function["name"];
-        if declared
-            .tools
-            .iter()
-            .any(|known| known["function"]["name"] == *name)
-        {
-            let param = format!("{place}.name");
-            let name = shortened(name.as_str().unwrap_or_default());
-            let message = format!("{param}: another tool is called {name:?}");
-            return Err(Problem::invalid(param, message));
+        match tool["type"].as_str().unwrap_or_default() {
+            "namespace" => declared.namespace(&place, tool)?,
+            kind if HOSTED.contains(&kind) => declared.hosted.push(HostedTool {
+                place,
+                kind: kind.to_owned(),
+            }),
+            _ => declared.add(&place, tool, None)?,
         }
-        let tool = json!({"type": "function", "function": function});
-        declared.tools.push(tool);
     }
     Ok(declared)
 }
@@ -82,7 +175,7 @@ fn function(place: &str, tool: &Value) -> Result<Value, Problem> {
     let mut function = Map::new();
     for (name, value) in entries(place, tool, KEYS)? {
         if name == "defer_loading" {
-            not_deferred(place, value)?;
+            check_loading(place, value)?;
         } else if name != "type" && !value.is_null() {
             function.insert(name.clone(), value.clone());
         }
@@ -90,16 +183,11 @@ fn function(place: &str, tool: &Value) -> Result<Value, Problem> {
     Ok(Value::Object(function))
 }
 
-/// A tool that the model has to search for first.
-fn not_deferred(place: &str, value: &Value) -> Result<(), Problem> {
-    match value == true {
-        true => {
-            let param = format!("{place}.defer_loading");
-            let message =
-                format!("{param} is not supported here: all tools are shown to the model");
-            Err(Problem::unsupported(param, message))
-        }
-        false => Ok(()),
+/// Whether a model has to search for the tool first: here every tool is shown at once.
+fn check_loading(place: &str, value: &Value) -> Result<(), Problem> {
+    match value.is_null() {
+        true => Ok(()),
+        false => Shape::Flag.check(&format!("{place}.defer_loading"), value),
     }
 }
 
@@ -107,7 +195,7 @@ fn custom(place: &str, tool: &Value) -> Result<Value, Problem> {
     let keys = ["type", "name", "description", "format", "defer_loading"];
     let entries = entries(place, tool, &keys)?;
     if let Some(value) = entries.get("defer_loading") {
-        not_deferred(place, value)?;
+        check_loading(place, value)?;
     }
     let pattern = pattern(&format!("{place}.format"), &tool["format"])?;
     let mut input = json!({"type": "string"});
@@ -152,27 +240,50 @@ fn pattern<'a>(place: &str, format: &'a Value) -> Result<Option<&'a str>, Proble
     Ok(format["definition"].as_str())
 }
 
-pub fn choice(value: Value) -> Result<Value, Problem> {
+/// Which tools may be called, as the chat API says it.
+pub fn choice(value: Value, declared: &ToolDeclarations) -> Result<Value, Problem> {
     const PLACE: &str = "tool_choice";
     if !value.is_object() {
-        return Ok(value);
+        return match (declared.hosted.first(), value.as_str()) {
+            (Some(tool), Some("required")) if declared.tools.is_empty() => {
+                Err(no_such_type(&tool.place, &tool.kind))
+            }
+            _ => Ok(value),
+        };
     }
-    let named = |value: &Value| {
-        entries(PLACE, value, &["type", "name"])?;
-        Shape::Text.check("tool_choice.name", &value["name"])?;
-        Ok(json!({"type": "function", "function": {"name": value["name"]}}))
+    let named = |place: &str, value: &Value| {
+        entries(place, value, &["type", "name", "namespace"])?;
+        Shape::Text.check(&format!("{place}.name"), &value["name"])?;
+        let name = value["name"].as_str().unwrap_or_default();
+        let name = joined(value["namespace"].as_str(), name);
+        Ok(json!({"type": "function", "function": {"name": name}}))
     };
     match value["type"].as_str().unwrap_or_default() {
-        "function" | "custom" => named(&value),
+        "function" | "custom" => named(PLACE, &value),
         "allowed_tools" => {
             entries(PLACE, &value, &["type", "mode", "tools"])?;
             Shape::List.check("tool_choice.tools", &value["tools"])?;
-            let tools = value["tools"].as_array().into_iter().flatten();
-            let tools =
-                tools.map(|tool| json!({"type": "function", "function": {"name": tool["name"]}}));
-            let tools: Vec<Value> = tools.collect();
-            let allowed = json!({"mode": value["mode"], "tools": tools});
-            Ok(json!({"type": "allowed_tools", "allowed_tools": allowed}))
+            let mut tools = Vec::new();
+            let mut hosted = None;
+            let listed = value["tools"].as_array().into_iter().flatten();
+            for (index, tool) in listed.enumerate() {
+                let place = format!("tool_choice.tools[{index}]");
+                Shape::Object.check(&place, tool)?;
+                match tool["type"].as_str() {
+                    Some(kind) if HOSTED.contains(&kind) => {
+                        hosted.get_or_insert(no_such_type(&place, kind));
+                    }
+                    _ => tools.push(named(&place, tool)?),
+                }
+            }
+            match hosted {
+                Some(problem) if tools.is_empty() && value["mode"] == "required" => Err(problem),
+                Some(_) if tools.is_empty() => Ok("none".into()),
+                _ => {
+                    let allowed = json!({"mode": value["mode"], "tools": tools});
+                    Ok(json!({"type": "allowed_tools", "allowed_tools": allowed}))
+                }
+            }
         }
         other => {
             let found = shortened(other);
