@@ -155,7 +155,7 @@ async fn errors_name_the_clients_fields() {
 async fn a_thinking_block_comes_back_to_its_account_alone() {
     let app = App::start().await;
     let rig = Puppet::connect(&app.board).await;
-    let first = message(json!({}));
+    let first = message(json!({"thinking": {"type": "adaptive"}}));
     let (answer, ()) = tokio::join!(post(&app, "/v1/messages", &first), async {
         let offer = rig.offer().await;
         let thought = Event::Token(TokenEvent {

@@ -121,10 +121,12 @@ fn texts(place: &str, content: &Value) -> Result<String, Problem> {
                         Some("text") => text_of(&place, block),
                         Some("document") => document(&place, block),
                         Some("search_result") => search_result(&place, block),
+                        Some("tool_reference") => tool_reference(&place, block),
                         _ => {
                             let param = format!("{place}.type");
-                            let message =
-                                format!("{param} must be text, document or search_result here");
+                            let message = format!(
+                                "{param} must be text, document, search_result or tool_reference here"
+                            );
                             Err(Problem::unsupported(param, message))
                         }
                     }
@@ -138,6 +140,13 @@ fn texts(place: &str, content: &Value) -> Result<String, Problem> {
             Err(Problem::invalid(place.to_owned(), message))
         }
     }
+}
+
+/// A tool that the client's own search has found: the model sees it already.
+fn tool_reference(place: &str, block: &Value) -> Result<String, Problem> {
+    entries(place, block, &["tool_name"])?;
+    let name = string(place, "tool_name", block)?;
+    Ok(format!("The tool {name} is available."))
 }
 
 pub fn tool_result(place: &str, block: &Value, used: &mut Vec<String>) -> Result<Value, Problem> {

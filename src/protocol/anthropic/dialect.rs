@@ -12,6 +12,7 @@ use crate::openai::chat::{ChatRequest, Ending, Head};
 
 use super::message::MessageBuilder;
 use super::stream::MessageEventWriter;
+use super::thinking::ThinkingShown;
 
 /// Signs thoughts, so that only unchanged ones of this service come back.
 pub trait Signer: fmt::Debug + Send + Sync {
@@ -24,7 +25,7 @@ pub trait Signer: fmt::Debug + Send + Sync {
 pub struct MessagesDialect {
     /// Of each chat message, the index of the client's.
     pub(super) places: Vec<Option<usize>>,
-    pub(super) hides_thinking: bool,
+    pub(super) thinking: ThinkingShown,
     pub(super) signer: Arc<dyn Signer>,
 }
 
@@ -32,7 +33,7 @@ pub struct MessagesDialect {
 #[derive(Debug, Clone)]
 pub(super) struct AnswerOptions {
     pub signer: Arc<dyn Signer>,
-    pub hides_thinking: bool,
+    pub thinking: ThinkingShown,
     pub max_tokens: Option<u32>,
 }
 
@@ -40,7 +41,7 @@ impl MessagesDialect {
     fn options(&self, request: &ChatRequest) -> AnswerOptions {
         AnswerOptions {
             signer: Arc::clone(&self.signer),
-            hides_thinking: self.hides_thinking,
+            thinking: self.thinking,
             max_tokens: request.text.max_tokens,
         }
     }

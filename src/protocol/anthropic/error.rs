@@ -2,11 +2,18 @@
 
 use serde_json::{Value, json};
 
+/// The field that continues a conversation which the service keeps.
+pub const THREAD: &str = "thread";
+
 /// An error body of OpenAI's shape in Anthropic's: `{"type":"error","error":{"type","message",...},"request_id"}`. Its
 /// other keys stay for clients of the public network.
 pub fn error_body(mut body: Value, status: u16, request_id: &str) -> Value {
     body["type"] = json!("error");
     body["error"]["type"] = json!(error_type(status));
+    if body["error"]["param"] == THREAD {
+        // Anthropic's clients then send the whole conversation.
+        body["error"]["details"] = json!({"error_code": "thread_unsupported_request"});
+    }
     body["request_id"] = json!(request_id);
     body
 }
@@ -16,6 +23,11 @@ pub fn error_schema() -> Value {
     let mut schema = crate::openai::error::schema();
     schema["properties"]["type"] = json!({"type": "string", "enum": ["error"]});
     schema["properties"]["request_id"] = json!({"type": "string"});
+    schema["properties"]["error"]["properties"]["details"] = json!({
+        "type": "object",
+        "properties": {"error_code": {"type": "string"}},
+        "description": "Only where a client can act on it.",
+    });
     schema["required"] = json!(["type", "error", "request_id"]);
     schema
 }
@@ -58,5 +70,8 @@ mod tests {
         check(429, "rate_limit_error");
         check(501, "api_error");
         check(503, "overloaded_error");
+        let body = json!({"error": {"param": "thread"}});
+        let details = &error_body(body, 400, "r")["error"]["details"];
+        assert_eq!(details["error_code"], "thread_unsupported_request");
     }
 }

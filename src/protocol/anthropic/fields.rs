@@ -13,7 +13,8 @@ use crate::openai::{Problem, Shape, Strictness};
 
 use super::conversation::{self, ChatMessages};
 use super::dialect::{MessagesDialect, Signer};
-use super::thinking::Thinking;
+use super::error::THREAD;
+use super::thinking::{Thinking, ThinkingShown};
 use super::tools;
 
 /// The request so far, as a chat body.
@@ -30,7 +31,7 @@ struct ChatBody {
     chat: Value,
     /// Of each of its messages, the index of the client's.
     places: Vec<Option<usize>>,
-    hides_thinking: bool,
+    thinking: ThinkingShown,
 }
 
 /// What a body asks for.
@@ -72,7 +73,7 @@ pub const FIELDS: &[Field<MessageDraft>] = &[
         draft.put("max_tokens", value)
     }),
     field("stream", Shape::Flag, "Send events as tokens are generated.", |draft, value| draft.put("stream", value)),
-    field("stop_sequences", Shape::List, "Up to four strings that end the answer; stop_sequence names the one that did.", |draft, value| {
+    field("stop_sequences", Shape::List, "Up to 64 strings that end the answer; stop_sequence names the one that did.", |draft, value| {
         draft.put("stop", value)
     }),
     field("temperature", Shape::Number(0.0..=1.0), "Sampling temperature; 0 takes the most likely token.", |draft, value| {
@@ -84,7 +85,7 @@ pub const FIELDS: &[Field<MessageDraft>] = &[
     field("top_k", Shape::Integer(0..=1_000_000), "Sample from this many most likely tokens.", |draft, value| {
         draft.put("top_k", value)
     }),
-    field("tools", Shape::List, "Tools of your own, with input_schema; server tools are refused.", |draft, value| {
+    field("tools", Shape::List, "Tools of your own: with input_schema, or of the types bash, text_editor and memory, whose schemas are known; server tools are refused.", |draft, value| {
         draft.put("tools", tools::declared(value)?)
     }),
     field("tool_choice", Shape::Object, "auto, any, tool or none; disable_parallel_tool_use allows one call.", |draft, value| {
@@ -95,7 +96,7 @@ pub const FIELDS: &[Field<MessageDraft>] = &[
             false => Ok(()),
         }
     }),
-    field("thinking", Shape::Object, "enabled, adaptive or disabled. budget_tokens becomes the template's reasoning effort; thinking counts towards max_tokens; display omitted returns its signature alone.", |draft, value| {
+    field("thinking", Shape::Object, "enabled, adaptive or disabled; disabled if absent. budget_tokens becomes the template's reasoning effort; thinking counts towards max_tokens; display omitted returns its signature alone.", |draft, value| {
         draft.thinking = Some(Thinking::read(&value)?);
         Ok(())
     }),
@@ -117,6 +118,10 @@ pub const FIELDS: &[Field<MessageDraft>] = &[
         false => Err(Problem::unsupported("speed", "speed must be \"standard\" here")),
     }),
 
+    field("thread", Shape::Object, "Not supported: send the whole conversation; the error has the details by which Anthropic's clients do so themselves.", |_, _| {
+        // Not a value that an operator may have ignored: the conversation would lose its beginning.
+        Err(Problem::invalid(THREAD, "thread is not supported here: send the whole conversation in messages"))
+    }),
     field("container", Shape::Either(&[Shape::Text, Shape::Object]), "Not supported: no code execution.", |_, _| never("container")),
     field("mcp_servers", Shape::List, "Not supported: connect to MCP servers in your client.", |_, value| {
         match value.as_array().is_some_and(Vec::is_empty) {
@@ -147,7 +152,7 @@ pub fn read(
         chat: read.chat,
         dialect: Box::new(MessagesDialect {
             places: read.places,
-            hides_thinking: read.hides_thinking,
+            thinking: read.thinking,
             signer: Arc::clone(signer),
         }),
         ignored,
@@ -235,23 +240,18 @@ impl MessageDraft {
             conversation.system(system)?;
         }
         conversation::read(messages, signer, &mut conversation)?;
-        let hides_thinking = self
-            .thinking
-            .as_ref()
-            .is_some_and(|thinking| thinking.is_hidden);
-        if let Some(thinking) = self.thinking.take() {
-            self.put("enable_thinking", thinking.is_on.into())?;
-            if let Some(effort) = thinking.effort {
-                let known = self.chat.entry("reasoning_effort");
-                known.or_insert_with(|| effort.into());
-            }
+        let thinking = self.thinking.take().unwrap_or(Thinking::OFF);
+        self.put("enable_thinking", thinking.is_on.into())?;
+        if let Some(effort) = thinking.effort {
+            let known = self.chat.entry("reasoning_effort");
+            known.or_insert_with(|| effort.into());
         }
         let ChatMessages { messages, places } = conversation;
         self.put("messages", messages.into())?;
         Ok(ChatBody {
             chat: Value::Object(self.chat),
             places,
-            hides_thinking,
+            thinking: thinking.shown,
         })
     }
 }

@@ -9,6 +9,7 @@ use crate::job::{Channel, Event, FinishReason, Usage};
 use crate::openai::chat::{Ending, Grid, Head};
 
 use super::dialect::{AnswerOptions, Stop, call_id, usage};
+use super::thinking::ThinkingShown;
 
 #[derive(Debug)]
 pub struct MessageBuilder {
@@ -105,9 +106,9 @@ impl ReplyBuilder for MessageBuilder {
             false => Stop::of(&ending, self.options.max_tokens, !calls.is_empty()),
         };
         let mut blocks = Vec::new();
-        if !thinking.is_empty() {
-            let shown = !self.options.hides_thinking;
-            let thinking = if shown { thinking } else { String::new() };
+        if !thinking.is_empty() && self.options.thinking != ThinkingShown::Nothing {
+            let is_whole = self.options.thinking == ThinkingShown::Whole;
+            let thinking = if is_whole { thinking } else { String::new() };
             let signature = self.options.signer.sign(&thinking);
             blocks.push(json!({"type": "thinking", "thinking": thinking, "signature": signature}));
         }

@@ -6,7 +6,7 @@
 //! | `conversation` | messages to chat messages |
 //! | `blocks` | one content block |
 //! | `thinking` | whether the model thinks, and who sees it |
-//! | `tools` | tools, and which of them may be used |
+//! | `tools`, `known_tools` | tools, and which of them may be used; those whose schemas clients do not send |
 //! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
 //! | `message` | one message at the end |
 //! | `stream` | the events of a stream |
@@ -19,6 +19,7 @@ mod conversation;
 mod dialect;
 mod error;
 mod fields;
+mod known_tools;
 mod message;
 mod native;
 pub mod schema;

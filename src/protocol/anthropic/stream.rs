@@ -15,6 +15,7 @@ use crate::openai::text::put_escaped;
 
 use super::dialect::{AnswerOptions, Stop, call_id, usage};
 use super::error_body;
+use super::thinking::ThinkingShown;
 
 #[derive(Debug)]
 pub struct MessageEventWriter {
@@ -105,7 +106,9 @@ impl MessageEventWriter {
     }
 
     fn token(&mut self, token: &TokenEvent, out: &mut BytesMut) {
-        if token.text.is_empty() {
+        let is_hidden =
+            token.channel == Channel::Reasoning && self.options.thinking == ThinkingShown::Nothing;
+        if token.text.is_empty() || is_hidden {
             return;
         }
         self.begin(Usage::default(), out);
@@ -122,7 +125,7 @@ impl MessageEventWriter {
             self.block(block, &content, out);
         }
         if block == Block::Thinking {
-            if self.options.hides_thinking {
+            if self.options.thinking != ThinkingShown::Whole {
                 return;
             }
             self.thinking.push_str(&token.text);

@@ -161,16 +161,14 @@ fn refusals_name_the_place() {
     );
     let tool = json!({"name": "look", "input_schema": {"type": "object"}});
     refused(tools(json!([tool, tool])), "tools.1.name");
-    for (name, value) in [
-        ("defer_loading", json!(true)),
-        ("allowed_callers", json!(["code_execution_20260120"])),
-    ] {
-        let mut tool = tool.clone();
-        tool[name] = value;
-        refused(tools(json!([tool])), &format!("tools.0.{name}"));
-    }
+    let mut called = tool.clone();
+    called["allowed_callers"] = json!(["code_execution_20260120"]);
+    refused(tools(json!([called])), "tools.0.allowed_callers");
+    let renamed = json!([{"type": "bash_20250124", "name": "sh"}]);
+    refused(tools(renamed), "tools.0.name");
     for (name, value, param) in [
         ("speed", json!("fast"), "speed"),
+        ("thread", json!({"type": "create"}), "thread"),
         (
             "diagnostics",
             json!({"previous_message_id": null}),
@@ -258,8 +256,11 @@ fn ending(finish: FinishReason) -> Ending {
     Ending { finish, usage }
 }
 
+/// A request that asks for thinking.
 fn started() -> (Box<dyn Dialect>, ChatRequest, Head) {
-    started_with(with(json!([{"role": "user", "content": "x"}])))
+    let mut body = with(json!([{"role": "user", "content": "x"}]));
+    body["thinking"] = json!({"type": "adaptive"});
+    started_with(body)
 }
 
 fn started_with(body: Value) -> (Box<dyn Dialect>, ChatRequest, Head) {
@@ -305,6 +306,71 @@ fn a_message_has_its_blocks_and_reason() {
     assert_eq!(full["stop_reason"], "model_context_window_exceeded");
     let refused = replied(vec![said(Channel::Refusal, "no")], FinishReason::Stop);
     assert_eq!(refused["stop_details"]["type"], "refusal");
+}
+
+#[test]
+fn thinking_is_off_unless_asked_for() {
+    let plain = with(json!([{"role": "user", "content": "x"}]));
+    let mut disabled = plain.clone();
+    disabled["thinking"] = json!({"type": "disabled"});
+    for body in [plain, disabled] {
+        let (dialect, request, head) = started_with(body.clone());
+        assert_eq!(reading(body).unwrap().chat["enable_thinking"], false);
+        let mut reply = dialect.reply(&request, &head);
+        let mut writer = dialect.stream(&request, &head);
+        let mut out = BytesMut::new();
+        for event in events() {
+            writer.event(0, &event, &mut out);
+            reply.event(0, event);
+        }
+        reply.end(0, ending(FinishReason::ToolCalls));
+        let message = reply.render(&Grid::default());
+        assert_eq!(message["content"][0]["text"], "He\"y");
+        let details = &message["usage"]["output_tokens_details"];
+        assert_eq!(details["thinking_tokens"], 1);
+        let text = String::from_utf8(out.to_vec()).unwrap();
+        assert!(!text.contains("\"thinking\""), "{text}");
+        assert!(
+            text.contains("\"index\":0,\"delta\":{\"type\":\"text_delta\""),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn tools_of_known_types_have_a_schema() {
+    let mut body = with(json!([{"role": "user", "content": "x"}]));
+    body["tools"] = json!([
+        {"type": "bash_20250124", "name": "bash", "cache_control": {"type": "ephemeral"}},
+        {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool", "max_characters": 9},
+        {"type": "text_editor_20250124", "name": "str_replace_editor"},
+        {"type": "memory_20250818", "name": "memory", "strict": true},
+        {"name": "later", "input_schema": {"type": "object"}, "defer_loading": true},
+    ]);
+    let chat = reading(body).unwrap().chat;
+    let function = |at: usize| &chat["tools"][at]["function"];
+    let commands = |at: usize| {
+        let commands = &function(at)["parameters"]["properties"]["command"]["enum"];
+        commands.as_array().map_or(0, Vec::len)
+    };
+    assert_eq!([1, 2, 3].map(commands), [4, 5, 6]);
+    let properties = &function(0)["parameters"]["properties"];
+    assert_eq!(properties["restart"]["type"], "boolean");
+    assert_eq!(function(3)["strict"], true);
+    assert_eq!(function(4)["name"], "later");
+    assert!(ChatRequest::read(chat, Strictness::Refuse).is_ok());
+}
+
+#[test]
+fn results_of_a_clients_tool_search_are_text() {
+    let call = json!({"type": "tool_use", "id": "t1", "name": "search", "input": {}});
+    let found = json!([{"type": "tool_reference", "tool_name": "look"}]);
+    let messages = chat(json!([
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": found}]},
+    ]));
+    assert_eq!(messages[2]["content"], "The tool look is available.");
 }
 
 #[test]

@@ -12,14 +12,29 @@ pub struct Thinking {
     pub is_on: bool,
     /// The effort that the token budget stands for.
     pub effort: Option<&'static str>,
-    /// Only signatures are returned.
-    pub is_hidden: bool,
+    pub shown: ThinkingShown,
+}
+
+/// How thinking is returned, where a model writes some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThinkingShown {
+    Whole,
+    /// As its signature alone.
+    Signature,
+    /// Not at all, though its tokens count.
+    Nothing,
 }
 
 /// Budgets in tokens: the effort is low below the first, and medium below the second.
 const EFFORT_STEPS: [i64; 2] = [4096, 16_384];
 
 impl Thinking {
+    pub const OFF: Self = Self {
+        is_on: false,
+        effort: None,
+        shown: ThinkingShown::Nothing,
+    };
+
     pub fn read(value: &Value) -> Result<Self, Problem> {
         const KEYS: &[&str] = &["type", "budget_tokens", "display"];
         if let Value::Object(entries) = value {
@@ -39,7 +54,11 @@ impl Thinking {
         Ok(Self {
             is_on,
             effort: effort(&value["budget_tokens"])?.filter(|_| is_on),
-            is_hidden: display == "omitted",
+            shown: match (is_on, display == "omitted") {
+                (false, _) => ThinkingShown::Nothing,
+                (true, false) => ThinkingShown::Whole,
+                (true, true) => ThinkingShown::Signature,
+            },
         })
     }
 }

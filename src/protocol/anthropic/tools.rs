@@ -6,6 +6,7 @@ use crate::openai::nearest::shortened;
 use crate::openai::{Problem, Shape, field};
 
 use super::fields::check_cache_control;
+use super::known_tools::KnownTool;
 
 /// What `tool_choice` becomes.
 pub struct ToolPolicy {
@@ -55,6 +56,10 @@ fn one(place: &str, tool: Value) -> Result<Value, Problem> {
         return Ok(tool);
     };
     tool.retain(|_, value| !value.is_null());
+    let known = tool.get("type").and_then(Value::as_str);
+    if let Some(known) = known.and_then(KnownTool::of) {
+        return known.declared(place, &tool);
+    }
     if let Some(kind) = tool.get("type").filter(|kind| *kind != "custom") {
         let param = format!("{place}.type");
         let kind = shortened(kind.as_str().unwrap_or_default());
@@ -69,15 +74,7 @@ fn one(place: &str, tool: Value) -> Result<Value, Problem> {
         let message = format!("{param} is not supported here: put examples into the description");
         return Err(Problem::unsupported(param, message));
     }
-    check_callers(place, tool.get("allowed_callers"))?;
-    check_loading(place, tool.get("defer_loading"))?;
-    if let Some(value) = tool.get("cache_control") {
-        check_cache_control(&format!("{place}.cache_control"), value)?;
-    }
-    if let Some(value) = tool.get("eager_input_streaming") {
-        // Pieces of the input are always sent as they are generated.
-        Shape::Flag.check(&format!("{place}.eager_input_streaming"), value)?;
-    }
+    check_common(place, &tool)?;
     for (name, shape) in [("name", Shape::Text), ("input_schema", Shape::Object)] {
         let value = tool.get(name).unwrap_or(&Value::Null);
         shape.check(&format!("{place}.{name}"), value)?;
@@ -96,6 +93,21 @@ fn one(place: &str, tool: Value) -> Result<Value, Problem> {
     Ok(json!({"type": "function", "function": function}))
 }
 
+/// Fields that every tool may have.
+pub fn check_common(place: &str, tool: &Map<String, Value>) -> Result<(), Problem> {
+    check_callers(place, tool.get("allowed_callers"))?;
+    if let Some(value) = tool.get("cache_control") {
+        check_cache_control(&format!("{place}.cache_control"), value)?;
+    }
+    // All tools are shown to the model at once, and pieces of the input are sent as they are generated.
+    for name in ["defer_loading", "eager_input_streaming", "strict"] {
+        if let Some(value) = tool.get(name) {
+            Shape::Flag.check(&format!("{place}.{name}"), value)?;
+        }
+    }
+    Ok(())
+}
+
 /// Only the model itself calls tools: no code is executed here.
 fn check_callers(place: &str, callers: Option<&Value>) -> Result<(), Problem> {
     match callers {
@@ -106,22 +118,6 @@ fn check_callers(place: &str, callers: Option<&Value>) -> Result<(), Problem> {
             let message = format!("{param} must be [\"direct\"] here: no code is executed");
             Err(Problem::unsupported(param, message))
         }
-    }
-}
-
-/// There is no search that could load a tool later.
-fn check_loading(place: &str, is_deferred: Option<&Value>) -> Result<(), Problem> {
-    let Some(is_deferred) = is_deferred else {
-        return Ok(());
-    };
-    let param = format!("{place}.defer_loading");
-    Shape::Flag.check(&param, is_deferred)?;
-    match *is_deferred == Value::Bool(true) {
-        true => {
-            let message = format!("{param} must be false here: there is no tool search");
-            Err(Problem::unsupported(param, message))
-        }
-        false => Ok(()),
     }
 }
 

@@ -61,7 +61,7 @@ pub const FIELDS: &[Field<Draft>] = &[
         draft.max_completion_tokens = count(&value);
         Ok(())
     }),
-    field("stop", Shape::Either(&[Shape::Text, Shape::List]), "Up to four strings that end the answer and are not included in it.", |draft, value| {
+    field("stop", Shape::Either(&[Shape::Text, Shape::List]), "Up to 64 strings that end the answer and are not included in it.", |draft, value| {
         draft.text.stop = stops(value)?;
         Ok(())
     }),
@@ -304,7 +304,8 @@ fn count(value: &Value) -> Option<u32> {
 }
 
 fn stops(value: Value) -> Result<Vec<String>, Problem> {
-    const MOST: usize = 4;
+    // More than OpenAI's four: Anthropic's API has no such limit.
+    const MOST: usize = 64;
     let list = match value {
         Value::Array(list) => list,
         one => vec![one],
