@@ -93,7 +93,19 @@ impl Grammars {
         Ok(guide)
     }
 
+    /// Where the parameters of a function without `strict` cannot be compiled, its arguments are any object: the names
+    /// of functions are kept to all the same.
     fn matcher(&self, grammar: &Grammar, scope: CacheScope) -> Result<Matcher, Failure> {
+        match self.exact_matcher(grammar, scope) {
+            Err(Failure::BadRequest(reason)) => match grammar.loosened() {
+                Some(looser) => self.exact_matcher(&looser, scope),
+                None => Err(Failure::BadRequest(reason)),
+            },
+            matcher => matcher,
+        }
+    }
+
+    fn exact_matcher(&self, grammar: &Grammar, scope: CacheScope) -> Result<Matcher, Failure> {
         let key = key(grammar);
         if let Some(matcher) = lock(&self.kept).find(&key) {
             return Ok(matcher);

@@ -140,8 +140,13 @@ impl Main {
         if calls.markup == ToolMarkup::Bare {
             // A text is a call from its first character or not at all.
             let alone = self.calls_alone(calls);
+            let free = match calls.functions.iter().any(|function| function.strict) {
+                true => r"/([ \t\r\n]*[^ \t\r\n{](.|\n)*)?/",
+                // JSON that names no function is text.
+                false => r#"/(.|\n)*/ & ~/[ \t\r\n]*\{[ \t\r\n]*"name"(.|\n)*/"#,
+            };
             self.rules.push(format!(
-                r"FREE: /([ \t\r\n]*[^ \t\r\n{{](.|\n)*)?/ & ~/(.|\n)*<\|python_tag\|>(.|\n)*/{}",
+                r"FREE: {free} & ~/(.|\n)*<\|python_tag\|>(.|\n)*/{}",
                 self.is_no_thought
             ));
             return format!("({alone} | FREE)");
@@ -293,13 +298,20 @@ fn arguments(
     let mut parameters = function.parameters.clone().unwrap_or_else(none);
     schema::check(&parameters, &place, function.strict)?;
     match &mut parameters {
-        Value::Object(entries) => match entries.get("type") {
-            None => {
-                entries.insert("type".to_owned(), json!("object"));
+        Value::Object(entries) => {
+            match entries.get("type") {
+                None => {
+                    entries.insert("type".to_owned(), json!("object"));
+                }
+                Some(kind) if kind == "object" => {}
+                Some(_) => return Err(SchemaRefusal::new(&place, "must describe an object")),
             }
-            Some(kind) if kind == "object" => {}
-            Some(_) => return Err(SchemaRefusal::new(&place, "must describe an object")),
-        },
+            // Arguments that the function does not have: a model could write the same one again and again.
+            if !function.strict && entries.contains_key("properties") {
+                let more = entries.entry("additionalProperties");
+                more.or_insert(Value::Bool(false));
+            }
+        }
         _ => return Err(SchemaRefusal::new(&place, "must be an object")),
     }
     Ok(json_grammar(name, parameters, function.strict))

@@ -28,7 +28,7 @@ mod suite;
 mod tests;
 mod vocabulary;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::text::ToolMarkup;
 
@@ -93,6 +93,17 @@ pub struct Function {
 }
 
 impl Grammar {
+    /// The same without the parameters of functions that are not strict; none where that changes nothing.
+    fn loosened(&self) -> Option<Self> {
+        let any = || Some(json!({"type": "object"}));
+        let mut looser = self.clone();
+        let functions = &mut looser.calls.as_mut()?.functions;
+        for function in functions.iter_mut().filter(|function| !function.strict) {
+            function.parameters = any();
+        }
+        (looser != *self).then_some(looser)
+    }
+
     /// For an answer alone.
     pub fn answer(answer: Answer) -> Self {
         Self {

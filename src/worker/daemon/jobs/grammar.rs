@@ -32,15 +32,15 @@ pub fn of(
         Some(OutputFormat::Choice(choices)) => Answer::Choice(choices),
         Some(OutputFormat::Lark(grammar)) => Answer::Lark(grammar),
     };
-    let is_free = answer == Answer::Text;
-    if is_free && !functions.iter().any(|function| function.strict) {
+    let calls = markup.tools.filter(|_| !functions.is_empty());
+    // Where functions are declared, no other one is called, strict or not.
+    if answer == Answer::Text && calls.is_none() {
         return Ok(None);
     }
     if must_call && functions.is_empty() {
         let message = "tool_choice asks for a call of a function that was not declared";
         return Err(Failure::new(FailureKind::InvalidRequest, message));
     }
-    let calls = markup.tools.filter(|_| !functions.is_empty());
     let single =
         asked.parallel_tool_calls == Some(false) || matches!(choice, Some(ToolChoice::Named(_)));
     Ok(Some(Grammar {
@@ -106,8 +106,28 @@ mod tests {
     #[test]
     fn free_text_has_no_grammar() {
         assert_eq!(grammar(json!({}), TAGGED), None);
-        assert_eq!(grammar(json!({"tools": tools(false)}), TAGGED), None);
+        let no_calls = Markup {
+            thinks: false,
+            tools: None,
+        };
+        assert_eq!(grammar(json!({"tools": tools(false)}), no_calls), None);
         assert_eq!(grammar(json!({"format": "text"}), TAGGED), None);
+    }
+
+    #[test]
+    fn declared_functions_alone_may_be_called_without_strict() {
+        let auto = grammar(json!({"tools": tools(false)}), TAGGED).unwrap();
+        assert_eq!(auto.answer, Answer::Text);
+        let names: Vec<String> = auto
+            .calls
+            .unwrap()
+            .functions
+            .into_iter()
+            .map(|function| function.name)
+            .collect();
+        assert_eq!(names, ["look", "listen"]);
+        let none = json!({"tools": tools(false), "tool_choice": "none"});
+        assert_eq!(grammar(none, TAGGED), None);
     }
 
     #[test]
