@@ -1,11 +1,12 @@
 //! Every field of every dialect, for the page that lists them and the test that tries them.
 
 use crate::anthropic;
+use crate::ollama::{self, Door, EmbedRequest};
 use crate::openai::field::{FieldRow, rows};
 use crate::openai::images::ImageDoor;
 use crate::openai::{audio, chat, completions, encode, images, responses};
 
-/// The routes of `/v1` that take a body, and their fields by name.
+/// The routes of `/v1` and of Ollama's API that take a body, and their fields by name.
 pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
     vec![
         ("/v1/chat/completions", chat::rows()),
@@ -21,5 +22,8 @@ pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
         ("/v1/rerank", encode::rerank::rows()),
         ("/v1/tokenize", encode::tokenize_rows()),
         ("/v1/detokenize", encode::detokenize_rows()),
+        (ollama::CHAT, ollama::rows(Door::Chat)),
+        (ollama::GENERATE, ollama::rows(Door::Generate)),
+        (ollama::EMBED, EmbedRequest::rows()),
     ]
 }

@@ -36,6 +36,11 @@ pub trait Dialect: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The type of a stream.
+    fn content_type(&self) -> &'static str {
+        "text/event-stream"
+    }
+
     /// Adds what a chat body cannot say.
     fn complete(&self, _request: &mut ChatRequest) -> Result<(), Problem> {
         Ok(())
@@ -56,7 +61,7 @@ pub trait Dialect: fmt::Debug + Send + Sync {
     fn reply(&self, request: &ChatRequest, head: &Head) -> Box<dyn ReplyBuilder>;
 }
 
-/// Writes the events of one request's choices as server-sent events.
+/// Writes the events of one request's choices, as server-sent events unless its dialect says otherwise.
 pub trait StreamWriter: fmt::Debug + Send {
     /// Before the first event of a choice. May be called again.
     fn open(&mut self, choice: u32, out: &mut BytesMut);

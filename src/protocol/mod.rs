@@ -8,6 +8,7 @@
 //! | [`job`] | the neutral job and its events, which every dialect maps to and from |
 //! | [`legacy`] | the poll API: its bodies, replies and errors |
 //! | [`link`] | frames between worker and coordinator |
+//! | [`ollama`] | Ollama's requests and replies |
 //! | [`openai`] | OpenAI's requests, replies, chunks and errors |
 //!
 //! A dialect is two pure functions: request to [`job::Job`], and [`job::Event`]s to a reply or chunks. Nothing
@@ -21,4 +22,5 @@ pub mod dialect;
 pub mod job;
 pub mod legacy;
 pub mod link;
+pub mod ollama;
 pub mod openai;

@@ -79,6 +79,9 @@ fn least_body(route: &str) -> Value {
         "/v1/chat/completions" | "/v1/messages" => json!({"model": "tiny", "messages": messages}),
         "/v1/responses" | "/v1/embeddings" => json!({"model": "tiny", "input": "hi"}),
         "/v1/rerank" => json!({"model": "tiny", "query": "a", "documents": ["b"]}),
+        "/api/chat" => json!({"model": "tiny", "messages": messages, "stream": false}),
+        "/api/generate" => json!({"model": "tiny", "prompt": "hi", "stream": false}),
+        "/api/embed" => json!({"model": "tiny", "input": "hi"}),
         "/v1/detokenize" => json!({"model": "tiny", "tokens": [1]}),
         "/v1/images/edits" => json!({"model": "tiny", "prompt": "hi", "image": PNG}),
         "/v1/images/variations" => json!({"model": "tiny", "image": PNG}),
@@ -147,7 +150,10 @@ async fn is_read(app: &App, route: &str, row: FieldRow) -> bool {
 /// The field that an answer of status 400 is about.
 async fn refused_field(app: &App, route: &str, name: &str, value: Value) -> Option<String> {
     let mut body = least_body(route);
-    body[name] = value;
+    match name.split_once('.') {
+        Some((outer, name)) => body[outer][name] = value,
+        None => body[name] = value,
+    }
     let bearer = format!("Bearer {}", app.key);
     let headers = [("authorization", bearer.as_str())];
     let body = Body::from(body.to_string());
@@ -156,5 +162,7 @@ async fn refused_field(app: &App, route: &str, name: &str, value: Value) -> Opti
         return None;
     }
     let error = answer.json().await;
-    error["error"]["param"].as_str().map(str::to_owned)
+    let param = error["error"]["param"].as_str();
+    // Ollama's errors are texts.
+    param.or(error["param"].as_str()).map(str::to_owned)
 }

@@ -102,6 +102,7 @@ async fn start(
 ) -> Result<Started, Failure> {
     let coordinator = Coordinator::start(settings::of(config)?, tasks).await?;
     let key = key::of_this_machine(&config.worker.data_dir, &coordinator).await?;
+    coordinator.accounts().serve_own_user(&key);
     let (mut device, choice) = choice(args, config, asking).await?;
     let Choice {
         mut models,

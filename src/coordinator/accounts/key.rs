@@ -39,6 +39,11 @@ impl KeyText {
         )
     }
 
+    /// A key that was made before.
+    pub fn of(text: &str) -> Option<Self> {
+        Self::is_well_formed(text).then(|| Self(text.to_owned()))
+    }
+
     pub fn is_well_formed(text: &str) -> bool {
         text.len() == LENGTH && text.bytes().all(|byte| ALPHABET.contains(&byte))
     }

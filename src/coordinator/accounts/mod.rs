@@ -43,7 +43,7 @@ pub use server_secret::{OpenError, SecretError, SecretSource};
 pub use thoughts::Thoughts;
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use tracing::debug;
@@ -75,6 +75,8 @@ struct Inner {
     asking: tokio::sync::Semaphore,
     /// Changes are read and taken in by one after the other: what was read first is not noted last.
     taking_in: tokio::sync::Mutex<()>,
+    /// By which programs on this machine are let in, where the coordinator serves its own user.
+    own_key: OnceLock<KeyText>,
 }
 
 /// A key that was just made: the only moment at which its text is known.
@@ -124,6 +126,7 @@ impl Accounts {
             trusted: RwLock::new(store.accounts_with(Roles::TRUSTED).await?),
             asking: tokio::sync::Semaphore::new(ASKING),
             taking_in: tokio::sync::Mutex::default(),
+            own_key: OnceLock::new(),
             store,
         });
         let watching = Arc::downgrade(&inner);
@@ -154,6 +157,17 @@ impl Accounts {
             return Err(Denied::UnknownKey);
         }
         self.caller(self.inner.hasher.digest(key)).await
+    }
+
+    /// Lets programs on this machine in by this key where they bring none. The first call decides.
+    pub fn serve_own_user(&self, key: &str) {
+        if let Some(key) = KeyText::of(key) {
+            let _ = self.inner.own_key.set(key);
+        }
+    }
+
+    pub fn own_key(&self) -> Option<&str> {
+        self.inner.own_key.get().map(KeyText::expose)
     }
 
     /// Seals what is shown again.

@@ -17,6 +17,7 @@ use crate::storage::{StorageError, Store};
 use muster_protocol::job::{FailureKind, SharedKeyText};
 
 use super::body;
+use super::entrance::LocalRequest;
 use super::open::Open;
 
 /// The one who was let in: there only behind a guard.
@@ -43,6 +44,8 @@ pub struct Guard {
     anonymous: bool,
     /// Keys that users have handed to others open this, too.
     sharing: Option<Sharing>,
+    /// Programs on this machine need no key, where the coordinator serves its own user.
+    is_for_local: bool,
     /// A key that may submit requests may connect workers, too.
     submit_keys_connect: bool,
 }
@@ -58,6 +61,7 @@ impl Guard {
             store: Store::from_ref(open),
             anonymous: is_legacy && settings.anonymous,
             sharing: None,
+            is_for_local: false,
             submit_keys_connect: settings.submit_keys_connect_workers,
             console: settings.console_url.as_deref().map(Arc::from),
         }
@@ -75,8 +79,20 @@ impl Guard {
         Self { sharing, ..self }
     }
 
-    async fn caller(&self, headers: &HeaderMap) -> Result<Arc<Caller>, ApiError> {
-        let key = key_in(headers)?.ok_or_else(|| self.unauthorized())?;
+    /// Lets in local requests without a key.
+    #[must_use]
+    pub fn for_local(self, is_for_local: bool) -> Self {
+        Self {
+            is_for_local,
+            ..self
+        }
+    }
+
+    async fn caller(&self, headers: &HeaderMap, is_local: bool) -> Result<Arc<Caller>, ApiError> {
+        let own = self.accounts.own_key();
+        let own = own.filter(|_| self.is_for_local && is_local);
+        let key = key_in(headers)?.or(own);
+        let key = key.ok_or_else(|| self.unauthorized())?;
         let caller = match self.anonymous && key == ANONYMOUS_KEY {
             true => Arc::new(Caller::anonymous()),
             false => match SharedKeyText::parse(key) {
@@ -182,7 +198,8 @@ fn unknown(denied: Denied) -> ApiError {
 
 /// Before a route that is for those with a key.
 pub async fn admit(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
-    match guard.caller(request.headers()).await {
+    let is_local = request.extensions().get::<LocalRequest>().is_some();
+    match guard.caller(request.headers(), is_local).await {
         Ok(caller) => {
             request.extensions_mut().insert(Admitted(caller));
             next.run(request).await

@@ -17,14 +17,15 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use tracing::error;
 
-use crate::accounts::ANONYMOUS_KEY;
+use crate::accounts::{ANONYMOUS_KEY, Accounts};
 use crate::error::ApiError;
 use crate::passkeys::Passkeys;
 use crate::state::DoorSettings;
 use muster_protocol::anthropic::MESSAGES;
 use muster_protocol::job::{FailureKind, RequestId};
+use muster_protocol::ollama;
 
-use super::address::{Address, Proxied};
+use super::address::{Address, PeerAddress, Proxied};
 use super::auth::key_in;
 use super::{origin, reply, unbuilt};
 
@@ -51,7 +52,7 @@ const ONE_DAY: HeaderValue = HeaderValue::from_static("86400");
 
 pub async fn pass(
     State(settings): State<Arc<DoorSettings>>,
-    State(passkeys): State<Passkeys>,
+    (State(passkeys), State(accounts)): (State<Passkeys>, State<Accounts>),
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -68,6 +69,10 @@ pub async fn pass(
     }
     let is_own = is_for_one(request.headers());
     let is_anthropic = is_anthropic(request.uri().path());
+    let is_ollama = ollama::ROUTES.contains(&request.uri().path());
+    if is_ollama && is_local(&accounts, &request) {
+        request.extensions_mut().insert(LocalRequest);
+    }
     let mut response = if let Some(why) = refused_origin(&settings, &request) {
         unbuilt::refuse(403, why.to_owned(), request.uri().path())
     } else if is_preflight(&request) {
@@ -77,6 +82,9 @@ pub async fn pass(
     };
     if is_anthropic {
         response = for_anthropic(response, &name);
+    }
+    if is_ollama {
+        response = reply::in_ollamas_envelope(response);
     }
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, name);
@@ -88,10 +96,34 @@ pub async fn pass(
     response
 }
 
-/// Keys protect what is not for every page; in development mode there are none that anybody could not have.
+/// A request without a key, from a program on the machine of a coordinator that serves its own user.
+#[derive(Debug, Clone, Copy)]
+pub struct LocalRequest;
+
+/// Keys protect routes from pages of other origins; in development mode, and for local requests, there are none.
 fn refused_origin(settings: &DoorSettings, request: &Request) -> Option<&'static str> {
-    settings.development.as_ref()?;
+    let is_local = request.extensions().get::<LocalRequest>().is_some();
+    if settings.development.is_none() && !is_local {
+        return None;
+    }
     origin::refusal(request.method(), request.uri(), request.headers())
+}
+
+/// Whether the request may use the coordinator's own key: no proxy on this machine passes it on for others.
+fn is_local(accounts: &Accounts, request: &Request) -> bool {
+    const FORWARDED: [&str; 4] = [
+        "forwarded",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-real-ip",
+    ];
+    let headers = request.headers();
+    let peer = request.extensions().get::<PeerAddress>();
+    let is_loopback = peer.is_none_or(|peer| peer.0.to_canonical().is_loopback());
+    accounts.own_key().is_some()
+        && is_loopback
+        && !FORWARDED.iter().any(|name| headers.contains_key(*name))
+        && matches!(key_in(headers), Ok(None))
 }
 
 /// With the request's id where Anthropic's clients look for it.

@@ -10,10 +10,10 @@
 //! | `idempotency` | requests that are sent again with the same key |
 //! | `rates` | how often an address may ask for one thing, by the poll API |
 //! | `open` | what handlers extract their parts from |
-//! | `origin` | which pages may reach a coordinator in development mode |
+//! | `origin` | which pages may reach a coordinator without a key |
 //! | `reply`, `page` | errors and JSON as responses; pages for people |
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
-//! | `openai`, `anthropic` | routes of OpenAI's and Anthropic's API |
+//! | `openai`, `anthropic`, `ollama` | routes of OpenAI's, Anthropic's and Ollama's API |
 //! | `pricing`, `cashier` | the prices of models; holds for jobs before they are queued |
 //! | `account` | an account, its keys, workers and jobs |
 //! | `text` | text requests of every dialect, from the body to the reply |
@@ -47,6 +47,7 @@ mod limits;
 mod media;
 mod metrics;
 mod models;
+mod ollama;
 mod open;
 mod openai;
 mod openapi;
@@ -188,6 +189,14 @@ pub const ROUTES: &[Route] = &[
     Route::post("/rerank",                   SUBMIT,      Json,    "Order documents by how well they answer a query.", || post(openai::rerank::rerank)),
     Route::post("/v1/rerank",                SUBMIT,      Json,    "Order documents by how well they answer a query.", || post(openai::rerank::rerank)),
 
+    Route::post("/api/chat",                 SUBMIT,      Stream,  "Create a chat answer (Ollama API), as lines of JSON or one object.", || post(ollama::chat)),
+    Route::post("/api/generate",             SUBMIT,      Stream,  "Answer a prompt (Ollama API), as lines of JSON or one object.", || post(ollama::generate)),
+    Route::post("/api/embed",                SUBMIT,      Json,    "Turn texts into vectors (Ollama API).", || post(ollama::embed)),
+    Route::get("/api/tags",                  Who::Anyone, Json,    "List models that are online (Ollama API).", || get(ollama::list)),
+    Route::post("/api/show",                 Who::Anyone, Json,    "Get one model (Ollama API).", || post(ollama::describe)),
+    Route::get("/api/ps",                    Who::Anyone, Json,    "List models that are in memory (Ollama API).", || get(ollama::list_running)),
+    Route::get("/api/version",               Who::Anyone, Json,    "Get the version of Ollama whose API this is.", || get(ollama::show_version)),
+
     Route::post("/v1/images/generations",    SUBMIT,      Stream,  "Generate images, streamed or not.", || post(openai::images::generate)),
     Route::post("/v1/images/edits",          SUBMIT,      Stream,  "Edit images, streamed or not.", || post(openai::images::edit)),
     Route::post("/v1/images/variations",     SUBMIT,      Json,    "Vary an image.", || post(openai::images::vary)),
@@ -322,6 +331,7 @@ pub fn starting() -> Router {
 /// All of it. Tests call it in memory.
 pub fn router(doors: Doors) -> Router {
     LazyLock::force(&status::STARTED);
+    models::started_at();
     let development: &[Route] = match doors.settings.current().development {
         Some(_) => DEVELOPMENT,
         None => &[],

@@ -1,12 +1,13 @@
 //! Models that somebody serves right now.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
 
+use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::state::DoorSettings;
 use crate::switchboard::{ModelOnline, Overview, Switchboard};
@@ -106,6 +107,12 @@ pub fn unknown(name: &str, online: &[&str]) -> ApiError {
     }
 }
 
+/// From when on a model is offered here, in seconds: no model is older than the process that lists it.
+pub fn started_at() -> i64 {
+    static STARTED: LazyLock<i64> = LazyLock::new(|| wall_clock().0.div_euclid(1000));
+    *STARTED
+}
+
 /// There as long as there is a model it could become, with what any of them can do.
 fn auto(overview: &Overview, owner: &str) -> Option<(Value, Capabilities)> {
     let models = overview.models.iter();
@@ -117,7 +124,7 @@ fn auto(overview: &Overview, owner: &str) -> Option<(Value, Capabilities)> {
     let entry = json!({
         "id": AUTO,
         "object": "model",
-        "created": 0,
+        "created": started_at(),
         "owned_by": owner,
         "input_modalities": ["text"],
         "output_modalities": ["text"],
@@ -184,7 +191,7 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
     json!({
         "id": &*model.name,
         "object": "model",
-        "created": 0,
+        "created": started_at(),
         "owned_by": owner,
         "input_modalities": input_modalities(model),
         "output_modalities": output_modalities(model),

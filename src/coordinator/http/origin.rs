@@ -1,4 +1,5 @@
-//! Which pages may reach a coordinator in development mode, where anybody becomes anybody: none but its own. A browser
+//! Which pages may reach a coordinator without a key, in development mode and on routes for local programs: none but its
+//! own. A browser
 //! on the same machine carries out what any page of the web asks of `localhost`, and a page whose name is made to lead
 //! to 127.0.0.1 (DNS rebinding) passes for one of ours, but for the name in `Host`.
 
@@ -18,7 +19,7 @@ pub fn refusal(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<&'stat
     let in_header = headers.get(HOST).map(text);
     let host = in_uri.or(in_header);
     if !host.is_none_or(is_here) {
-        return Some("in development mode Host must be localhost or a loopback address");
+        return Some("without a key Host must be localhost or a loopback address");
     }
     let is_own = |origin: &str| {
         let rest = ["http://", "https://"]
@@ -27,7 +28,7 @@ pub fn refusal(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<&'stat
         rest.is_some() && rest == host
     };
     if !headers.get(ORIGIN).map(text).is_none_or(is_own) || is_of_a_page(method, headers) {
-        return Some("in development mode pages of other origins are refused");
+        return Some("without a key pages of other origins are refused");
     }
     None
 }

@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::error::{ApiError, is_temporary, usual_wait};
 use muster_protocol::anthropic;
 use muster_protocol::job::{FailureKind, Retry};
+use muster_protocol::ollama;
 use muster_protocol::openai::error;
 
 use super::room::{LetGo, Room, Transit};
@@ -62,6 +63,16 @@ pub fn in_anthropics_envelope(response: Response, request_id: &HeaderValue) -> R
     };
     let id = request_id.to_str().unwrap_or_default();
     let body = anthropic::error_body(error_body(error), parts.status.as_u16(), id);
+    Response::from_parts(parts, body.to_string().into())
+}
+
+/// An error as Ollama's clients read it; any other response as it is.
+pub fn in_ollamas_envelope(response: Response) -> Response {
+    let (parts, body) = response.into_parts();
+    let Some(error) = parts.extensions.get::<ApiError>() else {
+        return Response::from_parts(parts, body);
+    };
+    let body = ollama::error_body(&error_body(error));
     Response::from_parts(parts, body.to_string().into())
 }
 

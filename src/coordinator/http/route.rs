@@ -16,6 +16,8 @@ use super::open::Open;
 use super::rates::{self, Counted, Rate, Rates};
 use super::{auth, legacy};
 
+use muster_protocol::ollama;
+
 /// Where a key that a user has handed to others stands for the user's own.
 const TAKE_SHARED_KEYS: [&str; 4] = [
     "/api/v2/generate/async",
@@ -175,6 +177,7 @@ impl Route {
         let scopes = self.who.key()?;
         let guard = Guard::new(open, scopes, self.who.roles(), self.is_legacy());
         let guard = guard.for_making(self.makes());
+        let guard = guard.for_local(ollama::ROUTES.contains(&self.path));
         Some(Arc::new(match TAKE_SHARED_KEYS.contains(&self.path) {
             true => guard.with_shared_keys(open),
             false => guard,

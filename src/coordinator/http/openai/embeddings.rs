@@ -7,8 +7,10 @@ use super::encode::{Encoder, Encoding, unexpected};
 use super::tokens::{COPIES, answer, read};
 use crate::error::ApiError;
 use crate::http::body::Whole;
-use crate::http::room::Memory;
-use muster_protocol::job::{Capabilities, EncodeRequest, EncodeResult, FailureKind, Usage, Vector};
+use crate::http::room::{Memory, Room};
+use muster_protocol::job::{
+    Capabilities, EncodeRequest, EncodeResult, FailureKind, JobId, Usage, Vector,
+};
 use muster_protocol::openai::encode::embeddings::{EmbeddingsRequest, reply};
 
 /// Inputs of one job: a worker keeps 8 MiB of a job until they have arrived.
@@ -25,6 +27,30 @@ pub async fn embed(
     let kept = whole.room.keep(whole.bytes.len().saturating_mul(COPIES))?;
     let request = read(whole, EmbeddingsRequest::read).await?;
     let mut room = memory.room_to_tell();
+    let VectorReply {
+        vectors,
+        usage,
+        job,
+    } = vectors(&encoder, &request, &mut room).await?;
+    drop(kept);
+    let text = reply(&request.model, &vectors, request.format, usage);
+    drop(vectors);
+    answer(room, job, text).await
+}
+
+/// The vectors of a request, from as many jobs as it takes.
+pub struct VectorReply {
+    pub vectors: Vec<Vector>,
+    pub usage: Usage,
+    pub job: Option<JobId>,
+}
+
+/// `room` takes the memory of the reply.
+pub async fn vectors(
+    encoder: &Encoder,
+    request: &EmbeddingsRequest,
+    room: &mut Room,
+) -> Result<VectorReply, ApiError> {
     let (mut vectors, mut usage) = (Vec::<Vector>::new(), Usage::default());
     let mut last = None;
     for inputs in request.inputs.chunks(AT_ONCE) {
@@ -50,13 +76,14 @@ pub async fn embed(
         let numbers: usize = vectors.iter().map(|vector| vector.0.len()).sum();
         room.cover_in_time(numbers.saturating_mul(NUMBER)).await?;
     }
-    drop(kept);
     let mut numbers = vectors.iter().flat_map(|vector| &vector.0);
     if !numbers.all(|number| number.is_finite()) {
         let message = "the worker sent a vector with a number that is not finite";
         return Err(ApiError::new(FailureKind::WorkerFailed, message));
     }
-    let text = reply(&request.model, &vectors, request.format, usage);
-    drop(vectors);
-    answer(room, last, text).await
+    Ok(VectorReply {
+        vectors,
+        usage,
+        job: last,
+    })
 }

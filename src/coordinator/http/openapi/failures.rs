@@ -9,6 +9,7 @@ use crate::accounts::Roles;
 use crate::http::route::{Answers, Route};
 use muster_protocol::job::FailureKind;
 use muster_protocol::legacy::Code;
+use muster_protocol::ollama;
 
 use Code::*;
 
@@ -301,6 +302,10 @@ fn of_other(route: &Route, failures: &mut Failures) {
             unread_body(&mut add);
         }
         (_, _, "/v1/models/{*id}") => add(404, Kind::ModelNotFound),
+        (_, _, ollama::SHOW) => {
+            add(404, Kind::ModelNotFound);
+            unread_body(&mut add);
+        }
         (_, _, "/v1/workers/self" | "/v1/jobs/{id}/cancel") => {
             add(404, Kind::InvalidRequest);
             add(503, Kind::StoreUnavailable);
@@ -330,6 +335,7 @@ fn is_encoding(path: &str) -> bool {
             | "/rerank"
             | "/messages/count_tokens"
             | "/responses/input_tokens"
+            | ollama::EMBED
     )
 }
 

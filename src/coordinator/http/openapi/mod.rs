@@ -7,6 +7,7 @@
 //! | `generation` | the same for images, music and video |
 //! | `statistics` | the same for status, statistics, jobs and styles |
 //! | `account` | the same for accounts |
+//! | `ollama` | the same for Ollama's API |
 //! | `horde` | the same for `/api/v2`, from the tables of that API |
 //! | `failures` | statuses and stable codes of each route |
 //! | `docs.html` | a page that reads the document and sends requests |
@@ -15,6 +16,7 @@ mod account;
 mod failures;
 mod generation;
 mod horde;
+mod ollama;
 mod operation;
 mod service;
 mod statistics;

@@ -6,14 +6,16 @@ use serde_json::{Map, Value, json};
 
 use crate::http::route::{Answers, Route, Who};
 use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
+use muster_protocol::ollama::ROUTES as OLLAMA;
 
-use super::{failures, horde, service};
+use super::{failures, horde, ollama, service};
 
 const NOT_IMPLEMENTED: &str = "Not implemented";
 
 #[rustfmt::skip]
 pub const TAGS: &[(&str, &str)] = &[
     ("OpenAI API", "Chat completions, images, music, embeddings, reranking, tokens and models, for OpenAI libraries."),
+    ("Ollama API", "Chat, prompts, vectors and models, for programs that speak to Ollama."),
     ("Account", "The account of a key: its keys, workers and jobs."),
     ("Workers", "Connected workers and the WebSocket of workers."),
     ("AI Horde: text", "Text requests and text jobs."),
@@ -58,6 +60,8 @@ const TAG_OF: &[(&str, &str)] = &[
     ("/api/v2/filters", "AI Horde: moderation"),
     ("/api/v2/operations", "AI Horde: moderation"),
     ("/api/v2/", "AI Horde: service"),
+    ("/api/swagger.json", "Service"),
+    ("/api/", "Ollama API"),
     ("/media/", "Media"),
     ("/", "Service"),
 ];
@@ -107,6 +111,7 @@ pub fn describe(route: &Route) -> Value {
         body,
         replies,
     } = horde::shape(route)
+        .or_else(|| ollama::shape(route))
         .or_else(|| service::shape(route))
         .unwrap_or_default();
     let mut operation = head(route, tag(route));
@@ -276,6 +281,7 @@ fn failure(route: &Route, status: u16, codes: &BTreeSet<&'static str>) -> Value 
     let schema = match route.path {
         _ if route.is_legacy() => "HordeError",
         MESSAGES | COUNT_TOKENS => "AnthropicError",
+        path if OLLAMA.contains(&path) => "OllamaError",
         _ => "Error",
     };
     let mut failure = json!({

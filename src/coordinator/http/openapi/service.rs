@@ -8,6 +8,7 @@ use crate::http::route::{Answers, Route};
 use muster_protocol::anthropic;
 use muster_protocol::anthropic::schema as messages;
 use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
+use muster_protocol::ollama;
 use muster_protocol::openai::chat::schema as chat;
 use muster_protocol::openai::completions::schema as completions;
 use muster_protocol::openai::encode::schema as encode;
@@ -131,10 +132,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
     parameters.extend(account::parameters(route));
     parameters.extend(generation::parameters(route));
     body.extend(generation::body(route));
-    if route.takes_idempotency_key() {
-        let about = "A second request with the same key and body within 24 hours gets the stored reply, with Idempotent-Replayed: true.";
-        parameters.push(header("Idempotency-Key", about));
-    }
+    parameters.extend(idempotency(route));
     body.extend(account::body(route).map(|name| Content::json(reference(name))));
     match (route.method, route.path) {
         ("GET", "/v1/models") => {
@@ -210,6 +208,13 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
     })
 }
 
+/// The header by which a route can be asked twice.
+pub fn idempotency(route: &Route) -> Option<Value> {
+    let about = "A second request with the same key and body within 24 hours gets the stored reply, with Idempotent-Replayed: true.";
+    let header = || header("Idempotency-Key", about);
+    route.takes_idempotency_key().then(header)
+}
+
 fn binary(kind: &'static str) -> Content {
     Content::of(kind, json!({"type": "string", "contentMediaType": kind}))
 }
@@ -222,6 +227,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(encode::schemas());
     schemas.extend(generation::schemas());
     schemas.extend(responses::schemas());
+    schemas.extend(ollama::schema::schemas());
     schemas.extend([
         ("Error", error::schema()),
         ("AnthropicError", anthropic::error_schema()),

@@ -429,7 +429,7 @@ impl TextEndpoint {
         );
         let answer = match request.stream {
             Some(_) => {
-                let writer = dialect.stream(request, &head);
+                let writer = (dialect.stream(request, &head), dialect.content_type());
                 Relay::new(writer, request.choices, choices, &self.settings)
                     .open()
                     .await

@@ -1,4 +1,4 @@
-//! Events as a body of server-sent events: everything that is ready goes into one frame of one buffer.
+//! Events as a body of server-sent events, or of lines: everything that is ready goes into one frame of one buffer.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -30,6 +30,7 @@ pub struct Relay {
     /// None when the stream has ended.
     choices: Option<Choices>,
     count: u32,
+    kind: &'static str,
     heartbeat: Duration,
     silence: Pin<Box<Sleep>>,
     commit_after: Duration,
@@ -44,7 +45,7 @@ pub const NOT_BUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering"
 
 impl Relay {
     pub fn new(
-        writer: Box<dyn StreamWriter>,
+        (writer, kind): (Box<dyn StreamWriter>, &'static str),
         count: u32,
         choices: Choices,
         settings: &DoorSettings,
@@ -54,6 +55,7 @@ impl Relay {
             out: BytesMut::with_capacity(FRAME),
             choices: Some(choices),
             count,
+            kind,
             heartbeat: settings.heartbeat,
             silence: Box::pin(sleep(settings.heartbeat)),
             commit_after: settings.commit_after,
@@ -69,9 +71,10 @@ impl Relay {
         for choice in 0..self.count {
             self.writer.open(choice, &mut self.out);
         }
+        let kind = HeaderValue::from_static(self.kind);
         let mut response = Response::new(Body::new(self));
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CONTENT_TYPE, kind);
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
         Ok(response)

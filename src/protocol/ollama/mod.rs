@@ -1,0 +1,59 @@
+//! Ollama's API: a body to a chat body or a prompt, events to JSON lines.
+//!
+//! | file | content |
+//! | --- | --- |
+//! | `fields` | every field of a request, declared once |
+//! | `options` | the fields of `options` |
+//! | `messages` | messages to chat messages |
+//! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
+//! | `answer` | a reply at the end, or its lines as they come |
+//! | `embed` | texts to vectors |
+//! | `listing` | models as programs list and show them |
+//! | [`schema`] | all of it as JSON Schema |
+
+mod answer;
+mod dialect;
+mod embed;
+mod fields;
+mod listing;
+mod messages;
+mod options;
+pub mod schema;
+#[cfg(test)]
+mod tests;
+
+pub use embed::EmbedRequest;
+pub use fields::{Door, LoadRequest, ShowRequest, read, rows};
+pub use listing::{ListedModel, running, show, tags};
+
+use serde_json::{Value, json};
+
+pub const CHAT: &str = "/api/chat";
+pub const GENERATE: &str = "/api/generate";
+pub const EMBED: &str = "/api/embed";
+pub const TAGS: &str = "/api/tags";
+pub const SHOW: &str = "/api/show";
+pub const PS: &str = "/api/ps";
+pub const VERSION: &str = "/api/version";
+
+/// All routes of the API.
+pub const ROUTES: [&str; 7] = [CHAT, GENERATE, EMBED, TAGS, SHOW, PS, VERSION];
+
+/// The version of Ollama whose API this is: programs ask for it before they use newer fields.
+const COMPATIBLE_WITH: &str = "0.14.0";
+
+/// What `/api/version` answers.
+pub fn version() -> Value {
+    json!({"version": COMPATIBLE_WITH})
+}
+
+/// The name of a model without the tag that clients add to names without one.
+pub fn untagged(name: &str) -> &str {
+    name.strip_suffix(":latest").unwrap_or(name)
+}
+
+/// An error body of OpenAI's shape as Ollama's clients read it: one text, and beside it what tells errors apart.
+pub fn error_body(body: &Value) -> Value {
+    let error = &body["error"];
+    json!({"error": error["message"], "code": error["code"], "param": error["param"]})
+}
