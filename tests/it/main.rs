@@ -9,6 +9,8 @@
 mod account;
 #[cfg(feature = "coordinator")]
 mod accounts;
+#[cfg(feature = "coordinator")]
+mod agents;
 mod bench;
 #[cfg(feature = "coordinator")]
 mod chat;

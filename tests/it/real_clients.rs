@@ -27,6 +27,11 @@ fn anthropics_python_client_makes_messages() {
 }
 
 #[test]
+fn ollamas_python_client_works_against_up() {
+    python("MUSTER_TEST_PYTHON", "check_ollama.py");
+}
+
+#[test]
 fn public_python_libraries_work_against_up() {
     python("MUSTER_TEST_LIBRARIES", "check_libraries.py");
 }

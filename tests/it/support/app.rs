@@ -55,6 +55,8 @@ pub struct App {
     /// A key with every scope.
     pub key: String,
     pub account: AccountId,
+    /// Where links to media begin.
+    pub base: String,
     folder: TempDir,
 }
 
@@ -129,6 +131,7 @@ impl App {
             key,
             account,
             folder,
+            ..
         } = self;
         tasks.stopping().cancel();
         // Some tasks go on for as long as somebody may ask them.
@@ -192,6 +195,7 @@ impl App {
             tasks,
             key,
             account,
+            base: base.to_owned(),
             folder,
         }
     }

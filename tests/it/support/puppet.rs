@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use std::time::Duration;
 
 use muster::coordinator::dispatch::{
     Extensions, Frame, Input, Offer, Offering, Registration, Said, ServedModel, SessionId,
@@ -38,6 +39,15 @@ impl Puppet {
     }
 
     pub async fn serving(board: &Switchboard, model: &str, capabilities: Capabilities) -> Self {
+        Self::with_context(board, model, capabilities, 4096).await
+    }
+
+    pub async fn with_context(
+        board: &Switchboard,
+        model: &str,
+        capabilities: Capabilities,
+        context: u32,
+    ) -> Self {
         let session = board.next_session();
         let orders = Arc::new(Orders::default());
         let card = Card {
@@ -45,7 +55,7 @@ impl Puppet {
             public_id: Uuid::from_u128(u128::from(session.0)),
             agent: "test".into(),
             modalities: Arc::from(["text".into()]),
-            context: 4096,
+            context,
             belief: Belief::Whole,
             gpus: Gpus::default(),
         };
@@ -59,7 +69,7 @@ impl Puppet {
             kinds: Kinds::from(Kind::Text),
             formats: Formats::NEUTRAL,
             capabilities,
-            context: 4096,
+            context,
             models: vec![ServedModel {
                 name: model.into(),
                 slots: 64,
@@ -94,6 +104,10 @@ impl Puppet {
     }
 
     pub async fn order(&self) -> Order {
+        self.order_within(PATIENCE).await
+    }
+
+    pub async fn order_within(&self, patience: Duration) -> Order {
         let next = poll_fn(|context| {
             let mut waiting = self.waiting.lock().unwrap();
             if waiting.is_empty() {
@@ -101,12 +115,16 @@ impl Puppet {
             }
             Poll::Ready(waiting.pop_front().unwrap())
         });
-        timeout(PATIENCE, next).await.unwrap()
+        timeout(patience, next).await.unwrap()
     }
 
     pub async fn offer(&self) -> Offer {
+        self.offer_within(PATIENCE).await
+    }
+
+    pub async fn offer_within(&self, patience: Duration) -> Offer {
         loop {
-            match self.order().await {
+            match self.order_within(patience).await {
                 Order::Offer(offer) => return *offer,
                 Order::Ack { .. } | Order::Got { .. } => {}
                 other => panic!("an offer was wanted, found {other:?}"),
