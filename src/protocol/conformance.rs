@@ -4,6 +4,7 @@ use crate::anthropic;
 use crate::ollama::{self, Door, EmbedRequest};
 use crate::openai::field::{FieldRow, rows};
 use crate::openai::images::ImageDoor;
+use crate::openai::videos::{self, VideoDoor};
 use crate::openai::{audio, chat, completions, encode, images, responses};
 
 /// The routes of `/v1` and of Ollama's API that take a body, and their fields by name.
@@ -17,6 +18,8 @@ pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
         ("/v1/images/edits", images::rows(ImageDoor::Edit)),
         ("/v1/images/variations", images::rows(ImageDoor::Vary)),
         ("/v1/generate", images::rows(ImageDoor::Plain)),
+        ("/v1/videos/generations", videos::rows(VideoDoor::Generate)),
+        ("/v1/videos", videos::rows(VideoDoor::Create)),
         ("/v1/audio/generations", audio::rows()),
         ("/v1/embeddings", encode::embeddings::rows()),
         ("/v1/rerank", encode::rerank::rows()),

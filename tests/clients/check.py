@@ -171,7 +171,7 @@ def what_is_not_implemented_is_not_retried():
     patient = openai.OpenAI(base_url=f"{URL}/v1", api_key=KEY, max_retries=5)
     began = time.monotonic()
     try:
-        patient.post("/videos/generations", cast_to=object, body={"model": MODEL, "prompt": "x"})
+        patient.post("/videos/none/remix", cast_to=object, body={"model": MODEL, "prompt": "x"})
     except openai.APIStatusError as error:
         assert error.status_code == 501, error
     else:

@@ -18,6 +18,7 @@ use super::support::app::{Answer, App, request};
 const EDITS: &str = "/v1/images/edits";
 const GENERATIONS: &str = "/v1/images/generations";
 const SIDE: u32 = 640;
+const CLIENTS: usize = 64;
 
 async fn post(app: &App, path: &str, key: &str, body: &Value) -> Answer {
     let bearer = format!("Bearer {key}");
@@ -249,14 +250,14 @@ async fn images_that_cannot_be_edited_are_refused_and_cost_nothing() {
 async fn many_clients_that_leave_free_their_jobs_and_images() {
     let app = App::start().await;
     popped_nothing(&app).await;
-    let body = edit(json!({}));
+    let body = edit(json!({"image": text(&red(64, 64))}));
     let leaving = async {
         eventually("all jobs in the queue", async || {
-            app.board.current().await.queued == 16
+            app.board.current().await.queued == CLIENTS
         })
         .await;
     };
-    let asking = (0..16).map(|_| post(&app, EDITS, &app.key, &body));
+    let asking = (0..CLIENTS).map(|_| post(&app, EDITS, &app.key, &body));
     tokio::select! {
         _ = futures_util::future::join_all(asking) => unreachable!("no worker has made them"),
         () = leaving => {}

@@ -292,7 +292,7 @@ async fn a_killed_coordinator_has_settled_every_reply_it_gave() {
     tasks.stop(Duration::from_secs(5)).await;
     drop(store);
     let again = serve(folder.path());
-    let route = format!("{}/v1/videos/generations", again.url);
+    let route = format!("{}/v1/videos/none/remix", again.url);
     let answer = curl(&["-s", "-X", "POST", "-d", "{}", "-H", &key, &route]);
     assert!(answer.contains("not implemented"), "{answer}");
 }

@@ -89,4 +89,6 @@ mod support;
 #[cfg(feature = "coordinator")]
 mod up;
 #[cfg(feature = "coordinator")]
+mod videos;
+#[cfg(feature = "coordinator")]
 mod workers;

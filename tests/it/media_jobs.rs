@@ -9,14 +9,17 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use muster::catalog::{Catalog, Kind};
 use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::billing::{MicroUsd, ModelRates, PriceBook};
 use muster::coordinator::media::{Area, Key, MediaType};
+use muster::coordinator::names::Names;
 use muster::coordinator::state::DoorSettings;
 use muster::daemon::{Engines, MediaModel, Post, Served, Worker};
 use muster::link::Dial;
 use muster::media::sound;
 use muster::protocol::job::Kudos;
+use muster::protocol::legacy::image::reference::{family, knows};
 use muster::runtime::maker::{Maker, MakerLimits, MediaKind, SampleFault, SamplePipeline};
 use muster::runtime::{DeviceChoice, EngineLimits, Runtime};
 use muster::tasks::Tasks;
@@ -235,6 +238,43 @@ async fn a_request_of_the_ai_horde_is_drawn_by_our_worker() {
     }
     assert_gradient(&linked(&app, &generations[0]["img"]).await, (192, 128), 42);
     assert_eq!(blues.len(), 2);
+}
+
+#[tokio::test]
+async fn our_worker_draws_for_the_public_name_of_its_model() {
+    let app = App::listening(DoorSettings {
+        names: Names::of([(MODEL, ["stable_diffusion"])]),
+        ..DoorSettings::default()
+    })
+    .await;
+    let _studio = studio(&app, "ours", SamplePipeline::default()).await;
+    let params = json!({"width": 128, "height": 128, "steps": 2});
+    let id = ask(
+        &app,
+        json!({"models": ["stable_diffusion"], "params": params}),
+    )
+    .await;
+    let status = until_done(&app, &id).await;
+    assert_eq!(status["generations"][0]["worker_name"], "ours", "{status}");
+    let drawn = generated(&app, json!({"model": "stable_diffusion"})).await;
+    assert_eq!(drawn["grid"]["model"], MODEL);
+}
+
+/// Prices and settings follow the family that the public name has.
+#[test]
+fn image_models_of_the_catalog_are_of_the_family_of_their_public_names() {
+    let catalog = Catalog::builtin().unwrap();
+    let images = catalog.entries().iter();
+    let mut images = images
+        .filter(|entry| entry.kind() == Kind::Image)
+        .peekable();
+    assert!(images.peek().is_some());
+    for entry in images {
+        for name in &entry.names.legacy {
+            assert_eq!(family(&entry.id), family(name), "{name}");
+            assert_eq!(knows(&entry.id), knows(name), "{name}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -495,3 +495,25 @@ async fn tools_that_take_text_go_to_workers_that_chat() {
     let reply = reply.json().await;
     assert_eq!(reply["grid"]["translated"], "openai-responses", "{reply}");
 }
+
+#[tokio::test]
+async fn a_prompt_for_a_model_of_chat_workers_alone_is_sent_to_their_route() {
+    let app = App::start().await;
+    let check = async |route: &str| {
+        let body = json!({"model": "tiny", "prompt": "once"}).to_string();
+        let headers = [("x-api-key", app.key.as_str())];
+        let sent = request(Method::POST, "/v1/completions", &headers, body.into());
+        let answer = app.send(sent).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        let error = answer.json().await["error"].take();
+        assert_eq!(error["param"], "model", "{error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(route),
+            "{error}"
+        );
+    };
+    let _chat = connect(&app, "chat", &["openai-chat"]).await;
+    check("/v1/chat/completions now").await;
+    let _native = native(&app).await;
+    check("/v1/chat/completions and /v1/messages now").await;
+}

@@ -52,6 +52,9 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     ("POST", "/v1/images/edits"),
     ("POST", "/v1/images/variations"),
     ("POST", "/v1/videos/generations"),
+    ("POST", "/v1/videos"),
+    ("DELETE", "/v1/videos/{id}"),
+    ("POST", "/v1/videos/{id}/remix"),
     ("POST", "/v1/audio/generations"),
     ("POST", "/v1/generate"),
     ("POST", "/v1/jobs/{id}/cancel"),
@@ -73,7 +76,8 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
 ];
 
 /// A body that says nothing is a bad request.
-const ENCODE: [&str; 14] = [
+const ENCODE: [&str; 15] = [
+    "/v1/videos/generations",
     "/v1/generate",
     "/v1/images/variations",
     "/api/embed",
@@ -114,7 +118,11 @@ fn is_admitted(route: &Route, status: StatusCode) -> bool {
     let is_legacy = route.path.starts_with("/api/v2/");
     let expected = match (route.answers, route.path) {
         (Answers::Unbuilt, _) => StatusCode::NOT_IMPLEMENTED,
-        (_, path) if path.starts_with("/v1/responses/{id}") => StatusCode::NOT_FOUND,
+        (_, path)
+            if path.starts_with("/v1/responses/{id}") || path.starts_with("/v1/videos/{id}") =>
+        {
+            StatusCode::NOT_FOUND
+        }
         (Answers::Stream, _) => StatusCode::BAD_REQUEST,
         (_, path) if ENCODE.contains(&path) => StatusCode::BAD_REQUEST,
         (Answers::Socket, _) => StatusCode::UPGRADE_REQUIRED,
@@ -128,6 +136,7 @@ fn is_admitted(route: &Route, status: StatusCode) -> bool {
         // The key is bound to no worker, and none is named.
         (_, "/v1/workers/self") => StatusCode::BAD_REQUEST,
         (_, "/v1/media/results") => StatusCode::BAD_REQUEST,
+        (_, "/v1/videos") if route.method == "POST" => StatusCode::BAD_REQUEST,
         _ if is_legacy => {
             return [200, 201, 400, 403, 404].contains(&status.as_u16());
         }

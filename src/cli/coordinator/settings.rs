@@ -132,17 +132,9 @@ fn networks(networks: &Networks) -> Vec<Network> {
 }
 
 /// The models we know, with every name they are asked for by.
-/// The AI Horde API knows facts of image models by their public names, which therefore stay as they are.
 fn names(catalog: &Catalog) -> impl Iterator<Item = (&str, Vec<&str>)> {
     let entries = catalog.entries().iter();
-    entries.map(|entry| {
-        let is_public = |name: &&str| {
-            let mut public = entry.names.legacy.iter();
-            entry.kind() == Kind::Image && public.any(|other| other == name)
-        };
-        let names = entry.all_names().filter(|name| !is_public(name));
-        (entry.id.as_str(), names.collect())
-    })
+    entries.map(|entry| (entry.id.as_str(), entry.all_names().collect()))
 }
 
 /// The price of a text follows the size of its model; that of an image follows the image.

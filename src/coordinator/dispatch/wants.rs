@@ -102,7 +102,8 @@ impl Wants {
                 let mut prompts = prompts.into_iter().flatten();
                 prompts.any(|prompt| self.unwanted.are_in(prompt))
             }),
-            Body::Text(_) | Body::Form(_) | Body::Encode(_) => false,
+            // No worker that polls makes videos.
+            Body::Video(_) | Body::Text(_) | Body::Form(_) | Body::Encode(_) => false,
         };
         holds_one.then_some(Unwanted::Words)
     }

@@ -302,6 +302,13 @@ fn rates_of(rates: &ModelRates, job: &Job) -> Option<JobPrice> {
                 ..JobPrice::default()
             })
         }
+        Body::Video(video) => {
+            let fixed = rates.output(Modality::Video, video.millis())?;
+            Some(JobPrice {
+                fixed,
+                ..JobPrice::default()
+            })
+        }
         Body::Form(_) => None,
     }
 }

@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tracing::warn;
 
 use crate::error::ApiError;
-use crate::media::{BadLink, Download, Interrupted, Media, MediaError, Unaccepted};
+use crate::media::{BadLink, Download, Interrupted, Key, Media, MediaError, Unaccepted};
 use crate::state::DoorSettings;
 use muster_protocol::job::FailureKind;
 
@@ -39,8 +39,26 @@ pub async fn download(
 ) -> Result<Response, ApiError> {
     let key = name(key)?;
     let found = media.download(&key, &query.unwrap_or_default()).await;
-    let Download { file, bytes, kind } = found.map_err(refused)?.ok_or_else(gone)?;
-    let (status, part) = match part(&asked, bytes) {
+    let found = found.map_err(refused)?.ok_or_else(gone)?;
+    whole_or_part(found, &asked).await
+}
+
+/// An object for a caller who may have it, or the part of it that is asked for. From a bucket the whole object is read.
+pub async fn stored_object(
+    media: &Media,
+    key: Key,
+    asked: &HeaderMap,
+) -> Result<Response, ApiError> {
+    let opened = media.open_object(key).await;
+    match opened.map_err(|error| refused(error.into()))? {
+        Some(found) => whole_or_part(found, asked).await,
+        None => Err(gone()),
+    }
+}
+
+async fn whole_or_part(found: Download, asked: &HeaderMap) -> Result<Response, ApiError> {
+    let Download { file, bytes, kind } = found;
+    let (status, part) = match part(asked, bytes) {
         WantedPart::Whole => (StatusCode::OK, None),
         WantedPart::Some(range) => (StatusCode::PARTIAL_CONTENT, Some(range)),
         WantedPart::Outside => return Ok(outside(bytes)),

@@ -149,9 +149,11 @@ pub fn not_of_kind(name: &str, wanted: &str, overview: &Overview) -> String {
 }
 
 /// Where a model of each kind is asked.
-const GENERATION_ROUTES: [(Kind, &str); 2] = [
+const GENERATION_ROUTES: [(Kind, &str); 4] = [
     (Kind::Text, "POST /v1/chat/completions"),
     (Kind::Image, "POST /v1/images/generations"),
+    (Kind::Video, "POST /v1/videos/generations"),
+    (Kind::Audio, "POST /v1/audio/generations"),
 ];
 
 fn input_modalities(model: &ModelOnline) -> Vec<&str> {

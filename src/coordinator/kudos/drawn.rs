@@ -3,7 +3,7 @@
 
 use crate::dispatch::{Facts, Outcome};
 use muster_protocol::job::{
-    Body as JobBody, FormRequest, Formats, Hidden, ImageRequest, Kudos, MusicRequest,
+    Body as JobBody, FormRequest, Formats, Hidden, ImageRequest, Kudos, MusicRequest, VideoRequest,
 };
 use muster_protocol::legacy::Body;
 use muster_protocol::legacy::agent::BridgeAgent;
@@ -64,6 +64,23 @@ pub fn played(music: &MusicRequest) -> Worth {
         charge: Kudos(reward.0.saturating_add(FEE.0)),
     }
 }
+
+/// The worth of a video, by its pixels.
+pub fn filmed(video: &VideoRequest) -> Worth {
+    let pixels = f64::from(video.width) * f64::from(video.height) * f64::from(video.frames());
+    let steps = f64::from(video.steps.unwrap_or(VIDEO_STEPS));
+    let reward = rounded(pixels * steps * MILLIKUDOS_A_PIXELSTEP);
+    Worth {
+        reward,
+        paid: reward,
+        charge: Kudos(reward.0.saturating_add(FEE.0)),
+    }
+}
+
+/// As many as most models take.
+const VIDEO_STEPS: u32 = 30;
+/// A frame is worth a twentieth of an image of its size.
+const MILLIKUDOS_A_PIXELSTEP: f64 = 10_000.0 / (512.0 * 512.0 * 30.0) / 20.0;
 
 /// Half a minute of music is worth as much as an ordinary image.
 const MILLIKUDOS_A_SECOND: i64 = 333;

@@ -37,13 +37,14 @@ use muster_media::MediaKind;
 pub use muster_media::MediaType;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
@@ -317,6 +318,22 @@ impl Media {
         }))
     }
 
+    /// An object to be read, if it is still there. That of a bucket is copied to a file without a name.
+    pub async fn open_object(&self, key: Key) -> Result<Option<Download>, MediaError> {
+        let opened = match &self.inner.place {
+            Place::Folder(folder, _) => folder.open_file(key).await?,
+            Place::Bucket(bucket) => match bucket.get(key).await? {
+                Some(bytes) => Some(in_file(bytes).await?),
+                None => None,
+            },
+        };
+        Ok(opened.map(|(file, bytes)| Download {
+            file,
+            bytes,
+            kind: key.kind(),
+        }))
+    }
+
     /// Takes what somebody sends by an upload link of ours: how many bytes.
     pub async fn upload(
         &self,
@@ -361,6 +378,18 @@ impl Media {
             sleep(SWEEPS).await;
         }
     }
+}
+
+async fn in_file(bytes: Bytes) -> io::Result<(File, u64)> {
+    let length = bytes.len() as u64;
+    let write = move || {
+        let mut file = tempfile::tempfile()?;
+        file.write_all(&bytes)?;
+        file.rewind()?;
+        Ok(file)
+    };
+    let written: io::Result<File> = spawn_blocking(write).await.map_err(io::Error::other)?;
+    Ok((written?, length))
 }
 
 /// Images of all types are encoded anew where they have to be; sound and video stay as they came.

@@ -17,7 +17,7 @@ mod text;
 #[cfg(test)]
 pub mod tests;
 
-pub use results::{Results, Unfit, UploadCheck, sound_bytes};
+pub use results::{Results, Unfit, UploadCheck, sound_bytes, video_bytes};
 pub use source::{Role, Sender, Source, SourceError, Sources, is_address};
 pub use text::{from_base64, to_base64};
 

@@ -38,6 +38,8 @@ pub enum Unfit {
     Picture(#[from] PictureError),
     #[error("the upload for this job is unusable: {0}")]
     Sound(#[from] SoundError),
+    #[error("the upload for this job is no MP4 video")]
+    NotAVideo,
     #[error("the sound has {found:.1} s, at least {least:.1} s are required")]
     TooShort { found: f64, least: f64 },
     #[error("the image has {}x{} pixels, at least {}x{} are required", .found.0, .found.1, .least.0, .least.1)]
@@ -58,6 +60,10 @@ pub enum UploadCheck {
     Sound {
         seconds: f64,
     },
+    /// A video of this length.
+    Video {
+        seconds: f64,
+    },
 }
 
 /// The tolerated difference of a length, as a part of it; at least a second.
@@ -66,10 +72,18 @@ const CHANNELS: u16 = 2;
 /// At 48 kHz, in 32 bits.
 const BYTES_A_SECOND: u64 = 48_000 * 4 * CHANNELS as u64;
 const SOUND_ASIDE: u64 = 1 << 20;
+/// Of large frames that are hardly compressed.
+const VIDEO_BYTES_A_SECOND: u64 = 8 << 20;
+const VIDEO_ASIDE: u64 = 4 << 20;
 
 /// The most bytes of a sound of about this length.
 pub fn sound_bytes(seconds: f64) -> u64 {
     (longest(seconds).ceil() as u64).saturating_mul(BYTES_A_SECOND) + SOUND_ASIDE
+}
+
+/// The most bytes of a video of about this length.
+pub fn video_bytes(seconds: f64) -> u64 {
+    (longest(seconds).ceil() as u64).saturating_mul(VIDEO_BYTES_A_SECOND) + VIDEO_ASIDE
 }
 
 fn longest(seconds: f64) -> f64 {
@@ -103,6 +117,7 @@ impl Results {
         match check {
             UploadCheck::Image(drawn) => self.take_in(key, drawn).await,
             UploadCheck::Sound { seconds } => self.take_sound(key, seconds).await,
+            UploadCheck::Video { seconds } => self.take_video(key, seconds).await,
         }
     }
 
@@ -122,6 +137,16 @@ impl Results {
                 found: header.seconds(),
                 least,
             }),
+        }
+    }
+
+    /// A video is not decoded; the first bytes say that the file is one.
+    async fn take_video(&self, key: Key, seconds: f64) -> Result<(), Unfit> {
+        let _turn = self.turns.acquire().await;
+        let bytes = self.uploaded(key, video_bytes(seconds)).await?;
+        match MediaType::sniff(&bytes) == Some(key.kind()) {
+            true => Ok(()),
+            false => Err(Unfit::NotAVideo),
         }
     }
 

@@ -201,7 +201,7 @@ impl Requests {
 
     pub fn find(&self, id: RequestId) -> Option<Arc<Request>> {
         let found = self.read().find(id);
-        found.filter(|request| request.expires_at() > wall_clock())
+        found.filter(|request| !request.is_deleted() && request.expires_at() > wall_clock())
     }
 
     /// Makes nothing more for it. What workers are busy with may still come.

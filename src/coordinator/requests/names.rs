@@ -1,12 +1,13 @@
 //! What clients of `/v1` call their requests for media: the ids of their jobs, words of their own, and tokens for the
 //! progress.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::request::Request;
 use super::{Ended, Requests};
-use muster_protocol::job::{AccountId, JobId, RequestId};
+use crate::storage::StorageError;
+use muster_protocol::job::{AccountId, JobId, Kind, RequestId, UnixMillis};
 
 /// By what a client finds a request for media.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct MediaNames {
     by_job: HashMap<JobId, RequestId>,
     by_ref: HashMap<(AccountId, Arc<str>), Vec<RequestId>>,
     by_token: HashMap<Arc<str>, RequestId>,
+    /// In the order they were accepted.
+    videos: HashMap<AccountId, BTreeSet<(UnixMillis, RequestId)>>,
 }
 
 impl MediaNames {
@@ -36,6 +39,10 @@ impl MediaNames {
         }
         if let Some(token) = &notes.progress_token {
             self.by_token.insert(token.clone(), request.id);
+        }
+        if request.kind == Kind::Video {
+            let its = self.videos.entry(request.account).or_default();
+            its.insert((request.accepted_at, request.id));
         }
     }
 
@@ -60,6 +67,12 @@ impl MediaNames {
         {
             self.by_token.remove(token);
         }
+        if let Some(its) = self.videos.get_mut(&request.account) {
+            its.remove(&(request.accepted_at, request.id));
+            if its.is_empty() {
+                self.videos.remove(&request.account);
+            }
+        }
     }
 
     fn find(&self, account: AccountId, name: &MediaName) -> Vec<RequestId> {
@@ -79,6 +92,24 @@ impl Requests {
         let ids = self.read().media_names().find(account, name);
         let found = ids.into_iter().filter_map(|id| self.find(id));
         found.filter(|request| request.account == account).collect()
+    }
+
+    /// All requests for videos of an account, the oldest first.
+    pub fn videos(&self, account: AccountId) -> Vec<Arc<Request>> {
+        let ids: Vec<RequestId> = {
+            let shelves = self.read();
+            let its = shelves.media_names().videos.get(&account).into_iter();
+            its.flatten().map(|(_, id)| *id).collect()
+        };
+        ids.into_iter().filter_map(|id| self.find(id)).collect()
+    }
+
+    /// Cancels the open jobs of a request, and forgets the request.
+    pub async fn delete(&self, request: &Request) -> Result<(), StorageError> {
+        self.cancel(request).await?;
+        self.0.store.expire_request(request.id).await?;
+        request.delete();
+        Ok(())
     }
 
     /// How far the request of this token is, in percent.

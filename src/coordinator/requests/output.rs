@@ -73,6 +73,7 @@ impl Output {
             Body::Text(text) => (text.sampling.seed, text.sampling.legacy.as_deref().cloned()),
             Body::Image(image) => (image.seed, None),
             Body::Music(music) => (music.seed, None),
+            Body::Video(video) => (video.seed, None),
             Body::Form(_) | Body::Encode(_) => (None, None),
         };
         let output = Self {

@@ -1,6 +1,6 @@
 //! One request as somebody who asks sees it: what each of its jobs has come to.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -55,6 +55,10 @@ pub struct Request {
     held: bool,
     /// What its jobs have cost, and how many had ended when that was asked.
     charged: Mutex<(usize, Kudos)>,
+    /// By its client, who does not find it any more.
+    deleted: AtomicBool,
+    /// When it last brought something, in milliseconds; 0: not yet.
+    brought_at: AtomicI64,
 }
 
 /// What its client says of it, beside what is to be made.
@@ -110,6 +114,8 @@ impl Request {
             held: false,
             fee: row.fee,
             charged: Mutex::default(),
+            deleted: AtomicBool::new(false),
+            brought_at: AtomicI64::new(0),
         }
     }
 
@@ -141,8 +147,26 @@ impl Request {
 
     /// It has brought something, and lives on from here.
     pub(super) fn renew(&self) {
-        let until = wall_clock().after(self.life).0;
+        let now = wall_clock();
+        self.brought_at.fetch_max(now.0, Ordering::Relaxed);
+        let until = now.after(self.life).0;
         self.expires_at.fetch_max(until, Ordering::Relaxed);
+    }
+
+    /// When all of it was there. Of a request that an earlier process has finished, when it was accepted.
+    pub fn completed_at(&self) -> Option<UnixMillis> {
+        let is_made = |output: &Output| matches!(output.ended(), Some(Ended::Made(_)));
+        let at = UnixMillis(self.brought_at.load(Ordering::Relaxed));
+        let all = self.outputs.iter().all(is_made);
+        all.then(|| at.max(self.accepted_at))
+    }
+
+    pub(super) fn delete(&self) {
+        self.deleted.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_deleted(&self) -> bool {
+        self.deleted.load(Ordering::Relaxed)
     }
 
     /// How long it has to be kept on disk, where that is notably longer than was written down.

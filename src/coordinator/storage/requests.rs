@@ -86,6 +86,13 @@ impl Store {
         self.change(Lessen { id, wanted, text }).await
     }
 
+    /// The client has deleted the request: a later process does not know it, and the cleanup removes it.
+    pub async fn expire_request(&self, id: RequestId) -> Result<(), StorageError> {
+        let text = "UPDATE requests SET expires_at = 0, cancelled = $2 WHERE id = $1";
+        let wanted = Wanted::Nothing;
+        self.change(Lessen { id, wanted, text }).await
+    }
+
     /// Nobody is given any more of it. What its client has cancelled stays cancelled.
     pub async fn end_waiting(&self, id: RequestId) -> Result<(), StorageError> {
         let text = "UPDATE requests SET cancelled = $2 WHERE id = $1 AND cancelled = 0";

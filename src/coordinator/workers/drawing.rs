@@ -8,9 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::dispatch::Offer;
 use crate::media::{Area, Key, Media, MediaType};
-use crate::pictures::{UploadCheck, sound_bytes};
+use crate::pictures::{UploadCheck, sound_bytes, video_bytes};
 use muster_protocol::job::{
     self, Body, Failure, FailureKind, Formats, ImageRequest, Job, Lora, MusicRequest, SoundFormat,
+    SourceImage, VideoRequest,
 };
 use muster_protocol::legacy::image::drawn::{Drawn, most_bytes};
 use muster_protocol::legacy::image::neutral::SAMPLERS;
@@ -66,16 +67,48 @@ pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<
     drawing(offer, payload, most_bytes(&offer.job), media)
 }
 
-/// The same for a sound, for workers of ours.
+/// The same for a sound.
 pub fn of_music(
     offer: &Offer,
     music: &MusicRequest,
     media: Option<&Media>,
 ) -> Result<Drawing, Untold> {
     let media = media.ok_or_else(|| internal("no media store is configured for the sound"))?;
-    let payload = Payload::Media(Box::new(MediaBody::Music(music.clone())));
+    let payload = match offer.format == Formats::NEUTRAL {
+        true => Payload::Media(Box::new(MediaBody::Music(music.clone()))),
+        false => Payload::Public(flat_music(music)),
+    };
     let most = sound_bytes(music.seconds);
     drawing(offer, payload, most, media)
+}
+
+/// The same for a video.
+pub fn of_video(
+    offer: &Offer,
+    video: &VideoRequest,
+    media: Option<&Media>,
+) -> Result<Drawing, Untold> {
+    let media = media.ok_or_else(|| internal("no media store is configured for the video"))?;
+    let source = match &video.source {
+        Some(source) => Some(link_to(&source.image, media)?),
+        None => None,
+    };
+    let payload = match offer.format == Formats::NEUTRAL {
+        true => Payload::Media(Box::new(MediaBody::Video(VideoRequest {
+            source: source.map(|image| SourceImage {
+                image,
+                ..SourceImage::default()
+            }),
+            ..video.clone()
+        }))),
+        false => {
+            let mut payload = flat_video(video);
+            let link = source.map(|link| ("source_image_url".to_owned(), json!(link)));
+            payload.extend(link);
+            Payload::Public(payload)
+        }
+    };
+    drawing(offer, payload, video_bytes(video.seconds), media)
 }
 
 fn drawing(offer: &Offer, payload: Payload, most: u64, media: &Media) -> Result<Drawing, Untold> {
@@ -99,6 +132,9 @@ pub fn check_of(job: &Job) -> Option<UploadCheck> {
         Body::Music(music) => Some(UploadCheck::Sound {
             seconds: music.seconds,
         }),
+        Body::Video(video) => Some(UploadCheck::Video {
+            seconds: video.seconds,
+        }),
         Body::Text(_) | Body::Form(_) | Body::Encode(_) => None,
     }
 }
@@ -111,6 +147,7 @@ pub fn key_of(job: &Job, attempt: u32) -> Key {
             SoundFormat::Flac => MediaType::Flac,
             SoundFormat::Opus => MediaType::Opus,
         },
+        Body::Video(_) => MediaType::Mp4,
         Body::Image(_) | Body::Text(_) | Body::Form(_) | Body::Encode(_) => MediaType::Webp,
     };
     Key::new(Area::Results, job.id.0, attempt, kind)
@@ -202,6 +239,73 @@ fn flat(image: &ImageRequest, model: &str) -> Map<String, Value> {
     }
     keys
 }
+
+fn flat_music(music: &MusicRequest) -> Map<String, Value> {
+    let seed = music.seed.unwrap_or_default();
+    let always = [
+        ("prompt", json!(music.prompt)),
+        ("lyrics", json!(music.lyrics.as_deref().unwrap_or_default())),
+        ("n", json!(1)),
+        ("ext", json!("wav")),
+        ("seconds", json!(music.seconds)),
+        ("inference_steps", json!(music.steps.unwrap_or(MUSIC_STEPS))),
+        ("seed", json!(seed)),
+        ("seeds", json!([seed])),
+    ];
+    let numerator = music.time_signature.as_deref();
+    let numerator = numerator.and_then(|text| text.split('/').next());
+    let maybe = [
+        ("bpm", music.bpm.map(|it| json!(it))),
+        ("key_scale", music.key_scale.as_ref().map(|it| json!(it))),
+        ("time_signature", numerator.map(|it| json!(it))),
+        (
+            "vocal_language",
+            music.vocal_language.as_ref().map(|it| json!(it)),
+        ),
+    ];
+    let maybe = maybe.into_iter();
+    let maybe = maybe.filter_map(|(key, value)| Some((key, value?)));
+    let keys = always.into_iter().chain(maybe);
+    keys.map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+fn flat_video(video: &VideoRequest) -> Map<String, Value> {
+    let (seed, frames) = (video.seed.unwrap_or_default(), video.frames());
+    let always = [
+        ("prompt", json!(video.prompt)),
+        ("n", json!(1)),
+        ("ext", json!("mp4")),
+        ("width", json!(video.width)),
+        ("height", json!(video.height)),
+        ("fps", json!(video.fps)),
+        ("frames", json!(frames)),
+        ("length", json!(frames)),
+        ("video_length", json!(frames)),
+        ("seed", json!(seed)),
+        ("seeds", json!([seed])),
+        (
+            "recipe_inputs",
+            json!({"width": video.width, "height": video.height, "fps": video.fps, "frames": frames}),
+        ),
+    ];
+    let sampler = video.sampler.as_deref().map(sampler_name);
+    let maybe = [
+        ("steps", video.steps.map(|it| json!(it))),
+        ("cfg_scale", video.cfg_scale.map(|it| json!(it))),
+        ("sampler_name", sampler.map(|it| json!(it))),
+        (
+            "negative_prompt",
+            video.negative_prompt.as_ref().map(|it| json!(it)),
+        ),
+    ];
+    let maybe = maybe.into_iter();
+    let maybe = maybe.filter_map(|(key, value)| Some((key, value?)));
+    let keys = always.into_iter().chain(maybe);
+    keys.map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// What public coordinators fill in.
+const MUSIC_STEPS: u32 = 8;
 
 fn sampler_name(name: &str) -> &str {
     let known = SAMPLERS.iter().find(|(ours, _)| *ours == name);

@@ -444,6 +444,7 @@ impl Session {
         let drawing = match &offer.job.body {
             Body::Image(image) => Some(drawing::of(offer, image, media)),
             Body::Music(music) => Some(drawing::of_music(offer, music, media)),
+            Body::Video(video) => Some(drawing::of_video(offer, video, media)),
             Body::Text(_) | Body::Form(_) | Body::Encode(_) => None,
         };
         let payload = match drawing {

@@ -17,6 +17,7 @@ mod needs;
 mod price;
 mod product;
 mod text;
+mod video;
 
 pub use capabilities::Capabilities;
 pub use encode::{EncodeRequest, EncodeResult, TokenList, Vector};
@@ -35,6 +36,7 @@ pub use needs::{Formats, Kind, Kinds, Reach, Targets};
 pub use price::{JobPrice, MicroUsd};
 pub use product::{Hidden, Media, Note, Product, Remark, Text};
 pub use text::{Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice};
+pub use video::VideoRequest;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,6 +123,10 @@ impl Job {
                 pixels.saturating_mul(steps)
             }
             Body::Music(music) => music.millis().div_ceil(1000),
+            Body::Video(video) => {
+                let pixels = u64::from(video.width) * u64::from(video.height);
+                pixels.saturating_mul(video.frames().into())
+            }
             Body::Form(_) => 1,
             Body::Encode(request) => request.tokens(),
         }
@@ -130,7 +136,9 @@ impl Job {
     pub fn work(&self, output_tokens: u32) -> u64 {
         match &self.body {
             Body::Text(_) => output_tokens.into(),
-            Body::Image(_) | Body::Music(_) | Body::Form(_) | Body::Encode(_) => self.size(),
+            Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Form(_) | Body::Encode(_) => {
+                self.size()
+            }
         }
     }
 }
@@ -149,6 +157,7 @@ pub enum Body {
     Text(Box<TextRequest>),
     Image(Box<ImageRequest>),
     Music(Box<MusicRequest>),
+    Video(Box<VideoRequest>),
     /// Looking at an image, or working on one.
     Form(Box<FormRequest>),
     /// Reading a text without writing one.

@@ -17,7 +17,9 @@ const LEAST_BYTES: usize = 64 << 10;
 pub fn most_bytes(job: &Job) -> usize {
     let tokens = match &job.body {
         Body::Text(text) => text.max_tokens.or(job.limits.output_tokens),
-        Body::Image(_) | Body::Music(_) | Body::Form(_) | Body::Encode(_) => Some(0),
+        Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Form(_) | Body::Encode(_) => {
+            Some(0)
+        }
     };
     let bytes = tokens.map_or(MOST_KEPT, |tokens| {
         (tokens as usize).saturating_mul(BYTES_A_TOKEN)
@@ -30,7 +32,7 @@ pub fn most_relayed(job: &Job) -> usize {
     let text = match &job.body {
         Body::Text(text) => text,
         Body::Encode(_) => return MOST_ENCODED,
-        Body::Image(_) | Body::Music(_) | Body::Form(_) => return usize::MAX,
+        Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Form(_) => return usize::MAX,
     };
     let tokens = text.max_tokens.or(job.limits.output_tokens);
     // Each alternative has a text of its own.

@@ -11,7 +11,7 @@ use super::object::Object;
 use super::output::about;
 use super::registration::{kind_name, kind_named};
 use super::{About, FrameError};
-use crate::job::{EncodeRequest, ImageRequest, Kind, MusicRequest, TextRequest};
+use crate::job::{EncodeRequest, ImageRequest, Kind, MusicRequest, TextRequest, VideoRequest};
 
 const MOST_SLOTS: usize = 64;
 /// What the payload of a job between our own peers calls its format.
@@ -58,6 +58,7 @@ pub enum Payload {
 pub enum MediaBody {
     Image(ImageRequest),
     Music(MusicRequest),
+    Video(VideoRequest),
 }
 
 /// Where one output goes, by HTTP PUT.

@@ -9,6 +9,7 @@
 //! | [`audio`] | music from prompts |
 //! | [`form`] | forms as the JSON that they stand for |
 //! | [`media`] | what replies for media share |
+//! | [`videos`] | videos from prompts |
 //! | [`responses`] | the Responses API |
 //! | [`account`] | bodies of account routes |
 //! | [`json`] | untrusted bytes to JSON, with what is wrong said |
@@ -34,6 +35,7 @@ pub mod shape;
 pub mod field;
 mod problem;
 pub mod text;
+pub mod videos;
 
 pub use problem::Problem;
 pub use shape::Shape;

@@ -250,6 +250,23 @@ impl MediaEndpoint {
         fields: &impl RefusedFields,
         room: Room,
     ) -> Result<Response, ApiError> {
+        let client_ref = order.tracking.client_ref.clone();
+        let request = self.store(order, fields, room).await?;
+        let outlook = match request.next() {
+            Some(job) => self.board.outlook(job).await.ok().flatten(),
+            None => None,
+        };
+        let is_possible = outlook.is_none_or(|outlook| outlook.is_possible);
+        Ok(accepted(&request, client_ref.as_deref(), is_possible))
+    }
+
+    /// The same, without a reply.
+    pub async fn store(
+        &self,
+        order: MediaOrder,
+        fields: &impl RefusedFields,
+        room: Room,
+    ) -> Result<Arc<Request>, ApiError> {
         let MediaOrder {
             work,
             tracking,
@@ -300,12 +317,7 @@ impl MediaEndpoint {
             return Err(refusal);
         }
         self.learn(&work);
-        let outlook = match request.next() {
-            Some(job) => self.board.outlook(job).await.ok().flatten(),
-            None => None,
-        };
-        let is_possible = outlook.is_none_or(|outlook| outlook.is_possible);
-        Ok(accepted(&request, &tracking, is_possible))
+        Ok(request)
     }
 
     /// Jobs on disk wait for a worker, so an unknown model is refused here.
@@ -377,10 +389,10 @@ impl MediaEndpoint {
     }
 }
 
-fn accepted(request: &Request, tracking: &MediaTracking, is_possible: bool) -> Response {
+fn accepted(request: &Request, client_ref: Option<&str>, is_possible: bool) -> Response {
     let jobs = request.outputs.iter().map(|output| output.job.to_string());
     let jobs: Vec<String> = jobs.collect();
-    let body = media::accepted(&jobs, tracking.client_ref.as_deref(), is_possible);
+    let body = media::accepted(&jobs, client_ref, is_possible);
     let mut response = reply::json(StatusCode::ACCEPTED, &body);
     let link = jobs.first().map(|job| media::results_link(job));
     let link = link.and_then(|link| HeaderValue::try_from(link).ok());

@@ -8,6 +8,7 @@
 //! | `tokens` | tokens of texts, and texts of tokens |
 //! | [`images`] | images from prompts |
 //! | `audio` | music from prompts |
+//! | `videos` | videos from prompts |
 //! | [`responses`] | the Responses API |
 //! | `embeddings`, `rerank` | vectors of texts, scores of documents |
 
@@ -24,3 +25,4 @@ pub mod images;
 pub mod rerank;
 pub mod responses;
 pub mod tokens;
+pub mod videos;

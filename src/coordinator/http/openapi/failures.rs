@@ -280,6 +280,14 @@ fn of_other(route: &Route, failures: &mut Failures) {
             CHAT.iter().for_each(|kind| add(kind.row().status, *kind));
             unread_body(&mut add);
         }
+        (_, _, path) if path.starts_with("/v1/videos/{id}") => {
+            add(404, Kind::InvalidRequest);
+            add(503, Kind::StoreUnavailable);
+            if route.answers == Answers::Object {
+                add(409, Kind::InvalidRequest);
+                add(416, Kind::InvalidRequest);
+            }
+        }
         (Answers::Socket, ..) => add(426, Kind::InvalidRequest),
         (Answers::Object, ..) => {
             add(404, Kind::InvalidRequest);
@@ -331,6 +339,8 @@ fn is_encoding(path: &str) -> bool {
             | "/audio/generations"
             | "/images/variations"
             | "/generate"
+            | "/videos"
+            | "/videos/generations"
             | "/embeddings"
             | "/rerank"
             | "/messages/count_tokens"

@@ -6,6 +6,7 @@ use crate::http::route::Route;
 use muster_protocol::openai::audio::schema as audio;
 use muster_protocol::openai::images::schema as images;
 use muster_protocol::openai::media::{self, MediaResults};
+use muster_protocol::openai::videos::schema as videos;
 
 use super::operation::{Content, query, reference};
 
@@ -22,6 +23,10 @@ pub fn replies(route: &Route) -> Option<Replies> {
         ("POST", "/v1/audio/generations") => "Audio",
         ("POST", "/v1/generate") => "GeneratedImages",
         ("GET", "/v1/media/results") => "MediaResults",
+        ("POST", "/v1/videos/generations") => "Videos",
+        ("POST", "/v1/videos") | ("GET", "/v1/videos/{id}") => "Video",
+        ("GET", "/v1/videos") => "VideoList",
+        ("DELETE", "/v1/videos/{id}") => "VideoDeleted",
         _ => return None,
     };
     let mut contents = vec![Content::json(reference(schema))];
@@ -39,11 +44,12 @@ pub fn replies(route: &Route) -> Option<Replies> {
 
 /// Whether its requests may be served later.
 fn makes_media(route: &Route) -> bool {
-    const PATHS: [&str; 5] = [
+    const PATHS: [&str; 6] = [
         "/v1/images/generations",
         "/v1/images/edits",
         "/v1/images/variations",
         "/v1/audio/generations",
+        "/v1/videos/generations",
         "/v1/generate",
     ];
     PATHS.contains(&route.path)
@@ -67,6 +73,8 @@ pub fn body(route: &Route) -> Vec<Content> {
         ("POST", "/v1/images/variations") => form("ImageVariationRequest"),
         ("POST", "/v1/generate") => vec![Content::json(reference("GenerateRequest"))],
         ("POST", "/v1/audio/generations") => with_example("AudioRequest", audio::example()),
+        ("POST", "/v1/videos/generations") => with_example("VideosRequest", videos::example()),
+        ("POST", "/v1/videos") => form("VideoCreateRequest"),
         _ => Vec::new(),
     }
 }
@@ -81,6 +89,12 @@ pub fn parameters(route: &Route) -> Vec<Value> {
                 "The client_ref of the request. Send exactly one of both.",
             ),
         ],
+        ("GET", "/v1/videos") => vec![
+            query("order", "string", "asc or desc; desc if absent."),
+            query("limit", "integer", "1 to 100; 20 if absent."),
+            query("after", "string", "Id of the last video that you have."),
+        ],
+        ("GET", "/v1/videos/{id}/content") => vec![query("variant", "string", "Only video.")],
         _ => Vec::new(),
     }
 }
@@ -89,6 +103,7 @@ pub fn parameters(route: &Route) -> Vec<Value> {
 pub fn schemas() -> Vec<(&'static str, Value)> {
     let mut schemas = images::schemas();
     schemas.extend(audio::schemas());
+    schemas.extend(videos::schemas());
     schemas.extend([
         ("MediaAccepted", media::accepted_schema()),
         ("MediaResults", MediaResults::schema()),

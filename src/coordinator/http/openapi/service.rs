@@ -20,19 +20,21 @@ use super::operation::{Content, RouteBodies, header, query, reference};
 use super::{account, generation, statistics};
 
 const PAGES: &str = "text/html";
-const OBJECTS: [&str; 6] = [
+const OBJECTS: [&str; 7] = [
     "image/webp",
     "image/png",
     "image/jpeg",
     "audio/wav",
     "audio/flac",
     "audio/ogg",
+    "video/mp4",
 ];
 
 pub fn path_parameter(route: &Route) -> String {
     let about = match route.path {
         "/v1/models/{*id}" => "Model name; with /params after it, its parameters.",
         path if path.starts_with(RESPONSES) => "Response id.",
+        path if path.starts_with("/v1/videos/") => "Video id.",
         "/v1/account/keys/{id}" => "Key id, as the list of keys shows it.",
         "/v1/jobs/{id}/cancel" => "Job id, from the header X-Job-Id.",
         _ => "Object id, from a signed link.",

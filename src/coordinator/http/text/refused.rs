@@ -63,12 +63,13 @@ pub fn explain(
                     });
                     unsupported(field(name).to_owned(), model, &able)
                 }
-                None => match overview.model(model).and_then(only_route) {
-                    Some(route) => {
-                        let message = format!("the workers of {model} serve only {route} now");
+                None => match overview.model(model).map(routes).unwrap_or_default() {
+                    routes if routes.is_empty() => about(refusal, "model"),
+                    routes => {
+                        let routes = routes.join(" and ");
+                        let message = format!("the workers of {model} serve only {routes} now");
                         Problem::unsupported("model", message).into()
                     }
-                    None => about(refusal, "model"),
                 },
             },
             Missing::Capability(missing) => match request.param_of(*missing) {
@@ -97,14 +98,21 @@ pub fn explain(
     }
 }
 
-/// The one route of a model whose workers speak one API and no other.
-fn only_route(model: &ModelOnline) -> Option<&'static str> {
-    match model.formats {
-        Formats::ANTHROPIC => Some("/v1/messages"),
-        Formats::OPENAI_RESPONSES => Some("/v1/responses"),
-        _ => None,
+/// The routes of a model whose workers speak APIs of others and no more.
+fn routes(model: &ModelOnline) -> Vec<&'static str> {
+    if model.formats.meets(Formats::NEUTRAL.with(Formats::LEGACY)) {
+        return Vec::new();
     }
+    let routes = FORMAT_ROUTES.iter();
+    let served = routes.filter(|(format, _)| model.formats.meets(*format));
+    served.map(|(_, route)| *route).collect()
 }
+
+const FORMAT_ROUTES: [(Formats, &str); 3] = [
+    (Formats::OPENAI_CHAT, "/v1/chat/completions"),
+    (Formats::ANTHROPIC, "/v1/messages"),
+    (Formats::OPENAI_RESPONSES, "/v1/responses"),
+];
 
 /// A chat of more messages is refused before anything else is done with it.
 pub fn check_message_count(body: &Value, most: usize) -> Result<(), ApiError> {

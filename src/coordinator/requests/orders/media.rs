@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Nth, Task, Unreadable};
 use crate::media::MediaType;
 use crate::requests::Wishes;
-use muster_protocol::job::{Body, Formats, JobPrice, Kind, Limits, MicroUsd};
+use muster_protocol::job::{Body, Formats, JobPrice, Kind, Limits, MicroUsd, SoundFormat};
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::link::MediaBody;
 use muster_protocol::openai::images::LARGEST_SEED;
@@ -41,6 +41,17 @@ pub struct MediaNotes {
     pub client_ref: Option<Arc<str>>,
     /// For `/v1/progress`.
     pub progress_token: Option<Arc<str>>,
+    /// The settings of a video, which its routes show. Read from the work, and not stored.
+    pub video: Option<VideoFacts>,
+}
+
+/// The settings of a video.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VideoFacts {
+    pub model: Arc<str>,
+    pub prompt: Arc<str>,
+    pub size: (u32, u32),
+    pub millis: u64,
 }
 
 impl MediaWork {
@@ -83,6 +94,7 @@ impl MediaWork {
         match self.body {
             MediaBody::Image(_) => Kind::Image,
             MediaBody::Music(_) => Kind::Audio,
+            MediaBody::Video(_) => Kind::Video,
         }
     }
 
@@ -109,10 +121,12 @@ impl MediaWork {
         let mut body = match self.body.clone() {
             MediaBody::Image(image) => Body::Image(Box::new(image)),
             MediaBody::Music(music) => Body::Music(Box::new(music)),
+            MediaBody::Video(video) => Body::Video(Box::new(video)),
         };
         match &mut body {
             Body::Image(image) => image.seed = Some(seed_of(image.seed)),
             Body::Music(music) => music.seed = Some(seed_of(music.seed)),
+            Body::Video(video) => video.seed = Some(seed_of(video.seed)),
             Body::Text(_) | Body::Form(_) | Body::Encode(_) => {}
         }
         (body, self.limits())
@@ -130,7 +144,7 @@ impl MediaWork {
                 bulk: u64::MAX,
                 ..limits
             },
-            MediaBody::Image(_) | MediaBody::Music(_) => limits,
+            MediaBody::Image(_) | MediaBody::Music(_) | MediaBody::Video(_) => limits,
         }
     }
 
@@ -144,26 +158,53 @@ impl MediaWork {
                     ..polled.limits()
                 }
             }
+            // Their protocol has no type of file but this one.
+            MediaBody::Music(music) if music.format == SoundFormat::Wav => Limits {
+                formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+                ..Limits::default()
+            },
             MediaBody::Music(_) => Limits {
                 formats: Formats::NEUTRAL,
+                ..Limits::default()
+            },
+            MediaBody::Video(_) => Limits {
+                formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
                 ..Limits::default()
             },
         }
     }
 
     pub fn wishes(&self) -> Wishes {
+        let notes = MediaNotes {
+            video: self.facts(),
+            ..MediaNotes::clone(&self.notes)
+        };
         Wishes {
             links: true,
-            media: Some(self.notes.clone()),
+            media: Some(Arc::new(notes)),
             ..Wishes::default()
         }
     }
 
-    pub fn sources(&self) -> Vec<&str> {
-        let MediaBody::Image(image) = &self.body else {
-            return Vec::new();
+    fn facts(&self) -> Option<VideoFacts> {
+        let MediaBody::Video(video) = &self.body else {
+            return None;
         };
-        let Some(source) = &image.source else {
+        Some(VideoFacts {
+            model: self.model().into(),
+            prompt: video.prompt.as_str().into(),
+            size: (video.width, video.height),
+            millis: video.millis(),
+        })
+    }
+
+    pub fn sources(&self) -> Vec<&str> {
+        let source = match &self.body {
+            MediaBody::Image(image) => &image.source,
+            MediaBody::Video(video) => &video.source,
+            MediaBody::Music(_) => &None,
+        };
+        let Some(source) = source else {
             return Vec::new();
         };
         let extra = source.extra.iter().map(|(image, _)| &**image);
@@ -230,6 +271,7 @@ impl MediaWork {
                 .and_then(MediaType::from_extension),
             client_ref: text("client_ref"),
             progress_token: text("progress_token"),
+            video: None,
         };
         let price: Option<[i64; 4]> =
             serde_json::from_value(body["price"].clone()).map_err(|_| broken("price"))?;
@@ -282,6 +324,7 @@ mod tests {
             image_type: Some(MediaType::Png),
             client_ref: Some("mine".into()),
             progress_token: Some("token".into()),
+            video: None,
         };
         let priced = MediaWork {
             price: Some(JobPrice {

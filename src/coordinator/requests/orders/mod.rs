@@ -17,7 +17,7 @@ mod media;
 mod sent;
 mod text;
 
-pub use media::{MediaNotes, MediaWork};
+pub use media::{MediaNotes, MediaWork, VideoFacts};
 pub use sent::{Again, Sent};
 
 use std::sync::Arc;

@@ -30,7 +30,9 @@ impl Drawn {
         let (least, may_be_turned) = match &job.body {
             Body::Image(image) if !returns_control_map(job) => ((image.width, image.height), false),
             // The size of a control map is that of the model which makes it.
-            Body::Image(_) | Body::Music(_) | Body::Text(_) | Body::Encode(_) => (NO_LEAST, false),
+            Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Text(_) | Body::Encode(_) => {
+                (NO_LEAST, false)
+            }
             Body::Form(form) => {
                 let side = |side: u32| (side / FORM_REDUCTION).max(1);
                 ((side(form.width), side(form.height)), true)
@@ -67,7 +69,7 @@ const NO_LEAST: (u32, u32) = (1, 1);
 pub fn most_pixels(job: &Job) -> u64 {
     let area = |width: u32, height: u32| u64::from(width) * u64::from(height);
     let (asked, is_enlarged) = match &job.body {
-        Body::Text(_) | Body::Music(_) | Body::Encode(_) => (0, false),
+        Body::Text(_) | Body::Music(_) | Body::Video(_) | Body::Encode(_) => (0, false),
         Body::Image(image) => (area(image.width, image.height), is_processed(job)),
         Body::Form(form) => (area(form.width, form.height), true),
     };

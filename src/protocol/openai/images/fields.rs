@@ -389,7 +389,7 @@ fn check_inputs(
 }
 
 /// `auto`, or width and height.
-fn size(text: &str) -> Result<Option<(u32, u32)>, Problem> {
+pub fn size(text: &str) -> Result<Option<(u32, u32)>, Problem> {
     if text == "auto" {
         return Ok(None);
     }

@@ -32,8 +32,9 @@ use crate::job::ImageRequest;
 
 use fields::ImagesDraft;
 pub use fields::{LONGEST_SIDE, SIDE_STEP, USUAL_SIZE};
-pub(super) use fields::{bounded, number, progress_token, text};
+pub(super) use fields::{bounded, number, progress_token, size, text};
 use inputs::ImageInputs;
+pub(super) use settings::sampler;
 
 /// The largest seed: every number up to here survives a program that knows doubles only.
 pub const LARGEST_SEED: i64 = (1 << 53) - 1;

@@ -103,7 +103,7 @@ mod tests {
         }));
         let images = bodies.unwrap().into_iter().map(|body| match body {
             MediaBody::Image(image) => image,
-            MediaBody::Music(_) => panic!("expected an image"),
+            MediaBody::Music(_) | MediaBody::Video(_) => panic!("expected an image"),
         });
         let images: Vec<_> = images.collect();
         let seeds: Vec<_> = images.iter().map(|image| image.seed).collect();

@@ -120,6 +120,11 @@ async fn one(
             let sound = music::read(&request).map_err(Said::Failed)?;
             (MakeRequest::Sound(Box::new(sound)), request.seed)
         }
+        MediaBody::Video(_) => {
+            let message = "this worker makes no videos";
+            let failure = Failure::new(FailureKind::UnsupportedValue, message);
+            return Err(Said::Failed(failure));
+        }
     };
     let Some(maker) = &desk.engines.maker else {
         return Err(failed(format!("the worker has no media model {model}")));
@@ -167,7 +172,7 @@ impl PreviewPlan {
     fn of(body: &MediaBody) -> Self {
         let wanted = match body {
             MediaBody::Image(image) => image.previews,
-            MediaBody::Music(_) => 0,
+            MediaBody::Music(_) | MediaBody::Video(_) => 0,
         };
         Self { wanted, sent: 0 }
     }

@@ -1,0 +1,40 @@
+//! A job for a video: one file. A setting that the client left unset is `None`.
+
+use serde::{Deserialize, Serialize};
+
+use super::image::SourceImage;
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VideoRequest {
+    pub prompt: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub negative_prompt: Option<String>,
+    pub width: u32,
+    pub height: u32,
+    pub seconds: f64,
+    /// Frames a second.
+    pub fps: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cfg_scale: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampler: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// The first frame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceImage>,
+}
+
+impl VideoRequest {
+    pub fn frames(&self) -> u32 {
+        // A cast saturates.
+        (self.seconds * f64::from(self.fps)).round() as u32
+    }
+
+    pub fn millis(&self) -> u64 {
+        (self.seconds.max(0.0) * 1000.0).ceil() as u64
+    }
+}

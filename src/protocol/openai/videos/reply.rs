@@ -1,0 +1,79 @@
+//! Videos as OpenAI's API shows them.
+
+use serde_json::{Value, json};
+
+/// A video that was asked for.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct VideoObject {
+    pub id: String,
+    pub model: String,
+    pub status: VideoStatus,
+    /// In percent.
+    pub progress: u8,
+    /// Seconds since the epoch.
+    pub created: i64,
+    pub completed: Option<i64>,
+    pub expires: i64,
+    pub size: (u32, u32),
+    pub seconds: f64,
+    pub prompt: String,
+    /// The code of the failure.
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VideoStatus {
+    #[default]
+    Queued,
+    InProgress,
+    Completed,
+    Failed,
+}
+
+impl VideoStatus {
+    pub const WORDS: [&str; 4] = ["queued", "in_progress", "completed", "failed"];
+
+    pub fn word(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
+}
+
+impl VideoObject {
+    pub fn render(&self) -> Value {
+        let (width, height) = self.size;
+        let error = self.error.as_ref().map(
+            |code| json!({"code": code, "message": format!("making the video failed: {code}")}),
+        );
+        json!({
+            "id": self.id,
+            "object": "video",
+            "model": self.model,
+            "status": self.status.word(),
+            "progress": self.progress,
+            "created_at": self.created,
+            "completed_at": self.completed,
+            "expires_at": self.expires,
+            "prompt": self.prompt,
+            "size": format!("{width}x{height}"),
+            "seconds": self.seconds.to_string(),
+            "remixed_from_video_id": null,
+            "error": error,
+        })
+    }
+}
+
+/// A page of videos.
+pub fn list(videos: &[VideoObject], has_more: bool) -> Value {
+    let data: Vec<Value> = videos.iter().map(VideoObject::render).collect();
+    json!({
+        "object": "list",
+        "data": data,
+        "first_id": videos.first().map(|video| &video.id),
+        "last_id": videos.last().map(|video| &video.id),
+        "has_more": has_more,
+    })
+}
+
+pub fn deleted(id: &str) -> Value {
+    json!({"id": id, "object": "video.deleted", "deleted": true})
+}
