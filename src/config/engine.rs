@@ -1,5 +1,7 @@
 //! `[engine]`: how models run on this machine.
 
+use std::path::PathBuf;
+
 use super::choice::choice;
 use super::raw::Raw;
 use super::setting::settings;
@@ -27,6 +29,8 @@ settings! {
         speculation: SpeculationSetting = "auto",
         /// CPU threads for computing. Lower it to keep cores for other programs.
         threads: Option<usize> where (1..=1024); unset "one per available core",
+        /// Folder with LoRAs as .safetensors files, which image requests name without the ending. Set it to serve them.
+        loras: Option<PathBuf>; unset "no LoRAs",
     }
 }
 

@@ -177,6 +177,41 @@ fn generate_draws_into_files_and_a_seed_repeats() {
 }
 
 #[test]
+fn generate_applies_loras_embeddings_and_second_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let model = fixture("tiny-image");
+    let draw = |more: &[&str]| {
+        let all = ["generate", &model, "a embedding:owl", "--steps", "2"];
+        worker(&[&all[..], &["--seed", "5"], more].concat()).run()
+    };
+    let read = |path: &str| std::fs::read(path).unwrap();
+    draw(&["-o", &path("plain.png")]).ok();
+    let lora = format!("{}:0.5", fixture("golden/adapters/kohya.safetensors"));
+    let word = format!("owl={}", fixture("golden/ways/word.safetensors"));
+    let ways: [&[&str]; 4] = [
+        &["--lora", &lora],
+        &["--embedding", &word],
+        &["--tile"],
+        &["--size", "128x96", "--hires", "0.5"],
+    ];
+    for way in ways {
+        draw(&[way, &["-o", &path("way.png")]].concat()).ok();
+        assert_ne!(read(&path("plain.png")), read(&path("way.png")), "{way:?}");
+    }
+    let foreign = fixture("golden/adapters/kohya-xl.safetensors");
+    let refused = draw(&["-o", &path("way.png"), "--lora", &foreign]);
+    refused.fails(2, "made for another one");
+    let single = fixture("golden/single/first.safetensors");
+    let refused = worker(&["generate", &single, "a fox", "-o", &path("way.png")]).run();
+    assert!(
+        refused.stderr.contains("first.safetensors"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
 fn generate_reports_events_for_programs() {
     let run = worker(&[
         "generate",

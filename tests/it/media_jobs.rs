@@ -77,6 +77,7 @@ async fn serving(
     let loader = Box::new(|| Ok(Box::new(sample) as Box<_>));
     maker.load(&model.name, loader).await.unwrap();
     let engines = Engines {
+        loras: None,
         runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
         maker: Some(maker.clone()),
     };
@@ -219,8 +220,7 @@ async fn an_image_is_drawn_by_our_worker_as_link_and_as_base64() {
 async fn a_request_of_the_ai_horde_is_drawn_by_our_worker() {
     let app = app().await;
     let _studio = studio(&app, "ours", SamplePipeline::default()).await;
-    let params =
-        json!({"seed": "42", "width": 192, "height": 128, "steps": 3, "n": 2, "clip_skip": 2});
+    let params = json!({"seed": "42", "width": 192, "height": 128, "steps": 3, "n": 2, "clip_skip": 2, "tiling": true, "hires_fix": true});
     let id = ask(&app, json!({"params": params, "r2": true})).await;
     let status = until_done(&app, &id).await;
     let generations = status["generations"].as_array().unwrap();
@@ -304,8 +304,6 @@ async fn jobs_that_our_worker_cannot_do_are_not_offered_to_it() {
     let studio = studio(&app, "ours", SamplePipeline::default()).await;
     app.enrich(Kudos(1_000_000)).await;
     for params in [
-        json!({"tiling": true}),
-        json!({"hires_fix": true}),
         json!({"post_processing": ["GFPGAN"]}),
         json!({"sampler_name": "seeds_2"}),
         json!({"loras": [{"name": "x"}]}),

@@ -15,7 +15,9 @@ use crate::daemon::locate::Located;
 use crate::runtime;
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
 use crate::runtime::image::ImageSource;
-use crate::runtime::maker::{ImageRequest, MakeEvent, MakeRequest, Maker, Output, Pixels};
+use crate::runtime::maker::{
+    ImageRequest, Inversion, LoraUse, MakeEvent, MakeRequest, Maker, Output, Pixels,
+};
 
 /// Options of image models; the default of each is the model's recommendation.
 #[derive(Debug, clap::Args)]
@@ -54,12 +56,48 @@ pub struct ImageArgs {
     /// How much of the image of --init to replace, 0 to 1.
     #[arg(long, value_name = "NUMBER", requires = "init")]
     strength: Option<f32>,
+    /// LoRA to apply, and how much it counts (default: 1); repeat for several.
+    #[arg(long, value_name = "FILE[:STRENGTH]", value_parser = lora)]
+    lora: Vec<LoraUse>,
+    /// Textual inversion: FILE gives the word `embedding:NAME` of a prompt its meaning; repeat for several.
+    #[arg(long, value_name = "NAME=FILE", value_parser = embedding)]
+    embedding: Vec<Inversion>,
+    /// Draw an image that fits to itself at opposite edges.
+    #[arg(long)]
+    tile: bool,
+    /// Draw at the model's own size first, then replace so much of the enlarged image, 0 to 1 (0.65 without a number).
+    #[arg(long, value_name = "NUMBER", num_args = 0..=1, default_missing_value = "0.65")]
+    hires: Option<f32>,
 }
 
 fn size(text: &str) -> Result<[u32; 2], String> {
     let sides = text.split_once(['x', 'X']);
     let sides = sides.and_then(|(width, height)| Some([width.parse().ok()?, height.parse().ok()?]));
     sides.ok_or_else(|| "must be WIDTHxHEIGHT, such as 512x512".to_owned())
+}
+
+fn embedding(text: &str) -> Result<Inversion, String> {
+    let parts = text.split_once('=');
+    let parts = parts.filter(|(name, file)| !name.is_empty() && !file.is_empty());
+    let (name, file) = parts.ok_or("must be NAME=FILE, such as owl=owl.safetensors")?;
+    Ok(Inversion {
+        name: name.to_owned(),
+        file: PathBuf::from(file),
+    })
+}
+
+fn lora(text: &str) -> Result<LoraUse, String> {
+    let split = text.rsplit_once(':');
+    let weighed = split.and_then(|(file, strength)| Some((file, strength.parse::<f32>().ok()?)));
+    let (file, strength) = weighed.unwrap_or((text, 1.0));
+    match file.is_empty() || !strength.is_finite() {
+        true => Err("must be FILE or FILE:STRENGTH, such as style.safetensors:0.8".to_owned()),
+        false => Ok(LoraUse {
+            file: PathBuf::from(file),
+            model: strength,
+            clip: strength,
+        }),
+    }
 }
 
 fn sampler(name: &str) -> Result<DiffusionSampler, String> {
@@ -87,6 +125,10 @@ impl ImageArgs {
             ("--init", self.init.is_some()),
             ("--mask", self.mask.is_some()),
             ("--strength", self.strength.is_some()),
+            ("--lora", !self.lora.is_empty()),
+            ("--embedding", !self.embedding.is_empty()),
+            ("--tile", self.tile),
+            ("--hires", self.hires.is_some()),
         ];
         refuse_first(&set, &format!("{model} writes text"), "image")
     }
@@ -128,6 +170,10 @@ impl Drawing {
             strength: image.strength,
             source: read(&image.init)?,
             mask: read(&image.mask)?,
+            loras: image.lora.clone(),
+            inversions: image.embedding.clone(),
+            tiles: image.tile,
+            hires: image.hires,
             wants_previews: false,
         };
         Ok(Self {

@@ -26,13 +26,14 @@ Examples:
   worker generate ./tiny.gguf --raw --max-tokens 40 \"Once upon a time\"
   echo \"Summarize: ...\" | worker generate llama-3.2-1b-instruct --system \"Be brief.\"
   worker generate qwen3-0.6b --json --logprobs 3 --seed 7 \"Hello\"
-  worker generate ./sdxl-folder \"a lighthouse at dusk\" -o lighthouse.png --steps 20 --seed 7";
+  worker generate ./sdxl-folder \"a lighthouse at dusk\" -o lighthouse.png --steps 20 --seed 7
+  worker generate ./model.safetensors \"a fox\" --lora paper-cut.safetensors:0.8 -o fox.png";
 
 /// Generate text or images with a model on disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Catalog NAME or NAME:QUANTIZATION, pulled org/name or org/name:FILE, or path of a .gguf file or a model folder, of text or images.
+    /// Catalog NAME or NAME:QUANTIZATION, pulled org/name or org/name:FILE, or path of a .gguf file, of an image model's .safetensors file or of a model folder, of text or images.
     model: String,
     /// Text to answer, continue or draw; `-` or no argument reads standard input.
     prompt: Option<String>,

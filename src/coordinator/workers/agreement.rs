@@ -197,6 +197,9 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
                         Capabilities::PAINTING.with(Capabilities::PAINTING_MODELS)
                     }
                     Ability::ClipSkip => Capabilities::CLIP_SKIP,
+                    Ability::Loras => Capabilities::LORAS,
+                    Ability::Tiling => Capabilities::TILING,
+                    Ability::HiresFix => Capabilities::TWO_PASSES,
                 });
             }
         }

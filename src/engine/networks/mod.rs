@@ -1,5 +1,6 @@
 //! Networks only: tensors in, tensors out.
 
+pub mod adapter;
 pub mod encoder;
 pub mod image;
 pub mod layers;

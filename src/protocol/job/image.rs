@@ -37,6 +37,15 @@ pub struct ImageRequest {
     /// How much of the source is drawn anew, up to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
+    /// Fits to itself at opposite edges.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tiling: bool,
+    /// Drawn smaller first where it is larger than the model's own size.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hires_fix: bool,
+    /// How much of the enlarged image `hires_fix` draws anew, up to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hires_strength: Option<f64>,
     /// Which of the request's images with this seed.
     pub index: u32,
     /// Previews that the client wants at most.

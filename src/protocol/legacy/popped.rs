@@ -143,14 +143,12 @@ fn taken(reply: &mut Value, name: &str) -> Value {
 }
 
 /// Settings of images that change them and that are not computed here. Such jobs are not asked for, and given back.
-const NOT_DRAWN: [&str; 10] = [
+const NOT_DRAWN: [&str; 8] = [
     "control_type",
     "extra_texts",
-    "hires_fix",
     "loras",
     "post_processing",
     "return_control_map",
-    "tiling",
     "tis",
     "transparent",
     "workflow",
@@ -211,6 +209,9 @@ fn popped_image(reply: &mut Value) -> Result<PoppedImage, Refusal> {
             scheduler: params.scheduler.map(|schedule| schedule.word().to_owned()),
             clip_skip: params.clip_skip,
             strength: params.denoising_strength.filter(|_| source.is_some()),
+            tiling: params.tiling,
+            hires_fix: params.hires_fix,
+            hires_strength: params.hires_fix_denoising_strength,
             seed,
             source,
             ..ImageRequest::default()
@@ -338,7 +339,7 @@ mod tests {
     #[test]
     fn an_image_that_cannot_be_drawn_here_is_refused_by_name() {
         for (name, value) in [
-            ("hires_fix", json!(true)),
+            ("post_processing", json!(["GFPGAN"])),
             ("loras", json!([{"name": "x"}])),
             ("control_type", json!("canny")),
             ("use_nsfw_censor", json!(true)),

@@ -125,10 +125,16 @@ pub enum Ability {
     Inpainting,
     /// Leaves out the last layers of a text encoder.
     ClipSkip,
+    /// Applies LoRAs of its own folder.
+    Loras,
+    /// Makes images that fit to themselves at opposite edges.
+    Tiling,
+    /// Draws a large image in two passes.
+    HiresFix,
 }
 
 impl Ability {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 12] = [
         Self::Tools,
         Self::Logprobs,
         Self::Continue,
@@ -138,6 +144,9 @@ impl Ability {
         Self::SourceImages,
         Self::Inpainting,
         Self::ClipSkip,
+        Self::Loras,
+        Self::Tiling,
+        Self::HiresFix,
     ];
 
     pub fn name(self) -> &'static str {
@@ -151,6 +160,9 @@ impl Ability {
             Self::SourceImages => "source_images",
             Self::Inpainting => "inpainting",
             Self::ClipSkip => "clip_skip",
+            Self::Loras => "loras",
+            Self::Tiling => "tiling",
+            Self::HiresFix => "hires_fix",
         }
     }
 }

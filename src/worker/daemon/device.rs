@@ -39,7 +39,10 @@ impl Device {
             arguments: vec![TEXT_PROCESS.to_owned(), PROVES_GRAMMARS.to_owned()],
         });
         Ok(Self {
-            engines: runtime.into(),
+            engines: Engines {
+                loras: config.engine.loras.clone(),
+                ..runtime.into()
+            },
             room,
             wishes: Wishes::of(&config.engine),
             limits,

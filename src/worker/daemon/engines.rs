@@ -1,5 +1,6 @@
 //! The two threads of a device: text, and media beside it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_engine::runtime::maker::{Maker, MediaKind};
@@ -11,6 +12,8 @@ pub struct Engines {
     pub runtime: Runtime,
     /// Started with the first model that makes media.
     pub maker: Option<Maker>,
+    /// The folder of LoRAs that requests may name.
+    pub loras: Option<PathBuf>,
 }
 
 /// A model that is loaded in the maker.
@@ -75,7 +78,10 @@ impl Engines {
 
 impl From<Runtime> for Engines {
     fn from(runtime: Runtime) -> Self {
-        let maker = None;
-        Self { runtime, maker }
+        Self {
+            runtime,
+            maker: None,
+            loras: None,
+        }
     }
 }

@@ -17,6 +17,11 @@ pub fn infotext(model: &str, request: &ImageRequest, [width, height]: [u32; 2]) 
         lines.push(format!("Negative prompt: {negative}"));
     }
     let has_source = request.source.is_some();
+    let loras = request.loras.iter().map(|lora| {
+        let name = lora.file.file_stem().unwrap_or_default();
+        format!("{}: {}", name.to_string_lossy(), lora.model)
+    });
+    let loras = loras.collect::<Vec<_>>().join(", ");
     let settings = [
         ("Steps", request.steps.map(|steps| steps.to_string())),
         ("Sampler", request.sampler.map(|it| label(it).to_owned())),
@@ -43,6 +48,7 @@ pub fn infotext(model: &str, request: &ImageRequest, [width, height]: [u32; 2]) 
                 .map(|it| it.to_string()),
         ),
         ("Clip skip", request.clip_skip.map(|skip| skip.to_string())),
+        ("Loras", (!loras.is_empty()).then(|| format!("\"{loras}\""))),
         (
             "Version",
             Some(concat!("muster ", env!("CARGO_PKG_VERSION")).to_owned()),

@@ -17,7 +17,7 @@ use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, PolledKind, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
 use muster_engine::runtime::maker::MediaKind;
-use muster_engine::runtime::{Failure, ModelInfo, Purpose, Runtime};
+use muster_engine::runtime::{Failure, ModelInfo, Purpose};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{Formats, Kind, Kinds};
 use muster_protocol::link::{
@@ -109,7 +109,7 @@ impl Worker {
         let look = Look::new(served.clone(), shop.clone(), condition.clone());
         tasks.start(look.keep(tasks.clone()));
         tasks.start(take_offers(offered, shop, tasks.clone()));
-        let abilities = abilities(&engines.runtime, &served);
+        let abilities = abilities(&engines, &served);
         let keep = |post: Post| match post.way.clone() {
             Way::Socket { dial, sockets } => {
                 let line = Line {
@@ -271,9 +271,9 @@ async fn take_offers(mut offered: mpsc::Receiver<Offer>, shop: Shop, tasks: Task
 }
 
 /// Tools are for workers all of whose models have a form for calls.
-fn abilities(runtime: &Runtime, served: &Served) -> Vec<Ability> {
+fn abilities(engines: &Engines, served: &Served) -> Vec<Ability> {
     let calls = |info: &Arc<ModelInfo>| {
-        let language = runtime.language(&info.name);
+        let language = engines.runtime.language(&info.name);
         language.is_ok_and(|language| language.markup.tools.is_some())
     };
     let tools = served.writing().all(calls).then_some(Ability::Tools);
@@ -292,8 +292,11 @@ fn abilities(runtime: &Runtime, served: &Served) -> Vec<Ability> {
         Ability::SourceImages,
         Ability::Inpainting,
         Ability::ClipSkip,
+        Ability::Tiling,
+        Ability::HiresFix,
     ];
-    let images = images.into_iter().filter(|_| draws);
+    let loras = engines.loras.is_some().then_some(Ability::Loras);
+    let images = images.into_iter().chain(loras).filter(|_| draws);
     tools.into_iter().chain(others).chain(images).collect()
 }
 

@@ -74,6 +74,7 @@ async fn drawing_work(posts: Vec<Post>, tasks: &Tasks) -> (Worker, Maker) {
     let loader = Box::new(|| Ok(Box::new(sample) as Box<_>));
     maker.load("tiny", loader).await.unwrap();
     let engines = Engines {
+        loras: None,
         runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
         maker: Some(maker.clone()),
     };
@@ -149,9 +150,9 @@ async fn an_image_without_an_upload_link_goes_along_and_what_is_not_drawn_is_giv
         "id": "a", "ids": ["a"], "model": "tiny", "ttl": 120, "r2_upload": null,
         "payload": {"prompt": "a cat", "width": 64, "height": 128, "ddim_steps": 2, "seed": "7", "karras": true},
     });
-    let mut tiled = drawn.clone();
-    tiled["payload"]["tiling"] = json!(true);
-    script.answer("pop", vec![(200, drawn), (200, tiled)]);
+    let mut controlled = drawn.clone();
+    controlled["payload"]["control_type"] = json!("canny");
+    script.answer("pop", vec![(200, drawn), (200, controlled)]);
     let (_worker, _maker) = drawing_work(vec![post_at(script.address, "k")], &tasks).await;
     let asked = script.hear("pop").await;
     assert_eq!(

@@ -107,6 +107,11 @@ impl ImageAsked {
             loras: params.loras().iter().map(lora).collect(),
             source: self.source(),
             strength: params.denoising_strength,
+            tiling: params.tiling,
+            hires_fix: params.hires_fix,
+            hires_strength: params
+                .hires_fix_denoising_strength
+                .filter(|_| params.hires_fix),
             // The other seeds differ, and each makes its image alone as well.
             index: match (params.seed.as_deref(), params.seed_variation) {
                 (Some(seed), None) if seed::seed(seed).is_some() => nth.index,
@@ -194,7 +199,7 @@ mod tests {
             assert!(asked(plain).request.formats().meets(Formats::OPENAI_CHAT));
         }
         for special in [
-            json!({"tiling": true}),
+            json!({"transparent": true}),
             json!({"post_processing": ["GFPGAN"]}),
             json!({"sampler_name": "seeds_2"}),
             json!({"scheduler": "gits"}),
@@ -209,6 +214,8 @@ mod tests {
         let both = Formats::LEGACY.with(Formats::NEUTRAL);
         for params in [
             json!({"clip_skip": 2}),
+            json!({"tiling": true}),
+            json!({"hires_fix": true}),
             json!({"scheduler": "beta"}),
             json!({"sampler_name": "uni_pc"}),
         ] {

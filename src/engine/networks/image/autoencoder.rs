@@ -4,10 +4,13 @@ use candle_core::{D, Tensor};
 use serde::Deserialize;
 
 use super::block_end;
-use super::component::{AffineNorm, ComponentReader, ComponentSource, Layout, Projection};
+use super::component::{
+    AffineNorm, ComponentReader, ComponentSource, ConvolutionLayer, Layout, Projection,
+};
 use super::unet::{Resnet, ResnetShape, same};
+use crate::networks::adapter::Pass;
 use crate::networks::weights::Flaw;
-use muster_kernels::{Axis, Convolution, Edges, Mask, Resampling, dense_attention, resample};
+use muster_kernels::{Axis, Edges, Mask, Resampling, dense_attention, resample};
 
 const NORM_EPS: f64 = 1e-6;
 
@@ -164,16 +167,16 @@ pub struct Autoencoder {
 
 /// An encoder or a decoder: levels with the middle behind or before them.
 struct Half {
-    inward: Convolution,
+    inward: ConvolutionLayer,
     levels: Vec<AutoencoderLevel>,
     middle: AutoencoderMiddle,
     norm: AffineNorm,
-    outward: Convolution,
+    outward: ConvolutionLayer,
 }
 
 struct AutoencoderLevel {
     blocks: Vec<Resnet>,
-    resize: Option<Convolution>,
+    resize: Option<ConvolutionLayer>,
 }
 
 struct AutoencoderMiddle {
@@ -276,23 +279,23 @@ impl Autoencoder {
         image: &Tensor,
         edges: Edges,
     ) -> candle_core::Result<(Tensor, Tensor)> {
-        let groups = self.spec.groups;
-        let mut x = self.encoder.inward.apply_with(image, edges)?;
+        let (groups, pass) = (self.spec.groups, Pass::plain(edges));
+        let mut x = self.encoder.inward.forward(image, pass)?;
         for level in &self.encoder.levels {
             for block in &level.blocks {
-                x = block.forward(&x, None, edges)?;
+                x = block.forward(&x, None, pass)?;
                 block_end().await;
             }
             if let Some(resize) = &level.resize {
-                x = resize.apply_with(&x, edges)?;
+                x = resize.forward(&x, pass)?;
             }
         }
-        x = self.encoder.middle.forward(&x, groups, edges)?;
+        x = self.encoder.middle.forward(&x, groups, pass)?;
         block_end().await;
         x = self.encoder.norm.of_groups(&x, groups)?.silu()?;
-        x = self.encoder.outward.apply_with(&x, edges)?;
+        x = self.encoder.outward.forward(&x, pass)?;
         if let Some([quantizer, _]) = &self.quantizers {
-            x = quantizer.forward(&x)?;
+            x = quantizer.forward(&x, pass)?;
         }
         let latent = self.spec.latent_channels;
         let mean = x.narrow(D::Minus1, 0, latent)?;
@@ -301,27 +304,27 @@ impl Autoencoder {
 
     /// Images `[batch, height, width, 3]`, about -1 to 1, of unscaled latents.
     pub async fn decode(&self, z: &Tensor, edges: Edges) -> candle_core::Result<Tensor> {
-        let groups = self.spec.groups;
+        let (groups, pass) = (self.spec.groups, Pass::plain(edges));
         let mut x = match &self.quantizers {
-            Some([_, quantizer]) => quantizer.forward(z)?,
+            Some([_, quantizer]) => quantizer.forward(z, pass)?,
             None => z.clone(),
         };
-        x = self.decoder.inward.apply_with(&x, edges)?;
-        x = self.decoder.middle.forward(&x, groups, edges)?;
+        x = self.decoder.inward.forward(&x, pass)?;
+        x = self.decoder.middle.forward(&x, groups, pass)?;
         block_end().await;
         for level in &self.decoder.levels {
             for block in &level.blocks {
-                x = block.forward(&x, None, edges)?;
+                x = block.forward(&x, None, pass)?;
                 block_end().await;
             }
             if let Some(resize) = &level.resize {
                 let size = [2 * x.dim(1)?, 2 * x.dim(2)?];
-                x = resize.apply_with(&resample(&x, size, Resampling::Nearest)?, edges)?;
+                x = resize.forward(&resample(&x, size, Resampling::Nearest)?, pass)?;
                 block_end().await;
             }
         }
         x = self.decoder.norm.of_groups(&x, groups)?.silu()?;
-        self.decoder.outward.apply_with(&x, edges)
+        self.decoder.outward.forward(&x, pass)
     }
 }
 
@@ -395,13 +398,13 @@ impl AutoencoderMiddle {
         })
     }
 
-    fn forward(&self, x: &Tensor, groups: usize, edges: Edges) -> candle_core::Result<Tensor> {
-        let x = self.first.forward(x, None, edges)?;
+    fn forward(&self, x: &Tensor, groups: usize, pass: Pass) -> candle_core::Result<Tensor> {
+        let x = self.first.forward(x, None, pass)?;
         let (batch, height, width, channels) = x.dims4()?;
         let normed = self.norm.of_groups(&x, groups)?;
         let rows = normed.reshape((batch, height * width, channels))?;
         // One head of all channels.
-        let one_head = |projection: &Projection| projection.forward(&rows)?.unsqueeze(2);
+        let one_head = |projection: &Projection| projection.forward(&rows, pass)?.unsqueeze(2);
         let scale = (channels as f32).powf(-0.5);
         let (q, k, v) = (
             one_head(&self.query)?,
@@ -409,8 +412,8 @@ impl AutoencoderMiddle {
             one_head(&self.value)?,
         );
         let attended = dense_attention(&q, &k, &v, scale, Mask::None)?.squeeze(2)?;
-        let attended = self.output.forward(&attended)?.reshape(x.dims())?;
-        self.second.forward(&(x + attended)?, None, edges)
+        let attended = self.output.forward(&attended, pass)?.reshape(x.dims())?;
+        self.second.forward(&(x + attended)?, None, pass)
     }
 }
 

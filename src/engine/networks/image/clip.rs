@@ -1,10 +1,13 @@
 //! The text encoders of the Stable Diffusion family: CLIP's, and OpenCLIP's in its shape.
 
-use candle_core::{D, Tensor, bail};
+use std::sync::Arc;
+
+use candle_core::{D, Device, Tensor, bail};
 use serde::Deserialize;
 
 use super::block_end;
-use super::component::{AffineNorm, ComponentReader, ComponentSource, Layout, Projection};
+use super::component::{AffineNorm, ComponentReader, ComponentSource, Projection};
+use crate::networks::adapter::{LayerTable, Pass};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Mask, dense_attention};
 
@@ -134,6 +137,7 @@ pub struct ClipText {
     layers: Vec<ClipLayer>,
     norm: AffineNorm,
     projection: Option<Projection>,
+    table: LayerTable,
 }
 
 struct ClipLayer {
@@ -156,6 +160,14 @@ pub struct ClipOutput {
     pub pooled: Tensor,
 }
 
+/// The tokens of one pass, as many as the encoder has positions.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ClipWindow {
+    pub tokens: Vec<u32>,
+    /// Rows that stand for a token, by their place.
+    pub vectors: Vec<(usize, Arc<[f32]>)>,
+}
+
 impl ClipText {
     pub fn load(spec: ClipSpec, source: ComponentSource) -> Result<Self, Flaw> {
         // Files of the newest libraries leave out the name of the model around it.
@@ -163,12 +175,13 @@ impl ClipText {
             .tensors
             .header("embeddings.token_embedding.weight")
             .is_some();
-        let rename = move |name: &str| match (source.layout, is_bare) {
-            (Layout::SingleFile, _) => format!("cond_stage_model.transformer.{name}"),
-            (Layout::Folder, true) => name.trim_start_matches("text_model.").to_owned(),
-            (Layout::Folder, false) => name.to_owned(),
+        let rename = move |name: &str| match is_bare {
+            true => name.trim_start_matches("text_model.").to_owned(),
+            false => name.to_owned(),
         };
-        let mut reader = ComponentReader::new(source, rename);
+        // Adapters leave the name of the model out as well.
+        let alias = |name: &str| name.trim_start_matches("text_model.").to_owned();
+        let mut reader = ComponentReader::new(source, rename).with_alias(alias);
         let (hidden, feed) = (spec.hidden_size, spec.intermediate_size);
         let tokens = reader.table(
             "text_model.embeddings.token_embedding.weight",
@@ -211,10 +224,7 @@ impl ClipText {
             Some(size) => Some(reader.projection("text_projection", (size, hidden), false)?),
             None => None,
         };
-        reader.check_nothing_was_ignored(|name| match source.layout {
-            Layout::Folder => true,
-            Layout::SingleFile => name.starts_with("cond_stage_model."),
-        })?;
+        reader.check_nothing_was_ignored(|_| true)?;
         Ok(Self {
             spec,
             tokens,
@@ -222,7 +232,13 @@ impl ClipText {
             layers,
             norm,
             projection,
+            table: reader.into_layers(),
         })
+    }
+
+    /// For adapters.
+    pub fn layers(&self) -> &LayerTable {
+        &self.table
     }
 
     pub fn spec(&self) -> &ClipSpec {
@@ -233,8 +249,9 @@ impl ClipText {
     /// hidden states; the pooled output is always the last layer's.
     pub async fn forward(
         &self,
-        windows: &[Vec<u32>],
+        windows: &[ClipWindow],
         skipped: usize,
+        pass: Pass<'_>,
     ) -> candle_core::Result<ClipOutput> {
         let spec = &self.spec;
         if skipped >= spec.layers {
@@ -246,28 +263,28 @@ impl ClipText {
             if index + skipped == self.layers.len() {
                 wanted = Some(state.clone());
             }
-            state = layer.forward(&state, spec)?;
+            state = layer.forward(&state, spec, pass)?;
             block_end().await;
         }
         let last = self.norm.of_rows(&state)?;
         let states = wanted.unwrap_or(state);
         Ok(ClipOutput {
             normed: self.norm.of_rows(&states)?,
-            pooled: self.pool(&last, windows)?,
+            pooled: self.pool(&last, windows, pass)?,
             states,
         })
     }
 
-    fn embed(&self, windows: &[Vec<u32>]) -> candle_core::Result<Tensor> {
+    fn embed(&self, windows: &[ClipWindow]) -> candle_core::Result<Tensor> {
         let spec = &self.spec;
-        if let Some(window) = windows.iter().find(|window| window.len() != spec.positions) {
+        let mut lengths = windows.iter().map(|window| window.tokens.len());
+        if let Some(length) = lengths.find(|&length| length != spec.positions) {
             bail!(
-                "a window has {} tokens, but the encoder takes {}",
-                window.len(),
+                "a window has {length} tokens, but the encoder takes {}",
                 spec.positions
             );
         }
-        let ids = windows.concat();
+        let ids: Vec<u32> = windows.iter().flat_map(|it| it.tokens.clone()).collect();
         if let Some(id) = ids.iter().find(|&&id| id as usize >= spec.vocab_size) {
             bail!(
                 "token {id} is outside the vocabulary of {}",
@@ -276,31 +293,59 @@ impl ClipText {
         }
         let ids = Tensor::new(ids, self.tokens.device())?;
         let shape = (windows.len(), spec.positions, spec.hidden_size);
-        let embedded = self.tokens.index_select(&ids, 0)?.reshape(shape)?;
-        embedded.broadcast_add(&self.positions)
+        let embedded = self.with_vectors(self.tokens.index_select(&ids, 0)?, windows)?;
+        embedded.reshape(shape)?.broadcast_add(&self.positions)
     }
 
-    fn pool(&self, normed: &Tensor, windows: &[Vec<u32>]) -> candle_core::Result<Tensor> {
+    /// Rows of inversions instead of those of tokens.
+    fn with_vectors(&self, rows: Tensor, windows: &[ClipWindow]) -> candle_core::Result<Tensor> {
+        let spec = &self.spec;
+        if windows.iter().all(|window| window.vectors.is_empty()) {
+            return Ok(rows);
+        }
+        let mut numbers = rows
+            .to_device(&Device::Cpu)?
+            .flatten_all()?
+            .to_vec1::<f32>()?;
+        for (index, window) in windows.iter().enumerate() {
+            for (place, vector) in &window.vectors {
+                let at = (index * spec.positions + place) * spec.hidden_size;
+                match numbers.get_mut(at..at + spec.hidden_size) {
+                    Some(row) if row.len() == vector.len() => row.copy_from_slice(vector),
+                    _ => bail!("a vector of {} numbers has no place", vector.len()),
+                }
+            }
+        }
+        Tensor::from_vec(numbers, rows.shape(), rows.device())
+    }
+
+    fn pool(
+        &self,
+        normed: &Tensor,
+        windows: &[ClipWindow],
+        pass: Pass<'_>,
+    ) -> candle_core::Result<Tensor> {
         let rows = windows.iter().enumerate().map(|(index, window)| {
-            let end = window.iter().position(|&id| id == self.spec.end_token);
-            let end = end.unwrap_or(window.len() - 1);
+            let mut tokens = window.tokens.iter();
+            let end = tokens.position(|&id| id == self.spec.end_token);
+            let end = end.unwrap_or(window.tokens.len() - 1);
             normed.narrow(0, index, 1)?.narrow(1, end, 1)?.squeeze(1)
         });
         let pooled = Tensor::cat(&rows.collect::<candle_core::Result<Vec<_>>>()?, 0)?;
         match &self.projection {
-            Some(projection) => projection.forward(&pooled),
+            Some(projection) => projection.forward(&pooled, pass),
             None => Ok(pooled),
         }
     }
 }
 
 impl ClipLayer {
-    fn forward(&self, x: &Tensor, spec: &ClipSpec) -> candle_core::Result<Tensor> {
+    fn forward(&self, x: &Tensor, spec: &ClipSpec, pass: Pass<'_>) -> candle_core::Result<Tensor> {
         let (windows, tokens, hidden) = x.dims3()?;
         let head = hidden / spec.heads;
         let normed = self.attention_norm.of_rows(x)?;
         let in_heads = |projection: &Projection| {
-            let rows = projection.forward(&normed)?;
+            let rows = projection.forward(&normed, pass)?;
             rows.reshape((windows, tokens, spec.heads, head))
         };
         let scale = (head as f32).powf(-0.5);
@@ -310,13 +355,15 @@ impl ClipLayer {
             in_heads(&self.value)?,
         );
         let attended = dense_attention(&q, &k, &v, scale, Mask::Causal)?;
-        let attended = self.output.forward(&attended.flatten_from(D::Minus2)?)?;
+        let attended = self
+            .output
+            .forward(&attended.flatten_from(D::Minus2)?, pass)?;
         let x = (x + attended)?;
-        let up = self.up.forward(&self.feed_norm.of_rows(&x)?)?;
+        let up = self.up.forward(&self.feed_norm.of_rows(&x)?, pass)?;
         let up = match spec.activation {
             ClipActivation::Gelu => up.gelu_erf()?,
             ClipActivation::QuickGelu => (&up * ((&up * -1.702)?.exp()? + 1.0)?.recip()?)?,
         };
-        x + self.down.forward(&up)?
+        x + self.down.forward(&up, pass)?
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use candle_core::{DType, Device, Tensor, quantized::GgmlDType};
 
+use crate::networks::adapter::{LayerId, LayerShape, LayerTable, Pass};
 use crate::networks::layers::Linear;
 use crate::networks::weights::{
     Flaw, Quantize, TensorBytes, TensorHeader, TensorSource, Weight, convert,
@@ -37,6 +38,9 @@ pub struct ComponentReader<'a> {
     source: ComponentSource<'a>,
     /// From a name of the folder layout to that of the file.
     rename: Box<dyn Fn(&str) -> String + 'a>,
+    /// Another name of a layer, in files of adapters.
+    alias: Box<dyn Fn(&str) -> String + 'a>,
+    layers: LayerTable,
     used: HashSet<String>,
 }
 
@@ -45,8 +49,26 @@ impl<'a> ComponentReader<'a> {
         Self {
             source,
             rename: Box::new(rename),
+            alias: Box::new(str::to_owned),
+            layers: LayerTable::default(),
             used: HashSet::new(),
         }
+    }
+
+    /// With another name of each layer, for adapters.
+    pub fn with_alias(mut self, alias: impl Fn(&str) -> String + 'a) -> Self {
+        self.alias = Box::new(alias);
+        self
+    }
+
+    /// The layers that were read.
+    pub fn into_layers(self) -> LayerTable {
+        self.layers
+    }
+
+    fn layer(&mut self, name: &str, shape: LayerShape) -> LayerId {
+        let names = [name.to_owned(), (self.alias)(name)];
+        self.layers.add(&names, shape)
     }
 
     pub fn convolution(
@@ -54,11 +76,20 @@ impl<'a> ComponentReader<'a> {
         name: &str,
         [outputs, inputs, kernel]: [usize; 3],
         axis: Axis,
-    ) -> Result<Convolution, Flaw> {
+    ) -> Result<ConvolutionLayer, Flaw> {
         let shape = [outputs, inputs, kernel, kernel];
         let weight = self.tensor(&format!("{name}.weight"), &shape)?;
         let bias = self.vector(&format!("{name}.bias"), outputs)?;
-        Ok(Convolution::new(&weight, Some(&bias), [axis; 2], 1)?)
+        let shape = LayerShape {
+            outputs,
+            inputs,
+            kernel,
+            axis: Some(axis),
+        };
+        Ok(ConvolutionLayer {
+            convolution: Convolution::new(&weight, Some(&bias), [axis; 2], 1)?,
+            layer: self.layer(name, shape),
+        })
     }
 
     /// A linear layer, which some files store as a convolution of one place.
@@ -73,6 +104,13 @@ impl<'a> ComponentReader<'a> {
             true => Some(self.vector(&format!("{name}.bias"), outputs)?),
             false => None,
         };
+        let shape = LayerShape {
+            outputs,
+            inputs,
+            kernel: 1,
+            axis: None,
+        };
+        let layer = self.layer(name, shape);
         let name = format!("{name}.weight");
         let target = self.source.quantize;
         let target = target.and_then(|quantize| quantize.target(inputs, false));
@@ -81,7 +119,10 @@ impl<'a> ComponentReader<'a> {
         if self.source.device.is_cpu() && target.is_none() && convert::is_dense(dtype) {
             let weight = self.dense(&header, dtype, &bytes)?;
             let product = Convolution::product(&weight.reshape((outputs, inputs))?, bias.as_ref())?;
-            return Ok(Projection::Dense(product));
+            return Ok(Projection {
+                product: Product::Dense(product),
+                layer,
+            });
         }
         let shape = (outputs, inputs);
         let weight = match target {
@@ -91,7 +132,10 @@ impl<'a> ComponentReader<'a> {
             }
             None => Weight::place(dtype, &bytes, shape, self.source.device, None)?,
         };
-        Ok(Projection::Weight(Linear { weight, bias }))
+        Ok(Projection {
+            product: Product::Weight(Linear { weight, bias }),
+            layer,
+        })
     }
 
     pub fn norm(&mut self, name: &str, channels: usize, eps: f64) -> Result<AffineNorm, Flaw> {
@@ -166,16 +210,42 @@ impl<'a> ComponentReader<'a> {
     }
 }
 
-/// A linear layer over the last dimension.
+/// A convolution that adapters can change.
 #[derive(Debug)]
-pub enum Projection {
+pub struct ConvolutionLayer {
+    convolution: Convolution,
+    layer: LayerId,
+}
+
+impl ConvolutionLayer {
+    pub fn forward(&self, x: &Tensor, pass: Pass) -> candle_core::Result<Tensor> {
+        let y = self.convolution.apply_with(x, pass.edges)?;
+        pass.adapt(self.layer, x, y)
+    }
+}
+
+/// A linear layer over the last dimension, that adapters can change.
+#[derive(Debug)]
+pub struct Projection {
+    product: Product,
+    layer: LayerId,
+}
+
+#[derive(Debug)]
+enum Product {
     /// With the kernel of convolutions, for many rows of dense weights.
     Dense(Convolution),
     Weight(Linear),
 }
 
 impl Projection {
-    pub fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+    pub fn forward(&self, x: &Tensor, pass: Pass) -> candle_core::Result<Tensor> {
+        pass.adapt(self.layer, x, self.product.forward(x)?)
+    }
+}
+
+impl Product {
+    fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
         match self {
             Self::Dense(product) => match x.rank() {
                 2 => product.apply(&x.unsqueeze(0)?)?.squeeze(0),

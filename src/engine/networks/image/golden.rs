@@ -7,9 +7,10 @@ use candle_core::{DType, Device, Tensor};
 use safetensors::{Dtype, SafeTensors};
 
 use super::{
-    AddedConditioning, Autoencoder, AutoencoderSpec, ClipSpec, ClipText, ComponentSource,
-    Conditioning, Layout, Unet, UnetSpec, run,
+    AddedConditioning, Autoencoder, AutoencoderSpec, ClipSpec, ClipText, ClipWindow,
+    ComponentSource, Conditioning, Layout, Unet, UnetSpec, run,
 };
+use crate::networks::adapter::Pass;
 use crate::networks::weights::{Checkpoint, Description, Quantize};
 use muster_kernels::Edges;
 
@@ -90,7 +91,9 @@ fn check_unet(name: &str) {
     let conditioning = golden.conditioning(spec.added.is_some());
     let (x, steps) = (golden.tensor("x"), golden.numbers("steps"));
     let unet = Unet::load(spec.clone(), golden.source(None)).unwrap();
-    let forward = |unet: &Unet| run(unet.forward(&x, &steps, &conditioning, Edges::Zeros)).unwrap();
+    let forward = |unet: &Unet| {
+        run(unet.forward(&x, &steps, &conditioning, Pass::plain(Edges::Zeros))).unwrap()
+    };
     golden.check(&forward(&unet), "out");
     let quantized = Unet::load(spec, golden.source(Some(Quantize::Q8_0))).unwrap();
     let gap = golden.gap(&forward(&quantized), "out");
@@ -114,7 +117,8 @@ fn an_image_does_not_depend_on_its_batch() {
     let unet = Unet::load(spec, golden.source(None)).unwrap();
     let (x, steps) = (golden.tensor("x"), golden.numbers("steps"));
     let conditioning = golden.conditioning(false);
-    let both = run(unet.forward(&x, &steps, &conditioning, Edges::Circular)).unwrap();
+    let pass = Pass::plain(Edges::Circular);
+    let both = run(unet.forward(&x, &steps, &conditioning, pass)).unwrap();
     for index in 0..2 {
         let one = |tensor: &Tensor| tensor.narrow(0, index, 1).unwrap().contiguous().unwrap();
         let conditioning = Conditioning {
@@ -122,7 +126,7 @@ fn an_image_does_not_depend_on_its_batch() {
             added: None,
         };
         let steps = &steps[index..=index];
-        let alone = run(unet.forward(&one(&x), steps, &conditioning, Edges::Circular)).unwrap();
+        let alone = run(unet.forward(&one(&x), steps, &conditioning, pass)).unwrap();
         let numbers =
             |tensor: &Tensor| -> Vec<f32> { tensor.flatten_all().unwrap().to_vec1().unwrap() };
         assert_eq!(numbers(&alone), numbers(&one(&both)));
@@ -151,21 +155,26 @@ fn text_encoders_agree_with_the_reference() {
         let golden = ComponentGolden::open(name);
         let spec = ClipSpec::read(golden.config()).unwrap();
         let positions = spec.positions;
+        let pass = Pass::plain(Edges::Zeros);
         let clip = ClipText::load(spec, golden.source(None)).unwrap();
         let tokens: Vec<u32> = golden
             .numbers("tokens")
             .iter()
             .map(|&id| id as u32)
             .collect();
-        let windows: Vec<Vec<u32>> = tokens.chunks(positions).map(<[u32]>::to_vec).collect();
-        let last = run(clip.forward(&windows, 0)).unwrap();
+        let windows = tokens.chunks(positions).map(|tokens| ClipWindow {
+            tokens: tokens.to_vec(),
+            ..ClipWindow::default()
+        });
+        let windows: Vec<ClipWindow> = windows.collect();
+        let last = run(clip.forward(&windows, 0, pass)).unwrap();
         golden.check(&last.states, "states");
         golden.check(&last.normed, "normed");
         golden.check(&last.pooled, "pooled");
-        let skipped = run(clip.forward(&windows, 1)).unwrap();
+        let skipped = run(clip.forward(&windows, 1, pass)).unwrap();
         golden.check(&skipped.states, "penultimate");
         golden.check(&skipped.pooled, "pooled");
-        assert!(run(clip.forward(&windows, 3)).is_err());
+        assert!(run(clip.forward(&windows, 3, pass)).is_err());
     }
 }
 

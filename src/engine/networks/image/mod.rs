@@ -8,12 +8,14 @@ mod autoencoder;
 mod clip;
 mod component;
 mod unet;
+mod view;
 
 pub use self::{
     autoencoder::{Autoencoder, AutoencoderSpec},
-    clip::{ClipOutput, ClipSpec, ClipText},
+    clip::{ClipActivation, ClipOutput, ClipSpec, ClipText, ClipWindow},
     component::{ComponentSource, Layout},
-    unet::{AddedConditioning, Conditioning, Unet, UnetSpec},
+    unet::{ADDED_SIZES, AddedConditioning, AddedSpec, Conditioning, Unet, UnetLevel, UnetSpec},
+    view::{TensorView, layer_part},
 };
 
 use std::future::poll_fn;

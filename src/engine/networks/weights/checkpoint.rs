@@ -1,7 +1,7 @@
 //! A model's files on disk, opened and checked as one thing.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -24,6 +24,7 @@ pub struct Checkpoint {
     tensors: Vec<TensorHeader>,
     by_name: HashMap<String, usize>,
     description: Description,
+    metadata: BTreeMap<String, String>,
 }
 
 /// What a model says of itself.
@@ -58,8 +59,37 @@ impl Checkpoint {
         }
     }
 
+    /// Opens a `.safetensors` file for its tensors and metadata alone: no `config.json` stands beside it.
+    pub fn open_tensors(path: &Path) -> Result<Self, CheckpointError> {
+        fs::metadata(path).map_err(|error| unreadable(path, error))?;
+        match extension(path).as_str() {
+            "safetensors" => {}
+            other if PICKLES.contains(&other) => return Err(pickle(path)),
+            _ => {
+                return Err(CheckpointError::Refused {
+                    path: path.to_owned(),
+                    reason: "unsupported weights; use a .safetensors file".to_owned(),
+                });
+            }
+        }
+        let mapping = map(path)?;
+        let parsed = safetensors::parse_all(mapping.bytes());
+        let (tensors, metadata) = parsed.map_err(|flaw| flaw.in_file(path))?;
+        let description = Description::Config(serde_json::Value::Null);
+        let checkpoint = Self::assemble(path, vec![mapping], tensors, description)?;
+        Ok(Self {
+            metadata,
+            ..checkpoint
+        })
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Text beside the tensors of a file that was opened for them alone.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
     }
 
     pub fn tensors(&self) -> &[TensorHeader] {
@@ -181,6 +211,7 @@ impl Checkpoint {
             tensors,
             by_name,
             description,
+            metadata: BTreeMap::new(),
         })
     }
 }

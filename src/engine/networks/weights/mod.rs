@@ -19,7 +19,7 @@ mod weight;
 
 pub use self::{
     checkpoint::{Checkpoint, Description, read_description},
-    convert::Quantize,
+    convert::{Quantize, floats as tensor_floats},
     error::{CheckpointError, Flaw},
     gguf::{GgufMetadata, GgufValue, GgufWriter},
     header::{TensorHeader, TensorType},

@@ -1,5 +1,6 @@
 //! The header of a safetensors file: JSON that names each tensor, its type, shape and place.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use candle_core::quantized::GgmlDType;
@@ -18,22 +19,35 @@ use super::{
 const MAX_HEADER_BYTES: u64 = 1 << 25;
 const MAX_DIMS: usize = 8;
 
+/// Text that a file keeps beside its tensors, by name.
+pub type Metadata = BTreeMap<String, String>;
+
 pub fn parse(file: &[u8]) -> Result<Vec<TensorHeader>, Flaw> {
+    Ok(parse_all(file)?.0)
+}
+
+/// Tensors and metadata.
+pub fn parse_all(file: &[u8]) -> Result<(Vec<TensorHeader>, Metadata), Flaw> {
     let mut cursor = Cursor::new(file);
     let json = cursor.string(MAX_HEADER_BYTES, "the header")?;
     let data_start = cursor.position() as u64;
     let entries: Entries = serde_json::from_slice(json)
         .map_err(|error| Flaw::broken("the header", error, "a JSON object of tensors"))?;
     let claims = entries
-        .0
+        .tensors
         .into_iter()
         .map(|(name, entry)| entry.claim(name))
         .collect::<Result<Vec<_>, _>>()?;
-    check_claims(claims, data_start, file.len() as u64)
+    let tensors = check_claims(claims, data_start, file.len() as u64)?;
+    Ok((tensors, entries.metadata))
 }
 
 /// The header's object in its own order; a map would hide a name that stands twice.
-struct Entries(Vec<(String, Entry)>);
+#[derive(Default)]
+struct Entries {
+    tensors: Vec<(String, Entry)>,
+    metadata: Metadata,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -136,15 +150,15 @@ impl<'de> Visitor<'de> for EntriesVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
-        let mut entries = Vec::new();
+        let mut entries = Entries::default();
         while let Some(name) = map.next_key::<String>()? {
             if name == "__metadata__" {
-                map.next_value::<std::collections::HashMap<String, String>>()?;
+                entries.metadata = map.next_value()?;
             } else {
-                entries.push((name, map.next_value()?));
+                entries.tensors.push((name, map.next_value()?));
             }
         }
-        Ok(Entries(entries))
+        Ok(entries)
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use candle_core::Device;
 use serde_json::Value;
 
+use super::adapters::AdapterCache;
 use super::networks::{DiffusionNetworks, TextEncoder};
 use super::plan::{drawing_bytes, own_size};
 use super::{ImageDefaults, ImageFootprint};
@@ -165,6 +166,7 @@ impl DiffusersFolder {
             table: self.table,
             device: device.clone(),
             colors: OnceLock::new(),
+            adapters: AdapterCache::default(),
         })
     }
 }
@@ -323,10 +325,11 @@ fn sample_size(config: &Value) -> Option<[usize; 2]> {
 }
 
 /// Whether the text encoders give what the U-Net takes.
-fn check_fits(spec: &UnetSpec, encoders: &[&ClipSpec]) -> Result<(), Flaw> {
-    if spec.inputs != spec.outputs {
+pub fn check_fits(spec: &UnetSpec, encoders: &[&ClipSpec]) -> Result<(), Flaw> {
+    let painting = 2 * spec.outputs + 1;
+    if spec.inputs != spec.outputs && spec.inputs != painting {
         let known = format!(
-            "{}: networks that take a mask are not built yet",
+            "{}, or {painting} with a mask and the rest of an image",
             spec.outputs
         );
         return Err(Flaw::unsupported("in_channels", spec.inputs, known));

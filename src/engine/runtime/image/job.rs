@@ -6,10 +6,12 @@ use std::task::{Context, Poll, Waker};
 
 use candle_core::{Device, Result, Tensor};
 
+use super::adapters::DrawingAdapters;
 use super::networks::{DiffusionNetworks, EncodedPrompt, LatentMap};
 use super::pixels::{image_tensor, mask_values, pixels};
-use super::plan::DrawingPlan;
+use super::plan::{DrawingPlan, SamplingPass};
 use super::preview::LatentColors;
+use crate::networks::adapter::Pass;
 use crate::runtime::diffusion::{
     Evaluation, NoiseSource, SamplingRun, SamplingStep, keep_unmasked, noise, noised,
 };
@@ -18,9 +20,11 @@ use crate::runtime::{Failure, model};
 
 /// A drawing on its way.
 pub struct DrawingJob {
-    drawing: Option<Pin<Box<dyn Future<Output = Result<Pixels>> + Send>>>,
+    drawing: Option<DrawingFuture>,
     progress: DrawingProgress,
 }
+
+type DrawingFuture = Pin<Box<dyn Future<Output = std::result::Result<Pixels, Failure>> + Send>>;
 
 /// The last step that was not delivered yet.
 #[derive(Clone, Default)]
@@ -47,8 +51,7 @@ impl Making for DrawingJob {
             Poll::Pending => Ok(self.progress.take().unwrap_or(Advance::Busy)),
             Poll::Ready(drawn) => {
                 self.drawing = None;
-                let pixels = drawn.map_err(|error| Failure::internal(model::plain(&error)))?;
-                Ok(Advance::Made(Output::Image(pixels)))
+                Ok(Advance::Made(Output::Image(drawn?)))
             }
         }
     }
@@ -70,10 +73,22 @@ async fn draw(
     networks: Arc<DiffusionNetworks>,
     plan: DrawingPlan,
     progress: DrawingProgress,
+) -> std::result::Result<Pixels, Failure> {
+    let adapters = DrawingAdapters::load(&networks, &plan.loras);
+    let adapters = adapters.map_err(|error| Failure::BadRequest(error.to_string()))?;
+    let drawn = draw_with(&networks, &plan, &adapters, &progress).await;
+    drawn.map_err(|error| Failure::internal(model::plain(&error)))
+}
+
+async fn draw_with(
+    networks: &DiffusionNetworks,
+    plan: &DrawingPlan,
+    adapters: &DrawingAdapters,
+    progress: &DrawingProgress,
 ) -> Result<Pixels> {
-    let original = Original::read(&networks, &plan).await?;
-    let latent = sample(&networks, &plan, original.as_ref(), &progress).await?;
-    let image = networks.decode(&latent).await?;
+    let original = Original::read(networks, plan).await?;
+    let latent = sample(networks, plan, adapters, original.as_ref(), progress).await?;
+    let image = networks.decode(&latent, plan.edges).await?;
     let kept = original.as_ref().and_then(|original| {
         let mask = original.pixel_mask.as_deref()?;
         Some((mask, &original.image))
@@ -83,8 +98,9 @@ async fn draw(
 
 /// The image to start from.
 pub struct Original {
-    /// `[height, width, 3]`, on the host.
+    /// `[height, width, 3]` of the whole image, on the host.
     image: Tensor,
+    /// At the size of the first pass.
     latent: Vec<f64>,
     /// For each number of the latent.
     mask: Option<Vec<f64>>,
@@ -93,21 +109,23 @@ pub struct Original {
 
 impl Original {
     pub async fn read(networks: &DiffusionNetworks, plan: &DrawingPlan) -> Result<Option<Self>> {
-        let Some(source) = &plan.source else {
+        let (Some(source), Some(first)) = (&plan.source, plan.passes.first()) else {
             return Ok(None);
         };
         let size = [plan.width, plan.height];
         let image = image_tensor(source, size, &networks.device)?;
-        let latent = networks.encode_image(&image).await?;
+        let first_image = image_tensor(source, [first.width, first.height], &networks.device)?;
+        let latent = networks.encode_image(&first_image, plan.edges).await?;
         let factor = networks.autoencoder.spec().factor();
         let size = size.map(|side| side as usize);
         let places = size.map(|side| side / factor);
-        let channels = latent.len() / (places[0] * places[1]);
         let (mut mask, mut pixel_mask) = (None, None);
         if let Some(pixels) = &plan.mask {
+            let channels = networks.autoencoder.spec().latent_channels;
             let shares = mask_values(pixels, places)?.into_iter();
             let spread = shares.flat_map(|share| std::iter::repeat_n(share, channels));
-            mask = Some(spread.collect());
+            // A network that is made for masks blends by itself.
+            mask = Some(spread.collect()).filter(|_| !networks.paints());
             pixel_mask = Some(mask_values(pixels, size)?);
         }
         Ok(Some(Self {
@@ -119,114 +137,192 @@ impl Original {
     }
 }
 
+/// The further channels of a network that paints inside a mask: the mask, and the latent of the image outside of it.
+/// Without a mask everything is painted.
+async fn painting_channels(
+    networks: &DiffusionNetworks,
+    plan: &DrawingPlan,
+    original: Option<&Original>,
+    pass: &SamplingPass,
+) -> Result<Option<LatentMap>> {
+    if !networks.paints() {
+        return Ok(None);
+    }
+    let spec = networks.autoencoder.spec();
+    let size = [pass.width, pass.height].map(|side| side as usize);
+    let [width, height] = size.map(|side| side / spec.factor());
+    let kept = original.and_then(|it| Some((&it.image, it.pixel_mask.as_ref()?)));
+    let (shares, mut values) = match kept {
+        Some((image, mask)) => (mask.clone(), image.flatten_all()?.to_vec1::<f32>()?),
+        None => (
+            vec![1.0; size[0] * size[1]],
+            vec![0.0; 3 * size[0] * size[1]],
+        ),
+    };
+    // The painted part is gray in the image around it.
+    for (pixel, share) in values.chunks_exact_mut(3).zip(&shares) {
+        if *share >= 0.5 {
+            pixel.fill(0.0);
+        }
+    }
+    let image = Tensor::from_vec(values, (1, size[1], size[0], 3), &Device::Cpu)?;
+    let image = image.to_device(&networks.device)?;
+    let latent = networks.encode_image(&image, plan.edges).await?;
+    let channels = spec.latent_channels;
+    let rows = latent.chunks_exact(channels).enumerate();
+    let values = rows.flat_map(|(place, rest)| {
+        let (y, x) = (place / width * spec.factor(), place % width * spec.factor());
+        let share = shares[y * size[0] + x];
+        let mask = f64::from(u8::from(share >= 0.5));
+        std::iter::once(mask).chain(rest.to_vec())
+    });
+    Ok(Some(LatentMap {
+        values: values.collect(),
+        height,
+        width,
+    }))
+}
+
 /// The latent that a plan leads to.
 pub async fn sample(
     networks: &DiffusionNetworks,
     plan: &DrawingPlan,
+    adapters: &DrawingAdapters,
     original: Option<&Original>,
     progress: &DrawingProgress,
 ) -> Result<LatentMap> {
-    let factor = networks.autoencoder.spec().factor();
-    let [width, height] = [plan.width, plan.height].map(|side| side as usize / factor);
-    let channels = networks.autoencoder.spec().latent_channels;
-    let shape = LatentShape {
-        height,
-        width,
-        channels,
-    };
-    let latent = match original {
-        Some(original) => original.latent.clone(),
-        None => vec![0.0; shape.count()],
-    };
-    let Some(&first) = plan.sigmas.first() else {
-        return Ok(shape.map(latent));
-    };
-    let mut prompts = vec![
-        networks
-            .encode_prompt(&plan.prompt, plan.skipped_layers)
-            .await?,
-    ];
-    if let Some(negative) = &plan.negative {
-        prompts.push(
-            networks
-                .encode_prompt(negative, plan.skipped_layers)
-                .await?,
-        );
+    let texts = [Some(&plan.prompt), plan.negative.as_ref()];
+    let mut prompts = Vec::new();
+    for windows in texts.into_iter().flatten() {
+        let encoded = networks.encode_prompt(windows, plan.skipped_layers, adapters);
+        prompts.push(encoded.await?);
     }
-    let start = shape.start_noise(plan.seed, plan.index);
-    let x = noised(&latent, &start, first, networks.table.highest());
-    let noise = shape.later_noise(plan.seed, plan.index);
-    let mut run = SamplingRun::start(plan.sampler, x, plan.sigmas.clone(), noise);
-    let mask = original.and_then(|original| original.mask.as_deref());
-    let (mut answer, mut reported) = (None, 0);
-    loop {
-        let last = answer.clone();
-        let of = plan.steps();
-        let (at, evaluation) = match run.advance(answer.take()) {
-            SamplingStep::Evaluate(evaluation) => {
-                (steps_before(plan, evaluation.sigma), Ok(evaluation))
-            }
-            SamplingStep::Done(x) => (of, Err(x)),
+    let spec = networks.autoencoder.spec();
+    let (mut latent, mut steps_before): (Option<LatentMap>, u32) = (None, 0);
+    for pass in &plan.passes {
+        let shape = LatentShape {
+            height: pass.height as usize / spec.factor(),
+            width: pass.width as usize / spec.factor(),
+            channels: spec.latent_channels,
         };
-        if at > reported {
-            reported = at;
-            let preview = match (&last, plan.wants_previews) {
-                (Some(latent), true) => {
-                    let latent = shape.map(latent.clone());
-                    Some(colors(networks).await?.preview(&latent)?)
-                }
-                _ => None,
-            };
-            progress.put(at, of, preview);
-        }
-        let Evaluation { mut x, sigma } = match evaluation {
-            Ok(evaluation) => evaluation,
-            Err(x) => return Ok(shape.map(x)),
+        let start = match (&latent, original) {
+            (Some(before), _) => before.nearest(shape.height, shape.width),
+            (None, Some(original)) => shape.map(original.latent.clone()),
+            (None, None) => shape.map(vec![0.0; shape.count()]),
         };
-        if let Some(mask) = mask {
-            let noisy = latent
-                .iter()
-                .zip(&start)
-                .map(|(it, noise)| it + sigma * noise);
-            keep_unmasked(&mut x, &noisy.collect::<Vec<_>>(), mask);
-        }
-        let mut denoised = denoise(networks, plan, &prompts, &shape.map(x), sigma).await?;
-        if let Some(mask) = mask {
-            keep_unmasked(&mut denoised, &latent, mask);
-        }
-        answer = Some(denoised);
+        let drawing = PassDrawing {
+            networks,
+            plan,
+            pass,
+            adapters,
+            prompts: &prompts,
+            shape,
+            mask: original.and_then(|original| original.mask.as_deref()),
+            extra: painting_channels(networks, plan, original, pass).await?,
+            steps_before,
+        };
+        latent = Some(drawing.sample(start.values, progress).await?);
+        steps_before += pass.steps();
     }
+    latent.ok_or_else(|| candle_core::Error::Msg("a drawing without a pass".to_owned()))
 }
 
-/// The clean image that the network expects, led away from the negative prompt.
-async fn denoise(
-    networks: &DiffusionNetworks,
-    plan: &DrawingPlan,
-    prompts: &[EncodedPrompt],
-    x: &LatentMap,
-    sigma: f64,
-) -> Result<Vec<f64>> {
-    let scale = networks.prediction.input_scale(sigma);
-    let timestep = networks.table.timestep(sigma);
-    let size = [plan.width, plan.height];
-    let input = x.map(|value| value * scale);
-    let outputs = networks.predict(&input, timestep, prompts, size).await?;
-    let output = match outputs.as_slice() {
-        [positive, negative] => {
-            let scale = f64::from(plan.cfg_scale);
-            let pairs = positive.iter().zip(negative);
-            pairs
-                .map(|(with, without)| without + scale * (with - without))
-                .collect()
+/// One pass of a drawing.
+struct PassDrawing<'a> {
+    networks: &'a DiffusionNetworks,
+    plan: &'a DrawingPlan,
+    pass: &'a SamplingPass,
+    adapters: &'a DrawingAdapters,
+    prompts: &'a [EncodedPrompt],
+    shape: LatentShape,
+    mask: Option<&'a [f64]>,
+    /// Further channels of the network's input.
+    extra: Option<LatentMap>,
+    /// Steps of earlier passes.
+    steps_before: u32,
+}
+
+impl PassDrawing<'_> {
+    async fn sample(&self, latent: Vec<f64>, progress: &DrawingProgress) -> Result<LatentMap> {
+        let (networks, plan, shape) = (self.networks, self.plan, self.shape);
+        let sigmas = &self.pass.sigmas;
+        let Some(&first) = sigmas.first() else {
+            return Ok(shape.map(latent));
+        };
+        let start = shape.start_noise(plan.seed, plan.index);
+        let x = noised(&latent, &start, first, networks.table.highest());
+        let noise = shape.later_noise(plan.seed, plan.index);
+        let mut run = SamplingRun::start(plan.sampler, x, sigmas.clone(), noise);
+        let (mut answer, mut reported) = (None, 0);
+        loop {
+            let last = answer.clone();
+            let (at, evaluation) = match run.advance(answer.take()) {
+                SamplingStep::Evaluate(evaluation) => {
+                    (steps_before(sigmas, evaluation.sigma), Ok(evaluation))
+                }
+                SamplingStep::Done(x) => (self.pass.steps(), Err(x)),
+            };
+            if at > reported {
+                reported = at;
+                let preview = match (&last, plan.wants_previews) {
+                    (Some(latent), true) => {
+                        let latent = shape.map(latent.clone());
+                        Some(colors(networks).await?.preview(&latent)?)
+                    }
+                    _ => None,
+                };
+                progress.put(self.steps_before + at, plan.steps(), preview);
+            }
+            let Evaluation { mut x, sigma } = match evaluation {
+                Ok(evaluation) => evaluation,
+                Err(x) => return Ok(shape.map(x)),
+            };
+            if let Some(mask) = self.mask {
+                let noisy = latent
+                    .iter()
+                    .zip(&start)
+                    .map(|(it, noise)| it + sigma * noise);
+                keep_unmasked(&mut x, &noisy.collect::<Vec<_>>(), mask);
+            }
+            let mut denoised = self.denoise(&shape.map(x), sigma).await?;
+            if let Some(mask) = self.mask {
+                keep_unmasked(&mut denoised, &latent, mask);
+            }
+            answer = Some(denoised);
         }
-        _ => outputs.concat(),
-    };
-    Ok(networks.prediction.denoised(&x.values, &output, sigma))
+    }
+
+    /// The clean image that the network expects, led away from the negative prompt.
+    async fn denoise(&self, x: &LatentMap, sigma: f64) -> Result<Vec<f64>> {
+        let networks = self.networks;
+        let scale = networks.prediction.input_scale(sigma);
+        let timestep = networks.table.timestep(sigma);
+        let size = [self.pass.width, self.pass.height];
+        let input = x.map(|value| value * scale);
+        let pass = Pass {
+            edges: self.plan.edges,
+            adaptations: &self.adapters.unet,
+        };
+        let input = (&input, self.extra.as_ref());
+        let outputs = networks.predict(input, timestep, self.prompts, size, pass);
+        let outputs = outputs.await?;
+        let output = match outputs.as_slice() {
+            [positive, negative] => {
+                let scale = f64::from(self.plan.cfg_scale);
+                let pairs = positive.iter().zip(negative);
+                pairs
+                    .map(|(with, without)| without + scale * (with - without))
+                    .collect()
+            }
+            _ => outputs.concat(),
+        };
+        Ok(networks.prediction.denoised(&x.values, &output, sigma))
+    }
 }
 
 /// Steps that are complete when the network is asked at a level.
-fn steps_before(plan: &DrawingPlan, sigma: f64) -> u32 {
-    let levels = plan.sigmas.iter();
+fn steps_before(sigmas: &[f64], sigma: f64) -> u32 {
+    let levels = sigmas.iter();
     let passed = levels
         .filter(|&&level| sigma <= level * (1.0 + 1e-9))
         .count();

@@ -1,12 +1,13 @@
 //! Drawing with the Stable Diffusion family: [`ImagePipeline`] is a loaded model of the [`maker`](super::maker).
 //!
-//! `folder` reads a model's files, `plan` fills in and checks a request, `job` runs it one block at a time, `prompt` cuts
+//! `folder` and `single` read a model's files, `adapters` those of LoRAs, `plan` fills in and checks a request, `job` runs it one block at a time, `prompt` cuts
 //! texts. Samplers, schedules and noise are [`diffusion`](super::diffusion)'s.
 //!
 //! Conventions are those of the programs people know, so that a seed draws the same image: the network is told the
 //! whole training step nearest to a noise level, a strength below 1 runs every step asked for, images of a series draw
 //! their noise from one stream.
 
+mod adapters;
 mod folder;
 mod job;
 mod networks;
@@ -14,6 +15,8 @@ mod pixels;
 mod plan;
 mod preview;
 mod prompt;
+mod single;
+mod tiles;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,6 +28,7 @@ use self::folder::DiffusersFolder;
 use self::job::DrawingJob;
 use self::networks::DiffusionNetworks;
 use self::plan::DrawingPlan;
+use self::single::SingleFileModel;
 use super::diffusion::{DiffusionSampler, Schedule};
 use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};
 use super::{DeviceChoice, Failure, LoadError};
@@ -33,7 +37,7 @@ use crate::networks::weights::Quantize;
 /// Where an image model is, and how to hold it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageSource {
-    /// A folder as diffusers keeps it.
+    /// A folder as diffusers keeps it, or one file with all networks.
     pub path: PathBuf,
     /// Folders of components that are used instead of those in `path`, by the component's name.
     pub components: BTreeMap<String, PathBuf>,
@@ -43,6 +47,12 @@ pub struct ImageSource {
     pub defaults: ImageDefaults,
     /// A drawing that takes more than this beside the weights is refused.
     pub memory_bytes: Option<u64>,
+}
+
+/// A model's files, opened.
+enum ModelFiles {
+    Folder(DiffusersFolder),
+    Single(SingleFileModel),
 }
 
 /// Settings of a model for requests that leave them open.
@@ -85,15 +95,24 @@ impl ImageSource {
         }
     }
 
-    /// Whether a folder holds an image model.
+    /// Whether a folder or a file holds an image model.
     pub fn is_at(path: &Path) -> bool {
-        path.join("model_index.json").is_file()
+        path.join("model_index.json").is_file() || SingleFileModel::is_at(path)
+    }
+
+    fn open(&self) -> Result<ModelFiles, LoadError> {
+        Ok(match self.path.is_file() {
+            true => ModelFiles::Single(SingleFileModel::open(&self.path, &self.components)?),
+            false => ModelFiles::Folder(DiffusersFolder::open(&self.path, &self.components)?),
+        })
     }
 
     /// From the headers of the files.
     pub fn footprint(&self) -> Result<ImageFootprint, LoadError> {
-        let folder = DiffusersFolder::open(&self.path, &self.components)?;
-        Ok(folder.footprint(&self.defaults))
+        Ok(match self.open()? {
+            ModelFiles::Folder(folder) => folder.footprint(&self.defaults),
+            ModelFiles::Single(single) => single.footprint(&self.defaults),
+        })
     }
 
     pub fn load(&self, device: DeviceChoice) -> Result<ImagePipeline, LoadError> {
@@ -104,8 +123,10 @@ impl ImageSource {
                 device.map_err(|error| LoadError::Device(super::model::plain(&error)))?
             }
         };
-        let folder = DiffusersFolder::open(&self.path, &self.components)?;
-        let networks = folder.load(&device, self.quantize)?;
+        let networks = match self.open()? {
+            ModelFiles::Folder(folder) => folder.load(&device, self.quantize)?,
+            ModelFiles::Single(single) => single.load(&device, self.quantize)?,
+        };
         Ok(ImagePipeline {
             networks: Arc::new(networks),
             defaults: self.defaults,

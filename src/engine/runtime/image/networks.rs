@@ -4,11 +4,17 @@
 
 use std::sync::OnceLock;
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{D, DType, Device, Result, Tensor};
 
+use super::adapters::{AdapterCache, DrawingAdapters};
+use super::plan::is_decoded_in_tiles;
 use super::preview::LatentColors;
 use super::prompt::PromptWindow;
-use crate::networks::image::{AddedConditioning, Autoencoder, ClipText, Conditioning, Unet};
+use super::tiles::{TilePlan, TiledImage};
+use crate::networks::adapter::{Adaptation, Pass};
+use crate::networks::image::{
+    AddedConditioning, Autoencoder, ClipText, ClipWindow, Conditioning, Unet,
+};
 use crate::runtime::diffusion::{NoiseTable, Prediction};
 use crate::runtime::text::ClipTokenizer;
 use muster_kernels::Edges;
@@ -25,6 +31,7 @@ pub struct DiffusionNetworks {
     pub device: Device,
     /// Computed with the first preview.
     pub colors: OnceLock<LatentColors>,
+    pub adapters: AdapterCache,
 }
 
 pub struct TextEncoder {
@@ -58,12 +65,14 @@ impl DiffusionNetworks {
         &self,
         windows: &[Vec<PromptWindow>],
         skipped: usize,
+        adapters: &DrawingAdapters,
     ) -> Result<EncodedPrompt> {
         let count = windows.iter().map(Vec::len).max().unwrap_or(1);
         let (mut states, mut pooled) = (Vec::new(), None);
-        for (encoder, windows) in self.encoders.iter().zip(windows) {
+        for (index, (encoder, windows)) in self.encoders.iter().zip(windows).enumerate() {
+            let adaptations = adapters.encoders.get(index).map_or(&[][..], Vec::as_slice);
             let (state, pool) = encoder
-                .encode(windows, count, skipped, !self.is_xl())
+                .encode(windows, count, (skipped, !self.is_xl()), adaptations)
                 .await?;
             states.push(state);
             pooled = Some(pool);
@@ -74,13 +83,19 @@ impl DiffusionNetworks {
         })
     }
 
-    /// The network's output for a latent at a training step, under each of the prompts.
+    /// Whether the network was made to paint inside a mask: its input holds the mask and the rest of the image.
+    pub fn paints(&self) -> bool {
+        self.unet.spec().inputs > self.unet.spec().outputs
+    }
+
+    /// The network's output for a latent at a training step, under each of the prompts. `extra` are further channels.
     pub async fn predict(
         &self,
-        latent: &LatentMap,
+        (latent, extra): (&LatentMap, Option<&LatentMap>),
         timestep: usize,
         prompts: &[EncodedPrompt],
         sizes: [u32; 2],
+        pass: Pass<'_>,
     ) -> Result<Vec<Vec<f64>>> {
         let [first, rest @ ..] = prompts else {
             return Ok(Vec::new());
@@ -90,14 +105,17 @@ impl DiffusionNetworks {
             true => vec![prompts],
             false => prompts.chunks(1).collect(),
         };
-        let x = latent.tensor(&self.device)?;
+        let mut x = latent.tensor(&self.device)?;
+        if let Some(extra) = extra {
+            x = Tensor::cat(&[&x, &extra.tensor(&self.device)?], D::Minus1)?;
+        }
         let mut outputs = Vec::new();
         for batch in batches {
             let count = batch.len();
             let x = x.repeat((count, 1, 1, 1))?;
             let steps = vec![timestep as f32; count];
             let conditioning = self.conditioning(batch, sizes)?;
-            let forward = self.unet.forward(&x, &steps, &conditioning, Edges::Zeros);
+            let forward = self.unet.forward(&x, &steps, &conditioning, pass);
             let output = forward.await?;
             for index in 0..count {
                 outputs.push(to_host(&output.narrow(0, index, 1)?)?);
@@ -124,19 +142,40 @@ impl DiffusionNetworks {
     }
 
     /// The latent of an image `[1, height, width, 3]` in -1 to 1: the mean of its distribution, so that it repeats.
-    pub async fn encode_image(&self, image: &Tensor) -> Result<Vec<f64>> {
-        let (mean, _) = self.autoencoder.encode(image, Edges::Zeros).await?;
+    pub async fn encode_image(&self, image: &Tensor, edges: Edges) -> Result<Vec<f64>> {
+        let (mean, _) = self.autoencoder.encode(image, edges).await?;
         let spec = self.autoencoder.spec();
         let numbers = to_host(&mean)?.into_iter();
         Ok(numbers.map(|z| (z - spec.shift) * spec.scale).collect())
     }
 
     /// The image `[height, width, 3]` of a latent, about -1 to 1.
-    pub async fn decode(&self, latent: &LatentMap) -> Result<Tensor> {
+    pub async fn decode(&self, latent: &LatentMap, edges: Edges) -> Result<Tensor> {
+        let factor = self.autoencoder.spec().factor();
+        let size = [latent.width, latent.height].map(|side| (side * factor) as u32);
+        match is_decoded_in_tiles(size, edges) {
+            true => self.decode_in_tiles(latent, TilePlan::USUAL).await,
+            false => self.decode_whole(latent, edges).await,
+        }
+    }
+
+    pub async fn decode_in_tiles(&self, latent: &LatentMap, plan: TilePlan) -> Result<Tensor> {
+        let mut image = TiledImage::new(plan, self.autoencoder.spec().factor(), latent);
+        for y in plan.starts(latent.height) {
+            for x in plan.starts(latent.width) {
+                let tile = plan.tile(latent, [y, x]);
+                let decoded = self.decode_whole(&tile, Edges::Zeros).await?;
+                image.add([y, x], &decoded)?;
+            }
+        }
+        image.finish()
+    }
+
+    async fn decode_whole(&self, latent: &LatentMap, edges: Edges) -> Result<Tensor> {
         let spec = self.autoencoder.spec();
         let unscaled = latent.map(|z| z / spec.scale + spec.shift);
         let z = unscaled.tensor(&self.device)?;
-        let decoded = self.autoencoder.decode(&z, Edges::Zeros).await?;
+        let decoded = self.autoencoder.decode(&z, edges).await?;
         decoded
             .squeeze(0)?
             .to_dtype(DType::F32)?
@@ -150,18 +189,22 @@ impl TextEncoder {
         &self,
         windows: &[PromptWindow],
         count: usize,
-        skipped: usize,
-        is_normed: bool,
+        (skipped, is_normed): (usize, bool),
+        adaptations: &[Adaptation],
     ) -> Result<(Tensor, Tensor)> {
+        let pass = Pass {
+            edges: Edges::Zeros,
+            adaptations,
+        };
         let empty = PromptWindow::new(&self.tokenizer, &[], self.clip.spec().positions);
         let mut windows = windows.to_vec();
         windows.resize(count, empty.clone());
         let is_weighted = windows.iter().any(PromptWindow::is_weighted);
-        let mut tokens: Vec<Vec<u32>> = windows.iter().map(|it| it.tokens.clone()).collect();
+        let mut tokens: Vec<ClipWindow> = windows.iter().map(|it| it.clip.clone()).collect();
         if is_weighted {
-            tokens.push(empty.tokens);
+            tokens.push(empty.clip);
         }
-        let output = self.clip.forward(&tokens, skipped).await?;
+        let output = self.clip.forward(&tokens, skipped, pass).await?;
         let all = match is_normed {
             true => output.normed,
             false => output.states,
@@ -192,6 +235,23 @@ pub struct LatentMap {
 }
 
 impl LatentMap {
+    /// In another size, each place as the one nearest to its middle.
+    pub fn nearest(&self, height: usize, width: usize) -> Self {
+        let channels = self.channels();
+        let from = |at: usize, size: usize, old: usize| (2 * at + 1) * old / (2 * size);
+        let values = (0..height * width).flat_map(|place| {
+            let y = from(place / width, height, self.height);
+            let x = from(place % width, width, self.width);
+            let at = (y * self.width + x) * channels;
+            self.values[at..at + channels].to_vec()
+        });
+        Self {
+            values: values.collect(),
+            height,
+            width,
+        }
+    }
+
     pub fn channels(&self) -> usize {
         self.values.len() / (self.height * self.width).max(1)
     }

@@ -4,10 +4,13 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::ImageDefaults;
 use super::networks::DiffusionNetworks;
-use super::prompt::{PromptWindow, windows};
+use super::prompt::{PromptVectors, PromptWindow, windows};
+use super::tiles::TilePlan;
+use crate::networks::adapter::InversionVectors;
 use crate::networks::image::{AutoencoderSpec, UnetSpec};
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
-use crate::runtime::maker::{Cost, ImageRequest, Pixels, Refusal};
+use crate::runtime::maker::{Cost, ImageRequest, Inversion, LoraUse, Pixels, Refusal};
+use muster_kernels::Edges;
 
 /// Used where neither the request nor the model says more.
 const STEPS: u32 = 25;
@@ -29,6 +32,19 @@ const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
 const MOST_INDEX: u32 = 255;
 /// From this strength on nothing of the source is kept.
 const FULL_STRENGTH: f32 = 0.9999;
+const MOST_LORAS: usize = 16;
+const MOST_INVERSIONS: usize = 32;
+/// A larger image is decoded in tiles.
+const MOST_PIXELS_AT_ONCE: u64 = 1024 * 1024;
+/// Sizes that SDXL was trained with; the others are these turned.
+const XL_SIZES: [[u32; 2]; 5] = [
+    [1024, 1024],
+    [1152, 896],
+    [1216, 832],
+    [1344, 768],
+    [1536, 640],
+];
+const MOST_LORA_STRENGTH: f32 = 10.0;
 /// Evaluations of the adaptive sampler, which decides itself.
 const ADAPTIVE_EVALUATIONS: u64 = 40;
 
@@ -43,14 +59,32 @@ pub struct DrawingPlan {
     pub negative: Option<Vec<Vec<PromptWindow>>>,
     pub cfg_scale: f32,
     pub sampler: DiffusionSampler,
-    /// Descending to 0; empty where the source stays as it is.
-    pub sigmas: Vec<f64>,
+    /// One, or two where the first is smaller.
+    pub passes: Vec<SamplingPass>,
+    /// What convolutions see beyond the edges.
+    pub edges: Edges,
     pub skipped_layers: usize,
     pub seed: u64,
     pub index: u32,
     pub source: Option<Pixels>,
     pub mask: Option<Pixels>,
+    pub loras: Vec<LoraUse>,
     pub wants_previews: bool,
+}
+
+/// A run through noise levels at one size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SamplingPass {
+    pub width: u32,
+    pub height: u32,
+    /// Descending to 0; empty where the source stays as it is.
+    pub sigmas: Vec<f64>,
+}
+
+impl SamplingPass {
+    pub fn steps(&self) -> u32 {
+        self.sigmas.len().saturating_sub(1) as u32
+    }
 }
 
 impl ImageDefaults {
@@ -85,6 +119,7 @@ impl DrawingPlan {
         let layers = networks.encoders.iter().map(|it| it.clip.spec().layers);
         let layers = layers.min().unwrap_or(1) as u32;
         in_range("clip_skip", clip_skip.unwrap_or(1), 1, layers)?;
+        check_loras(&request.loras)?;
         check_pixels("source", request.source.as_ref())?;
         check_pixels("mask", request.mask.as_ref())?;
         if request.mask.is_some() && request.source.is_none() {
@@ -98,44 +133,79 @@ impl DrawingPlan {
         between("strength", strength, 1.0)?;
         let sampler = request.sampler.unwrap_or(SAMPLER);
         let schedule = request.schedule.unwrap_or(SCHEDULE);
+        let level = |steps, strength| sigmas(networks, sampler, schedule, (steps, strength));
+        let mut passes = vec![SamplingPass {
+            width,
+            height,
+            sigmas: level(steps, strength)?,
+        }];
+        if let Some(strength) = request.hires {
+            between("hires", strength, 1.0)?;
+            let native = own_size(defaults, networks.sample_size, networks.autoencoder.spec());
+            let first = first_size(networks, native, [width, height]);
+            if let Some([first_width, first_height]) = first.filter(|_| request.mask.is_none()) {
+                passes[0].width = first_width;
+                passes[0].height = first_height;
+                let steps = second_steps(steps, strength, native, [width, height]);
+                passes.push(SamplingPass {
+                    width,
+                    height,
+                    sigmas: level(steps, strength)?,
+                });
+            }
+        }
+        let vectors = prompt_vectors(networks, &request.inversions)?;
         let negative = request.negative_prompt.as_deref().unwrap_or_default();
         let is_guided = (cfg_scale - 1.0).abs() > f32::EPSILON;
         Ok(Self {
             width,
             height,
-            prompt: encoder_windows(networks, &request.prompt)?,
+            prompt: encoder_windows(networks, &request.prompt, &vectors)?,
             negative: match is_guided {
-                true => Some(encoder_windows(networks, negative)?),
+                true => Some(encoder_windows(networks, negative, &vectors)?),
                 false => None,
             },
             cfg_scale,
             sampler,
-            sigmas: sigmas(networks, sampler, schedule, (steps, strength))?,
+            passes,
+            edges: match request.tiles {
+                true => Edges::Circular,
+                false => Edges::Zeros,
+            },
             skipped_layers: networks.skipped_layers(clip_skip),
             seed: request.seed.unwrap_or_else(random_seed),
             index: request.index,
             source: request.source,
             mask: request.mask,
+            loras: request.loras,
             wants_previews: request.wants_previews,
         })
     }
 
     pub fn steps(&self) -> u32 {
-        self.sigmas.len().saturating_sub(1) as u32
+        self.passes.iter().map(SamplingPass::steps).sum()
+    }
+
+    /// How often the network is asked.
+    fn evaluations(&self) -> u64 {
+        let of_pass = |pass: &SamplingPass| {
+            let steps = u64::from(pass.steps());
+            match self.sampler {
+                DiffusionSampler::DpmAdaptive if steps > 0 => ADAPTIVE_EVALUATIONS,
+                // The last step is a single one.
+                DiffusionSampler::Heun
+                | DiffusionSampler::Dpm2
+                | DiffusionSampler::Dpm2Ancestral
+                | DiffusionSampler::DpmPp2sAncestral
+                | DiffusionSampler::DpmPpSde => (2 * steps).saturating_sub(1),
+                _ => steps,
+            }
+        };
+        self.passes.iter().map(of_pass).sum()
     }
 
     pub fn cost(&self, networks: &DiffusionNetworks) -> Cost {
-        let steps = u64::from(self.steps());
-        let evaluations = match self.sampler {
-            DiffusionSampler::DpmAdaptive if steps > 0 => ADAPTIVE_EVALUATIONS,
-            // The last step is a single one.
-            DiffusionSampler::Heun
-            | DiffusionSampler::Dpm2
-            | DiffusionSampler::Dpm2Ancestral
-            | DiffusionSampler::DpmPp2sAncestral
-            | DiffusionSampler::DpmPpSde => (2 * steps).saturating_sub(1),
-            _ => steps,
-        };
+        let evaluations = self.evaluations();
         let prompts = 1 + u64::from(self.negative.is_some());
         let is_even =
             |negative: &Vec<Vec<PromptWindow>>| longest(negative) == longest(&self.prompt);
@@ -147,11 +217,19 @@ impl DrawingPlan {
             .encoders
             .iter()
             .map(|it| it.clip.spec().layers as u64);
+        let tiles = decoding_tiles(
+            networks.autoencoder.spec(),
+            [self.width, self.height],
+            self.edges,
+        );
         let mut blocks = prompts * layers.sum::<u64>()
             + evaluations * passes * networks.unet.blocks()
-            + networks.autoencoder.decoder_blocks()
+            + tiles * networks.autoencoder.decoder_blocks()
             + 1;
         if self.source.is_some() {
+            blocks += networks.autoencoder.encoder_blocks();
+        }
+        if networks.paints() {
             blocks += networks.autoencoder.encoder_blocks();
         }
         if self.wants_previews {
@@ -181,8 +259,94 @@ pub fn drawing_bytes(
     let factor = autoencoder.factor() as u64;
     let places = pixels / (factor * factor);
     let step = batch * places * unet.floats_per_place();
-    let decoding = pixels * autoencoder.floats_per_pixel();
+    let at_once = pixels.min(MOST_PIXELS_AT_ONCE);
+    let decoding = at_once * autoencoder.floats_per_pixel();
     4 * step.max(decoding)
+}
+
+/// Whether an image is decoded in tiles. Tiles that see the other end of the image would have to see all of it.
+pub fn is_decoded_in_tiles([width, height]: [u32; 2], edges: Edges) -> bool {
+    u64::from(width) * u64::from(height) > MOST_PIXELS_AT_ONCE && edges == Edges::Zeros
+}
+
+/// Tiles in which an image is decoded.
+fn decoding_tiles(spec: &AutoencoderSpec, size: [u32; 2], edges: Edges) -> u64 {
+    match is_decoded_in_tiles(size, edges) {
+        true => {
+            let places = size.map(|side| side as usize / spec.factor());
+            places
+                .map(|side| TilePlan::USUAL.starts(side).count() as u64)
+                .iter()
+                .product()
+        }
+        false => 1,
+    }
+}
+
+/// The size of a first pass, about that of the model's training; none where the image is no larger.
+fn first_size(
+    networks: &DiffusionNetworks,
+    native: [u32; 2],
+    [width, height]: [u32; 2],
+) -> Option<[u32; 2]> {
+    let factor = networks.autoencoder.spec().factor() as u32;
+    let side = native[0].min(native[1]);
+    if width <= side || height <= side {
+        return None;
+    }
+    if networks.is_xl() {
+        let shape = |size: [u32; 2]| f64::from(size[0]) / f64::from(size[1]);
+        let wanted = shape([width, height]).ln();
+        let turned = XL_SIZES
+            .iter()
+            .flat_map(|&[long, short]| [[long, short], [short, long]]);
+        let gap = |size: &[u32; 2]| (shape(*size).ln() - wanted).abs();
+        let nearest = turned.min_by(|a, b| gap(a).total_cmp(&gap(b)))?;
+        let scaled =
+            nearest.map(|it| (it * side / XL_SIZES[0][0] / factor * factor).max(8 * factor));
+        return Some(scaled);
+    }
+    let step = 8 * factor;
+    let shorter = u64::from(width.min(height));
+    let scaled = [width, height].map(|it| (u64::from(it) * u64::from(side) / shorter) as u32);
+    Some(scaled.map(|it| (it / step * step).max(step)))
+}
+
+/// Steps of a second pass: fewer where more of the first one is kept.
+fn second_steps(steps: u32, strength: f32, native: [u32; 2], [width, height]: [u32; 2]) -> u32 {
+    let all = f64::from(steps);
+    let native = f64::from(native[0].min(native[1]));
+    let wanted = (3.0 + (all - 3.0) * f64::from(strength).powi(2)).round();
+    let larger = f64::from(width) * f64::from(height) / (native * native) / (3.0 * 512.0 / native);
+    let mut found = (wanted * 0.5_f64.powf(larger) / 2.25).round();
+    if steps <= 18 {
+        found += 3.0;
+    }
+    (found.max(0.0) as u32).clamp(steps.min(6), steps)
+}
+
+/// The vectors of inversions for each encoder.
+fn prompt_vectors(
+    networks: &DiffusionNetworks,
+    inversions: &[Inversion],
+) -> Result<Vec<PromptVectors>, Refusal> {
+    if inversions.len() > MOST_INVERSIONS {
+        let found = inversions.len();
+        return Err(Refusal::Unsupported(format!(
+            "the request has {found} textual inversions, but the model takes at most {MOST_INVERSIONS}"
+        )));
+    }
+    let encoders = networks.encoders.iter();
+    let widths: Vec<usize> = encoders.map(|it| it.clip.spec().hidden_size).collect();
+    let mut all = vec![PromptVectors::new(); widths.len()];
+    for Inversion { name, file } in inversions {
+        let vectors = InversionVectors::read(file, &widths);
+        let vectors = vectors.map_err(|error| Refusal::Unsupported(error.to_string()))?;
+        for (index, known) in all.iter_mut().enumerate() {
+            known.insert(name.clone(), vectors.for_encoder(index).to_vec());
+        }
+    }
+    Ok(all)
 }
 
 /// Width and height where neither the request nor its source says more.
@@ -202,10 +366,11 @@ fn longest(windows: &[Vec<PromptWindow>]) -> usize {
 fn encoder_windows(
     networks: &DiffusionNetworks,
     prompt: &str,
+    vectors: &[PromptVectors],
 ) -> Result<Vec<Vec<PromptWindow>>, Refusal> {
-    let encoders = networks.encoders.iter();
+    let encoders = networks.encoders.iter().zip(vectors);
     encoders
-        .map(|it| windows(&it.tokenizer, prompt, it.clip.spec().positions))
+        .map(|(it, vectors)| windows(&it.tokenizer, prompt, it.clip.spec().positions, vectors))
         .collect()
 }
 
@@ -282,6 +447,24 @@ fn sigmas(
         sigmas.drain(..first);
     }
     Ok(sigmas)
+}
+
+/// Each adds products to every layer.
+fn check_loras(loras: &[LoraUse]) -> Result<(), Refusal> {
+    if loras.len() > MOST_LORAS {
+        let found = loras.len();
+        return Err(Refusal::Unsupported(format!(
+            "the request has {found} LoRAs, but the model takes at most {MOST_LORAS}"
+        )));
+    }
+    let strengths = loras.iter().flat_map(|lora| [lora.model, lora.clip]);
+    let is_odd = |strength: &f32| strength.is_nan() || strength.abs() > MOST_LORA_STRENGTH;
+    match strengths.into_iter().find(is_odd) {
+        None => Ok(()),
+        Some(strength) => Err(Refusal::Unsupported(format!(
+            "the strength of a LoRA is {strength}, but the model takes -{MOST_LORA_STRENGTH} to {MOST_LORA_STRENGTH}"
+        ))),
+    }
 }
 
 fn check_pixels(setting: &'static str, pixels: Option<&Pixels>) -> Result<(), Refusal> {

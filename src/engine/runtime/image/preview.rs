@@ -5,6 +5,7 @@ use candle_core::{Device, Result, Tensor};
 use super::networks::{DiffusionNetworks, LatentMap};
 use super::pixels::{pixels, stretched};
 use crate::runtime::maker::Pixels;
+use muster_kernels::Edges;
 
 /// Squares of the image from which the map is found: so many in a row, and as many rows.
 const SQUARES: usize = 4;
@@ -30,7 +31,7 @@ impl LatentColors {
         let values: Vec<f32> = (0..side * side).flat_map(color).collect();
         let image = Tensor::from_vec(values, (1, side, side, 3), &Device::Cpu)?;
         let latent = networks
-            .encode_image(&image.to_device(&networks.device)?)
+            .encode_image(&image.to_device(&networks.device)?, Edges::Zeros)
             .await?;
         let width = SQUARES * SIDE;
         let channels = latent.len() / (width * width);

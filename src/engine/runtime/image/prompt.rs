@@ -1,5 +1,9 @@
 //! Prompts as text encoders see them: weights in brackets, windows of as many tokens as an encoder takes.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::networks::image::ClipWindow;
 use crate::runtime::maker::Refusal;
 use crate::runtime::text::ClipTokenizer;
 
@@ -26,9 +30,23 @@ pub struct PromptSegment {
 /// The tokens of one pass through an encoder, begin, end and padding included, and how much each counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PromptWindow {
-    pub tokens: Vec<u32>,
+    pub clip: ClipWindow,
     pub weights: Vec<f32>,
 }
+
+/// A token, or a vector in the place of one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PromptToken {
+    id: u32,
+    vector: Option<Arc<[f32]>>,
+    weight: f32,
+}
+
+/// The vectors of words for one encoder, by their names.
+pub type PromptVectors = BTreeMap<String, Vec<Arc<[f32]>>>;
+
+/// Before the name of an inversion.
+const INVERSION: &str = "embedding:";
 
 /// Cuts a prompt at its brackets: `(x)` counts 1.1 times as much, nested ones multiply, `(x:1.3)` counts 1.3 times.
 /// Brackets behind a backslash and brackets without a partner are text.
@@ -130,6 +148,7 @@ pub fn windows(
     tokenizer: &ClipTokenizer,
     prompt: &str,
     positions: usize,
+    vectors: &PromptVectors,
 ) -> Result<Vec<PromptWindow>, Refusal> {
     if prompt.len() > MOST_BYTES {
         let found = prompt.len();
@@ -138,7 +157,7 @@ pub fn windows(
         )));
     }
     let room = positions.saturating_sub(2).max(1);
-    let mut windows: Vec<Vec<(u32, f32)>> = vec![Vec::new()];
+    let mut windows: Vec<Vec<PromptToken>> = vec![Vec::new()];
     let mut used = 0;
     for PromptSegment { text, weight } in segments(prompt) {
         if weight.abs() > MOST_WEIGHT {
@@ -147,8 +166,7 @@ pub fn windows(
             )));
         }
         for word in text.split_whitespace() {
-            let tokens = tokenizer.encode(word);
-            let tokens = tokens.map_err(|error| Refusal::Unsupported(error.to_string()))?;
+            let tokens = word_tokens(tokenizer, word, weight, vectors)?;
             let mut tokens = tokens.as_slice();
             while !tokens.is_empty() {
                 let is_whole = tokens.len() < LONG_WORD.min(room) && used + tokens.len() > room;
@@ -158,7 +176,7 @@ pub fn windows(
                 }
                 let (now, later) = tokens.split_at(tokens.len().min(room - used));
                 if let Some(window) = windows.last_mut() {
-                    window.extend(now.iter().map(|&token| (token, weight)));
+                    window.extend_from_slice(now);
                 }
                 used += now.len();
                 tokens = later;
@@ -176,15 +194,52 @@ pub fn windows(
         .collect())
 }
 
+/// The tokens of a word. What stands behind the name of an inversion is a word again.
+fn word_tokens(
+    tokenizer: &ClipTokenizer,
+    word: &str,
+    weight: f32,
+    vectors: &PromptVectors,
+) -> Result<Vec<PromptToken>, Refusal> {
+    let known = word.strip_prefix(INVERSION).and_then(|name| {
+        let known = vectors
+            .iter()
+            .rev()
+            .filter(|(known, _)| name.starts_with(*known));
+        let (known, rows) = known.max_by_key(|(known, _)| known.len())?;
+        Some((&name[known.len()..], rows))
+    });
+    let (text, rows) = known.map_or((word, &[][..]), |(rest, rows)| (rest, rows.as_slice()));
+    let tokens = tokenizer.encode(text);
+    let tokens = tokens.map_err(|error| Refusal::Unsupported(error.to_string()))?;
+    let token = |id, vector| PromptToken { id, vector, weight };
+    let rows = rows.iter().map(|row| token(0, Some(Arc::clone(row))));
+    Ok(rows
+        .chain(tokens.into_iter().map(|id| token(id, None)))
+        .collect())
+}
+
 impl PromptWindow {
-    pub fn new(tokenizer: &ClipTokenizer, inner: &[(u32, f32)], positions: usize) -> Self {
-        let around = |token| std::iter::once((token, 1.0));
-        let all = around(tokenizer.begin)
-            .chain(inner.iter().copied())
-            .chain(around(tokenizer.end))
-            .chain(std::iter::repeat((tokenizer.pad, 1.0)));
-        let (tokens, weights) = all.take(positions).unzip();
-        Self { tokens, weights }
+    pub fn new(tokenizer: &ClipTokenizer, inner: &[PromptToken], positions: usize) -> Self {
+        let plain = |id| PromptToken {
+            id,
+            vector: None,
+            weight: 1.0,
+        };
+        let all = std::iter::once(plain(tokenizer.begin))
+            .chain(inner.iter().cloned())
+            .chain(std::iter::once(plain(tokenizer.end)))
+            .chain(std::iter::repeat(plain(tokenizer.pad)));
+        let all: Vec<PromptToken> = all.take(positions).collect();
+        let vectors = all.iter().enumerate();
+        let vectors = vectors.filter_map(|(at, token)| Some((at, token.vector.clone()?)));
+        Self {
+            clip: ClipWindow {
+                tokens: all.iter().map(|token| token.id).collect(),
+                vectors: vectors.collect(),
+            },
+            weights: all.iter().map(|token| token.weight).collect(),
+        }
     }
 
     pub fn is_weighted(&self) -> bool {
@@ -246,31 +301,47 @@ mod tests {
     #[test]
     fn windows_begin_and_end_and_keep_short_words_whole() {
         let tokenizer = tokenizer();
-        let empty = windows(&tokenizer, "", 77).unwrap();
+        let empty = windows(&tokenizer, "", 77, &PromptVectors::new()).unwrap();
         let padding = std::iter::repeat_n(tokenizer.pad, 75);
         let expected: Vec<u32> = [tokenizer.begin, tokenizer.end]
             .into_iter()
             .chain(padding)
             .collect();
-        assert_eq!(empty[0].tokens, expected);
+        assert_eq!(empty[0].clip.tokens, expected);
         let word = tokenizer.encode("xyzzy").unwrap();
         assert!((2..8).contains(&word.len()), "{word:?}");
-        let long = windows(&tokenizer, &"xyzzy ".repeat(60), 77).unwrap();
+        let long = windows(&tokenizer, &"xyzzy ".repeat(60), 77, &PromptVectors::new()).unwrap();
         let whole = 75 / word.len() * word.len();
         assert!(long.len() > 1);
-        assert_eq!(long[0].tokens[1..=whole], word.repeat(75 / word.len()));
-        assert_eq!(long[0].tokens[whole + 1], tokenizer.end);
-        assert_eq!(long[1].tokens[1..=word.len()], word);
-        let one_word = windows(&tokenizer, &"z".repeat(100), 77).unwrap();
-        assert_eq!(one_word[0].tokens[76], tokenizer.end);
-        assert_ne!(one_word[0].tokens[75], tokenizer.end);
+        assert_eq!(long[0].clip.tokens[1..=whole], word.repeat(75 / word.len()));
+        assert_eq!(long[0].clip.tokens[whole + 1], tokenizer.end);
+        assert_eq!(long[1].clip.tokens[1..=word.len()], word);
+        let one_word = windows(&tokenizer, &"z".repeat(100), 77, &PromptVectors::new()).unwrap();
+        assert_eq!(one_word[0].clip.tokens[76], tokenizer.end);
+        assert_ne!(one_word[0].clip.tokens[75], tokenizer.end);
+    }
+
+    #[test]
+    fn an_inversion_takes_as_many_places_as_it_has_vectors() {
+        let tokenizer = tokenizer();
+        let rows: Vec<Arc<[f32]>> = vec![Arc::from([1.0, 2.0]), Arc::from([3.0, 4.0])];
+        let vectors = PromptVectors::from([("a".to_owned(), Vec::new()), ("ab".to_owned(), rows)]);
+        let cut = |prompt| windows(&tokenizer, prompt, 77, &vectors).unwrap();
+        let found = &cut("cat (embedding:ab, dog:1.5)")[0];
+        let cat = tokenizer.encode("cat").unwrap().len();
+        let places: Vec<usize> = found.clip.vectors.iter().map(|it| it.0).collect();
+        assert_eq!(places, [cat + 1, cat + 2]);
+        assert_eq!(found.weights[cat + 1..cat + 3], [1.5, 1.5]);
+        let rest = tokenizer.encode(", dog").unwrap();
+        assert_eq!(found.clip.tokens[cat + 3..cat + 3 + rest.len()], rest);
+        assert_eq!(cut("embedding:other")[0].clip.vectors, []);
     }
 
     #[test]
     fn prompts_beyond_the_limits_are_refused() {
         let tokenizer = tokenizer();
         let refused = |prompt: &str| {
-            let refused = windows(&tokenizer, prompt, 77);
+            let refused = windows(&tokenizer, prompt, 77, &PromptVectors::new());
             refused.unwrap_err().to_string()
         };
         assert!(refused(&"a".repeat(1 << 20)).contains("1048576 bytes"));

@@ -2,21 +2,27 @@
 //! them; see `tests/fixtures/make/drawing.py`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use candle_core::Device;
 use safetensors::{Dtype, SafeTensors};
 
+use super::adapters::DrawingAdapters;
 use super::job::{DrawingProgress, Original, sample};
 use super::networks::LatentMap;
 use super::pixels::pixels;
 use super::plan::DrawingPlan;
+use super::single::{FamilyFacts, HeadRule, SingleFileModel};
+use super::tiles::TilePlan;
 use super::{ImageDefaults, ImagePipeline, ImageSource};
 use crate::networks::image::run;
-use crate::runtime::DeviceChoice;
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
 use crate::runtime::maker::{
-    Advance, Cost, ImageRequest, MakeRequest, Output, Pipeline, PixelFormat, Pixels,
+    Advance, Cost, ImageRequest, Inversion, LoraUse, MakeRequest, Output, Pipeline, PixelFormat,
+    Pixels,
 };
+use crate::runtime::{DeviceChoice, Failure};
+use muster_kernels::Edges;
 
 const PROMPT: &str = "a red circle on a white background";
 
@@ -82,7 +88,15 @@ fn latent_of(pipeline: &ImagePipeline, request: ImageRequest) -> LatentMap {
     let plan = DrawingPlan::new(networks, &pipeline.defaults, request).unwrap();
     let original = run(Original::read(networks, &plan)).unwrap();
     let progress = DrawingProgress::default();
-    run(sample(networks, &plan, original.as_ref(), &progress)).unwrap()
+    let adapters = DrawingAdapters::load(networks, &plan.loras).unwrap();
+    run(sample(
+        networks,
+        &plan,
+        &adapters,
+        original.as_ref(),
+        &progress,
+    ))
+    .unwrap()
 }
 
 fn draw(pipeline: &ImagePipeline, request: ImageRequest) -> Pixels {
@@ -115,12 +129,8 @@ fn check_run(model: &str, name: &str, request: ImageRequest) {
     let (golden, pipeline) = (DrawingGolden::open(), open(model));
     let found = latent_of(&pipeline, request);
     let wanted = golden.numbers(&format!("{model}.{name}.latent"));
-    assert_eq!(found.values.len(), wanted.len());
-    let spread = (wanted.iter().map(|it| it * it).sum::<f64>() / wanted.len() as f64).sqrt();
-    let gaps = found.values.iter().zip(&wanted).map(|(a, b)| (a - b).abs());
-    let gap = gaps.fold(0.0, f64::max) / spread.max(1.0);
-    assert!(gap < 1e-3, "{model} {name}: latents differ by {gap:e}");
-    let image = run(pipeline.networks.decode(&found)).unwrap();
+    check_latent(&found, &wanted, &format!("{model} {name}"));
+    let image = run(pipeline.networks.decode(&found, Edges::Zeros)).unwrap();
     let image = pixels(&image, None).unwrap();
     let wanted = golden.bytes(&format!("{model}.{name}.image"));
     let gap = largest_gap(&image.bytes, &wanted);
@@ -534,8 +544,8 @@ fn folders_of_other_models_are_refused_by_name() {
     check(
         "unet/config.json",
         "\"in_channels\": 4",
-        "\"in_channels\": 9",
-        "in_channels: found 9",
+        "\"in_channels\": 8",
+        "in_channels: found 8",
     );
     check(
         "text_encoder/config.json",
@@ -570,4 +580,325 @@ fn a_network_that_draws_no_numbers_fails() {
     let broken = candle_core::Tensor::new(&[[[0.0, f32::NAN, 0.0]]], &Device::Cpu).unwrap();
     let error = pixels(&broken, None).unwrap_err().to_string();
     assert!(error.contains("no number"), "{error}");
+}
+
+fn lora(name: &str, model: f32, clip: f32) -> LoraUse {
+    LoraUse {
+        file: fixtures().join(format!("golden/adapters/{name}.safetensors")),
+        model,
+        clip,
+    }
+}
+
+#[track_caller]
+fn check_latent(found: &LatentMap, wanted: &[f64], name: &str) {
+    assert_eq!(found.values.len(), wanted.len());
+    let spread = (wanted.iter().map(|it| it * it).sum::<f64>() / wanted.len() as f64).sqrt();
+    let gaps = found.values.iter().zip(wanted);
+    let gap = gaps.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / spread.max(1.0);
+    assert!(gap < 1e-3, "{name}: latents differ by {gap:e}");
+}
+
+/// Latents by `tests/fixtures/make/adapters.py`.
+#[track_caller]
+fn check_adapted(model: &str, name: &str, loras: Vec<LoraUse>) {
+    let bytes = std::fs::read(fixtures().join("golden/adapters.tensors")).unwrap();
+    let wanted = DrawingGolden(bytes).numbers(name);
+    let pipeline = open(model);
+    let found = latent_of(&pipeline, ImageRequest { loras, ..request() });
+    check_latent(&found, &wanted, &format!("{model} {name}"));
+}
+
+#[test]
+fn loras_of_every_program_agree_with_the_reference() {
+    for (model, end) in [("tiny-image", ""), ("tiny-image-xl", "-xl")] {
+        let named = |name: &str| format!("{name}{end}");
+        let (kohya, peft) = (named("kohya"), named("peft"));
+        check_adapted(model, &named("none"), Vec::new());
+        check_adapted(model, &kohya, vec![lora(&kohya, 0.8, 0.5)]);
+        check_adapted(model, &peft, vec![lora(&peft, 1.0, 1.0)]);
+        let both = vec![lora(&kohya, 0.7, 1.0), lora(&peft, -0.5, 0.6)];
+        check_adapted(model, &named("both"), both);
+    }
+}
+
+#[test]
+fn convolutions_hadamard_and_kronecker_products_agree_with_their_formulas() {
+    for name in ["locon", "loha", "lokr"] {
+        check_adapted("tiny-image", name, vec![lora(name, 0.6, 1.0)]);
+    }
+}
+
+#[test]
+fn a_lora_is_read_once_and_changes_only_its_own_drawing() {
+    let pipeline = open("tiny-image");
+    let plain = draw(&pipeline, request());
+    let with = || ImageRequest {
+        loras: vec![lora("kohya", 1.0, 1.0)],
+        ..request()
+    };
+    let changed = draw(&pipeline, with());
+    assert_ne!(plain, changed);
+    assert_eq!(draw(&pipeline, with()), changed);
+    assert_eq!(draw(&pipeline, request()), plain);
+    let without = ImageRequest {
+        loras: vec![lora("kohya", 0.0, 0.0)],
+        ..request()
+    };
+    assert_eq!(draw(&pipeline, without), plain);
+    assert_eq!(pipeline.networks.adapters.count(), 1);
+}
+
+#[track_caller]
+fn refused(model: &str, loras: Vec<LoraUse>) -> String {
+    let pipeline = open(model);
+    let request = MakeRequest::Image(Box::new(ImageRequest { loras, ..request() }));
+    if let Err(refusal) = pipeline.check(&request) {
+        return refusal.to_string();
+    }
+    let mut job = pipeline.begin(request).unwrap();
+    loop {
+        match job.advance() {
+            Ok(Advance::Busy | Advance::Step { .. }) => {}
+            Ok(other) => panic!("{other:?}"),
+            Err(Failure::BadRequest(reason)) => return reason,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_lora_of_another_base_is_refused_by_name() {
+    let error = refused("tiny-image", vec![lora("kohya-xl", 1.0, 1.0)]);
+    assert!(error.contains("kohya-xl.safetensors"), "{error}");
+    assert!(error.contains("made for another one"), "{error}");
+    let error = refused("tiny-image-xl", vec![lora("locon", 1.0, 1.0)]);
+    assert!(error.contains("lora_unet_"), "{error}");
+    assert!(error.contains("made for another one"), "{error}");
+    let error = refused("tiny-image", vec![lora("missing", 1.0, 1.0)]);
+    assert!(error.contains("missing.safetensors"), "{error}");
+    let error = refused("tiny-image", vec![lora("kohya", 1.0, 1.0); 200]);
+    assert!(error.contains("200 LoRAs"), "{error}");
+    let error = refused("tiny-image", vec![lora("kohya", f32::NAN, 1.0)]);
+    assert!(error.contains("strength of a LoRA is NaN"), "{error}");
+}
+
+/// A file with one tensor more or another value, beside what it is made of.
+fn altered(name: &str, change: impl FnOnce(&mut Vec<u8>)) -> (tempfile::TempDir, LoraUse) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = std::fs::read(lora(name, 1.0, 1.0).file).unwrap();
+    change(&mut bytes);
+    let file = folder.path().join("altered.safetensors");
+    std::fs::write(&file, bytes).unwrap();
+    let lora = LoraUse {
+        file,
+        model: 1.0,
+        clip: 1.0,
+    };
+    (folder, lora)
+}
+
+#[test]
+fn broken_loras_are_refused_by_name() {
+    let check = |change: fn(&mut Vec<u8>), wanted: &str| {
+        let (_folder, lora) = altered("kohya", change);
+        let error = refused("tiny-image", vec![lora]);
+        assert!(error.contains(wanted), "{error}");
+    };
+    check(
+        |bytes| bytes.truncate(bytes.len() / 2),
+        "altered.safetensors",
+    );
+    // The last number, in f16.
+    check(
+        |bytes| {
+            let at = bytes.len() - 2;
+            bytes[at..].copy_from_slice(&0x7e00_u16.to_le_bytes());
+        },
+        "found NaN, expected finite numbers",
+    );
+    check(
+        |bytes| {
+            let name = b"lora_down.weight";
+            let at = bytes.windows(name.len()).position(|it| it == name).unwrap();
+            bytes[at..at + 4].copy_from_slice(b"oft_");
+        },
+        "supported: LoRA, LoCon, LoHa, LoKr",
+    );
+}
+
+fn open_single(name: &str) -> ImagePipeline {
+    let tokens = |name: &str| fixtures().join("tiny-image-xl").join(name);
+    let components = match name {
+        "second" => [("tokenizer", tokens("tokenizer_2"))].to_vec(),
+        "xl" => [
+            ("tokenizer", tokens("tokenizer")),
+            ("tokenizer_2", tokens("tokenizer_2")),
+        ]
+        .to_vec(),
+        _ => [("tokenizer", fixtures().join("tiny-image/tokenizer"))].to_vec(),
+    };
+    let components = components.into_iter();
+    let components = components
+        .map(|(name, path)| (name.to_owned(), path))
+        .collect();
+    let facts = FamilyFacts {
+        unet_heads: match name {
+            "second" => HeadRule::Size(4),
+            _ => HeadRule::Count(2),
+        },
+        text_heads: HeadRule::Count(4),
+        groups: 4,
+        size_width: 8,
+        latent_scale: 0.18215,
+        sample_size: 16,
+    };
+    let file = fixtures().join(format!("golden/single/{name}.safetensors"));
+    let single = SingleFileModel::open_with(&file, &components, Some(facts)).unwrap();
+    ImagePipeline {
+        networks: Arc::new(single.load(&Device::Cpu, None).unwrap()),
+        defaults: ImageDefaults::default(),
+        memory_bytes: None,
+    }
+}
+
+/// See `tests/fixtures/make/single.py`.
+#[test]
+fn single_files_of_each_family_agree_with_the_reference() {
+    let golden = std::fs::read(fixtures().join("golden/single.tensors")).unwrap();
+    let golden = DrawingGolden(golden);
+    for name in ["first", "second", "xl"] {
+        let found = latent_of(&open_single(name), request());
+        check_latent(&found, &golden.numbers(name), name);
+    }
+}
+
+#[test]
+fn a_single_file_draws_the_image_of_its_folder() {
+    for (file, folder) in [("first", "tiny-image"), ("xl", "tiny-image-xl")] {
+        let single = draw(&open_single(file), request());
+        assert_eq!(single, draw(&open(folder), request()), "{file}");
+    }
+}
+
+/// See `tests/fixtures/make/ways.py`.
+fn ways() -> DrawingGolden {
+    DrawingGolden(std::fs::read(fixtures().join("golden/ways.tensors")).unwrap())
+}
+
+#[test]
+fn a_tiling_image_agrees_with_the_reference() {
+    let pipeline = open("tiny-image");
+    let request = ImageRequest {
+        tiles: true,
+        ..request()
+    };
+    let found = latent_of(&pipeline, request.clone());
+    check_latent(&found, &ways().numbers("tiled"), "tiled");
+    let image = draw(&pipeline, request);
+    assert!(largest_gap(&image.bytes, &ways().bytes("tiled.image")) <= 2);
+}
+
+#[test]
+fn a_second_pass_agrees_with_the_reference() {
+    let pipeline = open("tiny-image");
+    let large = ImageRequest {
+        width: Some(128),
+        height: Some(96),
+        hires: Some(0.65),
+        ..request()
+    };
+    let found = latent_of(&pipeline, large.clone());
+    check_latent(&found, &ways().numbers("two"), "two");
+    let (image, steps, blocks) = follow(&pipeline, large.clone());
+    assert_eq!((image.width, image.height), (128, 96));
+    let steps: Vec<u32> = steps.iter().map(|step| step.0).collect();
+    assert_eq!(steps, (1..=10).collect::<Vec<_>>());
+    let request = MakeRequest::Image(Box::new(large));
+    assert_eq!(pipeline.check(&request).unwrap().blocks, blocks);
+    // An image of the model's own size needs no second pass.
+    let small = ImageRequest {
+        hires: Some(0.65),
+        ..self::request()
+    };
+    assert_eq!(
+        latent_of(&pipeline, small),
+        latent_of(&pipeline, self::request())
+    );
+}
+
+fn open_painting() -> ImagePipeline {
+    let mut source = ImageSource::new(fixtures().join("tiny-image"));
+    let unet = fixtures().join("golden/ways/painting");
+    source.components.insert("unet".to_owned(), unet);
+    source.load(DeviceChoice::Cpu).unwrap()
+}
+
+#[test]
+fn a_network_made_for_painting_agrees_with_the_reference() {
+    let pipeline = open_painting();
+    let golden = DrawingGolden::open();
+    let masked = ImageRequest {
+        sampler: Some(DiffusionSampler::Euler),
+        ..masked(request(), &golden)
+    };
+    let found = latent_of(&pipeline, masked.clone());
+    check_latent(&found, &ways().numbers("painted"), "painted");
+    let (image, _, blocks) = follow(&pipeline, masked.clone());
+    assert_eq!(image.bytes[..64 * 3], golden.source().bytes[..64 * 3]);
+    let request = MakeRequest::Image(Box::new(masked));
+    assert_eq!(pipeline.check(&request).unwrap().blocks, blocks);
+    // Without a mask the network paints everything.
+    draw(&pipeline, self::request());
+}
+
+#[test]
+fn words_of_inversions_agree_with_the_reference() {
+    for (model, name) in [("tiny-image", "word"), ("tiny-image-xl", "word-xl")] {
+        let pipeline = open(model);
+        let with = |prompt: &str| ImageRequest {
+            prompt: prompt.to_owned(),
+            inversions: vec![Inversion {
+                name: "word".to_owned(),
+                file: fixtures().join(format!("golden/ways/{name}.safetensors")),
+            }],
+            ..request()
+        };
+        let found = latent_of(&pipeline, with("a embedding:word on red"));
+        check_latent(&found, &ways().numbers(name), name);
+        let other = match model {
+            "tiny-image" => "word-xl",
+            _ => "word",
+        };
+        let mut foreign = with("a embedding:word");
+        foreign.inversions[0].file = fixtures().join(format!("golden/ways/{other}.safetensors"));
+        let refusal = pipeline.check(&MakeRequest::Image(Box::new(foreign)));
+        let refusal = refusal.unwrap_err().to_string();
+        assert!(
+            refusal.contains(&format!("{other}.safetensors")),
+            "{refusal}"
+        );
+    }
+}
+
+#[test]
+fn decoding_in_tiles_agrees_with_the_reference() {
+    let pipeline = open("tiny-image");
+    let golden = ways();
+    let latent = LatentMap {
+        values: golden.numbers("wide.latent"),
+        height: 40,
+        width: 26,
+    };
+    let scale = pipeline.networks.autoencoder.spec().scale;
+    let latent = LatentMap {
+        values: latent.values.iter().map(|it| it * scale).collect(),
+        ..latent
+    };
+    let plan = TilePlan { side: 16 };
+    let image = run(pipeline.networks.decode_in_tiles(&latent, plan)).unwrap();
+    let image = pixels(&image, None).unwrap();
+    assert_eq!((image.width, image.height), (104, 160));
+    let gap = largest_gap(&image.bytes, &golden.bytes("wide.image"));
+    assert!(gap <= 2, "{gap}");
 }

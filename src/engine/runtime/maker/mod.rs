@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub use handle::{Maker, MakerLimits, PipelineLoader};
 pub use media::{MediaKind, Output, Pcm, PixelFormat, Pixels};
-pub use request::{ImageRequest, MakeRequest, SoundRequest, VideoRequest};
+pub use request::{ImageRequest, Inversion, LoraUse, MakeRequest, SoundRequest, VideoRequest};
 pub use sample::{SampleFault, SamplePipeline};
 pub use stream::{MakeEvent, MakeStream, UNREAD_OUTPUTS};
 

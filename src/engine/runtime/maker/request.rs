@@ -1,5 +1,7 @@
 //! Requests for media, in the engine's own terms. `None` leaves a setting to the model.
 
+use std::path::PathBuf;
+
 use super::{MediaKind, Pixels};
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
 
@@ -32,8 +34,32 @@ pub struct ImageRequest {
     pub source: Option<Pixels>,
     /// Where `source` is replaced: white.
     pub mask: Option<Pixels>,
+    pub loras: Vec<LoraUse>,
+    /// Words of the prompts, `embedding:NAME`, that stand for vectors of a file.
+    pub inversions: Vec<Inversion>,
+    /// Draw an image that fits to itself at opposite edges.
+    pub tiles: bool,
+    /// Draw at the model's own size first, then replace so much of the enlarged image, 0 to 1.
+    pub hires: Option<f32>,
     /// Report a preview with each step.
     pub wants_previews: bool,
+}
+
+/// The file of a LoRA, and how much it counts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoraUse {
+    pub file: PathBuf,
+    /// For the network that draws.
+    pub model: f32,
+    /// For the text encoders.
+    pub clip: f32,
+}
+
+/// A textual inversion: a name and the file of its vectors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inversion {
+    pub name: String,
+    pub file: PathBuf,
 }
 
 /// Music, speech or noises.

@@ -10,6 +10,10 @@ use super::{TextError, read_bounded};
 const BEGIN: &str = "<|startoftext|>";
 const END: &str = "<|endoftext|>";
 const WORD_END: &str = "</w>";
+/// What OpenCLIP fills windows with: the first token.
+const OPEN_CLIP_PAD: &str = "!";
+/// The pairs of CLIP's vocabulary, in their order; from OpenCLIP (MIT licence).
+const MERGES: &str = include_str!("clip-merges.txt");
 /// How a text is cut into pieces; spaces fall away.
 const PIECES: &str =
     r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+";
@@ -36,6 +40,14 @@ impl ClipTokenizer {
         };
         let tokenizer = Self::new(&vocabulary, &merges, pad_token(folder)?.as_deref());
         tokenizer.map_err(|error| error.in_file(folder))
+    }
+
+    /// The vocabulary of CLIP and OpenCLIP, which differ in the token that fills windows.
+    pub fn built_in(is_open_clip: bool) -> Result<Self, TextError> {
+        let vocabulary = built_in_vocabulary();
+        let merges: Value = MERGES.lines().map(Value::from).collect();
+        let pad = is_open_clip.then_some(OPEN_CLIP_PAD);
+        Self::new(&vocabulary, &merges, pad)
     }
 
     fn new(vocabulary: &Value, merges: &Value, pad: Option<&str>) -> Result<Self, TextError> {
@@ -90,6 +102,30 @@ impl ClipTokenizer {
         let encoding = encoding.map_err(|error| TextError::broken("the tokenizer", error))?;
         Ok(encoding.get_ids().to_vec())
     }
+}
+
+/// All bytes as letters, the same at the end of a word, the merged pairs, and the two special tokens.
+fn built_in_vocabulary() -> Value {
+    let letters = byte_letters();
+    let ends = letters.iter().map(|letter| format!("{letter}{WORD_END}"));
+    let merged = MERGES.lines().map(|pair| pair.replace(' ', ""));
+    let tokens = letters.iter().map(char::to_string).chain(ends);
+    let tokens = tokens.chain(merged).chain([BEGIN, END].map(str::to_owned));
+    let numbered = tokens.enumerate();
+    numbered
+        .map(|(id, token)| (token, Value::from(id)))
+        .collect()
+}
+
+/// GPT-2's letters for bytes: those that can be seen stand for themselves and come first.
+fn byte_letters() -> Vec<char> {
+    let seen = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    let others = (0..=u8::MAX).filter(|byte| !seen(byte));
+    let others = (256_u32..)
+        .zip(others)
+        .filter_map(|(letter, _)| char::from_u32(letter));
+    let own = (0..=u8::MAX).filter(seen).map(char::from);
+    own.chain(others).collect()
 }
 
 fn read_json(path: &Path) -> Result<Value, TextError> {
@@ -160,6 +196,18 @@ mod tests {
         for (text, tokens) in golden {
             assert_eq!(tokenizer.encode(&text).unwrap(), tokens, "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_vocabulary_that_is_built_in_is_clips() {
+        let first = ClipTokenizer::built_in(false).unwrap();
+        assert_eq!((first.begin, first.end, first.pad), (49406, 49407, 49407));
+        // As published: "a photo of a cat".
+        let tokens = first.encode("a photo of a cat").unwrap();
+        assert_eq!(tokens, [320, 1125, 539, 320, 2368]);
+        let second = ClipTokenizer::built_in(true).unwrap();
+        assert_eq!(second.pad, 0);
+        assert_eq!(second.encode("!").unwrap(), [256]);
     }
 
     #[test]

@@ -23,11 +23,12 @@ impl GenerationInputImage {
             && self.source_mask.is_some() == self.is_painting()
             && params.workflow.is_none()
             && params.special.is_none()
-            && !(params.tiling || params.hires_fix || params.transparent)
+            && !params.transparent
             && self.source_processing != SourceProcessing::Remix
             && (self.nsfw || !self.censor_nsfw);
         let plain = neutral
             && params.clip_skip.is_none()
+            && !(params.tiling || params.hires_fix)
             && !params.sampler_name.is_newer()
             && !params.sets_solver()
             && self.source_mask.is_none()

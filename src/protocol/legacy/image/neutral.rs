@@ -112,6 +112,9 @@ fn params(image: &ImageRequest, model: &str) -> ModelGenerationInputImage {
         clip_skip: image.clip_skip,
         seed: image.seed.map(|seed| seed.to_string()),
         denoising_strength: image.strength,
+        tiling: image.tiling,
+        hires_fix: image.hires_fix,
+        hires_fix_denoising_strength: image.hires_strength,
         loras: (!loras.is_empty()).then_some(loras),
         ..ModelGenerationInputImage::default()
     }

@@ -1,12 +1,14 @@
 //! A neutral request for an image, as the maker takes it.
 
+use std::path::{Path, PathBuf};
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::blame;
 use crate::link::{Said, Transfers};
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
-use muster_engine::runtime::maker::{ImageRequest, PixelFormat, Pixels};
+use muster_engine::runtime::maker::{ImageRequest, LoraUse, PixelFormat, Pixels};
 use muster_media::image::{self, Bounds, Channels};
 use muster_protocol::job::{self, Failure, FailureKind, SourceImage};
 
@@ -17,8 +19,12 @@ const MOST_SOURCE_BYTES: usize = 32 << 20;
 const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
 
 /// Reads the settings and fetches the source images.
-pub async fn read(request: job::ImageRequest, transfers: &Transfers) -> Result<ImageRequest, Said> {
-    let mut image = settings(&request).map_err(Said::Failed)?;
+pub async fn read(
+    request: job::ImageRequest,
+    loras: Option<&Path>,
+    transfers: &Transfers,
+) -> Result<ImageRequest, Said> {
+    let mut image = settings(&request, loras).map_err(Said::Failed)?;
     if let Some(SourceImage {
         image: source,
         mask,
@@ -35,12 +41,8 @@ pub async fn read(request: job::ImageRequest, transfers: &Transfers) -> Result<I
     Ok(image)
 }
 
-fn settings(request: &job::ImageRequest) -> Result<ImageRequest, Failure> {
-    if !request.loras.is_empty() {
-        return Err(unsupported(
-            "loras are not supported by this worker".to_owned(),
-        ));
-    }
+fn settings(request: &job::ImageRequest, loras: Option<&Path>) -> Result<ImageRequest, Failure> {
+    let loras = request.loras.iter().map(|lora| lora_use(lora, loras));
     let source = request.source.as_ref();
     if source.is_some_and(|source| !source.extra.is_empty()) {
         return Err(unsupported(
@@ -74,8 +76,50 @@ fn settings(request: &job::ImageRequest) -> Result<ImageRequest, Failure> {
         strength: request.strength.map(|strength| strength as f32),
         source: None,
         mask: None,
+        loras: loras.collect::<Result<_, _>>()?,
+        inversions: Vec::new(),
+        tiles: request.tiling,
+        hires: request.hires_fix.then(|| hires_strength(request)),
         wants_previews: request.previews > 0,
     })
+}
+
+/// As public workers take it where a request does not say.
+const HIRES_STRENGTH: f32 = 0.65;
+
+fn hires_strength(request: &job::ImageRequest) -> f32 {
+    let strength = request.hires_strength.map(|strength| strength as f32);
+    strength.unwrap_or(HIRES_STRENGTH)
+}
+
+/// A LoRA of the worker's folder. Strangers' files are not downloaded.
+fn lora_use(lora: &job::Lora, folder: Option<&Path>) -> Result<LoraUse, Failure> {
+    let name = &lora.name;
+    let Some(folder) = folder else {
+        return Err(unsupported(
+            "loras are not supported by this worker".to_owned(),
+        ));
+    };
+    if lora.inject_trigger.is_some() {
+        return Err(unsupported(
+            "inject_trigger is not supported by this worker, which knows no triggers of its LoRAs"
+                .to_owned(),
+        ));
+    }
+    let is_plain = Path::new(name).file_name().is_some_and(|it| it == &**name);
+    let file = is_plain.then(|| lora_file(folder, name)).flatten();
+    let file = file.ok_or_else(|| unsupported(format!("this worker has no LoRA {name:?}")))?;
+    Ok(LoraUse {
+        file,
+        model: lora.model as f32,
+        clip: lora.clip as f32,
+    })
+}
+
+fn lora_file(folder: &Path, name: &str) -> Option<PathBuf> {
+    let files = [format!("{name}.safetensors"), name.to_owned()];
+    let mut files = files.into_iter().filter(|it| it.ends_with(".safetensors"));
+    files.find_map(|file| Some(folder.join(file)).filter(|path| path.is_file()))
 }
 
 fn unknown(what: &str, name: &str, known: impl Iterator<Item = &'static str>) -> Failure {
@@ -158,7 +202,7 @@ mod tests {
             karras: Some(true),
             ..ImageRequest::default()
         };
-        let read = settings(&image).unwrap();
+        let read = settings(&image, None).unwrap();
         assert_eq!(read.sampler, Some(DiffusionSampler::EulerAncestral));
         assert_eq!(read.schedule, Some(Schedule::Karras));
         assert_eq!((read.width, read.height), (Some(64), Some(96)));
@@ -166,13 +210,14 @@ mod tests {
             scheduler: Some("beta".to_owned()),
             ..image
         };
-        assert_eq!(settings(&named).unwrap().schedule, Some(Schedule::Beta));
+        let read = settings(&named, None).unwrap();
+        assert_eq!(read.schedule, Some(Schedule::Beta));
     }
 
     #[test]
     fn an_unsupported_setting_is_the_clients_error_by_name() {
         let check = |image: ImageRequest, named: &str| {
-            let failure = settings(&image).unwrap_err();
+            let failure = settings(&image, None).unwrap_err();
             assert_eq!(failure.kind, FailureKind::UnsupportedValue);
             assert_eq!(failure.blame, Blame::Client);
             assert!(failure.message.contains(named), "{failure}");
@@ -207,5 +252,54 @@ mod tests {
             },
             "loras",
         );
+    }
+
+    #[test]
+    fn a_second_pass_has_the_usual_strength_unless_the_request_names_one() {
+        let image = |strength| ImageRequest {
+            hires_fix: true,
+            hires_strength: strength,
+            tiling: true,
+            ..ImageRequest::default()
+        };
+        let read = settings(&image(None), None).unwrap();
+        assert_eq!((read.hires, read.tiles), (Some(0.65), true));
+        let read = settings(&image(Some(0.5)), None).unwrap();
+        assert_eq!(read.hires, Some(0.5));
+        let read = settings(&ImageRequest::default(), None).unwrap();
+        assert_eq!((read.hires, read.tiles), (None, false));
+    }
+
+    #[test]
+    fn loras_are_files_of_the_workers_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("paper.safetensors");
+        std::fs::write(&file, b"").unwrap();
+        std::fs::write(folder.path().join("notes.txt"), b"").unwrap();
+        let read = |name: &str, inject_trigger: Option<&str>| {
+            let loras = vec![Lora {
+                name: name.to_owned(),
+                model: 0.5,
+                clip: -1.0,
+                is_version: false,
+                inject_trigger: inject_trigger.map(str::to_owned),
+            }];
+            let image = ImageRequest {
+                loras,
+                ..ImageRequest::default()
+            };
+            settings(&image, Some(folder.path()))
+        };
+        for name in ["paper", "paper.safetensors"] {
+            let found = &read(name, None).unwrap().loras[0];
+            assert_eq!((&found.file, found.model, found.clip), (&file, 0.5, -1.0));
+        }
+        for name in ["stone", "notes.txt", "../paper", "/etc/passwd", "..", ""] {
+            let failure = read(name, None).unwrap_err();
+            assert_eq!(failure.kind, FailureKind::UnsupportedValue);
+            assert!(failure.message.contains("no LoRA"), "{failure}");
+        }
+        let failure = read("paper", Some("any")).unwrap_err();
+        assert!(failure.message.contains("inject_trigger"), "{failure}");
     }
 }

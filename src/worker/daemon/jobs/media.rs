@@ -113,7 +113,8 @@ async fn one(
     let (request, seed) = match body {
         MediaBody::Image(request) => {
             let seed = request.seed;
-            let request = image::read(request, desk.transfers).await?;
+            let request =
+                image::read(request, desk.engines.loras.as_deref(), desk.transfers).await?;
             (MakeRequest::Image(Box::new(request)), seed)
         }
         MediaBody::Music(request) => {

@@ -2,10 +2,11 @@
 
 use candle_core::{D, Tensor};
 
-use super::super::component::{AffineNorm, ComponentReader, Projection};
+use super::super::component::{AffineNorm, ComponentReader, ConvolutionLayer, Projection};
 use super::spec::UnetSpec;
+use crate::networks::adapter::Pass;
 use crate::networks::weights::Flaw;
-use muster_kernels::{Axis, Convolution, Edges, Mask, dense_attention, gelu_erf_mul};
+use muster_kernels::{Axis, Mask, dense_attention, gelu_erf_mul};
 
 /// Epsilon of the norm before a transformer.
 const TRANSFORMER_EPS: f64 = 1e-6;
@@ -25,10 +26,10 @@ pub fn same() -> Axis {
 #[derive(Debug)]
 pub struct Resnet {
     first_norm: AffineNorm,
-    first: Convolution,
+    first: ConvolutionLayer,
     time: Option<Projection>,
     second_norm: AffineNorm,
-    second: Convolution,
+    second: ConvolutionLayer,
     shortcut: Option<Projection>,
     groups: usize,
 }
@@ -80,18 +81,18 @@ impl Resnet {
         &self,
         x: &Tensor,
         time: Option<&Tensor>,
-        edges: Edges,
+        pass: Pass<'_>,
     ) -> candle_core::Result<Tensor> {
         let inner = self.first_norm.of_groups(x, self.groups)?.silu()?;
-        let mut inner = self.first.apply_with(&inner, edges)?;
+        let mut inner = self.first.forward(&inner, pass)?;
         if let (Some(projection), Some(time)) = (&self.time, time) {
-            let shift = projection.forward(time)?.unsqueeze(1)?.unsqueeze(1)?;
+            let shift = projection.forward(time, pass)?.unsqueeze(1)?.unsqueeze(1)?;
             inner = inner.broadcast_add(&shift)?;
         }
         let inner = self.second_norm.of_groups(&inner, self.groups)?.silu()?;
-        let inner = self.second.apply_with(&inner, edges)?;
+        let inner = self.second.forward(&inner, pass)?;
         match &self.shortcut {
-            Some(shortcut) => shortcut.forward(x)? + inner,
+            Some(shortcut) => shortcut.forward(x, pass)? + inner,
             None => x + inner,
         }
     }
@@ -167,32 +168,39 @@ impl Transformer {
     }
 
     /// Calls `block_end` between its blocks.
-    pub async fn forward(&self, x: &Tensor, context: &Tensor) -> candle_core::Result<Tensor> {
+    pub async fn forward(
+        &self,
+        x: &Tensor,
+        context: &Tensor,
+        pass: Pass<'_>,
+    ) -> candle_core::Result<Tensor> {
         let (batch, height, width, channels) = x.dims4()?;
         let normed = self.norm.of_groups(x, self.groups)?;
         let rows = normed.reshape((batch, height * width, channels))?;
-        let mut rows = self.inward.forward(&rows)?;
+        let mut rows = self.inward.forward(&rows, pass)?;
         for block in &self.blocks {
-            rows = block.forward(&rows, context)?;
+            rows = block.forward(&rows, context, pass)?;
             super::super::block_end().await;
         }
-        let rows = self.outward.forward(&rows)?;
+        let rows = self.outward.forward(&rows, pass)?;
         x + rows.reshape(x.dims())?
     }
 }
 
 impl TransformerBlock {
-    fn forward(&self, x: &Tensor, context: &Tensor) -> candle_core::Result<Tensor> {
+    fn forward(&self, x: &Tensor, context: &Tensor, pass: Pass<'_>) -> candle_core::Result<Tensor> {
         let normed = self.self_norm.of_rows(x)?;
-        let x = (x + self.own.forward(&normed, &normed)?)?;
-        let x = (&x + self.cross.forward(&self.cross_norm.of_rows(&x)?, context)?)?;
-        let up = self.up.forward(&self.feed_norm.of_rows(&x)?)?;
+        let x = (x + self.own.forward(&normed, &normed, pass)?)?;
+        let normed = self.cross_norm.of_rows(&x)?;
+        let x = (&x + self.cross.forward(&normed, context, pass)?)?;
+        let up = self.up.forward(&self.feed_norm.of_rows(&x)?, pass)?;
         let half = up.dim(D::Minus1)? / 2;
         let (values, gates) = (
             up.narrow(D::Minus1, 0, half)?,
             up.narrow(D::Minus1, half, half)?,
         );
-        let fed = self.down.forward(&gelu_erf_mul(&gates, &values)?)?;
+        let fed = gelu_erf_mul(&gates, &values)?;
+        let fed = self.down.forward(&fed, pass)?;
         x + fed
     }
 }
@@ -226,16 +234,17 @@ impl CrossAttention {
         })
     }
 
-    fn forward(&self, x: &Tensor, context: &Tensor) -> candle_core::Result<Tensor> {
+    fn forward(&self, x: &Tensor, context: &Tensor, pass: Pass<'_>) -> candle_core::Result<Tensor> {
         let in_heads = |rows: Tensor| {
             let (batch, tokens, channels) = rows.dims3()?;
             rows.reshape((batch, tokens, self.heads, channels / self.heads))
         };
-        let q = in_heads(self.query.forward(x)?)?;
-        let k = in_heads(self.key.forward(context)?)?;
-        let v = in_heads(self.value.forward(context)?)?;
+        let q = in_heads(self.query.forward(x, pass)?)?;
+        let k = in_heads(self.key.forward(context, pass)?)?;
+        let v = in_heads(self.value.forward(context, pass)?)?;
         let scale = (q.dim(D::Minus1)? as f32).powf(-0.5);
         let attended = dense_attention(&q, &k, &v, scale, Mask::None)?;
-        self.output.forward(&attended.flatten_from(D::Minus2)?)
+        self.output
+            .forward(&attended.flatten_from(D::Minus2)?, pass)
     }
 }

@@ -5,20 +5,23 @@ mod names;
 mod spec;
 
 pub use self::blocks::{Resnet, ResnetShape, same};
-pub use self::spec::{ADDED_SIZES, UnetSpec};
+pub use self::spec::{ADDED_SIZES, AddedSpec, UnetLevel, UnetSpec};
 
 use candle_core::{D, DType, Tensor, bail};
 
 use self::blocks::Transformer;
-use super::component::{AffineNorm, ComponentReader, ComponentSource, Layout, Projection};
+use super::component::{
+    AffineNorm, ComponentReader, ComponentSource, ConvolutionLayer, Layout, Projection,
+};
 use super::{block_end, sinusoid};
+use crate::networks::adapter::{LayerTable, Pass};
 use crate::networks::weights::Flaw;
-use muster_kernels::{Axis, Convolution, Edges, Resampling, resample};
+use muster_kernels::{Axis, Resampling, resample};
 
 /// A U-Net on a device.
 pub struct Unet {
     spec: UnetSpec,
-    inward: Convolution,
+    inward: ConvolutionLayer,
     time: [Projection; 2],
     added: Option<[Projection; 2]>,
     down: Vec<Level>,
@@ -26,13 +29,14 @@ pub struct Unet {
     /// From the smallest size up.
     up: Vec<Level>,
     norm: AffineNorm,
-    outward: Convolution,
+    outward: ConvolutionLayer,
+    layers: LayerTable,
 }
 
 struct Level {
     blocks: Vec<(Resnet, Option<Transformer>)>,
     /// To the next size.
-    resize: Option<Convolution>,
+    resize: Option<ConvolutionLayer>,
 }
 
 struct Middle {
@@ -65,12 +69,14 @@ impl Unet {
             Layout::Folder => name.to_owned(),
             Layout::SingleFile => names.of(name),
         };
-        let mut reader = ComponentReader::new(source, rename);
-        let unet = Self::read(spec.clone(), &mut reader)?;
+        let mut reader =
+            ComponentReader::new(source, rename).with_alias(|name| names.of_layer(name));
+        let mut unet = Self::read(spec.clone(), &mut reader)?;
         reader.check_nothing_was_ignored(|name| match source.layout {
             Layout::Folder => true,
             Layout::SingleFile => name.starts_with(names::PREFIX),
         })?;
+        unet.layers = reader.into_layers();
         Ok(unet)
     }
 
@@ -162,8 +168,14 @@ impl Unet {
             up,
             norm: reader.norm("conv_norm_out", first, spec.norm_eps)?,
             outward: reader.convolution("conv_out", [spec.outputs, first, 3], same())?,
+            layers: LayerTable::default(),
             spec,
         })
+    }
+
+    /// For adapters.
+    pub fn layers(&self) -> &LayerTable {
+        &self.layers
     }
 
     pub fn spec(&self) -> &UnetSpec {
@@ -190,49 +202,49 @@ impl Unet {
         x: &Tensor,
         timesteps: &[f32],
         conditioning: &Conditioning,
-        edges: Edges,
+        pass: Pass<'_>,
     ) -> candle_core::Result<Tensor> {
-        let time = self.time_of(timesteps, conditioning, x)?.silu()?;
+        let time = self.time_of(timesteps, conditioning, x, pass)?.silu()?;
         let (time, context) = (Some(&time), &conditioning.context);
-        let mut x = self.inward.apply_with(x, edges)?;
+        let mut x = self.inward.forward(x, pass)?;
         let mut skips = vec![x.clone()];
         for level in &self.down {
             for (resnet, transformer) in &level.blocks {
-                x = resnet.forward(&x, time, edges)?;
+                x = resnet.forward(&x, time, pass)?;
                 block_end().await;
                 if let Some(transformer) = transformer {
-                    x = transformer.forward(&x, context).await?;
+                    x = transformer.forward(&x, context, pass).await?;
                 }
                 skips.push(x.clone());
             }
             if let Some(resize) = &level.resize {
-                x = resize.apply_with(&x, edges)?;
+                x = resize.forward(&x, pass)?;
                 skips.push(x.clone());
             }
         }
-        x = self.middle.first.forward(&x, time, edges)?;
-        x = self.middle.transformer.forward(&x, context).await?;
-        x = self.middle.second.forward(&x, time, edges)?;
+        x = self.middle.first.forward(&x, time, pass)?;
+        x = self.middle.transformer.forward(&x, context, pass).await?;
+        x = self.middle.second.forward(&x, time, pass)?;
         for level in &self.up {
             for (resnet, transformer) in &level.blocks {
                 let Some(skip) = skips.pop() else {
                     bail!("the network has more blocks on its way up than down");
                 };
                 x = Tensor::cat(&[&x, &skip], D::Minus1)?;
-                x = resnet.forward(&x, time, edges)?;
+                x = resnet.forward(&x, time, pass)?;
                 block_end().await;
                 if let Some(transformer) = transformer {
-                    x = transformer.forward(&x, context).await?;
+                    x = transformer.forward(&x, context, pass).await?;
                 }
             }
             if let (Some(resize), Some(next)) = (&level.resize, skips.last()) {
                 let size = [next.dim(1)?, next.dim(2)?];
-                x = resize.apply_with(&resample(&x, size, Resampling::Nearest)?, edges)?;
+                x = resize.forward(&resample(&x, size, Resampling::Nearest)?, pass)?;
                 block_end().await;
             }
         }
         let x = self.norm.of_groups(&x, self.spec.groups)?.silu()?;
-        self.outward.apply_with(&x, edges)
+        self.outward.forward(&x, pass)
     }
 
     fn time_of(
@@ -240,10 +252,11 @@ impl Unet {
         timesteps: &[f32],
         conditioning: &Conditioning,
         like: &Tensor,
+        pass: Pass<'_>,
     ) -> candle_core::Result<Tensor> {
         let like = &like.to_dtype(DType::F32)?;
         let through = |[first, second]: &[Projection; 2], x: &Tensor| {
-            second.forward(&first.forward(x)?.silu()?)
+            second.forward(&first.forward(x, pass)?.silu()?, pass)
         };
         let width = self.spec.levels[0].channels;
         let time = through(&self.time, &sinusoid(timesteps, width, like)?)?;

@@ -48,6 +48,14 @@ impl SingleFile {
         )
     }
 
+    /// A layer's name without its tensor's ending and without the prefix, as files of adapters have it.
+    pub fn of_layer(&self, layer: &str) -> String {
+        const ENDING: &str = ".weight";
+        let name = self.inner(&format!("{layer}{ENDING}"));
+        let name = name.as_deref().unwrap_or(layer);
+        name.trim_end_matches(ENDING).to_owned()
+    }
+
     fn inner(&self, name: &str) -> Option<String> {
         let end = ENDS.iter().find_map(|(from, to)| {
             let rest = name.strip_prefix(from)?;

@@ -146,7 +146,8 @@ impl UnetSpec {
         Ok(spec)
     }
 
-    fn check(&self) -> Result<(), Flaw> {
+    /// Whether such a network can be built.
+    pub fn check(&self) -> Result<(), Flaw> {
         for level in &self.levels {
             let (channels, heads) = (level.channels, level.heads);
             if channels == 0 || heads == 0 || !channels.is_multiple_of(heads) {
