@@ -1,7 +1,48 @@
 //! In place of the coordinator, where a build leaves it out.
 
+use std::path::Path;
+
 use super::{Failure, Root, serve, up};
-use crate::config::Flag;
+use crate::config::{Config, Flag};
+
+/// No coordinator runs beside a command of this build.
+pub enum NoCoordinator {}
+
+pub use NoCoordinator as Beside;
+
+impl NoCoordinator {
+    pub async fn start(_: Option<&str>, _: &Config) -> Result<Self, Failure> {
+        Err(absent("chat").hint("`worker chat --url URL --key KEY` talks to another machine"))
+    }
+
+    pub fn url(&self) -> String {
+        match *self {}
+    }
+
+    pub fn key(&self) -> &str {
+        match *self {}
+    }
+
+    pub async fn end(self) {
+        match self {}
+    }
+}
+
+/// How a coordinator of this data folder was started.
+pub struct NoneServing {
+    pub certificate_sha256: Option<String>,
+    never: NoCoordinator,
+}
+
+impl NoneServing {
+    pub fn url(&self) -> String {
+        self.never.url()
+    }
+}
+
+pub fn place_of_running(_: &Path) -> Option<NoneServing> {
+    None
+}
 
 pub fn serve(_: &serve::Args, _: Vec<Flag>, _: &Root) -> Result<(), Failure> {
     Err(absent("serve"))

@@ -7,6 +7,7 @@
 #[cfg_attr(not(feature = "coordinator"), path = "account_absent.rs")]
 mod account;
 mod bench;
+mod chat;
 mod completions;
 mod config;
 #[cfg_attr(not(feature = "coordinator"), path = "coordinator_absent.rs")]
@@ -33,6 +34,7 @@ mod quantity;
 mod reload;
 mod root;
 mod serve;
+mod status;
 mod table;
 mod text_process;
 mod threads;
@@ -51,6 +53,7 @@ pub use root::Root;
 const EXAMPLES: &str = "\
 Examples:
   worker up                                  run coordinator, worker and a model on this machine
+  worker chat                                talk to a model in the terminal
   worker init                                write a worker.toml for this machine
   worker --config worker.toml                run the worker
   worker doctor --config worker.toml         find out why the worker does not work
@@ -67,7 +70,7 @@ Examples:
     arg_required_else_help = true,
     max_term_width = 100
 )]
-#[command(after_help = after_help(), disable_help_subcommand = true)]
+#[command(after_help = after_help())]
 struct CommandLine {
     #[command(flatten)]
     root: Root,
@@ -78,6 +81,8 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 enum Command {
     Up(up::Args),
+    Chat(chat::ChatArgs),
+    Status(status::StatusArgs),
     Init(init::Args),
     Join(join::Args),
     Serve(serve::Args),
@@ -92,6 +97,17 @@ enum Command {
     Eval(eval::Args),
     Completions(completions::Args),
     Man(man::Args),
+    // As other programs for models call them.
+    #[command(hide = true)]
+    List(models::ListArgs),
+    #[command(hide = true)]
+    Show(models::ShowArgs),
+    #[command(hide = true)]
+    Pull(models::PullArgs),
+    #[command(hide = true)]
+    Rm(models::RemoveArgs),
+    #[command(hide = true)]
+    Stop(status::StopArgs),
     #[command(hide = true, name = crate::daemon::TEXT_PROCESS)]
     TextProcess(text_process::Args),
 }
@@ -121,6 +137,13 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         None if root.config.is_some() => worker(&root),
         None => Err(nothing_to_run()),
         Some(Command::Up(args)) => up::run(args, &root),
+        Some(Command::Chat(args)) => chat::run(args, &root),
+        Some(Command::Status(args)) => status::run(&args, &root),
+        Some(Command::Stop(_)) => Err(status::not_stopped()),
+        Some(Command::List(args)) => models::run(models::Args::list(args), &root),
+        Some(Command::Show(args)) => models::run(models::Args::show(args), &root),
+        Some(Command::Pull(args)) => models::run(models::Args::pull(args), &root),
+        Some(Command::Rm(args)) => models::run(models::Args::remove(args), &root),
         Some(Command::Serve(args)) => serve::run(args, &root),
         Some(Command::Init(args)) => init::run(args, &root),
         Some(Command::Join(args)) => join::run(args, &root),

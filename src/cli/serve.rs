@@ -29,7 +29,7 @@ pub struct Args {
 }
 
 /// Where a coordinator listens and how it says so; `up` and `serve` share it.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct DoorArgs {
     /// Address to listen on; port 0 picks a free port (default: 127.0.0.1:7010).
     #[arg(long, value_name = "ADDR:PORT")]

@@ -9,7 +9,7 @@ use super::value::{Place, Value, quote};
 pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {
-    fn read(text: &str) -> Option<Self> {
+    pub fn read(text: &str) -> Option<Self> {
         let digits: Option<Vec<u8>> = text
             .trim()
             .chars()

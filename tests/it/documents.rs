@@ -214,6 +214,8 @@ fn commands() -> Vec<String> {
     let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names: Vec<String> = names
         .filter_map(|line| line.split_whitespace().next())
+        // Prints what `--help` prints.
+        .filter(|name| *name != "help")
         .map(str::to_owned)
         .collect();
     assert!(names.len() > 5, "found only {names:?}");

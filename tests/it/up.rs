@@ -89,6 +89,39 @@ fn up_with(folder: &Path, variables: &[(&str, &str)]) -> Up {
     }
 }
 
+/// What a command with this data folder prints on standard output.
+fn beside(folder: &Path, arguments: &[&str]) -> String {
+    let data = folder.join("data");
+    let place = ["--offline", "--data-dir", data.to_str().unwrap()];
+    let arguments: Vec<&str> = arguments.iter().copied().chain(place).collect();
+    let out = worker(&arguments).command().output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{arguments:?}: {said}");
+    String::from_utf8(out.stdout).unwrap()
+}
+
+#[test]
+fn chat_talks_to_the_running_up_or_starts_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let question = ["run", "demo-text", "What is Muster?"];
+    let alone = beside(folder.path(), &question);
+    assert!(alone.contains("Muster"), "{alone}");
+    let up = up(folder.path());
+    let talked = beside(
+        folder.path(),
+        &["chat", "demo-text", "What", "is", "Muster?"],
+    );
+    assert_eq!(talked, alone);
+    let status = beside(folder.path(), &["ps"]);
+    assert!(
+        status.contains(&up.url) && status.contains("demo-text"),
+        "{status}"
+    );
+    let report: Value =
+        serde_json::from_str(&beside(folder.path(), &["status", "--json"])).unwrap();
+    assert_eq!(report["models"].as_array().unwrap().len(), 2, "{report}");
+}
+
 /// What it prints for people, up to its last line.
 fn printed(child: &mut Child) -> String {
     Lines::of(child.stdout.take().unwrap()).until("Ctrl-C stops")

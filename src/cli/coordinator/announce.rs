@@ -74,10 +74,12 @@ impl Ready {
             examples += &format!("Draw an image; the answer has a link to it:\n\n{curl}\n\n");
         }
         output::line(format!(
-            "ready at {}{}\n\n  key    {key}\n  model  {}\n\n{examples}Any OpenAI client works with base URL {}/v1 and this key. Ctrl-C stops.",
+            "ready at {}{}\n\n  key    {key}\n  model  {}\n\n{examples}`worker chat` talks to it in the terminal; {}/docs is the API reference. Any OpenAI client works with base URL {}/v1 and this key, programs for Ollama with {} and none. Ctrl-C stops.",
             self.url,
             self.elsewhere(),
             self.models.join(", "),
+            self.url,
+            self.url,
             self.url,
         ))
     }

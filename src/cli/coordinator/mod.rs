@@ -13,6 +13,8 @@ mod settings;
 mod stay;
 mod together;
 
+use std::path::Path;
+
 use super::{Exit, Failure, Root, serve, threads, up};
 use crate::cli::load::block_on;
 use crate::cli::reload::{OF_COORDINATORS, Reload};
@@ -26,6 +28,7 @@ use announce::Ready;
 use offer::Asking;
 use serving::Serving;
 use stay::Stay;
+pub use together::Beside;
 
 /// The coordinator alone, until it is told to stop.
 pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
@@ -81,6 +84,11 @@ fn note_serving(coordinator: &Coordinator, config: &Config) -> Result<Option<Str
     };
     serving.note(&config.worker.data_dir);
     Ok(fingerprint)
+}
+
+/// How the coordinator of this data folder was last started; it may have ended since.
+pub fn place_of_running(data_dir: &Path) -> Option<Serving> {
+    Serving::read(data_dir)
 }
 
 /// Coordinator, worker and model in one process.

@@ -2,7 +2,7 @@
 //! trace.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,20 @@ pub struct Serving {
 }
 
 impl Serving {
+    /// Where programs of this machine reach it.
+    pub fn url(&self) -> String {
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            let here: IpAddr = match address.is_ipv4() {
+                true => Ipv4Addr::LOCALHOST.into(),
+                false => Ipv6Addr::LOCALHOST.into(),
+            };
+            address.set_ip(here);
+        }
+        let scheme = if self.has_tls { "https" } else { "http" };
+        format!("{scheme}://{address}")
+    }
+
     pub fn read(data_dir: &Path) -> Option<Self> {
         let text = fs::read_to_string(file(data_dir)).ok()?;
         serde_json::from_str(&text).ok()

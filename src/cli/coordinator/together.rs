@@ -16,6 +16,7 @@ use super::stay::Stay;
 use super::{interfaces, key, settings};
 use crate::cli::place::Place;
 use crate::cli::reload::Reload;
+use crate::cli::serve::DoorArgs;
 use crate::cli::{Exit, Failure, Root, output, up};
 use crate::config::Config;
 use crate::coordinator::Coordinator;
@@ -92,6 +93,34 @@ pub async fn run(
     stay.draining(grace, coordinator.drain(grace)).await;
     staff.tasks.stop(LAST_TASKS).await;
     Ok(())
+}
+
+/// A coordinator with a worker, for as long as one command of this process takes.
+pub struct Beside(Started);
+
+impl Beside {
+    /// Serves this model, or the best one that is here.
+    pub async fn start(model: Option<&str>, config: &Config) -> Result<Self, Failure> {
+        let args = up::Args {
+            door: DoorArgs::default(),
+            model: model.into_iter().map(str::to_owned).collect(),
+        };
+        let tasks = Tasks::default();
+        Ok(Self(start(&args, config, Asking::Pointless, &tasks).await?))
+    }
+
+    pub fn url(&self) -> String {
+        self.0.coordinator.url()
+    }
+
+    pub fn key(&self) -> &str {
+        self.0.ready.api_key.as_deref().unwrap_or_default()
+    }
+
+    pub async fn end(self) {
+        self.0.coordinator.drain(LAST_TASKS).await;
+        self.0.staff.tasks.stop(LAST_TASKS).await;
+    }
 }
 
 async fn start(

@@ -43,6 +43,33 @@ enum Command {
     Rm(remove::Args),
 }
 
+pub use list::{Args as ListArgs, ShowArgs};
+pub use pull::Args as PullArgs;
+pub use remove::Args as RemoveArgs;
+
+/// For the same commands without `models` before them.
+impl Args {
+    pub fn list(args: ListArgs) -> Self {
+        let command = Command::List(args);
+        Self { command }
+    }
+
+    pub fn show(args: ShowArgs) -> Self {
+        let command = Command::Show(args);
+        Self { command }
+    }
+
+    pub fn pull(args: PullArgs) -> Self {
+        let command = Command::Pull(args);
+        Self { command }
+    }
+
+    pub fn remove(args: RemoveArgs) -> Self {
+        let command = Command::Rm(args);
+        Self { command }
+    }
+}
+
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     if let Command::Convert(args) = args.command {
         return convert::run(&args);

@@ -87,6 +87,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     (
         "reqwest",
         &[
+            "cli/chat",
             "coordinator/egress",
             "worker/hub",
             "worker/link/inquiry.rs",

@@ -1,0 +1,89 @@
+//! Which coordinator answers.
+
+use std::fs;
+use std::path::Path;
+
+use url::Url;
+
+use super::client::Client;
+use crate::cli::coordinator::{Beside, place_of_running};
+use crate::cli::{Exit, Failure, output};
+use crate::config::{Config, Fingerprint as Pin, Flag};
+use crate::link::{Fingerprint, native_tls, pinned_tls};
+
+/// The coordinator of a chat.
+pub struct Service {
+    client: Client,
+    /// The one that this process runs.
+    own: Option<Beside>,
+}
+
+/// A coordinator of this process takes any free port of this machine.
+pub fn flags(may_start: bool) -> Vec<Flag> {
+    let any_port = Flag {
+        name: "--listen",
+        setting: "serve.listen",
+        value: "127.0.0.1:0".to_owned(),
+    };
+    may_start.then_some(any_port).into_iter().collect()
+}
+
+impl Service {
+    pub async fn find(
+        url: Option<Url>,
+        key: Option<String>,
+        model: Option<&str>,
+        config: &Config,
+    ) -> Result<Self, Failure> {
+        if let Some(url) = url {
+            let client = Client::new(url, key, native_tls().map_err(no_tls)?)?;
+            return Ok(Self { client, own: None });
+        }
+        if let Some(client) = running(&config.worker.data_dir, key.clone()).await? {
+            return Ok(Self { client, own: None });
+        }
+        output::aside("no `worker up` is running here: starting a model for this chat");
+        let own = Beside::start(model, config).await?;
+        let url = Url::parse(&own.url()).map_err(anyhow::Error::from)?;
+        let client = Client::new(
+            url,
+            Some(own.key().to_owned()),
+            native_tls().map_err(no_tls)?,
+        )?;
+        Ok(Self {
+            client,
+            own: Some(own),
+        })
+    }
+
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub async fn end(self) {
+        if let Some(own) = self.own {
+            own.end().await;
+        }
+    }
+}
+
+/// The coordinator that was last started with this data folder, if it is there still.
+pub async fn running(data_dir: &Path, key: Option<String>) -> Result<Option<Client>, Failure> {
+    let Some(place) = place_of_running(data_dir) else {
+        return Ok(None);
+    };
+    let pin = place.certificate_sha256.as_deref();
+    let tls = match pin.and_then(Pin::read) {
+        Some(pin) => pinned_tls(Fingerprint(pin.0)),
+        None => native_tls(),
+    };
+    let kept = fs::read_to_string(data_dir.join("up.key")).ok();
+    let key = key.or_else(|| kept.map(|key| key.trim().to_owned()));
+    let url = Url::parse(&place.url()).map_err(anyhow::Error::from)?;
+    let client = Client::new(url, key, tls.map_err(no_tls)?)?;
+    Ok(client.is_reachable().await.then_some(client))
+}
+
+fn no_tls(reason: String) -> Failure {
+    Failure::new(Exit::Failed, format!("starting TLS failed: {reason}"))
+}
