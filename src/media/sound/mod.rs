@@ -6,9 +6,11 @@
 //! | `wav` | WAV, 16-bit or float, both ways |
 //! | `flac` | FLAC, 16-bit, encoding |
 //! | `opus` | Opus in Ogg, both ways |
+//! | `listen` | any sound file as one channel at one rate |
 
 mod flac;
 mod header;
+mod listen;
 mod opus;
 mod wav;
 
@@ -17,6 +19,7 @@ mod tests;
 
 pub use flac::to_flac;
 pub use header::{SoundHeader, inspect};
+pub use listen::{HEARD_TYPES, listen};
 pub use opus::{OPUS_RATES, from_opus, to_opus};
 pub use wav::{WavFormat, from_wav, to_wav};
 
@@ -60,6 +63,10 @@ pub enum SoundError {
         channels: u16,
         rate: u32,
     },
+    #[error("the file holds no sound that can be decoded; send one of {HEARD_TYPES}")]
+    NoSound,
+    #[error("the sound has samples that are not numbers")]
+    NotNumbers,
     #[error("encoding the sound as {0} failed")]
     Encoder(MediaType),
 }
