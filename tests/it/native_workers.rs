@@ -133,7 +133,8 @@ async fn a_native_worker_gets_the_clients_body_and_its_message_is_the_reply() {
     let blocks = json!([{"type": "text", "text": format!("push with {token}"), "cache_control": {"type": "ephemeral"}}]);
     let asked = body(json!({
         "system": "Be brief.", "messages": [{"role": "user", "content": blocks}], "tools": [tool],
-        "metadata": {"user_id": "ann"}, "top_k": 5, "temperature": null,
+        "metadata": {"user_id": "ann"}, "top_k": 5, "temperature": null, "max_tokens": 4096,
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
     }));
     let (reply, job) = tokio::join!(post(&app, &asked), answer(&mut rig));
     let payload = &job["payload"];
@@ -193,7 +194,9 @@ async fn a_native_worker_gets_the_clients_body_and_its_message_is_the_reply() {
 async fn a_native_stream_comes_piece_by_piece() {
     let app = App::start().await;
     let mut rig = native(&app).await;
-    let asked = body(json!({"stream": true, "max_tokens": 20}));
+    let asked = body(json!({
+        "stream": true, "max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1024},
+    }));
     let (mut stream, job) = tokio::join!(post(&app, &asked), async {
         let job = rig.job().await;
         for event in &message()[..4] {
@@ -201,7 +204,7 @@ async fn a_native_stream_comes_piece_by_piece() {
         }
         job
     });
-    assert_eq!(job["payload"]["request"]["max_tokens"], 20);
+    assert_eq!(job["payload"]["request"]["max_tokens"], 2000);
     let mut seen = String::new();
     while !seen.contains("thinking_delta") {
         seen += &stream.frame().await.unwrap();
