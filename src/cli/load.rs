@@ -34,7 +34,7 @@ pub async fn load(
     located: Located,
     is_shown: bool,
 ) -> Result<(Runtime, Arc<ModelInfo>), Failure> {
-    if let LocatedSource::Image(_) = located.source {
+    if let LocatedSource::Image(_) | LocatedSource::Hearing(_) = located.source {
         return Err(no_text(&located.name));
     }
     let mut config = config.clone();
@@ -61,14 +61,14 @@ pub async fn load(
     }
 }
 
-/// Loads a model that draws, if it fits. The maker knows the model by its name.
-pub async fn load_image(config: &Config, located: Located) -> Result<Maker, Failure> {
+/// Loads a model that draws or hears, if it fits. The maker knows the model by its name.
+pub async fn load_media(config: &Config, located: Located) -> Result<Maker, Failure> {
     let mut device = Device::start(config, &hardware::probe())?;
     device.load(located, |_, _| {}).await?;
     Ok(device.maker()?)
 }
 
-fn no_text(model: &str) -> Failure {
-    let what = format!("{model} makes images, but this command needs a model that writes text");
+pub fn no_text(model: &str) -> Failure {
+    let what = format!("{model} writes no text, but this command needs a model that writes text");
     Failure::new(Exit::Usage, what).hint("`worker models list` shows the kind of each model")
 }

@@ -38,6 +38,7 @@ mod status;
 mod table;
 mod text_process;
 mod threads;
+mod transcribe;
 mod up;
 
 use std::process::ExitCode;
@@ -90,6 +91,7 @@ enum Command {
     Account(account::Args),
     Models(models::Args),
     Generate(Box<generate::Args>),
+    Transcribe(transcribe::Args),
     Config(config::Args),
     Doctor(doctor::Args),
     Probe(probe::Args),
@@ -153,6 +155,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Doctor(args)) => doctor::run(args, &root),
         Some(Command::Models(args)) => models::run(args, &root),
         Some(Command::Generate(args)) => generate::run(*args, &root),
+        Some(Command::Transcribe(args)) => transcribe::run(args, &root),
         Some(Command::Bench(args)) => bench::run(args, &root),
         Some(Command::Eval(args)) => eval::run(args, &root),
         Some(Command::Config(args)) => config::run(args, &root),

@@ -308,6 +308,13 @@ fn count_prompt(job: &Job) -> (u32, u32) {
             }),
             // Costs nothing.
             EncodeRequest::Tokenize { .. } | EncodeRequest::Detokenize { .. } => {}
+            EncodeRequest::Transcribe(transcript) => {
+                transcript
+                    .prompt
+                    .iter()
+                    .for_each(|prompt| text.push(prompt));
+                tokens += usize::try_from(transcript.tokens()).unwrap_or(usize::MAX);
+            }
         },
         Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Form(_) => {}
     }

@@ -3,9 +3,10 @@
 use crate::anthropic;
 use crate::ollama::{self, Door, EmbedRequest};
 use crate::openai::field::{FieldRow, rows};
+use crate::openai::hearing::HearingDoor;
 use crate::openai::images::ImageDoor;
 use crate::openai::videos::{self, VideoDoor};
-use crate::openai::{audio, chat, completions, encode, images, responses};
+use crate::openai::{audio, chat, completions, encode, hearing, images, responses};
 
 /// The routes of `/v1` and of Ollama's API that take a body, and their fields by name.
 pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
@@ -21,6 +22,14 @@ pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
         ("/v1/videos/generations", videos::rows(VideoDoor::Generate)),
         ("/v1/videos", videos::rows(VideoDoor::Create)),
         ("/v1/audio/generations", audio::rows()),
+        (
+            "/v1/audio/transcriptions",
+            hearing::rows(HearingDoor::Transcribe),
+        ),
+        (
+            "/v1/audio/translations",
+            hearing::rows(HearingDoor::Translate),
+        ),
         ("/v1/embeddings", encode::embeddings::rows()),
         ("/v1/rerank", encode::rerank::rows()),
         ("/v1/tokenize", encode::tokenize_rows()),

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
+use muster::media::sound;
 use muster_testing::{Lines, ended};
 
 use crate::support::hub::FakeHub;
@@ -141,6 +142,21 @@ fn generate_streams_text_and_counts_its_tokens() {
     .run();
     assert!(run.stderr.contains("text: 20 tokens"), "{}", run.stderr);
     assert!(run.ok().ends_with('\n'));
+}
+
+#[test]
+fn transcribe_says_which_models_hear() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.wav");
+    let silence = sound::Sound::new(8_000, 1, vec![0.0; 8_000]).unwrap();
+    let file = sound::to_wav(&silence, sound::WavFormat::Int16).unwrap();
+    std::fs::write(&path, file).unwrap();
+    let path = path.to_str().unwrap();
+    let run = worker(&["transcribe", path, "--model", &tiny()]).run();
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("whisper-base"), "{}", run.stderr);
+    let run = worker(&["transcribe", path, "--language", "klingon"]).run();
+    assert_eq!(run.code, 2, "{}", run.stderr);
 }
 
 #[test]

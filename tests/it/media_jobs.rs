@@ -697,3 +697,189 @@ async fn a_client_that_leaves_cancels_its_music() {
     .await;
     drop(gate);
 }
+
+async fn listener(app: &App, sample: SamplePipeline) -> Studio {
+    let model = MediaModel {
+        name: "hears".to_owned(),
+        kind: MediaKind::Transcript,
+        size: None,
+    };
+    serving(app, "listener", model, sample, dial(app)).await
+}
+
+/// Two seconds and a half; each second is louder than the one before.
+fn steps() -> Vec<u8> {
+    let level = |at: usize| [0.1, 0.25, 0.5][at / 48_000];
+    let samples = (0..120_000).map(|at| level(at) * if at % 100 < 50 { 1.0 } else { -1.0 });
+    let sound = sound::Sound::new(48_000, 1, samples.collect()).unwrap();
+    sound::to_wav(&sound, sound::WavFormat::Int16).unwrap()
+}
+
+async fn hear(app: &App, route: &str, fields: &[(&str, &str)], file: &[u8]) -> Answer {
+    let mut body = Vec::new();
+    let has_model = fields.iter().any(|(name, _)| *name == "model");
+    let usual: &[(&str, &str)] = if has_model {
+        &[]
+    } else {
+        &[("model", "hears")]
+    };
+    for (name, value) in [usual, fields].concat() {
+        let part =
+            format!("--edge\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
+        body.extend(part.into_bytes());
+    }
+    body.extend(
+        b"--edge\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\n",
+    );
+    body.extend(file);
+    body.extend(b"\r\n--edge--\r\n");
+    let bearer = format!("Bearer {}", app.key);
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "multipart/form-data; boundary=edge"),
+    ];
+    app.send(request(Method::POST, route, &headers, Body::from(body)))
+        .await
+}
+
+const TRANSCRIPTIONS: &str = "/v1/audio/transcriptions";
+
+/// Levels come through a change of the rate within a tenth.
+#[track_caller]
+fn check_levels(text: &str) {
+    let levels: Vec<f64> = text
+        .split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect();
+    assert_eq!(levels.len(), 3, "{text}");
+    for (found, wanted) in levels.into_iter().zip([10.0, 25.0, 50.0]) {
+        assert!((found - wanted).abs() < 0.25 * wanted, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_sound_is_written_down_by_our_worker_in_each_form() {
+    let app = app().await;
+    let studio = listener(&app, SamplePipeline::default()).await;
+    let answer = hear(&app, TRANSCRIPTIONS, &[], &steps()).await;
+    let job = answer.header("x-job-id").map(str::to_owned);
+    let (status, body) = (answer.status, answer.json().await);
+    assert_eq!(status, StatusCode::OK, "{body}");
+    assert!(job.is_some());
+    check_levels(body["text"].as_str().unwrap());
+    assert_eq!(body["usage"], json!({"type": "duration", "seconds": 3}));
+
+    let verbose = [
+        ("response_format", "verbose_json"),
+        ("timestamp_granularities[]", "word"),
+        ("language", "german"),
+    ];
+    let body = hear(&app, TRANSCRIPTIONS, &verbose, &steps())
+        .await
+        .json()
+        .await;
+    assert_eq!(
+        (&body["language"], &body["duration"]),
+        (&json!("german"), &json!(2.5))
+    );
+    let words = body["words"].as_array().unwrap();
+    assert_eq!(
+        (words.len(), &words[1]["start"]),
+        (3, &json!(1.0)),
+        "{body}"
+    );
+    assert!(body.get("segments").is_none());
+
+    let srt = hear(
+        &app,
+        TRANSCRIPTIONS,
+        &[("response_format", "srt")],
+        &steps(),
+    )
+    .await;
+    assert_eq!(
+        srt.header("content-type"),
+        Some("text/plain; charset=utf-8")
+    );
+    let srt = srt.text().await;
+    assert!(srt.contains("3\n00:00:02,000 --> 00:00:02,500\n"), "{srt}");
+
+    let stream = hear(&app, TRANSCRIPTIONS, &[("stream", "true")], &steps()).await;
+    assert_eq!(stream.header("content-type"), Some("text/event-stream"));
+    let events = stream.text().await;
+    let data = events
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "));
+    let data: Vec<&str> = data.collect();
+    let first: Value = serde_json::from_str(data[0]).unwrap();
+    assert_eq!(first["type"], "transcript.text.delta");
+    let last: Value = serde_json::from_str(data[data.len() - 2]).unwrap();
+    assert_eq!(last["type"], "transcript.text.done");
+    check_levels(last["text"].as_str().unwrap());
+    assert_eq!(data.last(), Some(&"[DONE]"));
+
+    let answer = hear(&app, "/v1/audio/translations", &[], &steps()).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(studio.worker.activity().done, 5);
+}
+
+#[tokio::test]
+async fn sounds_that_cannot_be_heard_are_refused_before_a_worker_sees_them() {
+    let app = app().await;
+    let studio = listener(&app, SamplePipeline::default()).await;
+    let check = async |file: &[u8], words: &str| {
+        let answer = hear(&app, TRANSCRIPTIONS, &[], file).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        let error = answer.json().await["error"].clone();
+        assert_eq!(error["param"], "file", "{error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(words),
+            "{error}"
+        );
+    };
+    check(b"", "no sound").await;
+    check(&[0; 4096], "no sound").await;
+    check(png(8, 8).as_bytes(), "no sound").await;
+    check(&steps()[..100_000], "truncated").await;
+    let silence = sound::Sound::new(8_000, 1, vec![0.0; 5 * 3600 * 8_000]).unwrap();
+    let hours = sound::to_wav(&silence, sound::WavFormat::Int16).unwrap();
+    check(&hours[..44 + 1000], "truncated").await;
+    assert_eq!(studio.worker.activity().failed, 0);
+
+    let _player = player(&app, SamplePipeline::default()).await;
+    let other = hear(&app, TRANSCRIPTIONS, &[("model", "plays")], &steps()).await;
+    assert_eq!(other.status, StatusCode::BAD_REQUEST);
+    let chat = json!({"model": "hears", "messages": [{"role": "user", "content": "hello"}]});
+    let chat = app.chat(&chat).await;
+    assert_eq!(chat.status, StatusCode::BAD_REQUEST);
+    let error = chat.json().await["error"].clone();
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("text generation"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_cancels_its_transcript() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let studio = listener(&app, sample).await;
+    let file = steps();
+    tokio::select! {
+        _ = hear(&app, TRANSCRIPTIONS, &[], &file) => unreachable!("no block was let through"),
+        () = running(&studio.maker, 1) => {}
+    }
+    eventually("the job to be cancelled", async || {
+        let activity = studio.worker.activity();
+        if activity.cancelled == 1 {
+            Ok(())
+        } else {
+            Err(activity)
+        }
+    })
+    .await;
+    drop(gate);
+}

@@ -30,7 +30,7 @@ const TYPES: &[(&str, [usize; 2])] = &[
     ("coordinator", [105, 154]),
     ("engine", [11, 13]),
     ("kernels", [3, 3]),
-    ("muster", [6, 32]),
+    ("muster", [6, 33]),
     ("process", [1, 0]),
     ("protocol", [11, 7]),
     ("worker", [24, 13]),

@@ -56,6 +56,8 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     ("DELETE", "/v1/videos/{id}"),
     ("POST", "/v1/videos/{id}/remix"),
     ("POST", "/v1/audio/generations"),
+    ("POST", "/v1/audio/transcriptions"),
+    ("POST", "/v1/audio/translations"),
     ("POST", "/v1/generate"),
     ("POST", "/v1/jobs/{id}/cancel"),
     ("POST", "/v1/account/credits/quote"),
@@ -135,7 +137,7 @@ fn is_admitted(route: &Route, status: StatusCode) -> bool {
         }
         // The key is bound to no worker, and none is named.
         (_, "/v1/workers/self") => StatusCode::BAD_REQUEST,
-        (_, "/v1/media/results") => StatusCode::BAD_REQUEST,
+        (_, "/v1/media/results" | "/v1/audio/translations") => StatusCode::BAD_REQUEST,
         (_, "/v1/videos") if route.method == "POST" => StatusCode::BAD_REQUEST,
         _ if is_legacy => {
             return [200, 201, 400, 403, 404].contains(&status.as_u16());

@@ -187,7 +187,7 @@ impl Drawing {
 
     pub async fn make(self, config: &Config, located: Located, root: &Root) -> Result<(), Failure> {
         let model = located.name.clone();
-        let maker = load::load_image(config, located).await?;
+        let maker = load::load_media(config, located).await?;
         let is_shown = !root.quiet && !self.is_json;
         for index in 0..self.count {
             let request = ImageRequest {
@@ -252,7 +252,8 @@ async fn draw(
         match event {
             MakeEvent::Step { at, of, .. } => meter.step(at, of),
             MakeEvent::Made(Output::Image(pixels)) => drawn = Some(pixels),
-            MakeEvent::Made(Output::Sound(_) | Output::Frames { .. }) | MakeEvent::Done => {}
+            MakeEvent::Made(Output::Sound(_) | Output::Frames { .. } | Output::Transcript(_))
+            | MakeEvent::Done => {}
             MakeEvent::Failed(failure) => {
                 meter.end();
                 return Err(failure.into());

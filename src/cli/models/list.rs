@@ -170,6 +170,7 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
             fact("sampling", sampling(&facts.defaults));
         }
         Facts::Image(facts) => fact("drawing", drawing(&facts.defaults)),
+        Facts::Hearing(_) => {}
     }
     output::text(facts)?;
     let is_shown = |name: &str| named.is_none_or(|named| named == name);

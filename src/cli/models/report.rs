@@ -35,6 +35,8 @@ struct NamesReport<'a> {
 enum DefaultsReport<'a> {
     Text(SamplingReport),
     Image(DrawingReport<'a>),
+    /// None.
+    Hearing {},
 }
 
 #[derive(Serialize)]
@@ -110,7 +112,7 @@ pub fn of_quantization<'a>(
         licence: &entry.licence,
         context: match &entry.facts {
             Facts::Text(facts) => Some(facts.context),
-            Facts::Image(_) => None,
+            Facts::Image(_) | Facts::Hearing(_) => None,
         },
         parameters: entry.parameters(),
         default_quantization: &entry.default_quantization,
@@ -133,6 +135,7 @@ fn defaults(facts: &Facts) -> DefaultsReport<'_> {
             min_p: defaults.min_p,
             repetition_penalty: defaults.repetition_penalty,
         }),
+        Facts::Hearing(_) => DefaultsReport::Hearing {},
         Facts::Image(ImageFacts { defaults, .. }) => DefaultsReport::Image(DrawingReport {
             size: defaults.size,
             steps: defaults.steps,

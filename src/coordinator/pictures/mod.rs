@@ -11,6 +11,7 @@
 //! image or two of each, and what workers bring in places of its own.
 
 mod results;
+mod sound;
 mod source;
 mod text;
 
@@ -18,6 +19,7 @@ mod text;
 pub mod tests;
 
 pub use results::{Results, Unfit, UploadCheck, sound_bytes, video_bytes};
+pub use sound::{SourceSound, SourceSoundError};
 pub use source::{Role, Sender, Source, SourceError, Sources, is_address};
 pub use text::{from_base64, to_base64};
 

@@ -127,6 +127,10 @@ impl Sources {
         self.keep(prepared, key).await
     }
 
+    pub(super) async fn keep_bytes(&self, key: Key, bytes: Bytes) -> Result<(), MediaError> {
+        self.media.put(key, bytes).await
+    }
+
     async fn keep(&self, prepared: Prepared, key: Key) -> Result<Source, SourceError> {
         self.media.put(key, prepared.webp).await?;
         Ok(Source {

@@ -234,6 +234,7 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds) -> Offering {
         Task::Generate => Capabilities::GENERATE,
         Task::Embed => Capabilities::EMBED,
         Task::Rerank => Capabilities::RERANK,
+        Task::Transcribe => Capabilities::TRANSCRIBE,
     });
     let tasks = tasks.reduce(Capabilities::with);
     Offering {

@@ -10,8 +10,8 @@ use crate::dispatch::Offer;
 use crate::media::{Area, Key, Media, MediaType};
 use crate::pictures::{UploadCheck, sound_bytes, video_bytes};
 use muster_protocol::job::{
-    self, Body, Failure, FailureKind, Formats, ImageRequest, Job, Lora, MusicRequest, SoundFormat,
-    SourceImage, VideoRequest,
+    self, Body, EncodeRequest, Failure, FailureKind, Formats, ImageRequest, Job, Lora,
+    MusicRequest, SoundFormat, SourceImage, TranscriptRequest, VideoRequest,
 };
 use muster_protocol::legacy::image::drawn::{Drawn, most_bytes};
 use muster_protocol::legacy::image::neutral::SAMPLERS;
@@ -111,6 +111,23 @@ pub fn of_video(
     drawing(offer, payload, video_bytes(video.seconds), media)
 }
 
+/// A sound that is to be written down, with a link to it; none of other jobs that read.
+pub fn heard(request: &EncodeRequest, media: Option<&Media>) -> Option<Result<Payload, Untold>> {
+    let EncodeRequest::Transcribe(transcript) = request else {
+        return None;
+    };
+    let none = || internal("no media store is configured for the sound");
+    let link = media.ok_or_else(|| none().into());
+    let link = link.and_then(|media| link_to(&transcript.sound, media));
+    Some(link.map(|sound| {
+        let transcript = Box::new(TranscriptRequest {
+            sound,
+            ..(**transcript).clone()
+        });
+        Payload::Encode(Box::new(EncodeRequest::Transcribe(transcript)))
+    }))
+}
+
 fn drawing(offer: &Offer, payload: Payload, most: u64, media: &Media) -> Result<Drawing, Untold> {
     let key = key_of(&offer.job, offer.attempt);
     let link = media.upload_link_up_to(most, key, UPLOADS).now_or_never();
@@ -192,7 +209,7 @@ pub fn brought(key: Key, results: &[MediaResult]) -> Option<job::Media> {
 
 fn link_to(key: &str, media: &Media) -> Result<String, Untold> {
     let key = key.parse();
-    let key = key.map_err(|_| internal("the source image has an invalid object name"))?;
+    let key = key.map_err(|_| internal("the source has an invalid object name"))?;
     let link = media.download_link(key, SOURCES).now_or_never();
     link.and_then(Result::ok).ok_or(NOT_NOW)
 }

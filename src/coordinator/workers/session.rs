@@ -454,7 +454,11 @@ impl Session {
                 upload.push(drawing.slot);
                 drawing.payload
             }),
-            None => payload::of(offer, &self.peer).map_err(Untold::from),
+            None => match &offer.job.body {
+                Body::Encode(request) => drawing::heard(request, media),
+                _ => None,
+            }
+            .unwrap_or_else(|| payload::of(offer, &self.peer).map_err(Untold::from)),
         };
         let payload = match payload {
             Ok(payload) => payload,

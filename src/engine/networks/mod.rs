@@ -4,5 +4,6 @@ pub mod adapter;
 pub mod encoder;
 pub mod image;
 pub mod layers;
+pub mod sound;
 pub mod text;
 pub mod weights;

@@ -10,6 +10,7 @@ mod engine;
 mod footprint;
 pub mod grammar;
 mod handle;
+pub mod hearing;
 pub mod image;
 pub mod kv_cache;
 mod load;

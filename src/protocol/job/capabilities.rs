@@ -3,7 +3,7 @@
 use std::fmt;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Capabilities(u64);
+pub struct Capabilities(u128);
 
 impl Capabilities {
     /// Reads pictures in the prompt.
@@ -69,6 +69,8 @@ impl Capabilities {
     pub const EMBED: Self = Self(1 << 54);
     /// Scores documents by a query.
     pub const RERANK: Self = Self(1 << 53);
+    /// Writes down what a sound says.
+    pub const TRANSCRIBE: Self = Self(1 << 64);
 
     /// The kinds of control maps that came later, which owners allow apart.
     pub const MORE_CONTROL: Self = Self(1 << 59);
@@ -95,9 +97,12 @@ impl Capabilities {
     pub const MANY_STEPS: Self = Self(1 << 35);
 
     /// What models differ in, where the other capabilities are those of a worker.
-    pub const TASKS: Self = Self::GENERATE.with(Self::EMBED).with(Self::RERANK);
+    pub const TASKS: Self = Self::GENERATE
+        .with(Self::EMBED)
+        .with(Self::RERANK)
+        .with(Self::TRANSCRIBE);
 
-    const NAMES: [(Self, &'static str); 47] = [
+    const NAMES: [(Self, &'static str); 48] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -146,6 +151,7 @@ impl Capabilities {
         (Self::GENERATE, "text generation"),
         (Self::EMBED, "embeddings"),
         (Self::RERANK, "reranking"),
+        (Self::TRANSCRIBE, "transcription"),
         (Self::MORE_CONTROL, "newer control types"),
         (Self::CONTROL_STRENGTH, "control strength"),
         (Self::NEWER_DRAWING, "newer samplers and settings"),
@@ -195,7 +201,7 @@ impl Capabilities {
 
     /// One by one.
     pub fn each(self) -> impl Iterator<Item = Self> {
-        let bits = (0..u64::BITS).map(|bit| Self(1 << bit));
+        let bits = (0..u128::BITS).map(|bit| Self(1 << bit));
         bits.filter(move |one| self.contains(*one))
     }
 

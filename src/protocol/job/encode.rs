@@ -1,10 +1,10 @@
-//! Text jobs that read and do not write: tokens, vectors and scores instead of text.
+//! Text jobs that read and do not write: tokens, vectors, scores, or what a sound says.
 //!
 //! Serde derives stand here because requests and results cross the wire to our own workers as they are.
 
 use serde::{Deserialize, Serialize};
 
-use super::TextInput;
+use super::{TextInput, Transcript, TranscriptRequest};
 
 /// The work of one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,9 +41,11 @@ pub enum EncodeRequest {
         #[serde(default)]
         first: usize,
     },
+    /// What a sound says.
+    Transcribe(Box<TranscriptRequest>),
 }
 
-/// The result of a job, whole.
+/// The result of a job: whole, but for a transcript, which comes in parts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EncodeResult {
@@ -51,6 +53,7 @@ pub enum EncodeResult {
     Text(String),
     Vectors(Vec<Vector>),
     Scores(Vec<f32>),
+    Transcript(Box<Transcript>),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,20 +93,25 @@ impl EncodeRequest {
                 .iter()
                 .map(|document| query.len() + document.len())
                 .sum(),
+            Self::Transcribe(transcript) => transcript.prompt.as_ref().map_or(0, String::len),
         }
     }
 
     /// About as many tokens as a network reads for it; one where none does.
     pub fn tokens(&self) -> u64 {
-        match self.is_computed() {
-            true => (self.size() as u64 / 4).max(1),
-            false => 1,
+        match self {
+            Self::Transcribe(transcript) => transcript.tokens(),
+            _ if self.is_computed() => (self.size() as u64 / 4).max(1),
+            _ => 1,
         }
     }
 
     /// Whether a network computes it, and not the tokenizer alone.
     pub fn is_computed(&self) -> bool {
-        matches!(self, Self::Embed { .. } | Self::Rerank { .. })
+        matches!(
+            self,
+            Self::Embed { .. } | Self::Rerank { .. } | Self::Transcribe(_)
+        )
     }
 }
 
@@ -118,6 +126,7 @@ impl EncodeResult {
             Self::Text(text) => text.len(),
             Self::Vectors(vectors) => vectors.iter().map(|vector| 24 + 4 * vector.0.len()).sum(),
             Self::Scores(scores) => 4 * scores.len(),
+            Self::Transcript(transcript) => transcript.weight(),
         }
     }
 }

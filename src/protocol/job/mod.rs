@@ -17,6 +17,7 @@ mod needs;
 mod price;
 mod product;
 mod text;
+mod transcript;
 mod video;
 
 pub use capabilities::Capabilities;
@@ -37,6 +38,8 @@ pub use price::{JobPrice, MicroUsd};
 pub use product::{Hidden, Media, Note, Product, Remark, Text};
 pub use text::{Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice};
 pub use video::VideoRequest;
+
+pub use transcript::{Transcript, TranscriptRequest, TranscriptSegment, TranscriptWord};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -83,16 +83,19 @@ pub enum Task {
     Embed,
     /// Score documents by a query.
     Rerank,
+    /// Write down what a sound says.
+    Transcribe,
 }
 
 impl Task {
-    const ALL: [Self; 3] = [Self::Generate, Self::Embed, Self::Rerank];
+    const ALL: [Self; 4] = [Self::Generate, Self::Embed, Self::Rerank, Self::Transcribe];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Generate => "generate",
             Self::Embed => "embed",
             Self::Rerank => "rerank",
+            Self::Transcribe => "transcribe",
         }
     }
 

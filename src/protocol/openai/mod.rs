@@ -25,6 +25,7 @@ pub mod completions;
 pub mod encode;
 pub mod error;
 pub mod form;
+pub mod hearing;
 pub mod images;
 pub mod json;
 pub mod media;

@@ -45,4 +45,9 @@ pub const ENTRIES: &[(&str, &str)] = &[
     entry!("stable-diffusion-xl.toml"),
     entry!("stable-diffusion-xl-turbo.toml"),
     entry!("tinyllama-1.1b-chat.toml"),
+    entry!("distil-large-v3.toml"),
+    entry!("whisper-base.toml"),
+    entry!("whisper-large-v3-turbo.toml"),
+    entry!("whisper-small.toml"),
+    entry!("whisper-tiny.toml"),
 ];

@@ -24,6 +24,7 @@ pub struct Entry {
 pub enum Facts {
     Text(TextFacts),
     Image(ImageFacts),
+    Hearing(HearingFacts),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +40,12 @@ pub struct ImageFacts {
     /// Of all components together.
     pub parameters: u64,
     pub defaults: DrawingDefaults,
+}
+
+/// Of a model that writes down what sounds say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HearingFacts {
+    pub parameters: u64,
 }
 
 /// Under which names a model is asked for, in each of the two worlds.
@@ -65,6 +72,7 @@ pub enum Family {
     StableDiffusion1,
     StableDiffusion2,
     StableDiffusionXl,
+    Whisper,
 }
 
 impl Family {
@@ -82,6 +90,7 @@ impl Family {
         ("stable-diffusion-1", Self::StableDiffusion1),
         ("stable-diffusion-2", Self::StableDiffusion2),
         ("stable-diffusion-xl", Self::StableDiffusionXl),
+        ("whisper", Self::Whisper),
     ];
 
     pub fn kind(self) -> Kind {
@@ -89,6 +98,7 @@ impl Family {
             Self::StableDiffusion1 | Self::StableDiffusion2 | Self::StableDiffusionXl => {
                 Kind::Image
             }
+            Self::Whisper => Kind::Hearing,
             _ => Kind::Text,
         }
     }
@@ -98,10 +108,15 @@ impl Family {
 pub enum Kind {
     Text,
     Image,
+    Hearing,
 }
 
 impl Kind {
-    pub const ALL: &[(&'static str, Self)] = &[("text", Self::Text), ("image", Self::Image)];
+    pub const ALL: &[(&'static str, Self)] = &[
+        ("text", Self::Text),
+        ("image", Self::Image),
+        ("hearing", Self::Hearing),
+    ];
 }
 
 macro_rules! word {
@@ -193,7 +208,7 @@ const USUAL_SIZE: [u32; 2] = [512, 512];
 const DRAWING_BYTES_PER_PIXEL: u64 = 4096;
 
 /// Activations, logits and the program itself.
-const WORKSPACE_BYTES: u64 = 256 * 1024 * 1024;
+pub const WORKSPACE_BYTES: u64 = 256 * 1024 * 1024;
 
 impl Entry {
     /// Where the weights of a quantization are; those of the default one for `None`.
@@ -227,6 +242,7 @@ impl Entry {
         let facts = match &self.facts {
             Facts::Text(facts) => facts,
             Facts::Image(facts) => return weights.checked_add(facts.drawing_bytes()),
+            Facts::Hearing(_) => return weights.checked_add(WORKSPACE_BYTES),
         };
         let context = facts.context.min(MINIMUM_CONTEXT);
         let shape = facts.shape;
@@ -241,6 +257,7 @@ impl Entry {
         match self.facts {
             Facts::Text(_) => Kind::Text,
             Facts::Image(_) => Kind::Image,
+            Facts::Hearing(_) => Kind::Hearing,
         }
     }
 
@@ -248,6 +265,7 @@ impl Entry {
         match &self.facts {
             Facts::Text(facts) => facts.shape.parameters,
             Facts::Image(facts) => facts.parameters,
+            Facts::Hearing(facts) => facts.parameters,
         }
     }
 

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, path::Path};
 use serde::Deserialize;
 
 use super::{
-    Defaults, DrawingDefaults, Embedded, Entry, Facts, Family, ImageFacts, Kind, Names, Shape,
-    Source, TextFacts,
+    Defaults, DrawingDefaults, Embedded, Entry, Facts, Family, HearingFacts, ImageFacts, Kind,
+    Names, Shape, Source, TextFacts,
     entry::QUANTIZATIONS,
     keys::{refuse_unknown, unknown},
 };
@@ -71,7 +71,7 @@ struct ShapeToml {
 
 const SHAPE: &[&str] = &["parameters", "layers", "kv_heads", "head_dim"];
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, PartialEq)]
 #[serde(deny_unknown_fields)]
 struct DefaultsToml {
     temperature: Option<f32>,
@@ -160,6 +160,12 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
                 raw.parameters,
                 raw.defaults,
             )?),
+            Kind::Hearing => Facts::Hearing(hearing_facts(
+                raw.context,
+                raw.shape,
+                raw.parameters,
+                &raw.defaults,
+            )?),
         },
         id: raw.id,
         description: raw.description,
@@ -223,6 +229,21 @@ fn image_facts(
             clip_skip: defaults.clip_skip,
         },
     })
+}
+
+fn hearing_facts(
+    context: Option<u64>,
+    shape: Option<ShapeToml>,
+    parameters: Option<u64>,
+    defaults: &DefaultsToml,
+) -> Result<HearingFacts, String> {
+    let (None, None, Some(parameters)) = (context, shape, parameters) else {
+        return Err("a hearing model needs parameters, and has no context and no shape".to_owned());
+    };
+    match *defaults == DefaultsToml::default() {
+        true => Ok(HearingFacts { parameters }),
+        false => Err("a hearing model has no defaults".to_owned()),
+    }
 }
 
 /// Serde would list all keys; this names the nearest one.
@@ -294,7 +315,7 @@ fn source(raw: SourceToml, folder: Option<&Path>, kind: Kind) -> Result<Source, 
                     .collect::<Result<_, String>>()?,
             };
             match kind {
-                Kind::Text => refuse_incomplete(&source)?,
+                Kind::Text | Kind::Hearing => refuse_incomplete(&source)?,
                 Kind::Image => refuse_incomplete_image(&source)?,
             }
             Ok(Source::Hub(source))
@@ -400,6 +421,10 @@ fn check(entry: &Entry) -> Result<(), String> {
     match &entry.facts {
         Facts::Text(facts) => check_text(facts)?,
         Facts::Image(facts) => check_image(facts)?,
+        Facts::Hearing(facts) if facts.parameters == 0 => {
+            return Err("parameters is out of range".to_owned());
+        }
+        Facts::Hearing(_) => {}
     }
     let known: Vec<&str> = entry.sources.keys().map(String::as_str).collect();
     match known.contains(&entry.default_quantization.as_str()) {

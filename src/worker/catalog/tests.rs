@@ -95,6 +95,8 @@ fn sources_are_coherent_with_family_and_quantization() {
                 Family::StableDiffusion1 => "stable-diffusion-v1",
                 Family::StableDiffusion2 => "stable-diffusion-2",
                 Family::StableDiffusionXl => "xl",
+                Family::Whisper if entry.id.starts_with("distil") => "distil",
+                Family::Whisper => "whisper",
             };
             assert!(repository.contains(word), "{} from {repository}", entry.id);
             for file in source.files.iter().filter(|file| file.path.is_gguf()) {

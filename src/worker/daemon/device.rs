@@ -8,6 +8,7 @@ use super::{DaemonError, DeviceModel, Engines, MediaModel};
 use crate::hardware::Machine;
 use muster_config::{Config, KvCacheSetting, SpeculationSetting};
 use muster_engine::runtime::grammar::ProverProgram;
+use muster_engine::runtime::hearing::HearingSource;
 use muster_engine::runtime::image::{ImageFootprint, ImageSource};
 use muster_engine::runtime::maker::{Maker, MakerLimits, MediaKind, Pipeline};
 use muster_engine::runtime::text::Isolation;
@@ -68,6 +69,7 @@ impl Device {
                 DeviceModel::Text(info)
             }
             LocatedSource::Image(source) => self.load_image(name, source, &fitted).await?,
+            LocatedSource::Hearing(source) => self.load_hearing(name, source).await?,
         };
         self.room = self.room.clone().after(&fitted);
         Ok(model)
@@ -98,6 +100,27 @@ impl Device {
         }))
     }
 
+    async fn load_hearing(
+        &mut self,
+        name: String,
+        source: HearingSource,
+    ) -> Result<DeviceModel, DaemonError> {
+        if self.engines.runtime.info(&name).is_ok() {
+            return Err(LoadError::AlreadyLoaded { name }.into());
+        }
+        let device = self.room.device;
+        let load = move || {
+            let pipeline: Box<dyn Pipeline> = Box::new(source.load(device)?);
+            Ok(pipeline)
+        };
+        self.maker()?.load(&name, Box::new(load)).await?;
+        Ok(DeviceModel::Media(MediaModel {
+            name,
+            kind: MediaKind::Transcript,
+            size: None,
+        }))
+    }
+
     /// Whether a model fits into what is left, by its header.
     pub fn fit(&self, located: &Located) -> Result<Fit, DaemonError> {
         let needs = match &located.source {
@@ -109,6 +132,7 @@ impl Device {
                 needs(&source, &self.room, &self.limits)?
             }
             LocatedSource::Image(source) => source.footprint()?.into(),
+            LocatedSource::Hearing(source) => hearing_needs(source)?,
         };
         let fitted = fit(needs, self.wishes, &self.room);
         fitted.map_err(|refusal| DaemonError::DoesNotFit {
@@ -135,6 +159,9 @@ impl Device {
         self.engines
     }
 }
+
+/// Beside the weights, for one window of the largest network.
+const HEARING_BYTES: u64 = 256 << 20;
 
 /// This program once more, as the text process of a model.
 fn isolation(model: &str) -> Isolation {
@@ -174,6 +201,15 @@ pub fn kv_dtype(config: &Config) -> Option<KvDtype> {
         KvCacheSetting::F16 => Some(KvDtype::F16),
         KvCacheSetting::Q8_0 => Some(KvDtype::Q8_0),
     }
+}
+
+/// What a model that hears takes on a device.
+pub fn hearing_needs(source: &HearingSource) -> Result<Needs, DaemonError> {
+    Ok(Needs {
+        weight_bytes: source.weight_bytes()?,
+        workspace_bytes: HEARING_BYTES,
+        ..Needs::default()
+    })
 }
 
 /// What a model takes on a device, from its files' headers.

@@ -127,6 +127,13 @@ impl Needs {
         let weight_bytes = entry.weight_bytes(quantization)?;
         let facts = match &entry.facts {
             Facts::Text(facts) => facts,
+            Facts::Hearing(_) => {
+                return Some(Self {
+                    weight_bytes,
+                    workspace_bytes: USUAL_WORKSPACE_BYTES,
+                    ..Self::default()
+                });
+            }
             Facts::Image(facts) => {
                 return Some(Self {
                     weight_bytes,

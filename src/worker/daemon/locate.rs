@@ -13,6 +13,7 @@ use crate::catalog::{
 use crate::hub::{self, Hub, HubError, Pulled, Repository};
 use muster_config::is_path;
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
+use muster_engine::runtime::hearing::HearingSource;
 use muster_engine::runtime::image::{ImageDefaults, ImageSource};
 use muster_engine::runtime::{ModelSource, Sampling};
 
@@ -32,6 +33,7 @@ pub struct Located {
 pub enum LocatedSource {
     Text(Box<ModelSource>),
     Image(ImageSource),
+    Hearing(HearingSource),
 }
 
 /// Files of a model of the catalog.
@@ -103,9 +105,12 @@ pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
 impl LocatedSource {
     /// A file or a folder; the folder of an image model says so itself.
     fn at(path: &Path) -> Self {
-        match ImageSource::is_at(path) {
-            true => Self::Image(ImageSource::new(path)),
-            false => Self::Text(Box::new(ModelSource::new(path))),
+        if ImageSource::is_at(path) {
+            Self::Image(ImageSource::new(path))
+        } else if HearingSource::is_at(path) {
+            Self::Hearing(HearingSource::new(path))
+        } else {
+            Self::Text(Box::new(ModelSource::new(path)))
         }
     }
 
@@ -113,6 +118,7 @@ impl LocatedSource {
         match self {
             Self::Text(source) => &source.path,
             Self::Image(source) => &source.path,
+            Self::Hearing(source) => &source.path,
         }
     }
 }
@@ -181,6 +187,7 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
             defaults: sampling(&facts.defaults),
             ..ModelSource::new(found.path)
         })),
+        Facts::Hearing(_) => LocatedSource::Hearing(HearingSource::new(found.path)),
         Facts::Image(facts) => LocatedSource::Image(ImageSource {
             defaults: drawing(&facts.defaults).map_err(|what| LocateError::Defaults {
                 name: entry.id.clone(),

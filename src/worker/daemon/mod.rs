@@ -40,11 +40,12 @@ use crate::hub::Hub;
 use muster_config::{Config, Quantization, show_duration};
 use muster_process::tasks::Tasks;
 
-pub use device::{Device, TEXT_PROCESS, kv_dtype, limits, needs};
+pub use device::{Device, TEXT_PROCESS, hearing_needs, kv_dtype, limits, needs};
 pub use engines::{DeviceModel, Engines, MediaModel};
 pub use error::DaemonError;
 use fit::Wishes;
 pub use infotext::{KEYWORD as INFOTEXT_KEYWORD, infotext};
+pub use jobs::transcript;
 use locate::{LocateError, Located, Shelves};
 use posts::posts;
 pub use posts::tls;

@@ -16,6 +16,7 @@ use super::look::{Look, set_status};
 use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, PolledKind, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
+use muster_engine::runtime::hearing::MOST_SECONDS;
 use muster_engine::runtime::maker::MediaKind;
 use muster_engine::runtime::{Failure, ModelInfo, Purpose};
 use muster_process::tasks::Tasks;
@@ -385,10 +386,16 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
     let media = |model: &MediaModel| ModelCapacity {
         name: model.name.clone(),
         max: MEDIA_SLOTS,
-        context: None,
+        context: match model.kind {
+            MediaKind::Transcript => Some(small(HEARD_TOKENS)),
+            MediaKind::Image | MediaKind::Sound | MediaKind::Video => None,
+        },
         size: model.size,
         kinds: kind(model.kind).into(),
-        tasks: Vec::new(),
+        tasks: match model.kind {
+            MediaKind::Transcript => vec![Task::Transcribe],
+            MediaKind::Image | MediaKind::Sound | MediaKind::Video => Vec::new(),
+        },
     };
     let texts = served.models.iter().map(capacity);
     let models: Vec<_> = texts.chain(served.media.iter().map(media)).collect();
@@ -415,11 +422,15 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
     }
 }
 
+/// The longest sound, in tokens of a model that hears: 50 a second.
+const HEARD_TOKENS: usize = MOST_SECONDS as usize * 50;
+
 fn kind(media: MediaKind) -> Kind {
     match media {
         MediaKind::Image => Kind::Image,
         MediaKind::Sound => Kind::Audio,
         MediaKind::Video => Kind::Video,
+        MediaKind::Transcript => Kind::Text,
     }
 }
 

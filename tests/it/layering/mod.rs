@@ -119,6 +119,7 @@ const DERIVES_SERDE: &[&str] = &[
     "config",
     "engine/networks/encoder",
     "engine/networks/image",
+    "engine/networks/sound",
     "engine/networks/text",
     "engine/networks/weights",
     "engine/runtime/grammar/prover",

@@ -61,6 +61,21 @@ pub struct EncodeReply {
     pub job: JobId,
 }
 
+/// A job on its way.
+pub struct RunningEncoding {
+    stream: JobStream,
+    param: &'static str,
+    has_result: bool,
+}
+
+/// What a job brings.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EncodePart {
+    /// The result, or the next part of a transcript. A job that begins anew brings its parts again.
+    Part(EncodeResult),
+    End(Usage),
+}
+
 /// Names in a refusal.
 const MOST_NAMES: usize = 100;
 
@@ -105,6 +120,22 @@ where
 impl Encoder {
     /// Waits for the result. Dropped before, the job is cancelled.
     pub async fn run(&self, encoding: Encoding) -> Result<EncodeReply, ApiError> {
+        let mut running = self.begin(encoding).await?;
+        let mut whole = None;
+        loop {
+            match running.next().await? {
+                EncodePart::Part(part) => whole = Some(joined(whole.take(), part)),
+                EncodePart::End(usage) => {
+                    let result = whole.ok_or_else(empty)?;
+                    let job = running.job();
+                    return Ok(EncodeReply { result, usage, job });
+                }
+            }
+        }
+    }
+
+    /// Queues the work. Dropped, the job is cancelled.
+    pub async fn begin(&self, encoding: Encoding) -> Result<RunningEncoding, ApiError> {
         let Encoding {
             model,
             request,
@@ -140,16 +171,14 @@ impl Encoder {
         };
         held.map_or(Ok(()), PendingHold::queued)?;
         self.models.learn(&self.models.id(&model));
-        let Some(stream) = streams.first_mut() else {
-            return Err(shutting_down().into());
-        };
-        let job = stream.job();
-        let result = result(stream).await;
-        let (result, usage) = result.map_err(|failure| ApiError {
-            param: (failure.kind == FailureKind::ContextLengthExceeded).then_some(param.into()),
-            ..failure.into()
-        })?;
-        Ok(EncodeReply { result, usage, job })
+        match streams.pop() {
+            Some(stream) => Ok(RunningEncoding {
+                stream,
+                param,
+                has_result: false,
+            }),
+            None => Err(shutting_down().into()),
+        }
     }
 
     /// The tokens of a prompt: as many as its `prompt_tokens` would be, were it answered.
@@ -260,6 +289,7 @@ fn task(request: &EncodeRequest) -> Capabilities {
         EncodeRequest::Tokenize { .. } | EncodeRequest::Detokenize { .. } => Capabilities::TOKENIZE,
         EncodeRequest::Embed { .. } => Capabilities::EMBED,
         EncodeRequest::Rerank { .. } => Capabilities::RERANK,
+        EncodeRequest::Transcribe(_) => Capabilities::TRANSCRIBE,
     }
 }
 
@@ -271,33 +301,57 @@ pub fn unexpected() -> ApiError {
     )
 }
 
-async fn result(stream: &mut JobStream) -> Result<(EncodeResult, Usage), Failure> {
-    let mut encoded = None;
-    while let Some(delivery) = stream.next().await {
-        match delivery {
-            Delivery::Event(Event::Encoded(result)) => encoded = Some(*result),
-            Delivery::Event(Event::Restarted) => encoded = None,
-            Delivery::Event(_) => {}
-            Delivery::End { outcome, .. } => return ended(&outcome, encoded),
+impl RunningEncoding {
+    pub fn job(&self) -> JobId {
+        self.stream.job()
+    }
+
+    pub async fn next(&mut self) -> Result<EncodePart, ApiError> {
+        while let Some(delivery) = self.stream.next().await {
+            match delivery {
+                Delivery::Event(Event::Encoded(result)) => {
+                    self.has_result = true;
+                    return Ok(EncodePart::Part(*result));
+                }
+                Delivery::Event(_) => {}
+                Delivery::End { outcome, .. } => {
+                    return self.ended(&outcome).map_err(|failure| ApiError {
+                        param: (failure.kind == FailureKind::ContextLengthExceeded)
+                            .then_some(self.param.into()),
+                        ..failure.into()
+                    });
+                }
+            }
+        }
+        Err(shutting_down().into())
+    }
+
+    fn ended(&self, outcome: &Outcome) -> Result<EncodePart, Failure> {
+        if let Some(failure) = outcome.failure() {
+            return Err(failure);
+        }
+        match outcome {
+            Outcome::Delivered { usage, .. } if self.has_result => Ok(EncodePart::End(*usage)),
+            _ => Err(empty()),
         }
     }
-    Err(shutting_down())
 }
 
-fn ended(
-    outcome: &Outcome,
-    encoded: Option<EncodeResult>,
-) -> Result<(EncodeResult, Usage), Failure> {
-    if let Some(failure) = outcome.failure() {
-        return Err(failure);
+/// Parts of a transcript follow each other, unless they begin anew; of another result the last counts.
+fn joined(before: Option<EncodeResult>, next: EncodeResult) -> EncodeResult {
+    match (before, next) {
+        (Some(EncodeResult::Transcript(mut before)), EncodeResult::Transcript(next))
+            if !next.segments.is_empty() =>
+        {
+            before.absorb(*next);
+            EncodeResult::Transcript(before)
+        }
+        (_, next) => next,
     }
-    match (outcome, encoded) {
-        (Outcome::Delivered { usage, .. }, Some(encoded)) => Ok((encoded, *usage)),
-        _ => Err(Failure::new(
-            FailureKind::EmptyResult,
-            "the worker sent an empty result",
-        )),
-    }
+}
+
+fn empty() -> Failure {
+    Failure::new(FailureKind::EmptyResult, "the worker sent an empty result")
 }
 
 fn shutting_down() -> Failure {

@@ -9,6 +9,7 @@
 //! | [`images`] | images from prompts |
 //! | `audio` | music from prompts |
 //! | `videos` | videos from prompts |
+//! | `hearing` | transcripts of sounds |
 //! | [`responses`] | the Responses API |
 //! | `embeddings`, `rerank` | vectors of texts, scores of documents |
 
@@ -21,6 +22,7 @@ pub mod chat;
 pub mod completions;
 pub mod embeddings;
 pub mod encode;
+pub mod hearing;
 pub mod images;
 pub mod rerank;
 pub mod responses;

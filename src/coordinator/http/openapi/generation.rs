@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::http::route::Route;
 use muster_protocol::openai::audio::schema as audio;
+use muster_protocol::openai::hearing::schema as hearing;
 use muster_protocol::openai::images::schema as images;
 use muster_protocol::openai::media::{self, MediaResults};
 use muster_protocol::openai::videos::schema as videos;
@@ -21,6 +22,7 @@ pub fn replies(route: &Route) -> Option<Replies> {
             "Images"
         }
         ("POST", "/v1/audio/generations") => "Audio",
+        ("POST", "/v1/audio/transcriptions" | "/v1/audio/translations") => "Transcription",
         ("POST", "/v1/generate") => "GeneratedImages",
         ("GET", "/v1/media/results") => "MediaResults",
         ("POST", "/v1/videos/generations") => "Videos",
@@ -32,6 +34,15 @@ pub fn replies(route: &Route) -> Option<Replies> {
     let mut contents = vec![Content::json(reference(schema))];
     if matches!(route.path, "/v1/images/generations" | "/v1/images/edits") {
         let events = json!({"anyOf": [reference("ImageEvent"), reference("Error")]});
+        contents.push(Content::of("text/event-stream", events));
+    }
+    if schema == "Transcription" {
+        let text = || json!({"type": "string"});
+        contents.push(Content::of("text/plain", text()));
+        contents.push(Content::of("text/vtt", text()));
+    }
+    if route.path == "/v1/audio/transcriptions" {
+        let events = json!({"anyOf": [reference("TranscriptionEvent"), reference("Error")]});
         contents.push(Content::of("text/event-stream", events));
     }
     let mut replies = vec![(200, "Success.", contents)];
@@ -75,6 +86,12 @@ pub fn body(route: &Route) -> Vec<Content> {
         ("POST", "/v1/audio/generations") => with_example("AudioRequest", audio::example()),
         ("POST", "/v1/videos/generations") => with_example("VideosRequest", videos::example()),
         ("POST", "/v1/videos") => form("VideoCreateRequest"),
+        ("POST", "/v1/audio/transcriptions") => {
+            vec![Content::of(FORM, reference("TranscriptionForm"))]
+        }
+        ("POST", "/v1/audio/translations") => {
+            vec![Content::of(FORM, reference("TranslationForm"))]
+        }
         _ => Vec::new(),
     }
 }
@@ -104,6 +121,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
     let mut schemas = images::schemas();
     schemas.extend(audio::schemas());
     schemas.extend(videos::schemas());
+    schemas.extend(hearing::schemas());
     schemas.extend([
         ("MediaAccepted", media::accepted_schema()),
         ("MediaResults", MediaResults::schema()),

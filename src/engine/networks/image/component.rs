@@ -9,7 +9,7 @@ use crate::networks::layers::Linear;
 use crate::networks::weights::{
     Flaw, Quantize, TensorBytes, TensorHeader, TensorSource, Weight, convert,
 };
-use muster_kernels::{self as kernels, Axis, Convolution};
+use muster_kernels::{self as kernels, Axis, Convolution, Edges};
 
 /// Types of tensors that are no matrices of linear layers.
 const DENSE_TYPES: &str = "f32, f16 and bf16";
@@ -138,6 +138,49 @@ impl<'a> ComponentReader<'a> {
         })
     }
 
+    /// A linear layer for few rows at a time.
+    pub fn linear(
+        &mut self,
+        name: &str,
+        (outputs, inputs): (usize, usize),
+        has_bias: bool,
+    ) -> Result<Linear, Flaw> {
+        let bias = match has_bias {
+            true => Some(self.vector(&format!("{name}.bias"), outputs)?),
+            false => None,
+        };
+        let weight = self.matrix(&format!("{name}.weight"), (outputs, inputs))?;
+        Ok(Linear { weight, bias })
+    }
+
+    /// A matrix for products with few rows, quantized where that is asked for.
+    pub fn matrix(&mut self, name: &str, shape: (usize, usize)) -> Result<Weight, Flaw> {
+        let (_, dtype, bytes) = self.find(name, &[&[shape.0, shape.1]])?;
+        let target = self.source.quantize;
+        let target = target.and_then(|quantize| quantize.target(shape.1, false));
+        let device = self.source.device;
+        Ok(match target.filter(|_| convert::is_dense(dtype)) {
+            Some(target) => {
+                let quantized = convert::quantized(dtype, &bytes, shape.1, target)?;
+                Weight::place(target, &quantized, shape, device, None)?
+            }
+            None => Weight::place(dtype, &bytes, shape, device, None)?,
+        })
+    }
+
+    /// A convolution along one axis.
+    pub fn convolution_along(
+        &mut self,
+        name: &str,
+        [outputs, inputs, kernel]: [usize; 3],
+        axis: Axis,
+    ) -> Result<Convolution, Flaw> {
+        let weight = self.tensor(&format!("{name}.weight"), &[outputs, inputs, kernel])?;
+        let bias = self.vector(&format!("{name}.bias"), outputs)?;
+        let axes = [Axis::default(), axis];
+        Ok(Convolution::new(&weight, Some(&bias), axes, 1)?)
+    }
+
     pub fn norm(&mut self, name: &str, channels: usize, eps: f64) -> Result<AffineNorm, Flaw> {
         Ok(AffineNorm {
             weight: self.vector(&format!("{name}.weight"), channels)?,
@@ -239,6 +282,11 @@ enum Product {
 }
 
 impl Projection {
+    /// Without adapters.
+    pub fn apply(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+        self.forward(x, Pass::plain(Edges::Zeros))
+    }
+
     pub fn forward(&self, x: &Tensor, pass: Pass) -> candle_core::Result<Tensor> {
         pass.adapt(self.layer, x, self.product.forward(x)?)
     }

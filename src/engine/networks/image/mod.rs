@@ -18,6 +18,8 @@ pub use self::{
     view::{TensorView, layer_part},
 };
 
+pub(in crate::networks) use self::component::{AffineNorm, ComponentReader, Projection};
+
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

@@ -2,12 +2,15 @@
 
 use std::fmt;
 
+use crate::runtime::hearing::TranscriptSegment;
+
 /// A kind of media that a model makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MediaKind {
     Image,
     Sound,
     Video,
+    Transcript,
 }
 
 /// An image without padding, rows from top to bottom.
@@ -47,6 +50,15 @@ pub enum Output {
         /// Frames per second.
         rate: f32,
     },
+    Transcript(TranscriptPart),
+}
+
+/// The next segments of a transcript. The first says the language and may have none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TranscriptPart {
+    /// Two or three letters.
+    pub language: String,
+    pub segments: Vec<TranscriptSegment>,
 }
 
 impl Pixels {
@@ -85,6 +97,7 @@ impl fmt::Display for MediaKind {
             Self::Image => "an image",
             Self::Sound => "sound",
             Self::Video => "a video",
+            Self::Transcript => "a transcript",
         })
     }
 }

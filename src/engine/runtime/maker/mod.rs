@@ -20,8 +20,10 @@ mod thread;
 use std::time::Duration;
 
 pub use handle::{Maker, MakerLimits, PipelineLoader};
-pub use media::{MediaKind, Output, Pcm, PixelFormat, Pixels};
-pub use request::{ImageRequest, Inversion, LoraUse, MakeRequest, SoundRequest, VideoRequest};
+pub use media::{MediaKind, Output, Pcm, PixelFormat, Pixels, TranscriptPart};
+pub use request::{
+    ImageRequest, Inversion, LoraUse, MakeRequest, SoundRequest, TranscriptRequest, VideoRequest,
+};
 pub use sample::{SampleFault, SamplePipeline};
 pub use stream::{MakeEvent, MakeStream, UNREAD_OUTPUTS};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{MediaKind, Pixels};
+use super::{MediaKind, Pcm, Pixels};
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -10,6 +10,7 @@ pub enum MakeRequest {
     Image(Box<ImageRequest>),
     Sound(Box<SoundRequest>),
     Video(Box<VideoRequest>),
+    Transcript(Box<TranscriptRequest>),
 }
 
 /// One image.
@@ -99,12 +100,30 @@ pub struct VideoRequest {
     pub wants_previews: bool,
 }
 
+/// Writing down what a sound says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TranscriptRequest {
+    /// One channel at 16 kHz.
+    pub sound: Pcm,
+    /// Two or three letters; without, the model finds out.
+    pub language: Option<String>,
+    /// Write English, whatever is said.
+    pub is_translated: bool,
+    /// Text that came before, or words that are said.
+    pub prompt: Option<String>,
+    pub temperature: Option<f32>,
+    pub seed: Option<u64>,
+    /// Find the time of each word.
+    pub wants_words: bool,
+}
+
 impl MakeRequest {
     pub fn kind(&self) -> MediaKind {
         match self {
             Self::Image(_) => MediaKind::Image,
             Self::Sound(_) => MediaKind::Sound,
             Self::Video(_) => MediaKind::Video,
+            Self::Transcript(_) => MediaKind::Transcript,
         }
     }
 }

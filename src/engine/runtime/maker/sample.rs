@@ -8,8 +8,9 @@ use candle_core::{Device, Tensor};
 
 use super::{
     Advance, Cost, ImageRequest, MakeRequest, Making, MediaKind, Output, Pcm, Pipeline, Pixels,
-    Refusal, SoundRequest, VideoRequest,
+    Refusal, SoundRequest, TranscriptPart, TranscriptRequest, VideoRequest,
 };
+use crate::runtime::hearing::{TimedWord, TranscriptSegment};
 use crate::runtime::{Failure, model};
 
 const SIZES: (u32, u32) = (8, 4096);
@@ -104,6 +105,7 @@ impl Pipeline for SamplePipeline {
                 size("height", video.height)?;
                 in_range("frames", video.frames.unwrap_or(1), (1, MOST_FRAMES))?;
             }
+            MakeRequest::Transcript(_) => {}
         }
         let steps = steps(request);
         in_range("steps", steps, (1, MOST_STEPS))?;
@@ -186,6 +188,7 @@ fn steps(request: &MakeRequest) -> u32 {
         MakeRequest::Image(image) => image.steps,
         MakeRequest::Sound(sound) => sound.steps,
         MakeRequest::Video(video) => video.steps,
+        MakeRequest::Transcript(_) => None,
     };
     steps.unwrap_or(DEFAULT_STEPS)
 }
@@ -198,6 +201,47 @@ fn output(request: &MakeRequest) -> Output {
             frames: film(video),
             rate: video.rate.unwrap_or(FRAME_RATE),
         },
+        MakeRequest::Transcript(transcript) => Output::Transcript(ticks(transcript)),
+    }
+}
+
+/// A segment for each second of the sound that has begun, which says how loud its loudest sample is, in hundredths.
+fn ticks(transcript: &TranscriptRequest) -> TranscriptPart {
+    let sound = &transcript.sound;
+    let seconds = sound.samples.chunks(sound.rate.max(1) as usize).enumerate();
+    let segments = seconds.map(|(at, samples)| {
+        let loudest = samples
+            .iter()
+            .fold(0.0f32, |most, sample| most.max(sample.abs()));
+        let text = format!(" {}", (loudest * 100.0).round());
+        let (from, to) = (
+            at as f64,
+            at as f64 + samples.len() as f64 / f64::from(sound.rate),
+        );
+        let word = TimedWord {
+            word: text.clone(),
+            from,
+            to,
+            probability: 1.0,
+        };
+        TranscriptSegment {
+            from,
+            to,
+            text,
+            words: if transcript.wants_words {
+                vec![word]
+            } else {
+                Vec::new()
+            },
+            ..TranscriptSegment::default()
+        }
+    });
+    TranscriptPart {
+        language: transcript
+            .language
+            .clone()
+            .unwrap_or_else(|| "en".to_owned()),
+        segments: segments.collect(),
     }
 }
 
@@ -209,7 +253,7 @@ fn preview(request: &MakeRequest, at: u32, of: u32) -> Option<Pixels> {
             image.wants_previews.then(preview)
         }
         MakeRequest::Video(video) => video.wants_previews.then(|| square(video, 0, 1)),
-        MakeRequest::Sound(_) => None,
+        MakeRequest::Sound(_) | MakeRequest::Transcript(_) => None,
     }
 }
 

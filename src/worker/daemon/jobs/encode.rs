@@ -65,6 +65,7 @@ pub async fn run(
                 beside(move || pairs(&language, &query, (first, &documents), &limits)).await?;
             rerank(&info, pairs, runtime).await?
         }
+        EncodeRequest::Transcribe(_) => return Err(Said::Failed(unable(&info, "transcription"))),
     };
     let usage = Usage {
         prompt_tokens: small(count),

@@ -47,8 +47,7 @@ pub struct MediaDesk<'a> {
 }
 
 /// Does the job; returns the last word.
-pub async fn run(mut work: Work, desk: MediaDesk<'_>) -> Said {
-    let payload = std::mem::replace(&mut work.payload, Payload::Unreadable);
+pub async fn run(work: Work, payload: Payload, desk: MediaDesk<'_>) -> Said {
     match make(&work, payload, desk).await {
         Ok(results) => Said::Uploaded(results),
         Err(said) => said,
@@ -256,6 +255,7 @@ fn encode(output: Output, content_type: &str) -> Result<EncodedOutput, String> {
             Ok(EncodedOutput { bytes, result })
         }
         Output::Frames { .. } => Err("this worker encodes no video".to_owned()),
+        Output::Transcript(_) => Err("the model made a transcript instead of media".to_owned()),
     }
 }
 
@@ -282,7 +282,7 @@ fn picture(pixels: Pixels) -> Result<codec::Pixels, String> {
     codec::Pixels::new(size, channels, bytes).map_err(|error| error.to_string())
 }
 
-fn failed(message: String) -> Said {
+pub fn failed(message: String) -> Said {
     Said::Failed(Failure::new(FailureKind::WorkerFailed, message))
 }
 

@@ -5,6 +5,7 @@
 //! | `request` | what was asked for, as the engine takes it |
 //! | `grammar` | the form of the text, as the engine takes it |
 //! | `encode` | jobs that read and do not write |
+//! | `hearing` | jobs that write down what a sound says |
 //! | `media` | jobs for images and sound, from the request to the upload |
 //! | `image`, `flat`, `music` | requests for images, neutral and of public coordinators, and for music |
 //! | `speech` | what the engine says, as coordinators hear it |
@@ -15,12 +16,15 @@ mod blame;
 mod encode;
 mod flat;
 mod grammar;
+mod hearing;
 mod image;
 mod logprobs;
 mod media;
 mod music;
 mod request;
 mod speech;
+
+pub use hearing::transcript;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -105,12 +109,20 @@ async fn make(work: Work, transfers: &Transfers, mut shop: Shop, mut reply: Repl
         biased;
         () = stop.wanted() => never_began(),
         () = pause(&mut shop.paused) => handed_back(),
-        said = media::run(work, desk) => said,
+        said = deliver(work, desk) => said,
     };
     shop.counters.end(&ended);
     drop(running);
     debug!(job.id = %id, "job {id} ended on {model}");
     reply.say(ended).await;
+}
+
+/// Makes media, or writes down what a sound says.
+async fn deliver(mut work: Work, desk: MediaDesk<'_>) -> Said {
+    match std::mem::replace(&mut work.payload, Payload::Unreadable) {
+        Payload::Encode(request) => hearing::run(&work.model, *request, desk).await,
+        payload => media::run(work, payload, desk).await,
+    }
 }
 
 impl Shop {

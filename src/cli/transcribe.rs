@@ -1,0 +1,160 @@
+//! `worker transcribe`: writes down what a sound file says.
+
+use std::io::{Read, stdin};
+use std::path::{Path, PathBuf};
+
+use crate::cli::{Exit, Failure, Place, Root, load, output, threads};
+use crate::daemon::locate::LocatedSource;
+use crate::daemon::transcript;
+use crate::media::sound;
+use crate::networks::weights::Quantize;
+use crate::protocol::job::{Transcript, Usage};
+use crate::protocol::openai::hearing::languages;
+use crate::protocol::openai::hearing::reply::{FinishedTranscript, TranscriptForm};
+use crate::runtime;
+use crate::runtime::hearing::MOST_SECONDS;
+use crate::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, TranscriptRequest};
+
+/// Write down what a sound file says.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  worker transcribe talk.mp3
+  worker transcribe talk.mp3 --srt > talk.srt
+  worker transcribe interview.wav --language de --translate
+  ffmpeg -i film.mkv -f wav - | worker transcribe - --model ./whisper-base --words --json")]
+pub struct Args {
+    /// Sound file: wav, flac, mp3, m4a, ogg, opus or webm; - reads standard input.
+    file: PathBuf,
+    /// Model that hears: a folder, or a name of the catalog.
+    #[arg(long, short, default_value = "whisper-base")]
+    model: String,
+    /// Language that is spoken, such as en or german; the model finds out by itself.
+    #[arg(long, value_name = "LANGUAGE", value_parser = language)]
+    language: Option<String>,
+    /// Write English, whatever is spoken.
+    #[arg(long)]
+    translate: bool,
+    /// Text that came before, or names that are said.
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// From 0, the likeliest text, to 1; rises by itself where a text is poor.
+    #[arg(long, value_name = "NUMBER")]
+    temperature: Option<f32>,
+    /// Find the time of each word; with --json.
+    #[arg(long, requires = "json")]
+    words: bool,
+    /// Print subtitles in the SubRip form.
+    #[arg(long, group = "form")]
+    srt: bool,
+    /// Print subtitles in the WebVTT form.
+    #[arg(long, group = "form")]
+    vtt: bool,
+    /// Print JSON with segments and their times.
+    #[arg(long, group = "form")]
+    json: bool,
+    /// Hold the model's large matrices in eight bits.
+    #[arg(long)]
+    quantize: bool,
+}
+
+fn language(text: &str) -> Result<String, String> {
+    let code = languages::code(text);
+    code.map(str::to_owned)
+        .ok_or_else(|| "must be a language such as en, de or japanese".to_owned())
+}
+
+/// Samples a second that models hear.
+const RATE: u32 = 16_000;
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    root.start_log()?;
+    let config = root.load()?.config;
+    threads::settle(&config)?;
+    let place = Place::open(&config)?;
+    let mut located = place.locate(&args.model)?;
+    let name = located.name.clone();
+    let LocatedSource::Hearing(source) = &mut located.source else {
+        let what = format!("{name} hears nothing, but this command needs a model that does");
+        return Err(Failure::new(Exit::Usage, what)
+            .hint("whisper-base does: `worker models list` shows the kind of each model"));
+    };
+    source.quantize = args.quantize.then_some(Quantize::Q8_0);
+    let bytes = read(&args.file)?;
+    let heard = sound::listen(&bytes, RATE, MOST_SECONDS as f64).map_err(|error| {
+        let what = format!("reading {} failed: {error}", args.file.display());
+        Failure::new(Exit::BadData, what)
+    })?;
+    drop(bytes);
+    let seconds = heard.seconds();
+    let request = TranscriptRequest {
+        sound: Pcm {
+            rate: heard.rate(),
+            channels: heard.channels(),
+            samples: heard.into_samples(),
+        },
+        language: args.language.clone(),
+        is_translated: args.translate,
+        prompt: args.prompt.clone(),
+        temperature: args.temperature,
+        seed: None,
+        wants_words: args.words,
+    };
+    load::block_on(async {
+        let maker = load::load_media(&config, located).await?;
+        let mut stream = maker.make(&name, MakeRequest::Transcript(Box::new(request)))?;
+        let mut whole = Transcript::default();
+        let is_shown = !root.quiet;
+        let streams = !(args.srt || args.vtt || args.json);
+        while let Some(event) = stream.next().await {
+            match event {
+                MakeEvent::Made(Output::Transcript(part)) => {
+                    let part = transcript(part);
+                    if streams && !part.segments.is_empty() {
+                        for segment in &part.segments {
+                            output::line(segment.text.trim())?;
+                        }
+                    }
+                    whole.absorb(part);
+                }
+                MakeEvent::Step { at, of, .. } if is_shown && !streams => {
+                    output::aside(format!("{at} of {of} s heard"));
+                }
+                MakeEvent::Step { .. } | MakeEvent::Made(_) | MakeEvent::Done => {}
+                MakeEvent::Failed(failure) => return Err(failure.into()),
+            }
+        }
+        if whole.language.is_empty() {
+            return Err(runtime::Failure::Stopped.into());
+        }
+        let finished = FinishedTranscript {
+            transcript: whole,
+            seconds,
+            is_translated: args.translate,
+            has_segments: true,
+            has_words: args.words,
+            usage: Usage::default(),
+        };
+        let form = match (args.srt, args.vtt) {
+            (true, _) => TranscriptForm::Srt,
+            (_, true) => TranscriptForm::Vtt,
+            _ => TranscriptForm::VerboseJson,
+        };
+        if !streams {
+            let text = finished.render(form);
+            output::line(text.trim_end())?;
+        }
+        Ok(())
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = match path == Path::new("-") {
+        true => stdin().lock().read_to_end(&mut bytes).map(|_| bytes),
+        false => std::fs::read(path),
+    };
+    read.map_err(|error| {
+        let what = format!("reading {} failed: {error}", path.display());
+        Failure::new(Exit::NotFound, what)
+    })
+}

@@ -1,0 +1,251 @@
+//! `POST /v1/audio/transcriptions` and `/v1/audio/translations`: a sound file is decoded within bounds, kept in the media
+//! store until its job has ended, and written down by a worker. A client that leaves cancels the job.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use serde_json::Value;
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::encode::{EncodePart, Encoder, Encoding, RunningEncoding, unexpected};
+use super::tokens::answer;
+use crate::error::ApiError;
+use crate::http::body::Whole;
+use crate::http::entrance::JOB_ID;
+use crate::http::form::read_json_or_form;
+use crate::http::room::{Memory, Room};
+use crate::http::text::NOT_BUFFERED;
+use crate::media::{Area, Key, MediaType};
+use crate::pictures::{SourceSound, SourceSoundError, Sources};
+use muster_protocol::job::{
+    Capabilities, EncodeRequest, EncodeResult, FailureKind, RequestId, Transcript,
+    TranscriptRequest, TranscriptSegment, Usage,
+};
+use muster_protocol::openai::form::FormBody;
+use muster_protocol::openai::hearing::HearingRequest;
+use muster_protocol::openai::hearing::reply::{
+    FinishedTranscript, TranscriptForm, delta, done, event,
+};
+use muster_protocol::openai::{Problem, error};
+
+const HEARTBEAT: &str = ": heartbeat\n\n";
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
+/// A file with an error is refused with a status of its own, and so is a job that no worker takes.
+const COMMIT_AFTER: Duration = Duration::from_secs(10);
+
+pub async fn transcribe(
+    encoder: Result<Encoder, ApiError>,
+    parts: HearingParts,
+    headers: HeaderMap,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, ApiError> {
+    let (of_json, of_form) = (
+        HearingRequest::transcription_of_json,
+        HearingRequest::transcription,
+    );
+    hear(encoder, parts, &headers, whole, (of_json, of_form)).await
+}
+
+pub async fn translate(
+    encoder: Result<Encoder, ApiError>,
+    parts: HearingParts,
+    headers: HeaderMap,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, ApiError> {
+    let (of_json, of_form) = (
+        HearingRequest::translation_of_json,
+        HearingRequest::translation,
+    );
+    hear(encoder, parts, &headers, whole, (of_json, of_form)).await
+}
+
+/// The media store behind the sources, and the memory of requests.
+type HearingParts = (State<Sources>, State<Memory>);
+/// How a body in JSON and one in a form are read.
+type Readers = (
+    fn(Value) -> Result<HearingRequest, Problem>,
+    fn(FormBody) -> Result<HearingRequest, Problem>,
+);
+
+async fn hear(
+    encoder: Result<Encoder, ApiError>,
+    parts: HearingParts,
+    headers: &HeaderMap,
+    whole: Result<Whole, ApiError>,
+    (of_json, of_form): Readers,
+) -> Result<Response, ApiError> {
+    let (whole, encoder) = (whole?, encoder?);
+    let (State(sources), State(memory)) = parts;
+    let (mut request, room) = read_json_or_form(headers, whole, of_json, of_form).await?;
+    let file = std::mem::take(&mut request.file);
+    let stored = store(file, &sources).await?;
+    let transcript = TranscriptRequest {
+        sound: stored.key.to_string(),
+        seconds: stored.seconds,
+        language: request.language.clone(),
+        translate: request.is_translated,
+        prompt: request.prompt.clone(),
+        temperature: request.temperature,
+        words: request.has_words,
+    };
+    let encoding = Encoding {
+        model: request.model.clone(),
+        request: EncodeRequest::Transcribe(Box::new(transcript)),
+        requires: Capabilities::default(),
+        param: "file",
+    };
+    if request.is_streamed {
+        let running = encoder.begin(encoding).await?;
+        return relay(running, stored, room).await;
+    }
+    let found = encoder.run(encoding).await?;
+    drop(room);
+    let EncodeResult::Transcript(transcript) = found.result else {
+        return Err(unexpected());
+    };
+    let finished = FinishedTranscript {
+        transcript: *transcript,
+        seconds: stored.seconds,
+        is_translated: request.is_translated,
+        has_segments: request.has_segments,
+        has_words: request.has_words,
+        usage: found.usage,
+    };
+    let text = finished.render(request.form);
+    let room = memory.room_to_tell();
+    let mut response = answer(room, Some(found.job), text).await?;
+    if request.form != TranscriptForm::Json {
+        let content_type = HeaderValue::from_static(request.form.content_type());
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+    }
+    Ok(response)
+}
+
+async fn store(file: Bytes, sources: &Sources) -> Result<SourceSound, ApiError> {
+    let key = Key::new(Area::Sources, RequestId::random().0, 0, MediaType::Flac);
+    sources
+        .take_sound(file, key)
+        .await
+        .map_err(|error| match error {
+            SourceSoundError::Unfit(error) => {
+                Problem::invalid("file", format!("file: {error}")).into()
+            }
+            SourceSoundError::Crashed => ApiError::new(FailureKind::Internal, error.to_string()),
+            SourceSoundError::Store(error) => {
+                warn!("storing a sound failed: {error}");
+                let message = "storing the sound failed; retry later";
+                ApiError::new(FailureKind::StoreUnavailable, message)
+            }
+        })
+}
+
+/// A transcript on its way to its client. Dropped with its connection, and the job with it.
+struct HearingRelay {
+    /// None when the stream has ended.
+    running: Option<RunningEncoding>,
+    /// Read before the response began.
+    first: Option<Result<EncodePart, ApiError>>,
+    /// Parts that were sent. An attempt after a lost worker begins anew; the same parts are not sent again.
+    sent: Transcript,
+    heard: SourceSound,
+    is_over: bool,
+    _room: Room,
+}
+
+async fn relay(
+    mut running: RunningEncoding,
+    heard: SourceSound,
+    room: Room,
+) -> Result<Response, ApiError> {
+    let id = HeaderValue::try_from(running.job().to_string());
+    let first = match timeout(COMMIT_AFTER, running.next()).await {
+        Ok(Err(error)) => return Err(error),
+        Ok(first) => Some(first),
+        Err(_) => None,
+    };
+    let relay = HearingRelay {
+        running: Some(running),
+        first,
+        sent: Transcript::default(),
+        heard,
+        is_over: false,
+        _room: room,
+    };
+    let events = unfold(relay, |mut relay| async move {
+        let event = relay.next().await?;
+        Some((Ok::<_, Infallible>(Bytes::from(event)), relay))
+    });
+    let mut response = (StatusCode::OK, Body::from_stream(events)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
+    if let Ok(id) = id {
+        headers.insert(JOB_ID, id);
+    }
+    Ok(response)
+}
+
+impl HearingRelay {
+    /// The next text for the client; none at the end.
+    async fn next(&mut self) -> Option<String> {
+        if std::mem::take(&mut self.is_over) {
+            return Some("data: [DONE]\n\n".to_owned());
+        }
+        loop {
+            let part = match self.first.take() {
+                Some(first) => first,
+                None => match timeout(HEARTBEAT_EVERY, self.running.as_mut()?.next()).await {
+                    Ok(part) => part,
+                    Err(_) => return Some(HEARTBEAT.to_owned()),
+                },
+            };
+            match part {
+                Ok(EncodePart::Part(EncodeResult::Transcript(part))) => {
+                    if let Some(text) = self.take(*part) {
+                        return Some(event(&delta(&text)));
+                    }
+                }
+                Ok(EncodePart::Part(_)) => return Some(self.failed(&unexpected())),
+                Ok(EncodePart::End(Usage { .. })) => {
+                    self.running = None;
+                    self.is_over = true;
+                    let text = self.sent.text();
+                    return Some(event(&done(&text, self.heard.seconds)));
+                }
+                Err(error) => return Some(self.failed(&error)),
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &ApiError) -> String {
+        self.running = None;
+        event(&error::body(&error.failure, error.param.as_deref()))
+    }
+
+    /// The text of the part that was not sent before.
+    fn take(&mut self, mut part: Transcript) -> Option<String> {
+        let until = self.sent.segments.last().map_or(0.0, |segment| segment.end);
+        part.segments
+            .retain(|segment: &TranscriptSegment| segment.end > until);
+        let text: String = part
+            .segments
+            .iter()
+            .map(|segment| segment.text.as_str())
+            .collect();
+        let text = match self.sent.segments.is_empty() {
+            true => text.trim_start().to_owned(),
+            false => text,
+        };
+        self.sent.absorb(part);
+        (!text.is_empty()).then_some(text)
+    }
+}

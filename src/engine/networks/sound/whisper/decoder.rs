@@ -1,0 +1,258 @@
+//! The half that writes: each token sees those before it, and the states of its window.
+
+use candle_core::{DType, Device, Result, Tensor, bail};
+
+use super::{NORM_EPS, WhisperSpec};
+use crate::networks::image::{AffineNorm, ComponentReader};
+use crate::networks::layers::Linear;
+use crate::networks::weights::{Flaw, Weight};
+use muster_kernels::{Mask, dense_attention};
+
+pub(super) struct WhisperDecoder {
+    spec: WhisperSpec,
+    /// Rows of tokens, for embedding.
+    table: Tensor,
+    /// The same, for scores.
+    head: Weight,
+    positions: Tensor,
+    layers: Vec<WhisperDecoderLayer>,
+    norm: AffineNorm,
+}
+
+struct WhisperDecoderLayer {
+    attention: Linears,
+    attention_norm: AffineNorm,
+    cross: Linears,
+    cross_norm: AffineNorm,
+    feed_norm: AffineNorm,
+    up: Linear,
+    down: Linear,
+}
+
+/// The projections of one attention.
+struct Linears {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+}
+
+/// Keys and values of one window's states, layer by layer: `[1, frames, heads, size]`.
+#[derive(Clone)]
+pub struct WindowKeys(Vec<[Tensor; 2]>);
+
+/// Keys and values of one text's tokens, layer by layer.
+pub struct DecoderCache {
+    layers: Vec<[Tensor; 2]>,
+    length: usize,
+}
+
+/// One text that goes on: what it has seen, what it hears, and its new tokens.
+pub struct SpokenText<'a> {
+    pub cache: &'a mut DecoderCache,
+    pub cross: &'a WindowKeys,
+    pub tokens: &'a [u32],
+}
+
+/// Called with a layer, and the queries and keys of its attention to the window.
+type Note<'a> = dyn FnMut(usize, &Tensor, &Tensor) -> Result<()> + 'a;
+
+impl Linears {
+    fn load(
+        reader: &mut ComponentReader<'_>,
+        stem: &str,
+        width: usize,
+    ) -> std::result::Result<Self, Flaw> {
+        let mut part = |name: &str, has_bias| {
+            reader.linear(&format!("{stem}.{name}_proj"), (width, width), has_bias)
+        };
+        Ok(Self {
+            query: part("q", true)?,
+            key: part("k", false)?,
+            value: part("v", true)?,
+            output: part("out", true)?,
+        })
+    }
+}
+
+impl DecoderCache {
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// A copy that goes on by itself.
+    pub fn fork(&self) -> Result<Self> {
+        let copies = self
+            .layers
+            .iter()
+            .map(|[keys, values]| Ok([keys.copy()?, values.copy()?]));
+        Ok(Self {
+            layers: copies.collect::<Result<_>>()?,
+            length: self.length,
+        })
+    }
+}
+
+impl WhisperDecoder {
+    pub fn load(
+        spec: &WhisperSpec,
+        reader: &mut ComponentReader<'_>,
+    ) -> std::result::Result<Self, Flaw> {
+        let (width, feed) = (spec.width, spec.decoder.feed);
+        let mut layers = Vec::with_capacity(spec.decoder.layers);
+        for index in 0..spec.decoder.layers {
+            let stem = format!("decoder.layers.{index}");
+            let mut norm = |name: &str| reader.norm(&format!("{stem}.{name}"), width, NORM_EPS);
+            let [attention_norm, cross_norm, feed_norm] = [
+                norm("self_attn_layer_norm")?,
+                norm("encoder_attn_layer_norm")?,
+                norm("final_layer_norm")?,
+            ];
+            layers.push(WhisperDecoderLayer {
+                attention: Linears::load(reader, &format!("{stem}.self_attn"), width)?,
+                cross: Linears::load(reader, &format!("{stem}.encoder_attn"), width)?,
+                up: reader.linear(&format!("{stem}.fc1"), (feed, width), true)?,
+                down: reader.linear(&format!("{stem}.fc2"), (width, feed), true)?,
+                attention_norm,
+                cross_norm,
+                feed_norm,
+            });
+        }
+        let name = "decoder.embed_tokens.weight";
+        Ok(Self {
+            table: reader.table(name, (spec.vocab_size, width))?,
+            head: reader.matrix(name, (spec.vocab_size, width))?,
+            positions: reader.table("decoder.embed_positions.weight", (spec.context, width))?,
+            norm: reader.norm("decoder.layer_norm", width, NORM_EPS)?,
+            spec: spec.clone(),
+            layers,
+        })
+    }
+
+    pub fn cache(&self) -> Result<DecoderCache> {
+        let (width, heads) = (self.spec.width, self.spec.decoder.heads);
+        let shape = (1, self.spec.context, heads, width / heads);
+        let room = || Tensor::zeros(shape, DType::F32, self.device());
+        let layers = self.layers.iter().map(|_| Ok([room()?, room()?]));
+        Ok(DecoderCache {
+            layers: layers.collect::<Result<_>>()?,
+            length: 0,
+        })
+    }
+
+    pub fn cross(&self, states: &Tensor) -> Result<WindowKeys> {
+        let (_, frames, width) = states.dims3()?;
+        let heads = self.spec.decoder.heads;
+        let rows = states.reshape((frames, width))?;
+        let layers = self.layers.iter().map(|layer| {
+            let pair = Linear::together([&layer.cross.key, &layer.cross.value], &rows)?;
+            let [keys, values] = pair.map(|x| x.reshape((1, frames, heads, width / heads)));
+            Ok([keys?, values?])
+        });
+        Ok(WindowKeys(layers.collect::<Result<_>>()?))
+    }
+
+    pub fn forward(&self, texts: &mut [SpokenText<'_>], note: &mut Note<'_>) -> Result<Tensor> {
+        let mut x = self.embed(texts)?;
+        for (index, layer) in self.layers.iter().enumerate() {
+            x = self.through(layer, index, &x, texts, note)?;
+        }
+        for text in texts {
+            text.cache.length += text.tokens.len();
+        }
+        self.norm.of_rows(&x)
+    }
+
+    pub fn logits(&self, states: &Tensor) -> Result<Tensor> {
+        self.head.product(states)
+    }
+
+    fn device(&self) -> &Device {
+        self.table.device()
+    }
+
+    fn embed(&self, texts: &[SpokenText<'_>]) -> Result<Tensor> {
+        let (mut tokens, mut places) = (Vec::new(), Vec::new());
+        for text in texts {
+            let (from, most) = (text.cache.length, self.spec.context);
+            let to = from + text.tokens.len();
+            if to > most {
+                bail!("a text has {to} tokens, but the decoder reads {most}");
+            }
+            tokens.extend(text.tokens);
+            places.extend(from as u32..to as u32);
+        }
+        let size = self.spec.vocab_size;
+        if let Some(token) = tokens.iter().find(|&&token| token as usize >= size) {
+            bail!("token {token} is outside the vocabulary of {size}");
+        }
+        let rows = |table: &Tensor, ids: Vec<u32>| {
+            table.index_select(&Tensor::new(ids, self.device())?, 0)
+        };
+        rows(&self.table, tokens)? + rows(&self.positions, places)?
+    }
+
+    fn through(
+        &self,
+        layer: &WhisperDecoderLayer,
+        index: usize,
+        x: &Tensor,
+        texts: &mut [SpokenText<'_>],
+        note: &mut Note<'_>,
+    ) -> Result<Tensor> {
+        let own = &layer.attention;
+        let normed = layer.attention_norm.of_rows(x)?;
+        let [q, k, v] = Linear::together([&own.query, &own.key, &own.value], &normed)?;
+        let attended = self.for_each(texts, |text, start| {
+            let part = |x: &Tensor| self.in_heads(x, start, text.tokens.len());
+            let length = text.cache.length + text.tokens.len();
+            let [keys, values] = &text.cache.layers[index];
+            keys.slice_set(&part(&k)?, 1, text.cache.length)?;
+            values.slice_set(&part(&v)?, 1, text.cache.length)?;
+            let seen = |x: &Tensor| x.narrow(1, 0, length);
+            self.attend(&part(&q)?, &seen(keys)?, &seen(values)?, Mask::Causal)
+        })?;
+        let x = (x + own.output.forward(&attended)?)?;
+        let q = layer.cross.query.forward(&layer.cross_norm.of_rows(&x)?)?;
+        let attended = self.for_each(texts, |text, start| {
+            let q = self.in_heads(&q, start, text.tokens.len())?;
+            let [keys, values] = &text.cross.0[index];
+            note(index, &q, keys)?;
+            self.attend(&q, keys, values, Mask::None)
+        })?;
+        let x = (x + layer.cross.output.forward(&attended)?)?;
+        let up = layer.up.forward(&layer.feed_norm.of_rows(&x)?)?;
+        &x + layer.down.forward(&up.gelu_erf()?)?
+    }
+
+    /// The rows of one text after the other.
+    fn for_each(
+        &self,
+        texts: &mut [SpokenText<'_>],
+        mut attend: impl FnMut(&mut SpokenText<'_>, usize) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let mut start = 0;
+        let mut found = Vec::with_capacity(texts.len());
+        for text in texts {
+            found.push(attend(text, start)?);
+            start += text.tokens.len();
+        }
+        match found.as_slice() {
+            [one] => Ok(one.clone()),
+            many => Tensor::cat(many, 0),
+        }
+    }
+
+    /// Rows of `[tokens, width]` as `[1, rows, heads, size]`.
+    fn in_heads(&self, x: &Tensor, start: usize, rows: usize) -> Result<Tensor> {
+        let heads = self.spec.decoder.heads;
+        let shape = (1, rows, heads, self.spec.width / heads);
+        x.narrow(0, start, rows)?.contiguous()?.reshape(shape)
+    }
+
+    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Mask) -> Result<Tensor> {
+        let (_, rows, _, size) = q.dims4()?;
+        let attended = dense_attention(q, k, v, (size as f32).powf(-0.5), mask)?;
+        attended.reshape((rows, self.spec.width))
+    }
+}

@@ -1,0 +1,247 @@
+//! One sound, window after window: an asynchronous function that stops after each layer and token.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use candle_core::{Result, Tensor};
+
+use super::HearingModel;
+use super::segments::cut;
+use super::window::{WindowTask, write};
+use super::words::add_words;
+use crate::networks::image::block_end;
+use crate::networks::sound::{Features, SpokenText, WINDOW_FRAMES, WindowKeys, leveled};
+use crate::runtime::maker::{Advance, Making, Output, TranscriptPart, TranscriptRequest};
+use crate::runtime::{Failure, model};
+
+/// A transcript on its way.
+pub struct HearingJob {
+    hearing: Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>,
+    news: HearingNews,
+}
+
+/// News that were not delivered yet.
+#[derive(Clone, Default)]
+struct HearingNews(Arc<Mutex<VecDeque<Advance>>>);
+
+/// Above this temperature a text is no good as the beginning of the next.
+const LEAST_TRUSTED: f32 = 0.5;
+const FRAMES_PER_SECOND: usize = 100;
+
+impl HearingJob {
+    pub fn new(model: Arc<HearingModel>, request: TranscriptRequest) -> Self {
+        let news = HearingNews::default();
+        let hearing = Box::pin(hear(model, request, news.clone()));
+        Self {
+            hearing: Some(hearing),
+            news,
+        }
+    }
+}
+
+impl Making for HearingJob {
+    fn advance(&mut self) -> std::result::Result<Advance, Failure> {
+        if let Some(news) = self.news.take() {
+            return Ok(news);
+        }
+        let Some(hearing) = &mut self.hearing else {
+            return Ok(Advance::Done);
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(heard) = hearing.as_mut().poll(&mut context) {
+            self.hearing = None;
+            heard.map_err(|error| Failure::internal(model::plain(&error)))?;
+        }
+        Ok(self.news.take().unwrap_or(Advance::Busy))
+    }
+}
+
+impl HearingNews {
+    fn take(&self) -> Option<Advance> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop_front()
+    }
+
+    fn put(&self, news: Advance) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back(news);
+    }
+}
+
+async fn hear(
+    model: Arc<HearingModel>,
+    request: TranscriptRequest,
+    news: HearingNews,
+) -> Result<()> {
+    let vocabulary = &model.vocabulary;
+    let samples = request.sound.samples.as_slice();
+    let sound = HeardSound::open(&model, samples).await?;
+    let mut first = None;
+    let language = match &request.language {
+        Some(code) => vocabulary.language(code).map_err(candle_core::Error::msg)?,
+        None if !vocabulary.is_multilingual() => None,
+        None => {
+            let cross = sound.window(0).await?;
+            let language = detect(&model, &cross)?;
+            first = Some(cross);
+            Some(language)
+        }
+    };
+    let code = language.and_then(|token| vocabulary.language_code(token));
+    let code = code.unwrap_or("en").to_owned();
+    let task = match request.is_translated {
+        true => vocabulary.translate,
+        false => vocabulary.transcribe,
+    };
+    let opening = match language {
+        Some(language) => vec![vocabulary.start, language, task],
+        None => vec![vocabulary.start],
+    };
+    let mut written = match &request.prompt {
+        Some(prompt) if !prompt.trim().is_empty() => {
+            let text = format!(" {}", prompt.trim());
+            let tokens = vocabulary.encode(&text);
+            tokens.map_err(candle_core::Error::msg)?
+        }
+        _ => Vec::new(),
+    };
+    let mut reset = 0;
+    let (mut seek, mut index) = (0, 0);
+    let mut last_word = 0.0;
+    let seconds = |frames: usize| frames.div_ceil(FRAMES_PER_SECOND) as u32;
+    news.put(Advance::Made(Output::Transcript(TranscriptPart {
+        language: code.clone(),
+        segments: Vec::new(),
+    })));
+    while seek < sound.frames {
+        let cross = match first.take() {
+            Some(cross) => cross,
+            None => sound.window(seek).await?,
+        };
+        let frames = WINDOW_FRAMES.min(sound.frames - seek);
+        let task = WindowTask {
+            opening: &opening,
+            earlier: &written[reset..],
+            temperature: request.temperature,
+            seed: request.seed.unwrap_or(0),
+            index,
+        };
+        let text = write(&model, &cross, &task).await?;
+        index += 1;
+        if text.is_silent() {
+            seek += frames;
+            news.put(step(seconds(seek), seconds(sound.frames)));
+            continue;
+        }
+        let (mut segments, mut advanced) = cut(&text, seek, frames, vocabulary);
+        if request.wants_words {
+            let ends = ends_alone(&text.tokens, vocabulary);
+            add_words(&model, &cross, &opening, frames, &mut segments, last_word)?;
+            let last = segments.iter().flat_map(|segment| &segment.words).last();
+            if let Some(last) = last {
+                last_word = last.to;
+                let offset = seek as f64 / FRAMES_PER_SECOND as f64;
+                if !ends && last.to > offset {
+                    advanced = ((last.to - offset) * FRAMES_PER_SECOND as f64).round() as usize;
+                }
+            }
+        }
+        // A window that would begin again where it began never ends.
+        seek += if advanced == 0 { frames } else { advanced };
+        segments.retain(|segment| !segment.is_empty());
+        written.extend(segments.iter().flat_map(|segment| &segment.tokens));
+        if text.temperature > LEAST_TRUSTED {
+            reset = written.len();
+        }
+        if !segments.is_empty() {
+            let language = code.clone();
+            let part = TranscriptPart { language, segments };
+            news.put(Advance::Made(Output::Transcript(part)));
+        }
+        news.put(step(seconds(seek.min(sound.frames)), seconds(sound.frames)));
+    }
+    Ok(())
+}
+
+fn ends_alone(tokens: &[u32], vocabulary: &super::vocabulary::HearingVocabulary) -> bool {
+    let mut last = tokens.iter().rev().map(|&token| vocabulary.is_time(token));
+    last.next() == Some(true) && last.next() == Some(false)
+}
+
+fn step(at: u32, of: u32) -> Advance {
+    Advance::Step {
+        at: at.min(of),
+        of,
+        preview: None,
+    }
+}
+
+/// The likeliest language of a window.
+fn detect(model: &HearingModel, cross: &WindowKeys) -> Result<u32> {
+    let vocabulary = &model.vocabulary;
+    let states = model.network.read(&mut [SpokenText {
+        cache: &mut model.network.cache()?,
+        cross,
+        tokens: &[vocabulary.start],
+    }])?;
+    let scores = model
+        .network
+        .logits(&states)?
+        .flatten_all()?
+        .to_vec1::<f32>()?;
+    let score = |token: &u32| scores[*token as usize];
+    let best = vocabulary
+        .language_tokens()
+        .max_by(|a, b| score(a).total_cmp(&score(b)));
+    best.ok_or_else(|| candle_core::Error::msg("the model knows no languages"))
+}
+
+/// A sound whose loudest place is known. Features are computed anew for each window: of hours they would take more
+/// memory than the sound.
+struct HeardSound<'a> {
+    model: &'a HearingModel,
+    samples: &'a [f32],
+    frames: usize,
+    loudest: f32,
+}
+
+impl<'a> HeardSound<'a> {
+    async fn open(model: &'a HearingModel, samples: &'a [f32]) -> Result<Self> {
+        let frames = Features::frames(samples.len());
+        let mut loudest = f32::MIN;
+        // With the silence behind it, as the reference has it.
+        for from in (0..frames + 2).step_by(WINDOW_FRAMES) {
+            let to = (from + WINDOW_FRAMES).min(frames + 2);
+            let logarithms = model.features.logarithms(samples, from, to);
+            loudest = logarithms.into_iter().fold(loudest, f32::max);
+            block_end().await;
+        }
+        Ok(Self {
+            model,
+            samples,
+            frames: frames.max(1),
+            loudest,
+        })
+    }
+
+    /// What the decoder sees of the window that begins at a frame.
+    async fn window(&self, from: usize) -> Result<WindowKeys> {
+        let features = &self.model.features;
+        let to = (from + WINDOW_FRAMES).min(self.frames);
+        let mut values = features.logarithms(self.samples, from, to);
+        for value in &mut values {
+            *value = leveled(*value, self.loudest);
+        }
+        values.resize(WINDOW_FRAMES * features.bands(), 0.0);
+        let shape = (1, WINDOW_FRAMES, features.bands());
+        let features = Tensor::from_vec(values, shape, &self.model.device)?;
+        let states = self.model.network.encode(&features).await?;
+        self.model.network.cross(&states)
+    }
+}

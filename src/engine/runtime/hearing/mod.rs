@@ -1,0 +1,232 @@
+//! Speech to text: [`HearingPipeline`] is a loaded Whisper of the [`maker`](super::maker).
+//!
+//! `vocabulary` knows the tokens that are no text, `rules` what may follow what, `window` writes one window, `segments`
+//! cuts it by its times, `words` finds the time of each word, `job` walks through a sound of any length.
+//!
+//! The walk is that of the reference implementation, so that texts and times are those that people know.
+
+mod job;
+mod rules;
+mod segments;
+mod vocabulary;
+mod window;
+mod words;
+
+pub use self::segments::TranscriptSegment;
+pub use self::words::TimedWord;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use candle_core::Device;
+
+use self::job::HearingJob;
+use self::vocabulary::HearingVocabulary;
+use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};
+use super::{DeviceChoice, Failure, LoadError};
+use crate::networks::image::{ComponentSource, Layout};
+use crate::networks::sound::{Features, SAMPLE_RATE, WINDOW_FRAMES, Whisper, WhisperSpec};
+use crate::networks::weights::{Checkpoint, Description, Quantize, read_description};
+
+/// Where a Whisper is, and how to hold it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HearingSource {
+    /// A folder with `model.safetensors`, `config.json` and `tokenizer.json`.
+    pub path: PathBuf,
+    /// Quantize the matrices of linear layers while loading.
+    pub quantize: Option<Quantize>,
+}
+
+/// A model that hears.
+pub struct HearingPipeline {
+    model: Arc<HearingModel>,
+}
+
+/// What the jobs of one model share.
+pub struct HearingModel {
+    network: Whisper,
+    features: Features,
+    vocabulary: HearingVocabulary,
+    /// Layer and head of the attention that follows the sound.
+    alignment: Vec<(usize, usize)>,
+    device: Device,
+}
+
+/// The longest sound of one job.
+pub const MOST_SECONDS: u64 = 4 * 3600;
+
+impl HearingSource {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            quantize: None,
+        }
+    }
+
+    /// The folder of the files, where `path` names the one with the weights.
+    fn folder(&self) -> &Path {
+        match self.path.is_file() {
+            true => self.path.parent().unwrap_or(&self.path),
+            false => &self.path,
+        }
+    }
+
+    /// Whether a folder holds a Whisper.
+    pub fn is_at(path: &Path) -> bool {
+        let config = path.join("config.json");
+        config.is_file()
+            && read_description(&config).is_ok_and(|config| WhisperSpec::is_in(&config))
+    }
+
+    /// Bytes of the weights, from the headers of the files.
+    pub fn weight_bytes(&self) -> Result<u64, LoadError> {
+        let checkpoint = Checkpoint::open(&self.path)?;
+        let headers = checkpoint.tensors().iter();
+        Ok(headers
+            .map(|header| checkpoint.bytes(header).len() as u64)
+            .sum())
+    }
+
+    pub fn load(&self, device: DeviceChoice) -> Result<HearingPipeline, LoadError> {
+        let device = match device {
+            DeviceChoice::Cpu => Device::Cpu,
+            DeviceChoice::Cuda(index) => {
+                let device = Device::new_cuda(index);
+                device.map_err(|error| LoadError::Device(super::model::plain(&error)))?
+            }
+        };
+        let checkpoint = Checkpoint::open(&self.path)?;
+        let in_file = |flaw: crate::networks::weights::Flaw| flaw.in_file(checkpoint.path());
+        let Description::Config(config) = checkpoint.description() else {
+            let flaw =
+                crate::networks::weights::Flaw::unsupported("the file", "GGUF", "safetensors");
+            return Err(in_file(flaw).into());
+        };
+        let spec = WhisperSpec::read(config).map_err(in_file)?;
+        if 2 * spec.positions != WINDOW_FRAMES {
+            let found = spec.positions;
+            let flaw =
+                crate::networks::weights::Flaw::unsupported("max_source_positions", found, "1500");
+            return Err(in_file(flaw).into());
+        }
+        let vocabulary =
+            HearingVocabulary::open(&self.folder().join("tokenizer.json"), spec.vocab_size)?;
+        let alignment = self.alignment(&spec)?;
+        let source = ComponentSource {
+            tensors: &checkpoint,
+            layout: Layout::Folder,
+            device: &device,
+            quantize: self.quantize,
+        };
+        let features = Features::new(spec.bands);
+        let network = Whisper::load(spec, source).map_err(in_file)?;
+        let model = HearingModel {
+            network,
+            features,
+            vocabulary,
+            alignment,
+            device,
+        };
+        Ok(HearingPipeline {
+            model: Arc::new(model),
+        })
+    }
+
+    /// The heads that the model's files name, or those of the upper half.
+    fn alignment(&self, spec: &WhisperSpec) -> Result<Vec<(usize, usize)>, LoadError> {
+        let path = self.folder().join("generation_config.json");
+        let json = match path.is_file() {
+            true => read_description(&path)?,
+            false => serde_json::Value::Null,
+        };
+        let pairs = json["alignment_heads"].as_array().into_iter().flatten();
+        let number = |value: &serde_json::Value| usize::try_from(value.as_u64()?).ok();
+        let named = pairs.map(|pair| Some((number(&pair[0])?, number(&pair[1])?)));
+        let named: Vec<(usize, usize)> = named.collect::<Option<_>>().unwrap_or_default();
+        let (layers, heads) = (spec.decoder.layers, spec.decoder.heads);
+        let is_known = |&(layer, head): &(usize, usize)| layer < layers && head < heads;
+        if !named.is_empty() && named.iter().all(is_known) {
+            return Ok(named);
+        }
+        let upper = layers / 2..layers;
+        Ok(upper
+            .flat_map(|layer| (0..heads).map(move |head| (layer, head)))
+            .collect())
+    }
+}
+
+impl HearingPipeline {
+    /// Languages that it knows, as two or three letters; none where it knows English alone.
+    pub fn languages(&self) -> impl Iterator<Item = &str> {
+        self.model.vocabulary.languages()
+    }
+}
+
+impl Pipeline for HearingPipeline {
+    fn check(&self, request: &MakeRequest) -> Result<Cost, Refusal> {
+        let MakeRequest::Transcript(request) = request else {
+            return Err(Refusal::Kind {
+                wanted: request.kind(),
+                makes: MediaKind::Transcript,
+            });
+        };
+        let sound = &request.sound;
+        if sound.rate != SAMPLE_RATE || sound.channels != 1 {
+            return Err(Refusal::Unsupported(format!(
+                "the sound has {} samples a second in {} channels, but the model hears {SAMPLE_RATE} in one",
+                sound.rate, sound.channels
+            )));
+        }
+        let seconds = (sound.samples.len() as u64).div_ceil(SAMPLE_RATE.into());
+        if sound.samples.is_empty() || seconds > MOST_SECONDS {
+            return Err(Refusal::OutOfRange {
+                setting: "the sound's length in seconds",
+                found: seconds,
+                least: 1,
+                most: MOST_SECONDS,
+            });
+        }
+        let vocabulary = &self.model.vocabulary;
+        if let Some(language) = &request.language {
+            vocabulary
+                .language(language)
+                .map_err(Refusal::Unsupported)?;
+        }
+        if request.is_translated && !vocabulary.is_multilingual() {
+            return Err(Refusal::Unsupported(
+                "the model knows English alone and does not translate".to_owned(),
+            ));
+        }
+        let temperature = request.temperature.unwrap_or(0.0);
+        if !(0.0..=1.0).contains(&temperature) {
+            return Err(Refusal::Unsupported(format!(
+                "temperature is {temperature}, but the model takes 0 to 1"
+            )));
+        }
+        let windows = seconds.div_ceil(30);
+        let spec = self.model.network.spec();
+        let states = (spec.positions * spec.width * 4) as u64;
+        Ok(Cost {
+            steps: u32::try_from(seconds).unwrap_or(u32::MAX),
+            blocks: windows * (spec.encoder.layers as u64 + 100),
+            memory_bytes: states * (2 * spec.decoder.layers as u64 + 10)
+                + sound.samples.len() as u64 * 4,
+        })
+    }
+
+    fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {
+        match request {
+            MakeRequest::Transcript(request) => {
+                let model = Arc::clone(&self.model);
+                Ok(Box::new(HearingJob::new(model, *request)))
+            }
+            other => Err(Failure::internal(format!(
+                "asked a model that hears for {}",
+                other.kind()
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! What a decoder may write next.
+
+use super::vocabulary::HearingVocabulary;
+
+/// Time tokens that may come first: up to one second.
+const LATEST_FIRST: usize = 50;
+
+/// Takes the scores of tokens that may not follow from among them. `written` are the tokens of this window so far.
+pub fn forbid(scores: &mut [f32], written: &[u32], vocabulary: &HearingVocabulary) {
+    let never = f32::NEG_INFINITY;
+    let first_time = vocabulary.first_time as usize;
+    if written.is_empty() {
+        for &token in &vocabulary.blank {
+            scores[token as usize] = never;
+        }
+    }
+    for &token in &vocabulary.suppressed {
+        scores[token as usize] = never;
+    }
+    scores[vocabulary.no_times as usize] = never;
+    let is_time = |back: usize| {
+        let place = written.len().checked_sub(back)?;
+        Some(vocabulary.is_time(written[place]))
+    };
+    let was_time = is_time(1) == Some(true);
+    // A single one opens a segment; two close one and open the next.
+    let was_opened = was_time && is_time(2) != Some(false);
+    if was_opened {
+        scores[first_time..].fill(never);
+    } else if was_time {
+        scores[..vocabulary.end as usize].fill(never);
+    }
+    let times = written.iter().filter(|&&token| vocabulary.is_time(token));
+    if let Some(&last) = times.last() {
+        let is_closing = was_time && !was_opened;
+        let least = last as usize + usize::from(!is_closing);
+        scores[first_time..least.max(first_time)].fill(never);
+    }
+    if written.is_empty() {
+        scores[..first_time].fill(never);
+        let after = first_time + LATEST_FIRST + 1;
+        if let Some(later) = scores.get_mut(after..) {
+            later.fill(never);
+        }
+    }
+    let largest = |scores: &[f32]| scores.iter().copied().fold(never, f32::max);
+    let (texts, times) = scores.split_at(first_time);
+    let (best_text, best_time) = (largest(texts), largest(times));
+    let sum: f32 = times.iter().map(|score| (score - best_time).exp()).sum();
+    // All times together outweigh the best text.
+    if best_time > never && best_time + sum.ln() > best_text {
+        scores[..first_time].fill(never);
+    }
+}
+
+/// The logarithm of the sum of powers, which makes scores logarithms of probabilities.
+pub fn normalizer(scores: &[f32]) -> f32 {
+    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = scores
+        .iter()
+        .map(|score| f64::from(score - largest).exp())
+        .sum();
+    largest + sum.ln() as f32
+}

@@ -1,0 +1,174 @@
+use super::rules::{forbid, normalizer};
+use super::segments::cut;
+use super::vocabulary::HearingVocabulary;
+use super::window::WindowText;
+
+const SPECIAL: &[&str] = &[
+    "<|endoftext|>",
+    "<|startoftranscript|>",
+    "<|en|>",
+    "<|de|>",
+    "<|translate|>",
+    "<|transcribe|>",
+    "<|startoflm|>",
+    "<|startofprev|>",
+    "<|nospeech|>",
+    "<|notimestamps|>",
+];
+const TIMES: usize = 1501;
+
+/// The first words are those of texts, then come the special ones and the times.
+const WORDS: &[&str] = &[
+    "a", "b", "c", "d", "Ġ", "Ġa", "♪", "-", "'", "Ġ-", "Ġ'", "(", "[", "Ġ(",
+];
+
+fn vocabulary() -> HearingVocabulary {
+    let mut words: Vec<String> = WORDS.iter().map(|word| (*word).to_owned()).collect();
+    // Bytes of what no other word has.
+    words.extend((0..512).filter_map(char::from_u32).map(String::from));
+    words.extend(SPECIAL.iter().map(|word| (*word).to_owned()));
+    let mut unique = Vec::new();
+    for word in words {
+        if !unique.contains(&word) {
+            unique.push(word);
+        }
+    }
+    let vocab: serde_json::Map<String, serde_json::Value> = unique
+        .iter()
+        .enumerate()
+        .map(|(id, word)| (word.clone(), id.into()))
+        .collect();
+    let added: Vec<serde_json::Value> = SPECIAL
+        .iter()
+        .map(|word| {
+            serde_json::json!({
+                "id": vocab[*word], "content": word, "special": true, "single_word": false, "lstrip": false,
+                "rstrip": false, "normalized": false,
+            })
+        })
+        .collect();
+    let json = serde_json::json!({
+        "version": "1.0", "added_tokens": added, "normalizer": null, "post_processor": null,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "vocab": vocab, "merges": []},
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    std::fs::write(&path, json.to_string()).unwrap();
+    HearingVocabulary::open(&path, 51_865).unwrap()
+}
+
+impl HearingVocabulary {
+    fn size(&self) -> usize {
+        self.first_time as usize + TIMES
+    }
+
+    fn time(&self, seconds: f64) -> u32 {
+        self.first_time + (seconds * 50.0).round() as u32
+    }
+
+    /// The tokens that may follow.
+    fn allowed(&self, written: &[u32]) -> Vec<u32> {
+        let mut scores = vec![0.0; self.size()];
+        // Times alone would outweigh every text.
+        scores[self.first_time as usize..].fill(-20.0);
+        forbid(&mut scores, written, self);
+        let ids = 0..self.size() as u32;
+        ids.filter(|&id| scores[id as usize] > f32::NEG_INFINITY)
+            .collect()
+    }
+}
+
+#[test]
+fn languages_and_roles_are_found_by_their_names() {
+    let vocabulary = vocabulary();
+    assert_eq!(vocabulary.languages().collect::<Vec<_>>(), ["en", "de"]);
+    let german = vocabulary.language("de").unwrap().unwrap();
+    assert_eq!(vocabulary.language_code(german), Some("de"));
+    let unknown = vocabulary.language("tlh").unwrap_err();
+    assert!(unknown.contains("en, de"), "{unknown}");
+    let plain = vocabulary.encode("a <|de|> b").unwrap();
+    assert!(plain.iter().all(|&token| token < vocabulary.end));
+    assert!(vocabulary.suppressed.contains(&vocabulary.start));
+    let dash = vocabulary.encode("(").unwrap()[0];
+    assert!(vocabulary.suppressed.contains(&dash));
+}
+
+#[test]
+fn a_window_begins_with_a_time_within_its_first_second() {
+    let vocabulary = vocabulary();
+    let allowed = vocabulary.allowed(&[]);
+    let wanted: Vec<u32> = (vocabulary.first_time..=vocabulary.time(1.0)).collect();
+    assert_eq!(allowed, wanted);
+}
+
+#[test]
+fn times_come_in_pairs_and_never_fall() {
+    let vocabulary = vocabulary();
+    let (a, end) = (0, vocabulary.end);
+    // A time opens a segment: text follows, or the end.
+    let opened = vocabulary.allowed(&[vocabulary.time(0.5)]);
+    assert!(opened.contains(&a) && opened.iter().all(|&id| id < vocabulary.first_time));
+    // The closing time is later than the opening one.
+    let open = vocabulary.allowed(&[vocabulary.time(0.5), a]);
+    assert!(open.contains(&a) && open.contains(&vocabulary.time(0.52)));
+    assert!(!open.contains(&vocabulary.time(0.5)));
+    // Behind a closing time comes an opening one, not before it, or the end.
+    let closed = vocabulary.allowed(&[vocabulary.time(0.5), a, vocabulary.time(2.0)]);
+    assert!(closed.contains(&end) && closed.contains(&vocabulary.time(2.0)));
+    assert!(!closed.contains(&a) && !closed.contains(&vocabulary.time(1.98)));
+}
+
+#[test]
+fn text_gives_way_where_all_times_together_are_likelier() {
+    let vocabulary = vocabulary();
+    let mut scores = vec![0.0; vocabulary.size()];
+    forbid(&mut scores, &[vocabulary.time(0.0), 0], &vocabulary);
+    assert_eq!(scores[0], f32::NEG_INFINITY);
+    let least = 0.0f32.min(normalizer(&[0.0, 0.0]) - 2f32.ln());
+    assert!(least.abs() < 1e-6);
+}
+
+fn window(vocabulary: &HearingVocabulary, parts: &[(f64, &[u32], Option<f64>)]) -> WindowText {
+    let tokens = parts.iter().flat_map(|(from, text, to)| {
+        let begin = std::iter::once(vocabulary.time(*from));
+        let end = to.map(|to| vocabulary.time(to));
+        begin.chain(text.iter().copied()).chain(end)
+    });
+    WindowText {
+        tokens: tokens.collect(),
+        ..WindowText::default()
+    }
+}
+
+#[test]
+fn segments_are_cut_where_one_time_follows_another() {
+    let vocabulary = vocabulary();
+    let check = |text: &WindowText, wanted: &[(f64, f64)], advanced: usize| {
+        let (segments, found) = cut(text, 1000, 3000, &vocabulary);
+        let times: Vec<_> = segments.iter().map(|one| (one.from, one.to)).collect();
+        assert_eq!(times, wanted);
+        assert_eq!(found, advanced);
+    };
+    // Speech that goes on is heard again from the end of the last whole segment.
+    let goes_on = window(
+        &vocabulary,
+        &[
+            (0.0, &[0], Some(2.0)),
+            (2.5, &[1, 2], Some(4.0)),
+            (4.0, &[3], None),
+        ],
+    );
+    check(&goes_on, &[(10.0, 12.0), (12.5, 14.0)], 400);
+    // A single time at the end: nothing is said behind it.
+    let ends = window(
+        &vocabulary,
+        &[(0.0, &[0], Some(2.0)), (2.5, &[1, 2], Some(4.0))],
+    );
+    check(&ends, &[(10.0, 12.0), (12.5, 14.0)], 3000);
+    let one = window(&vocabulary, &[(0.0, &[0, 1], Some(3.0))]);
+    check(&one, &[(10.0, 13.0)], 3000);
+    let endless = window(&vocabulary, &[(0.0, &[0, 1], None)]);
+    check(&endless, &[(10.0, 40.0)], 3000);
+}

@@ -1,0 +1,177 @@
+//! The tokens of a Whisper that stand for no text.
+
+use std::path::Path;
+
+use crate::runtime::text::{TextError, Tokenizer};
+
+/// The tokenizer, and its special tokens by their role.
+pub struct HearingVocabulary {
+    tokenizer: Tokenizer,
+    pub end: u32,
+    pub start: u32,
+    pub translate: u32,
+    pub transcribe: u32,
+    pub earlier: u32,
+    pub silence: u32,
+    pub no_times: u32,
+    /// 0.00 s; each after it is 0.02 s later.
+    pub first_time: u32,
+    /// Two or three letters, and the token.
+    languages: Vec<(String, u32)>,
+    /// Never written: symbols without a sound, and special tokens.
+    pub suppressed: Vec<u32>,
+    /// Not written first.
+    pub blank: Vec<u32>,
+}
+
+/// Seconds of one step between time tokens.
+pub const TIME_STEP: f64 = 0.02;
+/// From so many tokens on a vocabulary is that of many languages.
+const MULTILINGUAL: usize = 51_865;
+const SYMBOLS: &str = "\" # ( ) * + / : ; < = > @ [ \\ ] ^ _ ` { | } ~ 「 」 『 』 << >> <<< >>> -- --- -( -[ (' (\" (( )) \
+                       ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪";
+/// Symbols whose first byte alone says enough.
+const MUSICAL: &str = "♩ ♪ ♫ ♬ ♭ ♮ ♯";
+
+impl HearingVocabulary {
+    pub fn open(path: &Path, size: usize) -> Result<Self, TextError> {
+        let tokenizer = Tokenizer::open(path)?;
+        Self::new(tokenizer, size)
+    }
+
+    pub fn new(tokenizer: Tokenizer, size: usize) -> Result<Self, TextError> {
+        let id = |names: &[&str]| {
+            let found = names.iter().find_map(|name| tokenizer.id(name));
+            found.ok_or_else(|| TextError::Missing {
+                what: format!("the token {} of the tokenizer", names[0]),
+            })
+        };
+        let start = id(&["<|startoftranscript|>"])?;
+        let translate = id(&["<|translate|>"])?;
+        let no_times = id(&["<|notimestamps|>"])?;
+        let mut vocabulary = Self {
+            end: id(&["<|endoftext|>"])?,
+            transcribe: id(&["<|transcribe|>"])?,
+            earlier: id(&["<|startofprev|>"])?,
+            silence: id(&["<|nospeech|>", "<|nocaptions|>"])?,
+            first_time: no_times + 1,
+            languages: Vec::new(),
+            suppressed: Vec::new(),
+            blank: Vec::new(),
+            start,
+            translate,
+            no_times,
+            tokenizer,
+        };
+        if size >= MULTILINGUAL {
+            vocabulary.languages = vocabulary.named_languages();
+        }
+        let blank = vocabulary.encode(" ")?;
+        vocabulary.blank = [blank, vec![vocabulary.end]].concat();
+        vocabulary.suppressed = vocabulary.unspoken()?;
+        Ok(vocabulary)
+    }
+
+    fn named_languages(&self) -> Vec<(String, u32)> {
+        let ids = self.start + 1..self.translate;
+        let named = ids.filter_map(|id| {
+            let token = self.tokenizer.token(id)?;
+            let code = token.strip_prefix("<|")?.strip_suffix("|>")?;
+            Some((code.to_owned(), id))
+        });
+        named.collect()
+    }
+
+    fn unspoken(&self) -> Result<Vec<u32>, TextError> {
+        let mut found = vec![
+            self.transcribe,
+            self.translate,
+            self.start,
+            self.earlier,
+            self.silence,
+        ];
+        found.extend(self.tokenizer.id("<|startoflm|>"));
+        for text in [" -", " '"] {
+            found.extend(self.encode(text)?.first());
+        }
+        let symbols = SYMBOLS.split(' ').map(|symbol| (symbol, false));
+        let musical = MUSICAL.split(' ').map(|symbol| (symbol, true));
+        for (symbol, is_musical) in symbols.chain(musical) {
+            for text in [symbol.to_owned(), format!(" {symbol}")] {
+                let tokens = self.encode(&text)?;
+                if is_musical || tokens.len() == 1 {
+                    found.extend(tokens.first());
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    pub fn is_multilingual(&self) -> bool {
+        !self.languages.is_empty()
+    }
+
+    pub fn languages(&self) -> impl Iterator<Item = &str> {
+        self.languages.iter().map(|(code, _)| code.as_str())
+    }
+
+    /// The tokens of all languages.
+    pub fn language_tokens(&self) -> impl Iterator<Item = u32> {
+        self.languages.iter().map(|(_, id)| *id)
+    }
+
+    pub fn language_code(&self, id: u32) -> Option<&str> {
+        let row = self.languages.iter().find(|(_, one)| *one == id);
+        row.map(|(code, _)| code.as_str())
+    }
+
+    /// The token of a language; none where the model knows English alone.
+    pub fn language(&self, code: &str) -> Result<Option<u32>, String> {
+        if !self.is_multilingual() {
+            return match code {
+                "en" => Ok(None),
+                _ => Err(format!(
+                    "the model knows English alone, not the language {code:?}; send en"
+                )),
+            };
+        }
+        let row = self.languages.iter().find(|(one, _)| one == code);
+        match row {
+            Some((_, id)) => Ok(Some(*id)),
+            None => {
+                let known = self.languages().collect::<Vec<_>>().join(", ");
+                Err(format!(
+                    "the model does not know the language {code:?}; it knows {known}"
+                ))
+            }
+        }
+    }
+
+    /// Tokens of plain text: names of special tokens in it count for nothing.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        let mut tokens = self.tokenizer.encode(text, false)?;
+        tokens.retain(|&token| token < self.end);
+        Ok(tokens)
+    }
+
+    pub fn decode(&self, tokens: &[u32]) -> String {
+        let pieces = self.tokenizer.pieces();
+        let text = tokens.iter().filter(|&&token| token < self.end);
+        let bytes: Vec<u8> = text
+            .flat_map(|&token| pieces.bytes(token))
+            .copied()
+            .collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub fn is_time(&self, token: u32) -> bool {
+        token >= self.first_time
+    }
+
+    /// Seconds from the beginning of the window.
+    pub fn seconds(&self, token: u32) -> f64 {
+        f64::from(token.saturating_sub(self.first_time)) * TIME_STEP
+    }
+}

@@ -1,0 +1,121 @@
+//! A job that writes down what a sound says.
+
+use serde::{Deserialize, Serialize};
+
+/// A sound to write down.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TranscriptRequest {
+    /// A FLAC of one channel at 16 kHz, by its key in the media store; on the link to a worker, by a signed link.
+    pub sound: String,
+    /// How long it is.
+    pub seconds: f64,
+    /// Two or three letters. None: the model finds out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
+    /// Into English.
+    #[serde(skip_serializing_if = "is_false")]
+    pub translate: bool,
+    /// Text that came before, or words that are said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// With the time of each word.
+    #[serde(skip_serializing_if = "is_false")]
+    pub words: bool,
+}
+
+/// What a sound says, or a part of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Transcript {
+    /// Two or three letters.
+    pub language: String,
+    pub segments: Vec<TranscriptSegment>,
+}
+
+/// Times are seconds from the beginning of the sound.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TranscriptSegment {
+    pub start: f64,
+    pub end: f64,
+    pub text: String,
+    pub tokens: Vec<u32>,
+    /// Where the window began that it was heard in, in hundredths of a second.
+    pub seek: u32,
+    pub temperature: f32,
+    pub avg_logprob: f32,
+    pub compression_ratio: f32,
+    pub no_speech_prob: f32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<TranscriptWord>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TranscriptWord {
+    /// With the space before it.
+    pub word: String,
+    pub start: f64,
+    pub end: f64,
+    pub probability: f32,
+}
+
+/// Positions that a network hears of each second.
+const POSITIONS_PER_SECOND: f64 = 50.0;
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+impl TranscriptRequest {
+    /// What counts as its tokens: the positions that a network hears.
+    pub fn tokens(&self) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a sound has less than 2^53 positions, and never fewer than none"
+        )]
+        let positions = (self.seconds.max(0.0) * POSITIONS_PER_SECOND).ceil() as u64;
+        positions.max(1)
+    }
+}
+
+impl Transcript {
+    /// Appends the next part.
+    pub fn absorb(&mut self, part: Self) {
+        if self.language.is_empty() {
+            self.language = part.language;
+        }
+        self.segments.extend(part.segments);
+    }
+
+    /// All that is said.
+    pub fn text(&self) -> String {
+        let texts = self.segments.iter().map(|segment| segment.text.as_str());
+        texts.collect::<String>().trim().to_owned()
+    }
+
+    /// Tokens that were written.
+    pub fn written(&self) -> u64 {
+        let tokens = self
+            .segments
+            .iter()
+            .map(|segment| segment.tokens.len() as u64);
+        tokens.sum()
+    }
+
+    /// About as many bytes as it takes in memory.
+    pub fn weight(&self) -> usize {
+        let segments = self.segments.iter().map(|segment| {
+            let words = segment.words.iter().map(|word| word.word.len() + 24);
+            segment.text.len() + 4 * segment.tokens.len() + words.sum::<usize>() + 64
+        });
+        segments.sum()
+    }
+}

@@ -1,0 +1,132 @@
+//! A job that writes down what a sound says: the sound fetched, its parts sent as they are heard.
+//!
+//! Dropping [`run`] cancels the job.
+
+use super::blame;
+use super::media::{MediaDesk, failed};
+use crate::daemon::worker::small;
+use crate::link::{Said, Transfers};
+use muster_engine::runtime::hearing::{MOST_SECONDS, TranscriptSegment};
+use muster_engine::runtime::maker::{
+    MakeEvent, MakeRequest, Output, Pcm, TranscriptPart, TranscriptRequest,
+};
+use muster_media::sound::{self, SoundError};
+use muster_protocol::job::{
+    self, EncodeRequest, EncodeResult, Failure, FailureKind, FinishReason, Transcript, Usage,
+};
+
+/// Samples a second that models hear.
+const RATE: u32 = 16_000;
+/// Of the fetched file: two bytes a sample, and its header.
+const MOST_BYTES: usize = MOST_SECONDS as usize * RATE as usize * 2 + 4096;
+
+/// Does the job; returns the last word.
+pub async fn run(model: &str, request: EncodeRequest, desk: MediaDesk<'_>) -> Said {
+    match hear(model, request, desk).await {
+        Ok(usage) => Said::Done {
+            finish: FinishReason::Stop,
+            usage,
+        },
+        Err(said) => said,
+    }
+}
+
+async fn hear(model: &str, request: EncodeRequest, desk: MediaDesk<'_>) -> Result<Usage, Said> {
+    let EncodeRequest::Transcribe(request) = request else {
+        let message = format!("{model} writes down what sounds say and does nothing else");
+        return Err(Said::Failed(Failure::new(
+            FailureKind::UnsupportedValue,
+            message,
+        )));
+    };
+    let Some(maker) = &desk.engines.maker else {
+        return Err(failed(format!(
+            "the worker has no model {model} that hears"
+        )));
+    };
+    let prompt_tokens = small(usize::try_from(request.tokens()).unwrap_or(usize::MAX));
+    let sound = fetch(&request.sound, desk.transfers).await?;
+    let wanted = TranscriptRequest {
+        sound,
+        language: request.language,
+        is_translated: request.translate,
+        prompt: request.prompt,
+        temperature: request.temperature.map(|temperature| temperature as f32),
+        seed: None,
+        wants_words: request.words,
+    };
+    let request = MakeRequest::Transcript(Box::new(wanted));
+    let mut stream = maker.make(model, request).map_err(blame::said)?;
+    let mut written = 0;
+    while let Some(event) = stream.next().await {
+        match event {
+            MakeEvent::Step { at, of, .. } => {
+                let preview = None;
+                desk.reply.say(Said::Progress { at, of, preview }).await;
+            }
+            MakeEvent::Made(Output::Transcript(part)) => {
+                let part = transcript(part);
+                written += part.written();
+                let result = EncodeResult::Transcript(Box::new(part));
+                desk.reply.say(Said::Encoded(Box::new(result))).await;
+            }
+            MakeEvent::Made(Output::Image(_) | Output::Sound(_) | Output::Frames { .. }) => {
+                return Err(failed(
+                    "the model made media instead of a transcript".to_owned(),
+                ));
+            }
+            MakeEvent::Failed(failure) => return Err(blame::said(failure)),
+            MakeEvent::Done => break,
+        }
+    }
+    Ok(Usage {
+        prompt_tokens,
+        completion_tokens: u32::try_from(written).unwrap_or(u32::MAX),
+        ..Usage::default()
+    })
+}
+
+async fn fetch(link: &str, transfers: &Transfers) -> Result<Pcm, Said> {
+    let bytes = transfers.fetch(link, MOST_BYTES).await;
+    let bytes = bytes.map_err(|error| failed(format!("fetching the sound failed: {error}")))?;
+    let heard =
+        tokio::task::spawn_blocking(move || sound::listen(&bytes, RATE, MOST_SECONDS as f64));
+    let heard = heard.await.map_err(|_| blame::broken())?;
+    let heard = heard.map_err(|error: SoundError| {
+        let message = format!("the sound is unusable: {error}");
+        Said::Failed(Failure::new(FailureKind::InvalidRequest, message))
+    })?;
+    Ok(Pcm {
+        rate: heard.rate(),
+        channels: heard.channels(),
+        samples: heard.into_samples(),
+    })
+}
+
+pub fn transcript(part: TranscriptPart) -> Transcript {
+    let segment = |segment: TranscriptSegment| job::TranscriptSegment {
+        start: segment.from,
+        end: segment.to,
+        text: segment.text,
+        tokens: segment.tokens,
+        seek: small(segment.seek),
+        temperature: segment.temperature,
+        avg_logprob: segment.average_logprob,
+        compression_ratio: segment.compression,
+        no_speech_prob: segment.silence,
+        words: segment
+            .words
+            .into_iter()
+            .map(|word| job::TranscriptWord {
+                word: word.word,
+                start: word.from,
+                end: word.to,
+                probability: word.probability,
+            })
+            .collect(),
+    };
+    Transcript {
+        language: part.language,
+        segments: part.segments.into_iter().map(segment).collect(),
+    }
+}
