@@ -282,7 +282,8 @@ async fn a_thought_of_another_account_is_refused() {
         ids: vec![1],
         ..TokenEvent::default()
     });
-    let first = body(json!({}));
+    let thinking = json!({"type": "enabled", "budget_tokens": 1024});
+    let first = body(json!({"max_tokens": 2000, "thinking": thinking}));
     let (answer, ()) = tokio::join!(post(&app, MESSAGES, &first), async {
         let offer = rig.offer().await;
         rig.say(

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::{SPECIAL, is_known, unknown_numbers};
+use super::{SPECIAL, is_known, public_name, unknown_numbers};
 use crate::http::legacy::Refused;
 use crate::http::legacy::asked::{Named, Query};
 use crate::http::reply;
@@ -93,7 +93,7 @@ pub async fn model(
     for making in [Making::Image, Making::Text] {
         found.extend(active(making, &overview, &picture, &settings.names));
     }
-    found.retain(|model| *model.name == *id);
+    found.retain(|model| settings.names.id(&model.name) == id);
     // Of a name that is served as both, the one with more behind it.
     let found: Vec<ActiveModel> = found
         .into_iter()
@@ -154,8 +154,11 @@ fn active(
     let asked = asked.filter(|name| is_known(kind, name, names));
     let all: BTreeSet<&Arc<str>> = served.chain(asked).collect();
     let all = all.into_iter();
-    all.map(|name| active_model(making, name, overview, picture))
-        .collect()
+    all.map(|id| ActiveModel {
+        name: public_name(kind, id, names).to_owned(),
+        ..active_model(making, id, overview, picture)
+    })
+    .collect()
 }
 
 fn active_model(making: Making, name: &str, overview: &Overview, picture: &Picture) -> ActiveModel {

@@ -54,6 +54,13 @@ pub fn is_known(kind: Kind, name: &str, names: &Names) -> bool {
     names.listed(name).is_some() || kind == Kind::Image && reference::knows(name)
 }
 
+/// The name by which clients of this API know a model: that of the public list, where an image model has one.
+pub fn public_name<'a>(kind: Kind, id: &'a str, names: &'a Names) -> &'a str {
+    let mut others = names.others(id).iter().map(|name| &**name);
+    let public = others.find(|name| kind == Kind::Image && reference::knows(name));
+    public.unwrap_or(id)
+}
+
 fn unknown_numbers(_: StorageError) -> Refusal {
     Refusal::plain(503, "statistics are unavailable; retry later")
 }

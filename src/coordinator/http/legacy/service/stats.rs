@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::{SPECIAL, is_known, unknown_numbers};
+use super::{SPECIAL, is_known, public_name, unknown_numbers};
 use crate::http::legacy::Refused;
 use crate::http::legacy::asked::Query;
 use crate::http::reply;
@@ -113,6 +113,9 @@ fn by_model(window: &Window, kind: Kind, state: ModelState, names: &Names) -> By
             }
     });
     models
-        .map(|by| (by.model.clone(), by.made.outputs))
+        .map(|by| {
+            let name = public_name(kind, &by.model, names);
+            (name.into(), by.made.outputs)
+        })
         .collect()
 }
