@@ -120,7 +120,7 @@ use sqlx::AnyPool;
 use sqlx::any::{AnyPoolOptions, install_default_drivers};
 use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::modes::Reading;
 use muster_process::tasks::Tasks;
@@ -247,10 +247,30 @@ async fn connect(location: &Location) -> Result<AnyConnection, StorageError> {
     };
     let mut connection = connected.map_err(|error| named(error, location))?;
     for setting in Dialect::of(location).writer_settings() {
-        connection.execute(*setting).await?;
+        set(&mut connection, setting).await?;
     }
     Ok(connection)
 }
+
+/// SQLite does not wait for a program that turns on the log of a new file at the same time, but says at once that the file
+/// is locked. A lock that was waited for is no such case.
+async fn set(connection: &mut AnyConnection, setting: &'static str) -> Result<(), StorageError> {
+    let began = Instant::now();
+    loop {
+        match connection
+            .execute(setting)
+            .await
+            .map_err(StorageError::from)
+        {
+            Err(StorageError::Locked(_)) if began.elapsed() < AT_ONCE => sleep(AGAIN).await,
+            done => return done.map(drop),
+        }
+    }
+}
+
+/// Within this time a lock is refused and not waited for.
+const AT_ONCE: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// Of a server that cannot be reached, with its address.
 fn named(error: StorageError, location: &Location) -> StorageError {
