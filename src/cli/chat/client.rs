@@ -15,7 +15,7 @@ use super::conversation::Conversation;
 use crate::cli::{Exit, Failure, output};
 
 const CONNECTING: Duration = Duration::from_secs(10);
-/// Of a piece that is no whole event yet.
+/// The largest event, in bytes.
 const LONGEST_EVENT: usize = 8 << 20;
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
@@ -28,7 +28,7 @@ pub struct Client {
     key: Option<String>,
 }
 
-/// What the last events of an answer tell, and all of its text.
+/// The text of an answer so far, and the facts of its last events.
 #[derive(Debug, Default)]
 pub struct Answer {
     pub text: String,
@@ -242,7 +242,7 @@ impl Answer {
     }
 }
 
-/// What of an answer is on the terminal.
+/// The part of an answer that the terminal shows.
 struct AnswerScreen {
     /// Thoughts are for people alone.
     with_thoughts: bool,

@@ -24,7 +24,7 @@ pub const HELP: &str = "\
 /bye            end the chat, as Ctrl-D does
 \"\"\"             begin and end a message of several lines";
 
-/// What comes from a terminal.
+/// One entry at a terminal.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entry {
     Message(String),

@@ -269,7 +269,7 @@ fn byte(keys: &mut impl Read) -> io::Result<Option<u8>> {
     Ok((keys.read(&mut byte)? == 1).then_some(byte[0]))
 }
 
-/// What follows ESC.
+/// The key whose sequence follows ESC.
 fn sequence(keys: &mut impl Read) -> io::Result<LineKey> {
     match byte(keys)? {
         Some(b'[' | b'O') => {}

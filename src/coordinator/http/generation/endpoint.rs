@@ -290,7 +290,7 @@ impl MediaEndpoint {
         let held = self.cashier.hold(&mut jobs).await?;
         let order = order.priced(jobs.first().and_then(|job| job.price));
         let request = order.request(standing, None, names);
-        // What came along is in the media store; each job has the rest, and the request itself.
+        // Images that came along are in the media store; each job has the rest, and the request itself.
         let copies = 1 + request.jobs.len();
         let room = room.keep(request.body.len().saturating_mul(copies))?;
         let request = NewRequest {

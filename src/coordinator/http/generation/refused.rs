@@ -12,7 +12,7 @@ use muster_protocol::openai::Problem;
 /// Models named in a message.
 const MOST_NAMES: usize = 10;
 
-/// What a request says of the fields that a refusal may be about.
+/// The fields of a request that a refusal may be about.
 pub trait RefusedFields {
     const KIND: Kind;
 

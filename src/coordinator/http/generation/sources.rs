@@ -9,7 +9,7 @@ use muster_protocol::openai::Problem;
 use muster_protocol::openai::images::inputs::{ImageInput, ImageInputs};
 use tracing::warn;
 
-/// What each further image weighs, where the client has no word for it.
+/// The weight of each further image; clients have no field for it.
 const WEIGHT: f64 = 1.0;
 
 /// The images of a request.
