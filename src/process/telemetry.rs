@@ -49,6 +49,8 @@ impl Detail {
         let targets = Targets::new()
             .with_default(quiet)
             .with_targets(PEERS.map(|name| (name, LevelFilter::ERROR)))
+            // Decoders of sound: each file that they cannot read is an error to them, and its sender is told.
+            .with_target("symphonia", LevelFilter::OFF)
             .with_target("muster", level);
         Self(targets)
     }
