@@ -8,11 +8,11 @@ use crate::daemon::locate::LocatedSource;
 use crate::daemon::transcript;
 use crate::media::sound;
 use crate::networks::weights::Quantize;
-use crate::protocol::job::{Transcript, Usage};
+use crate::protocol::job::Transcript;
 use crate::protocol::openai::hearing::languages;
 use crate::protocol::openai::hearing::reply::{FinishedTranscript, TranscriptForm};
 use crate::runtime;
-use crate::runtime::hearing::MOST_SECONDS;
+use crate::runtime::hearing::{MOST_SECONDS, SAMPLE_RATE};
 use crate::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, TranscriptRequest};
 
 /// Write down what a sound file says.
@@ -63,9 +63,6 @@ fn language(text: &str) -> Result<String, String> {
         .ok_or_else(|| "must be a language such as en, de or japanese".to_owned())
 }
 
-/// Samples a second that models hear.
-const RATE: u32 = 16_000;
-
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     root.start_log()?;
     let config = root.load()?.config;
@@ -80,7 +77,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     };
     source.quantize = args.quantize.then_some(Quantize::Q8_0);
     let bytes = read(&args.file)?;
-    let heard = sound::listen(&bytes, RATE, MOST_SECONDS as f64).map_err(|error| {
+    let heard = sound::listen(&bytes, SAMPLE_RATE, MOST_SECONDS as f64).map_err(|error| {
         let what = format!("reading {} failed: {error}", args.file.display());
         Failure::new(Exit::BadData, what)
     })?;
@@ -132,7 +129,6 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             is_translated: args.translate,
             has_segments: true,
             has_words: args.words,
-            usage: Usage::default(),
         };
         let form = match (args.srt, args.vtt) {
             (true, _) => TranscriptForm::Srt,

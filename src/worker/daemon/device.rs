@@ -10,7 +10,7 @@ use muster_config::{Config, KvCacheSetting, SpeculationSetting};
 use muster_engine::runtime::grammar::ProverProgram;
 use muster_engine::runtime::hearing::HearingSource;
 use muster_engine::runtime::image::{ImageFootprint, ImageSource};
-use muster_engine::runtime::maker::{Maker, MakerLimits, MediaKind, Pipeline};
+use muster_engine::runtime::maker::{Maker, MakerLimits, MediaKind, Pipeline, PipelineLoader};
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::{
     CacheRoom, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime, Speculation,
@@ -81,23 +81,17 @@ impl Device {
         mut source: ImageSource,
         fitted: &Fit,
     ) -> Result<DeviceModel, DaemonError> {
-        if self.engines.runtime.info(&name).is_ok() {
-            return Err(LoadError::AlreadyLoaded { name }.into());
-        }
         let [width, height] = source.footprint()?.size;
         let device = self.room.device;
         let left_bytes = self.room.left_bytes();
         source.memory_bytes = Some(left_bytes.saturating_sub(fitted.weight_bytes));
-        let load = move || {
-            let pipeline: Box<dyn Pipeline> = Box::new(source.load(device)?);
-            Ok(pipeline)
-        };
-        self.maker()?.load(&name, Box::new(load)).await?;
-        Ok(DeviceModel::Media(MediaModel {
+        let model = MediaModel {
             name,
             kind: MediaKind::Image,
             size: Some((width, height)),
-        }))
+        };
+        let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
+        self.load_media(model, Box::new(load)).await
     }
 
     async fn load_hearing(
@@ -105,20 +99,27 @@ impl Device {
         name: String,
         source: HearingSource,
     ) -> Result<DeviceModel, DaemonError> {
-        if self.engines.runtime.info(&name).is_ok() {
-            return Err(LoadError::AlreadyLoaded { name }.into());
-        }
         let device = self.room.device;
-        let load = move || {
-            let pipeline: Box<dyn Pipeline> = Box::new(source.load(device)?);
-            Ok(pipeline)
-        };
-        self.maker()?.load(&name, Box::new(load)).await?;
-        Ok(DeviceModel::Media(MediaModel {
+        let model = MediaModel {
             name,
             kind: MediaKind::Transcript,
             size: None,
-        }))
+        };
+        let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
+        self.load_media(model, Box::new(load)).await
+    }
+
+    async fn load_media(
+        &mut self,
+        model: MediaModel,
+        loader: PipelineLoader,
+    ) -> Result<DeviceModel, DaemonError> {
+        if self.engines.runtime.info(&model.name).is_ok() {
+            let name = model.name;
+            return Err(LoadError::AlreadyLoaded { name }.into());
+        }
+        self.maker()?.load(&model.name, loader).await?;
+        Ok(DeviceModel::Media(model))
     }
 
     /// Whether a model fits into what is left, by its header.

@@ -19,6 +19,7 @@ use crate::http::open::KnownModels;
 use crate::http::text::auto::Auto;
 use crate::moderation::Moderation;
 use crate::modes::{ModeSet, Modes};
+use crate::pictures::Sender;
 use crate::state::DoorSettings;
 use crate::storage::Store;
 use crate::switchboard::{Delivery, JobStream, ModelOnline, Switchboard};
@@ -36,6 +37,7 @@ pub struct Encoder {
     models: Arc<KnownModels>,
     settings: Arc<DoorSettings>,
     caller: Arc<Caller>,
+    sender: Sender,
     arrival: Arrival,
     cashier: Cashier,
     privacy: Privacy,
@@ -106,6 +108,7 @@ where
             board: Switchboard::from_ref(state),
             models: Arc::from_ref(state),
             settings: Arc::from_ref(state),
+            sender: Sender::of(caller.account, address),
             caller,
             arrival,
             cashier: Cashier::from_request_parts(parts, state).await?,
@@ -132,6 +135,15 @@ impl Encoder {
                 }
             }
         }
+    }
+
+    /// Files of one sender wait for each other.
+    pub fn sender(&self) -> Sender {
+        self.sender
+    }
+
+    pub fn settings(&self) -> &DoorSettings {
+        &self.settings
     }
 
     /// Queues the work. Dropped, the job is cancelled.

@@ -24,10 +24,11 @@ use crate::http::form::read_json_or_form;
 use crate::http::room::{Memory, Room};
 use crate::http::text::NOT_BUFFERED;
 use crate::media::{Area, Key, MediaType};
-use crate::pictures::{SourceSound, SourceSoundError, Sources};
+use crate::pictures::{Sender, SourceSound, SourceSoundError, Sources};
+use crate::state::DoorSettings;
 use muster_protocol::job::{
     Capabilities, EncodeRequest, EncodeResult, FailureKind, RequestId, Transcript,
-    TranscriptRequest, TranscriptSegment, Usage,
+    TranscriptRequest, TranscriptSegment,
 };
 use muster_protocol::openai::form::FormBody;
 use muster_protocol::openai::hearing::HearingRequest;
@@ -37,9 +38,6 @@ use muster_protocol::openai::hearing::reply::{
 use muster_protocol::openai::{Problem, error};
 
 const HEARTBEAT: &str = ": heartbeat\n\n";
-const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
-/// A file with an error is refused with a status of its own, and so is a job that no worker takes.
-const COMMIT_AFTER: Duration = Duration::from_secs(10);
 
 pub async fn transcribe(
     encoder: Result<Encoder, ApiError>,
@@ -86,7 +84,7 @@ async fn hear(
     let (State(sources), State(memory)) = parts;
     let (mut request, room) = read_json_or_form(headers, whole, of_json, of_form).await?;
     let file = std::mem::take(&mut request.file);
-    let stored = store(file, &sources).await?;
+    let stored = store(file, encoder.sender(), &sources).await?;
     let transcript = TranscriptRequest {
         sound: stored.key.to_string(),
         seconds: stored.seconds,
@@ -104,7 +102,7 @@ async fn hear(
     };
     if request.is_streamed {
         let running = encoder.begin(encoding).await?;
-        return relay(running, stored, room).await;
+        return relay(running, stored, room, encoder.settings()).await;
     }
     let found = encoder.run(encoding).await?;
     drop(room);
@@ -117,7 +115,6 @@ async fn hear(
         is_translated: request.is_translated,
         has_segments: request.has_segments,
         has_words: request.has_words,
-        usage: found.usage,
     };
     let text = finished.render(request.form);
     let room = memory.room_to_tell();
@@ -129,10 +126,10 @@ async fn hear(
     Ok(response)
 }
 
-async fn store(file: Bytes, sources: &Sources) -> Result<SourceSound, ApiError> {
+async fn store(file: Bytes, sender: Sender, sources: &Sources) -> Result<SourceSound, ApiError> {
     let key = Key::new(Area::Sources, RequestId::random().0, 0, MediaType::Flac);
     sources
-        .take_sound(file, key)
+        .take_sound(sender, file, key)
         .await
         .map_err(|error| match error {
             SourceSoundError::Unfit(error) => {
@@ -156,6 +153,7 @@ struct HearingRelay {
     /// Parts that were sent. An attempt after a lost worker begins anew; the same parts are not sent again.
     sent: Transcript,
     heard: SourceSound,
+    heartbeat: Duration,
     is_over: bool,
     _room: Room,
 }
@@ -164,9 +162,11 @@ async fn relay(
     mut running: RunningEncoding,
     heard: SourceSound,
     room: Room,
+    settings: &DoorSettings,
 ) -> Result<Response, ApiError> {
     let id = HeaderValue::try_from(running.job().to_string());
-    let first = match timeout(COMMIT_AFTER, running.next()).await {
+    // A failure before the first part has a status of its own; but it is not waited for long.
+    let first = match timeout(settings.commit_after, running.next()).await {
         Ok(Err(error)) => return Err(error),
         Ok(first) => Some(first),
         Err(_) => None,
@@ -176,6 +176,7 @@ async fn relay(
         first,
         sent: Transcript::default(),
         heard,
+        heartbeat: settings.heartbeat,
         is_over: false,
         _room: room,
     };
@@ -203,7 +204,7 @@ impl HearingRelay {
         loop {
             let part = match self.first.take() {
                 Some(first) => first,
-                None => match timeout(HEARTBEAT_EVERY, self.running.as_mut()?.next()).await {
+                None => match timeout(self.heartbeat, self.running.as_mut()?.next()).await {
                     Ok(part) => part,
                     Err(_) => return Some(HEARTBEAT.to_owned()),
                 },
@@ -215,7 +216,7 @@ impl HearingRelay {
                     }
                 }
                 Ok(EncodePart::Part(_)) => return Some(self.failed(&unexpected())),
-                Ok(EncodePart::End(Usage { .. })) => {
+                Ok(EncodePart::End(_)) => {
                     self.running = None;
                     self.is_over = true;
                     let text = self.sent.text();

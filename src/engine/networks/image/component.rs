@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use candle_core::{DType, Device, Tensor, quantized::GgmlDType};
 
 use crate::networks::adapter::{LayerId, LayerShape, LayerTable, Pass};
-use crate::networks::layers::Linear;
+use crate::networks::layers::{Embedding, Linear};
 use crate::networks::weights::{
     Flaw, Quantize, TensorBytes, TensorHeader, TensorSource, Weight, convert,
 };
@@ -192,6 +192,23 @@ impl<'a> ComponentReader<'a> {
     pub fn table(&mut self, name: &str, shape: (usize, usize)) -> Result<Tensor, Flaw> {
         let table = self.tensor(name, &[shape.0, shape.1])?;
         Ok(table.to_dtype(DType::F32)?)
+    }
+
+    /// A table whose rows are read as they are asked for.
+    pub fn embedding(
+        &mut self,
+        name: &str,
+        (rows, cols): (usize, usize),
+    ) -> Result<Embedding, Flaw> {
+        let (_, dtype, bytes) = self.find(name, &[&[rows, cols]])?;
+        let device = self.source.device;
+        Ok(Embedding::place(
+            dtype,
+            bytes,
+            (rows, cols),
+            device,
+            DType::F32,
+        )?)
     }
 
     fn vector(&mut self, name: &str, size: usize) -> Result<Tensor, Flaw> {

@@ -14,6 +14,7 @@ mod words;
 
 pub use self::segments::TranscriptSegment;
 pub use self::words::TimedWord;
+pub use crate::networks::sound::SAMPLE_RATE;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use self::vocabulary::HearingVocabulary;
 use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};
 use super::{DeviceChoice, Failure, LoadError};
 use crate::networks::image::{ComponentSource, Layout};
-use crate::networks::sound::{Features, SAMPLE_RATE, WINDOW_FRAMES, Whisper, WhisperSpec};
+use crate::networks::sound::{Features, WINDOW_FRAMES, Whisper, WhisperSpec};
 use crate::networks::weights::{Checkpoint, Description, Quantize, read_description};
 
 /// Where a Whisper is, and how to hold it.
@@ -152,13 +153,6 @@ impl HearingSource {
         Ok(upper
             .flat_map(|layer| (0..heads).map(move |head| (layer, head)))
             .collect())
-    }
-}
-
-impl HearingPipeline {
-    /// Languages that it knows, as two or three letters; none where it knows English alone.
-    pub fn languages(&self) -> impl Iterator<Item = &str> {
-        self.model.vocabulary.languages()
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::languages;
-use crate::job::{Transcript, TranscriptSegment, TranscriptWord, Usage};
+use crate::job::{Transcript, TranscriptSegment, TranscriptWord};
 
 /// The form of a reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,7 +51,6 @@ pub struct FinishedTranscript {
     pub is_translated: bool,
     pub has_segments: bool,
     pub has_words: bool,
-    pub usage: Usage,
 }
 
 impl FinishedTranscript {
@@ -180,7 +179,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{FinishedTranscript, TranscriptForm};
-    use crate::job::{Transcript, TranscriptSegment, TranscriptWord, Usage};
+    use crate::job::{Transcript, TranscriptSegment, TranscriptWord};
 
     fn finished() -> FinishedTranscript {
         let word = |word: &str, start, end| TranscriptWord {
@@ -216,7 +215,6 @@ mod tests {
             is_translated: false,
             has_segments: true,
             has_words: false,
-            usage: Usage::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use super::blame;
 use super::media::{MediaDesk, failed};
 use crate::daemon::worker::small;
 use crate::link::{Said, Transfers};
-use muster_engine::runtime::hearing::{MOST_SECONDS, TranscriptSegment};
+use muster_engine::runtime::hearing::{MOST_SECONDS, SAMPLE_RATE, TranscriptSegment};
 use muster_engine::runtime::maker::{
     MakeEvent, MakeRequest, Output, Pcm, TranscriptPart, TranscriptRequest,
 };
@@ -15,10 +15,8 @@ use muster_protocol::job::{
     self, EncodeRequest, EncodeResult, Failure, FailureKind, FinishReason, Transcript, Usage,
 };
 
-/// Samples a second that models hear.
-const RATE: u32 = 16_000;
 /// Of the fetched file: two bytes a sample, and its header.
-const MOST_BYTES: usize = MOST_SECONDS as usize * RATE as usize * 2 + 4096;
+const MOST_BYTES: usize = MOST_SECONDS as usize * SAMPLE_RATE as usize * 2 + 4096;
 
 /// Does the job; returns the last word.
 pub async fn run(model: &str, request: EncodeRequest, desk: MediaDesk<'_>) -> Said {
@@ -89,8 +87,9 @@ async fn hear(model: &str, request: EncodeRequest, desk: MediaDesk<'_>) -> Resul
 async fn fetch(link: &str, transfers: &Transfers) -> Result<Pcm, Said> {
     let bytes = transfers.fetch(link, MOST_BYTES).await;
     let bytes = bytes.map_err(|error| failed(format!("fetching the sound failed: {error}")))?;
-    let heard =
-        tokio::task::spawn_blocking(move || sound::listen(&bytes, RATE, MOST_SECONDS as f64));
+    let heard = tokio::task::spawn_blocking(move || {
+        sound::listen(&bytes, SAMPLE_RATE, MOST_SECONDS as f64)
+    });
     let heard = heard.await.map_err(|_| blame::broken())?;
     let heard = heard.map_err(|error: SoundError| {
         let message = format!("the sound is unusable: {error}");

@@ -4,15 +4,14 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::{NORM_EPS, WhisperSpec};
 use crate::networks::image::{AffineNorm, ComponentReader};
-use crate::networks::layers::Linear;
+use crate::networks::layers::{Embedding, Linear};
 use crate::networks::weights::{Flaw, Weight};
 use muster_kernels::{Mask, dense_attention};
 
 pub(super) struct WhisperDecoder {
     spec: WhisperSpec,
-    /// Rows of tokens, for embedding.
-    table: Tensor,
-    /// The same, for scores.
+    table: Embedding,
+    /// The rows of the table once more, for scores.
     head: Weight,
     positions: Tensor,
     layers: Vec<WhisperDecoderLayer>,
@@ -120,7 +119,7 @@ impl WhisperDecoder {
         }
         let name = "decoder.embed_tokens.weight";
         Ok(Self {
-            table: reader.table(name, (spec.vocab_size, width))?,
+            table: reader.embedding(name, (spec.vocab_size, width))?,
             head: reader.matrix(name, (spec.vocab_size, width))?,
             positions: reader.table("decoder.embed_positions.weight", (spec.context, width))?,
             norm: reader.norm("decoder.layer_norm", width, NORM_EPS)?,
@@ -168,7 +167,7 @@ impl WhisperDecoder {
     }
 
     fn device(&self) -> &Device {
-        self.table.device()
+        self.positions.device()
     }
 
     fn embed(&self, texts: &[SpokenText<'_>]) -> Result<Tensor> {
@@ -182,14 +181,9 @@ impl WhisperDecoder {
             tokens.extend(text.tokens);
             places.extend(from as u32..to as u32);
         }
-        let size = self.spec.vocab_size;
-        if let Some(token) = tokens.iter().find(|&&token| token as usize >= size) {
-            bail!("token {token} is outside the vocabulary of {size}");
-        }
-        let rows = |table: &Tensor, ids: Vec<u32>| {
-            table.index_select(&Tensor::new(ids, self.device())?, 0)
-        };
-        rows(&self.table, tokens)? + rows(&self.positions, places)?
+        let places = Tensor::new(places, self.device())?;
+        let places = self.positions.index_select(&places, 0)?;
+        self.table.gather(&tokens, self.device())? + places
     }
 
     fn through(
