@@ -565,7 +565,7 @@ async fn a_worker_that_is_renamed_goes_on_as_the_same_and_is_here_once() {
     let (status, answer) = put(&app, "before", json!({"name": "after"})).await;
     assert_eq!(status, StatusCode::OK, "{answer}");
     assert_eq!(pop(&app, "after").await["id"], Value::Null);
-    let online = app.board.overview();
+    let online = app.board.current().await;
     let names: Vec<_> = online.workers.iter().map(|it| &*it.name).collect();
     assert_eq!(names, ["after"]);
     let (status, answer) = submit(&app, &popped["id"], "a text").await;
