@@ -6,6 +6,7 @@
 //! | `media_type` | the types that are stored and served, recognized by content type, extension or first bytes |
 //! | [`image`] | WebP, PNG and JPEG: size from the header, bounded decoding, encoding, previews |
 //! | [`sound`] | WAV, FLAC and Ogg Opus: length from the header, bounded decoding, encoding |
+//! | [`video`] | MP4 with H.264: encoding |
 
 #![cfg_attr(
     test,
@@ -15,5 +16,6 @@
 pub mod image;
 mod media_type;
 pub mod sound;
+pub mod video;
 
 pub use media_type::{MediaKind, MediaType, SIGNATURE_BYTES};

@@ -76,3 +76,23 @@ pub fn from_wav(bytes: &[u8], bounds: SoundBounds) -> Result<Sound, SoundError> 
     bounds.check(sound.header())?;
     Ok(sound)
 }
+
+/// The header of a WAV of one channel and 16 bits, for `bytes` of samples. The largest number says that their count is
+/// unknown: players then read to the end.
+pub fn wav_header(rate: u32, bytes: u32) -> Vec<u8> {
+    const BLOCK: u16 = 2;
+    const HEADER: u32 = 36;
+    let mut header = Vec::with_capacity(44);
+    header.extend(b"RIFF");
+    header.extend(bytes.saturating_add(HEADER).to_le_bytes());
+    header.extend(b"WAVEfmt ");
+    header.extend(16_u32.to_le_bytes());
+    // Integers, one channel.
+    header.extend([1_u16, 1].map(u16::to_le_bytes).concat());
+    header.extend(rate.to_le_bytes());
+    header.extend(rate.saturating_mul(BLOCK.into()).to_le_bytes());
+    header.extend([BLOCK, 16].map(u16::to_le_bytes).concat());
+    header.extend(b"data");
+    header.extend(bytes.to_le_bytes());
+    header
+}

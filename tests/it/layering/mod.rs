@@ -16,6 +16,7 @@ const SIBLINGS: &[(&str, &[&str])] = &[
     ("media/image", &["media_type"]),
     ("media/media_type", &[]),
     ("media/sound", &["media_type"]),
+    ("media/video", &["image"]),
     ("process/cpu_time", &[]),
     ("process/intake", &[]),
     ("process/memory", &[]),
@@ -39,6 +40,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("flacenc", &["media/sound"]),
     ("hf_hub", &["worker/hub"]),
     ("hound", &["media/sound"]),
+    ("muxide", &["media/video"]),
     ("indicatif", &["cli"]),
     ("libmimalloc_sys", &["process/memory.rs"]),
     ("llguidance", &["engine/runtime/grammar"]),
@@ -75,6 +77,8 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("nvml_wrapper", &["worker/hardware"]),
     ("object_store", &["coordinator/media"]),
     ("opus_pure", &["media/sound"]),
+    ("rusty_h264_common", &["media/video"]),
+    ("rusty_h264_encoder", &["media/video"]),
     (
         "regex",
         &[

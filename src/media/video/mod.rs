@@ -1,0 +1,140 @@
+//! Video as MP4 with H.264, from frames that come one by one.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `planes` | colors as H.264 has them: BT.709, one pair of color values for four pixels |
+//! | `color` | the note in the stream that says which colors they are |
+//!
+//! The encoder is Rust alone: it needs no C++ compiler and no library at run time.
+
+mod color;
+mod planes;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use muxide::api::{Muxer, MuxerBuilder, VideoCodec};
+use rusty_h264_encoder::{Encoder, EncoderConfig, Preset};
+
+use crate::image::{Pixels, Size};
+
+/// Writes a file: the table of its frames comes first, so that players begin before all of it is loaded.
+pub struct Mp4Writer {
+    encoder: Encoder,
+    muxer: Muxer<Vec<u8>>,
+    size: Size,
+    rate: f64,
+    frames: u32,
+    /// Frames between two that need no other.
+    key_frames_apart: u32,
+}
+
+/// Why frames make no file.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum VideoError {
+    #[error(
+        "a video of {width} x {height} cannot be encoded: both sides must be even, from {LEAST_SIDE} to {MOST_SIDE}"
+    )]
+    Size { width: u32, height: u32 },
+    #[error(
+        "{0} frames a second cannot be encoded: there must be more than 0 and at most {MOST_RATE}"
+    )]
+    Rate(f64),
+    #[error("a frame of {width} x {height} does not belong to the video")]
+    OtherSize { width: u32, height: u32 },
+    #[error("the video has no frames")]
+    Empty,
+    #[error("encoding the video failed: {0}")]
+    Encoder(String),
+}
+
+const LEAST_SIDE: u32 = 16;
+const MOST_SIDE: u32 = 4096;
+const MOST_RATE: f64 = 240.0;
+/// From 0, without loss, to 51: at this number a difference is hard to see.
+const QUANTIZER: u8 = 20;
+/// A player seeks to these.
+const KEY_FRAMES_APART: Duration = Duration::from_secs(2);
+
+impl Mp4Writer {
+    /// `rate` is in frames a second.
+    pub fn new(size: Size, rate: f64) -> Result<Self, VideoError> {
+        let Size { width, height } = size;
+        let fits = |side: u32| side.is_multiple_of(2) && (LEAST_SIDE..=MOST_SIDE).contains(&side);
+        if !fits(width) || !fits(height) {
+            return Err(VideoError::Size { width, height });
+        }
+        if !(rate > 0.0 && rate <= MOST_RATE) {
+            return Err(VideoError::Rate(rate));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the rate has a bound"
+        )]
+        let key_frames_apart = (rate * KEY_FRAMES_APART.as_secs_f64()).ceil().max(1.0) as u32;
+        let mut config = EncoderConfig::new(width as usize, height as usize);
+        config.preset = Preset::Balanced;
+        config.qp = QUANTIZER;
+        config.bitrate = 0;
+        #[expect(clippy::cast_possible_truncation, reason = "a rate has few digits")]
+        {
+            config.framerate = rate as f32;
+        }
+        config.gop_size = key_frames_apart;
+        // Each frame leaves at once, at its regular place.
+        config.scenecut = 0;
+        config.lookahead = 0;
+        config.bframes = 0;
+        config.mbtree = false;
+        let encoder = Encoder::new(config).map_err(failed)?;
+        let muxer = MuxerBuilder::new(Vec::new())
+            .video(VideoCodec::H264, width, height, rate)
+            .with_fast_start(true)
+            .build()
+            .map_err(failed)?;
+        Ok(Self {
+            encoder,
+            muxer,
+            size,
+            rate,
+            frames: 0,
+            key_frames_apart,
+        })
+    }
+
+    pub fn push(&mut self, frame: &Pixels) -> Result<(), VideoError> {
+        let Size { width, height } = frame.size();
+        if frame.size() != self.size {
+            return Err(VideoError::OtherSize { width, height });
+        }
+        let planes = planes::of(frame);
+        let encoded = self.encoder.try_encode(&planes).map_err(failed)?;
+        let is_key = self.frames.is_multiple_of(self.key_frames_apart);
+        let encoded = match is_key {
+            true => color::noted(&encoded),
+            false => encoded,
+        };
+        let at = f64::from(self.frames) / self.rate;
+        self.muxer
+            .write_video(at, &encoded, is_key)
+            .map_err(failed)?;
+        self.frames += 1;
+        Ok(())
+    }
+
+    /// The file.
+    pub fn finish(mut self) -> Result<Vec<u8>, VideoError> {
+        if self.frames == 0 {
+            return Err(VideoError::Empty);
+        }
+        self.muxer.finish_in_place().map_err(failed)?;
+        Ok(self.muxer.into_writer())
+    }
+}
+
+fn failed(error: impl std::fmt::Debug) -> VideoError {
+    VideoError::Encoder(format!("{error:?}"))
+}
