@@ -4,6 +4,7 @@ use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use llguidance::regex_to_lark;
 use serde_json::{Map, Value, json};
 
+use super::mend::mend;
 use super::repeats;
 use super::schema::{self, SchemaRefusal};
 use super::{Answer, Calls, Function, Grammar, Thought};
@@ -233,6 +234,7 @@ fn with_checked_schemas(source: &str) -> Result<String, SchemaRefusal> {
         }
         let mut drawn = schema.clone();
         schema::draw_in_bounds(&mut drawn);
+        mend(&mut drawn);
         match drawn == schema {
             true => checked.push_str(text),
             false => checked.push_str(&format!(" {drawn}")),
@@ -327,6 +329,7 @@ fn json_grammar(name: String, mut schema: Value, strict: bool) -> GrammarWithLex
         "lenient": !strict,
     });
     schema::draw_in_bounds(&mut schema);
+    mend(&mut schema);
     if schema == Value::Bool(true) {
         schema = Value::Object(Map::new());
     }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `lark` | a [`Grammar`] in the form that llguidance compiles: answer, thought and tool calls put together |
 //! | `schema` | what a JSON schema may hold: size, depth, keywords, by path |
+//! | `mend` | schemas of generators, in the form that the library compiles |
 //! | `repeats` | how much a pattern repeats itself |
 //! | `vocabulary` | a model's tokens as llguidance walks them |
 //! | `prover` | a process that tries a source before this one compiles it |
@@ -18,6 +19,7 @@
 mod compiler;
 mod guide;
 mod lark;
+mod mend;
 mod prover;
 mod repeats;
 mod schema;

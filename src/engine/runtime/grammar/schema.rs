@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Number, Value};
 
 use super::lark::check_weight;
+use super::mend::allows_every_name;
 
 /// The deepest nesting of a schema, and how many values it may hold.
 const MOST_DEPTH: usize = 64;
@@ -25,7 +26,7 @@ const MOST_DECIMALS: i64 = 8;
 const BOUNDS: &[&str] = &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
 
 /// Keywords that hold schemas by names of the client's.
-const NAMED: &[&str] = &["properties", "patternProperties", "$defs", "definitions"];
+pub const NAMED: &[&str] = &["properties", "patternProperties", "$defs", "definitions"];
 
 /// Keywords that restrict values and that no grammar can enforce.
 const UNSUPPORTED: &[&str] = &[
@@ -237,7 +238,11 @@ impl SchemaCheck {
         if key == "x-guidance" {
             return Err(SchemaRefusal::new(&*place, "is reserved"));
         }
-        let is_idle = key == "uniqueItems" && *value == Value::Bool(false);
+        let is_idle = match key {
+            "uniqueItems" => *value == Value::Bool(false),
+            "propertyNames" => allows_every_name(value),
+            _ => false,
+        };
         if self.strict && UNSUPPORTED.contains(&key) && !is_idle {
             return Err(SchemaRefusal::new(
                 &*place,

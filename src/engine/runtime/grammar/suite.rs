@@ -144,3 +144,24 @@ fn what_a_schema_of_the_public_suite_forbids_is_not_written() {
     assert!(compiled >= 160, "{compiled} of {schemas}");
     assert!(kept >= 20 * missed, "{kept} kept, {missed} missed");
 }
+
+/// Schemas as pydantic and zod write them.
+#[test]
+fn schemas_of_generators_are_kept_to() {
+    let grammars = bytes();
+    for text in [
+        include_str!("../../../../tests/fixtures/schemas/pydantic.json"),
+        include_str!("../../../../tests/fixtures/schemas/zod.json"),
+    ] {
+        let read: Value = serde_json::from_str(text).unwrap();
+        let (schema, value) = (&read["schema"], &read["value"]);
+        let right = written(value, schema);
+        assert_eq!(allows(&grammars, schema, &right), Some(true), "{right}");
+        for change in read["wrong"].as_array().unwrap() {
+            let mut wrong = value.clone();
+            wrong[change[0].as_str().unwrap()] = change[1].clone();
+            let wrong = written(&wrong, schema);
+            assert_eq!(allows(&grammars, schema, &wrong), Some(false), "{wrong}");
+        }
+    }
+}

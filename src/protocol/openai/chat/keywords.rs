@@ -4,8 +4,11 @@ use serde_json::Value;
 
 use crate::openai::Problem;
 
+/// As in the engine, which checks again.
 const UNSUPPORTED: &[&str] = &[
+    "$dynamicAnchor",
     "$dynamicRef",
+    "$recursiveAnchor",
     "$recursiveRef",
     "contains",
     "dependencies",
@@ -43,7 +46,8 @@ fn check_at(schema: &Value, place: &mut String, depth: usize) -> Result<(), Prob
         place.push('.');
         place.extend(key.chars().take(64));
         let is_unique = key == "uniqueItems" && *value == Value::Bool(true);
-        if UNSUPPORTED.contains(&key.as_str()) || is_unique {
+        let is_idle = key == "propertyNames" && allows_every_name(value);
+        if UNSUPPORTED.contains(&key.as_str()) && !is_idle || is_unique {
             let message =
                 format!("{place} cannot be enforced: leave it out, and check it yourself");
             return Err(Problem::unsupported(place.clone(), message));
@@ -77,4 +81,15 @@ fn check_at(schema: &Value, place: &mut String, depth: usize) -> Result<(), Prob
         place.truncate(length);
     }
     Ok(())
+}
+
+/// Names are strings in any case.
+fn allows_every_name(names: &Value) -> bool {
+    match names {
+        Value::Bool(allows) => *allows,
+        Value::Object(entries) => entries
+            .iter()
+            .all(|(key, value)| key == "type" && value == "string"),
+        _ => false,
+    }
 }

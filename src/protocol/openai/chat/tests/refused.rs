@@ -202,7 +202,7 @@ fn a_form_that_cannot_be_kept_is_refused_by_its_path() {
     assert!(read(with(idle)).text.format.is_some());
 
     let strict = json!([{"type": "function", "function": {"name": "f", "strict": true,
-        "parameters": {"type": "object", "propertyNames": {}}}}]);
+        "parameters": {"type": "object", "propertyNames": {"pattern": "^a"}}}}]);
     let path = "tools[0].function.parameters.propertyNames";
     check(json!({"tools": strict}), path, &format!("{path} {cannot}"));
 
