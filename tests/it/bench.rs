@@ -44,6 +44,34 @@ fn written(folder: &TempDir) -> String {
 }
 
 #[test]
+fn a_drawing_is_measured_beside_the_machines_limits() {
+    let arguments = ["bench", "image", "--synthetic", "tiny", "--size", "128x64"];
+    let text = worker(&[&arguments[..], &["--repeat", "2", "--json"]].concat())
+        .run()
+        .ok();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&report["width"], &report["height"]),
+        (&json!(128), &json!(64))
+    );
+    for part in ["step", "decode"] {
+        let part = &report[part];
+        let seconds = part["seconds"]["median"].as_f64().unwrap();
+        let operations = part["operations"].as_f64().unwrap();
+        let speed = part["operations_per_second"].as_f64().unwrap();
+        assert!(seconds > 0.0 && operations > 0.0, "{part}");
+        assert!((speed * seconds / operations - 1.0).abs() < 1e-6, "{part}");
+    }
+    let table = worker(&arguments).run().ok();
+    assert!(
+        table.contains("step with guidance") && table.contains("Gop/s"),
+        "{table}"
+    );
+    let wrong = worker(&["bench", "image", "--size", "100x100"]).run();
+    assert!(wrong.stderr.contains("multiples of 64"), "{}", wrong.stderr);
+}
+
+#[test]
 fn random_weights_are_measured_beside_the_machines_limits() {
     let report = report(&["--synthetic", "tiny", "--quant", "q4_k_m"]);
     let runs = report["runs"].as_array().unwrap();

@@ -1,6 +1,7 @@
 //! `worker bench`: how fast this machine is, beside how fast it could be at best.
 
 mod figures;
+mod image;
 mod limits;
 mod memory;
 mod place;
@@ -19,6 +20,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     Text(text::Args),
+    Image(image::DrawingBenchArgs),
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -27,5 +29,6 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     threads::settle(&config)?;
     match args.what {
         What::Text(args) => text::run(&args, &config, !root.quiet),
+        What::Image(args) => image::run(&args, !root.quiet),
     }
 }

@@ -151,6 +151,36 @@ impl AutoencoderSpec {
         (3 * wide + 2 * first) as u64
     }
 
+    /// Multiplications and additions of decoding a latent of so many places.
+    pub fn decode_operations(&self, places: u64) -> u64 {
+        let convolution = |n: u64, inputs: u64, outputs: u64| 9 * n * inputs * outputs;
+        let resnet = |n: u64, inputs: u64, outputs: u64| {
+            let shortcut = if inputs == outputs {
+                0
+            } else {
+                n * inputs * outputs
+            };
+            convolution(n, inputs, outputs) + convolution(n, outputs, outputs) + shortcut
+        };
+        let widths = self.channels.iter().rev().map(|width| *width as u64);
+        let mut n = places;
+        let mut channels = self.channels.last().map_or(0, |width| *width as u64);
+        let mut sum = convolution(n, self.latent_channels as u64, channels);
+        sum += 2 * resnet(n, channels, channels);
+        sum += 4 * n * channels * channels + 2 * n * n * channels;
+        for (index, width) in widths.enumerate() {
+            if index > 0 {
+                n *= 4;
+                sum += convolution(n, channels, channels);
+            }
+            for _ in 0..=self.blocks {
+                sum += resnet(n, channels, width);
+                channels = width;
+            }
+        }
+        2 * (sum + convolution(n, channels, COLORS as u64))
+    }
+
     /// How many pixels a side of a latent stands for.
     pub fn factor(&self) -> usize {
         1 << (self.channels.len() - 1)

@@ -7,6 +7,7 @@
 mod autoencoder;
 mod clip;
 mod component;
+mod synthetic;
 mod unet;
 mod view;
 
@@ -14,6 +15,7 @@ pub use self::{
     autoencoder::{Autoencoder, AutoencoderSpec},
     clip::{ClipActivation, ClipOutput, ClipSpec, ClipText, ClipWindow},
     component::{ComponentSource, Layout},
+    synthetic::{ImageBench, SyntheticImage},
     unet::{ADDED_SIZES, AddedConditioning, AddedSpec, Conditioning, Unet, UnetLevel, UnetSpec},
     view::{TensorView, layer_part},
 };

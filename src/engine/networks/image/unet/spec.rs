@@ -101,6 +101,66 @@ impl UnetSpec {
         (kept.sum::<usize>() + WIDEST * self.levels[0].channels) as u64
     }
 
+    /// Multiplications and additions of a pass over a latent of so many places.
+    pub fn operations(&self, places: u64, tokens: u64) -> u64 {
+        let (time, context) = (self.time_width() as u64, self.context as u64);
+        let convolution = |n: u64, inputs: u64, outputs: u64| 9 * n * inputs * outputs;
+        let resnet = |n: u64, inputs: u64, outputs: u64| {
+            let shortcut = if inputs == outputs {
+                0
+            } else {
+                n * inputs * outputs
+            };
+            let both = convolution(n, inputs, outputs) + convolution(n, outputs, outputs);
+            both + shortcut + time * outputs
+        };
+        let transformer = |n: u64, width: u64, depth: u64| {
+            // Four projections and the scores of each attention, then eight widths out and four in.
+            let own = 4 * n * width * width + 2 * n * n * width;
+            let cross =
+                2 * n * width * width + 2 * tokens * context * width + 2 * n * tokens * width;
+            let wide = 12 * n * width * width;
+            match depth {
+                0 => 0,
+                depth => 2 * n * width * width + depth * (own + cross + wide),
+            }
+        };
+        let (blocks, last) = (self.blocks, self.levels.len() - 1);
+        let mut sum = 0;
+        let mut channels = self.levels[0].channels as u64;
+        let mut skips = vec![channels];
+        sum += convolution(places, self.inputs as u64, channels);
+        for (index, level) in self.levels.iter().enumerate() {
+            let n = places >> (2 * index);
+            let (width, depth) = (level.channels as u64, level.depth as u64);
+            for _ in 0..blocks {
+                sum += resnet(n, channels, width) + transformer(n, width, depth);
+                channels = width;
+                skips.push(channels);
+            }
+            if index != last {
+                sum += convolution(n / 4, channels, channels);
+                skips.push(channels);
+            }
+        }
+        let n = places >> (2 * last);
+        sum += 2 * resnet(n, channels, channels);
+        sum += transformer(n, channels, self.middle_depth as u64);
+        for (index, level) in self.levels.iter().enumerate().rev() {
+            let n = places >> (2 * index);
+            let (width, depth) = (level.channels as u64, level.depth as u64);
+            for _ in 0..=blocks {
+                let skip = skips.pop().unwrap_or(0);
+                sum += resnet(n, channels + skip, width) + transformer(n, width, depth);
+                channels = width;
+            }
+            if index != 0 {
+                sum += convolution(4 * n, channels, channels);
+            }
+        }
+        2 * (sum + convolution(places, channels, self.outputs as u64))
+    }
+
     /// Width of what the time becomes.
     pub fn time_width(&self) -> usize {
         4 * self.levels[0].channels
