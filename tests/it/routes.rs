@@ -58,6 +58,7 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     ("POST", "/v1/audio/generations"),
     ("POST", "/v1/audio/transcriptions"),
     ("POST", "/v1/audio/translations"),
+    ("POST", "/v1/audio/speech"),
     ("POST", "/v1/generate"),
     ("POST", "/v1/jobs/{id}/cancel"),
     ("POST", "/v1/account/credits/quote"),
@@ -78,7 +79,8 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
 ];
 
 /// A body that says nothing is a bad request.
-const ENCODE: [&str; 15] = [
+const ENCODE: [&str; 16] = [
+    "/v1/audio/speech",
     "/v1/videos/generations",
     "/v1/generate",
     "/v1/images/variations",
@@ -516,6 +518,35 @@ async fn routes_that_are_not_implemented_say_their_name() {
         let answer = call(&app, route, &[("apikey", &app.key)]).await;
         let expected = format!("{} {} is not implemented", route.method, route.path);
         refusal(answer, StatusCode::NOT_IMPLEMENTED, &expected, route.path).await;
+    }
+}
+
+#[tokio::test]
+async fn a_browser_gets_a_page_where_programs_get_the_descriptor() {
+    let app = App::start().await;
+    let get = async |accept: &str| {
+        let headers = [("accept", accept)];
+        app.send(request(Method::GET, "/", &headers, Body::empty()))
+            .await
+    };
+    for accept in ["*/*", "application/json", ""] {
+        let answer = get(accept).await;
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+    }
+    let page = get("text/html,application/xhtml+xml;q=0.9,*/*;q=0.8").await;
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert_eq!(page.header("vary"), Some("accept"));
+    let policy = page.header("content-security-policy").unwrap().to_owned();
+    assert!(
+        policy.contains("'sha256-") && !policy.contains("unsafe"),
+        "{policy}"
+    );
+    let html = page.text().await;
+    for inline in [" style=", " onclick=", "javascript:", "<script "] {
+        assert!(!html.contains(inline), "{inline}");
     }
 }
 

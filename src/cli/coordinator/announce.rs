@@ -14,14 +14,22 @@ pub struct Ready {
     /// Shown once; none where it was shown before.
     pub api_key: Option<String>,
     pub models: Vec<String>,
-    /// The models that draw.
-    pub drawing: Vec<String>,
+    pub examples: ExampleModels,
     /// Of a certificate that no authority signed: workers pin it.
     pub certificate_sha256: Option<String>,
 }
 
+/// A model for the example of each kind.
+#[derive(Debug, Default, Serialize)]
+pub struct ExampleModels {
+    pub chat: Option<String>,
+    pub image: Option<String>,
+    pub speech: Option<String>,
+}
+
 const QUESTION: &str = "What is Muster?";
 const SCENE: &str = "a big red circle on a blue background";
+const GREETING: &str = "Good morning.";
 
 impl Ready {
     /// `worker serve`: who runs a network.
@@ -58,26 +66,28 @@ impl Ready {
         }
         let key = self.api_key.as_deref().unwrap_or_default();
         let mut examples = String::new();
-        if let Some(model) = self
-            .models
-            .iter()
-            .find(|model| !self.drawing.contains(model))
-        {
+        if let Some(model) = &self.examples.chat {
             let body = chat(model);
             let (curl, python) = (self.curl(CHAT, &body), self.python(&body));
             examples +=
                 &format!("Send a request with curl:\n\n{curl}\n\nor with Python:\n\n{python}\n\n");
         }
-        if let Some(model) = self.drawing.first() {
+        if let Some(model) = &self.examples.image {
             let body = json!({ "model": model, "prompt": SCENE }).to_string();
             let curl = self.curl(IMAGES, &body);
             examples += &format!("Draw an image; the answer has a link to it:\n\n{curl}\n\n");
         }
+        if let Some(model) = &self.examples.speech {
+            let body = json!({ "model": model, "input": GREETING }).to_string();
+            let curl = self.curl(SPEECH, &body);
+            examples += &format!("Let it speak:\n\n{curl} -o speech.wav\n\n");
+        }
         output::line(format!(
-            "ready at {}{}\n\n  key    {key}\n  model  {}\n\n{examples}`worker chat` talks to it in the terminal; {}/docs is the API reference. Any OpenAI client works with base URL {}/v1 and this key, programs for Ollama with {} and none. Ctrl-C stops.",
+            "ready at {}{}\n\n  key    {key}\n  model  {}\n\nOpen this page in a browser to chat and to draw:\n\n  {}/#key={key}\n\n{examples}`worker chat` talks to it in the terminal; {}/docs is the API reference. Any OpenAI client works with base URL {}/v1 and this key, programs for Ollama with {} and none. Ctrl-C stops.",
             self.url,
             self.elsewhere(),
             self.models.join(", "),
+            self.url,
             self.url,
             self.url,
             self.url,
@@ -124,6 +134,7 @@ impl Ready {
 
 const CHAT: &str = "/v1/chat/completions";
 const IMAGES: &str = "/v1/images/generations";
+const SPEECH: &str = "/v1/audio/speech";
 
 fn chat(model: &str) -> String {
     json!({ "model": model, "messages": [{ "role": "user", "content": QUESTION }] }).to_string()

@@ -24,7 +24,7 @@ use crate::coordinator::media::MediaError;
 use crate::coordinator::storage::StorageError;
 use crate::coordinator::{Coordinator, StartError};
 use crate::tasks::Tasks;
-use announce::Ready;
+use announce::{ExampleModels, Ready};
 use offer::Asking;
 use serving::Serving;
 use stay::Stay;
@@ -53,7 +53,7 @@ pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Fa
             addresses,
             api_key: coordinator.first_key().map(str::to_owned),
             models: Vec::new(),
-            drawing: Vec::new(),
+            examples: ExampleModels::default(),
             certificate_sha256: note_serving(&coordinator, reload.config())?,
         };
         ready.tell_operator(args.door.json)?;

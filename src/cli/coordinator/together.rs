@@ -9,7 +9,7 @@ use tokio::io::{DuplexStream, duplex};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-use super::announce::Ready;
+use super::announce::{ExampleModels, Ready};
 use super::choose::{Choice, choose};
 use super::offer::{Asking, Offer};
 use super::stay::Stay;
@@ -24,6 +24,7 @@ use crate::daemon::locate::Located;
 use crate::daemon::{Device, DeviceModel, Engines, Post, Served, Way, Worker, limits};
 use crate::hardware;
 use crate::link::Dial;
+use crate::runtime::Purpose;
 use crate::runtime::maker::MediaKind;
 use crate::tasks::Tasks;
 
@@ -153,7 +154,7 @@ async fn start(
         url: coordinator.url(),
         addresses: interfaces::others_reach(coordinator.listens_on(), config),
         models: loaded.iter().map(|model| model.name().to_owned()).collect(),
-        drawing: drawing(&loaded),
+        examples: examples(&loaded),
         api_key: Some(key.clone()),
         certificate_sha256: super::note_serving(&coordinator, config)?,
     };
@@ -249,12 +250,19 @@ async fn choice(
     Ok((device, choice))
 }
 
-fn drawing(models: &[DeviceModel]) -> Vec<String> {
-    let drawing = models.iter().filter_map(|model| match model {
-        DeviceModel::Media(model) if model.kind == MediaKind::Image => Some(model.name.clone()),
-        DeviceModel::Media(_) | DeviceModel::Text(_) => None,
-    });
-    drawing.collect()
+/// The first model of each kind.
+fn examples(models: &[DeviceModel]) -> ExampleModels {
+    let mut examples = ExampleModels::default();
+    for model in models {
+        let place = match model {
+            DeviceModel::Text(info) if info.purpose == Purpose::Generate => &mut examples.chat,
+            DeviceModel::Media(media) if media.kind == MediaKind::Image => &mut examples.image,
+            DeviceModel::Media(media) if media.speaks() => &mut examples.speech,
+            DeviceModel::Media(_) | DeviceModel::Text(_) => continue,
+        };
+        place.get_or_insert_with(|| model.name().to_owned());
+    }
+    examples
 }
 
 async fn load(device: &mut Device, models: &[Located]) -> Result<Vec<DeviceModel>, Failure> {

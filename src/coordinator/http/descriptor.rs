@@ -1,13 +1,17 @@
-//! `GET /` and `/.well-known/serviceinfo`: the service and its endpoints.
+//! `GET /` and `/.well-known/serviceinfo`: the service and its endpoints. A browser gets a page to try them.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, VARY};
+use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 use crate::state::DoorSettings;
 
 use super::ROUTES;
+use super::page::Page;
 use super::reply::Reply;
 use super::route::Answers;
 
@@ -32,7 +36,24 @@ const ENDPOINTS: &[(&str, &str)] = &[
     ("health", "GET /health"),
 ];
 
-pub async fn show(State(settings): State<Arc<DoorSettings>>) -> Reply {
+pub async fn show(State(settings): State<Arc<DoorSettings>>, headers: HeaderMap) -> Response {
+    static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("home.html")));
+    let mut response = match wants_page(&headers) {
+        true => PAGE.into_response(),
+        false => descriptor(&settings).into_response(),
+    };
+    response.headers_mut().insert(VARY, ACCEPT.into());
+    response
+}
+
+/// Only browsers ask for HTML by name.
+fn wants_page(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    let mut types = accepted.unwrap_or_default().split(',');
+    types.any(|one| one.split(';').next().map(str::trim) == Some("text/html"))
+}
+
+fn descriptor(settings: &DoorSettings) -> Reply {
     let working = ENDPOINTS.iter().filter(|(_, place)| works(place));
     let endpoints: Map<String, Value> = working
         .map(|(name, place)| ((*name).to_owned(), (*place).into()))

@@ -19,12 +19,13 @@ pub struct Page {
 }
 
 impl Page {
-    /// Its styles and scripts stand in elements of their own, without attributes, and load from here alone.
+    /// Styles and scripts stand in elements of their own, without attributes, and load from here alone. Images and sounds
+    /// are those that the scripts were sent.
     pub fn new(html: impl Into<Cow<'static, str>>) -> Self {
         let html = html.into();
         let policy = format!(
-            "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; base-uri 'none'; form-action 'none'; \
-             frame-ancestors 'none'",
+            "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; img-src data:; media-src 'self' blob:; \
+             base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
             hashes(&html, "style"),
             hashes(&html, "script"),
         );

@@ -57,7 +57,10 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         success(vec![Content::json(schema)])
     };
     let replies = match (route.method, route.path) {
-        ("GET", "/") => json("ServiceDescription"),
+        ("GET", "/") => success(vec![
+            Content::json(reference("ServiceDescription")),
+            Content::of(PAGES, json!({"type": "string"})),
+        ]),
         ("GET", "/.well-known/serviceinfo") => json("ServiceInfo"),
         ("GET", "/health") => json("Health"),
         ("GET", "/health/live") => json("Liveness"),
