@@ -315,6 +315,10 @@ fn count_prompt(job: &Job) -> (u32, u32) {
                     .for_each(|prompt| text.push(prompt));
                 tokens += usize::try_from(transcript.tokens()).unwrap_or(usize::MAX);
             }
+            // Characters, whatever tokens a text model would make of them.
+            EncodeRequest::Speak(speech) => {
+                tokens += usize::try_from(speech.tokens()).unwrap_or(usize::MAX);
+            }
         },
         Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Form(_) => {}
     }

@@ -6,7 +6,7 @@ use crate::openai::field::{FieldRow, rows};
 use crate::openai::hearing::HearingDoor;
 use crate::openai::images::ImageDoor;
 use crate::openai::videos::{self, VideoDoor};
-use crate::openai::{audio, chat, completions, encode, hearing, images, responses};
+use crate::openai::{audio, chat, completions, encode, hearing, images, responses, speech};
 
 /// The routes of `/v1` and of Ollama's API that take a body, and their fields by name.
 pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
@@ -30,6 +30,7 @@ pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
             "/v1/audio/translations",
             hearing::rows(HearingDoor::Translate),
         ),
+        ("/v1/audio/speech", speech::rows()),
         ("/v1/embeddings", encode::embeddings::rows()),
         ("/v1/rerank", encode::rerank::rows()),
         ("/v1/tokenize", encode::tokenize_rows()),

@@ -53,6 +53,8 @@ async fn studio_over(app: &App, name: &str, sample: SamplePipeline, dial: Dial) 
         name: MODEL.to_owned(),
         kind: MediaKind::Image,
         size: Some((320, 192)),
+        voices: Vec::new(),
+        clip: None,
     };
     serving(app, name, model, sample, dial).await
 }
@@ -62,6 +64,8 @@ async fn player(app: &App, sample: SamplePipeline) -> Studio {
         name: "plays".to_owned(),
         kind: MediaKind::Sound,
         size: None,
+        voices: Vec::new(),
+        clip: None,
     };
     serving(app, "player", model, sample, dial(app)).await
 }
@@ -703,6 +707,8 @@ async fn listener(app: &App, sample: SamplePipeline) -> Studio {
         name: "hears".to_owned(),
         kind: MediaKind::Transcript,
         size: None,
+        voices: Vec::new(),
+        clip: None,
     };
     serving(app, "listener", model, sample, dial(app)).await
 }
@@ -882,4 +888,226 @@ async fn a_client_that_leaves_cancels_its_transcript() {
     })
     .await;
     drop(gate);
+}
+
+async fn speaker(app: &App, sample: SamplePipeline) -> Studio {
+    let model = MediaModel {
+        name: "speaks".to_owned(),
+        kind: MediaKind::Sound,
+        size: None,
+        voices: ["af_alloy", "am_adam"].map(str::to_owned).to_vec(),
+        clip: None,
+    };
+    serving(app, "speaker", model, sample, dial(app)).await
+}
+
+const SPEECH: &str = "/v1/audio/speech";
+
+async fn say(app: &App, more: Value) -> Answer {
+    let body = json!({"model": "speaks", "input": "Hello there."});
+    let bearer = format!("Bearer {}", app.key);
+    let headers = [("authorization", bearer.as_str())];
+    let body = Body::from(with(body, more).to_string());
+    app.send(request(Method::POST, SPEECH, &headers, body))
+        .await
+}
+
+/// A second of a tone of half the full scale, at 24 kHz.
+#[track_caller]
+fn check_tone(samples: &[u8]) {
+    assert_eq!(samples.len(), 48_000);
+    let pairs = samples.chunks_exact(2);
+    let levels = pairs.map(|pair| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs());
+    let loudest = levels.max().unwrap();
+    assert!((16_300..16_400).contains(&loudest), "{loudest}");
+}
+
+#[tokio::test]
+async fn a_text_is_spoken_by_our_worker_as_each_type_of_file() {
+    let app = app().await;
+    let studio = speaker(&app, SamplePipeline::default()).await;
+    let wav = say(&app, json!({"voice": "alloy"})).await;
+    assert_eq!(wav.status, StatusCode::OK);
+    assert_eq!(wav.header("content-type"), Some("audio/wav"));
+    assert!(wav.header("x-job-id").is_some());
+    let wav = wav.bytes().await;
+    assert_eq!(wav[40..44], 48_000_u32.to_le_bytes());
+    check_tone(&wav[44..]);
+
+    let pcm = say(&app, json!({"response_format": "pcm", "speed": 1.5})).await;
+    assert_eq!(pcm.header("content-type"), Some("audio/pcm"));
+    check_tone(&pcm.bytes().await);
+
+    let streamed = say(&app, json!({"stream_format": "audio"})).await;
+    let streamed = streamed.bytes().await;
+    assert_eq!(streamed[40..44], u32::MAX.to_le_bytes());
+    check_tone(&streamed[44..]);
+
+    for (form, content_type) in [("flac", "audio/flac"), ("opus", "audio/ogg")] {
+        let file = say(&app, json!({"response_format": form})).await;
+        assert_eq!(file.header("content-type"), Some(content_type));
+        let heard = sound::listen(&file.bytes().await, 24_000, 60.0).unwrap();
+        assert!((heard.seconds() - 1.0).abs() < 0.01, "{form}");
+    }
+
+    for form in ["wav", "flac"] {
+        let more = json!({"response_format": form, "stream_format": "sse"});
+        let stream = say(&app, more).await;
+        assert_eq!(stream.header("content-type"), Some("text/event-stream"));
+        let events = stream.text().await;
+        let data = events
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "));
+        let events: Vec<Value> = data
+            .map(|data| serde_json::from_str(data).unwrap())
+            .collect();
+        let (last, deltas) = events.split_last().unwrap();
+        assert_eq!(
+            (&last["type"], &last["usage"]["input_tokens"]),
+            (&json!("speech.audio.done"), &json!(12))
+        );
+        let bytes = deltas.iter().flat_map(|event| {
+            assert_eq!(event["type"], "speech.audio.delta");
+            STANDARD.decode(event["audio"].as_str().unwrap()).unwrap()
+        });
+        let file: Vec<u8> = bytes.collect();
+        let kind = MediaType::sniff(&file).unwrap();
+        assert_eq!(kind.content_type(), format!("audio/{form}"));
+    }
+    assert_eq!(studio.worker.activity().done, 7);
+
+    let music = play(&app, &app.key, json!({"model": "speaks"})).await;
+    assert_eq!(music.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn voices_are_listed_and_unknown_ones_refused() {
+    let app = app().await;
+    let _studio = speaker(&app, SamplePipeline::default()).await;
+    let _player = player(&app, SamplePipeline::default()).await;
+    for query in ["", "?model=speaks"] {
+        let listed = app.get(&format!("/v1/audio/voices{query}")).await;
+        let listed = listed.json().await;
+        assert_eq!(listed["voices"], json!(["af_alloy", "am_adam"]));
+        assert_eq!(listed["data"][0]["models"], json!(["speaks"]));
+    }
+    let none = app.get("/v1/audio/voices?model=plays").await;
+    assert_eq!(none.json().await["voices"], json!([]));
+    let other = app.get("/v1/audio/voices?model=other").await;
+    assert_eq!(other.status, StatusCode::NOT_FOUND);
+
+    let check = async |more: Value, param: &str, words: &str| {
+        let answer = say(&app, more).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        let error = answer.json().await["error"].clone();
+        assert_eq!(error["param"], param, "{error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(words),
+            "{error}"
+        );
+    };
+    check(json!({"voice": "nova"}), "voice", "af_alloy, am_adam").await;
+    check(json!({"response_format": "mp3"}), "response_format", "flac").await;
+    check(
+        json!({"model": "plays"}),
+        "model",
+        "speech; models that do: speaks",
+    )
+    .await;
+
+    let listed = app.get("/v1/models?type=all").await.json().await;
+    let models = listed["data"].as_array().unwrap();
+    let one = models.iter().find(|model| model["id"] == "speaks").unwrap();
+    assert_eq!(one["output_modalities"], json!(["audio"]));
+    let chat = json!({"model": "speaks", "messages": [{"role": "user", "content": "hello"}]});
+    assert_eq!(app.chat(&chat).await.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_speech_whose_worker_is_lost_begins_anew_on_another() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let first = speaker(&app, sample).await;
+    let lost = async {
+        open(&gate, 1);
+        running(&first.maker, 1).await;
+        let second = speaker(&app, SamplePipeline::default()).await;
+        assert!(first.tasks.stop(Duration::from_secs(5)).await);
+        drop(gate);
+        second
+    };
+    let (spoken, second) = tokio::join!(say(&app, json!({"response_format": "pcm"})), lost);
+    check_tone(&spoken.bytes().await);
+    assert_eq!(second.worker.activity().done, 1);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_cancels_its_speech() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let studio = speaker(&app, sample).await;
+    tokio::select! {
+        _ = say(&app, json!({})) => unreachable!("no block was let through"),
+        () = running(&studio.maker, 1) => {}
+    }
+    eventually("the job to be cancelled", async || {
+        let activity = studio.worker.activity();
+        if activity.cancelled == 1 {
+            Ok(())
+        } else {
+            Err(activity)
+        }
+    })
+    .await;
+    drop(gate);
+}
+
+async fn filmer(app: &App, sample: SamplePipeline) -> Studio {
+    let model = MediaModel {
+        name: "films".to_owned(),
+        kind: MediaKind::Video,
+        size: Some((64, 64)),
+        clip: Some((8, 17)),
+        voices: Vec::new(),
+    };
+    serving(app, "filmer", model, sample, dial(app)).await
+}
+
+async fn film(app: &App, more: Value) -> Answer {
+    let body = json!({"model": "films", "prompt": "a white square moves to the right"});
+    let bearer = format!("Bearer {}", app.key);
+    let headers = [("authorization", bearer.as_str())];
+    let body = Body::from(with(body, more).to_string());
+    app.send(request(
+        Method::POST,
+        "/v1/videos/generations",
+        &headers,
+        body,
+    ))
+    .await
+}
+
+#[tokio::test]
+async fn a_video_is_made_by_our_worker_in_the_size_that_suits_its_model() {
+    let app = app().await;
+    let studio = filmer(&app, SamplePipeline::default()).await;
+    let answer = film(&app, json!({})).await;
+    let (status, body) = (answer.status, answer.json().await);
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let file = linked(&app, &body["data"][0]["url"]).await;
+    assert_eq!(MediaType::sniff(&file), Some(MediaType::Mp4));
+    // Width, height and the count of frames as the tables of the file have them.
+    let place = |name: &[u8]| file.windows(4).position(|four| four == name).unwrap();
+    let entry = place(b"avc1");
+    assert_eq!(file[entry + 28..entry + 32], [0, 64, 0, 64]);
+    let sizes = place(b"stsz");
+    assert_eq!(file[sizes + 12..sizes + 16], 17_u32.to_be_bytes());
+
+    let more = json!({"size": "320x256", "seconds": 2, "fps": 8});
+    let answer = film(&app, more).await;
+    let file = linked(&app, &answer.json().await["data"][0]["url"]).await;
+    assert_eq!(MediaType::sniff(&file), Some(MediaType::Mp4));
+    let odd = film(&app, json!({"sampler": "k_euler"})).await;
+    assert_eq!(odd.status, StatusCode::BAD_REQUEST);
+    assert_eq!(studio.worker.activity().done, 2);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use muster_protocol::job::{
     AccountId, Capabilities, Event, Failure, Formats, Job, JobId, Kind, Kinds, Kudos, Reach,
-    WorkerId,
+    UsualVideo, WorkerId,
 };
 
 use super::fairness::Standing;
@@ -152,7 +152,7 @@ pub struct ServedModel {
 }
 
 /// The claims of a worker about one of its models.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offering {
     pub kinds: Kinds,
     /// A part of [`Capabilities::TASKS`].
@@ -161,6 +161,10 @@ pub struct Offering {
     pub context: Option<u32>,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,
+    /// Of a model that speaks.
+    pub voices: Arc<[Arc<str>]>,
+    /// Of a model for videos, where a request says nothing else.
+    pub video: Option<UsualVideo>,
 }
 
 impl Offering {
@@ -177,6 +181,8 @@ impl Offering {
             tasks: Capabilities::default().with_if(writes, Capabilities::GENERATE),
             context: None,
             size: None,
+            voices: Arc::default(),
+            video: None,
         }
     }
 }

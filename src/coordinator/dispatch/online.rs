@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, WorkerId};
+use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, UsualVideo, WorkerId};
 
 use super::input::SessionId;
 use super::workers::{Worker, WorkerModel};
@@ -51,6 +51,8 @@ pub struct OnlineModel<'a> {
     pub context: Option<u32>,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,
+    pub voices: &'a Arc<[Arc<str>]>,
+    pub video: Option<UsualVideo>,
 }
 
 impl Dispatcher {
@@ -134,6 +136,8 @@ impl<'a> OnlineWorker<'a> {
             tasks: model.offering.tasks,
             context: model.offering.context,
             size: model.offering.size,
+            voices: &model.offering.voices,
+            video: model.offering.video,
             free: match self.has_room && model.ready {
                 true => room.min(model.slots.saturating_sub(model.running)),
                 false => 0,

@@ -347,7 +347,7 @@ fn served_models(registration: &Registration) -> Vec<WorkerModel> {
         waiting: 0,
         offering: Offering {
             tasks: model.offering.tasks.of(Capabilities::TASKS),
-            ..model.offering
+            ..model.offering.clone()
         },
     });
     models.collect()
@@ -382,10 +382,10 @@ impl WorkerModel {
 
 impl Profile {
     fn of(registration: &Registration) -> Self {
-        let models = || registration.models.iter().map(|model| model.offering);
+        let models = || registration.models.iter().map(|model| &model.offering);
         let tasks = models().map(|offering| offering.tasks);
         let mut capabilities = tasks.fold(registration.capabilities, Capabilities::with);
-        let own = |offering: Offering| offering.context.unwrap_or(registration.context);
+        let own = |offering: &Offering| offering.context.unwrap_or(registration.context);
         let longest = models().map(own).max().unwrap_or(registration.context);
         if registration.extensions.resume {
             capabilities = capabilities.with(Capabilities::CONTINUE);

@@ -210,6 +210,8 @@ pub const ROUTES: &[Route] = &[
     Route::post("/v1/audio/generations",     SUBMIT,      Json,    "Generate music.", || post(openai::audio::generate)),
     Route::post("/v1/audio/transcriptions",  SUBMIT,      Stream,  "Write down what a sound says, streamed or not.", || post(openai::hearing::transcribe)),
     Route::post("/v1/audio/translations",    SUBMIT,      Json,    "Write down in English what a sound says.", || post(openai::hearing::translate)),
+    Route::post("/v1/audio/speech",          SUBMIT,      Stream,  "Speak a text.", || post(openai::speech::speak)),
+    Route::get("/v1/audio/voices",           Who::Anyone, Json,    "List the voices of models that speak.", || get(openai::speech::list_voices)),
     Route::post("/v1/generate",              SUBMIT,      Json,    "Generate images with few settings.", || post(openai::images::generate_plain)),
     Route::get("/v1/media/results",          SUBMIT,      Json,    "Get the results of an asynchronous media request.", || get(generation::results::show)),
     Route::get("/v1/pricing",                Who::Anyone, Json,    "List the prices of models in USD.", || get(pricing::show)),

@@ -163,6 +163,9 @@ fn input_modalities(model: &ModelOnline) -> Vec<&str> {
     if reads_images && !inputs.contains(&"image") {
         inputs.push("image");
     }
+    if model.capabilities.contains(Capabilities::TRANSCRIBE) {
+        inputs = vec!["audio"];
+    }
     if inputs.is_empty() {
         inputs.push("text");
     }
@@ -175,7 +178,10 @@ fn output_modalities(model: &ModelOnline) -> Vec<&'static str> {
     let able = |task| model.capabilities.contains(task);
     let outputs = kinds.flat_map(|kind| match kind {
         Kind::Text => vec![
-            ("text", able(Capabilities::GENERATE)),
+            (
+                "text",
+                able(Capabilities::GENERATE) || able(Capabilities::TRANSCRIBE),
+            ),
             ("embeddings", able(Capabilities::EMBED)),
             ("rerank", able(Capabilities::RERANK)),
         ],

@@ -19,7 +19,7 @@ mod text;
 pub mod tests;
 
 pub use results::{Results, Unfit, UploadCheck, sound_bytes, video_bytes};
-pub use sound::{SourceSound, SourceSoundError};
+pub use sound::{SourceSound, SourceSoundError, endless_wav, to_sound_file};
 pub use source::{Role, Sender, Source, SourceError, Sources, is_address};
 pub use text::{from_base64, to_base64};
 

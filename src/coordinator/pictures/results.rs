@@ -56,8 +56,9 @@ pub enum Unfit {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum UploadCheck {
     Image(Drawn),
-    /// A sound about as long as this.
+    /// A sound of about these lengths.
     Sound {
+        least: f64,
         seconds: f64,
     },
     /// A video of this length.
@@ -116,12 +117,12 @@ impl Results {
     pub async fn take_upload(&self, key: Key, check: UploadCheck) -> Result<(), Unfit> {
         match check {
             UploadCheck::Image(drawn) => self.take_in(key, drawn).await,
-            UploadCheck::Sound { seconds } => self.take_sound(key, seconds).await,
+            UploadCheck::Sound { seconds, least } => self.take_sound(key, seconds, least).await,
             UploadCheck::Video { seconds } => self.take_video(key, seconds).await,
         }
     }
 
-    async fn take_sound(&self, key: Key, seconds: f64) -> Result<(), Unfit> {
+    async fn take_sound(&self, key: Key, seconds: f64, least: f64) -> Result<(), Unfit> {
         let _turn = self.turns.acquire().await;
         let bytes = self.uploaded(key, sound_bytes(seconds)).await?;
         let header = sound::inspect(&bytes, key.kind())?;
@@ -130,7 +131,7 @@ impl Results {
             channels: CHANNELS,
         };
         bounds.check(header)?;
-        let least = seconds - (seconds * TOLERANCE).max(1.0);
+        let least = least - (least * TOLERANCE).max(1.0);
         match header.seconds() >= least {
             true => Ok(()),
             false => Err(Unfit::TooShort {

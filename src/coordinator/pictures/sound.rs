@@ -1,11 +1,13 @@
-//! The sounds that come along with a request: decoded within bounds, kept in the media store as workers hear them.
+//! The sounds that come along with a request, decoded within bounds and kept in the media store as workers hear them,
+//! and the files of sounds that workers make.
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 use super::source::{Sender, Sources};
 use crate::media::{Holding, Key, MediaError};
-use muster_media::sound::{self, SoundError};
+use muster_media::MediaType;
+use muster_media::sound::{self, Sound, SoundError, WavFormat};
 
 /// Samples a second that models hear.
 const RATE: u32 = 16_000;
@@ -61,4 +63,33 @@ impl Sources {
             _holding: holding,
         })
     }
+}
+
+/// Bits a second of spoken Opus: one channel of speech needs no more.
+const SPEECH_BITS: u32 = 48_000;
+
+/// A file of one channel, from samples of 16 bits.
+pub async fn to_sound_file(
+    samples: Vec<u8>,
+    rate: u32,
+    media_type: MediaType,
+) -> Result<Vec<u8>, SoundError> {
+    let encode = move || {
+        let pairs = samples.chunks_exact(2);
+        let levels = pairs.map(|pair| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32_767.0);
+        let sound = Sound::new(rate, 1, levels.collect())?;
+        match media_type {
+            MediaType::Wav => sound::to_wav(&sound, WavFormat::Int16),
+            MediaType::Flac => sound::to_flac(&sound),
+            MediaType::Opus => sound::to_opus(&sound, SPEECH_BITS),
+            other => Err(SoundError::Encoder(other)),
+        }
+    };
+    let encoded = tokio::task::spawn_blocking(encode).await;
+    encoded.unwrap_or(Err(SoundError::Encoder(media_type)))
+}
+
+/// The header of a WAV of one channel and 16 bits that goes on for as long as there are samples.
+pub fn endless_wav(rate: u32) -> Vec<u8> {
+    sound::wav_header(rate, u32::MAX)
 }

@@ -288,7 +288,10 @@ async fn an_uploaded_sound_has_the_type_and_about_the_length_that_were_asked_for
         number += 1;
         let key = Key::new(Area::Results, Uuid::from_u128(number), 1, MediaType::Wav);
         media.put(key, Bytes::from(bytes)).await.unwrap();
-        let check = UploadCheck::Sound { seconds: 20.0 };
+        let check = UploadCheck::Sound {
+            least: 20.0,
+            seconds: 20.0,
+        };
         results.take_upload(key, check).await
     };
     assert!(taken(wav(20.0, 1)).await.is_ok());

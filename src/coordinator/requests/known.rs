@@ -58,6 +58,8 @@ mod tests {
             modalities: Vec::new(),
             context: 4096,
             size: None,
+            voices: std::sync::Arc::default(),
+            video: None,
             workers: 1,
             slots: 1,
             running: 0,

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::sessions::{Card, Sessions};
 use crate::dispatch::{Demands, Dispatcher, OnlineModel, OnlineWorker};
-use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, WorkerId};
+use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, UsualVideo, WorkerId};
 use muster_protocol::link::GpuState;
 
 /// Load is at most this old when it is looked at again and again.
@@ -52,6 +52,10 @@ pub struct ModelOnline {
     pub context: u32,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,
+    /// Of a model that speaks.
+    pub voices: Arc<[Arc<str>]>,
+    /// Of a model for videos, where a request says nothing else.
+    pub video: Option<UsualVideo>,
     pub workers: u32,
     /// Jobs of it at once, all workers together that have it loaded.
     pub slots: u32,
@@ -168,6 +172,8 @@ impl ModelOnline {
             modalities: Vec::new(),
             context: 0,
             size: None,
+            voices: Arc::default(),
+            video: None,
             workers: 0,
             slots: 0,
             running: 0,
@@ -203,6 +209,10 @@ impl ModelOnline {
         }
         self.context = self.context.max(model.context.unwrap_or(card.context));
         self.size = self.size.or(model.size);
+        self.video = self.video.or(model.video);
+        if self.voices.is_empty() {
+            self.voices.clone_from(model.voices);
+        }
         self.workers += 1;
         if model.ready {
             self.slots = self.slots.saturating_add(model.slots);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::dispatch::{self, Offering};
 use crate::names::Names;
-use muster_protocol::job::{Capabilities, Formats, Kind, Kinds};
+use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, UsualVideo};
 use muster_protocol::link::{
     self, Ability, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration, Task, VERSION,
 };
@@ -235,14 +235,25 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds) -> Offering {
         Task::Embed => Capabilities::EMBED,
         Task::Rerank => Capabilities::RERANK,
         Task::Transcribe => Capabilities::TRANSCRIBE,
+        Task::Speak => Capabilities::SPEAK,
     });
     let tasks = tasks.reduce(Capabilities::with);
+    let size = model
+        .size
+        .filter(|(width, height)| is_drawable(*width) && is_drawable(*height));
     Offering {
         tasks: tasks.unwrap_or(said.tasks),
         context: model.context,
-        size: model
-            .size
-            .filter(|(width, height)| is_drawable(*width) && is_drawable(*height)),
+        voices: model.voices.iter().map(|name| Arc::from(&**name)).collect(),
+        size,
+        video: model
+            .clip
+            .zip(size)
+            .map(|((fps, frames), size)| UsualVideo {
+                size,
+                fps: fps.clamp(1, 60),
+                frames: frames.clamp(1, 240),
+            }),
         ..said
     }
 }

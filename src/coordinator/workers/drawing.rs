@@ -147,6 +147,8 @@ pub fn check_of(job: &Job) -> Option<UploadCheck> {
     match &job.body {
         Body::Image(_) => Some(UploadCheck::Image(Drawn::of(job))),
         Body::Music(music) => Some(UploadCheck::Sound {
+            // A speech ends with its text.
+            least: if music.is_speech { 0.0 } else { music.seconds },
             seconds: music.seconds,
         }),
         Body::Video(video) => Some(UploadCheck::Video {

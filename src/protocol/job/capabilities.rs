@@ -71,6 +71,8 @@ impl Capabilities {
     pub const RERANK: Self = Self(1 << 53);
     /// Writes down what a sound says.
     pub const TRANSCRIBE: Self = Self(1 << 64);
+    /// Speaks texts.
+    pub const SPEAK: Self = Self(1 << 65);
 
     /// The kinds of control maps that came later, which owners allow apart.
     pub const MORE_CONTROL: Self = Self(1 << 59);
@@ -100,9 +102,10 @@ impl Capabilities {
     pub const TASKS: Self = Self::GENERATE
         .with(Self::EMBED)
         .with(Self::RERANK)
-        .with(Self::TRANSCRIBE);
+        .with(Self::TRANSCRIBE)
+        .with(Self::SPEAK);
 
-    const NAMES: [(Self, &'static str); 48] = [
+    const NAMES: [(Self, &'static str); 49] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -152,6 +155,7 @@ impl Capabilities {
         (Self::EMBED, "embeddings"),
         (Self::RERANK, "reranking"),
         (Self::TRANSCRIBE, "transcription"),
+        (Self::SPEAK, "speech"),
         (Self::MORE_CONTROL, "newer control types"),
         (Self::CONTROL_STRENGTH, "control strength"),
         (Self::NEWER_DRAWING, "newer samplers and settings"),

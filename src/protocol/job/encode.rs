@@ -1,10 +1,10 @@
-//! Text jobs that read and do not write: tokens, vectors, scores, or what a sound says.
+//! Text jobs that do not write text: tokens, vectors, scores, what a sound says, or a text as sound.
 //!
 //! Serde derives stand here because requests and results cross the wire to our own workers as they are.
 
 use serde::{Deserialize, Serialize};
 
-use super::{TextInput, Transcript, TranscriptRequest};
+use super::{SpeechPart, SpeechRequest, TextInput, Transcript, TranscriptRequest};
 
 /// The work of one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,9 +43,11 @@ pub enum EncodeRequest {
     },
     /// What a sound says.
     Transcribe(Box<TranscriptRequest>),
+    /// A text, spoken.
+    Speak(Box<SpeechRequest>),
 }
 
-/// The result of a job: whole, but for a transcript, which comes in parts.
+/// The result of a job: whole, but for a transcript and a speech, which come in parts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EncodeResult {
@@ -54,6 +56,7 @@ pub enum EncodeResult {
     Vectors(Vec<Vector>),
     Scores(Vec<f32>),
     Transcript(Box<Transcript>),
+    Speech(Box<SpeechPart>),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +97,7 @@ impl EncodeRequest {
                 .map(|document| query.len() + document.len())
                 .sum(),
             Self::Transcribe(transcript) => transcript.prompt.as_ref().map_or(0, String::len),
+            Self::Speak(speech) => speech.text.len(),
         }
     }
 
@@ -101,6 +105,7 @@ impl EncodeRequest {
     pub fn tokens(&self) -> u64 {
         match self {
             Self::Transcribe(transcript) => transcript.tokens(),
+            Self::Speak(speech) => speech.tokens(),
             _ if self.is_computed() => (self.size() as u64 / 4).max(1),
             _ => 1,
         }
@@ -110,7 +115,7 @@ impl EncodeRequest {
     pub fn is_computed(&self) -> bool {
         matches!(
             self,
-            Self::Embed { .. } | Self::Rerank { .. } | Self::Transcribe(_)
+            Self::Embed { .. } | Self::Rerank { .. } | Self::Transcribe(_) | Self::Speak(_)
         )
     }
 }
@@ -127,6 +132,7 @@ impl EncodeResult {
             Self::Vectors(vectors) => vectors.iter().map(|vector| 24 + 4 * vector.0.len()).sum(),
             Self::Scores(scores) => 4 * scores.len(),
             Self::Transcript(transcript) => transcript.weight(),
+            Self::Speech(part) => part.samples.0.len() + 24,
         }
     }
 }

@@ -16,6 +16,7 @@ mod music;
 mod needs;
 mod price;
 mod product;
+mod speech;
 mod text;
 mod transcript;
 mod video;
@@ -36,8 +37,9 @@ pub use music::{MusicRequest, SoundFormat};
 pub use needs::{Formats, Kind, Kinds, Reach, Targets};
 pub use price::{JobPrice, MicroUsd};
 pub use product::{Hidden, Media, Note, Product, Remark, Text};
+pub use speech::{Samples, SpeechGap, SpeechPart, SpeechRequest};
 pub use text::{Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice};
-pub use video::VideoRequest;
+pub use video::{UsualVideo, VideoRequest};
 
 pub use transcript::{Transcript, TranscriptRequest, TranscriptSegment, TranscriptWord};
 

@@ -23,6 +23,9 @@ pub struct MusicRequest {
     pub vocal_language: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// For a model that speaks: the prompt is the text, and `seconds` the longest sound.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_speech: bool,
     /// The file that the worker uploads.
     pub format: SoundFormat,
 }

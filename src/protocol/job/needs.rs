@@ -112,6 +112,11 @@ impl Kinds {
         Self(self.0 | 1 << kind as u8)
     }
 
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
     pub fn contains(self, kind: Kind) -> bool {
         self.0 & 1 << kind as u8 != 0
     }

@@ -28,6 +28,24 @@ pub struct VideoRequest {
     pub source: Option<SourceImage>,
 }
 
+/// A video of a model whose request leaves these unset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsualVideo {
+    pub size: (u32, u32),
+    pub fps: u32,
+    pub frames: u32,
+}
+
+impl Default for UsualVideo {
+    fn default() -> Self {
+        Self {
+            size: (768, 512),
+            fps: 24,
+            frames: 96,
+        }
+    }
+}
+
 impl VideoRequest {
     pub fn frames(&self) -> u32 {
         // A cast saturates.

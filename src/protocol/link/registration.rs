@@ -18,6 +18,9 @@ const MOST_MODELS: usize = 1024;
 pub(super) const MOST_CLAIMS: usize = 4096;
 /// Tasks of one model; later versions may know more.
 const MOST_TASKS: usize = 32;
+/// Voices of one model, and bytes of the name of one.
+const MOST_VOICES: usize = 512;
+const LONGEST_VOICE: usize = 64;
 
 /// A key, kept out of logs.
 #[derive(Clone, PartialEq, Eq)]
@@ -72,9 +75,13 @@ pub struct ModelCapacity {
     pub kinds: Kinds,
     /// What a text model can do; nothing said: write text.
     pub tasks: Vec<Task>,
+    /// Frames a second and frames of its videos where a request names none.
+    pub clip: Option<(u32, u32)>,
+    /// Names of the voices of a model that speaks.
+    pub voices: Vec<String>,
 }
 
-/// What one model of a worker of ours can do with texts.
+/// What one model of a worker of ours does with texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
     /// Write text.
@@ -85,10 +92,18 @@ pub enum Task {
     Rerank,
     /// Write down what a sound says.
     Transcribe,
+    /// Speak texts.
+    Speak,
 }
 
 impl Task {
-    const ALL: [Self; 4] = [Self::Generate, Self::Embed, Self::Rerank, Self::Transcribe];
+    const ALL: [Self; 5] = [
+        Self::Generate,
+        Self::Embed,
+        Self::Rerank,
+        Self::Transcribe,
+        Self::Speak,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -96,6 +111,7 @@ impl Task {
             Self::Embed => "embed",
             Self::Rerank => "rerank",
             Self::Transcribe => "transcribe",
+            Self::Speak => "speak",
         }
     }
 
@@ -164,6 +180,10 @@ struct ModelCapacityJson {
     kinds: Loose<AtMost<MOST_TASKS, Loose<String>>>,
     #[serde(default)]
     tasks: Loose<AtMost<MOST_TASKS, Loose<String>>>,
+    #[serde(default)]
+    clip: Loose<(u32, u32)>,
+    #[serde(default)]
+    voices: Loose<AtMost<MOST_VOICES, Loose<String>>>,
 }
 
 #[derive(Deserialize)]
@@ -329,6 +349,13 @@ fn all_texts<const MOST: usize>(list: AtMost<MOST, Loose<String>>) -> Vec<String
     list.0.into_iter().filter_map(|entry| entry.0).collect()
 }
 
+/// Names that are none are left out.
+fn voices(mut names: Vec<String>) -> Vec<String> {
+    let is_plain = |one: char| one.is_ascii_alphanumeric() || "_-.".contains(one);
+    names.retain(|name| (1..=LONGEST_VOICE).contains(&name.len()) && name.chars().all(is_plain));
+    names
+}
+
 impl From<CapacityJson> for Capacity {
     fn from(json: CapacityJson) -> Self {
         let models = json.models.unwrap_or_default().0.into_iter();
@@ -339,8 +366,10 @@ impl From<CapacityJson> for Capacity {
                 max: said.max.0.unwrap_or(1),
                 context: said.ctx.0,
                 size: said.size.0,
+                clip: said.clip.0,
                 kinds: kinds_named(&said.kinds.0.map_or_else(Vec::new, all_texts)),
                 tasks: Task::named(said.tasks.0.map_or_else(Vec::new, |list| list.0)),
+                voices: voices(said.voices.0.map_or_else(Vec::new, all_texts)),
             }
         };
         Self {
@@ -376,6 +405,9 @@ impl Capacity {
                     if let Some((width, height)) = model.size {
                         one.numbers("size", &[width, height]);
                     }
+                    if let Some((fps, frames)) = model.clip {
+                        one.numbers("clip", &[fps, frames]);
+                    }
                     let kinds = kind_names(model.kinds);
                     if !kinds.is_empty() {
                         one.texts("kinds", &kinds);
@@ -383,6 +415,9 @@ impl Capacity {
                     if !model.tasks.is_empty() {
                         let names: Vec<_> = model.tasks.iter().map(|task| task.name()).collect();
                         one.texts("tasks", &names);
+                    }
+                    if !model.voices.is_empty() {
+                        one.texts("voices", &model.voices);
                     }
                 });
             }

@@ -32,6 +32,7 @@ pub mod media;
 pub mod nearest;
 pub mod responses;
 pub mod shape;
+pub mod speech;
 
 pub mod field;
 mod problem;

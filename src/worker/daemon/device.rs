@@ -89,6 +89,8 @@ impl Device {
             name,
             kind: MediaKind::Image,
             size: Some((width, height)),
+            voices: Vec::new(),
+            clip: None,
         };
         let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
         self.load_media(model, Box::new(load)).await
@@ -104,6 +106,8 @@ impl Device {
             name,
             kind: MediaKind::Transcript,
             size: None,
+            voices: Vec::new(),
+            clip: None,
         };
         let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
         self.load_media(model, Box::new(load)).await

@@ -23,6 +23,10 @@ pub struct MediaModel {
     pub kind: MediaKind,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,
+    /// Frames a second and frames of its videos where a request names none.
+    pub clip: Option<(u32, u32)>,
+    /// Of a model that speaks; a model for other sounds has none.
+    pub voices: Vec<String>,
 }
 
 /// A model that is loaded in either thread.
@@ -30,6 +34,12 @@ pub struct MediaModel {
 pub enum DeviceModel {
     Text(Arc<ModelInfo>),
     Media(MediaModel),
+}
+
+impl MediaModel {
+    pub fn speaks(&self) -> bool {
+        !self.voices.is_empty()
+    }
 }
 
 impl DeviceModel {

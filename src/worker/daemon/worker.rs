@@ -382,26 +382,35 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
         size: None,
         kinds: Kind::Text.into(),
         tasks: tasks(&info.purpose),
+        voices: Vec::new(),
+        clip: None,
     };
     let media = |model: &MediaModel| ModelCapacity {
         name: model.name.clone(),
         max: MEDIA_SLOTS,
         context: match model.kind {
             MediaKind::Transcript => Some(small(HEARD_TOKENS)),
+            MediaKind::Sound if model.speaks() => Some(SPOKEN_CHARACTERS),
             MediaKind::Image | MediaKind::Sound | MediaKind::Video => None,
         },
         size: model.size,
-        kinds: kind(model.kind).into(),
+        kinds: kinds(model),
         tasks: match model.kind {
             MediaKind::Transcript => vec![Task::Transcribe],
+            MediaKind::Sound if model.speaks() => vec![Task::Speak],
             MediaKind::Image | MediaKind::Sound | MediaKind::Video => Vec::new(),
         },
+        voices: model.voices.clone(),
+        clip: model.clip,
     };
     let texts = served.models.iter().map(capacity);
     let models: Vec<_> = texts.chain(served.media.iter().map(media)).collect();
     let writes = !served.models.is_empty() || served.media.is_empty();
-    let kinds = writes.then_some(Kind::Text).into_iter();
-    let kinds = kinds.chain(served.media.iter().map(|model| kind(model.kind)));
+    let texts = match writes {
+        true => Kind::Text.into(),
+        false => Kinds::default(),
+    };
+    let kinds = served.media.iter().map(kinds).fold(texts, Kinds::and);
     Registration {
         formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
         max_length: context,
@@ -413,7 +422,7 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
             can,
             max_frame: Some(LARGEST_FRAME as u64),
         }),
-        kinds: kinds.fold(Kinds::default(), Kinds::with),
+        kinds,
         capacity: Some(Capacity {
             total: small(served.slots) + MEDIA_SLOTS * small(served.media.len()),
             models,
@@ -425,12 +434,17 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
 /// The longest sound, in tokens of a model that hears: 50 a second.
 const HEARD_TOKENS: usize = MOST_SECONDS as usize * 50;
 
-fn kind(media: MediaKind) -> Kind {
-    match media {
-        MediaKind::Image => Kind::Image,
-        MediaKind::Sound => Kind::Audio,
-        MediaKind::Video => Kind::Video,
-        MediaKind::Transcript => Kind::Text,
+/// Characters of a text to speak, which count as its tokens.
+const SPOKEN_CHARACTERS: u32 = 16_384;
+
+/// Jobs that speak a text come as texts do, and requests for any sound as those for music do.
+fn kinds(model: &MediaModel) -> Kinds {
+    match model.kind {
+        MediaKind::Image => Kind::Image.into(),
+        MediaKind::Sound if model.speaks() => Kinds::from(Kind::Audio).with(Kind::Text),
+        MediaKind::Sound => Kind::Audio.into(),
+        MediaKind::Video => Kind::Video.into(),
+        MediaKind::Transcript => Kind::Text.into(),
     }
 }
 
@@ -468,6 +482,8 @@ mod tests {
             name: name.to_owned(),
             kind,
             size: None,
+            voices: Vec::new(),
+            clip: None,
         };
         let served = Served {
             media: vec![

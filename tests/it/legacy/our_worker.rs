@@ -83,6 +83,8 @@ async fn drawing_work(posts: Vec<Post>, tasks: &Tasks) -> (Worker, Maker) {
             name: "tiny".to_owned(),
             kind: MediaKind::Image,
             size: None,
+            voices: Vec::new(),
+            clip: None,
         }],
         slots: 8,
         ..Served::default()

@@ -22,4 +22,4 @@ mod sources;
 pub use delivery::{MediaDelivery, ResultStore};
 pub use endpoint::{MediaEndpoint, MediaOrder, read_body, with_job_ids};
 pub use gathering::{Gathering, MadeMedia, MediaEvent};
-pub use refused::RefusedFields;
+pub use refused::{RefusedFields, blocked};

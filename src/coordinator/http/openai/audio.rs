@@ -30,6 +30,10 @@ pub async fn generate(
         .model_of(request.model.as_deref(), Kind::Audio)
         .await?;
     moderate(&endpoint, &request.music, &model).await?;
+    let overview = endpoint.overview().await;
+    request.music.is_speech = overview
+        .model(&model)
+        .is_some_and(|model| !model.voices.is_empty());
     let order = MediaOrder {
         work: MediaWork::new(MediaBody::Music(request.music.clone()), &model, 1),
         tracking: std::mem::take(&mut request.tracking),

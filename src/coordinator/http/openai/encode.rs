@@ -1,6 +1,7 @@
 //! Jobs that read and do not write, from the route that asks to the worker's result. Every dialect's route runs them
 //! here: an [`Encoder`] knows the caller, an [`Encoding`] is the work.
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -14,10 +15,11 @@ use crate::http::address::LetIn;
 use crate::http::auth::Admitted;
 use crate::http::cashier::{Cashier, PendingHold};
 use crate::http::entrance::Arrival;
+use crate::http::generation::blocked;
 use crate::http::models;
 use crate::http::open::KnownModels;
 use crate::http::text::auto::Auto;
-use crate::moderation::Moderation;
+use crate::moderation::{Asker, Medium, Moderation, Prompt};
 use crate::modes::{ModeSet, Modes};
 use crate::pictures::Sender;
 use crate::state::DoorSettings;
@@ -38,6 +40,8 @@ pub struct Encoder {
     settings: Arc<DoorSettings>,
     caller: Arc<Caller>,
     sender: Sender,
+    asker: Asker,
+    moderation: Moderation,
     arrival: Arrival,
     cashier: Cashier,
     privacy: Privacy,
@@ -73,7 +77,7 @@ pub struct RunningEncoding {
 /// What a job brings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EncodePart {
-    /// The result, or the next part of a transcript. A job that begins anew brings its parts again.
+    /// The result, or the next part of a transcript or a speech. A job that begins anew brings its parts again.
     Part(EncodeResult),
     End(Usage),
 }
@@ -98,7 +102,8 @@ where
         let Admitted(caller) = Admitted::from_request_parts(parts, state).await?;
         let LetIn(address) = LetIn::from_request_parts(parts, state).await?;
         let arrival = Arrival::from_request_parts(parts, state).await?;
-        let is_hidden = Moderation::from_ref(state).is_hidden(address, caller.roles);
+        let moderation = Moderation::from_ref(state);
+        let is_hidden = moderation.is_hidden(address, caller.roles);
         if is_hidden && Modes::from_ref(state).are_on(ModeSet::RAID) {
             let message =
                 "requests from VPN or proxy addresses are temporarily refused for untrusted users";
@@ -109,6 +114,12 @@ where
             models: Arc::from_ref(state),
             settings: Arc::from_ref(state),
             sender: Sender::of(caller.account, address),
+            asker: Asker {
+                account: caller.account,
+                roles: caller.roles,
+                address,
+            },
+            moderation,
             caller,
             arrival,
             cashier: Cashier::from_request_parts(parts, state).await?,
@@ -144,6 +155,30 @@ impl Encoder {
 
     pub fn settings(&self) -> &DoorSettings {
         &self.settings
+    }
+
+    /// Refuses a text that the filters do not let pass.
+    pub async fn examine(&self, text: &str, model: &str) -> Result<(), ApiError> {
+        let prompt = Prompt {
+            text,
+            medium: Medium::Text,
+            may_be_rewritten: false,
+            models: &[model.to_owned()],
+        };
+        let examined = self.moderation.examine(prompt, &self.asker).await;
+        examined.map(drop).map_err(blocked)
+    }
+
+    /// The voices of a model, if it is online and speaks.
+    pub async fn voices(&self, model: &str) -> Arc<[Arc<str>]> {
+        let overview = self.board.current().await;
+        let model = overview.model(&self.models.id(model));
+        model.map(|model| model.voices.clone()).unwrap_or_default()
+    }
+
+    /// The same for the same request alone.
+    pub fn seed(&self) -> u64 {
+        self.settings.prefixes.hash_one(self.arrival.id) & u64::from(u32::MAX)
     }
 
     /// Queues the work. Dropped, the job is cancelled.
@@ -256,6 +291,9 @@ impl Encoder {
                     let online: Vec<&str> = online.iter().map(|name| &**name).collect();
                     return models::unknown(model, &online);
                 }
+                Missing::Kind(_) if task == Capabilities::SPEAK => {
+                    return self.unable(model, task).await;
+                }
                 Missing::Kind(_) => {
                     let overview = self.board.current().await;
                     let id = self.models.id(model);
@@ -302,6 +340,7 @@ fn task(request: &EncodeRequest) -> Capabilities {
         EncodeRequest::Embed { .. } => Capabilities::EMBED,
         EncodeRequest::Rerank { .. } => Capabilities::RERANK,
         EncodeRequest::Transcribe(_) => Capabilities::TRANSCRIBE,
+        EncodeRequest::Speak(_) => Capabilities::SPEAK,
     }
 }
 

@@ -83,6 +83,9 @@ async fn hear(
     let (whole, encoder) = (whole?, encoder?);
     let (State(sources), State(memory)) = parts;
     let (mut request, room) = read_json_or_form(headers, whole, of_json, of_form).await?;
+    if let Some(prompt) = &request.prompt {
+        encoder.examine(prompt, &request.model).await?;
+    }
     let file = std::mem::take(&mut request.file);
     let stored = store(file, encoder.sender(), &sources).await?;
     let transcript = TranscriptRequest {

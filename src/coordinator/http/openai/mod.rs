@@ -10,6 +10,7 @@
 //! | `audio` | music from prompts |
 //! | `videos` | videos from prompts |
 //! | `hearing` | transcripts of sounds |
+//! | `speech` | texts, spoken |
 //! | [`responses`] | the Responses API |
 //! | `embeddings`, `rerank` | vectors of texts, scores of documents |
 
@@ -26,5 +27,6 @@ pub mod hearing;
 pub mod images;
 pub mod rerank;
 pub mod responses;
+pub mod speech;
 pub mod tokens;
 pub mod videos;

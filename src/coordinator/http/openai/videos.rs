@@ -80,6 +80,9 @@ async fn order_of(
     let model = endpoint
         .model_of(request.model.as_deref(), Kind::Video)
         .await?;
+    let overview = endpoint.overview().await;
+    let of_model = overview.model(&model).and_then(|model| model.video);
+    request.complete(of_model.unwrap_or_default())?;
     let excluded = request.video.negative_prompt.as_deref().unwrap_or_default();
     let text = format!("{}\n{excluded}", request.video.prompt);
     endpoint.examine(&text, Medium::Text, &model).await?;

@@ -309,7 +309,7 @@ fn of_other(route: &Route, failures: &mut Failures) {
             CHAT.iter().for_each(|kind| add(kind.row().status, *kind));
             unread_body(&mut add);
         }
-        (_, _, "/v1/models/{*id}") => add(404, Kind::ModelNotFound),
+        (_, _, "/v1/models/{*id}" | "/v1/audio/voices") => add(404, Kind::ModelNotFound),
         (_, _, ollama::SHOW) => {
             add(404, Kind::ModelNotFound);
             unread_body(&mut add);
@@ -337,6 +337,7 @@ fn is_encoding(path: &str) -> bool {
         "/tokenize"
             | "/detokenize"
             | "/audio/generations"
+            | "/audio/speech"
             | "/images/variations"
             | "/generate"
             | "/videos"

@@ -7,6 +7,7 @@ use muster_protocol::openai::audio::schema as audio;
 use muster_protocol::openai::hearing::schema as hearing;
 use muster_protocol::openai::images::schema as images;
 use muster_protocol::openai::media::{self, MediaResults};
+use muster_protocol::openai::speech::schema as speech;
 use muster_protocol::openai::videos::schema as videos;
 
 use super::operation::{Content, query, reference};
@@ -23,6 +24,8 @@ pub fn replies(route: &Route) -> Option<Replies> {
         }
         ("POST", "/v1/audio/generations") => "Audio",
         ("POST", "/v1/audio/transcriptions" | "/v1/audio/translations") => "Transcription",
+        ("POST", "/v1/audio/speech") => return Some(spoken()),
+        ("GET", "/v1/audio/voices") => "Voices",
         ("POST", "/v1/generate") => "GeneratedImages",
         ("GET", "/v1/media/results") => "MediaResults",
         ("POST", "/v1/videos/generations") => "Videos",
@@ -51,6 +54,15 @@ pub fn replies(route: &Route) -> Option<Replies> {
         replies.push((202, "Accepted: the results come later.", accepted));
     }
     Some(replies)
+}
+
+fn spoken() -> Replies {
+    let binary = || json!({"type": "string", "format": "binary"});
+    let types = ["audio/wav", "audio/flac", "audio/ogg", "audio/pcm"].into_iter();
+    let mut contents: Vec<Content> = types.map(|name| Content::of(name, binary())).collect();
+    let events = json!({"anyOf": [reference("SpeechEvent"), reference("Error")]});
+    contents.push(Content::of("text/event-stream", events));
+    vec![(200, "Success.", contents)]
 }
 
 /// Whether its requests may be served later.
@@ -86,6 +98,7 @@ pub fn body(route: &Route) -> Vec<Content> {
         ("POST", "/v1/audio/generations") => with_example("AudioRequest", audio::example()),
         ("POST", "/v1/videos/generations") => with_example("VideosRequest", videos::example()),
         ("POST", "/v1/videos") => form("VideoCreateRequest"),
+        ("POST", "/v1/audio/speech") => with_example("SpeechRequest", speech::example()),
         ("POST", "/v1/audio/transcriptions") => {
             vec![Content::of(FORM, reference("TranscriptionForm"))]
         }
@@ -106,6 +119,9 @@ pub fn parameters(route: &Route) -> Vec<Value> {
                 "The client_ref of the request. Send exactly one of both.",
             ),
         ],
+        ("GET", "/v1/audio/voices") => {
+            vec![query("model", "string", "Voices of this model alone.")]
+        }
         ("GET", "/v1/videos") => vec![
             query("order", "string", "asc or desc; desc if absent."),
             query("limit", "integer", "1 to 100; 20 if absent."),
@@ -122,6 +138,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(audio::schemas());
     schemas.extend(videos::schemas());
     schemas.extend(hearing::schemas());
+    schemas.extend(speech::schemas());
     schemas.extend([
         ("MediaAccepted", media::accepted_schema()),
         ("MediaResults", MediaResults::schema()),

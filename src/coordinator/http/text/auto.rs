@@ -171,6 +171,8 @@ mod tests {
             modalities: Vec::new(),
             context,
             size: None,
+            voices: Arc::default(),
+            video: None,
             workers: 1,
             slots: 1,
             running,

@@ -14,11 +14,7 @@ use crate::openai::media::{self, MediaTracking};
 use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape};
 
-const USUAL_SIZE: (u32, u32) = (768, 512);
-const USUAL_SECONDS: f64 = 4.0;
-const USUAL_FPS: u32 = 24;
 const SECONDS: std::ops::RangeInclusive<f64> = 1.0..=10.0;
-const MOST_FRAMES: u32 = 240;
 const LONGEST_PROMPT: usize = 32_000;
 const LONGEST_NAME: usize = 256;
 
@@ -86,15 +82,15 @@ fn fields() -> Vec<Field<VideoDraft>> { vec![
         Ok(())
     }),
     field("n", Shape::Integer(1..=1), "Only 1: a request makes one video.", |_, _| Ok(())),
-    field("size", Shape::Text, "WIDTHxHEIGHT with multiples of 64 from 256 to 1536; 768x512 if absent.", |draft, value| {
+    field("size", Shape::Text, "WIDTHxHEIGHT with multiples of 64 from 256 to 1536; if absent, the model's own size, or 768x512.", |draft, value| {
         draft.size = size(&text(value))?;
         Ok(())
     }),
-    field("seconds", Shape::Either(&[Shape::Number(1.0..=10.0), Shape::Text]), "Length of the video, 1 to 10, as a number or a text of one; 4 if absent. At most 240 frames.", |draft, value| {
+    field("seconds", Shape::Either(&[Shape::Number(1.0..=10.0), Shape::Text]), "Length of the video, 1 to 10, as a number or a text of one; if absent, what suits the model, or 4. At most 240 frames.", |draft, value| {
         draft.seconds = Some(seconds(&value)?);
         Ok(())
     }),
-    field("fps", Shape::Integer(8..=30), "Frames a second; 24 if absent.", |draft, value| {
+    field("fps", Shape::Integer(8..=30), "Frames a second; if absent, what suits the model, or 24.", |draft, value| {
         draft.fps = number(&value);
         Ok(())
     }),
@@ -155,22 +151,15 @@ impl VideoDraft {
             },
         };
         tracking.check(true, "response_format")?;
-        let (width, height) = self.size.unwrap_or(USUAL_SIZE);
+        let (width, height) = self.size.unwrap_or_default();
         let video = VideoRequest {
             prompt,
             width,
             height,
-            seconds: self.seconds.unwrap_or(USUAL_SECONDS),
-            fps: self.fps.unwrap_or(USUAL_FPS),
+            seconds: self.seconds.unwrap_or_default(),
+            fps: self.fps.unwrap_or_default(),
             ..self.video
         };
-        let frames = video.frames();
-        if frames > MOST_FRAMES {
-            let message = format!(
-                "seconds times fps must be at most {MOST_FRAMES} frames, found {frames}: send fewer of either"
-            );
-            return Err(Problem::invalid("seconds", message));
-        }
         Ok(VideosRequest {
             model: self.model.map(Arc::from),
             video,

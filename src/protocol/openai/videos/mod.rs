@@ -20,7 +20,7 @@ use super::images::inputs::ImageInputs;
 use super::media::MediaTracking;
 use super::shape::kind;
 use super::{Problem, Strictness};
-use crate::job::VideoRequest;
+use crate::job::{UsualVideo, VideoRequest};
 
 use fields::VideoDraft;
 
@@ -38,11 +38,14 @@ pub enum VideoDoor {
 pub struct VideosRequest {
     /// None where any model for videos will do.
     pub model: Option<Arc<str>>,
+    /// Size, length and frames a second are 0 where the client leaves them unset.
     pub video: VideoRequest,
     /// The first frame, which is not read yet.
     pub inputs: ImageInputs,
     pub tracking: MediaTracking,
 }
+
+const MOST_FRAMES: u32 = 240;
 
 impl VideoDoor {
     pub const ALL: [Self; 2] = [Self::Generate, Self::Create];
@@ -54,6 +57,28 @@ pub fn rows(door: VideoDoor) -> Vec<FieldRow> {
 }
 
 impl VideosRequest {
+    /// Fills in what the client left unset.
+    pub fn complete(&mut self, usual: UsualVideo) -> Result<(), Problem> {
+        let video = &mut self.video;
+        if video.width == 0 {
+            (video.width, video.height) = usual.size;
+        }
+        if video.fps == 0 {
+            video.fps = usual.fps.max(1);
+        }
+        if video.seconds == 0.0 {
+            video.seconds = f64::from(usual.frames) / f64::from(usual.fps.max(1));
+        }
+        let frames = video.frames();
+        if frames > MOST_FRAMES {
+            let message = format!(
+                "seconds times fps must be at most {MOST_FRAMES} frames, found {frames}: send fewer of either"
+            );
+            return Err(Problem::invalid("seconds", message));
+        }
+        Ok(())
+    }
+
     pub fn read(body: Value, door: VideoDoor) -> Result<Self, Problem> {
         let Value::Object(entries) = body else {
             let found = kind(&body);
@@ -88,6 +113,10 @@ mod tests {
             body[name] = value.clone();
         }
         let read = VideosRequest::read(body, door);
+        let read = read.and_then(|mut request| {
+            request.complete(crate::job::UsualVideo::default())?;
+            Ok(request)
+        });
         read.map_err(|problem| format!("{}: {problem}", problem.param.as_deref().unwrap_or("")))
     }
 

@@ -66,6 +66,7 @@ pub async fn run(
             rerank(&info, pairs, runtime).await?
         }
         EncodeRequest::Transcribe(_) => return Err(Said::Failed(unable(&info, "transcription"))),
+        EncodeRequest::Speak(_) => return Err(Said::Failed(unable(&info, "speech"))),
     };
     let usage = Usage {
         prompt_tokens: small(count),

@@ -134,7 +134,7 @@ fn unsupported(message: String) -> Failure {
     Failure::new(FailureKind::UnsupportedValue, message)
 }
 
-async fn fetch(what: &'static str, link: &str, transfers: &Transfers) -> Result<Pixels, Said> {
+pub async fn fetch(what: &'static str, link: &str, transfers: &Transfers) -> Result<Pixels, Said> {
     let bytes = match link.strip_prefix(INLINE) {
         Some(text) => STANDARD.decode(text).map_err(|error| {
             let message = format!("the {what} is no base64: {error}");

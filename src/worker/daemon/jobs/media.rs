@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 
-use super::{blame, flat, image, music};
+use super::{blame, flat, image, music, video};
 use crate::daemon::engines::Engines;
 use crate::daemon::worker::small as small_number;
 use crate::link::session::Work;
@@ -109,6 +109,10 @@ async fn one(
     desk: &mut MediaDesk<'_>,
 ) -> Result<MediaResult, Said> {
     let mut plan = PreviewPlan::of(&body);
+    let longest = match &body {
+        MediaBody::Music(music) if music.is_speech => Some(music.seconds),
+        MediaBody::Music(_) | MediaBody::Image(_) | MediaBody::Video(_) => None,
+    };
     let (request, seed) = match body {
         MediaBody::Image(request) => {
             let seed = request.seed;
@@ -120,17 +124,17 @@ async fn one(
             let sound = music::read(&request).map_err(Said::Failed)?;
             (MakeRequest::Sound(Box::new(sound)), request.seed)
         }
-        MediaBody::Video(_) => {
-            let message = "this worker makes no videos";
-            let failure = Failure::new(FailureKind::UnsupportedValue, message);
-            return Err(Said::Failed(failure));
+        MediaBody::Video(request) => {
+            let seed = request.seed;
+            let request = video::read(request, desk.transfers).await?;
+            (MakeRequest::Video(Box::new(request)), seed)
         }
     };
     let Some(maker) = &desk.engines.maker else {
         return Err(failed(format!("the worker has no media model {model}")));
     };
     let mut stream = maker.make(model, request).map_err(blame::said)?;
-    let mut result = None;
+    let mut made = None;
     while let Some(event) = stream.next().await {
         match event {
             MakeEvent::Step { at, of, preview } => {
@@ -142,21 +146,53 @@ async fn one(
                 desk.reply.say(Said::Progress { at, of, preview }).await;
             }
             MakeEvent::Made(output) => {
-                if result.is_some() {
-                    return Err(failed("the model made more than one output".to_owned()));
-                }
-                let made = upload(output, piece.slot, desk.transfers).await?;
-                result = Some(MediaResult {
-                    index: small_number(piece.index),
-                    seed,
-                    ..made
-                });
+                let whole = match made {
+                    None => output,
+                    Some(before) => joined(before, output)?,
+                };
+                check_length(&whole, longest)?;
+                made = Some(whole);
             }
             MakeEvent::Failed(failure) => return Err(blame::said(failure)),
             MakeEvent::Done => break,
         }
     }
-    result.ok_or_else(|| failed("the model made no output".to_owned()))
+    let made = made.ok_or_else(|| failed("the model made no output".to_owned()))?;
+    let result = upload(made, piece.slot, desk.transfers).await?;
+    Ok(MediaResult {
+        index: small_number(piece.index),
+        seed,
+        ..result
+    })
+}
+
+fn check_length(output: &Output, longest: Option<f64>) -> Result<(), Said> {
+    let (Output::Sound(pcm), Some(longest)) = (output, longest) else {
+        return Ok(());
+    };
+    let frames = pcm.samples.len() as f64 / f64::from(pcm.channels.max(1));
+    if frames <= longest * f64::from(pcm.rate) {
+        return Ok(());
+    }
+    let message =
+        format!("the text takes longer than {longest} s to speak: send more seconds or less text");
+    Err(Said::Failed(Failure::new(
+        FailureKind::InvalidRequest,
+        message,
+    )))
+}
+
+/// A speech comes in several sounds, which are one output.
+fn joined(before: Output, next: Output) -> Result<Output, Said> {
+    match (before, next) {
+        (Output::Sound(mut before), Output::Sound(next))
+            if (before.rate, before.channels) == (next.rate, next.channels) =>
+        {
+            before.samples.extend(next.samples);
+            Ok(Output::Sound(before))
+        }
+        _ => Err(failed("the model made more than one output".to_owned())),
+    }
 }
 
 impl Piece<'_> {
@@ -254,7 +290,22 @@ fn encode(output: Output, content_type: &str) -> Result<EncodedOutput, String> {
             let bytes = bytes.map_err(|error| error.to_string())?;
             Ok(EncodedOutput { bytes, result })
         }
-        Output::Frames { .. } => Err("this worker encodes no video".to_owned()),
+        Output::Frames { frames, rate } => {
+            if kind != MediaType::Mp4 {
+                return Err(format!("a video cannot be encoded as {kind}"));
+            }
+            let first = frames.first().map(|frame| (frame.width, frame.height));
+            let (width, height) = first.unzip();
+            let seconds = f64::from(small_number(frames.len())) / f64::from(rate);
+            let bytes = video::file(frames, rate)?;
+            let result = MediaResult {
+                width,
+                height,
+                seconds: Some(seconds),
+                ..MediaResult::default()
+            };
+            Ok(EncodedOutput { bytes, result })
+        }
         Output::Transcript(_) => Err("the model made a transcript instead of media".to_owned()),
     }
 }
@@ -266,7 +317,7 @@ fn sound_of(pcm: Pcm) -> Result<Sound, String> {
 }
 
 /// As the codecs have it.
-fn picture(pixels: Pixels) -> Result<codec::Pixels, String> {
+pub fn picture(pixels: Pixels) -> Result<codec::Pixels, String> {
     let size = Size {
         width: pixels.width,
         height: pixels.height,

@@ -6,8 +6,9 @@
 //! | `grammar` | the form of the text, as the engine takes it |
 //! | `encode` | jobs that read and do not write |
 //! | `hearing` | jobs that write down what a sound says |
+//! | `speaking` | jobs that speak a text |
 //! | `media` | jobs for images and sound, from the request to the upload |
-//! | `image`, `flat`, `music` | requests for images, neutral and of public coordinators, and for music |
+//! | `image`, `flat`, `music`, `video` | requests for images, neutral and of public coordinators, for music and for videos |
 //! | `speech` | what the engine says, as coordinators hear it |
 //! | `logprobs` | which tokens a piece of text was written with |
 //! | `blame` | what went wrong, and whose fault it was |
@@ -22,7 +23,9 @@ mod logprobs;
 mod media;
 mod music;
 mod request;
+mod speaking;
 mod speech;
+mod video;
 
 pub use hearing::transcript;
 
@@ -38,7 +41,7 @@ use super::summary::Counters;
 use crate::link::session::Work;
 use crate::link::{LineId, Offer, Reply, Said, Stop, Transfers};
 use muster_engine::runtime::{self, Generation, Runtime};
-use muster_protocol::job::{FinishReason, Usage};
+use muster_protocol::job::{EncodeRequest, FinishReason, Usage};
 use muster_protocol::link::Payload;
 
 use media::MediaDesk;
@@ -117,10 +120,13 @@ async fn make(work: Work, transfers: &Transfers, mut shop: Shop, mut reply: Repl
     reply.say(ended).await;
 }
 
-/// Makes media, or writes down what a sound says.
+/// Makes media, writes down what a sound says, or speaks.
 async fn deliver(mut work: Work, desk: MediaDesk<'_>) -> Said {
     match std::mem::replace(&mut work.payload, Payload::Unreadable) {
-        Payload::Encode(request) => hearing::run(&work.model, *request, desk).await,
+        Payload::Encode(request) => match *request {
+            EncodeRequest::Speak(speech) => speaking::run(&work.model, *speech, desk).await,
+            request => hearing::run(&work.model, request, desk).await,
+        },
         payload => media::run(work, payload, desk).await,
     }
 }

@@ -17,7 +17,8 @@ pub fn read(music: &MusicRequest) -> Result<SoundRequest, Failure> {
     Ok(SoundRequest {
         prompt: music.prompt.clone(),
         lyrics: music.lyrics.clone(),
-        seconds: Some(music.seconds as f32),
+        // A speech ends with its text.
+        seconds: (!music.is_speech).then_some(music.seconds as f32),
         steps: music.steps,
         seed: music.seed,
         ..SoundRequest::default()
@@ -39,6 +40,11 @@ mod tests {
         };
         let sound = read(&music).unwrap();
         assert_eq!((sound.seconds, sound.seed), (Some(12.0), Some(7)));
+        let speech = MusicRequest {
+            is_speech: true,
+            ..music.clone()
+        };
+        assert_eq!(read(&speech).unwrap().seconds, None);
         let refusal = read(&MusicRequest {
             bpm: Some(120),
             ..music

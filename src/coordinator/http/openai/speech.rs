@@ -1,0 +1,320 @@
+//! `POST /v1/audio/speech` and `GET /v1/audio/voices`: a text is spoken by a worker, and its parts leave as they come
+//! where the client takes them so. A client that leaves cancels the job.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::encode::{EncodePart, Encoder, Encoding, RunningEncoding, unexpected};
+use super::tokens::read;
+use crate::error::ApiError;
+use crate::http::body::Whole;
+use crate::http::entrance::JOB_ID;
+use crate::http::models;
+use crate::http::open::KnownModels;
+use crate::http::reply::{self, Reply};
+use crate::http::room::Memory;
+use crate::http::statistics::parameter;
+use crate::http::text::NOT_BUFFERED;
+use crate::pictures::{endless_wav, to_sound_file};
+use crate::state::DoorSettings;
+use crate::switchboard::Switchboard;
+use muster_protocol::job::{
+    Capabilities, EncodeRequest, EncodeResult, FailureKind, JobId, SpeechPart, SpeechRequest,
+};
+use muster_protocol::openai::error;
+use muster_protocol::openai::hearing::reply::event;
+use muster_protocol::openai::speech::{
+    SpeechDelivery, SpeechForm, VoicedText, delta, done, resolve, voice,
+};
+
+const HEARTBEAT: &str = ": heartbeat\n\n";
+/// The longest speech, in bytes of its samples: over twenty minutes at 24 kHz.
+const MOST_BYTES: usize = 64 << 20;
+
+pub async fn speak(
+    encoder: Result<Encoder, ApiError>,
+    State(memory): State<Memory>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, ApiError> {
+    let (whole, encoder) = (whole?, encoder?);
+    let request = read(whole, VoicedText::read).await?;
+    encoder.examine(&request.text, &request.model).await?;
+    let voices = encoder.voices(&request.model).await;
+    let voice = match &request.voice {
+        Some(asked) if !voices.is_empty() => Some(resolve(asked, &voices)?),
+        asked => asked.clone(),
+    };
+    let speech = SpeechRequest {
+        text: request.text.clone(),
+        voice,
+        speed: request.speed,
+        seed: encoder.seed(),
+    };
+    let characters = speech.tokens();
+    let running = encoder
+        .begin(Encoding {
+            model: request.model.clone(),
+            request: EncodeRequest::Speak(Box::new(speech)),
+            requires: Capabilities::default(),
+            param: "input",
+        })
+        .await?;
+    let is_relayed = match request.delivery {
+        SpeechDelivery::Usual => request.form == SpeechForm::Pcm,
+        SpeechDelivery::Audio | SpeechDelivery::Events => true,
+    };
+    match is_relayed {
+        true => relay(running, &request, characters, encoder.settings()).await,
+        false => gather(running, request.form, &memory).await,
+    }
+}
+
+/// The whole file.
+async fn gather(
+    mut running: RunningEncoding,
+    form: SpeechForm,
+    memory: &Memory,
+) -> Result<Response, ApiError> {
+    let job = running.job();
+    let mut whole = SpeechPart::default();
+    loop {
+        match running.next().await? {
+            EncodePart::Part(EncodeResult::Speech(part)) => take(&mut whole, *part)?,
+            EncodePart::Part(_) => return Err(unexpected()),
+            EncodePart::End(_) => break,
+        }
+    }
+    let mut room = memory.room_to_tell();
+    room.cover_in_time(whole.samples.0.len()).await?;
+    let file = file(whole, form).await?;
+    let mut response = reply::text_in(room, StatusCode::OK, file);
+    dress(response.headers_mut(), form.content_type(), job);
+    Ok(response)
+}
+
+fn take(whole: &mut SpeechPart, part: SpeechPart) -> Result<(), ApiError> {
+    whole
+        .absorb(part)
+        .map_err(|gap| ApiError::new(FailureKind::WorkerFailed, gap.to_string()))?;
+    match whole.samples.0.len() > MOST_BYTES {
+        true => {
+            let message = "the speech is too long: send a shorter text, or a higher speed";
+            Err(ApiError::new(FailureKind::InvalidRequest, message))
+        }
+        false => Ok(()),
+    }
+}
+
+async fn file(speech: SpeechPart, form: SpeechForm) -> Result<Vec<u8>, ApiError> {
+    let media_type = match form {
+        SpeechForm::Pcm => return Ok(speech.samples.0),
+        SpeechForm::Wav => crate::media::MediaType::Wav,
+        SpeechForm::Flac => crate::media::MediaType::Flac,
+        SpeechForm::Opus => crate::media::MediaType::Opus,
+    };
+    let file = to_sound_file(speech.samples.0, speech.rate, media_type).await;
+    file.map_err(|error| ApiError::new(FailureKind::Internal, error.to_string()))
+}
+
+fn dress(headers: &mut HeaderMap, content_type: &'static str, job: JobId) {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if let Ok(id) = HeaderValue::try_from(job.to_string()) {
+        headers.insert(JOB_ID, id);
+    }
+}
+
+/// A speech on its way to its client. Dropped with its connection, and the job with it.
+struct SpeechRelay {
+    /// None when the stream has ended.
+    running: Option<RunningEncoding>,
+    /// Read before the response began.
+    first: Option<Result<EncodePart, ApiError>>,
+    /// Samples that were sent: an attempt after a lost worker begins anew, and the same sound is not sent again.
+    sent: u64,
+    /// Samples a second. None before the first part.
+    rate: Option<u32>,
+    /// Of a file that is sent when it is complete.
+    kept: SpeechPart,
+    form: SpeechForm,
+    has_events: bool,
+    characters: u64,
+    heartbeat: Duration,
+}
+
+async fn relay(
+    mut running: RunningEncoding,
+    request: &VoicedText,
+    characters: u64,
+    settings: &DoorSettings,
+) -> Result<Response, ApiError> {
+    let job = running.job();
+    let has_events = request.delivery == SpeechDelivery::Events;
+    // A failure before the first part has a status of its own. Events need not wait for it long; a file has no other
+    // way to say it.
+    let first = match has_events {
+        true => timeout(settings.commit_after, running.next()).await.ok(),
+        false => Some(running.next().await),
+    };
+    let first = match first {
+        Some(Err(error)) => return Err(error),
+        first => first,
+    };
+    let relay = SpeechRelay {
+        running: Some(running),
+        first,
+        sent: 0,
+        rate: None,
+        kept: SpeechPart::default(),
+        form: request.form,
+        has_events,
+        characters,
+        heartbeat: settings.heartbeat,
+    };
+    let content_type = match has_events {
+        true => "text/event-stream",
+        false => request.form.content_type(),
+    };
+    let pieces = unfold(relay, |mut relay| async move {
+        let piece = relay.next().await?;
+        Some((piece, relay))
+    });
+    let mut response = (StatusCode::OK, Body::from_stream(pieces)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
+    dress(headers, content_type, job);
+    Ok(response)
+}
+
+impl SpeechRelay {
+    /// The next bytes for the client; none at the end. An error breaks the connection off: a file that only ends early
+    /// looks complete.
+    async fn next(&mut self) -> Option<Result<Bytes, BrokenOff>> {
+        loop {
+            let part = match self.first.take() {
+                Some(first) => first,
+                None => {
+                    let next = self.running.as_mut()?.next();
+                    match timeout(self.heartbeat, next).await {
+                        Ok(part) => part,
+                        Err(_) if self.has_events => return Some(Ok(HEARTBEAT.into())),
+                        Err(_) => continue,
+                    }
+                }
+            };
+            let piece = match part {
+                Ok(EncodePart::Part(EncodeResult::Speech(part))) => self.part(*part),
+                Ok(EncodePart::Part(_)) => Err(unexpected()),
+                Ok(EncodePart::End(_)) => return self.end().await,
+                Err(error) => Err(error),
+            };
+            match piece {
+                Ok(Some(bytes)) => return Some(Ok(self.wrapped(bytes))),
+                Ok(None) => {}
+                Err(error) => return Some(self.failed(&error)),
+            }
+        }
+    }
+
+    /// What of the part was not sent before.
+    fn part(&mut self, part: SpeechPart) -> Result<Option<Vec<u8>>, ApiError> {
+        if matches!(self.form, SpeechForm::Flac | SpeechForm::Opus) {
+            take(&mut self.kept, part)?;
+            return Ok(None);
+        }
+        let mut known = SpeechPart {
+            at: self.sent,
+            rate: self.rate.unwrap_or(part.rate),
+            ..SpeechPart::default()
+        };
+        let rate = part.rate;
+        take(&mut known, part)?;
+        self.sent = known.end();
+        let mut bytes = known.samples.0;
+        if self.rate.replace(rate).is_none() && self.form == SpeechForm::Wav {
+            bytes.splice(0..0, endless_wav(rate));
+        }
+        Ok((!bytes.is_empty()).then_some(bytes))
+    }
+
+    async fn end(&mut self) -> Option<Result<Bytes, BrokenOff>> {
+        self.running = None;
+        if !self.has_events {
+            return None;
+        }
+        let mut events = String::new();
+        if matches!(self.form, SpeechForm::Flac | SpeechForm::Opus) {
+            match file(std::mem::take(&mut self.kept), self.form).await {
+                Ok(file) => events += &event(&delta(&STANDARD.encode(file))),
+                Err(error) => return Some(self.failed(&error)),
+            }
+        }
+        events += &event(&done(self.characters, 0));
+        Some(Ok(events.into()))
+    }
+
+    fn wrapped(&self, bytes: Vec<u8>) -> Bytes {
+        match self.has_events {
+            true => event(&delta(&STANDARD.encode(bytes))).into(),
+            false => bytes.into(),
+        }
+    }
+
+    fn failed(&mut self, error: &ApiError) -> Result<Bytes, BrokenOff> {
+        self.running = None;
+        match self.has_events {
+            true => Ok(event(&error::body(&error.failure, error.param.as_deref())).into()),
+            false => Err(BrokenOff),
+        }
+    }
+}
+
+/// A sound that ends in the middle.
+#[derive(Debug, thiserror::Error)]
+#[error("the speech ended in the middle: its worker was lost or failed")]
+struct BrokenOff;
+
+/// Voices of the models that are online, or of one.
+pub async fn list_voices(
+    State(board): State<Switchboard>,
+    State(known): State<Arc<KnownModels>>,
+    RawQuery(query): RawQuery,
+) -> Result<Reply, ApiError> {
+    let overview = board.current().await;
+    let asked = parameter(query.as_deref(), "model").map(|name| known.id(&name));
+    if let Some(asked) = &asked
+        && overview.model(asked).is_none()
+    {
+        let online: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
+        return Err(models::unknown(asked, &online));
+    }
+    let mut voices: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let of_them = overview.models.iter();
+    let of_them = of_them.filter(|model| asked.as_ref().is_none_or(|asked| *asked == model.name));
+    for model in of_them {
+        for name in model.voices.iter() {
+            voices.entry(name).or_default().push(&model.name);
+        }
+    }
+    let data: Vec<Value> = voices
+        .iter()
+        .map(|(name, models)| voice(name, models))
+        .collect();
+    let names: Vec<&str> = voices.into_keys().collect();
+    Ok(Reply(
+        json!({"object": "list", "data": data, "voices": names}),
+    ))
+}

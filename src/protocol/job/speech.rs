@@ -1,0 +1,124 @@
+//! A job that speaks a text.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+/// A text to speak.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpeechRequest {
+    pub text: String,
+    /// A voice of the model, or a mixture such as `a+b`. None: the model's usual one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub voice: Option<String>,
+    /// 1 is the usual speed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
+    /// The same seed gives the same sound, so that another worker can go on.
+    pub seed: u64,
+}
+
+/// The next part of a speech: one channel.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpeechPart {
+    /// Samples that come before this part.
+    pub at: u64,
+    /// Samples a second.
+    pub rate: u32,
+    pub samples: Samples,
+}
+
+/// Samples of 16 bits, lower byte first, whose serde form is base64.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Samples(pub Vec<u8>);
+
+impl SpeechRequest {
+    /// A character counts as a token.
+    pub fn tokens(&self) -> u64 {
+        (self.text.chars().count() as u64).max(1)
+    }
+}
+
+impl SpeechPart {
+    /// Samples at the end of the part.
+    pub fn end(&self) -> u64 {
+        self.at + (self.samples.0.len() / 2) as u64
+    }
+
+    /// Appends the next part. A part that the samples here overlap is cut, and one that leaves a gap is refused.
+    pub fn absorb(&mut self, next: Self) -> Result<(), SpeechGap> {
+        if self.rate == 0 {
+            self.rate = next.rate;
+            self.at = next.at;
+        }
+        if next.at > self.end() || next.rate != self.rate {
+            return Err(SpeechGap);
+        }
+        let known = usize::try_from(self.end() - next.at).unwrap_or(usize::MAX);
+        let fresh = next.samples.0.get(known.saturating_mul(2)..);
+        self.samples.0.extend_from_slice(fresh.unwrap_or_default());
+        Ok(())
+    }
+}
+
+/// A part of a speech is missing, or of another rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a part of the speech is missing")]
+pub struct SpeechGap;
+
+impl Serialize for Samples {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Samples {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+        let text = String::deserialize(deserializer)?;
+        let bytes = STANDARD.decode(text).map_err(D::Error::custom)?;
+        match bytes.len().is_multiple_of(2) {
+            true => Ok(Self(bytes)),
+            false => Err(D::Error::custom("a sample has two bytes")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Samples, SpeechGap, SpeechPart};
+
+    fn part(at: u64, samples: &[u8]) -> SpeechPart {
+        SpeechPart {
+            at,
+            rate: 24_000,
+            samples: Samples(samples.to_vec()),
+        }
+    }
+
+    #[test]
+    fn samples_cross_the_wire_as_base64() {
+        let written = serde_json::to_value(part(3, &[1, 2, 255, 0])).unwrap();
+        assert_eq!(written["samples"], json!("AQL/AA=="));
+        let read: SpeechPart = serde_json::from_value(written).unwrap();
+        assert_eq!(read, part(3, &[1, 2, 255, 0]));
+        for broken in ["AQL", "AQIDBA", "AQID", "÷"] {
+            let read = serde_json::from_value::<Samples>(json!(broken));
+            assert!(read.is_err(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn parts_that_come_again_are_cut() {
+        let mut whole = SpeechPart::default();
+        whole.absorb(part(0, &[1, 0, 2, 0])).unwrap();
+        whole.absorb(part(0, &[9, 9])).unwrap();
+        whole.absorb(part(1, &[9, 9, 3, 0])).unwrap();
+        assert_eq!(whole, part(0, &[1, 0, 2, 0, 3, 0]));
+        assert_eq!(whole.absorb(part(4, &[1, 0])), Err(SpeechGap));
+    }
+}

@@ -1,0 +1,116 @@
+//! Every field of a request for speech.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{SpeechDelivery, SpeechForm, VoicedText};
+use crate::openai::field::Field;
+use crate::openai::images::{bounded, text};
+use crate::openai::{Problem, Shape};
+
+/// As OpenAI has it.
+const LONGEST_INPUT: usize = 4096;
+const LONGEST_NAME: usize = 128;
+
+/// The request so far.
+#[derive(Default)]
+pub struct SpeechDraft {
+    model: Option<String>,
+    input: Option<String>,
+    voice: Option<String>,
+    speed: Option<f64>,
+    form: SpeechForm,
+    delivery: SpeechDelivery,
+}
+
+const fn field(
+    name: &'static str,
+    shape: Shape,
+    about: &'static str,
+    take: fn(&mut SpeechDraft, Value) -> Result<(), Problem>,
+) -> Field<SpeechDraft> {
+    Field {
+        name,
+        about,
+        shape,
+        take,
+    }
+}
+
+const VOICE: Shape = Shape::Either(&[Shape::Text, Shape::Object]);
+
+#[rustfmt::skip]
+pub const FIELDS: &[Field<SpeechDraft>] = &[
+    field("model", Shape::Text, "Model name as listed by /v1/models?type=all.", |draft, value| {
+        draft.model = Some(bounded("model", value, LONGEST_NAME)?);
+        Ok(())
+    }),
+    field("input", Shape::Text, "Text to speak; at most 4096 characters.", |draft, value| {
+        draft.input = Some(bounded("input", value, LONGEST_INPUT)?);
+        Ok(())
+    }),
+    field("voice", VOICE, "A voice of GET /v1/audio/voices, or a mixture such as a+b; the model's usual voice if absent.", |draft, value| {
+        let name = match value {
+            Value::Object(mut custom) => custom.remove("id").filter(Value::is_string).unwrap_or_default(),
+            name => name,
+        };
+        draft.voice = Some(bounded("voice", name, LONGEST_NAME)?);
+        Ok(())
+    }),
+    field("speed", Shape::Number(0.25..=4.0), "Speed; 1 if absent.", |draft, value| {
+        draft.speed = value.as_f64();
+        Ok(())
+    }),
+    field("response_format", Shape::Text, "Type of the sound file: wav, flac, opus (in an Ogg file) or pcm (16 bits, one channel, no header); wav if absent. mp3 and aac are not supported.", |draft, value| {
+        let name = text(value);
+        draft.form = SpeechForm::named(&name).ok_or_else(|| {
+            let message = "response_format must be wav, flac, opus or pcm; mp3 and aac are not supported";
+            Problem::unsupported("response_format", message)
+        })?;
+        Ok(())
+    }),
+    field("stream_format", Shape::Word(&["audio", "sse"]), "audio sends wav and pcm while the text is spoken, sse sends any type in events. If absent, pcm is sent while the text is spoken, and other types when they are complete.", |draft, value| {
+        draft.delivery = match value.as_str() {
+            Some("sse") => SpeechDelivery::Events,
+            _ => SpeechDelivery::Audio,
+        };
+        Ok(())
+    }),
+    field("instructions", Shape::Text, "Not supported: no model here follows instructions about its voice.", |_, value| {
+        match text(value).trim().is_empty() {
+            true => Ok(()),
+            false => {
+                let message = "instructions are not supported: no model here follows instructions about its voice";
+                Err(Problem::unsupported("instructions", message))
+            }
+        }
+    }),
+];
+
+impl SpeechDraft {
+    pub fn finish(self) -> Result<VoicedText, Problem> {
+        let missing = |name: &'static str, what: &str| {
+            Problem::invalid(name, format!("{name} is missing: send {what}"))
+        };
+        let model = self
+            .model
+            .ok_or_else(|| missing("model", "the name of a model that speaks"))?;
+        let text = self
+            .input
+            .ok_or_else(|| missing("input", "the text to speak"))?;
+        let is_whole = matches!(self.form, SpeechForm::Flac | SpeechForm::Opus);
+        if is_whole && self.delivery == SpeechDelivery::Audio {
+            let message = "stream_format audio sends wav or pcm: choose one of them as response_format, or leave stream_format out";
+            return Err(Problem::unsupported("stream_format", message));
+        }
+        Ok(VoicedText {
+            model: Arc::from(model),
+            text,
+            voice: self.voice,
+            speed: self.speed,
+            form: self.form,
+            delivery: self.delivery,
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! The routes as JSON Schema.
+
+use serde_json::{Value, json};
+
+use super::fields::FIELDS;
+use crate::openai::field;
+
+/// Schemas by their names.
+pub fn schemas() -> Vec<(&'static str, Value)> {
+    vec![
+        ("SpeechRequest", field::schema(FIELDS, &["model", "input"])),
+        ("SpeechEvent", event()),
+        ("Voices", voices()),
+    ]
+}
+
+/// An example of a request.
+pub fn example() -> Value {
+    json!({"model": "kokoro-82m", "input": "Good morning.", "voice": "af_heart", "response_format": "wav"})
+}
+
+fn event() -> Value {
+    let count = || json!({"type": "integer"});
+    json!({
+        "type": "object",
+        "required": ["type"],
+        "properties": {
+            "type": {"type": "string", "enum": ["speech.audio.delta", "speech.audio.done"]},
+            "audio": {"type": "string", "description": "The next bytes of the file in base64."},
+            "usage": {
+                "type": "object",
+                "required": ["input_tokens", "output_tokens", "total_tokens"],
+                "properties": {"input_tokens": count(), "output_tokens": count(), "total_tokens": count()},
+            },
+        },
+    })
+}
+
+fn voices() -> Value {
+    let texts = || json!({"type": "array", "items": {"type": "string"}});
+    let voice = json!({
+        "type": "object",
+        "required": ["id", "object", "name", "models"],
+        "properties": {
+            "id": {"type": "string"},
+            "object": {"type": "string"},
+            "name": {"type": "string"},
+            "models": texts(),
+        },
+    });
+    json!({
+        "type": "object",
+        "required": ["object", "data", "voices"],
+        "properties": {
+            "object": {"type": "string"},
+            "data": {"type": "array", "items": voice},
+            "voices": texts(),
+        },
+    })
+}

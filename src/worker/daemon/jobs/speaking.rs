@@ -1,0 +1,115 @@
+//! A job that speaks a text: its sound is sent as it is made, a second at a time.
+//!
+//! Dropping [`run`] cancels the job.
+
+use super::blame;
+use super::media::{MediaDesk, failed};
+use crate::daemon::worker::small;
+use crate::link::Said;
+use muster_engine::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, SoundRequest};
+use muster_protocol::job::{EncodeResult, FinishReason, Samples, SpeechPart, SpeechRequest, Usage};
+
+/// Does the job; returns the last word.
+pub async fn run(model: &str, speech: SpeechRequest, desk: MediaDesk<'_>) -> Said {
+    match speak(model, speech, desk).await {
+        Ok(usage) => Said::Done {
+            finish: FinishReason::Stop,
+            usage,
+        },
+        Err(said) => said,
+    }
+}
+
+async fn speak(model: &str, speech: SpeechRequest, desk: MediaDesk<'_>) -> Result<Usage, Said> {
+    let Some(maker) = &desk.engines.maker else {
+        return Err(failed(format!(
+            "the worker has no model {model} that speaks"
+        )));
+    };
+    let characters = small(usize::try_from(speech.tokens()).unwrap_or(usize::MAX));
+    let wanted = SoundRequest {
+        prompt: speech.text,
+        voice: speech.voice,
+        speed: speech.speed.map(|speed| speed as f32),
+        seed: Some(speech.seed),
+        ..SoundRequest::default()
+    };
+    let stream = maker.make(model, MakeRequest::Sound(Box::new(wanted)));
+    let mut stream = stream.map_err(blame::said)?;
+    let mut at = 0;
+    while let Some(event) = stream.next().await {
+        match event {
+            MakeEvent::Step { at, of, .. } => {
+                let preview = None;
+                desk.reply.say(Said::Progress { at, of, preview }).await;
+            }
+            MakeEvent::Made(Output::Sound(pcm)) => {
+                for part in parts(&pcm, &mut at)? {
+                    let result = EncodeResult::Speech(Box::new(part));
+                    desk.reply.say(Said::Encoded(Box::new(result))).await;
+                }
+            }
+            MakeEvent::Made(Output::Image(_) | Output::Frames { .. } | Output::Transcript(_)) => {
+                return Err(failed(
+                    "the model made something else than sound".to_owned(),
+                ));
+            }
+            MakeEvent::Failed(failure) => return Err(blame::said(failure)),
+            MakeEvent::Done => break,
+        }
+    }
+    Ok(Usage {
+        prompt_tokens: characters,
+        ..Usage::default()
+    })
+}
+
+/// Seconds of the sound, as they are sent; `at` counts samples.
+fn parts(pcm: &Pcm, at: &mut u64) -> Result<Vec<SpeechPart>, Said> {
+    if pcm.channels != 1 || pcm.rate == 0 {
+        return Err(failed(format!(
+            "the model spoke in {} channels, and speech has one",
+            pcm.channels
+        )));
+    }
+    let seconds = pcm.samples.chunks(pcm.rate as usize);
+    let parts = seconds.map(|second| {
+        let begin = *at;
+        *at += second.len() as u64;
+        SpeechPart {
+            at: begin,
+            rate: pcm.rate,
+            samples: Samples(second.iter().flat_map(bytes).collect()),
+        }
+    });
+    Ok(parts.collect())
+}
+
+/// Not a number becomes silence.
+fn bytes(sample: &f32) -> [u8; 2] {
+    const FULL_SCALE: f32 = 32_767.0;
+    let level = (sample.clamp(-1.0, 1.0) * FULL_SCALE).round() as i16;
+    level.to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+    use muster_engine::runtime::maker::Pcm;
+
+    #[test]
+    fn a_sound_is_cut_into_seconds() {
+        let pcm = Pcm {
+            rate: 4,
+            channels: 1,
+            samples: vec![0.0, 1.0, -1.0, f32::NAN, 9.0],
+        };
+        let mut at = 10;
+        let cut = parts(&pcm, &mut at).unwrap();
+        assert_eq!((cut.len(), at), (2, 15));
+        assert_eq!((cut[0].at, cut[1].at), (10, 14));
+        assert_eq!(cut[0].samples.0, [0, 0, 255, 127, 1, 128, 0, 0]);
+        assert_eq!(cut[1].samples.0, [255, 127]);
+        assert!(parts(&Pcm { channels: 2, ..pcm }, &mut at).is_err());
+    }
+}
