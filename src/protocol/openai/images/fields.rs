@@ -31,6 +31,10 @@ pub struct ImagesDraft {
     schedule: Schedule,
     seed: Option<u64>,
     loras: Vec<Lora>,
+    clip_skip: Option<u32>,
+    has_tiling: bool,
+    has_second_pass: bool,
+    second_strength: Option<f64>,
     encoding: Option<MediaEncoding>,
     format: ImageFormat,
     stream: bool,
@@ -62,6 +66,10 @@ impl Default for ImagesDraft {
             schedule: Schedule::default(),
             seed: None,
             loras: Vec::new(),
+            clip_skip: None,
+            has_tiling: false,
+            has_second_pass: false,
+            second_strength: None,
             encoding: None,
             format: ImageFormat::default(),
             stream: false,
@@ -238,6 +246,22 @@ fn fields() -> Vec<Field<ImagesDraft>> { vec![
         draft.schedule = schedule(&text(value))?;
         Ok(())
     }),
+    field("clip_skip", Shape::Integer(1..=12), "Layers at the end of the text encoder that are left out, 1 being none; if absent, as suits the model. Not by public media workers.", |draft, value| {
+        draft.clip_skip = number(&value);
+        Ok(())
+    }),
+    field("tiling", Shape::Flag, "Draw an image that fits to itself at opposite edges; not by public media workers.", |draft, value| {
+        draft.has_tiling = value == Value::Bool(true);
+        Ok(())
+    }),
+    field("hires_fix", Shape::Flag, "Draw an image above the model's own size smaller first; not by public media workers.", |draft, value| {
+        draft.has_second_pass = value == Value::Bool(true);
+        Ok(())
+    }),
+    field("hires_fix_denoising_strength", Shape::Number(0.01..=1.0), "How much of the enlarged image is drawn anew. Requires hires_fix.", |draft, value| {
+        draft.second_strength = value.as_f64();
+        Ok(())
+    }),
     field("loras", Shape::List, "At most 5 LoRAs: objects with name, and optionally model and clip (strengths from -2 to 2), is_version and inject_trigger.", |draft, value| {
         draft.loras = loras(value)?;
         Ok(())
@@ -316,6 +340,10 @@ impl ImagesDraft {
             let named = list.iter().filter(|(is_set, _)| *is_set);
             named.map(|(_, name)| *name).collect()
         };
+        if self.second_strength.is_some() && !self.has_second_pass {
+            let message = "hires_fix_denoising_strength requires hires_fix";
+            return Err(Problem::invalid("hires_fix_denoising_strength", message));
+        }
         // The model's own is not known here.
         let (width, height) = match self.sides {
             (None, None) => self.size.unwrap_or_default(),
@@ -340,6 +368,10 @@ impl ImagesDraft {
                 scheduler: self.schedule.other,
                 seed: self.seed,
                 loras: self.loras,
+                clip_skip: self.clip_skip,
+                tiling: self.has_tiling,
+                hires_fix: self.has_second_pass,
+                hires_strength: self.second_strength,
                 strength: self.strength.or(match door {
                     ImageDoor::Vary => Some(VARIATION),
                     ImageDoor::Generate | ImageDoor::Edit | ImageDoor::Plain => None,
@@ -356,6 +388,9 @@ impl ImagesDraft {
             only_polled: names(&[
                 (has_schedule, "scheduler"),
                 (is_newer, "sampler"),
+                (self.clip_skip.is_some(), "clip_skip"),
+                (self.has_tiling, "tiling"),
+                (self.has_second_pass, "hires_fix"),
                 (self.inputs.mask.is_some(), "mask"),
                 (self.inputs.images.len() > 1, "image"),
             ]),

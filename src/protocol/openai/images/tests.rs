@@ -67,6 +67,15 @@ fn settings_beyond_openai_are_read_by_their_usual_names() {
     assert_eq!((image.seed, request.count), (Some(7), 3));
     let long = read(json!({"seed": 5_000_000_000_u64})).unwrap();
     assert_eq!(long.never_polled, ["seed"]);
+    let passes = read(json!({
+        "tiling": true, "hires_fix": true, "hires_fix_denoising_strength": 0.5, "clip_skip": 2,
+    }));
+    let passes = passes.unwrap();
+    assert_eq!(passes.only_polled, ["clip_skip", "tiling", "hires_fix"]);
+    let image = &passes.image;
+    assert!(image.tiling && image.hires_fix);
+    assert_eq!((image.hires_strength, image.clip_skip), (Some(0.5), Some(2)));
+    assert!(read(json!({"hires_fix_denoising_strength": 0.5})).is_err());
 }
 
 #[test]

@@ -34,7 +34,7 @@ use muster_protocol::openai::images::{
 use relay::ImageRelay;
 
 /// The fields that ask for an ability of the worker.
-const ABILITIES: [(Capabilities, &str); 9] = [
+const ABILITIES: [(Capabilities, &str); 12] = [
     (Capabilities::SOURCE_IMAGES, "image"),
     (Capabilities::MORE_SOURCES, "image"),
     (Capabilities::PAINTING, "mask"),
@@ -44,6 +44,9 @@ const ABILITIES: [(Capabilities, &str); 9] = [
     (Capabilities::CONSISTENCY_SAMPLER, "sampler"),
     (Capabilities::NEWER_DRAWING, "sampler"),
     (Capabilities::KARRAS, "scheduler"),
+    (Capabilities::CLIP_SKIP, "clip_skip"),
+    (Capabilities::TILING, "tiling"),
+    (Capabilities::TWO_PASSES, "hires_fix"),
 ];
 
 impl RefusedFields for ImagesRequest {
@@ -65,6 +68,9 @@ impl RefusedFields for ImagesRequest {
                 .is_some_and(|source| source.mask.is_some()),
             "loras" => !image.loras.is_empty(),
             "sampler" => image.sampler.is_some(),
+            "clip_skip" => image.clip_skip.is_some(),
+            "tiling" => image.tiling,
+            "hires_fix" => image.hires_fix,
             _ => image.karras.is_some(),
         };
         let mut fields = ABILITIES.iter();
