@@ -39,7 +39,7 @@ Examples:
   worker bench image --synthetic sdxl --size 512x512 --repeat 1";
 
 #[derive(Debug, Serialize)]
-struct DrawingReport {
+struct ImageBenchReport {
     shape: &'static str,
     device: String,
     width: u32,
@@ -130,7 +130,7 @@ pub fn run(args: &DrawingBenchArgs, is_shown: bool) -> Result<(), Failure> {
         part(step, bench.step_operations(size)).zip(part(decode, bench.decode_operations(size)));
     let (step, decode) =
         parts.ok_or_else(|| Failure::new(Exit::Failed, "nothing was measured".to_owned()))?;
-    let report = DrawingReport {
+    let report = ImageBenchReport {
         shape: args.synthetic.name(),
         device: args.device.to_string(),
         width,
@@ -147,7 +147,7 @@ pub fn run(args: &DrawingBenchArgs, is_shown: bool) -> Result<(), Failure> {
     }
 }
 
-impl DrawingReport {
+impl ImageBenchReport {
     fn table(&self) -> String {
         let steps = 20.0 * self.step.seconds.median + self.decode.seconds.median;
         let memory = self.resident_bytes.map_or(String::new(), |bytes| {

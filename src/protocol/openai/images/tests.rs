@@ -74,7 +74,10 @@ fn settings_beyond_openai_are_read_by_their_usual_names() {
     assert_eq!(passes.only_polled, ["clip_skip", "tiling", "hires_fix"]);
     let image = &passes.image;
     assert!(image.tiling && image.hires_fix);
-    assert_eq!((image.hires_strength, image.clip_skip), (Some(0.5), Some(2)));
+    assert_eq!(
+        (image.hires_strength, image.clip_skip),
+        (Some(0.5), Some(2))
+    );
     assert!(read(json!({"hires_fix_denoising_strength": 0.5})).is_err());
 }
 
