@@ -267,9 +267,10 @@ impl From<DaemonError> for Failure {
             DaemonError::Refused(_) => Self::new(Exit::BadConfiguration, error)
                 .hint("correct key, name or url of the [[coordinator]]"),
             DaemonError::Address(_) => Self::new(Exit::BadConfiguration, error),
-            DaemonError::Signals(_) | DaemonError::Tls(_) | DaemonError::EngineEnded => {
-                Self::new(Exit::Failed, error)
-            }
+            DaemonError::Signals(_)
+            | DaemonError::Tls(_)
+            | DaemonError::EngineEnded
+            | DaemonError::Unload { .. } => Self::new(Exit::Failed, error),
         }
     }
 }

@@ -175,7 +175,7 @@ fn worker(root: &Root) -> Result<(), Failure> {
     }
     let place = Place::open(&loaded.config)?;
     let mut reload = Reload::new(root, Vec::new(), loaded.clone(), reload::OF_WORKERS);
-    let again = move || reload.again(|config| Ok(config.worker.drain));
+    let again = move || reload.again(|config| Ok(config.clone()));
     load::block_on(async {
         Ok(daemon::run(&loaded.config, &place.catalog, &place.hub, again).await?)
     })

@@ -17,8 +17,8 @@ pub struct Reload {
     current: Loaded,
 }
 
-/// What every process that stays can change while it runs.
-pub const OF_WORKERS: &[&str] = &["worker.log_level", "worker.drain"];
+/// What a worker can change while it runs.
+pub const OF_WORKERS: &[&str] = &["models.serve", "worker.log_level", "worker.drain"];
 /// What a coordinator can change besides: `Coordinator::reload` takes it over.
 #[cfg(feature = "coordinator")]
 pub const OF_COORDINATORS: &[&str] = &[

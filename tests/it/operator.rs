@@ -186,6 +186,54 @@ fn a_worker_reloads_its_log_level_and_goes_on() {
     assert!(!said.contains("INFO stopping"), "{said}");
 }
 
+/// With a real coordinator: what it lists is what the worker serves.
+#[test]
+fn a_worker_loads_and_unloads_models_when_its_configuration_changes() {
+    let serve = serve("");
+    let configuration = |models: &str| {
+        let (address, key) = (&serve.address, &serve.key);
+        format!(
+            "[models]\nserve = [{models}]\n[[coordinator]]\nurl = \"ws://{address}\"\nkey = \"{key}\"\n"
+        )
+    };
+    let mut worker = Running::start(&["--offline"], &configuration("\"demo-text\""));
+    let lists = |wanted: &[&str]| {
+        eventually_blocking("the models to be listed", || {
+            let answer = serve.get("/v1/models?type=all");
+            let body = answer.split_once("\r\n\r\n").unwrap().1;
+            let listed: Value = serde_json::from_str(body).unwrap_or_default();
+            let ids = listed["data"].as_array().into_iter().flatten();
+            let ids: Vec<_> = ids.filter_map(|model| model["id"].as_str()).collect();
+            let ids: Vec<_> = ids.into_iter().filter(|id| *id != "auto").collect();
+            match ids == wanted {
+                true => Ok(()),
+                false => Err(ids.join(", ")),
+            }
+        });
+    };
+    lists(&["demo-text"]);
+    let mut change = |models: &str, last_words: &str| {
+        fs::write(worker.file(), configuration(models)).unwrap();
+        worker.signal("-HUP");
+        worker.wait_for(last_words);
+    };
+    change(
+        "\"demo-image\", \"demo-text\"",
+        "ready again with demo-image, demo-text",
+    );
+    lists(&["demo-image", "demo-text"]);
+    change("\"demo-image\"", "ready again with demo-image");
+    lists(&["demo-image"]);
+    // A model that is not here leaves the others as they are.
+    change(
+        "\"demo-image\", \"no-such-model\"",
+        "not serving no-such-model",
+    );
+    lists(&["demo-image"]);
+    worker.signal("-TERM");
+    assert_eq!(worker.ends(), Some(0));
+}
+
 #[test]
 fn sigquit_drains_as_sigterm_does_and_a_hangup_before_the_start_is_survived() {
     let mut serve = serve("");

@@ -18,7 +18,11 @@ use muster_engine::runtime::{
 
 pub struct Device {
     engines: Engines,
+    /// Without any model.
+    whole: Room,
+    /// Beside those that are loaded.
     room: Room,
+    held: Vec<(String, Fit)>,
     wishes: Wishes,
     limits: EngineLimits,
     kv: Option<KvDtype>,
@@ -44,7 +48,9 @@ impl Device {
                 loras: config.engine.loras.clone(),
                 ..runtime.into()
             },
+            whole: room.clone(),
             room,
+            held: Vec::new(),
             wishes: Wishes::of(&config.engine),
             limits,
             kv: kv_dtype(config),
@@ -71,8 +77,25 @@ impl Device {
             LocatedSource::Image(source) => self.load_image(name, source, &fitted).await?,
             LocatedSource::Hearing(source) => self.load_hearing(name, source).await?,
         };
+        self.held.push((model.name().to_owned(), fitted));
         self.room = self.room.clone().after(&fitted);
         Ok(model)
+    }
+
+    /// Gives a model's memory back. Jobs that still run on it fail.
+    pub async fn unload(&mut self, model: &DeviceModel) -> Result<(), DaemonError> {
+        match (model, &self.engines.maker) {
+            (DeviceModel::Media(media), Some(maker)) => maker.unload(&media.name).await,
+            (model, _) => self.engines.runtime.unload(model.name()).await,
+        }
+        .map_err(|failure| DaemonError::Unload {
+            model: model.name().to_owned(),
+            why: failure.to_string(),
+        })?;
+        self.held.retain(|(name, _)| name != model.name());
+        let held = self.held.iter();
+        self.room = held.fold(self.whole.clone(), |room, (_, fit)| room.after(fit));
+        Ok(())
     }
 
     async fn load_image(
@@ -158,6 +181,10 @@ impl Device {
         }
         let maker = Maker::start(MakerLimits::default())?;
         Ok(self.engines.maker.insert(maker).clone())
+    }
+
+    pub fn engines(&self) -> &Engines {
+        &self.engines
     }
 
     pub fn into_engines(self) -> Engines {

@@ -22,6 +22,8 @@ pub enum DaemonError {
         model: String,
         refusal: Box<Refusal>,
     },
+    #[error("unloading {model} failed: {why}")]
+    Unload { model: String, why: String },
     #[error("coordinator: {0}")]
     Address(#[from] AddressError),
     #[error("every coordinator refuses this worker: {0}")]

@@ -6,6 +6,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `fit`, `device`, `locate`, `fetch` | which models this machine holds, and where their files are |
+//! | `crew` | the loaded models and the worker that serves them |
 //! | `engines` | the threads of a device, for text and for media |
 //! | `infotext` | the text about an image inside its file |
 //! | `posts` | the configured coordinators, checked |
@@ -14,6 +15,7 @@
 //! | `summary` | what the owner's log says of it every minute |
 //! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |
 
+mod crew;
 mod device;
 mod engines;
 mod error;
@@ -29,7 +31,6 @@ mod signals;
 mod summary;
 mod worker;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tracing::{info, warn};
@@ -40,6 +41,7 @@ use crate::hub::Hub;
 use muster_config::{Config, Quantization, show_duration};
 use muster_process::tasks::Tasks;
 
+use crew::{Crew, first_models};
 pub use device::{Device, TEXT_PROCESS, hearing_needs, kv_dtype, limits, needs};
 pub use engines::{DeviceModel, Engines, MediaModel};
 pub use error::DaemonError;
@@ -53,13 +55,13 @@ pub use signals::{Signal, Signals};
 pub use summary::Activity;
 pub use worker::{Post, Served, Way, Worker};
 
-/// Runs until it is told to stop, or until every coordinator there is has refused it for good. To reload gives the time
-/// that jobs have to end, where it may have changed.
+/// Runs until it is told to stop, or until every coordinator there is has refused it for good. To reload gives the new
+/// configuration, where it could be read.
 pub async fn run(
     config: &Config,
     catalog: &Catalog,
     hub: &Hub,
-    mut reload: impl FnMut() -> Option<Duration>,
+    mut reload: impl FnMut() -> Option<Config>,
 ) -> Result<(), DaemonError> {
     let mut signals = Signals::listen()?;
     let posts = posts(config)?;
@@ -67,7 +69,7 @@ pub async fn run(
         started = start(config, catalog, hub) => Some(started?),
         () = signals.stop() => None,
     };
-    let Some((engines, models)) = started else {
+    let Some((device, models)) = started else {
         info!("stopped while loading");
         return Ok(());
     };
@@ -77,29 +79,49 @@ pub async fn run(
         );
     }
     let tasks = Tasks::default();
-    let other_names = other_names(&models, catalog);
-    let served = Served::new(models, limits(config).max_running, other_names);
-    let worker = Worker::start(engines, served, posts, &tasks);
+    let mut crew = Crew::start(device, models, posts, (config, catalog), &tasks);
     info!("ready; SIGTERM or Ctrl-C stops, SIGHUP reloads the configuration");
     let mut grace = config.worker.drain;
     loop {
         tokio::select! {
             signal = signals.next() => match signal {
                 Signal::Stop => break,
-                Signal::Reload => grace = reload().unwrap_or(grace),
+                Signal::Reload => {
+                    let Some(config) = reload() else { continue };
+                    grace = config.worker.drain;
+                    let recruits = tokio::select! {
+                        recruits = crew.recruits(&config, catalog, hub) => recruits,
+                        () = signals.stop() => break,
+                    };
+                    if recruits.is_empty() && !crew.has_left_overs(&config) {
+                        continue;
+                    }
+                    let changed = tokio::select! {
+                        changed = crew.change(recruits, (&config, catalog), grace) => changed,
+                        () = signals.stop() => {
+                            tasks.stop(LAST_TASKS).await;
+                            info!("stopped while loading");
+                            return Ok(());
+                        }
+                    };
+                    crew = changed;
+                    info!("ready again with {}", config.models.serve.0.join(", "));
+                }
             },
-            () = worker.engine_ended() => {
+            () = crew.worker.engine_ended() => {
                 // Coordinators take the jobs back from a socket that is gone, and a new process has a clean device.
                 tasks.stop(LAST_TASKS).await;
                 return Err(DaemonError::EngineEnded);
             }
-            refusals = worker.refused() => {
+            refusals = crew.worker.refused() => {
                 tasks.stop(LAST_TASKS).await;
                 return Err(DaemonError::Refused(refusals.join("; ")));
             }
         }
     }
-    drain(worker, grace, &mut signals, &tasks).await;
+    let (worker, of_worker) = crew.into_worker();
+    drain(worker, grace, &mut signals, &of_worker).await;
+    tasks.stop(LAST_TASKS).await;
     Ok(())
 }
 
@@ -107,40 +129,15 @@ async fn start(
     config: &Config,
     catalog: &Catalog,
     hub: &Hub,
-) -> Result<(Engines, Vec<DeviceModel>), DaemonError> {
+) -> Result<(Device, Vec<(String, DeviceModel)>), DaemonError> {
     let machine = hardware::probe();
     describe(config, &machine);
     let mut device = Device::start(config, &machine)?;
     if config.models.serve.0.is_empty() {
         warn!("no models are configured; add some to models.serve");
     }
-    let mut models = Vec::new();
-    for wanted in &config.models.serve.0 {
-        let located = here(wanted, config, &device, catalog, hub).await?;
-        info!("loading {}, no jobs until it is loaded", located.name);
-        let model = device.load(located, |_, _| {}).await?;
-        match &model {
-            DeviceModel::Text(info) => info!(
-                model.name = %info.name,
-                "loaded {}: KV cache for {} tokens, up to {} per job",
-                info.name, info.cache_tokens, info.context
-            ),
-            DeviceModel::Media(model) => {
-                info!(model.name = %model.name, "loaded {}: it makes {}", model.name, model.kind);
-            }
-        }
-        models.push(model);
-    }
-    Ok((device.into_engines(), models))
-}
-
-/// What those who poll call the models that are in the catalog.
-fn other_names(models: &[DeviceModel], catalog: &Catalog) -> BTreeMap<String, Vec<String>> {
-    let names = |model: &DeviceModel| {
-        let entry = catalog.find(model.name()).ok()?;
-        Some((model.name().to_owned(), entry.names.legacy.clone()))
-    };
-    models.iter().filter_map(names).collect()
+    let models = first_models(&mut device, config, catalog, hub).await?;
+    Ok((device, models))
 }
 
 /// The files of a model, brought here first if need be.
