@@ -1,6 +1,7 @@
 //! Images made by a worker of ours: the sample pipeline in its maker, behind `/v1/images/generations` and the AI Horde
 //! API.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -33,6 +34,7 @@ use super::account::{charging, money, pay};
 use super::legacy::images::{ask, png, pop, until, until_done, with};
 use super::support::app::{Answer, App, request};
 use super::support::boss::{Cable, Office, post};
+use super::up::tool;
 
 const ROUTE: &str = "/v1/images/generations";
 const MODEL: &str = "tiny";
@@ -1110,4 +1112,34 @@ async fn a_video_is_made_by_our_worker_in_the_size_that_suits_its_model() {
     let odd = film(&app, json!({"sampler": "k_euler"})).await;
     assert_eq!(odd.status, StatusCode::BAD_REQUEST);
     assert_eq!(studio.worker.activity().done, 2);
+}
+
+/// OpenAI's clients for Python and Node, on workers that speak, hear and film.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_official_clients_speak_hear_and_film() {
+    let app = app().await;
+    let _studios = (
+        speaker(&app, SamplePipeline::default()).await,
+        listener(&app, SamplePipeline::default()).await,
+        filmer(&app, SamplePipeline::default()).await,
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let clients = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
+    let mut python = Command::new(tool("MUSTER_TEST_PYTHON"));
+    python.arg(clients.join("check_media.py"));
+    // Modules are looked for beside the file that asks for them.
+    let check = folder.path().join("check_media.mjs");
+    std::fs::copy(clients.join("check_media.mjs"), &check).unwrap();
+    let modules = tool("MUSTER_TEST_NODE_MODULES");
+    std::os::unix::fs::symlink(modules, folder.path().join("node_modules")).unwrap();
+    let mut node = Command::new("node");
+    node.arg(check);
+    for mut client in [python, node] {
+        client.args([&app.base, &app.key]);
+        let ended = tokio::task::spawn_blocking(move || client.output());
+        let ended = ended.await.unwrap().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{said}");
+        assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "ok");
+    }
 }

@@ -77,7 +77,8 @@ pub fn explain(
                     let able = others(overview, model, |other| {
                         other.capabilities.contains(*missing)
                     });
-                    unsupported(param.to_owned(), model, &able)
+                    let names: Vec<&str> = missing.names().collect();
+                    lacking(param, &names.join(" and "), model, &able)
                 }
                 None => refusal.into(),
             },
@@ -165,6 +166,14 @@ fn unsupported(param: String, model: &str, able: &[&str]) -> ApiError {
     let remedy = remedy("models that support it", able);
     let message = format!("{param} is not supported by any worker that serves {model} now{remedy}");
     Problem::unsupported(param, message).into()
+}
+
+fn lacking(param: &str, ability: &str, model: &str, able: &[&str]) -> ApiError {
+    let remedy = remedy("models that support it", able);
+    let message = format!(
+        "{param} requires {ability}, which no worker that serves {model} supports now{remedy}"
+    );
+    Problem::unsupported(param.to_owned(), message).into()
 }
 
 fn about(refusal: Refusal, param: &'static str) -> ApiError {
