@@ -65,6 +65,44 @@ impl RopeTable {
         Ok(table)
     }
 
+    /// A table whose positions have these angles, one row of `half` for each: for places on several axes.
+    pub fn of_angles(
+        angles: &[f64],
+        half: usize,
+        style: RopeStyle,
+        device: &Device,
+    ) -> Result<Self> {
+        if half == 0 || angles.is_empty() || !angles.len().is_multiple_of(half) {
+            bail!("{} angles do not make rows of {half}", angles.len());
+        }
+        let (sin, cos) = angles
+            .iter()
+            .map(|angle| angle.sin_cos())
+            .unzip::<f64, f64, Vec<_>, Vec<_>>();
+        let narrow = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect();
+        let angles = Angles {
+            cos: narrow(cos),
+            sin: narrow(sin),
+        };
+        let positions = angles.cos.len() / half;
+        let on_device = match device.is_cpu() {
+            true => None,
+            false => Some((
+                Tensor::from_slice(&angles.cos, (positions, half), device)?,
+                Tensor::from_slice(&angles.sin, (positions, half), device)?,
+            )),
+        };
+        Ok(Self {
+            style,
+            // All rows are there: none is computed from frequencies.
+            inverse_frequencies: vec![0.0; half],
+            context: positions,
+            magnitude: 1.0,
+            angles: Mutex::new(Arc::new(angles)),
+            on_device,
+        })
+    }
+
     pub fn style(&self) -> RopeStyle {
         self.style
     }
@@ -187,6 +225,24 @@ mod tests {
     fn pairs_turn_as_on_other_devices() {
         check(RopeStyle::Pairs, 16);
         check(RopeStyle::Pairs, 24);
+    }
+
+    #[test]
+    fn given_angles_turn_as_computed_ones() {
+        let frequencies: Vec<f64> = (0..4).map(|i| 1.0 / 100f64.powi(i)).collect();
+        let rows =
+            (0..6).flat_map(|position| frequencies.iter().map(move |it| f64::from(position) * it));
+        let rows: Vec<f64> = rows.collect();
+        let x = Tensor::randn(0f32, 1.0, (3, 2, 8), &Device::Cpu).unwrap();
+        let positions = Tensor::new(&[5u32, 0, 3], &Device::Cpu).unwrap();
+        let given = RopeTable::of_angles(&rows, 4, RopeStyle::Pairs, &Device::Cpu).unwrap();
+        let computed = RopeTable::new(frequencies, 6, RopeStyle::Pairs, 1.0, &Device::Cpu).unwrap();
+        let floats = |table| -> Vec<f32> {
+            let turned = rotate(&x, table, &positions).unwrap();
+            turned.flatten_all().unwrap().to_vec1().unwrap()
+        };
+        assert_eq!(floats(&given), floats(&computed));
+        assert!(RopeTable::of_angles(&rows[1..], 4, RopeStyle::Pairs, &Device::Cpu).is_err());
     }
 
     #[test]
