@@ -6,4 +6,5 @@ pub mod image;
 pub mod layers;
 pub mod sound;
 pub mod text;
+pub mod video;
 pub mod weights;

@@ -125,6 +125,7 @@ const DERIVES_SERDE: &[&str] = &[
     "engine/networks/image",
     "engine/networks/sound",
     "engine/networks/text",
+    "engine/networks/video",
     "engine/networks/weights",
     "engine/runtime/grammar/prover",
     "engine/runtime/text",

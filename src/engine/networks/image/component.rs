@@ -99,7 +99,22 @@ impl<'a> ComponentReader<'a> {
         (outputs, inputs): (usize, usize),
         has_bias: bool,
     ) -> Result<Projection, Flaw> {
-        let shapes: [&[usize]; 2] = [&[outputs, inputs], &[outputs, inputs, 1, 1]];
+        let shapes: [&[usize]; 3] = [
+            &[outputs, inputs],
+            &[outputs, inputs, 1, 1],
+            &[outputs, inputs, 1, 1, 1],
+        ];
+        self.projection_stored(name, (outputs, inputs), has_bias, &shapes)
+    }
+
+    /// A linear layer whose matrix files store in one of these shapes.
+    pub fn projection_stored(
+        &mut self,
+        name: &str,
+        (outputs, inputs): (usize, usize),
+        has_bias: bool,
+        shapes: &[&[usize]],
+    ) -> Result<Projection, Flaw> {
         let bias = match has_bias {
             true => Some(self.vector(&format!("{name}.bias"), outputs)?),
             false => None,
@@ -114,7 +129,7 @@ impl<'a> ComponentReader<'a> {
         let name = format!("{name}.weight");
         let target = self.source.quantize;
         let target = target.and_then(|quantize| quantize.target(inputs, false));
-        let (header, dtype, bytes) = self.find(&name, &shapes)?;
+        let (header, dtype, bytes) = self.find(&name, shapes)?;
         let target = target.filter(|_| convert::is_dense(dtype));
         if self.source.device.is_cpu() && target.is_none() && convert::is_dense(dtype) {
             let weight = self.dense(&header, dtype, &bytes)?;
@@ -181,6 +196,30 @@ impl<'a> ComponentReader<'a> {
         Ok(Convolution::new(&weight, Some(&bias), axes, 1)?)
     }
 
+    /// A convolution over several maps, `[outputs, inputs, maps, height, width]`, as one over their joined channels: those
+    /// of the first map come first.
+    pub fn convolution_of_maps(
+        &mut self,
+        name: &str,
+        [outputs, inputs]: [usize; 2],
+        [maps, height, width]: [usize; 3],
+        axes: [Axis; 2],
+    ) -> Result<Convolution, Flaw> {
+        let shape = [outputs, inputs, maps, height, width];
+        let weight = self.tensor(&format!("{name}.weight"), &shape)?;
+        let joined = weight.permute((0, 2, 1, 3, 4))?.contiguous()?;
+        let joined = joined.reshape((outputs, maps * inputs, height, width))?;
+        let bias = self.vector(&format!("{name}.bias"), outputs)?;
+        Ok(Convolution::new(&joined, Some(&bias), axes, 1)?)
+    }
+
+    /// Numbers that files store in one of these shapes, in f32.
+    pub fn numbers(&mut self, name: &str, shapes: &[&[usize]]) -> Result<Tensor, Flaw> {
+        let (header, dtype, bytes) = self.find(name, shapes)?;
+        let numbers = self.dense(&header, dtype, &bytes)?;
+        Ok(numbers.to_dtype(DType::F32)?)
+    }
+
     pub fn norm(&mut self, name: &str, channels: usize, eps: f64) -> Result<AffineNorm, Flaw> {
         Ok(AffineNorm {
             weight: self.vector(&format!("{name}.weight"), channels)?,
@@ -211,7 +250,7 @@ impl<'a> ComponentReader<'a> {
         )?)
     }
 
-    fn vector(&mut self, name: &str, size: usize) -> Result<Tensor, Flaw> {
+    pub fn vector(&mut self, name: &str, size: usize) -> Result<Tensor, Flaw> {
         Ok(self.tensor(name, &[size])?.to_dtype(DType::F32)?)
     }
 
@@ -264,7 +303,7 @@ impl<'a> ComponentReader<'a> {
             Some(name) => Err(Flaw::unsupported(
                 format!("the tensor {name:?}"),
                 "a tensor that this network does not use",
-                "the tensors of the Stable Diffusion family",
+                "the tensors that the network's settings ask for",
             )),
         }
     }

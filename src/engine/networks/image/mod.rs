@@ -20,7 +20,9 @@ pub use self::{
     view::{TensorView, layer_part},
 };
 
-pub(in crate::networks) use self::component::{AffineNorm, ComponentReader, Projection};
+pub(in crate::networks) use self::component::{
+    AffineNorm, ComponentReader, ConvolutionLayer, Projection,
+};
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -50,7 +52,7 @@ pub fn run<T>(pass: impl Future<Output = T>) -> T {
 }
 
 /// Cosines, then sines, of a number at `size / 2` frequencies that fall from 1 towards 1/10,000.
-fn sinusoid(values: &[f32], size: usize, like: &Tensor) -> Result<Tensor> {
+pub(in crate::networks) fn sinusoid(values: &[f32], size: usize, like: &Tensor) -> Result<Tensor> {
     let half = size / 2;
     let angles = |value: f32| {
         (0..half).map(move |at| {

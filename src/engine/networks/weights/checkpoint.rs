@@ -39,6 +39,8 @@ const MAX_INDEX_BYTES: u64 = 1 << 26;
 /// A configuration has some kilobytes. Read as a tree it takes up to forty times its bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 const INDEX: &str = "model.safetensors.index.json";
+/// The names of an index; the second one is that of diffusers.
+const INDEXES: [&str; 2] = [INDEX, "diffusion_pytorch_model.safetensors.index.json"];
 const PICKLES: &[&str] = &["bin", "pt", "pth", "ckpt", "pkl", "pickle"];
 
 impl Checkpoint {
@@ -123,8 +125,11 @@ impl Checkpoint {
             names.iter().filter(ends).collect()
         };
         let (tensors, ggufs) = (ending("safetensors"), ending("gguf"));
-        if names.iter().any(|name| name == INDEX) {
-            return Self::open_shards(folder);
+        if let Some(index) = INDEXES
+            .iter()
+            .find(|index| names.iter().any(|name| name == *index))
+        {
+            return Self::open_shards(folder, index);
         }
         match (tensors.as_slice(), ggufs.as_slice()) {
             ([one], _) => Self::open_safetensors(&folder.join(one)),
@@ -149,8 +154,8 @@ impl Checkpoint {
 
     fn open_safetensors(path: &Path) -> Result<Self, CheckpointError> {
         let folder = path.parent().unwrap_or(Path::new("."));
-        if folder.join(INDEX).is_file() {
-            return Self::open_shards(folder);
+        if let Some(index) = INDEXES.iter().find(|index| folder.join(index).is_file()) {
+            return Self::open_shards(folder, index);
         }
         let description = Description::Config(read_config(folder)?);
         let mapping = map(path)?;
@@ -158,8 +163,8 @@ impl Checkpoint {
         Self::assemble(path, vec![mapping], tensors, description)
     }
 
-    fn open_shards(folder: &Path) -> Result<Self, CheckpointError> {
-        let path = folder.join(INDEX);
+    fn open_shards(folder: &Path, index: &str) -> Result<Self, CheckpointError> {
+        let path = folder.join(index);
         let index: IndexJson = read_json(&path, MAX_INDEX_BYTES)?;
         let description = Description::Config(read_config(folder)?);
         let mut names: Vec<&String> = index.weight_map.values().collect();

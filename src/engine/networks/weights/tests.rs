@@ -51,6 +51,12 @@ fn a_folder_a_file_and_shards_open_the_same_way() {
         assert_eq!(checkpoint.tensors().len(), 2, "{place}");
         assert_eq!(checkpoint.tensor("b").unwrap().file, 1);
     }
+    let of_diffusers = (
+        "diffusion_pytorch_model.safetensors.index.json",
+        index.as_slice(),
+    );
+    let sharded = folder(&[files[0], files[1], files[2], of_diffusers]);
+    assert_eq!(Checkpoint::open(sharded.path()).unwrap().tensors().len(), 2);
     let single = folder(&files[..2]);
     for place in ["", "1.safetensors"] {
         let checkpoint = Checkpoint::open(&single.path().join(place)).unwrap();

@@ -1,0 +1,221 @@
+//! Every network against the reference implementation: a seeded pipeline in `tests/fixtures/tiny-video` and results in
+//! `tests/fixtures/golden/video`, made by `tests/fixtures/make/wan.py`.
+
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device, Tensor};
+use safetensors::SafeTensors;
+
+use super::{
+    FrameStream, FrameTimes, UmT5, UmT5Spec, VideoAutoencoder, VideoAutoencoderSpec, WanSpec,
+    WanTransformer,
+};
+use crate::networks::image::{ComponentSource, Layout, run};
+use crate::networks::weights::{Checkpoint, Description, Flaw, Quantize};
+
+/// In parts of the largest number wanted.
+const TOLERANCE: f32 = 2e-5;
+const AUTOENCODER_TOLERANCE: f32 = 1e-4;
+
+struct VideoGolden {
+    bytes: Vec<u8>,
+    checkpoint: Checkpoint,
+}
+
+impl VideoGolden {
+    fn open(name: &str, network: &str) -> Self {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures");
+        let golden: PathBuf = root.join("golden/video");
+        Self {
+            checkpoint: Checkpoint::open(&root.join(network)).unwrap(),
+            bytes: std::fs::read(golden.join(format!("{name}.tensors"))).unwrap(),
+        }
+    }
+
+    fn config(&self) -> &serde_json::Value {
+        match self.checkpoint.description() {
+            Description::Config(config) => config,
+            Description::Gguf(_) => panic!("a component has a config.json"),
+        }
+    }
+
+    fn source(&self, quantize: Option<Quantize>) -> ComponentSource<'_> {
+        ComponentSource {
+            tensors: &self.checkpoint,
+            layout: Layout::Folder,
+            device: &Device::Cpu,
+            quantize,
+        }
+    }
+
+    fn tensor(&self, name: &str) -> Tensor {
+        let file = SafeTensors::deserialize(&self.bytes).unwrap();
+        let view = file.tensor(name).unwrap();
+        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+    }
+
+    fn numbers(&self, name: &str) -> Vec<f32> {
+        self.tensor(name).flatten_all().unwrap().to_vec1().unwrap()
+    }
+
+    #[track_caller]
+    fn check(&self, found: &Tensor, name: &str, tolerance: f32) {
+        let wanted = self.tensor(name);
+        assert_eq!(found.dims(), wanted.dims(), "{name}");
+        let largest = |tensor: &Tensor| -> f32 {
+            let largest = tensor.abs().unwrap().max_all().unwrap();
+            largest.to_scalar().unwrap()
+        };
+        let gap = largest(&(found - &wanted).unwrap()) / largest(&wanted);
+        assert!(gap < tolerance, "{name}: {gap:e}");
+    }
+}
+
+#[test]
+fn texts_are_encoded_as_the_reference_does() {
+    let golden = VideoGolden::open("text", "tiny-video/text_encoder");
+    let spec = UmT5Spec::read(golden.config()).unwrap();
+    let tokens = golden.tensor("tokens").to_vec2::<f32>().unwrap();
+    let ids = |row: &[f32]| -> Vec<u32> { row.iter().map(|&id| id as u32).collect() };
+    for (quantize, tolerance) in [(None, TOLERANCE), (Some(Quantize::Q8_0), 0.2)] {
+        let network = UmT5::load(spec.clone(), golden.source(quantize)).unwrap();
+        let encode = |tokens: &[f32]| {
+            run(network.forward(&ids(tokens)))
+                .unwrap()
+                .squeeze(0)
+                .unwrap()
+        };
+        golden.check(&encode(&tokens[0]), "long", tolerance);
+        golden.check(&encode(&tokens[1][..5]), "short", tolerance);
+    }
+}
+
+#[test]
+fn the_transformer_agrees_with_the_reference() {
+    let golden = VideoGolden::open("transformer", "tiny-video/transformer");
+    let spec = WanSpec::read(golden.config()).unwrap();
+    let (x, context) = (golden.tensor("x"), golden.tensor("context"));
+    let time = |all: f32, is_first_clean| FrameTimes {
+        all,
+        is_first_clean,
+    };
+    let times: Vec<FrameTimes> = golden
+        .numbers("steps")
+        .iter()
+        .map(|&step| time(step, false))
+        .collect();
+    for (quantize, tolerance) in [(None, TOLERANCE), (Some(Quantize::Q8_0), 0.05)] {
+        let network = WanTransformer::load(spec.clone(), golden.source(quantize)).unwrap();
+        let rope = network.rope([3, 6, 10], &Device::Cpu).unwrap();
+        let out = run(network.forward(&x, &times, &context, &rope)).unwrap();
+        golden.check(&out, "out", tolerance);
+        let one = |tensor: &Tensor| tensor.narrow(0, 0, 1).unwrap();
+        let marked = run(network.forward(&one(&x), &[time(640.0, true)], &one(&context), &rope));
+        golden.check(&marked.unwrap(), "marked", tolerance);
+    }
+}
+
+#[test]
+fn sizes_that_are_not_made_of_patches_are_refused() {
+    let golden = VideoGolden::open("transformer", "tiny-video/transformer");
+    let spec = WanSpec::read(golden.config()).unwrap();
+    let network = WanTransformer::load(spec, golden.source(None)).unwrap();
+    for sizes in [[3, 5, 10], [0, 6, 10], [3, 6, 2 * 65]] {
+        assert!(network.rope(sizes, &Device::Cpu).is_err());
+    }
+}
+
+/// All frames of a stream, joined.
+fn through(mut stream: FrameStream, video: &Tensor) -> Tensor {
+    let frames = run(async {
+        let mut frames = Vec::new();
+        for at in 0..video.dim(1)? {
+            stream.push(video.narrow(1, at, 1)?.squeeze(1)?.contiguous()?);
+            while let Some(frame) = stream.next().await? {
+                frames.push(frame);
+            }
+        }
+        Tensor::stack(&frames, 1)
+    });
+    frames.unwrap()
+}
+
+#[test]
+fn autoencoders_agree_with_the_reference() {
+    let both = [
+        ("autoencoder", "tiny-video/vae", [8, 4]),
+        (
+            "autoencoder-residual",
+            "golden/video/autoencoder-residual",
+            [16, 4],
+        ),
+    ];
+    for (name, network, factors) in both {
+        let golden = VideoGolden::open(name, network);
+        let spec = VideoAutoencoderSpec::read(golden.config()).unwrap();
+        assert_eq!([spec.factor(), spec.time_factor()], factors);
+        let channels = spec.latent_channels;
+        let autoencoder = VideoAutoencoder::load(spec, golden.source(None)).unwrap();
+        let moments = through(autoencoder.encoding(), &golden.tensor("video"));
+        let half = |from| moments.narrow(4, from, channels).unwrap();
+        golden.check(&half(0), "mean", AUTOENCODER_TOLERANCE);
+        golden.check(&half(channels), "logvar", AUTOENCODER_TOLERANCE);
+        let first = golden.tensor("video").narrow(1, 0, 1).unwrap();
+        let first = through(autoencoder.encoding(), &first);
+        golden.check(
+            &first.narrow(4, 0, channels).unwrap(),
+            "first",
+            AUTOENCODER_TOLERANCE,
+        );
+        let decoded = through(autoencoder.decoding(), &golden.tensor("latent"));
+        golden.check(&decoded, "decoded", AUTOENCODER_TOLERANCE);
+    }
+}
+
+#[test]
+fn networks_of_other_kinds_are_refused_by_name() {
+    fn refused<S>(
+        network: &str,
+        read: fn(&serde_json::Value) -> Result<S, Flaw>,
+        changes: &[(&str, serde_json::Value)],
+    ) {
+        let golden = VideoGolden::open("text", network);
+        for (name, value) in changes {
+            let mut config = golden.config().clone();
+            config[*name] = value.clone();
+            let error = format!("{:?}", read(&config).err().unwrap());
+            assert!(error.contains(name), "{error}");
+        }
+    }
+    refused(
+        "tiny-video/transformer",
+        WanSpec::read,
+        &[
+            ("image_dim", 1280.into()),
+            ("qk_norm", "rms_norm".into()),
+            ("attention_head_dim", 7.into()),
+            ("num_layers", u64::MAX.into()),
+            ("out_channels", 8.into()),
+        ],
+    );
+    refused(
+        "tiny-video/vae",
+        VideoAutoencoderSpec::read,
+        &[
+            ("attn_scales", vec![1.0].into()),
+            ("temperal_downsample", vec![true].into()),
+            ("latents_std", vec![1.0, 0.0, 1.0, 1.0].into()),
+            ("scale_factor_temporal", 8.into()),
+            ("base_dim", 0.into()),
+        ],
+    );
+    refused(
+        "tiny-video/text_encoder",
+        UmT5Spec::read,
+        &[
+            ("model_type", "t5".into()),
+            ("feed_forward_proj", "relu".into()),
+            ("relative_attention_num_buckets", 3.into()),
+        ],
+    );
+}
