@@ -4,6 +4,7 @@
 //! A [`TextRequest`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
 
 mod child_process;
+mod component;
 pub mod diffusion;
 mod encode;
 mod engine;
@@ -24,6 +25,7 @@ mod sequence;
 mod shared;
 mod speculation;
 pub mod text;
+pub mod video;
 mod work;
 
 use std::fmt::Display;

@@ -10,7 +10,9 @@ mod sampler;
 mod schedule;
 
 pub use prediction::{Prediction, keep_unmasked, noised};
-pub use sampler::{DiffusionSampler, Evaluation, NoiseSource, SamplingRun, SamplingStep};
+pub use sampler::{
+    DiffusionSampler, Evaluation, NoiseSource, SamplingRun, SamplingStep, UniPcVariant,
+};
 pub use schedule::{NoiseTable, Schedule};
 
 #[cfg(test)]

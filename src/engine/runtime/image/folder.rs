@@ -11,17 +11,12 @@ use super::adapters::AdapterCache;
 use super::networks::{DiffusionNetworks, TextEncoder};
 use super::plan::{drawing_bytes, own_size};
 use super::{ImageDefaults, ImageFootprint};
-use crate::networks::image::{
-    Autoencoder, AutoencoderSpec, ClipSpec, ClipText, ComponentSource, Layout, Unet, UnetSpec,
-};
-use crate::networks::weights::{
-    Checkpoint, CheckpointError, Description, Flaw, Quantize, read_description,
-};
+use crate::networks::image::{Autoencoder, AutoencoderSpec, ClipSpec, ClipText, Unet, UnetSpec};
+use crate::networks::weights::{CheckpointError, Flaw, Quantize, read_description};
 use crate::runtime::LoadError;
+use crate::runtime::component::{Component, ComponentLoad, INDEX};
 use crate::runtime::diffusion::{NoiseTable, Prediction};
 use crate::runtime::text::ClipTokenizer;
-
-const INDEX: &str = "model_index.json";
 
 /// Components and the classes that are computed.
 const COMPONENTS: &[(&str, &[&str])] = &[
@@ -168,75 +163,6 @@ impl DiffusersFolder {
             colors: OnceLock::new(),
             adapters: AdapterCache::default(),
         })
-    }
-}
-
-struct ComponentLoad<'a> {
-    device: &'a Device,
-    quantize: Option<Quantize>,
-}
-
-impl ComponentLoad<'_> {
-    fn read<S, T>(
-        &self,
-        component: Component<S>,
-        load: impl FnOnce(S, ComponentSource) -> Result<T, Flaw>,
-    ) -> Result<T, CheckpointError> {
-        let Component { checkpoint, spec } = component;
-        let source = ComponentSource {
-            tensors: &checkpoint,
-            layout: Layout::Folder,
-            device: self.device,
-            quantize: self.quantize,
-        };
-        load(spec, source).map_err(|flaw| flaw.in_file(checkpoint.path()))
-    }
-}
-
-/// The folder of one network.
-struct Component<S> {
-    checkpoint: Checkpoint,
-    spec: S,
-}
-
-impl<S> Component<S> {
-    fn open(
-        folder: &Path,
-        read: impl FnOnce(&Value) -> Result<S, Flaw>,
-    ) -> Result<Self, CheckpointError> {
-        // Repositories keep several precisions side by side.
-        let names = ["diffusion_pytorch_model", "model"];
-        let names = names.map(|name| ["", ".fp16"].map(|kind| format!("{name}{kind}.safetensors")));
-        let files = names.concat().into_iter().map(|name| folder.join(name));
-        let found = files.into_iter().find(|file| file.is_file());
-        let checkpoint = Checkpoint::open(found.as_deref().unwrap_or(folder))?;
-        let spec = read(config(&checkpoint)?).map_err(|flaw| flaw.in_file(checkpoint.path()))?;
-        Ok(Self { checkpoint, spec })
-    }
-
-    fn config(&self) -> Result<&Value, CheckpointError> {
-        config(&self.checkpoint)
-    }
-
-    fn check(&self, check: impl FnOnce(&S) -> Result<(), Flaw>) -> Result<(), CheckpointError> {
-        check(&self.spec).map_err(|flaw| flaw.in_file(self.checkpoint.path()))
-    }
-
-    fn bytes(&self) -> u64 {
-        let headers = self.checkpoint.tensors().iter();
-        headers
-            .map(|header| self.checkpoint.bytes(header).len() as u64)
-            .sum()
-    }
-}
-
-fn config(checkpoint: &Checkpoint) -> Result<&Value, CheckpointError> {
-    match checkpoint.description() {
-        Description::Config(config) => Ok(config),
-        Description::Gguf(_) => {
-            let flaw = Flaw::unsupported("the file", "GGUF", "safetensors");
-            Err(flaw.in_file(checkpoint.path()))
-        }
     }
 }
 

@@ -11,7 +11,7 @@ mod adapters;
 mod folder;
 mod job;
 mod networks;
-mod pixels;
+pub(in crate::runtime) mod pixels;
 mod plan;
 mod preview;
 mod prompt;

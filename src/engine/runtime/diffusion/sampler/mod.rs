@@ -10,6 +10,8 @@ mod single;
 mod stochastic;
 mod unipc;
 
+pub use unipc::Variant as UniPcVariant;
+
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -135,13 +137,25 @@ impl SamplingRun {
             DiffusionSampler::DpmPp2m => Box::pin(multistep::dpmpp_2m(network, x, sigmas)),
             DiffusionSampler::Lcm => Box::pin(single::lcm(network, x, sigmas, noise)),
             DiffusionSampler::UniPc => {
-                Box::pin(unipc::uni_pc(network, x, sigmas, unipc::Variant::Bh1))
+                let kind = (unipc::ORDER, UniPcVariant::Bh1);
+                Box::pin(unipc::uni_pc(network, x, sigmas, kind))
             }
             DiffusionSampler::UniPcBh2 => {
-                Box::pin(unipc::uni_pc(network, x, sigmas, unipc::Variant::Bh2))
+                let kind = (unipc::ORDER, UniPcVariant::Bh2);
+                Box::pin(unipc::uni_pc(network, x, sigmas, kind))
             }
         };
         Self { formula, exchange }
+    }
+
+    /// UniPC of another order: of 1, 2 or 3.
+    pub fn uni_pc(order: usize, variant: UniPcVariant, x: Vec<f64>, sigmas: Vec<f64>) -> Self {
+        let exchange = Exchange::default();
+        let network = Network(exchange.clone());
+        Self {
+            formula: Box::pin(unipc::uni_pc(network, x, sigmas, (order, variant))),
+            exchange,
+        }
     }
 
     /// The next evaluation, or the end. `denoised` answers the evaluation before.

@@ -2,7 +2,8 @@
 
 use super::{Network, sum};
 
-const ORDER: usize = 3;
+/// The order of the paper's choice for images.
+pub const ORDER: usize = 3;
 
 /// The function that scales the differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub async fn uni_pc(
     network: Network,
     mut x: Vec<f64>,
     sigmas: Vec<f64>,
-    variant: Variant,
+    (most, variant): (usize, Variant),
 ) -> Vec<f64> {
     // The newest first.
     let mut known: Vec<KnownImage> = Vec::new();
@@ -35,12 +36,12 @@ pub async fn uni_pc(
             x = step.correct(x_before, &denoised);
         }
         known.insert(0, KnownImage { lambda, denoised });
-        known.truncate(ORDER);
+        known.truncate(most);
         if pair[1] == 0.0 {
             return known.swap_remove(0).denoised;
         }
         // The last steps are of lower order.
-        let order = ORDER.min(steps - at).min(known.len());
+        let order = most.min(steps - at).min(known.len());
         let predicted = UniPcStep::new(&known[..order], pair[0], pair[1], variant).predict(&x);
         before = Some((std::mem::replace(&mut x, predicted), order));
     }

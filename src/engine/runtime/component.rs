@@ -1,0 +1,82 @@
+//! The networks of a folder as diffusers keeps it, each with a folder of its own.
+
+use std::path::Path;
+
+use candle_core::Device;
+use serde_json::Value;
+
+use crate::networks::image::{ComponentSource, Layout};
+use crate::networks::weights::{Checkpoint, CheckpointError, Description, Flaw, Quantize};
+
+/// Names the components.
+pub const INDEX: &str = "model_index.json";
+
+/// How components are put on a device.
+pub struct ComponentLoad<'a> {
+    pub device: &'a Device,
+    pub quantize: Option<Quantize>,
+}
+
+impl ComponentLoad<'_> {
+    pub fn read<S, T>(
+        &self,
+        component: Component<S>,
+        load: impl FnOnce(S, ComponentSource) -> Result<T, Flaw>,
+    ) -> Result<T, CheckpointError> {
+        let Component { checkpoint, spec } = component;
+        let source = ComponentSource {
+            tensors: &checkpoint,
+            layout: Layout::Folder,
+            device: self.device,
+            quantize: self.quantize,
+        };
+        load(spec, source).map_err(|flaw| flaw.in_file(checkpoint.path()))
+    }
+}
+
+/// The folder of one network.
+pub struct Component<S> {
+    checkpoint: Checkpoint,
+    pub spec: S,
+}
+
+impl<S> Component<S> {
+    pub fn open(
+        folder: &Path,
+        read: impl FnOnce(&Value) -> Result<S, Flaw>,
+    ) -> Result<Self, CheckpointError> {
+        // Repositories keep several precisions side by side.
+        let names = ["diffusion_pytorch_model", "model"];
+        let names = names.map(|name| ["", ".fp16"].map(|kind| format!("{name}{kind}.safetensors")));
+        let files = names.concat().into_iter().map(|name| folder.join(name));
+        let found = files.into_iter().find(|file| file.is_file());
+        let checkpoint = Checkpoint::open(found.as_deref().unwrap_or(folder))?;
+        let spec = read(config(&checkpoint)?).map_err(|flaw| flaw.in_file(checkpoint.path()))?;
+        Ok(Self { checkpoint, spec })
+    }
+
+    pub fn config(&self) -> Result<&Value, CheckpointError> {
+        config(&self.checkpoint)
+    }
+
+    pub fn check(&self, check: impl FnOnce(&S) -> Result<(), Flaw>) -> Result<(), CheckpointError> {
+        check(&self.spec).map_err(|flaw| flaw.in_file(self.checkpoint.path()))
+    }
+
+    pub fn bytes(&self) -> u64 {
+        let headers = self.checkpoint.tensors().iter();
+        headers
+            .map(|header| self.checkpoint.bytes(header).len() as u64)
+            .sum()
+    }
+}
+
+fn config(checkpoint: &Checkpoint) -> Result<&Value, CheckpointError> {
+    match checkpoint.description() {
+        Description::Config(config) => Ok(config),
+        Description::Gguf(_) => {
+            let flaw = Flaw::unsupported("the file", "GGUF", "safetensors");
+            Err(flaw.in_file(checkpoint.path()))
+        }
+    }
+}

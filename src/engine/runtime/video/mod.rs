@@ -1,0 +1,173 @@
+//! Videos by the Wan family: [`VideoPipeline`] is a loaded model of the [`maker`](super::maker).
+//!
+//! `folder` reads a model's files, `schedule` spaces its noise levels, `plan` fills in and checks a request, `job` runs it
+//! one block at a time. Samplers and noise are [`diffusion`](super::diffusion)'s.
+//!
+//! Conventions are those of the reference implementation, so that a seed makes the same video.
+
+mod folder;
+mod job;
+mod networks;
+mod plan;
+mod schedule;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use candle_core::Device;
+
+use self::folder::VideoFolder;
+use self::job::VideoJob;
+use self::networks::VideoNetworks;
+pub use self::plan::MOST_FRAMES;
+use self::plan::VideoPlan;
+use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};
+use super::{DeviceChoice, Failure, LoadError};
+use crate::networks::weights::Quantize;
+
+/// Where a video model is, and how to hold it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VideoSource {
+    /// A folder as diffusers keeps it.
+    pub path: PathBuf,
+    /// Quantize the matrices of linear layers while loading.
+    pub quantize: Option<Quantize>,
+    /// Used where a request says nothing.
+    pub defaults: VideoDefaults,
+    /// A video that takes more than this beside the weights is refused.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Settings of a model for requests that leave them open.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct VideoDefaults {
+    /// Width and height.
+    pub size: Option<[u32; 2]>,
+    pub frames: Option<u32>,
+    /// Frames per second.
+    pub rate: Option<f32>,
+    pub steps: Option<u32>,
+    pub cfg_scale: Option<f32>,
+}
+
+/// The memory that a model takes on a device, counted before anything is loaded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct VideoFootprint {
+    pub weight_bytes: u64,
+    /// Beside the weights, for one video of the model's own size.
+    pub video_bytes: u64,
+    /// Width and height of that video.
+    pub size: [u32; 2],
+    pub frames: u32,
+    pub rate: f32,
+}
+
+/// A model that makes videos.
+pub struct VideoPipeline {
+    networks: Arc<VideoNetworks>,
+    defaults: VideoDefaults,
+    memory_bytes: Option<u64>,
+}
+
+/// Wan's own settings.
+impl VideoDefaults {
+    pub fn size(&self) -> [u32; 2] {
+        self.size.unwrap_or([832, 480])
+    }
+
+    pub fn frames(&self) -> u32 {
+        self.frames.unwrap_or(81)
+    }
+
+    pub fn rate(&self) -> f32 {
+        self.rate.unwrap_or(16.0)
+    }
+
+    pub fn steps(&self) -> u32 {
+        self.steps.unwrap_or(50)
+    }
+
+    pub fn cfg_scale(&self) -> f32 {
+        self.cfg_scale.unwrap_or(5.0)
+    }
+}
+
+impl VideoSource {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            quantize: None,
+            defaults: VideoDefaults::default(),
+            memory_bytes: None,
+        }
+    }
+
+    /// Whether a folder holds a video model.
+    pub fn is_at(path: &Path) -> bool {
+        folder::is_at(path)
+    }
+
+    /// From the headers of the files.
+    pub fn footprint(&self) -> Result<VideoFootprint, LoadError> {
+        Ok(VideoFolder::open(&self.path)?.footprint(&self.defaults))
+    }
+
+    /// Bytes of the weights, from the headers of the files.
+    pub fn weight_bytes(&self) -> Result<u64, LoadError> {
+        Ok(self.footprint()?.weight_bytes)
+    }
+
+    pub fn load(&self, device: DeviceChoice) -> Result<VideoPipeline, LoadError> {
+        let device = match device {
+            DeviceChoice::Cpu => Device::Cpu,
+            DeviceChoice::Cuda(index) => {
+                let device = Device::new_cuda(index);
+                device.map_err(|error| LoadError::Device(super::model::plain(&error)))?
+            }
+        };
+        let networks = VideoFolder::open(&self.path)?.load(&device, self.quantize)?;
+        Ok(VideoPipeline {
+            networks: Arc::new(networks),
+            defaults: self.defaults,
+            memory_bytes: self.memory_bytes,
+        })
+    }
+}
+
+impl VideoPipeline {
+    fn plan(&self, request: MakeRequest) -> Result<VideoPlan, Refusal> {
+        match request {
+            MakeRequest::Video(request) => VideoPlan::new(&self.networks, &self.defaults, *request),
+            other => Err(Refusal::Kind {
+                wanted: other.kind(),
+                makes: MediaKind::Video,
+            }),
+        }
+    }
+}
+
+impl Pipeline for VideoPipeline {
+    fn check(&self, request: &MakeRequest) -> Result<Cost, Refusal> {
+        let cost = self.plan(request.clone())?.cost(&self.networks);
+        match self.memory_bytes {
+            Some(room) if cost.memory_bytes > room => {
+                let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+                Err(Refusal::Unsupported(format!(
+                    "a video of this size and length takes {} MiB beside the model, but {} MiB are free; ask for a \
+                     smaller or shorter one",
+                    mib(cost.memory_bytes),
+                    mib(room),
+                )))
+            }
+            _ => Ok(cost),
+        }
+    }
+
+    fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {
+        let plan = self.plan(request)?;
+        Ok(Box::new(VideoJob::new(Arc::clone(&self.networks), plan)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

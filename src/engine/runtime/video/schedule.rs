@@ -1,0 +1,214 @@
+//! Noise levels of flow networks: a video at level `s` is `(1 - s)` of the clean one and `s` of noise.
+//!
+//! [`diffusion`](super::super::diffusion) knows the clean video plus `sigma` times noise. Both say the same where `sigma` is
+//! `s / (1 - s)` and the video is divided by `1 - s`, so that its samplers serve here.
+
+use serde_json::{Value, json};
+
+use crate::networks::weights::Flaw;
+use crate::runtime::diffusion::{DiffusionSampler, SamplingRun, UniPcVariant};
+
+/// How a model's folder wants its noise levels spaced and visited.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FlowSchedule {
+    solver: FlowSolver,
+    /// How much longer a run stays at high levels.
+    pub shift: f64,
+    training_steps: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum FlowSolver {
+    UniPc { order: usize, variant: UniPcVariant },
+    Euler,
+}
+
+/// The levels of a run, descending, then 0; and what the network is told at each but the last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlowLevels {
+    solver: FlowSolver,
+    pub levels: Vec<f64>,
+    pub timesteps: Vec<f32>,
+}
+
+/// At level 1 nothing of the video is left to divide by.
+const HIGHEST: f64 = 1.0 - 1e-7;
+/// The reference lowers a first level of 1 by so much.
+const LOWERED: f64 = 1e-6;
+const MOST_SHIFT: f64 = 100.0;
+
+/// Settings that are computed with one value alone. A setting that is missing has it.
+fn fixed(class: &str) -> Vec<(&'static str, Value)> {
+    let mut fixed = vec![
+        ("use_karras_sigmas", json!(false)),
+        ("use_exponential_sigmas", json!(false)),
+        ("use_beta_sigmas", json!(false)),
+        ("use_dynamic_shifting", json!(false)),
+        ("shift_terminal", Value::Null),
+    ];
+    match class {
+        EULER => fixed.extend([
+            ("invert_sigmas", json!(false)),
+            ("stochastic_sampling", json!(false)),
+        ]),
+        _ => fixed.extend([
+            ("thresholding", json!(false)),
+            ("predict_x0", json!(true)),
+            ("lower_order_final", json!(true)),
+            ("disable_corrector", json!([])),
+            ("solver_p", Value::Null),
+            ("final_sigmas_type", json!("zero")),
+        ]),
+    }
+    fixed
+}
+
+const UNI_PC: &str = "UniPCMultistepScheduler";
+const EULER: &str = "FlowMatchEulerDiscreteScheduler";
+
+impl FlowSchedule {
+    /// From the `scheduler_config.json` of diffusers.
+    pub fn read(config: &Value) -> Result<Self, Flaw> {
+        let class = config["_class_name"].as_str().unwrap_or_default();
+        let solver = match class {
+            EULER => FlowSolver::Euler,
+            UNI_PC => {
+                for (name, wanted) in [
+                    ("use_flow_sigmas", json!(true)),
+                    ("prediction_type", json!("flow_prediction")),
+                ] {
+                    if config[name] != wanted {
+                        return Err(Flaw::unsupported(name, &config[name], wanted.to_string()));
+                    }
+                }
+                FlowSolver::UniPc {
+                    order: match config["solver_order"].as_u64() {
+                        None => 2,
+                        Some(order @ 1..=3) => order as usize,
+                        Some(order) => {
+                            return Err(Flaw::unsupported("solver_order", order, "1 to 3"));
+                        }
+                    },
+                    variant: match config["solver_type"].as_str() {
+                        Some("bh1") => UniPcVariant::Bh1,
+                        None | Some("bh2") => UniPcVariant::Bh2,
+                        Some(other) => {
+                            return Err(Flaw::unsupported("solver_type", other, "bh1 and bh2"));
+                        }
+                    },
+                }
+            }
+            other => {
+                let known = format!("{UNI_PC} and {EULER}");
+                return Err(Flaw::unsupported(
+                    "the class of the scheduler",
+                    other,
+                    known,
+                ));
+            }
+        };
+        for (name, wanted) in fixed(class) {
+            let found = config.get(name).unwrap_or(&wanted);
+            if *found != wanted {
+                return Err(Flaw::unsupported(name, found, wanted.to_string()));
+            }
+        }
+        let shift = match solver {
+            FlowSolver::UniPc { .. } => "flow_shift",
+            FlowSolver::Euler => "shift",
+        };
+        let number = |name: &str, usual: f64, most: f64| {
+            let found = config[name].as_f64().unwrap_or(usual);
+            match found > 0.0 && found <= most {
+                true => Ok(found),
+                false => Err(Flaw::broken(
+                    name,
+                    found,
+                    format!("more than 0, at most {most}"),
+                )),
+            }
+        };
+        Ok(Self {
+            solver,
+            shift: number(shift, 1.0, MOST_SHIFT)?,
+            training_steps: number("num_train_timesteps", 1000.0, 1e6)?,
+        })
+    }
+
+    fn shifted(&self, level: f64) -> f64 {
+        self.shift * level / (1.0 + (self.shift - 1.0) * level)
+    }
+
+    /// The levels of a run of at least one step. The reference computes them in f64 and keeps them in f32.
+    pub fn levels(&self, steps: usize) -> FlowLevels {
+        let steps = steps.max(1);
+        let all = self.training_steps;
+        let mut levels: Vec<f64> = match self.solver {
+            FlowSolver::UniPc { .. } => {
+                let step = (1.0 / all - 1.0) / steps as f64;
+                let even = (0..steps).map(|at| at as f64 * step + 1.0);
+                even.map(|level| self.shifted(level)).collect()
+            }
+            FlowSolver::Euler => {
+                // The lowest level of training is shifted, and with the others once more.
+                let lowest = f64::from(self.shifted(1.0 / all) as f32);
+                let step = (lowest - 1.0) * all / (steps - 1).max(1) as f64;
+                let even = (0..steps).map(|at| (at as f64 * step + all) / all);
+                even.map(|level| self.shifted(level)).collect()
+            }
+        };
+        let narrow = |level: f64| f64::from(level as f32);
+        let timesteps = match self.solver {
+            FlowSolver::UniPc { .. } => {
+                if let Some(first) = levels.first_mut()
+                    && (*first - 1.0).abs() < LOWERED
+                {
+                    *first -= LOWERED;
+                }
+                let timesteps = levels.iter().map(|level| (level * all).trunc() as f32);
+                timesteps.collect()
+            }
+            FlowSolver::Euler => {
+                let timesteps = levels.iter().map(|&level| level as f32 * all as f32);
+                timesteps.collect()
+            }
+        };
+        let levels = levels.into_iter().map(narrow).chain([0.0]);
+        FlowLevels {
+            solver: self.solver,
+            levels: levels.collect(),
+            timesteps,
+        }
+    }
+}
+
+impl FlowLevels {
+    pub fn steps(&self) -> usize {
+        self.timesteps.len()
+    }
+
+    /// The share of the clean video at the level of a step.
+    pub fn share(&self, step: usize) -> f64 {
+        1.0 - self.levels[step].min(HIGHEST)
+    }
+
+    /// The run of a sampler from this noise on.
+    pub fn start(&self, noise: &[f64]) -> SamplingRun {
+        let share = self.share(0);
+        let x = noise
+            .iter()
+            .map(|value| value * self.levels[0] / share)
+            .collect();
+        let sigmas = self.levels.iter().map(|level| {
+            let level = level.min(HIGHEST);
+            level / (1.0 - level)
+        });
+        let sigmas = sigmas.collect();
+        match self.solver {
+            FlowSolver::UniPc { order, variant } => SamplingRun::uni_pc(order, variant, x, sigmas),
+            FlowSolver::Euler => {
+                SamplingRun::start(DiffusionSampler::Euler, x, sigmas, Box::new(Vec::new))
+            }
+        }
+    }
+}

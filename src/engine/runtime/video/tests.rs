@@ -1,0 +1,356 @@
+//! Whole videos against the reference's own pipeline, refusals, and a job on the maker.
+
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device, Tensor};
+use safetensors::SafeTensors;
+use serde_json::{Value, json};
+
+use super::job::{VideoProgress, decode, sample};
+use super::networks::LatentVideo;
+use super::schedule::FlowSchedule;
+use super::*;
+use crate::networks::image::run;
+use crate::runtime::maker::{Advance, Output, PixelFormat, Pixels, VideoRequest};
+
+/// Of numbers in latents.
+const LATENT_TOLERANCE: f64 = 1e-3;
+/// Of colors between 0 and 255: one step of rounding.
+const COLOR_TOLERANCE: f64 = 1.0;
+
+fn fixtures() -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures")
+}
+
+fn golden(name: &str) -> Tensor {
+    let bytes = std::fs::read(fixtures().join("golden/video/pipeline.tensors")).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let view = file.tensor(name).unwrap();
+    Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+}
+
+fn numbers(name: &str) -> Vec<f64> {
+    let numbers = golden(name)
+        .flatten_all()
+        .unwrap()
+        .to_vec1::<f32>()
+        .unwrap();
+    numbers.into_iter().map(f64::from).collect()
+}
+
+fn pipeline() -> VideoPipeline {
+    let source = VideoSource::new(fixtures().join("tiny-video"));
+    source.load(DeviceChoice::Cpu).unwrap()
+}
+
+/// The request that the golden videos were made for.
+fn request() -> VideoRequest {
+    VideoRequest {
+        prompt: "a red circle  moves to\nthe right".to_owned(),
+        negative_prompt: Some("blurry, worst quality".to_owned()),
+        width: Some(48),
+        height: Some(32),
+        frames: Some(9),
+        steps: Some(5),
+        cfg_scale: Some(4.0),
+        seed: Some(7),
+        ..VideoRequest::default()
+    }
+}
+
+fn schedule(file: &str) -> FlowSchedule {
+    let path = fixtures().join("tiny-video/scheduler").join(file);
+    FlowSchedule::read(&serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap())
+        .unwrap()
+}
+
+const SCHEDULES: [(&str, &str); 2] = [("unipc", "scheduler_config.json"), ("euler", "euler.json")];
+
+#[test]
+fn levels_are_those_of_the_reference() {
+    for (name, file) in SCHEDULES {
+        let levels = schedule(file).levels(5);
+        assert_eq!(levels.levels, numbers(&format!("{name}_sigmas")), "{name}");
+        let timesteps: Vec<f64> = levels.timesteps.iter().map(|&it| f64::from(it)).collect();
+        assert_eq!(timesteps, numbers(&format!("{name}_timesteps")), "{name}");
+    }
+}
+
+#[test]
+fn texts_become_the_tokens_and_states_of_the_reference() {
+    let pipeline = pipeline();
+    let text = "a red circle moves to the right ÉCOLE ☃";
+    let tokens = pipeline.networks.tokenizer.encode(text).unwrap();
+    let found: Vec<f64> = tokens.iter().map(|&token| f64::from(token)).collect();
+    assert_eq!(found, numbers("tokens"));
+    let tokens = pipeline
+        .networks
+        .tokenizer
+        .encode(&request().prompt)
+        .unwrap();
+    let states = run(pipeline.networks.encode_text(&tokens)).unwrap();
+    assert_eq!(states.dims(), [1, 512, 32]);
+    let states = states.squeeze(0).unwrap().narrow(0, 0, 20).unwrap();
+    let gap = (states - golden("context"))
+        .unwrap()
+        .abs()
+        .unwrap()
+        .max_all()
+        .unwrap();
+    assert!(gap.to_scalar::<f32>().unwrap() < 1e-4);
+}
+
+#[track_caller]
+fn check_latent(found: &LatentVideo, name: &str) {
+    let wanted = numbers(name);
+    assert_eq!(found.values.len(), wanted.len());
+    let gaps = found.values.iter().zip(&wanted).map(|(a, b)| (a - b).abs());
+    let gap = gaps.fold(0.0, f64::max);
+    assert!(gap < LATENT_TOLERANCE, "{name}: {gap:e}");
+}
+
+#[test]
+fn videos_are_those_of_the_reference() {
+    for (name, file) in SCHEDULES {
+        let mut pipeline = pipeline();
+        let networks = Arc::get_mut(&mut pipeline.networks).unwrap();
+        networks.schedule = schedule(file);
+        let plan = pipeline
+            .plan(MakeRequest::Video(Box::new(request())))
+            .unwrap();
+        let networks = &pipeline.networks;
+        let latent = run(sample(networks, &plan, &VideoProgress::default())).unwrap();
+        assert_eq!(latent.sizes, [3, 4, 6]);
+        check_latent(&latent, &format!("{name}_latent"));
+        let frames = run(decode(networks, &latent, 9)).unwrap();
+        assert_eq!(frames.len(), 9);
+        let wanted = numbers(&format!("{name}_video"));
+        let found = [0, 1, 8].map(|at: usize| frames[at].bytes.clone()).concat();
+        assert_eq!(found.len(), wanted.len());
+        for (found, wanted) in found.iter().zip(&wanted) {
+            assert!((f64::from(*found) - wanted * 255.0).abs() <= COLOR_TOLERANCE);
+        }
+    }
+}
+
+/// All that a job reports, and its frames.
+fn made(pipeline: &VideoPipeline, request: VideoRequest) -> (Vec<Advance>, Vec<Pixels>, f32) {
+    let request = MakeRequest::Video(Box::new(request));
+    let cost = pipeline.check(&request).unwrap();
+    let mut job = pipeline.begin(request).unwrap();
+    let (mut steps, mut blocks) = (Vec::new(), 0);
+    loop {
+        blocks += 1;
+        match job.advance().unwrap() {
+            Advance::Busy => {}
+            step @ Advance::Step { .. } => steps.push(step),
+            Advance::Made(Output::Frames { frames, rate }) => {
+                assert_eq!(job.advance().unwrap(), Advance::Done);
+                let expected = cost.blocks as f64;
+                assert!(
+                    (0.5..2.0).contains(&(f64::from(blocks) / expected)),
+                    "{blocks} of {expected}"
+                );
+                return (steps, frames, rate);
+            }
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_job_reports_its_steps_and_gives_as_many_frames_as_asked_for() {
+    let pipeline = pipeline();
+    let (steps, whole, rate) = made(&pipeline, request());
+    let at = |step: &Advance| match step {
+        Advance::Step { at, of, preview } => (*at, *of, preview.is_some()),
+        other => panic!("unexpected {other:?}"),
+    };
+    let found: Vec<_> = steps.iter().map(at).collect();
+    assert_eq!(found, [1, 2, 3, 4, 5].map(|at| (at, 5, false)));
+    assert_eq!((whole.len(), rate), (9, 16.0));
+    let size = (whole[0].width, whole[0].height, whole[0].format);
+    assert_eq!(size, (48, 32, PixelFormat::Rgb));
+    // Fewer frames of the same latent are the same frames.
+    let fewer = VideoRequest {
+        frames: Some(7),
+        rate: Some(8.0),
+        wants_previews: true,
+        ..request()
+    };
+    let (steps, fewer, rate) = made(&pipeline, fewer);
+    assert_eq!((fewer.as_slice(), rate), (&whole[..7], 8.0));
+    assert!(steps.iter().map(at).all(|(_, _, has_preview)| has_preview));
+    // The last preview shows the first frame.
+    let Some(Advance::Step {
+        preview: Some(last),
+        ..
+    }) = steps.last()
+    else {
+        panic!("no preview");
+    };
+    assert_eq!(last, &whole[0]);
+    let (_, one, _) = made(
+        &pipeline,
+        VideoRequest {
+            frames: Some(1),
+            steps: Some(1),
+            ..request()
+        },
+    );
+    assert_eq!(one.len(), 1);
+}
+
+#[test]
+fn the_negative_prompt_and_the_seed_count() {
+    let pipeline = pipeline();
+    let few = || VideoRequest {
+        frames: Some(1),
+        steps: Some(2),
+        ..request()
+    };
+    let first = |request| made(&pipeline, request).1.remove(0);
+    let usual = first(few());
+    assert_eq!(usual, first(few()));
+    for other in [
+        VideoRequest {
+            seed: Some(8),
+            ..few()
+        },
+        VideoRequest { index: 1, ..few() },
+        VideoRequest {
+            negative_prompt: None,
+            ..few()
+        },
+        VideoRequest {
+            cfg_scale: Some(1.0),
+            ..few()
+        },
+        VideoRequest {
+            prompt: "a green square".to_owned(),
+            ..few()
+        },
+    ] {
+        assert_ne!(usual, first(other));
+    }
+}
+
+#[test]
+fn videos_from_a_first_frame_are_those_of_the_reference() {
+    let mut pipeline = pipeline();
+    let networks = Arc::get_mut(&mut pipeline.networks).unwrap();
+    networks.takes_first_frame = true;
+    let image = Pixels::rgb(48, 32, |x, _| [200, (4 * x) as u8, 40]);
+    let given = VideoRequest {
+        source: Some(image),
+        width: None,
+        height: None,
+        ..request()
+    };
+    let plan = pipeline
+        .plan(MakeRequest::Video(Box::new(given.clone())))
+        .unwrap();
+    assert_eq!([plan.width, plan.height], [48, 32]);
+    let latent = run(sample(&pipeline.networks, &plan, &VideoProgress::default()));
+    check_latent(&latent.unwrap(), "marked_latent");
+    let (_, frames, _) = made(&pipeline, given);
+    assert_eq!(frames.len(), 9);
+}
+
+#[track_caller]
+fn check_refused(change: impl Fn(&mut VideoRequest), part: &str) {
+    let mut request = request();
+    change(&mut request);
+    let refusal = pipeline().check(&MakeRequest::Video(Box::new(request)));
+    let refusal = refusal.unwrap_err().to_string();
+    assert!(refusal.contains(part), "{refusal}");
+}
+
+#[test]
+fn requests_beyond_the_limits_are_refused() {
+    check_refused(
+        |it| it.frames = Some(0),
+        "frames is 0, but the model takes 1 to 257",
+    );
+    check_refused(|it| it.frames = Some(10_000), "frames is 10000");
+    check_refused(
+        |it| it.width = Some(50),
+        "width is 50, but the model takes multiples of 16; use 48 or 64",
+    );
+    check_refused(|it| it.height = Some(8), "height is 8");
+    check_refused(|it| it.height = Some(4112), "height is 4112");
+    check_refused(
+        |it| it.width = Some(1040),
+        "the video's width are 65 places",
+    );
+    check_refused(|it| it.steps = Some(0), "steps is 0");
+    check_refused(|it| it.cfg_scale = Some(f32::NAN), "cfg_scale is NaN");
+    check_refused(|it| it.rate = Some(0.0), "rate is 0");
+    check_refused(|it| it.index = 16, "index is 16");
+    check_refused(|it| it.prompt = "a".repeat(1 << 17), "shorten it");
+    check_refused(
+        |it| it.source = Some(Pixels::rgb(16, 16, |_, _| [0; 3])),
+        "text alone",
+    );
+    let image = crate::runtime::maker::ImageRequest::default();
+    let refusal = pipeline()
+        .check(&MakeRequest::Image(Box::new(image)))
+        .unwrap_err();
+    assert!(
+        refusal
+            .to_string()
+            .contains("an image, but the model makes a video"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_video_that_takes_too_much_memory_is_refused() {
+    let mut pipeline = pipeline();
+    let request = MakeRequest::Video(Box::new(request()));
+    let needed = pipeline.check(&request).unwrap().memory_bytes;
+    pipeline.memory_bytes = Some(needed);
+    pipeline.check(&request).unwrap();
+    pipeline.memory_bytes = Some(needed - 1);
+    let refusal = pipeline.check(&request).unwrap_err().to_string();
+    assert!(refusal.contains("smaller or shorter"), "{refusal}");
+}
+
+#[test]
+fn other_schedulers_are_refused_by_name() {
+    let path = fixtures().join("tiny-video/scheduler/scheduler_config.json");
+    let config: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    for (name, value) in [
+        ("_class_name", json!("DDIMScheduler")),
+        ("prediction_type", json!("epsilon")),
+        ("solver_order", json!(4)),
+        ("solver_type", json!("bh3")),
+        ("use_karras_sigmas", json!(true)),
+        ("final_sigmas_type", json!("sigma_min")),
+        ("flow_shift", json!(0.0)),
+    ] {
+        let mut config = config.clone();
+        config[name] = value;
+        let error = format!("{:?}", FlowSchedule::read(&config).unwrap_err());
+        let name = name.trim_start_matches('_').trim_end_matches("_name");
+        assert!(error.contains(name), "{error}");
+    }
+}
+
+#[test]
+fn folders_say_what_they_hold() {
+    let fixtures = fixtures();
+    assert!(VideoSource::is_at(&fixtures.join("tiny-video")));
+    assert!(!VideoSource::is_at(&fixtures.join("tiny-image")));
+    let footprint = VideoSource::new(fixtures.join("tiny-video"))
+        .footprint()
+        .unwrap();
+    assert!(
+        (300_000..400_000).contains(&footprint.weight_bytes),
+        "{footprint:?}"
+    );
+    assert!(footprint.video_bytes > 0);
+    let other = VideoSource::new(fixtures.join("tiny-image")).load(DeviceChoice::Cpu);
+    let error = other.err().unwrap().to_string();
+    assert!(error.contains("_class_name"), "{error}");
+}
