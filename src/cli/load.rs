@@ -34,8 +34,11 @@ pub async fn load(
     located: Located,
     is_shown: bool,
 ) -> Result<(Runtime, Arc<ModelInfo>), Failure> {
-    if let LocatedSource::Image(_) | LocatedSource::Hearing(_) = located.source {
-        return Err(no_text(&located.name));
+    match located.source {
+        LocatedSource::Text(_) => {}
+        LocatedSource::Image(_) | LocatedSource::Hearing(_) | LocatedSource::Video(_) => {
+            return Err(no_text(&located.name));
+        }
     }
     let mut config = config.clone();
     // One job alone needs no room for others.

@@ -185,6 +185,9 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
                         source.footprint().map_err(DaemonError::from)?.into()
                     }
                     LocatedSource::Hearing(source) => hearing_needs(&source)?,
+                    LocatedSource::Video(source) => {
+                        source.footprint().map_err(DaemonError::from)?.into()
+                    }
                 };
                 Ok(fit(needs, Wishes::of(&config.engine), &room))
             });

@@ -140,7 +140,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     match &mut located.source {
         LocatedSource::Text(source) => source.quantize = quantize,
         LocatedSource::Image(source) => source.quantize = quantize,
-        LocatedSource::Hearing(_) => return Err(load::no_text(&located.name)),
+        LocatedSource::Hearing(_) | LocatedSource::Video(_) => {
+            return Err(load::no_text(&located.name));
+        }
     }
     if let LocatedSource::Image(source) = &located.source {
         let source = source.clone();

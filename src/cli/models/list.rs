@@ -1,7 +1,7 @@
 //! `worker models list` and `show`.
 
 use crate::{
-    catalog::{Defaults, DrawingDefaults, Entry, Facts, Source},
+    catalog::{Defaults, DrawingDefaults, Entry, Facts, FilmingDefaults, Source},
     cli::{Failure, output, quantity, table::Table},
     hub::Partial,
 };
@@ -171,6 +171,7 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
         }
         Facts::Image(facts) => fact("drawing", drawing(&facts.defaults)),
         Facts::Hearing(_) => {}
+        Facts::Video(facts) => fact("filming", filming(&facts.defaults)),
     }
     output::text(facts)?;
     let is_shown = |name: &str| named.is_none_or(|named| named == name);
@@ -214,6 +215,22 @@ fn drawing(defaults: &DrawingDefaults) -> String {
         (
             "clip_skip",
             defaults.clip_skip.map(|value| value.to_string()),
+        ),
+    ])
+}
+
+fn filming(defaults: &FilmingDefaults) -> String {
+    let size = defaults
+        .size
+        .map(|[width, height]| format!("{width}x{height}"));
+    joined([
+        ("size", size),
+        ("frames", defaults.frames.map(|value| value.to_string())),
+        ("rate", defaults.rate.map(|value| value.to_string())),
+        ("steps", defaults.steps.map(|value| value.to_string())),
+        (
+            "cfg_scale",
+            defaults.cfg_scale.map(|value| value.to_string()),
         ),
     ])
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::catalog::{Entry, Facts, ImageFacts, Source, TextFacts};
+use crate::catalog::{Entry, Facts, ImageFacts, Source, TextFacts, VideoFacts};
 
 use super::place::Place;
 
@@ -37,6 +37,7 @@ enum DefaultsReport<'a> {
     Image(DrawingReport<'a>),
     /// None.
     Hearing {},
+    Video(FilmingReport),
 }
 
 #[derive(Serialize)]
@@ -47,6 +48,15 @@ struct DrawingReport<'a> {
     sampler: Option<&'a str>,
     schedule: Option<&'a str>,
     clip_skip: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct FilmingReport {
+    size: Option<[u32; 2]>,
+    frames: Option<u32>,
+    rate: Option<f32>,
+    steps: Option<u32>,
+    cfg_scale: Option<f32>,
 }
 
 #[derive(Serialize)]
@@ -112,7 +122,7 @@ pub fn of_quantization<'a>(
         licence: &entry.licence,
         context: match &entry.facts {
             Facts::Text(facts) => Some(facts.context),
-            Facts::Image(_) | Facts::Hearing(_) => None,
+            Facts::Image(_) | Facts::Hearing(_) | Facts::Video(_) => None,
         },
         parameters: entry.parameters(),
         default_quantization: &entry.default_quantization,
@@ -136,6 +146,13 @@ fn defaults(facts: &Facts) -> DefaultsReport<'_> {
             repetition_penalty: defaults.repetition_penalty,
         }),
         Facts::Hearing(_) => DefaultsReport::Hearing {},
+        Facts::Video(VideoFacts { defaults, .. }) => DefaultsReport::Video(FilmingReport {
+            size: defaults.size,
+            frames: defaults.frames,
+            rate: defaults.rate,
+            steps: defaults.steps,
+            cfg_scale: defaults.cfg_scale,
+        }),
         Facts::Image(ImageFacts { defaults, .. }) => DefaultsReport::Image(DrawingReport {
             size: defaults.size,
             steps: defaults.steps,

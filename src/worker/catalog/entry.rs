@@ -25,6 +25,7 @@ pub enum Facts {
     Text(TextFacts),
     Image(ImageFacts),
     Hearing(HearingFacts),
+    Video(VideoFacts),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +47,14 @@ pub struct ImageFacts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HearingFacts {
     pub parameters: u64,
+}
+
+/// Of a model that makes videos.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VideoFacts {
+    /// Of all components together.
+    pub parameters: u64,
+    pub defaults: FilmingDefaults,
 }
 
 /// Under which names a model is asked for, in each of the two worlds.
@@ -73,6 +82,7 @@ pub enum Family {
     StableDiffusion2,
     StableDiffusionXl,
     Whisper,
+    Wan,
 }
 
 impl Family {
@@ -91,6 +101,7 @@ impl Family {
         ("stable-diffusion-2", Self::StableDiffusion2),
         ("stable-diffusion-xl", Self::StableDiffusionXl),
         ("whisper", Self::Whisper),
+        ("wan", Self::Wan),
     ];
 
     pub fn kind(self) -> Kind {
@@ -99,6 +110,7 @@ impl Family {
                 Kind::Image
             }
             Self::Whisper => Kind::Hearing,
+            Self::Wan => Kind::Video,
             _ => Kind::Text,
         }
     }
@@ -109,6 +121,7 @@ pub enum Kind {
     Text,
     Image,
     Hearing,
+    Video,
 }
 
 impl Kind {
@@ -116,6 +129,7 @@ impl Kind {
         ("text", Self::Text),
         ("image", Self::Image),
         ("hearing", Self::Hearing),
+        ("video", Self::Video),
     ];
 }
 
@@ -153,6 +167,18 @@ pub struct DrawingDefaults {
     pub sampler: Option<String>,
     pub schedule: Option<String>,
     pub clip_skip: Option<u32>,
+}
+
+/// How a video is made when a request does not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FilmingDefaults {
+    /// Width and height.
+    pub size: Option<[u32; 2]>,
+    pub frames: Option<u32>,
+    /// Frames per second.
+    pub rate: Option<f32>,
+    pub steps: Option<u32>,
+    pub cfg_scale: Option<f32>,
 }
 
 /// What memory is counted from before the weights are here.
@@ -203,9 +229,16 @@ pub(super) const QUANTIZATIONS: &[(&str, u64)] = &[
 pub const MINIMUM_CONTEXT: u64 = 4096;
 
 const USUAL_SIZE: [u32; 2] = [512, 512];
+const USUAL_VIDEO_SIZE: [u32; 2] = [832, 480];
+const USUAL_FRAMES: u32 = 81;
 
 /// The widest layer of Stable Diffusion's decoder, and around it.
 const DRAWING_BYTES_PER_PIXEL: u64 = 4096;
+
+/// The widest level of Wan's decoder with the frames that it remembers.
+const FILMING_BYTES_PER_PIXEL: u64 = 14_000;
+/// A patch of Wan's transformer stands for 1,024 pixels, of which it holds some 97 KB at once.
+const FILMING_BYTES_PER_PIXEL_AND_FRAME: u64 = 95;
 
 /// Activations, logits and the program itself.
 pub const WORKSPACE_BYTES: u64 = 256 * 1024 * 1024;
@@ -243,6 +276,7 @@ impl Entry {
             Facts::Text(facts) => facts,
             Facts::Image(facts) => return weights.checked_add(facts.drawing_bytes()),
             Facts::Hearing(_) => return weights.checked_add(WORKSPACE_BYTES),
+            Facts::Video(facts) => return weights.checked_add(facts.filming_bytes()),
         };
         let context = facts.context.min(MINIMUM_CONTEXT);
         let shape = facts.shape;
@@ -258,6 +292,7 @@ impl Entry {
             Facts::Text(_) => Kind::Text,
             Facts::Image(_) => Kind::Image,
             Facts::Hearing(_) => Kind::Hearing,
+            Facts::Video(_) => Kind::Video,
         }
     }
 
@@ -266,6 +301,7 @@ impl Entry {
             Facts::Text(facts) => facts.shape.parameters,
             Facts::Image(facts) => facts.parameters,
             Facts::Hearing(facts) => facts.parameters,
+            Facts::Video(facts) => facts.parameters,
         }
     }
 
@@ -289,6 +325,16 @@ impl ImageFacts {
     pub fn drawing_bytes(&self) -> u64 {
         let [width, height] = self.defaults.size.unwrap_or(USUAL_SIZE);
         u64::from(width) * u64::from(height) * DRAWING_BYTES_PER_PIXEL
+    }
+}
+
+impl VideoFacts {
+    /// Beside the weights, for one video of the usual size and length.
+    pub fn filming_bytes(&self) -> u64 {
+        let [width, height] = self.defaults.size.unwrap_or(USUAL_VIDEO_SIZE);
+        let pixels = u64::from(width) * u64::from(height);
+        let frames = u64::from(self.defaults.frames.unwrap_or(USUAL_FRAMES));
+        pixels * FILMING_BYTES_PER_PIXEL.max(frames * FILMING_BYTES_PER_PIXEL_AND_FRAME)
     }
 }
 

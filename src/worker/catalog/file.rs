@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, path::Path};
 use serde::Deserialize;
 
 use super::{
-    Defaults, DrawingDefaults, Embedded, Entry, Facts, Family, HearingFacts, ImageFacts, Kind,
-    Names, Shape, Source, TextFacts,
+    Defaults, DrawingDefaults, Embedded, Entry, Facts, Family, FilmingDefaults, HearingFacts,
+    ImageFacts, Kind, Names, Shape, Source, TextFacts, VideoFacts,
     entry::QUANTIZATIONS,
     keys::{refuse_unknown, unknown},
 };
@@ -25,7 +25,7 @@ struct EntryToml {
     /// Of text models.
     context: Option<u64>,
     shape: Option<ShapeToml>,
-    /// Of image models.
+    /// Of models that make or hear media.
     parameters: Option<u64>,
     default_quantization: String,
     names: NamesToml,
@@ -85,6 +85,8 @@ struct DefaultsToml {
     sampler: Option<String>,
     schedule: Option<String>,
     clip_skip: Option<u32>,
+    frames: Option<u32>,
+    rate: Option<f32>,
 }
 
 const DEFAULTS: &[&str] = &[
@@ -104,7 +106,9 @@ const IMAGE_DEFAULTS: &[&str] = &[
     "clip_skip",
 ];
 
-/// The file that names the components of an image model.
+const VIDEO_DEFAULTS: &[&str] = &["size", "frames", "rate", "steps", "cfg_scale"];
+
+/// The file that names the components of a model that draws or makes videos.
 pub const IMAGE_INDEX: &str = "model_index.json";
 
 #[derive(Deserialize)]
@@ -161,6 +165,12 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
                 raw.defaults,
             )?),
             Kind::Hearing => Facts::Hearing(hearing_facts(
+                raw.context,
+                raw.shape,
+                raw.parameters,
+                &raw.defaults,
+            )?),
+            Kind::Video => Facts::Video(video_facts(
                 raw.context,
                 raw.shape,
                 raw.parameters,
@@ -246,13 +256,34 @@ fn hearing_facts(
     }
 }
 
+fn video_facts(
+    context: Option<u64>,
+    shape: Option<ShapeToml>,
+    parameters: Option<u64>,
+    defaults: &DefaultsToml,
+) -> Result<VideoFacts, String> {
+    let (None, None, Some(parameters)) = (context, shape, parameters) else {
+        return Err("a video model needs parameters, and has no context and no shape".to_owned());
+    };
+    Ok(VideoFacts {
+        parameters,
+        defaults: FilmingDefaults {
+            size: defaults.size,
+            frames: defaults.frames,
+            rate: defaults.rate,
+            steps: defaults.steps,
+            cfg_scale: defaults.cfg_scale,
+        },
+    })
+}
+
 /// Serde would list all keys; this names the nearest one.
 fn refuse_unknown_keys(table: &toml::Table) -> Result<(), String> {
     refuse_unknown(table, ENTRY, "the entry")?;
-    let is_image = table.get("kind").and_then(toml::Value::as_str) == Some("image");
-    let defaults = match is_image {
-        true => IMAGE_DEFAULTS,
-        false => DEFAULTS,
+    let defaults = match table.get("kind").and_then(toml::Value::as_str) {
+        Some("image") => IMAGE_DEFAULTS,
+        Some("video") => VIDEO_DEFAULTS,
+        _ => DEFAULTS,
     };
     for (part, known) in [("names", NAMES), ("shape", SHAPE), ("defaults", defaults)] {
         if let Some(toml::Value::Table(part_table)) = table.get(part) {
@@ -316,7 +347,8 @@ fn source(raw: SourceToml, folder: Option<&Path>, kind: Kind) -> Result<Source, 
             };
             match kind {
                 Kind::Text | Kind::Hearing => refuse_incomplete(&source)?,
-                Kind::Image => refuse_incomplete_image(&source)?,
+                Kind::Image => refuse_incomplete_image(&source, "unet")?,
+                Kind::Video => refuse_incomplete_image(&source, "transformer")?,
             }
             Ok(Source::Hub(source))
         }
@@ -374,27 +406,28 @@ fn refuse_incomplete(source: &hub::Source) -> Result<(), String> {
     }
 }
 
-/// Files and folders that every image model has, in the layout of diffusers.
-const IMAGE_FILES: &[&str] = &[
-    IMAGE_INDEX,
-    "scheduler/scheduler_config.json",
-    "text_encoder/config.json",
-    "unet/config.json",
-    "vae/config.json",
-];
-const IMAGE_WEIGHTS: &[&str] = &["text_encoder/", "unet/", "vae/"];
+/// Files that every model that draws has, in the layout of diffusers, beside the `config.json` of each component.
+const IMAGE_FILES: [&str; 2] = [IMAGE_INDEX, "scheduler/scheduler_config.json"];
 
-fn refuse_incomplete_image(source: &hub::Source) -> Result<(), String> {
+/// `network` is the component that draws.
+fn refuse_incomplete_image(source: &hub::Source, network: &str) -> Result<(), String> {
+    let components = ["text_encoder", network, "vae"];
+    let wanted = components.map(|component| format!("{component}/config.json"));
+    let wanted = IMAGE_FILES.map(str::to_owned).into_iter().chain(wanted);
+    let wanted: Vec<String> = wanted.collect();
     let files = || source.files.iter().map(|file| &file.path);
-    let is_missing = |wanted: &&&str| !files().any(|path| path.as_str() == **wanted);
-    if let Some(missing) = IMAGE_FILES.iter().find(is_missing) {
-        return Err(format!("an image model also needs {missing} in files"));
+    let is_missing = |wanted: &&String| !files().any(|path| path.as_str() == wanted.as_str());
+    if let Some(missing) = wanted.iter().find(is_missing) {
+        return Err(format!(
+            "a model of this kind also needs {missing} in files"
+        ));
     }
     let has_weights = |folder: &str| {
         files()
             .any(|path| path.as_str().starts_with(folder) && path.is_weights() && !path.is_gguf())
     };
-    match IMAGE_WEIGHTS.iter().find(|folder| !has_weights(folder)) {
+    let folders = components.map(|component| format!("{component}/"));
+    match folders.iter().find(|folder| !has_weights(folder)) {
         Some(folder) => Err(format!("no weights (.safetensors) of {folder} are listed")),
         None => Ok(()),
     }
@@ -425,6 +458,7 @@ fn check(entry: &Entry) -> Result<(), String> {
             return Err("parameters is out of range".to_owned());
         }
         Facts::Hearing(_) => {}
+        Facts::Video(facts) => check_video(facts)?,
     }
     let known: Vec<&str> = entry.sources.keys().map(String::as_str).collect();
     match known.contains(&entry.default_quantization.as_str()) {
@@ -475,6 +509,38 @@ fn check_image(facts: &ImageFacts) -> Result<(), String> {
                 .is_some_and(|scale| !(0.0..=100.0).contains(&scale)),
         ),
         ("defaults.clip_skip", defaults.clip_skip == Some(0)),
+    ];
+    match wrong.into_iter().find(|(_, is_wrong)| *is_wrong) {
+        Some((name, _)) => Err(format!("{name} is out of range")),
+        None => Ok(()),
+    }
+}
+
+fn check_video(facts: &VideoFacts) -> Result<(), String> {
+    let defaults = &facts.defaults;
+    let sides = defaults.size.into_iter().flatten();
+    let is_outside =
+        |value: Option<u32>, most: u32| value.is_some_and(|it| !(1..=most).contains(&it));
+    let wrong = [
+        ("parameters", facts.parameters == 0),
+        (
+            "defaults.size",
+            sides.into_iter().any(|side| !(16..=4096).contains(&side)),
+        ),
+        ("defaults.frames", is_outside(defaults.frames, 257)),
+        (
+            "defaults.rate",
+            defaults
+                .rate
+                .is_some_and(|rate| !(1.0..=60.0).contains(&rate)),
+        ),
+        ("defaults.steps", is_outside(defaults.steps, 500)),
+        (
+            "defaults.cfg_scale",
+            defaults
+                .cfg_scale
+                .is_some_and(|scale| !(0.0..=100.0).contains(&scale)),
+        ),
     ];
     match wrong.into_iter().find(|(_, is_wrong)| *is_wrong) {
         Some((name, _)) => Err(format!("{name} is out of range")),

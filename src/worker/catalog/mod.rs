@@ -20,8 +20,8 @@ use std::{
 
 pub use embedded::{Embedded, UnpackError};
 pub use entry::{
-    Defaults, DrawingDefaults, Entry, Facts, Family, HearingFacts, ImageFacts, Kind, Names, Shape,
-    Source, TextFacts, UnknownQuantization,
+    Defaults, DrawingDefaults, Entry, Facts, Family, FilmingDefaults, HearingFacts, ImageFacts,
+    Kind, Names, Shape, Source, TextFacts, UnknownQuantization, VideoFacts,
 };
 pub use file::IMAGE_INDEX;
 pub use names::{AmbiguousModel, FindError, UnknownModel};

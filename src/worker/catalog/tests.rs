@@ -97,6 +97,7 @@ fn sources_are_coherent_with_family_and_quantization() {
                 Family::StableDiffusionXl => "xl",
                 Family::Whisper if entry.id.starts_with("distil") => "distil",
                 Family::Whisper => "whisper",
+                Family::Wan => "wan",
             };
             assert!(repository.contains(word), "{} from {repository}", entry.id);
             for file in source.files.iter().filter(|file| file.path.is_gguf()) {
@@ -225,6 +226,76 @@ fn an_image_model_has_parameters_and_defaults_of_its_kind() {
     assert_eq!(
         entry.minimum_memory_bytes("f16"),
         Some(2_000_000_000 + drawing)
+    );
+}
+
+const FILMING: &str = r#"
+id = "films"
+family = "wan"
+kind = "video"
+licence = "Apache-2.0"
+parameters = 1_000_000_000
+default_quantization = "f32"
+names = { v1 = ["films"], legacy = ["Films"] }
+defaults = { size = [832, 480], frames = 81, rate = 16.0, steps = 50, cfg_scale = 6.0 }
+[sources.f32]
+repository = "org/films"
+files = [
+  { path = "model_index.json" },
+  { path = "scheduler/scheduler_config.json" },
+  { path = "text_encoder/config.json" },
+  { path = "text_encoder/model.safetensors" },
+  { path = "transformer/config.json" },
+  { path = "transformer/diffusion_pytorch_model.safetensors" },
+  { path = "vae/config.json" },
+  { path = "vae/diffusion_pytorch_model.safetensors" },
+]
+"#;
+
+#[test]
+fn a_video_model_has_parameters_and_defaults_of_its_kind() {
+    let entry = read(FILMING).unwrap();
+    let Facts::Video(facts) = &entry.facts else {
+        panic!("{entry:?}")
+    };
+    assert_eq!(facts.defaults.frames, Some(81));
+    assert_eq!(facts.defaults.rate, Some(16.0));
+    let filming = facts.filming_bytes();
+    assert!(filming > 832 * 480 * 3 * 81);
+    assert_eq!(
+        entry.minimum_memory_bytes("f32"),
+        Some(4_000_000_000 + filming)
+    );
+    let refused = |from: &str, to: &str, reason: &str| {
+        assert!(FILMING.contains(from), "{from}");
+        let found = read(&FILMING.replace(from, to)).unwrap_err();
+        assert!(found.contains(reason), "{found}");
+    };
+    refused(
+        "parameters = 1_000_000_000",
+        "context = 77",
+        "needs parameters",
+    );
+    refused("rate = 16.0", "rate = 0.0", "defaults.rate is out of range");
+    refused(
+        "frames = 81",
+        "frames = 1000",
+        "defaults.frames is out of range",
+    );
+    refused(
+        "rate = 16.0",
+        "clip_skip = 2",
+        "unknown key in defaults: clip_skip",
+    );
+    refused(
+        "transformer/config",
+        "unet/config",
+        "also needs transformer/config.json",
+    );
+    refused(
+        "family = \"wan\"",
+        "family = \"whisper\"",
+        "kind of the family whisper must be hearing",
     );
 }
 

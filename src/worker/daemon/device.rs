@@ -12,6 +12,7 @@ use muster_engine::runtime::hearing::HearingSource;
 use muster_engine::runtime::image::{ImageFootprint, ImageSource};
 use muster_engine::runtime::maker::{Maker, MakerLimits, MediaKind, Pipeline, PipelineLoader};
 use muster_engine::runtime::text::Isolation;
+use muster_engine::runtime::video::{VideoFootprint, VideoSource};
 use muster_engine::runtime::{
     CacheRoom, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime, Speculation,
 };
@@ -76,6 +77,7 @@ impl Device {
             }
             LocatedSource::Image(source) => self.load_image(name, source, &fitted).await?,
             LocatedSource::Hearing(source) => self.load_hearing(name, source).await?,
+            LocatedSource::Video(source) => self.load_video(name, source, &fitted).await?,
         };
         self.held.push((model.name().to_owned(), fitted));
         self.room = self.room.clone().after(&fitted);
@@ -136,6 +138,27 @@ impl Device {
         self.load_media(model, Box::new(load)).await
     }
 
+    async fn load_video(
+        &mut self,
+        name: String,
+        mut source: VideoSource,
+        fitted: &Fit,
+    ) -> Result<DeviceModel, DaemonError> {
+        let footprint = source.footprint()?;
+        let device = self.room.device;
+        let left_bytes = self.room.left_bytes();
+        source.memory_bytes = Some(left_bytes.saturating_sub(fitted.weight_bytes));
+        let model = MediaModel {
+            name,
+            kind: MediaKind::Video,
+            size: Some(footprint.size.into()),
+            clip: Some((footprint.rate.round() as u32, footprint.frames)),
+            voices: Vec::new(),
+        };
+        let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
+        self.load_media(model, Box::new(load)).await
+    }
+
     async fn load_media(
         &mut self,
         model: MediaModel,
@@ -161,6 +184,7 @@ impl Device {
             }
             LocatedSource::Image(source) => source.footprint()?.into(),
             LocatedSource::Hearing(source) => hearing_needs(source)?,
+            LocatedSource::Video(source) => source.footprint()?.into(),
         };
         let fitted = fit(needs, self.wishes, &self.room);
         fitted.map_err(|refusal| DaemonError::DoesNotFit {
@@ -261,6 +285,16 @@ impl From<Footprint> for Needs {
             workspace_bytes: footprint.workspace_bytes,
             scratch_bytes_per_token: footprint.scratch_bytes_per_token,
             context: footprint.context,
+        }
+    }
+}
+
+impl From<VideoFootprint> for Needs {
+    fn from(footprint: VideoFootprint) -> Self {
+        Self {
+            weight_bytes: footprint.weight_bytes,
+            workspace_bytes: footprint.video_bytes,
+            ..Self::default()
         }
     }
 }

@@ -134,6 +134,13 @@ impl Needs {
                     ..Self::default()
                 });
             }
+            Facts::Video(facts) => {
+                return Some(Self {
+                    weight_bytes,
+                    workspace_bytes: facts.filming_bytes(),
+                    ..Self::default()
+                });
+            }
             Facts::Image(facts) => {
                 return Some(Self {
                     weight_bytes,

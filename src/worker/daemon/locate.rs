@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 use crate::catalog::{
-    Catalog, Defaults, DrawingDefaults, Entry, Facts, FindError, IMAGE_INDEX, Source,
-    UnknownQuantization, UnpackError,
+    Catalog, Defaults, DrawingDefaults, Entry, Facts, FilmingDefaults, FindError, IMAGE_INDEX,
+    Source, UnknownQuantization, UnpackError,
 };
 use crate::hub::{self, Hub, HubError, Pulled, Repository};
 use muster_config::is_path;
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
 use muster_engine::runtime::hearing::HearingSource;
 use muster_engine::runtime::image::{ImageDefaults, ImageSource};
+use muster_engine::runtime::video::{VideoDefaults, VideoSource};
 use muster_engine::runtime::{ModelSource, Sampling};
 
 /// A model whose files are here.
@@ -34,6 +35,7 @@ pub enum LocatedSource {
     Text(Box<ModelSource>),
     Image(ImageSource),
     Hearing(HearingSource),
+    Video(VideoSource),
 }
 
 /// Files of a model of the catalog.
@@ -103,9 +105,11 @@ pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
 }
 
 impl LocatedSource {
-    /// A file or a folder; the folder of an image model says so itself.
+    /// A file or a folder; the folder of a model that draws or makes videos says so itself.
     fn at(path: &Path) -> Self {
-        if ImageSource::is_at(path) {
+        if VideoSource::is_at(path) {
+            Self::Video(VideoSource::new(path))
+        } else if ImageSource::is_at(path) {
             Self::Image(ImageSource::new(path))
         } else if HearingSource::is_at(path) {
             Self::Hearing(HearingSource::new(path))
@@ -119,6 +123,7 @@ impl LocatedSource {
             Self::Text(source) => &source.path,
             Self::Image(source) => &source.path,
             Self::Hearing(source) => &source.path,
+            Self::Video(source) => &source.path,
         }
     }
 }
@@ -188,6 +193,10 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
             ..ModelSource::new(found.path)
         })),
         Facts::Hearing(_) => LocatedSource::Hearing(HearingSource::new(found.path)),
+        Facts::Video(facts) => LocatedSource::Video(VideoSource {
+            defaults: filming(facts.defaults),
+            ..VideoSource::new(found.path)
+        }),
         Facts::Image(facts) => LocatedSource::Image(ImageSource {
             defaults: drawing(&facts.defaults).map_err(|what| LocateError::Defaults {
                 name: entry.id.clone(),
@@ -329,6 +338,16 @@ fn drawing(defaults: &DrawingDefaults) -> Result<ImageDefaults, String> {
         schedule: schedule.transpose()?,
         clip_skip: defaults.clip_skip,
     })
+}
+
+fn filming(defaults: FilmingDefaults) -> VideoDefaults {
+    VideoDefaults {
+        size: defaults.size,
+        frames: defaults.frames,
+        rate: defaults.rate,
+        steps: defaults.steps,
+        cfg_scale: defaults.cfg_scale,
+    }
 }
 
 #[cfg(test)]
