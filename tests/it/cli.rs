@@ -193,6 +193,68 @@ fn generate_draws_into_files_and_a_seed_repeats() {
 }
 
 #[test]
+fn generate_films_into_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let model = fixture("tiny-video");
+    let film = |more: &[&str]| {
+        let all = [
+            "generate",
+            &model,
+            "a red circle",
+            "--steps",
+            "2",
+            "--size",
+            "48x32",
+        ];
+        worker(&[&all[..], &["--seed", "5"], more].concat()).run()
+    };
+    let run = film(&["-o", &path("a.mp4"), "--seconds", "0.5"]);
+    assert!(run.stderr.contains("step 2 of 2"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("8 frames, 16 per second"),
+        "{}",
+        run.stderr
+    );
+    run.ok();
+    let again = film(&[
+        "-o",
+        &path("b.mp4"),
+        "--seconds",
+        "1",
+        "--fps",
+        "8",
+        "--json",
+    ]);
+    let events = events(&again.ok());
+    assert_eq!(
+        (&events[0]["frames"], &events[0]["fps"]),
+        (&8.into(), &8.0.into())
+    );
+    let read = |name: &str| std::fs::read(path(name)).unwrap();
+    assert_eq!(&read("a.mp4")[4..8], b"ftyp");
+    assert_ne!(read("a.mp4"), read("b.mp4"));
+    film(&["-o", &path("c.png")]).fails(2, "unknown kind of video file");
+    film(&[]).fails(2, "no file given for the video");
+    film(&["-o", &path("c.mp4"), "--seconds", "0"]).fails(2, "frames is 0");
+    film(&["-o", &path("c.mp4"), "--seconds", "1000"]).fails(2, "frames is 16000");
+    film(&["-o", &path("c.mp4"), "--tile"]).fails(2, "--tile is for image models");
+    film(&["-o", &path("c.mp4"), "--top-p", "1"]).fails(2, "--top-p is for text models");
+    let image = fixture("tiny-image");
+    let drawn = worker(&[
+        "generate",
+        &image,
+        "a cat",
+        "-o",
+        &path("c.png"),
+        "--seconds",
+        "2",
+    ])
+    .run();
+    drawn.fails(2, "--seconds is for video models");
+}
+
+#[test]
 fn generate_applies_loras_embeddings_and_second_passes() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

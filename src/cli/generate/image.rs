@@ -23,15 +23,15 @@ use crate::runtime::maker::{
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Images")]
 pub struct ImageArgs {
-    /// File to write the image to, as its ending says: .png, .jpg or .webp; several get numbers.
+    /// File to write the image to, as its ending says: .png, .jpg or .webp; .mp4 for a video; several get numbers.
     #[arg(long, short = 'o', value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Width and height in pixels.
     #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size)]
-    size: Option<[u32; 2]>,
+    pub size: Option<[u32; 2]>,
     /// Steps from noise to image.
     #[arg(long, value_name = "COUNT")]
-    steps: Option<u32>,
+    pub steps: Option<u32>,
     /// How a step is made: k_euler, k_euler_a, k_dpmpp_2m, ...
     #[arg(long, value_name = "NAME", value_parser = sampler)]
     sampler: Option<DiffusionSampler>,
@@ -40,16 +40,16 @@ pub struct ImageArgs {
     schedule: Option<Schedule>,
     /// How closely the image follows the prompt; 1 computes half as much and ignores --negative.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
-    cfg: Option<f32>,
+    pub cfg: Option<f32>,
     /// Description of things to keep out of the image.
     #[arg(long, value_name = "TEXT")]
-    negative: Option<String>,
+    pub negative: Option<String>,
     /// Layer of the text encoder to read, from the last one on.
     #[arg(long, value_name = "LAYER")]
     clip_skip: Option<u32>,
-    /// Image to start from.
+    /// Image to start from; of a video the first frame.
     #[arg(long, value_name = "FILE")]
-    init: Option<PathBuf>,
+    pub init: Option<PathBuf>,
     /// Where to change the image of --init: white.
     #[arg(long, value_name = "FILE", requires = "init")]
     mask: Option<PathBuf>,
@@ -131,6 +131,24 @@ impl ImageArgs {
             ("--hires", self.hires.is_some()),
         ];
         refuse_first(&set, &format!("{model} writes text"), "image")
+    }
+}
+
+impl ImageArgs {
+    /// Names an option that a video model does not have.
+    pub fn refuse_for_video(&self, model: &str) -> Result<(), Failure> {
+        let set = [
+            ("--sampler", self.sampler.is_some()),
+            ("--schedule", self.schedule.is_some()),
+            ("--clip-skip", self.clip_skip.is_some()),
+            ("--mask", self.mask.is_some()),
+            ("--strength", self.strength.is_some()),
+            ("--lora", !self.lora.is_empty()),
+            ("--embedding", !self.embedding.is_empty()),
+            ("--tile", self.tile),
+            ("--hires", self.hires.is_some()),
+        ];
+        refuse_first(&set, &format!("{model} makes videos"), "image")
     }
 }
 

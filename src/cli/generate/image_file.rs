@@ -35,26 +35,14 @@ impl ImageFile {
                 return Err(Failure::new(Exit::Usage, what).hint(hint));
             }
         };
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(missing) = folder.filter(|folder| !folder.is_dir()) {
-            let what = format!("the folder {} does not exist", missing.display());
-            return Err(Failure::new(Exit::NotFound, what).hint("create it, or write elsewhere"));
-        }
+        in_folder(path)?;
         let path = path.to_owned();
         Ok(Self { path, media_type })
     }
 
     /// `image-2.png` for the second of several.
     pub fn numbered(&self, index: u32, count: u32) -> PathBuf {
-        if count == 1 {
-            return self.path.clone();
-        }
-        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
-        let ending = self.path.extension().unwrap_or_default().to_string_lossy();
-        self.path
-            .with_file_name(format!("{stem}-{}.{ending}", index + 1))
+        numbered(&self.path, index, count)
     }
 
     /// `about` goes into the file where its form has room for a text.
@@ -87,6 +75,30 @@ impl ImageFile {
             other => encode(&pixels, other),
         }
     }
+}
+
+/// Refuses a file whose folder does not exist.
+pub fn in_folder(path: &Path) -> Result<(), Failure> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    match folder.filter(|folder| !folder.is_dir()) {
+        None => Ok(()),
+        Some(missing) => {
+            let what = format!("the folder {} does not exist", missing.display());
+            Err(Failure::new(Exit::NotFound, what).hint("create it, or write elsewhere"))
+        }
+    }
+}
+
+/// `image-2.png` for the second of several.
+pub fn numbered(path: &Path, index: u32, count: u32) -> PathBuf {
+    if count == 1 {
+        return path.to_owned();
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = path.extension().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-{}.{ending}", index + 1))
 }
 
 /// The pixels of a PNG, JPEG or WebP.

@@ -1,10 +1,11 @@
-//! `worker generate`: text from a model, as it comes, or images into files.
+//! `worker generate`: text from a model, as it comes, or images and videos into files.
 
 mod image;
 mod image_file;
 mod prompt;
 mod step_meter;
 mod story;
+mod video;
 
 use clap::ValueEnum;
 use serde_json::json;
@@ -19,6 +20,7 @@ use crate::runtime::{
 };
 use image::ImageArgs;
 use story::Story;
+use video::VideoArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,15 +29,16 @@ Examples:
   echo \"Summarize: ...\" | worker generate llama-3.2-1b-instruct --system \"Be brief.\"
   worker generate qwen3-0.6b --json --logprobs 3 --seed 7 \"Hello\"
   worker generate ./sdxl-folder \"a lighthouse at dusk\" -o lighthouse.png --steps 20 --seed 7
-  worker generate ./model.safetensors \"a fox\" --lora paper-cut.safetensors:0.8 -o fox.png";
+  worker generate ./model.safetensors \"a fox\" --lora paper-cut.safetensors:0.8 -o fox.png
+  worker generate ./wan-folder \"a fox runs through snow\" --seconds 2 -o fox.mp4";
 
-/// Generate text or images with a model on disk.
+/// Generate text, images or videos with a model on disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Catalog NAME or NAME:QUANTIZATION, pulled org/name or org/name:FILE, or path of a .gguf file, of an image model's .safetensors file or of a model folder, of text or images.
+    /// Catalog NAME or NAME:QUANTIZATION, pulled org/name or org/name:FILE, or path of a .gguf file, of an image model's .safetensors file or of a model folder, of text, images or videos.
     model: String,
-    /// Text to answer, continue or draw; `-` or no argument reads standard input.
+    /// Text to answer, continue, draw or film; `-` or no argument reads standard input.
     prompt: Option<String>,
     /// System prompt.
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
@@ -46,8 +49,8 @@ pub struct Args {
     /// Print one JSON event per line.
     #[arg(long)]
     json: bool,
-    /// Maximum tokens to generate (default: until the model ends or its context is full); number of images of an image
-    /// model (default: 1).
+    /// Maximum tokens to generate (default: until the model ends or its context is full); number of images or videos
+    /// of a model that makes them (default: 1).
     #[arg(long, visible_alias = "count", short = 'n', value_name = "COUNT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
     /// Stop at this text; repeat for several.
@@ -72,6 +75,8 @@ pub struct Args {
     sampling: SamplingArgs,
     #[command(flatten)]
     image: ImageArgs,
+    #[command(flatten)]
+    video: VideoArgs,
 }
 
 /// How the next token is chosen; the default of each option is the model's recommendation.
@@ -99,7 +104,7 @@ struct SamplingArgs {
     /// Penalty subtracted from a token for each appearance.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     frequency_penalty: Option<f32>,
-    /// Seed of the random numbers; the same seed gives the same text or image.
+    /// Seed of the random numbers; the same seed gives the same text, image or video.
     #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>)]
     seed: Option<u64>,
 }
@@ -140,18 +145,29 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     match &mut located.source {
         LocatedSource::Text(source) => source.quantize = quantize,
         LocatedSource::Image(source) => source.quantize = quantize,
-        LocatedSource::Hearing(_) | LocatedSource::Video(_) => {
-            return Err(load::no_text(&located.name));
-        }
+        LocatedSource::Video(source) => source.quantize = quantize,
+        LocatedSource::Hearing(_) => return Err(load::no_text(&located.name)),
+    }
+    if let LocatedSource::Video(source) = &located.source {
+        let (source, name) = (source.clone(), located.name.clone());
+        args.refuse_settings_of_text(&format!("{name} makes videos"))?;
+        args.image.refuse_for_video(&name)?;
+        let prompt = prompt::read(args.prompt.as_deref())?;
+        let task = video::VideoTask::new(&args, &source, prompt)?;
+        return load::block_on(task.make(&config, located, root));
     }
     if let LocatedSource::Image(source) = &located.source {
         let source = source.clone();
-        args.refuse_settings_of_text(&located.name)?;
+        let reason = format!("{} makes images", located.name);
+        args.refuse_settings_of_text(&reason)?;
+        args.video.refuse_for(&reason)?;
         let prompt = prompt::read(args.prompt.as_deref())?;
         let drawing = image::Drawing::new(&args, &source, prompt)?;
         return load::block_on(drawing.make(&config, located, root));
     }
     args.image.refuse_for_text(&located.name)?;
+    args.video
+        .refuse_for(&format!("{} writes text", located.name))?;
     let prompt = prompt::read(args.prompt.as_deref())?;
     load::block_on(async {
         let (runtime, info) = load::load(&config, located, !root.quiet && !args.json).await?;
@@ -182,8 +198,8 @@ async fn generate(
 }
 
 impl Args {
-    /// Names a setting that an image model does not have.
-    fn refuse_settings_of_text(&self, model: &str) -> Result<(), Failure> {
+    /// Names a setting that models of images and videos do not have.
+    fn refuse_settings_of_text(&self, reason: &str) -> Result<(), Failure> {
         let sampling = &self.sampling;
         let set = [
             ("--system", self.system.is_some()),
@@ -199,7 +215,7 @@ impl Args {
             ("--presence-penalty", sampling.presence_penalty.is_some()),
             ("--frequency-penalty", sampling.frequency_penalty.is_some()),
         ];
-        refuse_first(&set, &format!("{model} makes images"), "text")
+        refuse_first(&set, reason, "text")
     }
 
     /// Those of our options that stand for settings.

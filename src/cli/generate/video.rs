@@ -1,0 +1,201 @@
+//! Videos of `worker generate`: from the options to an MP4.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::image_file::{in_folder, numbered, read_image};
+use super::step_meter::StepMeter;
+use super::{Args, refuse_first};
+use crate::cli::{Exit, Failure, Root, load, output};
+use crate::config::Config;
+use crate::daemon::locate::Located;
+use crate::media::image::{Channels, Pixels as Picture, Size};
+use crate::media::video::{Mp4Writer, VideoError};
+use crate::runtime;
+use crate::runtime::maker::{
+    MakeEvent, MakeRequest, Maker, Output, PixelFormat, Pixels, VideoRequest,
+};
+use crate::runtime::video::VideoSource;
+
+/// Options of video models; the default of each is the model's recommendation.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Videos")]
+pub struct VideoArgs {
+    /// Length of the video.
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f32>,
+    /// Frames per second.
+    #[arg(long, value_name = "COUNT")]
+    fps: Option<f32>,
+}
+
+impl VideoArgs {
+    /// Names an option that other models do not have.
+    pub fn refuse_for(&self, reason: &str) -> Result<(), Failure> {
+        let set = [
+            ("--seconds", self.seconds.is_some()),
+            ("--fps", self.fps.is_some()),
+        ];
+        refuse_first(&set, reason, "video")
+    }
+}
+
+/// Videos to make, and the files they go to.
+pub struct VideoTask {
+    request: VideoRequest,
+    path: PathBuf,
+    count: u32,
+    is_json: bool,
+}
+
+impl VideoTask {
+    pub fn new(args: &Args, source: &VideoSource, prompt: String) -> Result<Self, Failure> {
+        let image = &args.image;
+        let Some(path) = &image.output else {
+            let missing = "no file given for the video";
+            return Err(Failure::new(Exit::Usage, missing).hint("add -o FILE, such as -o clip.mp4"));
+        };
+        let ending = path.extension().unwrap_or_default();
+        if !ending.eq_ignore_ascii_case("mp4") {
+            let what = format!("{}: unknown kind of video file", path.display());
+            return Err(Failure::new(Exit::Usage, what).hint("end the name in .mp4"));
+        }
+        in_folder(path)?;
+        let [width, height] = image.size.map_or([None; 2], |size| size.map(Some));
+        let rate = args.video.fps.unwrap_or_else(|| source.defaults.rate());
+        // The engine refuses lengths out of its range, and names it.
+        let frames = args
+            .video
+            .seconds
+            .map(|seconds| (seconds * rate).round() as u32);
+        Ok(Self {
+            request: VideoRequest {
+                prompt,
+                negative_prompt: image.negative.clone(),
+                width,
+                height,
+                frames,
+                rate: Some(rate),
+                steps: image.steps,
+                cfg_scale: image.cfg,
+                seed: args.sampling.seed,
+                index: 0,
+                source: image.init.as_deref().map(read_image).transpose()?,
+                wants_previews: false,
+            },
+            path: path.clone(),
+            count: args.max_tokens.unwrap_or(1),
+            is_json: args.json,
+        })
+    }
+
+    pub async fn make(self, config: &Config, located: Located, root: &Root) -> Result<(), Failure> {
+        let model = located.name.clone();
+        let maker = load::load_media(config, located).await?;
+        let is_shown = !root.quiet && !self.is_json;
+        for index in 0..self.count {
+            let request = VideoRequest {
+                index,
+                ..self.request.clone()
+            };
+            let started = Instant::now();
+            let (frames, rate) = tokio::select! {
+                made = film(&maker, &model, request, StepMeter::new(is_shown)) => made?,
+                _ = tokio::signal::ctrl_c() => {
+                    return Err(Failure::new(Exit::Interrupted, "interrupted"));
+                }
+            };
+            let seconds = started.elapsed().as_secs_f64();
+            let path = numbered(&self.path, index, self.count);
+            let size = frames
+                .first()
+                .map_or([0; 2], |frame| [frame.width, frame.height]);
+            let count = frames.len();
+            let file = encode(frames, rate);
+            let file = file.map_err(|error| Failure::new(Exit::Failed, error))?;
+            fs::write(&path, file).map_err(|error| Failure::writing(&path, &error))?;
+            self.tell(&path, size, (count, rate), seconds, is_shown)?;
+        }
+        Ok(())
+    }
+
+    fn tell(
+        &self,
+        path: &Path,
+        [width, height]: [u32; 2],
+        (frames, rate): (usize, f32),
+        seconds: f64,
+        is_shown: bool,
+    ) -> Result<(), Failure> {
+        if self.is_json {
+            return output::json_line(&json!({
+                "event": "video",
+                "file": path,
+                "width": width,
+                "height": height,
+                "frames": frames,
+                "fps": rate,
+                "seconds": seconds,
+            }));
+        }
+        if is_shown {
+            let path = path.display();
+            output::aside(format!(
+                "{path}: {width}x{height}, {frames} frames, {rate} per second, {seconds:.1} s"
+            ));
+        }
+        Ok(())
+    }
+}
+
+async fn film(
+    maker: &Maker,
+    model: &str,
+    request: VideoRequest,
+    mut meter: StepMeter,
+) -> Result<(Vec<Pixels>, f32), Failure> {
+    let mut stream = maker.make(model, MakeRequest::Video(Box::new(request)))?;
+    let mut made = None;
+    while let Some(event) = stream.next().await {
+        match event {
+            MakeEvent::Step { at, of, .. } => meter.step(at, of),
+            MakeEvent::Made(Output::Frames { frames, rate }) => made = Some((frames, rate)),
+            MakeEvent::Made(Output::Image(_) | Output::Sound(_) | Output::Transcript(_))
+            | MakeEvent::Done => {}
+            MakeEvent::Failed(failure) => {
+                meter.end();
+                return Err(failure.into());
+            }
+        }
+    }
+    meter.end();
+    made.ok_or_else(|| runtime::Failure::Stopped.into())
+}
+
+fn encode(frames: Vec<Pixels>, rate: f32) -> Result<Vec<u8>, String> {
+    let said = |error: VideoError| error.to_string();
+    let mut writer: Option<Mp4Writer> = None;
+    for frame in frames {
+        let Pixels {
+            width,
+            height,
+            format: PixelFormat::Rgb,
+            bytes,
+        } = frame
+        else {
+            return Err("the model made frames that are not red, green and blue".to_owned());
+        };
+        let frame = Picture::new(Size { width, height }, Channels::Rgb, bytes);
+        let frame = frame.map_err(|error| error.to_string())?;
+        let writer = match &mut writer {
+            Some(writer) => writer,
+            None => writer.insert(Mp4Writer::new(frame.size(), rate.into()).map_err(said)?),
+        };
+        writer.push(&frame).map_err(said)?;
+    }
+    let writer = writer.ok_or_else(|| said(VideoError::Empty))?;
+    writer.finish().map_err(said)
+}
