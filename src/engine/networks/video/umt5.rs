@@ -38,7 +38,7 @@ struct UmT5Json {
     #[serde(default = "usual_distance")]
     relative_attention_max_distance: usize,
     layer_norm_epsilon: f64,
-    feed_forward_proj: String,
+    feed_forward_proj: Option<String>,
 }
 
 fn usual_buckets() -> usize {
@@ -61,8 +61,8 @@ impl UmT5Spec {
         if kind != "umt5" {
             return Err(Flaw::unsupported("model_type", kind, "umt5"));
         }
-        if json.feed_forward_proj != "gated-gelu" {
-            let found = json.feed_forward_proj;
+        let feed_forward = json.feed_forward_proj.as_deref();
+        if let Some(found) = feed_forward.filter(|&name| name != "gated-gelu") {
             return Err(Flaw::unsupported("feed_forward_proj", found, "gated-gelu"));
         }
         let buckets = json.relative_attention_num_buckets;

@@ -166,20 +166,26 @@ impl WanAttention {
             q = rope.turned(&q)?;
             k = rope.turned(&k)?;
         }
-        let scale = (spec.head_size as f32).powf(-0.5);
-        let (queries, keys) = (q.dim(1)?, k.dim(1)?);
-        let most = (MOST_PAIRS / (spec.heads * keys).max(1)).max(LEAST_QUERIES);
-        let mut parts = Vec::new();
-        for from in (0..queries).step_by(most) {
-            let part = q.narrow(1, from, most.min(queries - from))?.contiguous()?;
-            parts.push(dense_attention(&part, &k, &v, scale, Mask::None)?);
-            if from + most < queries {
-                block_end().await;
-            }
-        }
-        let attended = Tensor::cat(&parts, 1)?;
+        let attended = attend(&q, &k, &v, MOST_PAIRS).await?;
         self.output.apply(&attended.flatten_from(D::Minus2)?)
     }
+}
+
+/// Attention in parts of so many pairs of a query and a key, that stops between them.
+async fn attend(q: &Tensor, k: &Tensor, v: &Tensor, most_pairs: usize) -> Result<Tensor> {
+    let (_, queries, heads, size) = q.dims4()?;
+    let scale = (size as f32).powf(-0.5);
+    let most = (most_pairs / (heads * k.dim(1)?).max(1)).max(LEAST_QUERIES);
+    if queries <= most {
+        return dense_attention(q, k, v, scale, Mask::None);
+    }
+    let mut parts = Vec::new();
+    for from in (0..queries).step_by(most) {
+        let part = q.narrow(1, from, most.min(queries - from))?.contiguous()?;
+        parts.push(dense_attention(&part, k, v, scale, Mask::None)?);
+        block_end().await;
+    }
+    Tensor::cat(&parts, 1)
 }
 
 impl WanRope {
@@ -189,5 +195,29 @@ impl WanRope {
         let places = Tensor::from_vec(places.collect(), batch * tokens, x.device())?;
         let flat = x.reshape((batch * tokens, heads, size))?;
         rotate(&flat, &self.table, &places)?.reshape(x.dims())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::networks::image::run;
+
+    #[test]
+    fn attention_in_parts_is_that_of_the_whole() {
+        let random = |shape: [usize; 4]| Tensor::randn(0f32, 1.0, &shape, &Device::Cpu).unwrap();
+        let (q, k, v) = (
+            random([2, 150, 3, 8]),
+            random([2, 70, 3, 8]),
+            random([2, 70, 3, 8]),
+        );
+        let found = |most_pairs| -> Vec<f32> {
+            let attended = run(attend(&q, &k, &v, most_pairs)).unwrap();
+            assert_eq!(attended.dims(), q.dims());
+            attended.flatten_all().unwrap().to_vec1().unwrap()
+        };
+        assert_eq!(found(1), found(MOST_PAIRS));
     }
 }
