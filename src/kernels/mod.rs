@@ -22,6 +22,7 @@ mod matrix;
 mod norm;
 mod resample;
 mod rope;
+mod snake;
 
 pub use attention::{
     AttentionOptions, AttentionPlan, AttentionScratch, AttentionShape, KvDtype, LayerPages, Span,
@@ -34,6 +35,7 @@ pub use matrix::{PackedMatrix, WeightType};
 pub use norm::{add_rms_norm, group_norm, layer_norm, rms_norm};
 pub use resample::{Resampling, resample};
 pub use rope::{RopeStyle, RopeTable, rotate};
+pub use snake::snake;
 
 /// Tokens in one page of keys and values. Paged flash attention wants a multiple of 32.
 pub const PAGE_TOKENS: usize = 32;
