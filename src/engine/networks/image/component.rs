@@ -92,6 +92,12 @@ impl<'a> ComponentReader<'a> {
         })
     }
 
+    /// Whether there is such a tensor.
+    pub fn has(&self, name: &str) -> bool {
+        let name = (self.rename)(name);
+        self.source.tensors.header(&name).is_some()
+    }
+
     /// A linear layer, which some files store as a convolution of one place.
     pub fn projection(
         &mut self,
@@ -255,7 +261,7 @@ impl<'a> ComponentReader<'a> {
     }
 
     /// A tensor that must be there in this shape, dense, as it is stored.
-    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, Flaw> {
+    pub fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, Flaw> {
         let (header, dtype, bytes) = self.find(name, &[shape])?;
         self.dense(&header, dtype, &bytes)
     }

@@ -1,10 +1,12 @@
-//! Networks that hear.
+//! Networks that hear and speak.
 
 mod features;
+mod kokoro;
 mod whisper;
 
 pub use self::{
     features::{Features, SAMPLE_RATE, WINDOW_FRAMES, leveled},
+    kokoro::{Kokoro, KokoroSpec, SPEECH_RATE, SpeechText},
     whisper::{DecoderCache, SpokenText, Whisper, WhisperSpec, WindowKeys},
 };
 

@@ -1,0 +1,194 @@
+//! The tensors of a published file under plain names: without the wrapper that training left in them, and with weights
+//! whose length and direction were stored apart multiplied.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use candle_core::quantized::GgmlDType;
+
+use crate::networks::weights::{
+    Flaw, TensorBytes, TensorHeader, TensorSource, TensorType, tensor_floats,
+};
+
+/// The parts of a file: the first component of each name.
+const PARTS: [&str; 5] = [
+    "bert",
+    "bert_encoder",
+    "predictor",
+    "text_encoder",
+    "decoder",
+];
+/// Between the part and the name of a tensor, where the part was trained on several GPUs.
+const WRAPPER: &str = "module.";
+/// Ends of the names of lengths and directions, in both of PyTorch's forms.
+const LENGTHS: [&str; 2] = [".weight_g", ".parametrizations.weight.original0"];
+const DIRECTIONS: [&str; 2] = [".weight_v", ".parametrizations.weight.original1"];
+
+pub(super) struct KokoroTensors<'a> {
+    source: &'a dyn TensorSource,
+    headers: Vec<TensorHeader>,
+    pieces: HashMap<String, (usize, KokoroPiece)>,
+}
+
+/// Where a tensor comes from.
+enum KokoroPiece {
+    Whole(TensorHeader),
+    Product {
+        length: TensorHeader,
+        direction: TensorHeader,
+    },
+}
+
+impl<'a> KokoroTensors<'a> {
+    pub fn new(source: &'a dyn TensorSource) -> Result<Self, Flaw> {
+        let mut view = Self {
+            source,
+            headers: Vec::new(),
+            pieces: HashMap::new(),
+        };
+        let mut lengths: HashMap<String, TensorHeader> = HashMap::new();
+        for header in source.headers() {
+            let name = plain(&header.name);
+            if let Some(stem) = stem(&name, &LENGTHS) {
+                lengths.insert(format!("{stem}.weight"), header.clone());
+            }
+        }
+        for header in source.headers() {
+            let name = plain(&header.name);
+            if stem(&name, &LENGTHS).is_some() {
+                continue;
+            }
+            let Some(stem) = stem(&name, &DIRECTIONS) else {
+                view.add(name, header, KokoroPiece::Whole(header.clone()))?;
+                continue;
+            };
+            let name = format!("{stem}.weight");
+            let Some(length) = lengths.remove(&name) else {
+                let what = format!("the tensor {:?}", header.name);
+                let found = "a direction without a length";
+                return Err(Flaw::broken(what, found, format!("{stem}.weight_g")));
+            };
+            let rows = header.shape.first().copied().unwrap_or(0);
+            if length.elements() != rows as u64 || rows == 0 {
+                let what = format!("the tensor {:?}", length.name);
+                let found = format!("{:?}", length.shape);
+                return Err(Flaw::broken(what, found, format!("{rows} lengths")));
+            }
+            let product = KokoroPiece::Product {
+                length,
+                direction: header.clone(),
+            };
+            view.add(name, header, product)?;
+        }
+        match lengths.into_values().map(|header| header.name).min() {
+            None => Ok(view),
+            Some(name) => Err(Flaw::broken(
+                format!("the tensor {name:?}"),
+                "a length without a direction",
+                "both",
+            )),
+        }
+    }
+
+    fn add(&mut self, name: String, like: &TensorHeader, piece: KokoroPiece) -> Result<(), Flaw> {
+        let dtype = match &piece {
+            KokoroPiece::Whole(header) => header.dtype,
+            KokoroPiece::Product { length, direction } => {
+                dense(length)?;
+                dense(direction)?;
+                TensorType::Weight(GgmlDType::F32)
+            }
+        };
+        let header = TensorHeader::described(name.clone(), like.shape.clone(), dtype);
+        let at = self.headers.len();
+        self.headers.push(header);
+        match self.pieces.insert(name, (at, piece)) {
+            None => Ok(()),
+            Some(_) => {
+                let what = format!("the tensor {:?}", like.name);
+                Err(Flaw::broken(what, "two forms of one name", "one"))
+            }
+        }
+    }
+
+    /// The first dimension of a tensor, for sizes that no configuration states.
+    pub fn rows(&self, name: &str) -> Result<usize, Flaw> {
+        let rows = self
+            .header(name)
+            .and_then(|header| header.shape.first().copied());
+        rows.filter(|rows| (1..=1 << 16).contains(rows))
+            .ok_or_else(|| {
+                let what = format!("the tensor {name:?}");
+                Flaw::broken(what, "nothing", "the rows of a convolution")
+            })
+    }
+
+    fn floats(&self, header: &TensorHeader) -> Option<Vec<f32>> {
+        let dtype = dense(header).ok()?;
+        tensor_floats(dtype, &self.source.bytes(header)).ok()
+    }
+}
+
+/// Without the wrapper's name.
+fn plain(name: &str) -> String {
+    let wrapped = name
+        .split_once('.')
+        .filter(|(part, _)| PARTS.contains(part));
+    match wrapped.and_then(|(part, rest)| Some((part, rest.strip_prefix(WRAPPER)?))) {
+        Some((part, rest)) => format!("{part}.{rest}"),
+        None => name.to_owned(),
+    }
+}
+
+fn stem<'n>(name: &'n str, ends: &[&str]) -> Option<&'n str> {
+    ends.iter().find_map(|end| name.strip_suffix(end))
+}
+
+fn dense(header: &TensorHeader) -> Result<GgmlDType, Flaw> {
+    match header.dtype {
+        TensorType::Weight(dtype) if dtype.block_size() == 1 => Ok(dtype),
+        other => {
+            let what = format!("the tensor {:?}", header.name);
+            Err(Flaw::unsupported(what, other, "f32, f16 and bf16"))
+        }
+    }
+}
+
+impl TensorSource for KokoroTensors<'_> {
+    fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    fn headers(&self) -> &[TensorHeader] {
+        &self.headers
+    }
+
+    fn header(&self, name: &str) -> Option<&TensorHeader> {
+        let (at, _) = self.pieces.get(name)?;
+        self.headers.get(*at)
+    }
+
+    fn bytes(&self, header: &TensorHeader) -> TensorBytes {
+        let nothing = || TensorBytes::Owned(Vec::new());
+        let (length, direction) = match self.pieces.get(&header.name) {
+            Some((_, KokoroPiece::Whole(header))) => return self.source.bytes(header),
+            Some((_, KokoroPiece::Product { length, direction })) => (length, direction),
+            None => return nothing(),
+        };
+        let (Some(lengths), Some(mut values)) = (self.floats(length), self.floats(direction))
+        else {
+            return nothing();
+        };
+        let columns = values.len() / lengths.len().max(1);
+        for (row, length) in values.chunks_exact_mut(columns.max(1)).zip(lengths) {
+            let squares = row
+                .iter()
+                .map(|value| f64::from(*value) * f64::from(*value));
+            let factor = f64::from(length) / squares.sum::<f64>().sqrt();
+            for value in row {
+                *value = (f64::from(*value) * factor) as f32;
+            }
+        }
+        TensorBytes::Owned(values.into_iter().flat_map(f32::to_le_bytes).collect())
+    }
+}
