@@ -24,6 +24,7 @@ pub mod scheduler;
 mod sequence;
 mod shared;
 mod speculation;
+pub mod speech;
 pub mod text;
 pub mod video;
 mod work;

@@ -1,0 +1,251 @@
+//! Text to speech: [`SpeechPipeline`] is a loaded Kokoro of the [`maker`](super::maker).
+//!
+//! `english` turns text into phonemes, `passages` cuts them into pieces that are spoken at once, `voices` mixes voices,
+//! `job` speaks one passage after the other, so that the first sound leaves after the first sentence.
+
+mod english;
+mod job;
+mod passages;
+mod voices;
+
+pub use crate::networks::sound::SPEECH_RATE;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use candle_core::Device;
+
+use self::english::English;
+use self::job::{SpeechJob, SpeechTask};
+use self::passages::{Passage, passages};
+use self::voices::{VOICES_FILE, Voices};
+use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal, SoundRequest};
+use super::{DeviceChoice, Failure, LoadError};
+use crate::networks::image::{ComponentSource, Layout};
+use crate::networks::sound::{Kokoro, KokoroSpec};
+use crate::networks::weights::{Checkpoint, Description, Flaw, read_description};
+
+/// Where a Kokoro is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpeechSource {
+    /// A folder with a `.safetensors` file, `config.json` and voices.
+    pub path: PathBuf,
+}
+
+/// A model that speaks.
+pub struct SpeechPipeline {
+    model: Arc<SpeechModel>,
+}
+
+/// What the jobs of one model share.
+pub struct SpeechModel {
+    network: Kokoro,
+    voices: Voices,
+    english: English,
+}
+
+/// The longest text of one job, in characters.
+pub const MOST_CHARACTERS: u64 = 50_000;
+const SPEEDS: std::ops::RangeInclusive<f32> = 0.25..=4.0;
+
+impl SpeechSource {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The folder of the files, where `path` names the one with the weights.
+    fn folder(&self) -> &Path {
+        match self.path.is_file() {
+            true => self.path.parent().unwrap_or(&self.path),
+            false => &self.path,
+        }
+    }
+
+    /// Whether a folder holds a Kokoro.
+    pub fn is_at(path: &Path) -> bool {
+        let config = path.join("config.json");
+        config.is_file() && read_description(&config).is_ok_and(|config| KokoroSpec::is_in(&config))
+    }
+
+    /// Bytes of the weights, from the headers of the files.
+    pub fn weight_bytes(&self) -> Result<u64, LoadError> {
+        let checkpoint = self.open()?;
+        let headers = checkpoint.tensors().iter();
+        Ok(headers
+            .map(|header| checkpoint.bytes(header).len() as u64)
+            .sum())
+    }
+
+    /// The weights; voices may stand in a file beside them.
+    fn open(&self) -> Result<Checkpoint, LoadError> {
+        let entries = fs::read_dir(self.folder()).into_iter().flatten().flatten();
+        let weights = entries.map(|entry| entry.path()).filter(|path| {
+            let is_weights = path.extension().is_some_and(|end| end == "safetensors");
+            is_weights && path.file_name().is_some_and(|name| name != VOICES_FILE)
+        });
+        let weights: Vec<PathBuf> = weights.collect();
+        let path = match (self.path.is_file(), weights.as_slice()) {
+            (false, [only]) => only,
+            _ => &self.path,
+        };
+        Ok(Checkpoint::open(path)?)
+    }
+
+    /// Names of the voices, before the model is loaded.
+    pub fn voices(&self) -> Result<Vec<String>, LoadError> {
+        let checkpoint = self.open()?;
+        let spec = spec(&checkpoint)?;
+        let voices = Voices::open(self.folder(), 2 * spec.style)?;
+        Ok(voices.names().map(str::to_owned).collect())
+    }
+
+    pub fn load(&self, device: DeviceChoice) -> Result<SpeechPipeline, LoadError> {
+        let device = match device {
+            DeviceChoice::Cpu => Device::Cpu,
+            DeviceChoice::Cuda(index) => {
+                let device = Device::new_cuda(index);
+                device.map_err(|error| LoadError::Device(super::model::plain(&error)))?
+            }
+        };
+        let checkpoint = self.open()?;
+        let in_file = |flaw: Flaw| flaw.in_file(checkpoint.path());
+        let spec = spec(&checkpoint)?;
+        let voices = Voices::open(self.folder(), 2 * spec.style)?;
+        let english = English::open().map_err(in_file)?;
+        let source = ComponentSource {
+            tensors: &checkpoint,
+            layout: Layout::Folder,
+            device: &device,
+            quantize: None,
+        };
+        let network = Kokoro::load(spec, source).map_err(in_file)?;
+        let model = SpeechModel {
+            network,
+            voices,
+            english,
+        };
+        Ok(SpeechPipeline {
+            model: Arc::new(model),
+        })
+    }
+}
+
+fn spec(checkpoint: &Checkpoint) -> Result<KokoroSpec, LoadError> {
+    let spec = match checkpoint.description() {
+        Description::Config(config) => KokoroSpec::read(config),
+        Description::Gguf(_) => Err(Flaw::unsupported("the file", "GGUF", "safetensors")),
+    };
+    Ok(spec.map_err(|flaw| flaw.in_file(checkpoint.path()))?)
+}
+
+impl SpeechPipeline {
+    /// Names of the voices, in their order.
+    pub fn voices(&self) -> Vec<String> {
+        self.model.voices.names().map(str::to_owned).collect()
+    }
+
+    fn task(&self, request: &SoundRequest) -> Result<SpeechTask, Refusal> {
+        refuse_settings(request)?;
+        let speed = request.speed.unwrap_or(1.0);
+        if !SPEEDS.contains(&speed) {
+            let (least, most) = (SPEEDS.start(), SPEEDS.end());
+            return Err(Refusal::Unsupported(format!(
+                "speed is {speed}, but the model takes {least} to {most}"
+            )));
+        }
+        let model = &self.model;
+        let voice = model.voices.mix(request.voice.as_deref());
+        let voice = voice.map_err(Refusal::Unsupported)?;
+        Ok(SpeechTask {
+            passages: self.passages(&request.prompt)?,
+            voice,
+            speed,
+            seed: request.seed.unwrap_or(0),
+            index: request.index,
+        })
+    }
+
+    fn passages(&self, text: &str) -> Result<Vec<Passage>, Refusal> {
+        let characters = text.chars().count() as u64;
+        if characters > MOST_CHARACTERS {
+            return Err(Refusal::OutOfRange {
+                setting: "the text's length in characters",
+                found: characters,
+                least: 1,
+                most: MOST_CHARACTERS,
+            });
+        }
+        let model = &self.model;
+        let sentences = model.english.sentences(text);
+        let sentences = sentences.map_err(Refusal::Unsupported)?;
+        let vocabulary = &model.network.spec().vocabulary;
+        let passages = passages(&sentences, vocabulary, model.network.longest_text());
+        let passages = passages.map_err(Refusal::Unsupported)?;
+        match passages.is_empty() {
+            true => Err(Refusal::Unsupported(
+                "the text has no words to speak".to_owned(),
+            )),
+            false => Ok(passages),
+        }
+    }
+}
+
+/// Names a setting that a model that speaks does not have.
+fn refuse_settings(request: &SoundRequest) -> Result<(), Refusal> {
+    let set = [
+        ("negative_prompt", request.negative_prompt.is_some()),
+        ("lyrics", request.lyrics.is_some()),
+        ("seconds", request.seconds.is_some()),
+        ("steps", request.steps.is_some()),
+        ("cfg_scale", request.cfg_scale.is_some()),
+    ];
+    match set.iter().find(|(_, is_set)| *is_set) {
+        Some((name, _)) => Err(Refusal::Unsupported(format!(
+            "{name} is not for models that speak; remove it"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Frames that a phoneme takes at speed 1, about.
+const FRAMES_PER_PHONEME: f32 = 3.0;
+/// Memory of a frame: the widest maps of the generator, 120 rows of 128 channels, a handful at once.
+const BYTES_PER_FRAME: f32 = 120.0 * 128.0 * 4.0 * 6.0;
+/// Blocks of a passage: those of the networks.
+const BLOCKS_PER_PASSAGE: u64 = 90;
+
+impl Pipeline for SpeechPipeline {
+    fn check(&self, request: &MakeRequest) -> Result<Cost, Refusal> {
+        let MakeRequest::Sound(request) = request else {
+            return Err(Refusal::Kind {
+                wanted: request.kind(),
+                makes: MediaKind::Sound,
+            });
+        };
+        let task = self.task(request)?;
+        let longest = task.passages.iter().map(Vec::len).max().unwrap_or(0);
+        let frames = longest as f32 * FRAMES_PER_PHONEME / task.speed;
+        Ok(Cost {
+            steps: u32::try_from(task.passages.len()).unwrap_or(u32::MAX),
+            blocks: task.passages.len() as u64 * BLOCKS_PER_PASSAGE,
+            memory_bytes: (frames * BYTES_PER_FRAME) as u64,
+        })
+    }
+
+    fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {
+        match request {
+            MakeRequest::Sound(request) => {
+                let task = self.task(&request)?;
+                Ok(Box::new(SpeechJob::new(Arc::clone(&self.model), task)))
+            }
+            other => Err(Failure::internal(format!(
+                "asked a model that speaks for {}",
+                other.kind()
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
