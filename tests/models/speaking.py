@@ -1,0 +1,119 @@
+"""Compares what `worker` speaks with ONNX Runtime on the same phonemes, and lets a Whisper write down English sentences.
+
+    python tests/models/speaking.py WORKER MODEL WHISPER ONNX
+
+MODEL is a folder that `tests/models/kokoro.py` wrote, WHISPER one of `tests/models/whisper.py`, ONNX the file that MODEL came
+from. Needs numpy, onnxruntime and safetensors from PyPI. Noise differs between any two runs, so sounds are compared by
+their logarithms in mel bands, beside the distance of two runs of ONNX Runtime from each other.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import wave
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from safetensors.numpy import load_file
+
+VOICE = "jf_alpha"
+PHONEMES = [
+    "ðə skˈI əbˈʌv ðə pˈɔɹt wʌz ðə kˈʌləɹ ʌv tˈɛləvˌɪʒən, tˈund tə ɐ dˈɛd ʧˈænᵊl.",
+    "həlˈO wˈɜɹld, ðɪs ɪz ɐ smˈɔl tˈɛst.",
+    "kæn ju hˈɪɹ mˌi? ˌI wˈʊd lˈIk tə nˈO wˌʌt ju θˈɪŋk əbˌWt ˈɔl ʌv ðˈɪs bəfˈɔɹ wi ɡˌO hˈOm təmˈɑɹO mˈɔɹnɪŋ.",
+]
+SENTENCES = [
+    "The quick brown fox jumps over the lazy dog near the river.",
+    "In 1984 the museum sold twelve paintings for $350 each.",
+    "Please send the letter to Doctor Smith before the end of November.",
+]
+# As a listener writes them down.
+HEARD = [SENTENCES[0], SENTENCES[1], "Please send the letter to Dr. Smith before the end of November."]
+MOST_WRONG = .2
+MOST_DISTANCE = 3.
+
+
+def read(path):
+    with wave.open(str(path)) as file:
+        return np.frombuffer(file.readframes(file.getnframes()), np.int16) / 32768
+
+
+def bands(sound, rate=24_000, width=1024, hop=256, count=80):
+    """Decibels in mel bands, frame after frame."""
+    frames = np.lib.stride_tricks.sliding_window_view(np.pad(sound, width), width)[::hop] * np.hanning(width)
+    power = np.abs(np.fft.rfft(frames)) ** 2
+    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + rate / 1400), count + 2) / 2595) - 1)
+    hertz = np.linspace(0, rate / 2, power.shape[1])
+    rise, fall = (hertz - edges[:-2, None]) / np.diff(edges)[:-1, None], (edges[2:, None] - hertz) / np.diff(edges)[1:, None]
+    return 10 * np.log10(power @ np.maximum(np.minimum(rise, fall), 0).T + 1e-4)
+
+
+def distance(first, second):
+    first, second = bands(first), bands(second)
+    frames = min(len(first), len(second))
+    return float(np.abs(first[:frames] - second[:frames]).mean())
+
+
+def speak(worker, model, text, target):
+    run = subprocess.run(
+        [worker, "generate", str(model), text, "-o", str(target), "--voice", VOICE, "--json"], check=True, capture_output=True)
+    return json.loads(run.stdout), read(target)
+
+
+def words(text):
+    return re.sub(r"[^a-z0-9$ ]", "", text.lower().replace("-", " ")).split()
+
+
+def wrong(found, wanted):
+    """Edits of words, in parts of the words wanted."""
+    row = list(range(len(wanted) + 1))
+    for word in found:
+        before, row = row, [row[0] + 1]
+        for place, other in enumerate(wanted):
+            row.append(min(before[place + 1] + 1, row[-1] + 1, before[place] + (word != other)))
+    return row[-1] / len(wanted)
+
+
+def main(worker, model, whisper, onnx):
+    model = Path(model)
+    vocabulary = json.loads((model / "config.json").read_text())["vocab"]
+    table = load_file(model / "voices" / f"{VOICE}.safetensors")["voice"]
+    session = onnxruntime.InferenceSession(onnx, providers=["CPUExecutionProvider"])
+    failures = []
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "a.wav"
+        for phonemes in PHONEMES:
+            tokens = [vocabulary[symbol] for symbol in phonemes]
+            feed = {"tokens": np.array([[0, *tokens, 0]]), "style": table[len(tokens) - 1].reshape(1, -1),
+                    "speed": np.ones(1, np.float32)}
+            session.run(None, feed)
+            began = time.monotonic()
+            wanted = session.run(None, feed)[0].ravel()
+            spent = time.monotonic() - began
+            again = session.run(None, feed)[0].ravel()
+            report, found = speak(worker, model, f"[x](/{phonemes}/)", target)
+            apart, noise = distance(found, wanted), distance(again, wanted)
+            seconds = len(found) / 24_000
+            print(f"{len(tokens)} phonemes: {len(found) / 600:.0f} frames, ONNX Runtime {len(wanted) / 600:.1f}; "
+                  f"{apart:.2f} dB apart, two runs of ONNX Runtime {noise:.2f}; "
+                  f"{report['spent_seconds'] / seconds:.2f} and {spent / seconds:.2f} s a second of sound")
+            if abs(len(found) - len(wanted)) > .03 * len(wanted) or apart > MOST_DISTANCE:
+                failures.append(phonemes)
+        for sentence, heard in zip(SENTENCES, HEARD):
+            report, _ = speak(worker, model, sentence, target)
+            run = subprocess.run([worker, "transcribe", str(target), "--model", whisper, "--language", "en", "--quiet"],
+                                 check=True, capture_output=True, text=True)
+            share = wrong(words(run.stdout), words(heard))
+            print(f"{share:.0%} of the words wrong, {report['seconds']:.1f} s in {report['spent_seconds']:.1f} s: {run.stdout.strip()}")
+            if share > MOST_WRONG:
+                failures.append(sentence)
+    if failures:
+        raise SystemExit("too far from the reference: " + "; ".join(failures))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
