@@ -34,11 +34,8 @@ pub async fn load(
     located: Located,
     is_shown: bool,
 ) -> Result<(Runtime, Arc<ModelInfo>), Failure> {
-    match located.source {
-        LocatedSource::Text(_) => {}
-        LocatedSource::Image(_) | LocatedSource::Hearing(_) | LocatedSource::Video(_) => {
-            return Err(no_text(&located.name));
-        }
+    if !matches!(located.source, LocatedSource::Text(_)) {
+        return Err(no_text(&located.name));
     }
     let mut config = config.clone();
     // One job alone needs no room for others.
@@ -64,7 +61,7 @@ pub async fn load(
     }
 }
 
-/// Loads a model that draws or hears, if it fits. The maker knows the model by its name.
+/// Loads a model that draws, hears or speaks, if it fits. The maker knows the model by its name.
 pub async fn load_media(config: &Config, located: Located) -> Result<Maker, Failure> {
     let mut device = Device::start(config, &hardware::probe())?;
     device.load(located, |_, _| {}).await?;

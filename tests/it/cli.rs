@@ -255,6 +255,35 @@ fn generate_films_into_a_file() {
 }
 
 #[test]
+fn generate_speaks_into_files_and_a_seed_repeats() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let model = fixture("golden/sound/kokoro");
+    let text = "[a](/abdefhijklmnopstuv/)! [b](/tuvtuvtuvtuv/).";
+    let speak = |more: &[&str]| worker(&[&["generate", &model, text], more].concat()).run();
+    let run = speak(&["-o", &path("a.wav"), "--voice", "low(2)+high"]);
+    assert!(run.stderr.contains("s of sound"), "{}", run.stderr);
+    run.ok();
+    let read = |name: &str| std::fs::read(path(name)).unwrap();
+    let again = speak(&["-o", &path("b.wav"), "--voice", "low(2)+high", "--json"]);
+    assert_eq!(again.stderr, "");
+    let events = events(&again.ok());
+    let seconds = events[0]["seconds"].as_f64().unwrap();
+    assert_eq!(read("a.wav"), read("b.wav"));
+    speak(&["-o", &path("c.flac"), "--speed", "3"]).ok();
+    let heard = sound::listen(&read("c.flac"), 24_000, 60.0).unwrap();
+    assert!(heard.seconds() < seconds, "{seconds}");
+    speak(&["-o", "-", "--json"]).fails(2, "both go to standard output");
+    speak(&["-o", &path("d.mp3")]).fails(2, "unknown kind of sound file");
+    speak(&[]).fails(2, "no file given for the sound");
+    speak(&["-o", &path("d.wav"), "--voice", "nova"]).fails(2, "voices: high, low");
+    speak(&["-o", &path("d.wav"), "--steps", "3"]).fails(2, "--steps is for image models");
+    speak(&["-o", &path("d.wav"), "--top-p", "1"]).fails(2, "--top-p is for text models");
+    let text = worker(&["generate", &tiny(), "Hello", "--voice", "low"]).run();
+    text.fails(2, "--voice is for speech models");
+}
+
+#[test]
 fn generate_applies_loras_embeddings_and_second_passes() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

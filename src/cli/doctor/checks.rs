@@ -11,7 +11,7 @@ use crate::cli::{Failure, quantity};
 use crate::config::{Config, Exposure};
 use crate::daemon::fit::{Wishes, fit, room};
 use crate::daemon::locate::LocatedSource;
-use crate::daemon::{DaemonError, hearing_needs, kv_dtype, limits, needs};
+use crate::daemon::{DaemonError, hearing_needs, kv_dtype, limits, needs, speech_needs};
 use crate::hardware::{self, Machine, Memory};
 use crate::runtime::{LoadError, ModelSource};
 
@@ -188,6 +188,7 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
                     LocatedSource::Video(source) => {
                         source.footprint().map_err(DaemonError::from)?.into()
                     }
+                    LocatedSource::Speech(source) => speech_needs(&source)?,
                 };
                 Ok(fit(needs, Wishes::of(&config.engine), &room))
             });

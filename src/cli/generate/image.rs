@@ -23,7 +23,8 @@ use crate::runtime::maker::{
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Images")]
 pub struct ImageArgs {
-    /// File to write the image to, as its ending says: .png, .jpg or .webp; .mp4 for a video; several get numbers.
+    /// File to write the image to, as its ending says: .png, .jpg or .webp; .mp4 for a video; several get numbers. For speech
+    /// .wav, .flac or .opus; - writes a WAV to standard output.
     #[arg(long, short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Width and height in pixels.
@@ -112,9 +113,15 @@ fn schedule(name: &str) -> Result<Schedule, String> {
 
 impl ImageArgs {
     /// Names an option that a text model does not have.
-    pub fn refuse_for_text(&self, model: &str) -> Result<(), Failure> {
+    pub fn refuse_for_text(&self, reason: &str) -> Result<(), Failure> {
+        let output = [("--output", self.output.is_some())];
+        refuse_first(&output, reason, "image, video and speech")?;
+        self.refuse_for_speech(reason)
+    }
+
+    /// Names an option that a model that speaks does not have.
+    pub fn refuse_for_speech(&self, reason: &str) -> Result<(), Failure> {
         let set = [
-            ("--output", self.output.is_some()),
             ("--size", self.size.is_some()),
             ("--steps", self.steps.is_some()),
             ("--sampler", self.sampler.is_some()),
@@ -130,7 +137,7 @@ impl ImageArgs {
             ("--tile", self.tile),
             ("--hires", self.hires.is_some()),
         ];
-        refuse_first(&set, &format!("{model} writes text"), "image")
+        refuse_first(&set, reason, "image")
     }
 }
 

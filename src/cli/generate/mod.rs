@@ -1,8 +1,9 @@
-//! `worker generate`: text from a model, as it comes, or images and videos into files.
+//! `worker generate`: text from a model, as it comes, or images, videos and speech into files.
 
 mod image;
 mod image_file;
 mod prompt;
+mod speech;
 mod step_meter;
 mod story;
 mod video;
@@ -12,13 +13,14 @@ use serde_json::json;
 
 use super::place::Place;
 use super::{Exit, Failure, Root, load, output, threads};
-use crate::config::Flag;
-use crate::daemon::locate::LocatedSource;
+use crate::config::{Config, Flag};
+use crate::daemon::locate::{Located, LocatedSource};
 use crate::networks::weights::Quantize;
 use crate::runtime::{
     CacheScope, Chat, ModelInfo, Prompt, Runtime, Sampling, StopRules, TextRequest,
 };
 use image::ImageArgs;
+use speech::{Speaking, SpeechArgs};
 use story::Story;
 use video::VideoArgs;
 
@@ -30,15 +32,16 @@ Examples:
   worker generate qwen3-0.6b --json --logprobs 3 --seed 7 \"Hello\"
   worker generate ./sdxl-folder \"a lighthouse at dusk\" -o lighthouse.png --steps 20 --seed 7
   worker generate ./model.safetensors \"a fox\" --lora paper-cut.safetensors:0.8 -o fox.png
-  worker generate ./wan-folder \"a fox runs through snow\" --seconds 2 -o fox.mp4";
+  worker generate ./wan-folder \"a fox runs through snow\" --seconds 2 -o fox.mp4
+  worker generate kokoro-82m \"Good morning.\" -o morning.wav --voice af_heart";
 
-/// Generate text, images or videos with a model on disk.
+/// Generate text, images, videos or speech with a model on disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Catalog NAME or NAME:QUANTIZATION, pulled org/name or org/name:FILE, or path of a .gguf file, of an image model's .safetensors file or of a model folder, of text, images or videos.
+    /// Catalog NAME or NAME:QUANTIZATION, pulled org/name or org/name:FILE, or path of a .gguf file, of an image model's .safetensors file or of a model folder, of text, images, videos or speech.
     model: String,
-    /// Text to answer, continue, draw or film; `-` or no argument reads standard input.
+    /// Text to answer, continue, draw, film or speak; `-` or no argument reads standard input.
     prompt: Option<String>,
     /// System prompt.
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
@@ -77,6 +80,8 @@ pub struct Args {
     image: ImageArgs,
     #[command(flatten)]
     video: VideoArgs,
+    #[command(flatten)]
+    speech: SpeechArgs,
 }
 
 /// How the next token is chosen; the default of each option is the model's recommendation.
@@ -104,7 +109,7 @@ struct SamplingArgs {
     /// Penalty subtracted from a token for each appearance.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     frequency_penalty: Option<f32>,
-    /// Seed of the random numbers; the same seed gives the same text, image or video.
+    /// Seed of the random numbers; the same seed gives the same text, image, video or sound.
     #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>)]
     seed: Option<u64>,
 }
@@ -147,11 +152,14 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         LocatedSource::Image(source) => source.quantize = quantize,
         LocatedSource::Video(source) => source.quantize = quantize,
         LocatedSource::Hearing(_) => return Err(load::no_text(&located.name)),
+        LocatedSource::Speech(_) => return args.speak(&config, located, root),
     }
     if let LocatedSource::Video(source) = &located.source {
         let (source, name) = (source.clone(), located.name.clone());
         args.refuse_settings_of_text(&format!("{name} makes videos"))?;
         args.image.refuse_for_video(&name)?;
+        args.speech
+            .refuse_for_others(&format!("{name} makes videos"))?;
         let prompt = prompt::read(args.prompt.as_deref())?;
         let task = video::VideoTask::new(&args, &source, prompt)?;
         return load::block_on(task.make(&config, located, root));
@@ -161,13 +169,15 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         let reason = format!("{} makes images", located.name);
         args.refuse_settings_of_text(&reason)?;
         args.video.refuse_for(&reason)?;
+        args.speech.refuse_for_others(&reason)?;
         let prompt = prompt::read(args.prompt.as_deref())?;
         let drawing = image::Drawing::new(&args, &source, prompt)?;
         return load::block_on(drawing.make(&config, located, root));
     }
-    args.image.refuse_for_text(&located.name)?;
-    args.video
-        .refuse_for(&format!("{} writes text", located.name))?;
+    let reason = format!("{} writes text", located.name);
+    args.image.refuse_for_text(&reason)?;
+    args.video.refuse_for(&reason)?;
+    args.speech.refuse_for_others(&reason)?;
     let prompt = prompt::read(args.prompt.as_deref())?;
     load::block_on(async {
         let (runtime, info) = load::load(&config, located, !root.quiet && !args.json).await?;
@@ -198,7 +208,22 @@ async fn generate(
 }
 
 impl Args {
-    /// Names a setting that models of images and videos do not have.
+    fn speak(&self, config: &Config, located: Located, root: &Root) -> Result<(), Failure> {
+        let reason = format!("{} speaks", located.name);
+        self.refuse_settings_of_text(&reason)?;
+        let set = [
+            ("--max-tokens", self.max_tokens.is_some()),
+            ("--quantize", self.quantize.is_some()),
+        ];
+        refuse_first(&set, &reason, "text and image")?;
+        self.image.refuse_for_speech(&reason)?;
+        self.video.refuse_for(&reason)?;
+        let prompt = prompt::read(self.prompt.as_deref())?;
+        let speaking = Speaking::new(self, self.image.output.as_deref(), prompt)?;
+        load::block_on(speaking.make(config, located, root))
+    }
+
+    /// Names a setting that models of images, videos and speech do not have.
     fn refuse_settings_of_text(&self, reason: &str) -> Result<(), Failure> {
         let sampling = &self.sampling;
         let set = [

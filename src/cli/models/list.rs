@@ -170,7 +170,7 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
             fact("sampling", sampling(&facts.defaults));
         }
         Facts::Image(facts) => fact("drawing", drawing(&facts.defaults)),
-        Facts::Hearing(_) => {}
+        Facts::Hearing(_) | Facts::Speech(_) => {}
         Facts::Video(facts) => fact("filming", filming(&facts.defaults)),
     }
     output::text(facts)?;

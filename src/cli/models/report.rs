@@ -36,7 +36,7 @@ enum DefaultsReport<'a> {
     Text(SamplingReport),
     Image(DrawingReport<'a>),
     /// None.
-    Hearing {},
+    Sound {},
     Video(FilmingReport),
 }
 
@@ -122,7 +122,7 @@ pub fn of_quantization<'a>(
         licence: &entry.licence,
         context: match &entry.facts {
             Facts::Text(facts) => Some(facts.context),
-            Facts::Image(_) | Facts::Hearing(_) | Facts::Video(_) => None,
+            Facts::Image(_) | Facts::Hearing(_) | Facts::Speech(_) | Facts::Video(_) => None,
         },
         parameters: entry.parameters(),
         default_quantization: &entry.default_quantization,
@@ -145,7 +145,7 @@ fn defaults(facts: &Facts) -> DefaultsReport<'_> {
             min_p: defaults.min_p,
             repetition_penalty: defaults.repetition_penalty,
         }),
-        Facts::Hearing(_) => DefaultsReport::Hearing {},
+        Facts::Hearing(_) | Facts::Speech(_) => DefaultsReport::Sound {},
         Facts::Video(VideoFacts { defaults, .. }) => DefaultsReport::Video(FilmingReport {
             size: defaults.size,
             frames: defaults.frames,

@@ -17,6 +17,7 @@ pub const ENTRIES: &[(&str, &str)] = &[
     entry!("gemma-3-4b-it.toml"),
     entry!("granite-3.3-2b-instruct.toml"),
     entry!("granite-3.3-8b-instruct.toml"),
+    entry!("kokoro-82m.toml"),
     entry!("llama-3.1-8b-instruct.toml"),
     entry!("llama-3.2-1b-instruct.toml"),
     entry!("llama-3.2-3b-instruct.toml"),

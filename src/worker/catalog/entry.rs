@@ -26,6 +26,7 @@ pub enum Facts {
     Image(ImageFacts),
     Hearing(HearingFacts),
     Video(VideoFacts),
+    Speech(SpeechFacts),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +58,12 @@ pub struct VideoFacts {
     pub defaults: FilmingDefaults,
 }
 
+/// Of a model that speaks texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpeechFacts {
+    pub parameters: u64,
+}
+
 /// Under which names a model is asked for, in each of the two worlds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
@@ -83,6 +90,7 @@ pub enum Family {
     StableDiffusionXl,
     Whisper,
     Wan,
+    Kokoro,
 }
 
 impl Family {
@@ -102,6 +110,7 @@ impl Family {
         ("stable-diffusion-xl", Self::StableDiffusionXl),
         ("whisper", Self::Whisper),
         ("wan", Self::Wan),
+        ("kokoro", Self::Kokoro),
     ];
 
     pub fn kind(self) -> Kind {
@@ -111,6 +120,7 @@ impl Family {
             }
             Self::Whisper => Kind::Hearing,
             Self::Wan => Kind::Video,
+            Self::Kokoro => Kind::Speech,
             _ => Kind::Text,
         }
     }
@@ -122,6 +132,7 @@ pub enum Kind {
     Image,
     Hearing,
     Video,
+    Speech,
 }
 
 impl Kind {
@@ -130,6 +141,7 @@ impl Kind {
         ("image", Self::Image),
         ("hearing", Self::Hearing),
         ("video", Self::Video),
+        ("speech", Self::Speech),
     ];
 }
 
@@ -275,7 +287,7 @@ impl Entry {
         let facts = match &self.facts {
             Facts::Text(facts) => facts,
             Facts::Image(facts) => return weights.checked_add(facts.drawing_bytes()),
-            Facts::Hearing(_) => return weights.checked_add(WORKSPACE_BYTES),
+            Facts::Hearing(_) | Facts::Speech(_) => return weights.checked_add(WORKSPACE_BYTES),
             Facts::Video(facts) => return weights.checked_add(facts.filming_bytes()),
         };
         let context = facts.context.min(MINIMUM_CONTEXT);
@@ -293,6 +305,7 @@ impl Entry {
             Facts::Image(_) => Kind::Image,
             Facts::Hearing(_) => Kind::Hearing,
             Facts::Video(_) => Kind::Video,
+            Facts::Speech(_) => Kind::Speech,
         }
     }
 
@@ -302,6 +315,7 @@ impl Entry {
             Facts::Image(facts) => facts.parameters,
             Facts::Hearing(facts) => facts.parameters,
             Facts::Video(facts) => facts.parameters,
+            Facts::Speech(facts) => facts.parameters,
         }
     }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     Defaults, DrawingDefaults, Embedded, Entry, Facts, Family, FilmingDefaults, HearingFacts,
-    ImageFacts, Kind, Names, Shape, Source, TextFacts, VideoFacts,
+    ImageFacts, Kind, Names, Shape, Source, SpeechFacts, TextFacts, VideoFacts,
     entry::QUANTIZATIONS,
     keys::{refuse_unknown, unknown},
 };
@@ -141,6 +141,7 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
     let raw: EntryToml = toml::from_str(text).map_err(|error| error.to_string())?;
     let family = word("family", &raw.family, Family::ALL)?;
     let kind = word("kind", &raw.kind, Kind::ALL)?;
+    let sound_parameters = sound_parameters(&raw);
     if family.kind() != kind {
         let (family, wanted) = (family.word(), family.kind().word());
         return Err(format!(
@@ -164,12 +165,12 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
                 raw.parameters,
                 raw.defaults,
             )?),
-            Kind::Hearing => Facts::Hearing(hearing_facts(
-                raw.context,
-                raw.shape,
-                raw.parameters,
-                &raw.defaults,
-            )?),
+            Kind::Hearing => Facts::Hearing(HearingFacts {
+                parameters: sound_parameters?,
+            }),
+            Kind::Speech => Facts::Speech(SpeechFacts {
+                parameters: sound_parameters?,
+            }),
             Kind::Video => Facts::Video(video_facts(
                 raw.context,
                 raw.shape,
@@ -241,18 +242,17 @@ fn image_facts(
     })
 }
 
-fn hearing_facts(
-    context: Option<u64>,
-    shape: Option<ShapeToml>,
-    parameters: Option<u64>,
-    defaults: &DefaultsToml,
-) -> Result<HearingFacts, String> {
-    let (None, None, Some(parameters)) = (context, shape, parameters) else {
-        return Err("a hearing model needs parameters, and has no context and no shape".to_owned());
+/// Of a model that hears or speaks.
+fn sound_parameters(raw: &EntryToml) -> Result<u64, String> {
+    let kind = &raw.kind;
+    let (None, None, Some(parameters)) = (raw.context, &raw.shape, raw.parameters) else {
+        return Err(format!(
+            "a {kind} model needs parameters, and has no context and no shape"
+        ));
     };
-    match *defaults == DefaultsToml::default() {
-        true => Ok(HearingFacts { parameters }),
-        false => Err("a hearing model has no defaults".to_owned()),
+    match raw.defaults == DefaultsToml::default() {
+        true => Ok(parameters),
+        false => Err(format!("a {kind} model has no defaults")),
     }
 }
 
@@ -347,6 +347,7 @@ fn source(raw: SourceToml, folder: Option<&Path>, kind: Kind) -> Result<Source, 
             };
             match kind {
                 Kind::Text | Kind::Hearing => refuse_incomplete(&source)?,
+                Kind::Speech => refuse_incomplete_speech(&source)?,
                 Kind::Image => refuse_incomplete_image(&source, "unet")?,
                 Kind::Video => refuse_incomplete_image(&source, "transformer")?,
             }
@@ -406,6 +407,24 @@ fn refuse_incomplete(source: &hub::Source) -> Result<(), String> {
     }
 }
 
+/// Weights beside their configuration, and voices.
+fn refuse_incomplete_speech(source: &hub::Source) -> Result<(), String> {
+    let paths = || source.files.iter().map(|file| file.path.as_str());
+    let is_weights = |path: &str| path.ends_with(".safetensors");
+    let is_voice = |path: &str| path.starts_with("voices") && is_weights(path);
+    if !paths().any(|path| is_weights(path) && !is_voice(path)) {
+        return Err("no weights (.safetensors) are listed".to_owned());
+    }
+    match (
+        paths().any(|path| path == "config.json"),
+        paths().any(is_voice),
+    ) {
+        (false, _) => Err("a speech model also needs config.json in files".to_owned()),
+        (_, false) => Err("a speech model also needs voices (.safetensors) in files".to_owned()),
+        (true, true) => Ok(()),
+    }
+}
+
 /// Files that every model that draws has, in the layout of diffusers, beside the `config.json` of each component.
 const IMAGE_FILES: [&str; 2] = [IMAGE_INDEX, "scheduler/scheduler_config.json"];
 
@@ -454,10 +473,11 @@ fn check(entry: &Entry) -> Result<(), String> {
     match &entry.facts {
         Facts::Text(facts) => check_text(facts)?,
         Facts::Image(facts) => check_image(facts)?,
-        Facts::Hearing(facts) if facts.parameters == 0 => {
+        Facts::Hearing(HearingFacts { parameters: 0 })
+        | Facts::Speech(SpeechFacts { parameters: 0 }) => {
             return Err("parameters is out of range".to_owned());
         }
-        Facts::Hearing(_) => {}
+        Facts::Hearing(_) | Facts::Speech(_) => {}
         Facts::Video(facts) => check_video(facts)?,
     }
     let known: Vec<&str> = entry.sources.keys().map(String::as_str).collect();

@@ -21,7 +21,7 @@ use std::{
 pub use embedded::{Embedded, UnpackError};
 pub use entry::{
     Defaults, DrawingDefaults, Entry, Facts, Family, FilmingDefaults, HearingFacts, ImageFacts,
-    Kind, Names, Shape, Source, TextFacts, UnknownQuantization, VideoFacts,
+    Kind, Names, Shape, Source, SpeechFacts, TextFacts, UnknownQuantization, VideoFacts,
 };
 pub use file::IMAGE_INDEX;
 pub use names::{AmbiguousModel, FindError, UnknownModel};

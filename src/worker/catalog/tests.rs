@@ -26,6 +26,24 @@ fn read(text: &str) -> Result<Entry, String> {
     file::read(text, None)
 }
 
+#[test]
+fn models_that_speak_have_parameters_alone() {
+    let entry = |more: &str| {
+        read(&format!(
+            "id = \"voice\"\nfamily = \"kokoro\"\nkind = \"speech\"\nlicence = \"Apache-2.0\"\n\
+             default_quantization = \"f32\"\n{more}\nsources = {{ f32 = {{ path = \"kokoro\" }} }}"
+        ))
+    };
+    let found = entry("parameters = 81_000_000").unwrap();
+    assert_eq!(
+        (found.kind().word(), found.parameters()),
+        ("speech", 81_000_000)
+    );
+    assert!(found.minimum_memory_bytes("f32").unwrap() > 4 * 81_000_000);
+    let refused = entry("parameters = 1\ncontext = 512").unwrap_err();
+    assert!(refused.contains("a speech model"), "{refused}");
+}
+
 /// The small entry with one piece of text exchanged is refused, and the reason says this.
 fn check_refused(from: &str, to: &str, reason: &str) {
     assert!(SMALL.contains(from), "{from}");
@@ -98,6 +116,7 @@ fn sources_are_coherent_with_family_and_quantization() {
                 Family::Whisper if entry.id.starts_with("distil") => "distil",
                 Family::Whisper => "whisper",
                 Family::Wan => "wan",
+                Family::Kokoro => "kokoro",
             };
             assert!(repository.contains(word), "{} from {repository}", entry.id);
             for file in source.files.iter().filter(|file| file.path.is_gguf()) {

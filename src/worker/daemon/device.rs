@@ -11,6 +11,7 @@ use muster_engine::runtime::grammar::ProverProgram;
 use muster_engine::runtime::hearing::HearingSource;
 use muster_engine::runtime::image::{ImageFootprint, ImageSource};
 use muster_engine::runtime::maker::{Maker, MakerLimits, MediaKind, Pipeline, PipelineLoader};
+use muster_engine::runtime::speech::SpeechSource;
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::video::{VideoFootprint, VideoSource};
 use muster_engine::runtime::{
@@ -78,6 +79,7 @@ impl Device {
             LocatedSource::Image(source) => self.load_image(name, source, &fitted).await?,
             LocatedSource::Hearing(source) => self.load_hearing(name, source).await?,
             LocatedSource::Video(source) => self.load_video(name, source, &fitted).await?,
+            LocatedSource::Speech(source) => self.load_speech(name, source).await?,
         };
         self.held.push((model.name().to_owned(), fitted));
         self.room = self.room.clone().after(&fitted);
@@ -159,6 +161,23 @@ impl Device {
         self.load_media(model, Box::new(load)).await
     }
 
+    async fn load_speech(
+        &mut self,
+        name: String,
+        source: SpeechSource,
+    ) -> Result<DeviceModel, DaemonError> {
+        let device = self.room.device;
+        let model = MediaModel {
+            name,
+            kind: MediaKind::Sound,
+            size: None,
+            voices: source.voices()?,
+            clip: None,
+        };
+        let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
+        self.load_media(model, Box::new(load)).await
+    }
+
     async fn load_media(
         &mut self,
         model: MediaModel,
@@ -185,6 +204,7 @@ impl Device {
             LocatedSource::Image(source) => source.footprint()?.into(),
             LocatedSource::Hearing(source) => hearing_needs(source)?,
             LocatedSource::Video(source) => source.footprint()?.into(),
+            LocatedSource::Speech(source) => speech_needs(source)?,
         };
         let fitted = fit(needs, self.wishes, &self.room);
         fitted.map_err(|refusal| DaemonError::DoesNotFit {
@@ -218,6 +238,9 @@ impl Device {
 
 /// Beside the weights, for one window of the largest network.
 const HEARING_BYTES: u64 = 256 << 20;
+
+/// Beside the weights, for the longest sentence.
+const SPEECH_BYTES: u64 = 512 << 20;
 
 /// This program once more, as the text process of a model.
 fn isolation(model: &str) -> Isolation {
@@ -264,6 +287,15 @@ pub fn hearing_needs(source: &HearingSource) -> Result<Needs, DaemonError> {
     Ok(Needs {
         weight_bytes: source.weight_bytes()?,
         workspace_bytes: HEARING_BYTES,
+        ..Needs::default()
+    })
+}
+
+/// What a model that speaks takes on a device.
+pub fn speech_needs(source: &SpeechSource) -> Result<Needs, DaemonError> {
+    Ok(Needs {
+        weight_bytes: source.weight_bytes()?,
+        workspace_bytes: SPEECH_BYTES,
         ..Needs::default()
     })
 }

@@ -127,7 +127,7 @@ impl Needs {
         let weight_bytes = entry.weight_bytes(quantization)?;
         let facts = match &entry.facts {
             Facts::Text(facts) => facts,
-            Facts::Hearing(_) => {
+            Facts::Hearing(_) | Facts::Speech(_) => {
                 return Some(Self {
                     weight_bytes,
                     workspace_bytes: USUAL_WORKSPACE_BYTES,

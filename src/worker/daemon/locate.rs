@@ -15,6 +15,7 @@ use muster_config::is_path;
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
 use muster_engine::runtime::hearing::HearingSource;
 use muster_engine::runtime::image::{ImageDefaults, ImageSource};
+use muster_engine::runtime::speech::SpeechSource;
 use muster_engine::runtime::video::{VideoDefaults, VideoSource};
 use muster_engine::runtime::{ModelSource, Sampling};
 
@@ -36,6 +37,7 @@ pub enum LocatedSource {
     Image(ImageSource),
     Hearing(HearingSource),
     Video(VideoSource),
+    Speech(SpeechSource),
 }
 
 /// Files of a model of the catalog.
@@ -113,6 +115,8 @@ impl LocatedSource {
             Self::Image(ImageSource::new(path))
         } else if HearingSource::is_at(path) {
             Self::Hearing(HearingSource::new(path))
+        } else if SpeechSource::is_at(path) {
+            Self::Speech(SpeechSource::new(path))
         } else {
             Self::Text(Box::new(ModelSource::new(path)))
         }
@@ -124,6 +128,7 @@ impl LocatedSource {
             Self::Image(source) => &source.path,
             Self::Hearing(source) => &source.path,
             Self::Video(source) => &source.path,
+            Self::Speech(source) => &source.path,
         }
     }
 }
@@ -197,6 +202,7 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
             defaults: filming(facts.defaults),
             ..VideoSource::new(found.path)
         }),
+        Facts::Speech(_) => LocatedSource::Speech(SpeechSource::new(found.path)),
         Facts::Image(facts) => LocatedSource::Image(ImageSource {
             defaults: drawing(&facts.defaults).map_err(|what| LocateError::Defaults {
                 name: entry.id.clone(),
