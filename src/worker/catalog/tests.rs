@@ -31,7 +31,8 @@ fn models_that_speak_have_parameters_alone() {
     let entry = |more: &str| {
         read(&format!(
             "id = \"voice\"\nfamily = \"kokoro\"\nkind = \"speech\"\nlicence = \"Apache-2.0\"\n\
-             default_quantization = \"f32\"\n{more}\nsources = {{ f32 = {{ path = \"kokoro\" }} }}"
+             default_quantization = \"f32\"\n{more}\n\
+             names = {{ v1 = [\"voice\"], legacy = [\"voice\"] }}\nsources = {{ f32 = {{ path = \"kokoro\" }} }}"
         ))
     };
     let found = entry("parameters = 81_000_000").unwrap();
