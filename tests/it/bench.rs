@@ -54,14 +54,7 @@ fn a_drawing_is_measured_beside_the_machines_limits() {
         (&report["width"], &report["height"]),
         (&json!(128), &json!(64))
     );
-    for part in ["step", "decode"] {
-        let part = &report[part];
-        let seconds = part["seconds"]["median"].as_f64().unwrap();
-        let operations = part["operations"].as_f64().unwrap();
-        let speed = part["operations_per_second"].as_f64().unwrap();
-        assert!(seconds > 0.0 && operations > 0.0, "{part}");
-        assert!((speed * seconds / operations - 1.0).abs() < 1e-6, "{part}");
-    }
+    check_parts(&report["report"], 2);
     let table = worker(&arguments).run().ok();
     assert!(
         table.contains("step with guidance") && table.contains("Gop/s"),
@@ -69,6 +62,36 @@ fn a_drawing_is_measured_beside_the_machines_limits() {
     );
     let wrong = worker(&["bench", "image", "--size", "100x100"]).run();
     assert!(wrong.stderr.contains("multiples of 64"), "{}", wrong.stderr);
+}
+
+#[test]
+fn hearing_is_measured_beside_the_machines_limits() {
+    let arguments = [
+        "bench",
+        "audio",
+        "--synthetic",
+        "whisper-tiny",
+        "--tokens",
+        "3",
+    ];
+    let text = worker(&[&arguments[..], &["--repeat", "1", "--json"]].concat())
+        .run()
+        .ok();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    check_parts(&report["report"], 2);
+}
+
+#[track_caller]
+fn check_parts(report: &Value, count: usize) {
+    let parts = report["parts"].as_array().unwrap();
+    assert_eq!(parts.len(), count);
+    for part in parts {
+        let seconds = part["seconds"]["median"].as_f64().unwrap();
+        let operations = part["operations"].as_f64().unwrap();
+        let speed = part["operations_per_second"].as_f64().unwrap();
+        assert!(seconds > 0.0 && operations > 0.0, "{part}");
+        assert!((speed * seconds / operations - 1.0).abs() < 1e-6, "{part}");
+    }
 }
 
 #[test]

@@ -1,14 +1,11 @@
 //! `worker bench image`: a step with guidance and the decoding of an image, with random weights in a known shape.
 
 use std::path::Path;
-use std::time::Instant;
 
-use serde::Serialize;
+use serde_json::json;
 
-use super::figures::Figure;
-use super::limits::Limits;
-use super::memory;
-use super::place::{Place, first_line};
+use super::parts::{TimedPart, measure};
+use super::place::Place;
 use crate::cli::{Exit, Failure, output};
 use crate::networks::image::{ImageBench, SyntheticImage};
 
@@ -38,29 +35,10 @@ Examples:
   worker bench image
   worker bench image --synthetic sdxl --size 512x512 --repeat 1";
 
-#[derive(Debug, Serialize)]
-struct ImageBenchReport {
-    shape: &'static str,
-    device: String,
-    width: u32,
-    height: u32,
-    repeat: u16,
-    limits: Limits,
-    /// One step with guidance: two passes at once.
-    step: DrawingFigure,
-    decode: DrawingFigure,
-    /// What the process held after the measurements.
-    resident_bytes: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-struct DrawingFigure {
-    seconds: Figure,
-    operations: u64,
-    operations_per_second: f64,
-    /// Of the machine's limit; none where more was reached than was measured to be possible.
-    share: Option<f64>,
-}
+const STEP: &str = "step with guidance";
+const DECODING: &str = "decoding";
+/// Steps of a usual image.
+const STEPS: f64 = 20.0;
 
 fn shape(name: &str) -> Result<SyntheticImage, String> {
     let mut all = SyntheticImage::ALL.into_iter();
@@ -85,112 +63,48 @@ fn size(text: &str) -> Result<[u32; 2], String> {
 
 pub fn run(args: &DrawingBenchArgs, is_shown: bool) -> Result<(), Failure> {
     let device = args.device.open()?;
-    let failed = |error: &candle_core::Error| {
-        let message = format!("measuring failed: {}", first_line(error));
-        Failure::new(Exit::Failed, message)
-    };
-    let side = args.synthetic.side();
-    let size @ [width, height] = args.size.unwrap_or([side, side]);
+    let shape = args.synthetic;
+    let size @ [width, height] = args.size.unwrap_or([shape.side(); 2]);
     if is_shown && !args.json {
-        output::aside(format!("making up weights of {}", args.synthetic.name()));
+        output::aside(format!("making up weights of {}", shape.name()));
     }
-    let bench = ImageBench::new(args.synthetic, &device).map_err(|flaw| {
-        Failure::new(
-            Exit::Failed,
-            flaw.in_file(Path::new("random weights")).to_string(),
-        )
+    let bench = ImageBench::new(shape, &device).map_err(|flaw| {
+        let failed = flaw.in_file(Path::new("random weights"));
+        Failure::new(Exit::Failed, failed.to_string())
     })?;
-    let timed = |work: &dyn Fn() -> candle_core::Result<()>| {
-        work()?;
-        let mut seconds = Vec::new();
-        for _ in 0..args.repeat {
-            let began = Instant::now();
-            work()?;
-            seconds.push(began.elapsed().as_secs_f64());
-        }
-        Ok(seconds)
-    };
-    let step = timed(&|| bench.step(size)).map_err(|error| failed(&error))?;
-    let decode = timed(&|| bench.decode(size)).map_err(|error| failed(&error))?;
-    // Before the machine's limits are measured, which takes memory of its own.
-    let resident_bytes = memory::resident_bytes();
-    let limits = Limits::measure(&device).map_err(|error| failed(&error))?;
-    let part = |seconds: Vec<f64>, operations: u64| {
-        let seconds = Figure::of(seconds)?;
-        let operations_per_second = operations as f64 / seconds.median;
-        let share = operations_per_second / limits.operations_per_second;
-        Some(DrawingFigure {
-            seconds,
-            operations,
-            operations_per_second,
-            share: Some(share).filter(|share| *share <= 1.0),
-        })
-    };
-    let parts =
-        part(step, bench.step_operations(size)).zip(part(decode, bench.decode_operations(size)));
-    let (step, decode) =
-        parts.ok_or_else(|| Failure::new(Exit::Failed, "nothing was measured".to_owned()))?;
-    let report = ImageBenchReport {
-        shape: args.synthetic.name(),
-        device: args.device.to_string(),
-        width,
-        height,
-        repeat: args.repeat,
-        limits,
-        step,
-        decode,
-        resident_bytes,
-    };
-    match args.json {
-        true => output::json(&report),
-        false => output::line(report.table()),
+    let parts = [
+        TimedPart {
+            name: STEP,
+            operations: bench.step_operations(size),
+            work: &|| bench.step(size),
+        },
+        TimedPart {
+            name: DECODING,
+            operations: bench.decode_operations(size),
+            work: &|| bench.decode(size),
+        },
+    ];
+    let report = measure(&parts, args.repeat, &device)?;
+    if args.json {
+        return output::json(&json!({
+            "shape": shape.name(),
+            "device": args.device.to_string(),
+            "width": width,
+            "height": height,
+            "repeat": args.repeat,
+            "report": report,
+        }));
     }
-}
-
-impl ImageBenchReport {
-    fn table(&self) -> String {
-        let steps = 20.0 * self.step.seconds.median + self.decode.seconds.median;
-        let memory = self.resident_bytes.map_or(String::new(), |bytes| {
-            format!("\nmemory of the process: {} MB", bytes / 1_000_000)
-        });
-        format!(
-            "{} on {}, {} x {}, f32, median of {}\n\
-             limits of this machine: memory {:.1} GB/s, products {:.0} Gop/s, {} threads\n\n\
-             {:<20} {:>9} {:>7} {:>9} {:>9} {:>9}\n{}\n{}\n\n\
-             an image of 20 steps: {steps:.0} s{memory}",
-            self.shape,
-            self.device,
-            self.width,
-            self.height,
-            self.repeat,
-            self.limits.bytes_per_second / 1e9,
-            self.limits.operations_per_second / 1e9,
-            self.limits.threads,
-            "",
-            "seconds",
-            "+-",
-            "Gop",
-            "Gop/s",
-            "share",
-            self.step.line("step with guidance"),
-            self.decode.line("decoding"),
-        )
-    }
-}
-
-impl DrawingFigure {
-    fn line(&self, name: &str) -> String {
-        let share = self
-            .share
-            .map_or("-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
-        format!(
-            "{name:<20} {:>9.2} {:>5.1} % {:>9.0} {:>9.0} {share:>9}",
-            self.seconds.median,
-            100.0 * self.seconds.spread(),
-            self.operations as f64 / 1e9,
-            self.operations_per_second / 1e9,
-        )
-    }
+    let whole = STEPS * report.seconds_of(STEP) + report.seconds_of(DECODING);
+    output::line(report.table(
+        &format!(
+            "{} on {}, {width} x {height}, f32, median of {}",
+            shape.name(),
+            args.device,
+            args.repeat
+        ),
+        &format!("an image of {STEPS} steps: {whole:.1} s"),
+    ))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! `worker bench`: how fast this machine is, beside how fast it could be at best.
 
+mod audio;
 mod figures;
 mod image;
 mod limits;
 mod memory;
+mod parts;
 mod place;
 mod text;
 
@@ -21,6 +23,7 @@ pub struct Args {
 enum What {
     Text(text::Args),
     Image(image::DrawingBenchArgs),
+    Audio(audio::HearingBenchArgs),
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -30,5 +33,6 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     match args.what {
         What::Text(args) => text::run(&args, &config, !root.quiet),
         What::Image(args) => image::run(&args, !root.quiet),
+        What::Audio(args) => audio::run(&args, !root.quiet),
     }
 }

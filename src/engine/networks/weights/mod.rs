@@ -11,6 +11,7 @@ mod error;
 pub mod fuzz;
 mod gguf;
 mod header;
+mod invented;
 mod mapping;
 mod pickle;
 mod safetensors;
@@ -23,6 +24,7 @@ pub use self::{
     error::{CheckpointError, Flaw},
     gguf::{GgufMetadata, GgufValue, GgufWriter},
     header::{TensorHeader, TensorType},
+    invented::InventedTensors,
     mapping::{Mapping, TensorBytes},
     pickle::{ConversionError, PickledFile},
     source::TensorSource,

@@ -6,7 +6,7 @@ mod spec;
 
 pub use self::{
     decoder::{DecoderCache, SpokenText, WindowKeys},
-    spec::WhisperSpec,
+    spec::{StackSpec, WhisperSpec},
 };
 
 use candle_core::{D, Result, Tensor};
