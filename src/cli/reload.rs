@@ -24,6 +24,7 @@ pub const OF_WORKERS: &[&str] = &["models.serve", "worker.log_level", "worker.dr
 pub const OF_COORDINATORS: &[&str] = &[
     "worker.log_level",
     "worker.drain",
+    "serve.chat_audio_model",
     "serve.chat_messages",
     "serve.connections_per_address",
     "serve.documents",

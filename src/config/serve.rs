@@ -71,6 +71,8 @@ settings! {
         chat_messages: usize where (1..=1_000_000) = 500,
         /// Fields of chat requests to ignore instead of refusing the request, by name, or "all"; the header x-ignored-fields lists the ignored fields. Set it when clients insist on unsupported fields.
         ignored_fields: Vec<String> = [],
+        /// Model that writes down the audio parts of chat messages for models that read only text; each part is a transcript of its own, for the client to pay. Set it where a worker serves such a model.
+        chat_audio_model: Option<String>; unset "audio parts are refused",
         /// Whether to remove keys, tokens and passwords from prompts before public workers see them.
         scrub_secrets: bool = true,
         /// Maximum texts of one account waiting for a worker, in requests to the AI Horde API. Raise it for accounts of whole services.

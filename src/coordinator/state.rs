@@ -73,6 +73,7 @@ impl LiveSettings {
             rate_limits: new.rate_limits,
             requests_per_minute: new.requests_per_minute,
             known_image_models_only: new.known_image_models_only,
+            chat_audio_model: new.chat_audio_model,
             scrub_secrets: new.scrub_secrets,
             chat_messages: new.chat_messages,
             polled_texts: new.polled_texts,
@@ -130,6 +131,8 @@ pub struct DoorSettings {
     pub free_requests_per_day: Option<u32>,
     /// Fields of chat requests that are left aside where they would be refused.
     pub ignored_fields: IgnoredFields,
+    /// Writes down the audio parts of chat messages; none: they are refused.
+    pub chat_audio_model: Option<String>,
     /// Whether prompts go to strangers' workers without the credentials in them.
     pub scrub_secrets: bool,
     /// Messages of one chat request.
@@ -209,6 +212,7 @@ impl Default for DoorSettings {
             free_credits_per_day: MicroUsd(0),
             free_requests_per_day: None,
             ignored_fields: IgnoredFields::None,
+            chat_audio_model: None,
             scrub_secrets: true,
             chat_messages: 500,
             polled_texts: 30,

@@ -19,7 +19,7 @@ use muster::coordinator::state::DoorSettings;
 use muster::daemon::{Engines, MediaModel, Post, Served, Worker};
 use muster::link::Dial;
 use muster::media::sound;
-use muster::protocol::job::Kudos;
+use muster::protocol::job::{self, FinishReason, Kudos, TextInput};
 use muster::protocol::legacy::image::reference::{family, knows};
 use muster::runtime::maker::{Maker, MakerLimits, MediaKind, SampleFault, SamplePipeline};
 use muster::runtime::{DeviceChoice, EngineLimits, Runtime};
@@ -34,6 +34,7 @@ use super::account::{charging, money, pay};
 use super::legacy::images::{ask, png, pop, until, until_done, with};
 use super::support::app::{Answer, App, request};
 use super::support::boss::{Cable, Office, post};
+use super::support::puppet::{Puppet, done};
 use super::up::tool;
 
 const ROUTE: &str = "/v1/images/generations";
@@ -1142,4 +1143,59 @@ async fn the_official_clients_speak_hear_and_film() {
         assert!(ended.status.success(), "{said}");
         assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "ok");
     }
+}
+
+#[tokio::test]
+async fn audio_parts_of_a_chat_are_written_down_where_the_operator_allows_it() {
+    let sound = STANDARD.encode(steps());
+    let chat = json!({"model": "tiny", "messages": [
+        {"role": "system", "content": "Answer."},
+        {"role": "user", "content": [
+            {"type": "text", "text": "Listen:"},
+            {"type": "input_audio", "input_audio": {"data": sound, "format": "wav"}},
+        ]},
+    ]});
+    let refused = app().await.chat(&chat).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        refused.json().await["error"]["param"],
+        "messages[1].content[1]"
+    );
+
+    let app = App::listening(DoorSettings {
+        chat_audio_model: Some("hears".to_owned()),
+        ..DoorSettings::default()
+    })
+    .await;
+    let rig = Puppet::connect(&app.board).await;
+    // Nothing hears yet.
+    let nothing = app.chat(&chat).await;
+    assert_eq!(nothing.status, StatusCode::SERVICE_UNAVAILABLE);
+    let studio = listener(&app, SamplePipeline::default()).await;
+    let (answer, offer) = tokio::join!(app.chat(&chat), async {
+        let offer = rig.offer().await;
+        rig.say(&offer, [done(FinishReason::Stop)]).await;
+        offer
+    });
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(studio.worker.activity().done, 1);
+    let job::Body::Text(asked) = &offer.job.body else {
+        panic!("a text was asked for");
+    };
+    let TextInput::Chat(asked) = &asked.input else {
+        panic!("a chat was asked for");
+    };
+    let content = asked.messages[1]["content"].as_str().unwrap();
+    let (text, heard) = content.split_once('\n').unwrap();
+    assert_eq!(text, "Listen:");
+    check_levels(heard);
+
+    let mut broken = chat;
+    broken["messages"][1]["content"][1]["input_audio"]["data"] = json!("AAAA");
+    let refused = app.chat(&broken).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        refused.json().await["error"]["param"],
+        "messages[1].content[1]"
+    );
 }

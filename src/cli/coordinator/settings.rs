@@ -69,6 +69,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
                 .and_then(|most| u32::try_from(most).ok()),
             largest_request: usize::try_from(serve.largest_request.bytes).unwrap_or(usize::MAX),
             ignored_fields: ignored_fields(&serve.ignored_fields),
+            chat_audio_model: serve.chat_audio_model.clone(),
             scrub_secrets: serve.scrub_secrets,
             names: Names::of(names(&catalog)),
             sizes: prices(&catalog),

@@ -1,18 +1,28 @@
 //! `POST /v1/chat/completions`
 
+use axum::extract::State;
 use axum::response::Response;
 
+use super::dictation;
 use crate::error::ApiError;
 use crate::http::body::Whole;
 use crate::http::text::TextEndpoint;
+use crate::pictures::Sources;
 use muster_protocol::openai::chat::ChatDialect;
 
 pub async fn complete(
     endpoint: TextEndpoint,
+    State(sources): State<Sources>,
     body: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
     let incoming = endpoint.incoming(body?)?;
-    let incoming = incoming.parse().await?;
+    let mut incoming = incoming.parse().await?;
+    if let Some(model) = endpoint.audio_model()
+        && dictation::has_audio(incoming.body())
+    {
+        let encoder = endpoint.encoder()?;
+        dictation::write_down(incoming.body_mut(), &model, &encoder, &sources).await?;
+    }
     endpoint
         .serve(incoming, |body, _| Ok(ChatDialect::read(body)))
         .await

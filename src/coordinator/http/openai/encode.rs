@@ -28,7 +28,7 @@ use crate::switchboard::{Delivery, JobStream, ModelOnline, Switchboard};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
     Body, Capabilities, EncodeRequest, EncodeResult, Event, Failure, FailureKind, Formats, Job,
-    JobId, Kind, Limits, ModelChoice, Privacy, TextInput, TokenList, UnixMillis, Usage,
+    JobId, Kind, Limits, ModelChoice, Privacy, RequestId, TextInput, TokenList, UnixMillis, Usage,
 };
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::encode::TokenizeRequest;
@@ -132,6 +132,33 @@ where
 }
 
 impl Encoder {
+    /// For the caller of a request of another kind.
+    pub fn beside(
+        board: Switchboard,
+        models: Arc<KnownModels>,
+        settings: Arc<DoorSettings>,
+        (moderation, cashier): (Moderation, Cashier),
+        asker: Asker,
+        (caller, request): (Arc<Caller>, RequestId),
+    ) -> Self {
+        let is_hidden = moderation.is_hidden(asker.address, asker.roles);
+        Self {
+            board,
+            models,
+            settings,
+            sender: Sender::of(asker.account, asker.address),
+            asker,
+            moderation,
+            arrival: Arrival { id: request },
+            cashier,
+            caller,
+            privacy: match is_hidden {
+                true => Privacy::Trusted,
+                false => Privacy::Anyone,
+            },
+        }
+    }
+
     /// Waits for the result. Dropped before, the job is cancelled.
     pub async fn run(&self, encoding: Encoding) -> Result<EncodeReply, ApiError> {
         let mut running = self.begin(encoding).await?;

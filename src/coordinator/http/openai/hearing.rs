@@ -129,7 +129,11 @@ async fn hear(
     Ok(response)
 }
 
-async fn store(file: Bytes, sender: Sender, sources: &Sources) -> Result<SourceSound, ApiError> {
+pub async fn store(
+    file: Bytes,
+    sender: Sender,
+    sources: &Sources,
+) -> Result<SourceSound, ApiError> {
     let key = Key::new(Area::Sources, RequestId::random().0, 0, MediaType::Flac);
     sources
         .take_sound(sender, file, key)

@@ -11,6 +11,7 @@
 //! | `videos` | videos from prompts |
 //! | `hearing` | transcripts of sounds |
 //! | `speech` | texts, spoken |
+//! | `dictation` | audio parts of chat messages |
 //! | [`responses`] | the Responses API |
 //! | `embeddings`, `rerank` | vectors of texts, scores of documents |
 
@@ -21,6 +22,7 @@ pub const COMPLETIONS: &str = "/v1/completions";
 pub mod audio;
 pub mod chat;
 pub mod completions;
+mod dictation;
 pub mod embeddings;
 pub mod encode;
 pub mod hearing;

@@ -59,16 +59,16 @@ pub const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-ignored-fields
 /// The caller of a text route, and the parts of the service that answer it.
 #[derive(Debug, Clone)]
 pub struct TextEndpoint {
-    models: Arc<KnownModels>,
-    board: Switchboard,
-    settings: Arc<DoorSettings>,
+    pub(super) models: Arc<KnownModels>,
+    pub(super) board: Switchboard,
+    pub(super) settings: Arc<DoorSettings>,
     memory: Memory,
-    moderation: Moderation,
+    pub(super) moderation: Moderation,
     modes: Modes,
-    cashier: Cashier,
-    caller: Arc<Caller>,
-    address: Result<LetIn, ApiError>,
-    request: RequestId,
+    pub(super) cashier: Cashier,
+    pub(super) caller: Arc<Caller>,
+    pub(super) address: Result<LetIn, ApiError>,
+    pub(super) request: RequestId,
 }
 
 /// A request body on its way to jobs.
@@ -158,6 +158,10 @@ impl Incoming<Value> {
         &self.body
     }
 
+    pub fn body_mut(&mut self) -> &mut Value {
+        &mut self.body
+    }
+
     pub fn size(&self) -> usize {
         self.size
     }
@@ -216,7 +220,7 @@ impl TextEndpoint {
         })
     }
 
-    fn asker(&self, address: IpAddr) -> Asker {
+    pub(super) fn asker(&self, address: IpAddr) -> Asker {
         Asker {
             account: self.caller.account,
             roles: self.caller.roles,

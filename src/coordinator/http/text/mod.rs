@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `endpoint` | what a route of a dialect calls |
 //! | `auto` | which model `auto` is |
+//! | `dictation` | jobs that write down audio parts |
 //! | `moderated` | messages as filters let them pass |
 //! | `order` | a request that was read to jobs for the queue |
 //! | `choices` | the events of all choices, in the order they come |
@@ -12,6 +13,7 @@
 
 pub mod auto;
 mod choices;
+mod dictation;
 mod endpoint;
 mod moderated;
 mod order;

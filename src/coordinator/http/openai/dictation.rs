@@ -1,0 +1,105 @@
+//! Audio parts of chat messages, for models that read only text: each is written down by the model that the operator has
+//! chosen, and its text takes its place.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::encode::{Encoder, Encoding, unexpected};
+use super::hearing::store;
+use crate::error::ApiError;
+use crate::pictures::Sources;
+use muster_protocol::job::{
+    Capabilities, EncodeRequest, EncodeResult, FailureKind, TranscriptRequest,
+};
+use muster_protocol::openai::Problem;
+
+/// Audio parts of one request.
+const MOST_PARTS: usize = 16;
+
+/// Whether a chat has audio parts.
+pub fn has_audio(body: &Value) -> bool {
+    let messages = body["messages"].as_array().into_iter().flatten();
+    let mut parts =
+        messages.flat_map(|message| message["content"].as_array().into_iter().flatten());
+    parts.any(|part| part["type"] == "input_audio")
+}
+
+/// Puts texts in the place of audio parts, one after the other.
+pub async fn write_down(
+    body: &mut Value,
+    model: &Arc<str>,
+    encoder: &Encoder,
+    sources: &Sources,
+) -> Result<(), ApiError> {
+    let messages = body["messages"].as_array_mut().into_iter().flatten();
+    let mut count = 0;
+    for (at, message) in messages.enumerate() {
+        let parts = message["content"].as_array_mut().into_iter().flatten();
+        for (index, part) in parts.enumerate() {
+            if part["type"] != "input_audio" {
+                continue;
+            }
+            let place = format!("messages[{at}].content[{index}]");
+            count += 1;
+            if count > MOST_PARTS {
+                let message = format!("{place}: a request may have {MOST_PARTS} audio parts");
+                return Err(Problem::invalid(place, message).into());
+            }
+            let text = text_of(part, &place, model, encoder, sources).await?;
+            *part = json!({"type": "text", "text": text});
+        }
+    }
+    Ok(())
+}
+
+async fn text_of(
+    part: &Value,
+    place: &str,
+    model: &Arc<str>,
+    encoder: &Encoder,
+    sources: &Sources,
+) -> Result<String, ApiError> {
+    let named = |error: ApiError| ApiError {
+        param: Some(place.to_owned().into()),
+        ..error
+    };
+    let data = part["input_audio"]["data"].as_str().unwrap_or_default();
+    let file = STANDARD.decode(data.trim()).ok();
+    let Some(file) = file.filter(|file| !file.is_empty()) else {
+        let param = format!("{place}.input_audio.data");
+        let message = format!("{param} must be a sound file in base64");
+        return Err(Problem::invalid(param, message).into());
+    };
+    let stored = store(file.into(), encoder.sender(), sources)
+        .await
+        .map_err(named)?;
+    let transcript = TranscriptRequest {
+        sound: stored.key.to_string(),
+        seconds: stored.seconds,
+        ..TranscriptRequest::default()
+    };
+    let encoding = Encoding {
+        model: model.clone(),
+        request: EncodeRequest::Transcribe(Box::new(transcript)),
+        requires: Capabilities::default(),
+        param: "messages",
+    };
+    let reply = encoder.run(encoding).await;
+    let reply = reply.map_err(|error| {
+        // The client has not chosen this model.
+        let kind = match error.failure.kind {
+            FailureKind::UnsupportedValue | FailureKind::ModelNotFound => FailureKind::NoWorker,
+            kind => kind,
+        };
+        let why = &error.failure.message;
+        let message = format!("{place} could not be written down: {why}");
+        named(ApiError::new(kind, message))
+    })?;
+    match reply.result {
+        EncodeResult::Transcript(transcript) => Ok(transcript.text()),
+        _ => Err(unexpected()),
+    }
+}
