@@ -81,6 +81,17 @@ fn hearing_is_measured_beside_the_machines_limits() {
     check_parts(&report["report"], 2);
 }
 
+#[test]
+fn filming_is_measured_beside_the_machines_limits() {
+    let arguments = ["bench", "video", "--size", "32x16", "--frames", "5"];
+    let text = worker(&[&arguments[..], &["--repeat", "1", "--json"]].concat())
+        .run()
+        .ok();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["frames"], 5);
+    check_parts(&report["report"], 2);
+}
+
 #[track_caller]
 fn check_parts(report: &Value, count: usize) {
     let parts = report["parts"].as_array().unwrap();

@@ -8,6 +8,7 @@ mod memory;
 mod parts;
 mod place;
 mod text;
+mod video;
 
 use super::{Failure, Root, threads};
 
@@ -24,6 +25,7 @@ enum What {
     Text(text::Args),
     Image(image::DrawingBenchArgs),
     Audio(audio::HearingBenchArgs),
+    Video(video::FilmingBenchArgs),
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -34,5 +36,6 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         What::Text(args) => text::run(&args, &config, !root.quiet),
         What::Image(args) => image::run(&args, !root.quiet),
         What::Audio(args) => audio::run(&args, !root.quiet),
+        What::Video(args) => video::run(&args, !root.quiet),
     }
 }

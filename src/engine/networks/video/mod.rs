@@ -4,11 +4,13 @@
 //! [`image`](super::image). Forward passes stop after each block, as there.
 
 mod autoencoder;
+mod synthetic;
 mod umt5;
 mod wan;
 
 pub use self::{
     autoencoder::{FrameStream, VideoAutoencoder, VideoAutoencoderSpec},
+    synthetic::VideoBench,
     umt5::{UmT5, UmT5Spec},
     wan::{FrameTimes, WanGrid, WanRope, WanSpec, WanTransformer},
 };
