@@ -14,13 +14,19 @@ use crate::daemon::locate::Located;
 
 /// The models that are part of the program.
 const OWN: &str = "demo-text";
-const OWN_IMAGE: &str = "demo-image";
+/// Kinds of models that are served beside those that write, with the one that is part of the program.
+const BESIDE: [(Kind, Option<&str>); 3] = [
+    (Kind::Image, Some("demo-image")),
+    (Kind::Video, None),
+    (Kind::Hearing, None),
+];
 
 /// What will be served, and a better model that could be.
 pub struct Choice {
     pub models: Vec<Located>,
-    /// Models that draw, the best first, where none was asked for: the first that loads beside the others is served.
-    pub images: Vec<Located>,
+    /// Of each other kind the models, the best first, where none was asked for: the first that loads beside the others is
+    /// served.
+    pub beside: Vec<Vec<Located>>,
     pub better: Option<Offer>,
 }
 
@@ -38,27 +44,39 @@ pub fn choose(
         let models: Result<Vec<_>, _> = wanted.iter().map(|name| place.locate(name)).collect();
         return Ok(Choice {
             models: models?,
-            images: Vec::new(),
+            beside: Vec::new(),
             better: None,
         });
     }
-    let text = best(Kind::Text, OWN, config, place, device);
+    let text = best(Kind::Text, Some(OWN), config, place, device);
     let better = match text {
         None if !config.hub.offline => offer(config, place, device),
         _ => None,
     };
-    let images = best(Kind::Image, OWN_IMAGE, config, place, device).into_iter();
+    let beside = BESIDE.map(|(kind, own)| {
+        let best = best(kind, own, config, place, device);
+        let own = own.and_then(|own| place.locate(own).ok());
+        best.into_iter().chain(own).collect()
+    });
     Ok(Choice {
         models: vec![text.map_or_else(|| place.locate(OWN), Ok)?],
-        images: images.chain(place.locate(OWN_IMAGE).ok()).collect(),
+        beside: beside.to_vec(),
         better,
     })
 }
 
 /// The best model of a kind that is here and fits, other than our own.
-fn best(kind: Kind, own: &str, config: &Config, place: &Place, device: &Device) -> Option<Located> {
+fn best(
+    kind: Kind,
+    own: Option<&str>,
+    config: &Config,
+    place: &Place,
+    device: &Device,
+) -> Option<Located> {
     let ready = ready(place, config, device.room(), kind);
-    let mut others = ready.iter().filter(|candidate| candidate.name != own);
+    let mut others = ready
+        .iter()
+        .filter(|candidate| Some(&*candidate.name) != own);
     others.find_map(|candidate| usable(candidate, place, device))
 }
 

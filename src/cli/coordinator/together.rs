@@ -136,18 +136,20 @@ async fn start(
     let (mut device, choice) = choice(args, config, asking).await?;
     let Choice {
         mut models,
-        images,
+        beside,
         better,
     } = choice;
     let mut loaded = load(&mut device, &models).await?;
-    for image in images {
-        match load(&mut device, std::slice::from_ref(&image)).await {
-            Ok(drawing) => {
-                loaded.extend(drawing);
-                models.push(image);
-                break;
+    for located in beside {
+        for one in located {
+            match load(&mut device, std::slice::from_ref(&one)).await {
+                Ok(more) => {
+                    loaded.extend(more);
+                    models.push(one);
+                    break;
+                }
+                Err(failure) => warn!("not serving {}: {failure}", one.name),
             }
-            Err(failure) => warn!("not serving {}: {failure}", image.name),
         }
     }
     let ready = Ready {
