@@ -9,7 +9,7 @@ use super::{
     Defaults, DrawingDefaults, Embedded, Entry, Facts, Family, FilmingDefaults, HearingFacts,
     ImageFacts, Kind, Names, Shape, Source, SpeechFacts, TextFacts, VideoFacts,
     entry::QUANTIZATIONS,
-    keys::{refuse_unknown, unknown},
+    keys::{ENTRY, NAMES, SHAPE, refuse_unknown, unknown},
 };
 use crate::hub;
 
@@ -34,21 +34,6 @@ struct EntryToml {
     sources: BTreeMap<String, SourceToml>,
 }
 
-const ENTRY: &[&str] = &[
-    "id",
-    "description",
-    "family",
-    "kind",
-    "licence",
-    "context",
-    "parameters",
-    "default_quantization",
-    "names",
-    "shape",
-    "defaults",
-    "sources",
-];
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NamesToml {
@@ -58,8 +43,6 @@ struct NamesToml {
     legacy: Vec<String>,
 }
 
-const NAMES: &[&str] = &["v1", "legacy"];
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ShapeToml {
@@ -68,8 +51,6 @@ struct ShapeToml {
     kv_heads: u64,
     head_dim: u64,
 }
-
-const SHAPE: &[&str] = &["parameters", "layers", "kv_heads", "head_dim"];
 
 #[derive(Deserialize, Default, PartialEq)]
 #[serde(deny_unknown_fields)]

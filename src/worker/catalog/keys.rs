@@ -1,5 +1,22 @@
 //! Refuses words nobody knows, and says which one was probably meant.
 
+pub const ENTRY: &[&str] = &[
+    "id",
+    "description",
+    "family",
+    "kind",
+    "licence",
+    "context",
+    "parameters",
+    "default_quantization",
+    "names",
+    "shape",
+    "defaults",
+    "sources",
+];
+
+pub const NAMES: &[&str] = &["v1", "legacy"];
+pub const SHAPE: &[&str] = &["parameters", "layers", "kv_heads", "head_dim"];
 /// The known word closest to what was found, if one is close at all.
 pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
