@@ -27,7 +27,7 @@ fn snake_rows_as<const FAST: bool>(x: &[f32], alpha: &[f32], inverse: &[f32], ou
     }
 }
 
-/// See [`crate::snake`].
+/// See [`crate::snake()`].
 pub fn snake(x: &Tensor, alpha: &Tensor) -> Result<Tensor> {
     let channels = x.dim(D::Minus1)?;
     if alpha.dims() != [channels] || channels == 0 {
