@@ -17,7 +17,7 @@ pub struct Reload {
     current: Loaded,
 }
 
-/// What a worker can change while it runs.
+/// Settings that a worker applies while it runs.
 pub const OF_WORKERS: &[&str] = &["models.serve", "worker.log_level", "worker.drain"];
 /// What a coordinator can change besides: `Coordinator::reload` takes it over.
 #[cfg(feature = "coordinator")]

@@ -23,7 +23,7 @@ pub struct TimedPart<'a> {
 pub struct PartsReport {
     pub limits: Limits,
     pub parts: Vec<PartFigure>,
-    /// What the process held after the measurements.
+    /// Memory of the process after the measurements.
     pub resident_bytes: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ pub struct PartFigure {
     pub seconds: Figure,
     pub operations: u64,
     pub operations_per_second: f64,
-    /// Of the machine's limit; none where more was reached than was measured to be possible.
+    /// The share of the machine's limit; none where more was reached than was measured to be possible.
     pub share: Option<f64>,
 }
 

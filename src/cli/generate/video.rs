@@ -12,12 +12,9 @@ use super::{Args, refuse_first};
 use crate::cli::{Exit, Failure, Root, load, output};
 use crate::config::Config;
 use crate::daemon::locate::Located;
-use crate::media::image::{Channels, Pixels as Picture, Size};
-use crate::media::video::{Mp4Writer, VideoError};
+use crate::daemon::mp4_of;
 use crate::runtime;
-use crate::runtime::maker::{
-    MakeEvent, MakeRequest, Maker, Output, PixelFormat, Pixels, VideoRequest,
-};
+use crate::runtime::maker::{MakeEvent, MakeRequest, Maker, Output, Pixels, VideoRequest};
 use crate::runtime::video::VideoSource;
 
 /// Options of video models; the default of each is the model's recommendation.
@@ -114,7 +111,7 @@ impl VideoTask {
                 .first()
                 .map_or([0; 2], |frame| [frame.width, frame.height]);
             let count = frames.len();
-            let file = encode(frames, rate);
+            let file = mp4_of(frames, rate);
             let file = file.map_err(|error| Failure::new(Exit::Failed, error))?;
             fs::write(&path, file).map_err(|error| Failure::writing(&path, &error))?;
             self.tell(&path, size, (count, rate), seconds, is_shown)?;
@@ -173,29 +170,4 @@ async fn film(
     }
     meter.end();
     made.ok_or_else(|| runtime::Failure::Stopped.into())
-}
-
-fn encode(frames: Vec<Pixels>, rate: f32) -> Result<Vec<u8>, String> {
-    let said = |error: VideoError| error.to_string();
-    let mut writer: Option<Mp4Writer> = None;
-    for frame in frames {
-        let Pixels {
-            width,
-            height,
-            format: PixelFormat::Rgb,
-            bytes,
-        } = frame
-        else {
-            return Err("the model made frames that are not red, green and blue".to_owned());
-        };
-        let frame = Picture::new(Size { width, height }, Channels::Rgb, bytes);
-        let frame = frame.map_err(|error| error.to_string())?;
-        let writer = match &mut writer {
-            Some(writer) => writer,
-            None => writer.insert(Mp4Writer::new(frame.size(), rate.into()).map_err(said)?),
-        };
-        writer.push(&frame).map_err(said)?;
-    }
-    let writer = writer.ok_or_else(|| said(VideoError::Empty))?;
-    writer.finish().map_err(said)
 }

@@ -161,9 +161,9 @@ pub struct Offering {
     pub context: Option<u32>,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,
-    /// Of a model that speaks.
+    /// Names of the voices of a model that speaks.
     pub voices: Arc<[Arc<str>]>,
-    /// Of a model for videos, where a request says nothing else.
+    /// The usual video of a model for videos, where a request says nothing else.
     pub video: Option<UsualVideo>,
 }
 

@@ -47,7 +47,7 @@ pub use engines::{DeviceModel, Engines, MediaModel};
 pub use error::DaemonError;
 use fit::Wishes;
 pub use infotext::{KEYWORD as INFOTEXT_KEYWORD, infotext};
-pub use jobs::transcript;
+pub use jobs::{mp4_of, transcript};
 use locate::{LocateError, Located, Shelves};
 use posts::posts;
 pub use posts::tls;

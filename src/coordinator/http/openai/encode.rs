@@ -74,7 +74,7 @@ pub struct RunningEncoding {
     has_result: bool,
 }
 
-/// What a job brings.
+/// A part of a job's output, or its end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EncodePart {
     /// The result, or the next part of a transcript or a speech. A job that begins anew brings its parts again.

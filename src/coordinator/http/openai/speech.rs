@@ -146,7 +146,7 @@ struct SpeechRelay {
     sent: u64,
     /// Samples a second. None before the first part.
     rate: Option<u32>,
-    /// Of a file that is sent when it is complete.
+    /// The samples of a file that is sent when it is complete.
     kept: SpeechPart,
     form: SpeechForm,
     has_events: bool,

@@ -1,9 +1,6 @@
 //! One sound, window after window: an asynchronous function that stops after each layer and token.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 use candle_core::{Result, Tensor};
 
@@ -13,71 +10,16 @@ use super::window::{WindowTask, write};
 use super::words::add_words;
 use crate::networks::image::block_end;
 use crate::networks::sound::{Features, SpokenText, WINDOW_FRAMES, WindowKeys, leveled};
-use crate::runtime::maker::{Advance, Making, Output, TranscriptPart, TranscriptRequest};
-use crate::runtime::{Failure, model};
-
-/// A transcript on its way.
-pub struct HearingJob {
-    hearing: Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>,
-    news: HearingNews,
-}
-
-/// News that were not delivered yet.
-#[derive(Clone, Default)]
-struct HearingNews(Arc<Mutex<VecDeque<Advance>>>);
+use crate::runtime::maker::{Advance, Output, PassReports, TranscriptPart, TranscriptRequest};
 
 /// Above this temperature a text is no good as the beginning of the next.
 const LEAST_TRUSTED: f32 = 0.5;
 const FRAMES_PER_SECOND: usize = 100;
 
-impl HearingJob {
-    pub fn new(model: Arc<HearingModel>, request: TranscriptRequest) -> Self {
-        let news = HearingNews::default();
-        let hearing = Box::pin(hear(model, request, news.clone()));
-        Self {
-            hearing: Some(hearing),
-            news,
-        }
-    }
-}
-
-impl Making for HearingJob {
-    fn advance(&mut self) -> std::result::Result<Advance, Failure> {
-        if let Some(news) = self.news.take() {
-            return Ok(news);
-        }
-        let Some(hearing) = &mut self.hearing else {
-            return Ok(Advance::Done);
-        };
-        let mut context = Context::from_waker(Waker::noop());
-        if let Poll::Ready(heard) = hearing.as_mut().poll(&mut context) {
-            self.hearing = None;
-            heard.map_err(|error| Failure::internal(model::plain(&error)))?;
-        }
-        Ok(self.news.take().unwrap_or(Advance::Busy))
-    }
-}
-
-impl HearingNews {
-    fn take(&self) -> Option<Advance> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front()
-    }
-
-    fn put(&self, news: Advance) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push_back(news);
-    }
-}
-
-async fn hear(
+pub async fn hear(
     model: Arc<HearingModel>,
     request: TranscriptRequest,
-    news: HearingNews,
+    news: PassReports,
 ) -> Result<()> {
     let vocabulary = &model.vocabulary;
     let samples = request.sound.samples.as_slice();

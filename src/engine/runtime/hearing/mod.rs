@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 use candle_core::Device;
 
-use self::job::HearingJob;
+use self::job::hear;
 use self::vocabulary::HearingVocabulary;
-use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};
+use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
 use super::{DeviceChoice, Failure, LoadError};
 use crate::networks::image::{ComponentSource, Layout};
 use crate::networks::sound::{Features, WINDOW_FRAMES, Whisper, WhisperSpec};
@@ -212,7 +212,7 @@ impl Pipeline for HearingPipeline {
         match request {
             MakeRequest::Transcript(request) => {
                 let model = Arc::clone(&self.model);
-                Ok(Box::new(HearingJob::new(model, *request)))
+                Ok(Box::new(PassJob::new(|news| hear(model, *request, news))))
             }
             other => Err(Failure::internal(format!(
                 "asked a model that hears for {}",

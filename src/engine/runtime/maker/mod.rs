@@ -10,6 +10,7 @@
 mod compute;
 mod handle;
 mod media;
+mod passes;
 mod request;
 mod resident;
 mod sample;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 pub use handle::{Maker, MakerLimits, PipelineLoader};
 pub use media::{MediaKind, Output, Pcm, PixelFormat, Pixels, TranscriptPart};
+pub use passes::{PassJob, PassReports};
 pub use request::{
     ImageRequest, Inversion, LoraUse, MakeRequest, SoundRequest, TranscriptRequest, VideoRequest,
 };

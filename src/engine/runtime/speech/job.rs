@@ -1,9 +1,6 @@
 //! One text, passage after passage: an asynchronous function that stops after each part of the network.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 use candle_core::Result;
 
@@ -12,8 +9,7 @@ use super::voices::VoiceMix;
 use super::{SPEECH_RATE, SpeechModel};
 use crate::networks::sound::SpeechText;
 use crate::runtime::diffusion::noise;
-use crate::runtime::maker::{Advance, Making, Output, Pcm};
-use crate::runtime::{Failure, model};
+use crate::runtime::maker::{Advance, Output, PassReports, Pcm};
 
 /// A text and how to speak it.
 pub struct SpeechTask {
@@ -24,61 +20,7 @@ pub struct SpeechTask {
     pub index: u32,
 }
 
-/// A text on its way.
-pub struct SpeechJob {
-    speech: Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>,
-    news: SpeechNews,
-}
-
-/// News that were not delivered yet.
-#[derive(Clone, Default)]
-struct SpeechNews(Arc<Mutex<VecDeque<Advance>>>);
-
-impl SpeechJob {
-    pub fn new(model: Arc<SpeechModel>, task: SpeechTask) -> Self {
-        let news = SpeechNews::default();
-        let speech = Box::pin(speak(model, task, news.clone()));
-        Self {
-            speech: Some(speech),
-            news,
-        }
-    }
-}
-
-impl Making for SpeechJob {
-    fn advance(&mut self) -> std::result::Result<Advance, Failure> {
-        if let Some(news) = self.news.take() {
-            return Ok(news);
-        }
-        let Some(speech) = &mut self.speech else {
-            return Ok(Advance::Done);
-        };
-        let mut context = Context::from_waker(Waker::noop());
-        if let Poll::Ready(spoken) = speech.as_mut().poll(&mut context) {
-            self.speech = None;
-            spoken.map_err(|error| Failure::internal(model::plain(&error)))?;
-        }
-        Ok(self.news.take().unwrap_or(Advance::Busy))
-    }
-}
-
-impl SpeechNews {
-    fn take(&self) -> Option<Advance> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front()
-    }
-
-    fn put(&self, news: Advance) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push_back(news);
-    }
-}
-
-async fn speak(model: Arc<SpeechModel>, task: SpeechTask, news: SpeechNews) -> Result<()> {
+pub async fn speak(model: Arc<SpeechModel>, task: SpeechTask, news: PassReports) -> Result<()> {
     let count = task.passages.len() as u32;
     for (at, tokens) in (0..count).zip(&task.passages) {
         // A draw for each passage of each sound of a series.

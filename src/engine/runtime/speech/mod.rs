@@ -17,10 +17,12 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use self::english::English;
-use self::job::{SpeechJob, SpeechTask};
+use self::job::{SpeechTask, speak};
 use self::passages::{Passage, passages};
 use self::voices::{VOICES_FILE, Voices};
-use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal, SoundRequest};
+use super::maker::{
+    Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal, SoundRequest,
+};
 use super::{DeviceChoice, Failure, LoadError};
 use crate::networks::image::{ComponentSource, Layout};
 use crate::networks::sound::{Kokoro, KokoroSpec};
@@ -237,7 +239,8 @@ impl Pipeline for SpeechPipeline {
         match request {
             MakeRequest::Sound(request) => {
                 let task = self.task(&request)?;
-                Ok(Box::new(SpeechJob::new(Arc::clone(&self.model), task)))
+                let model = Arc::clone(&self.model);
+                Ok(Box::new(PassJob::new(|news| speak(model, task, news))))
             }
             other => Err(Failure::internal(format!(
                 "asked a model that speaks for {}",

@@ -297,7 +297,7 @@ fn encode(output: Output, content_type: &str) -> Result<EncodedOutput, String> {
             let first = frames.first().map(|frame| (frame.width, frame.height));
             let (width, height) = first.unzip();
             let seconds = f64::from(small_number(frames.len())) / f64::from(rate);
-            let bytes = video::file(frames, rate)?;
+            let bytes = video::mp4_of(frames, rate)?;
             let result = MediaResult {
                 width,
                 height,

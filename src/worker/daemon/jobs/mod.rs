@@ -28,6 +28,7 @@ mod speech;
 mod video;
 
 pub use hearing::transcript;
+pub use video::mp4_of;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -38,7 +38,7 @@ fn settings(request: &job::VideoRequest) -> Result<VideoRequest, Failure> {
 }
 
 /// An MP4; `rate` is in frames a second.
-pub fn file(frames: Vec<Pixels>, rate: f32) -> Result<Vec<u8>, String> {
+pub fn mp4_of(frames: Vec<Pixels>, rate: f32) -> Result<Vec<u8>, String> {
     let mut writer: Option<Mp4Writer> = None;
     let said = |error: VideoError| error.to_string();
     for frame in frames {
@@ -55,7 +55,7 @@ pub fn file(frames: Vec<Pixels>, rate: f32) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{file, settings};
+    use super::{mp4_of, settings};
     use muster_engine::runtime::maker::Pixels;
     use muster_media::MediaType;
     use muster_protocol::job::{Blame, VideoRequest};
@@ -83,9 +83,9 @@ mod tests {
     #[test]
     fn frames_become_a_file() {
         let frames = (0..3).map(|at| Pixels::rgb(32, 16, |x, y| [x as u8, y as u8, at]));
-        let encoded = file(frames.collect(), 8.0).unwrap();
+        let encoded = mp4_of(frames.collect(), 8.0).unwrap();
         assert_eq!(MediaType::sniff(&encoded), Some(MediaType::Mp4));
-        assert!(file(Vec::new(), 8.0).is_err());
-        assert!(file(vec![Pixels::rgb(33, 16, |_, _| [0; 3])], 8.0).is_err());
+        assert!(mp4_of(Vec::new(), 8.0).is_err());
+        assert!(mp4_of(vec![Pixels::rgb(33, 16, |_, _| [0; 3])], 8.0).is_err());
     }
 }
