@@ -4,10 +4,11 @@ use candle_core::{Device, Result, Tensor};
 
 use super::cpu;
 
-/// `x + sin²(alpha · x) / alpha`, with an `alpha` for each channel (the last dimension).
-pub fn snake(x: &Tensor, alpha: &Tensor) -> Result<Tensor> {
+/// `x + sin²(alpha · x) / beta`, with an `alpha` and a `beta` for each channel (the last dimension). In networks that know
+/// one of them, they are the same.
+pub fn snake(x: &Tensor, alpha: &Tensor, beta: &Tensor) -> Result<Tensor> {
     match x.device() {
-        Device::Cpu => cpu::snake(x, alpha),
-        _ => x + x.broadcast_mul(alpha)?.sin()?.sqr()?.broadcast_div(alpha)?,
+        Device::Cpu => cpu::snake(x, alpha, beta),
+        _ => x + x.broadcast_mul(alpha)?.sin()?.sqr()?.broadcast_div(beta)?,
     }
 }

@@ -13,7 +13,7 @@ use super::threads::{Disjoint, share};
 const ROWS: usize = 16;
 
 at_every_level! {
-    /// `inverse` is that of `alpha`.
+    /// `inverse` is that of `beta`.
     fn snake_rows(x: &[f32], alpha: &[f32], inverse: &[f32], out: &mut [f32]) = snake_rows_as;
 }
 
@@ -28,16 +28,19 @@ fn snake_rows_as<const FAST: bool>(x: &[f32], alpha: &[f32], inverse: &[f32], ou
 }
 
 /// See [`crate::snake()`].
-pub fn snake(x: &Tensor, alpha: &Tensor) -> Result<Tensor> {
+pub fn snake(x: &Tensor, alpha: &Tensor, beta: &Tensor) -> Result<Tensor> {
     let channels = x.dim(D::Minus1)?;
-    if alpha.dims() != [channels] || channels == 0 {
+    if alpha.dims() != [channels] || beta.dims() != [channels] || channels == 0 {
         bail!(
-            "factors of shape {:?} do not fit {channels} channels",
-            alpha.dims()
+            "factors of shapes {:?} and {:?} do not fit {channels} channels",
+            alpha.dims(),
+            beta.dims()
         );
     }
     let alpha = with_floats(alpha, |values| Ok(values.to_vec()))?;
-    let inverse: Vec<f32> = alpha.iter().map(|alpha| 1.0 / alpha).collect();
+    let inverse: Vec<f32> = with_floats(beta, |values| {
+        Ok(values.iter().map(|beta| 1.0 / beta).collect())
+    })?;
     let result = with_floats(x, |values| {
         let mut result = vec![0f32; values.len()];
         let parts = Disjoint::new(&mut result);
@@ -62,7 +65,8 @@ mod tests {
     fn every_channel_has_its_own_period() {
         let x = Tensor::randn(0f32, 20.0, (3, 50, 7), &Device::Cpu).unwrap();
         let alpha = Tensor::new(&[0.1f32, 0.5, -1.0, 2.0, 3.3, 10.0, 40.0], &Device::Cpu).unwrap();
-        let found = snake(&x, &alpha)
+        let beta = alpha.affine(0.5, 0.1).unwrap();
+        let found = snake(&x, &alpha, &beta)
             .unwrap()
             .flatten_all()
             .unwrap()
@@ -71,11 +75,12 @@ mod tests {
         let alpha: Vec<f32> = alpha.to_vec1().unwrap();
         for (at, (found, x)) in found.unwrap().into_iter().zip(values).enumerate() {
             let alpha = alpha[at % 7];
+            let beta = f64::from(alpha * 0.5 + 0.1);
             let sine = f64::from(alpha * x).sin();
-            let wanted = f64::from(x) + sine * sine / f64::from(alpha);
+            let wanted = f64::from(x) + sine * sine / beta;
             let gap = (f64::from(found) - wanted).abs();
             assert!(
-                gap < 1e-6 * (1.0 / f64::from(alpha.abs()) + wanted.abs()),
+                gap < 1e-6 * (1.0 / beta.abs() + wanted.abs()),
                 "{x} {alpha}: {gap:e}"
             );
         }

@@ -227,7 +227,8 @@ impl SnakeBlock {
 impl SnakeStep {
     fn forward(&self, x: &Tensor, style: &Tensor) -> Result<Tensor> {
         let x = self.norm.along_time(x, style)?;
-        self.convolution.apply(&snake(&x, &self.alpha)?)
+        self.convolution
+            .apply(&snake(&x, &self.alpha, &self.alpha)?)
     }
 }
 
