@@ -1,13 +1,18 @@
-//! Networks that hear and speak.
+//! Networks that hear, speak and make music.
 
+mod ace_step;
 mod features;
+mod folded;
 mod kokoro;
+mod oobleck;
 mod synthetic;
 mod whisper;
 
 pub use self::{
+    ace_step::{AceStep, AceStepSpec, SongConditionSpec, SongConditions, SongContext},
     features::{Features, SAMPLE_RATE, WINDOW_FRAMES, leveled},
     kokoro::{Kokoro, KokoroSpec, SPEECH_RATE, SpeechText},
+    oobleck::{Oobleck, OobleckSpec, TILE_FRAMES},
     synthetic::{HearingBench, SyntheticHearing},
     whisper::{DecoderCache, SpokenText, Whisper, WhisperSpec, WindowKeys},
 };

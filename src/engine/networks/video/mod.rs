@@ -15,18 +15,7 @@ pub use self::{
     wan::{FrameTimes, WanGrid, WanRope, WanSpec, WanTransformer},
 };
 
-use crate::networks::weights::Flaw;
-
-/// Settings of a network are small: larger ones would overflow before a tensor is missed.
-const MOST_SETTING: usize = 1 << 20;
-
-/// A number of a configuration that sizes are computed from.
-fn sized(name: &str, value: usize) -> Result<usize, Flaw> {
-    match (1..=MOST_SETTING).contains(&value) {
-        true => Ok(value),
-        false => Err(Flaw::broken(name, value, format!("1 to {MOST_SETTING}"))),
-    }
-}
+use crate::networks::weights::sized;
 
 #[cfg(test)]
 mod golden;

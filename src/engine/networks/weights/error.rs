@@ -111,6 +111,17 @@ impl Flaw {
     }
 }
 
+/// Settings of a network are small: larger ones would overflow before a tensor is missed.
+const MOST_SETTING: usize = 1 << 20;
+
+/// A number of a configuration that sizes are computed from.
+pub fn sized(name: &str, value: usize) -> Result<usize, Flaw> {
+    match (1..=MOST_SETTING).contains(&value) {
+        true => Ok(value),
+        false => Err(Flaw::broken(name, value, format!("1 to {MOST_SETTING}"))),
+    }
+}
+
 impl From<candle_core::Error> for Flaw {
     fn from(error: candle_core::Error) -> Self {
         Self::Device(error)

@@ -21,7 +21,7 @@ mod weight;
 pub use self::{
     checkpoint::{Checkpoint, Description, read_description},
     convert::{Quantize, floats as tensor_floats},
-    error::{CheckpointError, Flaw},
+    error::{CheckpointError, Flaw, sized},
     gguf::{GgufMetadata, GgufValue, GgufWriter},
     header::{TensorHeader, TensorType},
     invented::InventedTensors,

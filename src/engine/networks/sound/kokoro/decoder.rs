@@ -4,9 +4,9 @@ use candle_core::{Result, Tensor, bail};
 
 use super::blocks::{AdaptiveBlock, SnakeBlock, around, leaky};
 use super::source::{ShortTransform, VocalCords};
-use super::tensors::KokoroTensors;
 use super::{GeneratorSpec, KokoroSpec, Prosody};
 use crate::networks::image::{ComponentReader, block_end};
+use crate::networks::sound::folded::FoldedTensors;
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Convolution};
 
@@ -48,7 +48,7 @@ const SOURCE_DILATIONS: [usize; 3] = [1, 3, 5];
 impl SpeechDecoder {
     pub fn load(
         spec: &KokoroSpec,
-        tensors: &KokoroTensors<'_>,
+        tensors: &FoldedTensors<'_>,
         reader: &mut ComponentReader<'_>,
     ) -> std::result::Result<Self, Flaw> {
         let (hidden, style) = (spec.hidden, spec.style);

@@ -10,7 +10,6 @@ mod prosody;
 mod recurrence;
 mod source;
 mod spec;
-mod tensors;
 mod text;
 
 pub use self::prosody::Prosody;
@@ -21,10 +20,21 @@ use candle_core::{Device, Result, Tensor, bail};
 use self::albert::Albert;
 use self::decoder::SpeechDecoder;
 use self::prosody::{Predictor, places};
-use self::tensors::KokoroTensors;
 use self::text::PhonemeEncoder;
+use super::folded::FoldedTensors;
 use crate::networks::image::{ComponentReader, ComponentSource, Projection};
 use crate::networks::weights::Flaw;
+
+/// The parts of a file: the first component of each name.
+const PARTS: [&str; 5] = [
+    "bert",
+    "bert_encoder",
+    "predictor",
+    "text_encoder",
+    "decoder",
+];
+/// Between the part and the name of a tensor, where the part was trained on several GPUs.
+const WRAPPER: &str = "module.";
 
 /// Samples a second of the sound.
 pub const SPEECH_RATE: u32 = 24_000;
@@ -53,7 +63,7 @@ pub struct SpeechText<'a> {
 
 impl Kokoro {
     pub fn load(spec: KokoroSpec, source: ComponentSource) -> std::result::Result<Self, Flaw> {
-        let tensors = KokoroTensors::new(source.tensors)?;
+        let tensors = FoldedTensors::new(source.tensors, plain)?;
         let device = source.device.clone();
         let source = ComponentSource {
             tensors: &tensors,
@@ -129,6 +139,17 @@ impl Kokoro {
         };
         let style = |values| Tensor::from_slice(values, (1, size), &self.device);
         Ok([style(sound)?, style(delivery)?])
+    }
+}
+
+/// A name without the wrapper's.
+fn plain(name: &str) -> String {
+    let wrapped = name
+        .split_once('.')
+        .filter(|(part, _)| PARTS.contains(part));
+    match wrapped.and_then(|(part, rest)| Some((part, rest.strip_prefix(WRAPPER)?))) {
+        Some((part, rest)) => format!("{part}.{rest}"),
+        None => name.to_owned(),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The tensors of a published file under plain names: without the wrapper that training left in them, and with weights
-//! whose length and direction were stored apart multiplied.
+//! The tensors of a published file under plain names, with weights whose length and direction were stored apart
+//! multiplied.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,28 +10,18 @@ use crate::networks::weights::{
     Flaw, TensorBytes, TensorHeader, TensorSource, TensorType, tensor_floats,
 };
 
-/// The parts of a file: the first component of each name.
-const PARTS: [&str; 5] = [
-    "bert",
-    "bert_encoder",
-    "predictor",
-    "text_encoder",
-    "decoder",
-];
-/// Between the part and the name of a tensor, where the part was trained on several GPUs.
-const WRAPPER: &str = "module.";
 /// Ends of the names of lengths and directions, in both of PyTorch's forms.
 const LENGTHS: [&str; 2] = [".weight_g", ".parametrizations.weight.original0"];
 const DIRECTIONS: [&str; 2] = [".weight_v", ".parametrizations.weight.original1"];
 
-pub(super) struct KokoroTensors<'a> {
+pub(super) struct FoldedTensors<'a> {
     source: &'a dyn TensorSource,
     headers: Vec<TensorHeader>,
-    pieces: HashMap<String, (usize, KokoroPiece)>,
+    pieces: HashMap<String, (usize, FoldedPiece)>,
 }
 
 /// Where a tensor comes from.
-enum KokoroPiece {
+enum FoldedPiece {
     Whole(TensorHeader),
     Product {
         length: TensorHeader,
@@ -39,8 +29,9 @@ enum KokoroPiece {
     },
 }
 
-impl<'a> KokoroTensors<'a> {
-    pub fn new(source: &'a dyn TensorSource) -> Result<Self, Flaw> {
+impl<'a> FoldedTensors<'a> {
+    /// `plain` turns names of the file into those that the network asks for.
+    pub fn new(source: &'a dyn TensorSource, plain: impl Fn(&str) -> String) -> Result<Self, Flaw> {
         let mut view = Self {
             source,
             headers: Vec::new(),
@@ -59,7 +50,7 @@ impl<'a> KokoroTensors<'a> {
                 continue;
             }
             let Some(stem) = stem(&name, &DIRECTIONS) else {
-                view.add(name, header, KokoroPiece::Whole(header.clone()))?;
+                view.add(name, header, FoldedPiece::Whole(header.clone()))?;
                 continue;
             };
             let name = format!("{stem}.weight");
@@ -74,7 +65,7 @@ impl<'a> KokoroTensors<'a> {
                 let found = format!("{:?}", length.shape);
                 return Err(Flaw::broken(what, found, format!("{rows} lengths")));
             }
-            let product = KokoroPiece::Product {
+            let product = FoldedPiece::Product {
                 length,
                 direction: header.clone(),
             };
@@ -90,10 +81,10 @@ impl<'a> KokoroTensors<'a> {
         }
     }
 
-    fn add(&mut self, name: String, like: &TensorHeader, piece: KokoroPiece) -> Result<(), Flaw> {
+    fn add(&mut self, name: String, like: &TensorHeader, piece: FoldedPiece) -> Result<(), Flaw> {
         let dtype = match &piece {
-            KokoroPiece::Whole(header) => header.dtype,
-            KokoroPiece::Product { length, direction } => {
+            FoldedPiece::Whole(header) => header.dtype,
+            FoldedPiece::Product { length, direction } => {
                 dense(length)?;
                 dense(direction)?;
                 TensorType::Weight(GgmlDType::F32)
@@ -129,17 +120,6 @@ impl<'a> KokoroTensors<'a> {
     }
 }
 
-/// Without the wrapper's name.
-fn plain(name: &str) -> String {
-    let wrapped = name
-        .split_once('.')
-        .filter(|(part, _)| PARTS.contains(part));
-    match wrapped.and_then(|(part, rest)| Some((part, rest.strip_prefix(WRAPPER)?))) {
-        Some((part, rest)) => format!("{part}.{rest}"),
-        None => name.to_owned(),
-    }
-}
-
 fn stem<'n>(name: &'n str, ends: &[&str]) -> Option<&'n str> {
     ends.iter().find_map(|end| name.strip_suffix(end))
 }
@@ -154,7 +134,7 @@ fn dense(header: &TensorHeader) -> Result<GgmlDType, Flaw> {
     }
 }
 
-impl TensorSource for KokoroTensors<'_> {
+impl TensorSource for FoldedTensors<'_> {
     fn path(&self) -> &Path {
         self.source.path()
     }
@@ -171,8 +151,8 @@ impl TensorSource for KokoroTensors<'_> {
     fn bytes(&self, header: &TensorHeader) -> TensorBytes {
         let nothing = || TensorBytes::Owned(Vec::new());
         let (length, direction) = match self.pieces.get(&header.name) {
-            Some((_, KokoroPiece::Whole(header))) => return self.source.bytes(header),
-            Some((_, KokoroPiece::Product { length, direction })) => (length, direction),
+            Some((_, FoldedPiece::Whole(header))) => return self.source.bytes(header),
+            Some((_, FoldedPiece::Product { length, direction })) => (length, direction),
             None => return nothing(),
         };
         let (Some(lengths), Some(mut values)) = (self.floats(length), self.floats(direction))
