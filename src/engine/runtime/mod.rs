@@ -17,6 +17,7 @@ pub mod kv_cache;
 mod load;
 pub mod maker;
 mod model;
+pub mod music;
 mod outbox;
 mod prepare;
 pub mod sampling;

@@ -29,6 +29,8 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Ministral3, "Ministral3ForCausalLM", "mistral3"),
     (Family::Qwen2, "Qwen2ForCausalLM", "qwen2"),
     (Family::Qwen3, "Qwen3ForCausalLM", "qwen3"),
+    // Without the way to logits: a text encoder.
+    (Family::Qwen3, "Qwen3Model", "qwen3"),
     (Family::Gemma2, "Gemma2ForCausalLM", "gemma2"),
     (Family::Gemma3, "Gemma3ForCausalLM", "gemma3"),
     (Family::Phi3, "Phi3ForCausalLM", "phi3"),

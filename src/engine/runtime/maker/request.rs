@@ -69,6 +69,14 @@ pub struct SoundRequest {
     pub prompt: String,
     pub negative_prompt: Option<String>,
     pub lyrics: Option<String>,
+    /// Beats per minute.
+    pub bpm: Option<u32>,
+    /// A note and a mode, such as `C# minor`.
+    pub key_scale: Option<String>,
+    /// Beats of a bar.
+    pub time_signature: Option<String>,
+    /// Of the lyrics, two letters.
+    pub vocal_language: Option<String>,
     pub voice: Option<String>,
     pub speed: Option<f32>,
     pub seconds: Option<f32>,
@@ -115,6 +123,21 @@ pub struct TranscriptRequest {
     pub seed: Option<u64>,
     /// Find the time of each word.
     pub wants_words: bool,
+}
+
+impl SoundRequest {
+    /// Names a setting of music that is set, for models that have none of them.
+    pub fn setting_of_music(&self) -> Option<&'static str> {
+        let set = [
+            ("bpm", self.bpm.is_some()),
+            ("key_scale", self.key_scale.is_some()),
+            ("time_signature", self.time_signature.is_some()),
+            ("vocal_language", self.vocal_language.is_some()),
+            ("lyrics", self.lyrics.is_some()),
+        ];
+        let found = set.into_iter().find(|(_, is_set)| *is_set);
+        found.map(|(name, _)| name)
+    }
 }
 
 impl MakeRequest {

@@ -94,6 +94,11 @@ impl Pipeline for SamplePipeline {
                 size("height", image.height)?;
             }
             MakeRequest::Sound(sound) => {
+                let setting = sound.setting_of_music().filter(|name| *name != "lyrics");
+                if let Some(name) = setting {
+                    let what = format!("{name} is not supported by the model; remove it");
+                    return Err(Refusal::Unsupported(what));
+                }
                 let seconds = sound.seconds.unwrap_or(1.0);
                 if !(0.0..=MOST_SECONDS).contains(&seconds) {
                     let limit = format!("the model plays up to {MOST_SECONDS} s, not {seconds} s");

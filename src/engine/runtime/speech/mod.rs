@@ -197,13 +197,13 @@ impl SpeechPipeline {
 fn refuse_settings(request: &SoundRequest) -> Result<(), Refusal> {
     let set = [
         ("negative_prompt", request.negative_prompt.is_some()),
-        ("lyrics", request.lyrics.is_some()),
         ("seconds", request.seconds.is_some()),
         ("steps", request.steps.is_some()),
         ("cfg_scale", request.cfg_scale.is_some()),
     ];
-    match set.iter().find(|(_, is_set)| *is_set) {
-        Some((name, _)) => Err(Refusal::Unsupported(format!(
+    let found = set.iter().find(|(_, is_set)| *is_set);
+    match found.map(|(name, _)| *name).or(request.setting_of_music()) {
+        Some(name) => Err(Refusal::Unsupported(format!(
             "{name} is not for models that speak; remove it"
         ))),
         None => Ok(()),

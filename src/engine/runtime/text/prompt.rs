@@ -35,7 +35,12 @@ impl PromptTokenizer {
     /// The tokens of a prompt whose runs of white space count as one space. None where there are none at all.
     pub fn encode(&self, prompt: &str) -> Result<Vec<u32>, TextError> {
         let words: Vec<&str> = prompt.split_whitespace().collect();
-        let encoding = self.0.encode_fast(words.join(" "), true);
+        self.encode_exactly(&words.join(" "))
+    }
+
+    /// The tokens of a text as it is.
+    pub fn encode_exactly(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        let encoding = self.0.encode_fast(text, true);
         let encoding = encoding.map_err(|error| TextError::broken("the tokenizer", error))?;
         Ok(encoding.get_ids().to_vec())
     }
@@ -58,5 +63,7 @@ mod tests {
         assert_eq!(cut.len(), 6);
         assert_eq!(cut.last(), whole.last());
         assert_eq!(tokenizer.encode("").unwrap().len(), 1);
+        let exactly = tokenizer.encode_exactly(" a \n red").unwrap();
+        assert_ne!(exactly, whole);
     }
 }

@@ -1,0 +1,147 @@
+//! Music by ACE-Step 1.5: [`MusicPipeline`] is a loaded model of the [`maker`](super::maker).
+//!
+//! `folder` reads a model's files, `texts` writes down a request as the text encoder was trained to read it, `plan` fills
+//! in and checks a request, `job` runs it one block at a time. Noise is [`diffusion`](super::diffusion)'s.
+//!
+//! Conventions are those of the reference implementation, so that a seed makes the same song.
+
+mod folder;
+mod job;
+mod networks;
+mod plan;
+mod texts;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use candle_core::Device;
+
+use self::folder::MusicFolder;
+use self::job::compose;
+use self::networks::MusicNetworks;
+use self::plan::MusicPlan;
+use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
+use super::{DeviceChoice, Failure, LoadError};
+use crate::networks::weights::Quantize;
+
+/// Where a model that makes music is, and how to hold it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MusicSource {
+    /// A folder as diffusers keeps it.
+    pub path: PathBuf,
+    /// Quantize the matrices of linear layers while loading.
+    pub quantize: Option<Quantize>,
+    /// Used where a request says nothing.
+    pub defaults: MusicDefaults,
+    /// A song that takes more than this beside the weights is refused.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Settings of a model for requests that leave them open.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct MusicDefaults {
+    pub seconds: Option<f32>,
+    pub steps: Option<u32>,
+}
+
+/// The memory that a model takes on a device, counted before anything is loaded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MusicFootprint {
+    pub weight_bytes: u64,
+    /// Beside the weights, for one song of the model's own length.
+    pub song_bytes: u64,
+    /// The length of that song.
+    pub seconds: f32,
+}
+
+/// A model that makes music.
+pub struct MusicPipeline {
+    networks: Arc<MusicNetworks>,
+    defaults: MusicDefaults,
+    memory_bytes: Option<u64>,
+}
+
+impl MusicDefaults {
+    pub fn seconds(&self) -> f32 {
+        self.seconds.unwrap_or(60.0)
+    }
+
+    pub fn steps(&self) -> u32 {
+        self.steps.unwrap_or(8)
+    }
+}
+
+impl MusicSource {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            quantize: None,
+            defaults: MusicDefaults::default(),
+            memory_bytes: None,
+        }
+    }
+
+    /// Whether a folder holds a model that makes music.
+    pub fn is_at(path: &Path) -> bool {
+        folder::is_at(path)
+    }
+
+    /// From the headers of the files.
+    pub fn footprint(&self) -> Result<MusicFootprint, LoadError> {
+        Ok(MusicFolder::open(&self.path)?.footprint(&self.defaults))
+    }
+
+    pub fn load(&self, device: DeviceChoice) -> Result<MusicPipeline, LoadError> {
+        let device = match device {
+            DeviceChoice::Cpu => Device::Cpu,
+            DeviceChoice::Cuda(index) => {
+                let device = Device::new_cuda(index);
+                device.map_err(|error| LoadError::Device(super::model::plain(&error)))?
+            }
+        };
+        let networks = MusicFolder::open(&self.path)?.load(&device, self.quantize)?;
+        Ok(MusicPipeline {
+            networks: Arc::new(networks),
+            defaults: self.defaults,
+            memory_bytes: self.memory_bytes,
+        })
+    }
+}
+
+impl MusicPipeline {
+    fn plan(&self, request: &MakeRequest) -> Result<MusicPlan, Refusal> {
+        match request {
+            MakeRequest::Sound(request) => MusicPlan::new(&self.networks, &self.defaults, request),
+            other => Err(Refusal::Kind {
+                wanted: other.kind(),
+                makes: MediaKind::Sound,
+            }),
+        }
+    }
+}
+
+impl Pipeline for MusicPipeline {
+    fn check(&self, request: &MakeRequest) -> Result<Cost, Refusal> {
+        let cost = self.plan(request)?.cost(&self.networks);
+        match self.memory_bytes {
+            Some(room) if cost.memory_bytes > room => {
+                let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+                Err(Refusal::Unsupported(format!(
+                    "a song of this length takes {} MiB beside the model, but {} MiB are free; ask for a shorter one",
+                    mib(cost.memory_bytes),
+                    mib(room),
+                )))
+            }
+            _ => Ok(cost),
+        }
+    }
+
+    fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {
+        let plan = self.plan(&request)?;
+        let networks = Arc::clone(&self.networks);
+        Ok(Box::new(PassJob::new(|news| compose(networks, plan, news))))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,368 @@
+//! Whole songs against the reference's own pipeline, refusals, and jobs.
+
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device, Tensor};
+use safetensors::SafeTensors;
+use serde_json::{Value, json};
+
+use super::job::{decode, leveled, sample};
+use super::*;
+use crate::networks::image::run;
+use crate::runtime::maker::{Advance, Output, PassReports, Pcm, SoundRequest};
+
+/// Of numbers in latents, which are some units large.
+const LATENT_TOLERANCE: f64 = 1e-3;
+/// Of samples from -1 to 1.
+const SAMPLE_TOLERANCE: f64 = 1e-4;
+
+fn fixtures() -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures")
+}
+
+fn golden(name: &str) -> Tensor {
+    let bytes = std::fs::read(fixtures().join("golden/music/pipeline.tensors")).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let view = file.tensor(name).unwrap();
+    Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+}
+
+fn numbers(name: &str) -> Vec<f64> {
+    let numbers = golden(name)
+        .flatten_all()
+        .unwrap()
+        .to_vec1::<f32>()
+        .unwrap();
+    numbers.into_iter().map(f64::from).collect()
+}
+
+fn pipeline() -> MusicPipeline {
+    let source = MusicSource::new(fixtures().join("tiny-music"));
+    source.load(DeviceChoice::Cpu).unwrap()
+}
+
+/// The requests that the golden songs were made for.
+fn song() -> SoundRequest {
+    SoundRequest {
+        prompt: "a calm piano,  with\nsoft drums".to_owned(),
+        lyrics: Some("[verse]\nRain falls  on the école ☃\n\n[chorus]\nla la".to_owned()),
+        seconds: Some(1.64),
+        bpm: Some(96),
+        key_scale: Some("D minor".to_owned()),
+        time_signature: Some("3".to_owned()),
+        vocal_language: Some("fr".to_owned()),
+        seed: Some(7),
+        ..SoundRequest::default()
+    }
+}
+
+fn short() -> SoundRequest {
+    SoundRequest {
+        prompt: song().prompt,
+        seconds: Some(1.0),
+        steps: Some(3),
+        seed: Some(7),
+        ..SoundRequest::default()
+    }
+}
+
+fn asked(request: SoundRequest) -> MakeRequest {
+    MakeRequest::Sound(Box::new(request))
+}
+
+#[track_caller]
+fn check(found: impl IntoIterator<Item = f64>, name: &str, tolerance: f64) {
+    let (found, wanted) = (found.into_iter().collect::<Vec<_>>(), numbers(name));
+    assert_eq!(found.len(), wanted.len(), "{name}");
+    let gaps = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs());
+    let gap = gaps.fold(0.0, f64::max);
+    assert!(gap < tolerance, "{name}: {gap:e}");
+}
+
+#[test]
+fn songs_are_those_of_the_reference() {
+    let pipeline = pipeline();
+    let networks = &pipeline.networks;
+    for (name, request) in [("song", song()), ("short", short())] {
+        let plan = pipeline.plan(&asked(request)).unwrap();
+        check(plan.levels.iter().copied(), &format!("{name}_levels"), 1e-6);
+        let ids = |tokens: &[u32]| {
+            tokens
+                .iter()
+                .map(|&token| token.into())
+                .collect::<Vec<f64>>()
+        };
+        check(ids(&plan.description), &format!("{name}_text_tokens"), 0.5);
+        check(ids(&plan.lyrics), &format!("{name}_lyrics_tokens"), 0.5);
+        let flat = |states: Tensor| {
+            let states = states.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            states.into_iter().map(f64::from)
+        };
+        let states = networks.states(&plan.description).unwrap();
+        check(flat(states), &format!("{name}_text"), 1e-4);
+        let embeddings = networks.embeddings(&plan.lyrics).unwrap();
+        check(flat(embeddings), &format!("{name}_lyrics"), 1e-6);
+        let latents = run(sample(networks, &plan, &PassReports::default())).unwrap();
+        check(latents.clone(), &format!("{name}_latent"), LATENT_TOLERANCE);
+        let samples = run(decode(networks, &latents, plan.frames)).unwrap();
+        let samples = leveled(samples).into_iter().map(f64::from);
+        check(samples, &format!("{name}_sound"), SAMPLE_TOLERANCE);
+    }
+}
+
+/// Steps that a job reports, and its sound.
+fn made(pipeline: &MusicPipeline, request: SoundRequest) -> (Vec<[u32; 2]>, Pcm) {
+    let request = asked(request);
+    let cost = pipeline.check(&request).unwrap();
+    let mut job = pipeline.begin(request).unwrap();
+    let (mut steps, mut blocks) = (Vec::new(), 0);
+    loop {
+        blocks += 1;
+        match job.advance().unwrap() {
+            Advance::Busy => {}
+            Advance::Step { at, of, preview } => {
+                assert!(preview.is_none());
+                steps.push([at, of]);
+            }
+            Advance::Made(Output::Sound(sound)) => {
+                assert_eq!(job.advance().unwrap(), Advance::Done);
+                let share = f64::from(blocks) / cost.blocks as f64;
+                assert!((0.8..1.2).contains(&share), "{blocks} of {cost:?}");
+                assert_eq!(cost.steps as usize, steps.len());
+                return (steps, sound);
+            }
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_job_reports_its_steps_and_a_seed_repeats() {
+    let pipeline = pipeline();
+    let (steps, sound) = made(&pipeline, short());
+    assert_eq!(steps, [[1, 3], [2, 3], [3, 3]]);
+    assert_eq!((sound.rate, sound.channels), (8000, 2));
+    assert_eq!(sound.samples.len(), 2 * 8000);
+    let loudest = sound.samples.iter().fold(0f32, |it, one| it.max(one.abs()));
+    assert!((loudest - 0.891_25).abs() < 1e-5, "{loudest}");
+    let again = |request| made(&pipeline, request).1;
+    assert_eq!(sound, again(short()));
+    let changes: [fn(&mut SoundRequest); 9] = [
+        |it| it.seed = Some(8),
+        |it| it.index = 1,
+        |it| it.prompt = "a loud trumpet".to_owned(),
+        |it| it.lyrics = Some("la".to_owned()),
+        |it| it.bpm = Some(120),
+        |it| it.key_scale = Some("C major".to_owned()),
+        |it| it.time_signature = Some("4".to_owned()),
+        |it| it.vocal_language = Some("fr".to_owned()),
+        |it| it.steps = Some(2),
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let mut request = short();
+        change(&mut request);
+        assert_ne!(sound, again(request), "change {at}");
+    }
+}
+
+#[test]
+fn a_song_of_a_series_has_the_noise_behind_that_of_the_song_before() {
+    let pipeline = pipeline();
+    let plan = |index| {
+        let request = SoundRequest { index, ..short() };
+        pipeline.plan(&asked(request)).unwrap()
+    };
+    assert_eq!(
+        plan(1),
+        MusicPlan {
+            index: 1,
+            ..plan(0)
+        }
+    );
+    let (first, second) = (
+        made(&pipeline, short()).1,
+        SoundRequest {
+            index: 1,
+            ..short()
+        },
+    );
+    assert_ne!(first, made(&pipeline, second).1);
+}
+
+#[test]
+fn a_song_ends_when_its_job_is_dropped() {
+    let pipeline = pipeline();
+    let mut job = pipeline.begin(asked(song())).unwrap();
+    for _ in 0..5 {
+        assert_eq!(job.advance().unwrap(), Advance::Busy);
+    }
+    drop(job);
+    assert_eq!(Arc::strong_count(&pipeline.networks), 1);
+}
+
+#[test]
+fn sound_that_is_silent_or_broken_stays_finite() {
+    assert_eq!(leveled(vec![0.0, -0.0]), [0.0, 0.0]);
+    let found = leveled(vec![f32::NAN, 2.0, f32::INFINITY, -4.0]);
+    assert_eq!((found[0], found[2]), (0.0, 0.0));
+    assert!((found[3] + 0.891_25).abs() < 1e-5 && (found[1] - 0.445_63).abs() < 1e-5);
+}
+
+#[track_caller]
+fn check_refused(change: impl Fn(&mut SoundRequest), part: &str) {
+    let mut request = song();
+    change(&mut request);
+    let refusal = pipeline().check(&asked(request)).unwrap_err().to_string();
+    assert!(refusal.contains(part), "{refusal}");
+}
+
+#[test]
+fn requests_beyond_the_limits_are_refused() {
+    check_refused(
+        |it| it.seconds = Some(0.0),
+        "seconds is 0, but the model takes 0.5 to 600",
+    );
+    check_refused(|it| it.seconds = Some(10_000.0), "seconds is 10000");
+    check_refused(|it| it.seconds = Some(f32::NAN), "seconds is NaN");
+    check_refused(
+        |it| it.lyrics = Some("la ".repeat(1 << 19)),
+        "lyrics has 1572864 bytes, but the model takes at most 65536; shorten it",
+    );
+    check_refused(
+        |it| it.lyrics = Some("rain ".repeat(6000)),
+        "lyrics has more than the 2048 tokens",
+    );
+    check_refused(
+        |it| it.prompt = "piano ".repeat(400),
+        "prompt has more than the 256 tokens",
+    );
+    check_refused(
+        |it| it.prompt = "a".repeat(1 << 17),
+        "prompt has 131072 bytes",
+    );
+    check_refused(
+        |it| it.steps = Some(0),
+        "steps is 0, but the model takes 1 to 100",
+    );
+    check_refused(|it| it.steps = Some(101), "steps is 101");
+    check_refused(
+        |it| it.bpm = Some(0),
+        "bpm is 0, but the model takes 1 to 400",
+    );
+    check_refused(|it| it.index = 16, "index is 16");
+    let injected = || Some("C\n- bpm: 9".to_owned());
+    check_refused(|it| it.key_scale = injected(), "key_scale must be one line");
+    check_refused(
+        |it| it.time_signature = Some("4".repeat(65)),
+        "time_signature must be one",
+    );
+    check_refused(
+        |it| it.vocal_language = injected(),
+        "vocal_language must be one line",
+    );
+    check_refused(
+        |it| it.cfg_scale = Some(2.0),
+        "cfg_scale is not for this model",
+    );
+    check_refused(|it| it.voice = Some("low".to_owned()), "voice is not for");
+    check_refused(|it| it.speed = Some(2.0), "speed is not for");
+    check_refused(
+        |it| it.negative_prompt = Some("noise".to_owned()),
+        "negative_prompt is not",
+    );
+    let video = MakeRequest::Video(Box::default());
+    let refusal = pipeline().check(&video).unwrap_err().to_string();
+    assert!(
+        refusal.contains("a video, but the model makes sound"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_song_that_takes_too_much_memory_is_refused() {
+    let mut pipeline = pipeline();
+    let needed = pipeline.check(&asked(song())).unwrap().memory_bytes;
+    pipeline.memory_bytes = Some(needed);
+    pipeline.check(&asked(song())).unwrap();
+    pipeline.memory_bytes = Some(needed - 1);
+    let refusal = pipeline.check(&asked(song())).unwrap_err().to_string();
+    assert!(refusal.contains("ask for a shorter one"), "{refusal}");
+}
+
+#[test]
+fn folders_say_what_they_hold() {
+    let fixtures = fixtures();
+    let folder = fixtures.join("tiny-music");
+    assert!(MusicSource::is_at(&folder));
+    assert!(!MusicSource::is_at(&fixtures.join("tiny-video")));
+    let footprint = MusicSource::new(folder).footprint().unwrap();
+    assert!(
+        (500_000..600_000).contains(&footprint.weight_bytes),
+        "{footprint:?}"
+    );
+    assert!(footprint.song_bytes > 0 && footprint.seconds == 60.0);
+    let other = MusicSource::new(fixtures.join("tiny-video")).load(DeviceChoice::Cpu);
+    let error = other.err().unwrap().to_string();
+    assert!(error.contains("_class_name"), "{error}");
+}
+
+/// Why a copy of the model with some values of one file changed does not load.
+fn refused(file: &str, changes: &[(&str, Value)]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let from = fixtures().join("tiny-music");
+    for part in std::fs::read_dir(&from).unwrap() {
+        let part = part.unwrap().path();
+        let to = folder.path().join(part.file_name().unwrap());
+        if part.is_file() {
+            std::fs::copy(&part, &to).unwrap();
+            continue;
+        }
+        std::fs::create_dir(&to).unwrap();
+        for file in std::fs::read_dir(&part).unwrap() {
+            let file = file.unwrap().path();
+            std::fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
+        }
+    }
+    let path = folder.path().join(file);
+    let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for (name, value) in changes {
+        config[*name] = value.clone();
+    }
+    std::fs::write(&path, config.to_string()).unwrap();
+    let source = MusicSource::new(folder.path());
+    source.footprint().err().unwrap().to_string()
+}
+
+#[test]
+fn models_that_would_make_something_else_are_refused_by_name() {
+    let missing = json!([null, null]);
+    for (file, name, value) in [
+        ("model_index.json", "_class_name", json!("WanPipeline")),
+        ("model_index.json", "condition_encoder", missing),
+        (
+            "model_index.json",
+            "vae",
+            json!(["diffusers", "AutoencoderDC"]),
+        ),
+        ("transformer/config.json", "encoder_hidden_size", json!(31)),
+        (
+            "condition_encoder/config.json",
+            "text_hidden_dim",
+            json!(31),
+        ),
+        (
+            "condition_encoder/config.json",
+            "timbre_hidden_dim",
+            json!(3),
+        ),
+    ] {
+        let error = refused(file, &[(name, value)]);
+        assert!(error.contains(name), "{error}");
+    }
+    let guided = [("is_turbo", json!(false)), ("model_version", json!("base"))];
+    let error = refused("transformer/config.json", &guided);
+    assert!(
+        error.contains("supported: true: the turbo models"),
+        "{error}"
+    );
+}
