@@ -61,7 +61,7 @@ pub async fn load(
     }
 }
 
-/// Loads a model that draws, hears or speaks, if it fits. The maker knows the model by its name.
+/// Loads a model that draws, hears, speaks or makes music, if it fits. The maker knows the model by its name.
 pub async fn load_media(config: &Config, located: Located) -> Result<Maker, Failure> {
     let mut device = Device::start(config, &hardware::probe())?;
     device.load(located, |_, _| {}).await?;

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use muster::media::sound;
 use muster_testing::{Lines, ended};
+use serde_json::json;
 
 use crate::support::hub::FakeHub;
 use crate::support::worker::{Run, worker};
@@ -251,7 +252,7 @@ fn generate_films_into_a_file() {
         "2",
     ])
     .run();
-    drawn.fails(2, "--seconds is for video models");
+    drawn.fails(2, "--seconds is for video and music models");
 }
 
 #[test]
@@ -281,6 +282,94 @@ fn generate_speaks_into_files_and_a_seed_repeats() {
     speak(&["-o", &path("d.wav"), "--top-p", "1"]).fails(2, "--top-p is for text models");
     let text = worker(&["generate", &tiny(), "Hello", "--voice", "low"]).run();
     text.fails(2, "--voice is for speech models");
+}
+
+#[test]
+fn generate_plays_into_files_and_a_seed_repeats() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let model = fixture("tiny-music");
+    let play = |more: &[&str]| {
+        let about = [
+            "generate",
+            &model,
+            "a calm piano",
+            "--seconds",
+            "2",
+            "--seed",
+            "7",
+        ];
+        worker(&[&about, more].concat()).run()
+    };
+    let run = play(&["-o", &path("a.wav")]);
+    assert!(run.stderr.contains("2.0 s of music in"), "{}", run.stderr);
+    run.ok();
+    let read = |name: &str| std::fs::read(path(name)).unwrap();
+    let again = play(&["-o", &path("b.wav"), "--json"]);
+    assert_eq!(again.stderr, "");
+    let event = events(&again.ok()).remove(0);
+    assert_eq!(
+        (&event["event"], &event["seconds"]),
+        (&json!("sound"), &json!(2.0))
+    );
+    assert_eq!(read("a.wav"), read("b.wav"));
+    std::fs::write(path("words.txt"), "[verse]\nRain falls\n").unwrap();
+    let words = path("words.txt");
+    let settings = [
+        "--bpm",
+        "96",
+        "--key",
+        "D minor",
+        "--beats",
+        "3",
+        "--language",
+        "fr",
+    ];
+    let song = [
+        "-o",
+        &path("c.flac"),
+        "--steps",
+        "2",
+        "-n",
+        "2",
+        "--lyrics-file",
+        &words,
+    ];
+    play(&[&song[..], &settings].concat()).ok();
+    let heard = sound::listen(&read("c-1.flac"), 8000, 60.0).unwrap();
+    assert!((heard.seconds() - 2.0).abs() < 0.01, "{}", heard.seconds());
+    assert_ne!(read("c-1.flac"), read("c-2.flac"));
+    let written = [
+        "-o",
+        &path("d.flac"),
+        "--steps",
+        "2",
+        "--lyrics",
+        "[verse]\nRain falls",
+    ];
+    play(&[&written[..], &settings].concat()).ok();
+    assert_eq!(read("c-1.flac"), read("d.flac"));
+    play(&["-o", "-", "-n", "2"]).fails(2, "standard output takes one song");
+    play(&["-o", &path("d.mp3")]).fails(2, "unknown kind of sound file");
+    play(&[]).fails(2, "no file given for the song");
+    play(&["-o", &path("e.wav"), "--fps", "8"]).fails(2, "--fps is for video models");
+    play(&["-o", &path("e.wav"), "--cfg", "2"]).fails(2, "--cfg is for image models");
+    play(&["-o", &path("e.wav"), "--voice", "low"]).fails(2, "--voice is for speech models");
+    play(&["-o", &path("e.wav"), "--bpm", "0"]).fails(2, "bpm is 0, but the model takes 1 to 400");
+    let long = [
+        "generate",
+        &model,
+        "a piano",
+        "-o",
+        &path("e.wav"),
+        "--seconds",
+        "10000",
+    ];
+    worker(&long).run().fails(2, "seconds is 10000");
+    let text = worker(&["generate", &tiny(), "Hello", "--bpm", "96"]).run();
+    text.fails(2, "--bpm is for music models");
+    let text = worker(&["generate", &tiny(), "Hello", "--seconds", "2"]).run();
+    text.fails(2, "--seconds is for video and music models");
 }
 
 #[test]

@@ -15,11 +15,12 @@ use crate::daemon::locate::Located;
 /// The models that are part of the program.
 const OWN: &str = "demo-text";
 /// Kinds of models that are served beside those that write, with the one that is part of the program.
-const BESIDE: [(Kind, Option<&str>); 4] = [
+const BESIDE: [(Kind, Option<&str>); 5] = [
     (Kind::Image, Some("demo-image")),
     (Kind::Speech, None),
     (Kind::Hearing, None),
     (Kind::Video, None),
+    (Kind::Music, None),
 ];
 
 /// What will be served, and a better model that could be.

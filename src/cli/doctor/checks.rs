@@ -189,6 +189,9 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
                         source.footprint().map_err(DaemonError::from)?.into()
                     }
                     LocatedSource::Speech(source) => speech_needs(&source)?,
+                    LocatedSource::Music(source) => {
+                        source.footprint().map_err(DaemonError::from)?.into()
+                    }
                 };
                 Ok(fit(needs, Wishes::of(&config.engine), &room))
             });

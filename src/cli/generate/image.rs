@@ -23,14 +23,14 @@ use crate::runtime::maker::{
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Images")]
 pub struct ImageArgs {
-    /// File to write the image to, as its ending says: .png, .jpg or .webp; .mp4 for a video; several get numbers. For speech
+    /// File to write the image to, as its ending says: .png, .jpg or .webp; .mp4 for a video; several get numbers. For speech and music
     /// .wav, .flac or .opus; - writes a WAV to standard output.
     #[arg(long, short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Width and height in pixels.
     #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size)]
     pub size: Option<[u32; 2]>,
-    /// Steps from noise to image.
+    /// Steps from noise to image, video or music.
     #[arg(long, value_name = "COUNT")]
     pub steps: Option<u32>,
     /// How a step is made: k_euler, k_euler_a, k_dpmpp_2m, ...
@@ -115,15 +115,20 @@ impl ImageArgs {
     /// Names an option that a text model does not have.
     pub fn refuse_for_text(&self, reason: &str) -> Result<(), Failure> {
         let output = [("--output", self.output.is_some())];
-        refuse_first(&output, reason, "image, video and speech")?;
+        refuse_first(&output, reason, "image, video, speech and music")?;
         self.refuse_for_speech(reason)
     }
 
     /// Names an option that a model that speaks does not have.
     pub fn refuse_for_speech(&self, reason: &str) -> Result<(), Failure> {
+        refuse_first(&[("--steps", self.steps.is_some())], reason, "image")?;
+        self.refuse_for_music(reason)
+    }
+
+    /// Names an option that a model that makes music does not have.
+    pub fn refuse_for_music(&self, reason: &str) -> Result<(), Failure> {
         let set = [
             ("--size", self.size.is_some()),
-            ("--steps", self.steps.is_some()),
             ("--sampler", self.sampler.is_some()),
             ("--schedule", self.schedule.is_some()),
             ("--cfg", self.cfg.is_some()),

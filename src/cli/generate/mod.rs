@@ -1,7 +1,8 @@
-//! `worker generate`: text from a model, as it comes, or images, videos and speech into files.
+//! `worker generate`: text from a model, as it comes, or images, videos, speech and music into files.
 
 mod image;
 mod image_file;
+mod music;
 mod prompt;
 mod speech;
 mod step_meter;
@@ -20,6 +21,7 @@ use crate::runtime::{
     CacheScope, Chat, ModelInfo, Prompt, Runtime, Sampling, StopRules, TextRequest,
 };
 use image::ImageArgs;
+use music::{MusicArgs, MusicTask};
 use speech::{Speaking, SpeechArgs};
 use story::Story;
 use video::VideoArgs;
@@ -33,15 +35,16 @@ Examples:
   worker generate ./sdxl-folder \"a lighthouse at dusk\" -o lighthouse.png --steps 20 --seed 7
   worker generate ./model.safetensors \"a fox\" --lora paper-cut.safetensors:0.8 -o fox.png
   worker generate ./wan-folder \"a fox runs through snow\" --seconds 2 -o fox.mp4
-  worker generate kokoro-82m \"Good morning.\" -o morning.wav --voice af_heart";
+  worker generate kokoro-82m \"Good morning.\" -o morning.wav --voice af_heart
+  worker generate ace-step \"a calm piano\" --seconds 30 -o song.flac --lyrics-file song.txt";
 
-/// Generate text, images, videos or speech with a model on disk.
+/// Generate text, images, videos, speech or music with a model on disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Catalog NAME or NAME:QUANTIZATION, pulled org/name or org/name:FILE, or path of a .gguf file, of an image model's .safetensors file or of a model folder, of text, images, videos or speech.
+    /// Catalog NAME or NAME:QUANTIZATION, pulled org/name or org/name:FILE, or path of a .gguf file, of an image model's .safetensors file or of a model folder, of text, images, videos, speech or music.
     model: String,
-    /// Text to answer, continue, draw, film or speak; `-` or no argument reads standard input.
+    /// Text to answer, continue, draw, film, speak or play; `-` or no argument reads standard input.
     prompt: Option<String>,
     /// System prompt.
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
@@ -52,8 +55,8 @@ pub struct Args {
     /// Print one JSON event per line.
     #[arg(long)]
     json: bool,
-    /// Maximum tokens to generate (default: until the model ends or its context is full); number of images or videos
-    /// of a model that makes them (default: 1).
+    /// Maximum tokens to generate (default: until the model ends or its context is full); number of images, videos
+    /// or songs of a model that makes them (default: 1).
     #[arg(long, visible_alias = "count", short = 'n', value_name = "COUNT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
     /// Stop at this text; repeat for several.
@@ -82,6 +85,8 @@ pub struct Args {
     video: VideoArgs,
     #[command(flatten)]
     speech: SpeechArgs,
+    #[command(flatten)]
+    music: MusicArgs,
 }
 
 /// How the next token is chosen; the default of each option is the model's recommendation.
@@ -153,12 +158,18 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         LocatedSource::Video(source) => source.quantize = quantize,
         LocatedSource::Hearing(_) => return Err(load::no_text(&located.name)),
         LocatedSource::Speech(_) => return args.speak(&config, located, root),
+        LocatedSource::Music(source) => {
+            source.quantize = quantize;
+            return args.play(&config, located, root);
+        }
     }
     if let LocatedSource::Video(source) = &located.source {
         let (source, name) = (source.clone(), located.name.clone());
         args.refuse_settings_of_text(&format!("{name} makes videos"))?;
         args.image.refuse_for_video(&name)?;
         args.speech
+            .refuse_for_others(&format!("{name} makes videos"))?;
+        args.music
             .refuse_for_others(&format!("{name} makes videos"))?;
         let prompt = prompt::read(args.prompt.as_deref())?;
         let task = video::VideoTask::new(&args, &source, prompt)?;
@@ -170,6 +181,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         args.refuse_settings_of_text(&reason)?;
         args.video.refuse_for(&reason)?;
         args.speech.refuse_for_others(&reason)?;
+        args.music.refuse_for_others(&reason)?;
         let prompt = prompt::read(args.prompt.as_deref())?;
         let drawing = image::Drawing::new(&args, &source, prompt)?;
         return load::block_on(drawing.make(&config, located, root));
@@ -178,6 +190,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     args.image.refuse_for_text(&reason)?;
     args.video.refuse_for(&reason)?;
     args.speech.refuse_for_others(&reason)?;
+    args.music.refuse_for_others(&reason)?;
     let prompt = prompt::read(args.prompt.as_deref())?;
     load::block_on(async {
         let (runtime, info) = load::load(&config, located, !root.quiet && !args.json).await?;
@@ -218,12 +231,24 @@ impl Args {
         refuse_first(&set, &reason, "text and image")?;
         self.image.refuse_for_speech(&reason)?;
         self.video.refuse_for(&reason)?;
+        self.music.refuse_for_others(&reason)?;
         let prompt = prompt::read(self.prompt.as_deref())?;
         let speaking = Speaking::new(self, self.image.output.as_deref(), prompt)?;
         load::block_on(speaking.make(config, located, root))
     }
 
-    /// Names a setting that models of images, videos and speech do not have.
+    fn play(&self, config: &Config, located: Located, root: &Root) -> Result<(), Failure> {
+        let reason = format!("{} makes music", located.name);
+        self.refuse_settings_of_text(&reason)?;
+        self.image.refuse_for_music(&reason)?;
+        self.video.refuse_for_music(&reason)?;
+        self.speech.refuse_for_others(&reason)?;
+        let prompt = prompt::read(self.prompt.as_deref())?;
+        let task = MusicTask::new(self, prompt)?;
+        load::block_on(task.make(config, located, root))
+    }
+
+    /// Names a setting that models of images, videos, speech and music do not have.
     fn refuse_settings_of_text(&self, reason: &str) -> Result<(), Failure> {
         let sampling = &self.sampling;
         let set = [

@@ -46,9 +46,9 @@ pub struct Speaking {
 
 /// Where a sound goes, and in which form.
 #[derive(Debug, PartialEq, Eq)]
-struct SoundFile {
+pub struct SoundFile {
     /// Without, to standard output.
-    path: Option<PathBuf>,
+    pub path: Option<PathBuf>,
     form: SoundForm,
 }
 
@@ -119,7 +119,7 @@ impl Speaking {
         }
         let failed = |error: SoundError| Failure::new(Exit::Failed, error);
         let sound = Sound::new(rate, 1, samples).map_err(failed)?;
-        self.file.write(&sound)?;
+        self.file.write(&sound, BITS_PER_SECOND)?;
         let spent = started.elapsed().as_secs_f64();
         let first = first.unwrap_or_default().as_secs_f64();
         self.tell(sound.seconds(), spent, first, root.quiet)
@@ -149,7 +149,7 @@ impl Speaking {
 
 impl SoundFile {
     /// Refuses a file that could not be written before anything is spoken.
-    fn new(path: &Path) -> Result<Self, Failure> {
+    pub fn new(path: &Path) -> Result<Self, Failure> {
         if path == Path::new("-") {
             let form = SoundForm::Wav;
             return Ok(Self { path: None, form });
@@ -176,11 +176,12 @@ impl SoundFile {
         Ok(Self { path, form })
     }
 
-    fn write(&self, sound: &Sound) -> Result<(), Failure> {
+    /// Opus takes so many bits a second.
+    pub fn write(&self, sound: &Sound, opus_bits: u32) -> Result<(), Failure> {
         let bytes = match self.form {
             SoundForm::Wav => to_wav(sound, WavFormat::Int16),
             SoundForm::Flac => to_flac(sound),
-            SoundForm::Opus => to_opus(sound, BITS_PER_SECOND),
+            SoundForm::Opus => to_opus(sound, opus_bits),
         };
         let bytes = bytes.map_err(|error| Failure::new(Exit::Failed, error))?;
         match &self.path {
@@ -202,7 +203,8 @@ mod tests {
         let sound = Sound::new(24_000, 1, wave.collect()).unwrap();
         for name in ["a.wav", "a.FLAC", "a.opus"] {
             let path = folder.path().join(name);
-            SoundFile::new(&path).unwrap().write(&sound).unwrap();
+            let file = SoundFile::new(&path).unwrap();
+            file.write(&sound, BITS_PER_SECOND).unwrap();
             let heard = listen(&fs::read(&path).unwrap(), 24_000, 10.0).unwrap();
             assert!((heard.seconds() - 1.0).abs() < 0.1, "{name}");
         }

@@ -21,9 +21,9 @@ use crate::runtime::video::VideoSource;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Videos")]
 pub struct VideoArgs {
-    /// Length of the video.
+    /// Length of the video, or of the song.
     #[arg(long, value_name = "SECONDS")]
-    seconds: Option<f32>,
+    pub seconds: Option<f32>,
     /// Frames per second.
     #[arg(long, value_name = "COUNT")]
     fps: Option<f32>,
@@ -32,11 +32,17 @@ pub struct VideoArgs {
 impl VideoArgs {
     /// Names an option that other models do not have.
     pub fn refuse_for(&self, reason: &str) -> Result<(), Failure> {
-        let set = [
-            ("--seconds", self.seconds.is_some()),
-            ("--fps", self.fps.is_some()),
-        ];
-        refuse_first(&set, reason, "video")
+        refuse_first(
+            &[("--seconds", self.seconds.is_some())],
+            reason,
+            "video and music",
+        )?;
+        self.refuse_for_music(reason)
+    }
+
+    /// Names an option that a model that makes music does not have.
+    pub fn refuse_for_music(&self, reason: &str) -> Result<(), Failure> {
+        refuse_first(&[("--fps", self.fps.is_some())], reason, "video")
     }
 }
 

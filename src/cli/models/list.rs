@@ -1,7 +1,9 @@
 //! `worker models list` and `show`.
 
 use crate::{
-    catalog::{Defaults, DrawingDefaults, Entry, Facts, FilmingDefaults, Source},
+    catalog::{
+        ComposingDefaults, Defaults, DrawingDefaults, Entry, Facts, FilmingDefaults, Source,
+    },
     cli::{Failure, output, quantity, table::Table},
     hub::Partial,
 };
@@ -172,6 +174,7 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
         Facts::Image(facts) => fact("drawing", drawing(&facts.defaults)),
         Facts::Hearing(_) | Facts::Speech(_) => {}
         Facts::Video(facts) => fact("filming", filming(&facts.defaults)),
+        Facts::Music(facts) => fact("composing", composing(facts.defaults)),
     }
     output::text(facts)?;
     let is_shown = |name: &str| named.is_none_or(|named| named == name);
@@ -232,6 +235,13 @@ fn filming(defaults: &FilmingDefaults) -> String {
             "cfg_scale",
             defaults.cfg_scale.map(|value| value.to_string()),
         ),
+    ])
+}
+
+fn composing(defaults: ComposingDefaults) -> String {
+    joined([
+        ("seconds", defaults.seconds.map(|value| value.to_string())),
+        ("steps", defaults.steps.map(|value| value.to_string())),
     ])
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::catalog::{Entry, Facts, ImageFacts, Source, TextFacts, VideoFacts};
+use crate::catalog::{Entry, Facts, ImageFacts, MusicFacts, Source, TextFacts, VideoFacts};
 
 use super::place::Place;
 
@@ -38,6 +38,7 @@ enum DefaultsReport<'a> {
     /// None.
     Sound {},
     Video(FilmingReport),
+    Music(ComposingReport),
 }
 
 #[derive(Serialize)]
@@ -57,6 +58,12 @@ struct FilmingReport {
     rate: Option<f32>,
     steps: Option<u32>,
     cfg_scale: Option<f32>,
+}
+
+#[derive(Serialize)]
+struct ComposingReport {
+    seconds: Option<f32>,
+    steps: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -122,7 +129,11 @@ pub fn of_quantization<'a>(
         licence: &entry.licence,
         context: match &entry.facts {
             Facts::Text(facts) => Some(facts.context),
-            Facts::Image(_) | Facts::Hearing(_) | Facts::Speech(_) | Facts::Video(_) => None,
+            Facts::Image(_)
+            | Facts::Hearing(_)
+            | Facts::Speech(_)
+            | Facts::Video(_)
+            | Facts::Music(_) => None,
         },
         parameters: entry.parameters(),
         default_quantization: &entry.default_quantization,
@@ -152,6 +163,10 @@ fn defaults(facts: &Facts) -> DefaultsReport<'_> {
             rate: defaults.rate,
             steps: defaults.steps,
             cfg_scale: defaults.cfg_scale,
+        }),
+        Facts::Music(MusicFacts { defaults, .. }) => DefaultsReport::Music(ComposingReport {
+            seconds: defaults.seconds,
+            steps: defaults.steps,
         }),
         Facts::Image(ImageFacts { defaults, .. }) => DefaultsReport::Image(DrawingReport {
             size: defaults.size,

@@ -8,6 +8,7 @@ macro_rules! entry {
 
 /// File name and text.
 pub const ENTRIES: &[(&str, &str)] = &[
+    entry!("ace-step-1.5-turbo.toml"),
     entry!("demo-image.toml"),
     entry!("demo-text.toml"),
     entry!("gemma-2-2b-it.toml"),

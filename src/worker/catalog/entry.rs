@@ -27,6 +27,7 @@ pub enum Facts {
     Hearing(HearingFacts),
     Video(VideoFacts),
     Speech(SpeechFacts),
+    Music(MusicFacts),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -64,6 +65,14 @@ pub struct SpeechFacts {
     pub parameters: u64,
 }
 
+/// Of a model that makes music.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MusicFacts {
+    /// Of all components together.
+    pub parameters: u64,
+    pub defaults: ComposingDefaults,
+}
+
 /// Under which names a model is asked for, in each of the two worlds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
@@ -91,6 +100,7 @@ pub enum Family {
     Whisper,
     Wan,
     Kokoro,
+    AceStep,
 }
 
 impl Family {
@@ -111,6 +121,7 @@ impl Family {
         ("whisper", Self::Whisper),
         ("wan", Self::Wan),
         ("kokoro", Self::Kokoro),
+        ("ace_step", Self::AceStep),
     ];
 
     pub fn kind(self) -> Kind {
@@ -121,6 +132,7 @@ impl Family {
             Self::Whisper => Kind::Hearing,
             Self::Wan => Kind::Video,
             Self::Kokoro => Kind::Speech,
+            Self::AceStep => Kind::Music,
             _ => Kind::Text,
         }
     }
@@ -133,6 +145,7 @@ pub enum Kind {
     Hearing,
     Video,
     Speech,
+    Music,
 }
 
 impl Kind {
@@ -142,6 +155,7 @@ impl Kind {
         ("hearing", Self::Hearing),
         ("video", Self::Video),
         ("speech", Self::Speech),
+        ("music", Self::Music),
     ];
 }
 
@@ -191,6 +205,13 @@ pub struct FilmingDefaults {
     pub rate: Option<f32>,
     pub steps: Option<u32>,
     pub cfg_scale: Option<f32>,
+}
+
+/// How a song is made when a request does not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ComposingDefaults {
+    pub seconds: Option<f32>,
+    pub steps: Option<u32>,
 }
 
 /// What memory is counted from before the weights are here.
@@ -252,6 +273,12 @@ const FILMING_BYTES_PER_PIXEL: u64 = 14_000;
 /// A patch of Wan's transformer stands for 1,024 pixels, of which it holds some 97 KB at once.
 const FILMING_BYTES_PER_PIXEL_AND_FRAME: u64 = 95;
 
+/// The widest level of Oobleck's decoder over a tile, and the keys of lyrics.
+const COMPOSING_BYTES: u64 = 1 << 30;
+/// Samples of a song, and the state of ACE-Step's transformer.
+const COMPOSING_BYTES_PER_SECOND: u64 = 2 << 20;
+const USUAL_SECONDS: f32 = 60.0;
+
 /// Activations, logits and the program itself.
 pub const WORKSPACE_BYTES: u64 = 256 * 1024 * 1024;
 
@@ -289,6 +316,7 @@ impl Entry {
             Facts::Image(facts) => return weights.checked_add(facts.drawing_bytes()),
             Facts::Hearing(_) | Facts::Speech(_) => return weights.checked_add(WORKSPACE_BYTES),
             Facts::Video(facts) => return weights.checked_add(facts.filming_bytes()),
+            Facts::Music(facts) => return weights.checked_add(facts.composing_bytes()),
         };
         let context = facts.context.min(MINIMUM_CONTEXT);
         let shape = facts.shape;
@@ -306,6 +334,7 @@ impl Entry {
             Facts::Hearing(_) => Kind::Hearing,
             Facts::Video(_) => Kind::Video,
             Facts::Speech(_) => Kind::Speech,
+            Facts::Music(_) => Kind::Music,
         }
     }
 
@@ -316,6 +345,7 @@ impl Entry {
             Facts::Hearing(facts) => facts.parameters,
             Facts::Video(facts) => facts.parameters,
             Facts::Speech(facts) => facts.parameters,
+            Facts::Music(facts) => facts.parameters,
         }
     }
 
@@ -349,6 +379,14 @@ impl VideoFacts {
         let pixels = u64::from(width) * u64::from(height);
         let frames = u64::from(self.defaults.frames.unwrap_or(USUAL_FRAMES));
         pixels * FILMING_BYTES_PER_PIXEL.max(frames * FILMING_BYTES_PER_PIXEL_AND_FRAME)
+    }
+}
+
+impl MusicFacts {
+    /// Beside the weights, for one song of the usual length.
+    pub fn composing_bytes(&self) -> u64 {
+        let seconds = self.defaults.seconds.unwrap_or(USUAL_SECONDS).ceil() as u64;
+        COMPOSING_BYTES + seconds * COMPOSING_BYTES_PER_SECOND
     }
 }
 

@@ -6,8 +6,10 @@ use std::{collections::BTreeMap, path::Path};
 use serde::Deserialize;
 
 use super::{
-    Defaults, DrawingDefaults, Embedded, Entry, Facts, Family, FilmingDefaults, HearingFacts,
-    ImageFacts, Kind, Names, Shape, Source, SpeechFacts, TextFacts, VideoFacts,
+    ComposingDefaults, Defaults, DrawingDefaults, Embedded, Entry, Facts, Family, FilmingDefaults,
+    HearingFacts, ImageFacts, Kind, MusicFacts, Names, Shape, Source, SpeechFacts, TextFacts,
+    VideoFacts,
+    complete::refuse_incomplete,
     entry::QUANTIZATIONS,
     keys::{ENTRY, NAMES, SHAPE, refuse_unknown, unknown},
 };
@@ -68,6 +70,7 @@ struct DefaultsToml {
     clip_skip: Option<u32>,
     frames: Option<u32>,
     rate: Option<f32>,
+    seconds: Option<f32>,
 }
 
 const DEFAULTS: &[&str] = &[
@@ -89,7 +92,9 @@ const IMAGE_DEFAULTS: &[&str] = &[
 
 const VIDEO_DEFAULTS: &[&str] = &["size", "frames", "rate", "steps", "cfg_scale"];
 
-/// The file that names the components of a model that draws or makes videos.
+const MUSIC_DEFAULTS: &[&str] = &["seconds", "steps"];
+
+/// The file that names the components of a model that draws, makes videos or makes music.
 pub const IMAGE_INDEX: &str = "model_index.json";
 
 #[derive(Deserialize)]
@@ -153,6 +158,12 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
                 parameters: sound_parameters?,
             }),
             Kind::Video => Facts::Video(video_facts(
+                raw.context,
+                raw.shape,
+                raw.parameters,
+                &raw.defaults,
+            )?),
+            Kind::Music => Facts::Music(music_facts(
                 raw.context,
                 raw.shape,
                 raw.parameters,
@@ -258,12 +269,31 @@ fn video_facts(
     })
 }
 
+fn music_facts(
+    context: Option<u64>,
+    shape: Option<ShapeToml>,
+    parameters: Option<u64>,
+    defaults: &DefaultsToml,
+) -> Result<MusicFacts, String> {
+    let (None, None, Some(parameters)) = (context, shape, parameters) else {
+        return Err("a music model needs parameters, and has no context and no shape".to_owned());
+    };
+    Ok(MusicFacts {
+        parameters,
+        defaults: ComposingDefaults {
+            seconds: defaults.seconds,
+            steps: defaults.steps,
+        },
+    })
+}
+
 /// Serde would list all keys; this names the nearest one.
 fn refuse_unknown_keys(table: &toml::Table) -> Result<(), String> {
     refuse_unknown(table, ENTRY, "the entry")?;
     let defaults = match table.get("kind").and_then(toml::Value::as_str) {
         Some("image") => IMAGE_DEFAULTS,
         Some("video") => VIDEO_DEFAULTS,
+        Some("music") => MUSIC_DEFAULTS,
         _ => DEFAULTS,
     };
     for (part, known) in [("names", NAMES), ("shape", SHAPE), ("defaults", defaults)] {
@@ -326,12 +356,7 @@ fn source(raw: SourceToml, folder: Option<&Path>, kind: Kind) -> Result<Source, 
                     .map(file)
                     .collect::<Result<_, String>>()?,
             };
-            match kind {
-                Kind::Text | Kind::Hearing => refuse_incomplete(&source)?,
-                Kind::Speech => refuse_incomplete_speech(&source)?,
-                Kind::Image => refuse_incomplete_image(&source, "unet")?,
-                Kind::Video => refuse_incomplete_image(&source, "transformer")?,
-            }
+            refuse_incomplete(kind, &source)?;
             Ok(Source::Hub(source))
         }
         (None, Some(_), None) | (None, None, Some(_))
@@ -358,79 +383,6 @@ fn file(raw: FileToml) -> Result<hub::SourceFile, String> {
 
 fn parsed<T: std::str::FromStr<Err = hub::BadName>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|bad: hub::BadName| bad.to_string())
-}
-
-/// A GGUF holds all there is to know; safetensors need their configuration and tokenizer beside them.
-fn refuse_incomplete(source: &hub::Source) -> Result<(), String> {
-    let weights: Vec<_> = source
-        .files
-        .iter()
-        .filter(|file| file.path.is_weights())
-        .collect();
-    match weights.as_slice() {
-        [] => Err("no weights (.gguf or .safetensors) are listed".to_owned()),
-        [one] if one.path.is_gguf() => Ok(()),
-        several if several.iter().any(|file| file.path.is_gguf()) => Err(format!(
-            "a GGUF model is one file, but {} weight files are listed",
-            several.len()
-        )),
-        _ => match ["config.json", "tokenizer.json"]
-            .into_iter()
-            .find(|wanted| {
-                !source
-                    .files
-                    .iter()
-                    .any(|file| file.path.as_str() == *wanted)
-            }) {
-            Some(missing) => Err(format!("safetensors also need {missing} in files")),
-            None => Ok(()),
-        },
-    }
-}
-
-/// Weights beside their configuration, and voices.
-fn refuse_incomplete_speech(source: &hub::Source) -> Result<(), String> {
-    let paths = || source.files.iter().map(|file| file.path.as_str());
-    let is_weights = |path: &str| path.ends_with(".safetensors");
-    let is_voice = |path: &str| path.starts_with("voices") && is_weights(path);
-    if !paths().any(|path| is_weights(path) && !is_voice(path)) {
-        return Err("no weights (.safetensors) are listed".to_owned());
-    }
-    match (
-        paths().any(|path| path == "config.json"),
-        paths().any(is_voice),
-    ) {
-        (false, _) => Err("a speech model also needs config.json in files".to_owned()),
-        (_, false) => Err("a speech model also needs voices (.safetensors) in files".to_owned()),
-        (true, true) => Ok(()),
-    }
-}
-
-/// Files that every model that draws has, in the layout of diffusers, beside the `config.json` of each component.
-const IMAGE_FILES: [&str; 2] = [IMAGE_INDEX, "scheduler/scheduler_config.json"];
-
-/// `network` is the component that draws.
-fn refuse_incomplete_image(source: &hub::Source, network: &str) -> Result<(), String> {
-    let components = ["text_encoder", network, "vae"];
-    let wanted = components.map(|component| format!("{component}/config.json"));
-    let wanted = IMAGE_FILES.map(str::to_owned).into_iter().chain(wanted);
-    let wanted: Vec<String> = wanted.collect();
-    let files = || source.files.iter().map(|file| &file.path);
-    let is_missing = |wanted: &&String| !files().any(|path| path.as_str() == wanted.as_str());
-    if let Some(missing) = wanted.iter().find(is_missing) {
-        return Err(format!(
-            "a model of this kind also needs {missing} in files"
-        ));
-    }
-    let has_weights = |folder: &str| {
-        files()
-            .any(|path| path.as_str().starts_with(folder) && path.is_weights() && !path.is_gguf())
-    };
-    let folders = components.map(|component| format!("{component}/"));
-    match folders.iter().find(|folder| !has_weights(folder)) {
-        Some(folder) => Err(format!("no weights (.safetensors) of {folder} are listed")),
-        None => Ok(()),
-    }
 }
 
 fn check(entry: &Entry) -> Result<(), String> {
@@ -460,6 +412,7 @@ fn check(entry: &Entry) -> Result<(), String> {
         }
         Facts::Hearing(_) | Facts::Speech(_) => {}
         Facts::Video(facts) => check_video(facts)?,
+        Facts::Music(facts) => check_music(facts)?,
     }
     let known: Vec<&str> = entry.sources.keys().map(String::as_str).collect();
     match known.contains(&entry.default_quantization.as_str()) {
@@ -469,6 +422,28 @@ fn check(entry: &Entry) -> Result<(), String> {
             entry.default_quantization,
             known.join(", ")
         )),
+    }
+}
+
+fn check_music(facts: &MusicFacts) -> Result<(), String> {
+    let MusicFacts {
+        parameters,
+        defaults,
+    } = facts;
+    let is_short = |seconds: f32| (0.5..=600.0).contains(&seconds);
+    let sizes = [
+        ("parameters", *parameters > 0),
+        ("defaults.seconds", defaults.seconds.is_none_or(is_short)),
+        (
+            "defaults.steps",
+            defaults
+                .steps
+                .is_none_or(|steps| (1..=100).contains(&steps)),
+        ),
+    ];
+    match sizes.iter().find(|(_, is_good)| !is_good) {
+        Some((name, _)) => Err(format!("{name} is out of range")),
+        None => Ok(()),
     }
 }
 

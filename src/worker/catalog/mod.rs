@@ -6,6 +6,7 @@
 //! opens weights.
 
 mod builtin;
+mod complete;
 mod embedded;
 mod entry;
 mod file;
@@ -20,8 +21,9 @@ use std::{
 
 pub use embedded::{Embedded, UnpackError};
 pub use entry::{
-    Defaults, DrawingDefaults, Entry, Facts, Family, FilmingDefaults, HearingFacts, ImageFacts,
-    Kind, Names, Shape, Source, SpeechFacts, TextFacts, UnknownQuantization, VideoFacts,
+    ComposingDefaults, Defaults, DrawingDefaults, Entry, Facts, Family, FilmingDefaults,
+    HearingFacts, ImageFacts, Kind, MusicFacts, Names, Shape, Source, SpeechFacts, TextFacts,
+    UnknownQuantization, VideoFacts,
 };
 pub use file::IMAGE_INDEX;
 pub use names::{AmbiguousModel, FindError, UnknownModel};

@@ -118,6 +118,7 @@ fn sources_are_coherent_with_family_and_quantization() {
                 Family::Whisper => "whisper",
                 Family::Wan => "wan",
                 Family::Kokoro => "kokoro",
+                Family::AceStep => "acestep",
             };
             assert!(repository.contains(word), "{} from {repository}", entry.id);
             for file in source.files.iter().filter(|file| file.path.is_gguf()) {
@@ -316,6 +317,74 @@ fn a_video_model_has_parameters_and_defaults_of_its_kind() {
         "family = \"wan\"",
         "family = \"whisper\"",
         "kind of the family whisper must be hearing",
+    );
+}
+
+const COMPOSING: &str = r#"
+id = "plays"
+family = "ace_step"
+kind = "music"
+licence = "MIT"
+parameters = 1_000_000_000
+default_quantization = "bf16"
+names = { v1 = ["plays"], legacy = ["Plays"] }
+defaults = { seconds = 30.0, steps = 8 }
+[sources.bf16]
+repository = "org/plays"
+files = [
+  { path = "model_index.json" },
+  { path = "scheduler/scheduler_config.json" },
+  { path = "text_encoder/config.json" },
+  { path = "text_encoder/model.safetensors" },
+  { path = "condition_encoder/config.json" },
+  { path = "condition_encoder/diffusion_pytorch_model.safetensors" },
+  { path = "transformer/config.json" },
+  { path = "transformer/diffusion_pytorch_model.safetensors" },
+  { path = "vae/config.json" },
+  { path = "vae/diffusion_pytorch_model.safetensors" },
+]
+"#;
+
+#[test]
+fn a_model_of_music_has_parameters_and_defaults_of_its_kind() {
+    let entry = read(COMPOSING).unwrap();
+    let Facts::Music(facts) = &entry.facts else {
+        panic!("{entry:?}")
+    };
+    let defaults = facts.defaults;
+    assert_eq!((defaults.seconds, defaults.steps), (Some(30.0), Some(8)));
+    let composing = facts.composing_bytes();
+    assert!(composing > 30 * 2 * 4 * 48_000);
+    assert_eq!(
+        entry.minimum_memory_bytes("bf16"),
+        Some(2_000_000_000 + composing)
+    );
+    let refused = |from: &str, to: &str, reason: &str| {
+        assert!(COMPOSING.contains(from), "{from}");
+        let found = read(&COMPOSING.replace(from, to)).unwrap_err();
+        assert!(found.contains(reason), "{found}");
+    };
+    refused(
+        "parameters = 1_000_000_000",
+        "context = 77",
+        "needs parameters",
+    );
+    refused(
+        "parameters = 1_000_000_000",
+        "parameters = 0",
+        "parameters is out of range",
+    );
+    refused(
+        "seconds = 30.0",
+        "seconds = 0.0",
+        "defaults.seconds is out of range",
+    );
+    refused("steps = 8", "steps = 101", "defaults.steps is out of range");
+    refused("steps = 8", "frames = 8", "unknown key in defaults: frames");
+    refused(
+        "condition_encoder/config",
+        "unet/config",
+        "also needs condition_encoder/config.json",
     );
 }
 

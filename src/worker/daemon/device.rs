@@ -11,6 +11,7 @@ use muster_engine::runtime::grammar::ProverProgram;
 use muster_engine::runtime::hearing::HearingSource;
 use muster_engine::runtime::image::{ImageFootprint, ImageSource};
 use muster_engine::runtime::maker::{Maker, MakerLimits, MediaKind, Pipeline, PipelineLoader};
+use muster_engine::runtime::music::{MusicFootprint, MusicSource};
 use muster_engine::runtime::speech::SpeechSource;
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::video::{VideoFootprint, VideoSource};
@@ -80,6 +81,7 @@ impl Device {
             LocatedSource::Hearing(source) => self.load_hearing(name, source).await?,
             LocatedSource::Video(source) => self.load_video(name, source, &fitted).await?,
             LocatedSource::Speech(source) => self.load_speech(name, source).await?,
+            LocatedSource::Music(source) => self.load_music(name, source, &fitted).await?,
         };
         self.held.push((model.name().to_owned(), fitted));
         self.room = self.room.clone().after(&fitted);
@@ -178,6 +180,26 @@ impl Device {
         self.load_media(model, Box::new(load)).await
     }
 
+    async fn load_music(
+        &mut self,
+        name: String,
+        mut source: MusicSource,
+        fitted: &Fit,
+    ) -> Result<DeviceModel, DaemonError> {
+        let device = self.room.device;
+        let left_bytes = self.room.left_bytes();
+        source.memory_bytes = Some(left_bytes.saturating_sub(fitted.weight_bytes));
+        let model = MediaModel {
+            name,
+            kind: MediaKind::Sound,
+            size: None,
+            voices: Vec::new(),
+            clip: None,
+        };
+        let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
+        self.load_media(model, Box::new(load)).await
+    }
+
     async fn load_media(
         &mut self,
         model: MediaModel,
@@ -205,6 +227,7 @@ impl Device {
             LocatedSource::Hearing(source) => hearing_needs(source)?,
             LocatedSource::Video(source) => source.footprint()?.into(),
             LocatedSource::Speech(source) => speech_needs(source)?,
+            LocatedSource::Music(source) => source.footprint()?.into(),
         };
         let fitted = fit(needs, self.wishes, &self.room);
         fitted.map_err(|refusal| DaemonError::DoesNotFit {
@@ -326,6 +349,16 @@ impl From<VideoFootprint> for Needs {
         Self {
             weight_bytes: footprint.weight_bytes,
             workspace_bytes: footprint.video_bytes,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<MusicFootprint> for Needs {
+    fn from(footprint: MusicFootprint) -> Self {
+        Self {
+            weight_bytes: footprint.weight_bytes,
+            workspace_bytes: footprint.song_bytes,
             ..Self::default()
         }
     }

@@ -141,6 +141,13 @@ impl Needs {
                     ..Self::default()
                 });
             }
+            Facts::Music(facts) => {
+                return Some(Self {
+                    weight_bytes,
+                    workspace_bytes: facts.composing_bytes(),
+                    ..Self::default()
+                });
+            }
             Facts::Image(facts) => {
                 return Some(Self {
                     weight_bytes,

@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 use crate::catalog::{
-    Catalog, Defaults, DrawingDefaults, Entry, Facts, FilmingDefaults, FindError, IMAGE_INDEX,
-    Source, UnknownQuantization, UnpackError,
+    Catalog, ComposingDefaults, Defaults, DrawingDefaults, Entry, Facts, FilmingDefaults,
+    FindError, IMAGE_INDEX, Source, UnknownQuantization, UnpackError,
 };
 use crate::hub::{self, Hub, HubError, Pulled, Repository};
 use muster_config::is_path;
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
 use muster_engine::runtime::hearing::HearingSource;
 use muster_engine::runtime::image::{ImageDefaults, ImageSource};
+use muster_engine::runtime::music::{MusicDefaults, MusicSource};
 use muster_engine::runtime::speech::SpeechSource;
 use muster_engine::runtime::video::{VideoDefaults, VideoSource};
 use muster_engine::runtime::{ModelSource, Sampling};
@@ -38,6 +39,7 @@ pub enum LocatedSource {
     Hearing(HearingSource),
     Video(VideoSource),
     Speech(SpeechSource),
+    Music(MusicSource),
 }
 
 /// Files of a model of the catalog.
@@ -107,10 +109,12 @@ pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
 }
 
 impl LocatedSource {
-    /// A file or a folder; the folder of a model that draws or makes videos says so itself.
+    /// A file or a folder; the folder of a model that draws, makes videos or makes music says so itself.
     fn at(path: &Path) -> Self {
         if VideoSource::is_at(path) {
             Self::Video(VideoSource::new(path))
+        } else if MusicSource::is_at(path) {
+            Self::Music(MusicSource::new(path))
         } else if ImageSource::is_at(path) {
             Self::Image(ImageSource::new(path))
         } else if HearingSource::is_at(path) {
@@ -129,6 +133,7 @@ impl LocatedSource {
             Self::Hearing(source) => &source.path,
             Self::Video(source) => &source.path,
             Self::Speech(source) => &source.path,
+            Self::Music(source) => &source.path,
         }
     }
 }
@@ -203,6 +208,10 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
             ..VideoSource::new(found.path)
         }),
         Facts::Speech(_) => LocatedSource::Speech(SpeechSource::new(found.path)),
+        Facts::Music(facts) => LocatedSource::Music(MusicSource {
+            defaults: composing(facts.defaults),
+            ..MusicSource::new(found.path)
+        }),
         Facts::Image(facts) => LocatedSource::Image(ImageSource {
             defaults: drawing(&facts.defaults).map_err(|what| LocateError::Defaults {
                 name: entry.id.clone(),
@@ -353,6 +362,13 @@ fn filming(defaults: FilmingDefaults) -> VideoDefaults {
         rate: defaults.rate,
         steps: defaults.steps,
         cfg_scale: defaults.cfg_scale,
+    }
+}
+
+fn composing(defaults: ComposingDefaults) -> MusicDefaults {
+    MusicDefaults {
+        seconds: defaults.seconds,
+        steps: defaults.steps,
     }
 }
 

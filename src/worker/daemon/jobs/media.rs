@@ -121,7 +121,7 @@ async fn one(
             (MakeRequest::Image(Box::new(request)), seed)
         }
         MediaBody::Music(request) => {
-            let sound = music::read(&request).map_err(Said::Failed)?;
+            let sound = music::read(&request);
             (MakeRequest::Sound(Box::new(sound)), request.seed)
         }
         MediaBody::Video(request) => {

@@ -1,56 +1,54 @@
 //! A neutral request for music, as the maker takes it.
 
 use muster_engine::runtime::maker::SoundRequest;
-use muster_protocol::job::{Failure, FailureKind, MusicRequest};
+use muster_protocol::job::MusicRequest;
 
-pub fn read(music: &MusicRequest) -> Result<SoundRequest, Failure> {
-    let unsupported = [
-        ("bpm", music.bpm.is_some()),
-        ("key_scale", music.key_scale.is_some()),
-        ("time_signature", music.time_signature.is_some()),
-        ("vocal_language", music.vocal_language.is_some()),
-    ];
-    if let Some((name, _)) = unsupported.iter().find(|(_, is_set)| *is_set) {
-        let message = format!("{name} is not supported by the model");
-        return Err(Failure::new(FailureKind::UnsupportedValue, message));
-    }
-    Ok(SoundRequest {
+/// The pipeline of a model refuses settings that it does not have.
+pub fn read(music: &MusicRequest) -> SoundRequest {
+    SoundRequest {
         prompt: music.prompt.clone(),
         lyrics: music.lyrics.clone(),
+        bpm: music.bpm,
+        key_scale: music.key_scale.clone(),
+        time_signature: music.time_signature.clone(),
+        vocal_language: music.vocal_language.clone(),
         // A speech ends with its text.
         seconds: (!music.is_speech).then_some(music.seconds as f32),
         steps: music.steps,
         seed: music.seed,
         ..SoundRequest::default()
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::read;
-    use muster_protocol::job::{Blame, MusicRequest};
+    use muster_protocol::job::MusicRequest;
 
     #[test]
-    fn a_setting_that_no_model_takes_is_refused_by_name() {
+    fn settings_are_those_of_the_request() {
         let music = MusicRequest {
             prompt: "a piano".to_owned(),
             seconds: 12.0,
             seed: Some(7),
+            bpm: Some(120),
+            key_scale: Some("C# minor".to_owned()),
+            time_signature: Some("3".to_owned()),
+            vocal_language: Some("fr".to_owned()),
             ..MusicRequest::default()
         };
-        let sound = read(&music).unwrap();
+        let sound = read(&music);
         assert_eq!((sound.seconds, sound.seed), (Some(12.0), Some(7)));
+        assert_eq!(
+            (sound.bpm, sound.key_scale),
+            (Some(120), music.key_scale.clone())
+        );
+        let names = (sound.time_signature, sound.vocal_language);
+        assert_eq!(names, (Some("3".to_owned()), Some("fr".to_owned())));
         let speech = MusicRequest {
             is_speech: true,
-            ..music.clone()
-        };
-        assert_eq!(read(&speech).unwrap().seconds, None);
-        let refusal = read(&MusicRequest {
-            bpm: Some(120),
             ..music
-        })
-        .unwrap_err();
-        assert_eq!(refusal.blame, Blame::Client);
-        assert!(refusal.message.contains("bpm"), "{refusal}");
+        };
+        assert_eq!(read(&speech).seconds, None);
     }
 }

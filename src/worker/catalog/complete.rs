@@ -1,0 +1,90 @@
+//! Which files a source in a repository must list: those without which a model of its kind cannot be loaded.
+
+use super::{IMAGE_INDEX, Kind};
+use crate::hub;
+
+pub fn refuse_incomplete(kind: Kind, source: &hub::Source) -> Result<(), String> {
+    match kind {
+        Kind::Text | Kind::Hearing => refuse_incomplete_text(source),
+        Kind::Speech => refuse_incomplete_speech(source),
+        Kind::Image => refuse_incomplete_folder(source, &["text_encoder", "unet", "vae"]),
+        Kind::Video => refuse_incomplete_folder(source, &["text_encoder", "transformer", "vae"]),
+        Kind::Music => {
+            let components = ["text_encoder", "condition_encoder", "transformer", "vae"];
+            refuse_incomplete_folder(source, &components)
+        }
+    }
+}
+
+/// A GGUF holds all there is to know; safetensors need their configuration and tokenizer beside them.
+fn refuse_incomplete_text(source: &hub::Source) -> Result<(), String> {
+    let weights: Vec<_> = source
+        .files
+        .iter()
+        .filter(|file| file.path.is_weights())
+        .collect();
+    match weights.as_slice() {
+        [] => Err("no weights (.gguf or .safetensors) are listed".to_owned()),
+        [one] if one.path.is_gguf() => Ok(()),
+        several if several.iter().any(|file| file.path.is_gguf()) => Err(format!(
+            "a GGUF model is one file, but {} weight files are listed",
+            several.len()
+        )),
+        _ => match ["config.json", "tokenizer.json"]
+            .into_iter()
+            .find(|wanted| {
+                !source
+                    .files
+                    .iter()
+                    .any(|file| file.path.as_str() == *wanted)
+            }) {
+            Some(missing) => Err(format!("safetensors also need {missing} in files")),
+            None => Ok(()),
+        },
+    }
+}
+
+/// Weights beside their configuration, and voices.
+fn refuse_incomplete_speech(source: &hub::Source) -> Result<(), String> {
+    let paths = || source.files.iter().map(|file| file.path.as_str());
+    let is_weights = |path: &str| path.ends_with(".safetensors");
+    let is_voice = |path: &str| path.starts_with("voices") && is_weights(path);
+    if !paths().any(|path| is_weights(path) && !is_voice(path)) {
+        return Err("no weights (.safetensors) are listed".to_owned());
+    }
+    match (
+        paths().any(|path| path == "config.json"),
+        paths().any(is_voice),
+    ) {
+        (false, _) => Err("a speech model also needs config.json in files".to_owned()),
+        (_, false) => Err("a speech model also needs voices (.safetensors) in files".to_owned()),
+        (true, true) => Ok(()),
+    }
+}
+
+/// Files that every model of components has, in the layout of diffusers, beside the `config.json` of each component.
+const IMAGE_FILES: [&str; 2] = [IMAGE_INDEX, "scheduler/scheduler_config.json"];
+
+fn refuse_incomplete_folder(source: &hub::Source, components: &[&str]) -> Result<(), String> {
+    let wanted = components
+        .iter()
+        .map(|component| format!("{component}/config.json"));
+    let wanted = IMAGE_FILES.map(str::to_owned).into_iter().chain(wanted);
+    let wanted: Vec<String> = wanted.collect();
+    let files = || source.files.iter().map(|file| &file.path);
+    let is_missing = |wanted: &&String| !files().any(|path| path.as_str() == wanted.as_str());
+    if let Some(missing) = wanted.iter().find(is_missing) {
+        return Err(format!(
+            "a model of this kind also needs {missing} in files"
+        ));
+    }
+    let has_weights = |folder: &str| {
+        files()
+            .any(|path| path.as_str().starts_with(folder) && path.is_weights() && !path.is_gguf())
+    };
+    let mut folders = components.iter().map(|component| format!("{component}/"));
+    match folders.find(|folder| !has_weights(folder)) {
+        Some(folder) => Err(format!("no weights (.safetensors) of {folder} are listed")),
+        None => Ok(()),
+    }
+}
