@@ -353,7 +353,8 @@ fn generate_plays_into_files_and_a_seed_repeats() {
     play(&["-o", &path("d.mp3")]).fails(2, "unknown kind of sound file");
     play(&[]).fails(2, "no file given for the song");
     play(&["-o", &path("e.wav"), "--fps", "8"]).fails(2, "--fps is for video models");
-    play(&["-o", &path("e.wav"), "--cfg", "2"]).fails(2, "--cfg is for image models");
+    play(&["-o", &path("e.wav"), "--cfg", "2"]).fails(2, "cfg_scale is not for turbo models");
+    play(&["-o", &path("e.wav"), "--size", "8x8"]).fails(2, "--size is for image models");
     play(&["-o", &path("e.wav"), "--voice", "low"]).fails(2, "--voice is for speech models");
     play(&["-o", &path("e.wav"), "--bpm", "0"]).fails(2, "bpm is 0, but the model takes 1 to 400");
     let long = [

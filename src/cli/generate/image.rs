@@ -121,7 +121,11 @@ impl ImageArgs {
 
     /// Names an option that a model that speaks does not have.
     pub fn refuse_for_speech(&self, reason: &str) -> Result<(), Failure> {
-        refuse_first(&[("--steps", self.steps.is_some())], reason, "image")?;
+        let set = [
+            ("--steps", self.steps.is_some()),
+            ("--cfg", self.cfg.is_some()),
+        ];
+        refuse_first(&set, reason, "image")?;
         self.refuse_for_music(reason)
     }
 
@@ -131,7 +135,6 @@ impl ImageArgs {
             ("--size", self.size.is_some()),
             ("--sampler", self.sampler.is_some()),
             ("--schedule", self.schedule.is_some()),
-            ("--cfg", self.cfg.is_some()),
             ("--negative", self.negative.is_some()),
             ("--clip-skip", self.clip_skip.is_some()),
             ("--init", self.init.is_some()),

@@ -100,6 +100,7 @@ impl MusicTask {
                 vocal_language: music.language.clone(),
                 seconds: args.video.seconds,
                 steps: args.image.steps,
+                cfg_scale: args.image.cfg,
                 seed: args.sampling.seed,
                 ..SoundRequest::default()
             },

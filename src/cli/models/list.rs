@@ -242,6 +242,10 @@ fn composing(defaults: ComposingDefaults) -> String {
     joined([
         ("seconds", defaults.seconds.map(|value| value.to_string())),
         ("steps", defaults.steps.map(|value| value.to_string())),
+        (
+            "cfg_scale",
+            defaults.cfg_scale.map(|value| value.to_string()),
+        ),
     ])
 }
 

@@ -64,6 +64,7 @@ struct FilmingReport {
 struct ComposingReport {
     seconds: Option<f32>,
     steps: Option<u32>,
+    cfg_scale: Option<f32>,
 }
 
 #[derive(Serialize)]
@@ -167,6 +168,7 @@ fn defaults(facts: &Facts) -> DefaultsReport<'_> {
         Facts::Music(MusicFacts { defaults, .. }) => DefaultsReport::Music(ComposingReport {
             seconds: defaults.seconds,
             steps: defaults.steps,
+            cfg_scale: defaults.cfg_scale,
         }),
         Facts::Image(ImageFacts { defaults, .. }) => DefaultsReport::Image(DrawingReport {
             size: defaults.size,

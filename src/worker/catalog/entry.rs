@@ -212,6 +212,8 @@ pub struct FilmingDefaults {
 pub struct ComposingDefaults {
     pub seconds: Option<f32>,
     pub steps: Option<u32>,
+    /// Of models with guidance.
+    pub cfg_scale: Option<f32>,
 }
 
 /// What memory is counted from before the weights are here.

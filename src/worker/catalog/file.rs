@@ -92,7 +92,7 @@ const IMAGE_DEFAULTS: &[&str] = &[
 
 const VIDEO_DEFAULTS: &[&str] = &["size", "frames", "rate", "steps", "cfg_scale"];
 
-const MUSIC_DEFAULTS: &[&str] = &["seconds", "steps"];
+const MUSIC_DEFAULTS: &[&str] = &["seconds", "steps", "cfg_scale"];
 
 /// The file that names the components of a model that draws, makes videos or makes music.
 pub const IMAGE_INDEX: &str = "model_index.json";
@@ -283,6 +283,7 @@ fn music_facts(
         defaults: ComposingDefaults {
             seconds: defaults.seconds,
             steps: defaults.steps,
+            cfg_scale: defaults.cfg_scale,
         },
     })
 }
@@ -434,6 +435,12 @@ fn check_music(facts: &MusicFacts) -> Result<(), String> {
     let sizes = [
         ("parameters", *parameters > 0),
         ("defaults.seconds", defaults.seconds.is_none_or(is_short)),
+        (
+            "defaults.cfg_scale",
+            defaults
+                .cfg_scale
+                .is_none_or(|scale| (0.0..=100.0).contains(&scale)),
+        ),
         (
             "defaults.steps",
             defaults

@@ -369,6 +369,7 @@ fn composing(defaults: ComposingDefaults) -> MusicDefaults {
     MusicDefaults {
         seconds: defaults.seconds,
         steps: defaults.steps,
+        cfg_scale: defaults.cfg_scale,
     }
 }
 

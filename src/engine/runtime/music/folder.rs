@@ -164,7 +164,7 @@ fn check_conditions(
     Ok(())
 }
 
-/// Whether the transformer takes the conditions and the autoencoder's latents, and makes songs without guidance.
+/// Whether the transformer takes the conditions and the autoencoder's latents.
 fn check_transformer(
     spec: &AceStepSpec,
     conditions: &SongConditionSpec,
@@ -182,12 +182,5 @@ fn check_transformer(
             wanted,
         ));
     }
-    match spec.is_turbo {
-        true => Ok(()),
-        false => Err(Flaw::unsupported(
-            "is_turbo",
-            false,
-            "true: the turbo models",
-        )),
-    }
+    Ok(())
 }

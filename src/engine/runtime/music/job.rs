@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor};
 
+use super::guidance::ProjectedGuidance;
 use super::networks::MusicNetworks;
 use super::plan::MusicPlan;
 use crate::networks::sound::TILE_FRAMES;
@@ -40,16 +41,26 @@ pub async fn sample(
     let context = networks.context(&plan.description, &plan.lyrics).await?;
     let source = networks.source(plan.frames)?;
     let numbers = networks.autoencoder.spec().latent_channels;
+    let mut guided = match plan.cfg_scale {
+        Some(scale) => {
+            let nothing = networks.conditions.nothing();
+            let without = networks.transformer.context(nothing).await?;
+            Some((without, ProjectedGuidance::new(scale, numbers)))
+        }
+        None => None,
+    };
     let mut latents = start_noise(plan, numbers);
     let steps = plan.levels.iter().zip(plan.levels.iter().skip(1));
     for (at, (level, next)) in (1..).zip(steps) {
         let x = tensor(&latents, (plan.frames, numbers), &networks.device)?;
         let times = [*level as f32];
-        let flow = networks
-            .transformer
-            .forward(&x, &source, &times, &context)
-            .await?;
-        for (value, flow) in latents.iter_mut().zip(to_host(&flow)?) {
+        let network = &networks.transformer;
+        let mut flow = to_host(&network.forward(&x, &source, &times, &context).await?)?;
+        if let Some((without, guidance)) = &mut guided {
+            let without = network.forward(&x, &source, &times, without).await?;
+            guidance.lead(&mut flow, &to_host(&without)?);
+        }
+        for (value, flow) in latents.iter_mut().zip(flow) {
             *value += (next - level) * f64::from(flow);
         }
         news.put(Advance::Step {

@@ -1,11 +1,13 @@
 //! Music by ACE-Step 1.5: [`MusicPipeline`] is a loaded model of the [`maker`](super::maker).
 //!
 //! `folder` reads a model's files, `texts` writes down a request as the text encoder was trained to read it, `plan` fills
-//! in and checks a request, `job` runs it one block at a time. Noise is [`diffusion`](super::diffusion)'s.
+//! in and checks a request, `job` runs it one block at a time, with `guidance` where a model needs it. Noise is
+//! [`diffusion`](super::diffusion)'s.
 //!
 //! Conventions are those of the reference implementation, so that a seed makes the same song.
 
 mod folder;
+mod guidance;
 mod job;
 mod networks;
 mod plan;
@@ -42,6 +44,8 @@ pub struct MusicSource {
 pub struct MusicDefaults {
     pub seconds: Option<f32>,
     pub steps: Option<u32>,
+    /// Of models with guidance.
+    pub cfg_scale: Option<f32>,
 }
 
 /// The memory that a model takes on a device, counted before anything is loaded.
@@ -68,6 +72,10 @@ impl MusicDefaults {
 
     pub fn steps(&self) -> u32 {
         self.steps.unwrap_or(8)
+    }
+
+    pub fn cfg_scale(&self) -> f32 {
+        self.cfg_scale.unwrap_or(7.0)
     }
 }
 

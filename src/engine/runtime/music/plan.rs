@@ -10,6 +10,7 @@ use crate::runtime::maker::{Cost, Refusal, SoundRequest};
 use crate::runtime::text::PromptTokenizer;
 
 const MOST_STEPS: u32 = 100;
+const MOST_CFG_SCALE: f32 = 100.0;
 /// The stored silence is as long.
 const MOST_SECONDS: f32 = 600.0;
 const LEAST_SECONDS: f32 = 0.5;
@@ -25,6 +26,8 @@ pub const MOST_TEXT_TOKENS: usize = 256;
 pub const MOST_LYRICS_TOKENS: usize = 2048;
 /// How far noise levels are moved towards noise: the model's own.
 const SHIFT: f64 = 3.0;
+/// Less of a frame is not asked for.
+const LEAST_FRAME: f64 = 1e-3;
 /// Seconds of a reference sound.
 const TIMBRE_SECONDS: f64 = 30.0;
 
@@ -37,6 +40,8 @@ pub struct MusicPlan {
     pub lyrics: Vec<u32>,
     /// Noise levels, from 1 to 0.
     pub levels: Vec<f64>,
+    /// How far directions are led away from those without conditions; none where nothing is guided.
+    pub cfg_scale: Option<f64>,
     pub seed: u64,
     pub index: u32,
 }
@@ -93,6 +98,7 @@ impl MusicPlan {
             description: tokens("prompt", text.description(), MOST_TEXT_TOKENS)?,
             lyrics: tokens("lyrics", text.lyrics(), MOST_LYRICS_TOKENS)?,
             levels: levels(steps),
+            cfg_scale: cfg_scale(networks, defaults, request)?,
             seed: request.seed.unwrap_or_else(random_seed),
             index: request.index,
         })
@@ -107,13 +113,14 @@ impl MusicPlan {
         let (steps, layers) = (self.steps() as u64, transformer.layers.len() as u64);
         let encoders = conditions.lyrics.len() + conditions.timbre.len();
         let tiles = self.frames.div_ceil(TILE_FRAMES) as u64;
+        let passes = 1 + u64::from(self.cfg_scale.is_some());
         let states = self.description.len() + self.lyrics.len() + 1;
         Cost {
             steps: self.steps() as u32,
             blocks: 1
                 + encoders as u64
-                + layers
-                + steps * (layers + 1)
+                + passes * layers
+                + steps * passes * (layers + 1)
                 + tiles * networks.autoencoder.stops(),
             memory_bytes: song_bytes(
                 (transformer, conditions, networks.autoencoder.spec()),
@@ -127,7 +134,8 @@ impl MusicPlan {
 /// Frames of latents of a song.
 pub fn frames(spec: &OobleckSpec, seconds: f32) -> usize {
     let frames = f64::from(seconds) * f64::from(spec.rate) / spec.hop() as f64;
-    (frames.ceil() as usize).max(1)
+    // Seconds such as 1.2 are a little more in f32.
+    ((frames - LEAST_FRAME).ceil() as usize).max(1)
 }
 
 /// Frames of latents that the timbre is taken from.
@@ -167,7 +175,6 @@ fn levels(steps: u32) -> Vec<f64> {
 fn refuse_settings(request: &SoundRequest) -> Result<(), Refusal> {
     let set = [
         ("negative_prompt", request.negative_prompt.is_some()),
-        ("cfg_scale", request.cfg_scale.is_some()),
         ("voice", request.voice.is_some()),
         ("speed", request.speed.is_some()),
     ];
@@ -176,6 +183,30 @@ fn refuse_settings(request: &SoundRequest) -> Result<(), Refusal> {
             "{name} is not for this model of music; remove it"
         ))),
         None => Ok(()),
+    }
+}
+
+/// Turbo models hold the guidance in their weights.
+fn cfg_scale(
+    networks: &MusicNetworks,
+    defaults: &MusicDefaults,
+    request: &SoundRequest,
+) -> Result<Option<f64>, Refusal> {
+    let is_turbo = networks.transformer.spec().is_turbo;
+    match request.cfg_scale {
+        None if is_turbo => return Ok(None),
+        Some(scale) if is_turbo && scale != 1.0 => {
+            let what = "cfg_scale is not for turbo models of music; remove it";
+            return Err(Refusal::Unsupported(what.to_owned()));
+        }
+        _ => {}
+    }
+    let scale = request.cfg_scale.unwrap_or_else(|| defaults.cfg_scale());
+    match (0.0..=MOST_CFG_SCALE).contains(&scale) {
+        true => Ok((scale > 1.0).then_some(f64::from(scale))),
+        false => Err(Refusal::Unsupported(format!(
+            "cfg_scale is {scale}, but the model takes 0 to {MOST_CFG_SCALE}"
+        ))),
     }
 }
 

@@ -15,11 +15,13 @@ pub struct SongConditions {
     timbre: SongEncoder,
     /// Latents of silence, `[1, frames, numbers]`.
     silence: Tensor,
+    /// In place of all conditions, `[1, 1, width]`.
+    nothing: Tensor,
 }
 
 const SILENCE: &str = "silence_latent";
-/// Tensors for guidance, and one that no pass reads.
-const UNUSED: [&str; 2] = ["null_condition_emb", "timbre_encoder.special_token"];
+/// No pass reads this tensor.
+const UNUSED: &str = "timbre_encoder.special_token";
 /// No file keeps more frames of silence.
 const MOST_SILENCE: usize = 1 << 20;
 
@@ -48,9 +50,10 @@ impl SongConditions {
                 (spec.latent, &spec.timbre),
             )?,
             silence: reader.numbers(SILENCE, &[&[1, frames, spec.latent]])?,
+            nothing: reader.numbers("null_condition_emb", &[&[1, 1, width]])?,
             spec,
         };
-        reader.check_nothing_was_ignored(|name| !UNUSED.contains(&name))?;
+        reader.check_nothing_was_ignored(|name| name != UNUSED)?;
         Ok(conditions)
     }
 
@@ -71,6 +74,11 @@ impl SongConditions {
         let frames = frames.min(self.silence.dim(1)?);
         let seen = self.silence.narrow(1, 0, frames)?.contiguous()?;
         self.timbre.forward(&seen).await?.narrow(1, 0, 1)
+    }
+
+    /// The state that stands for no conditions, for guidance. Places that look at several of them see the same.
+    pub fn nothing(&self) -> &Tensor {
+        &self.nothing
     }
 
     /// All conditions of a song, `[1, states, width]`: of the embedded tokens of its lyrics, its timbre, and the text
