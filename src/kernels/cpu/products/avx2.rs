@@ -13,7 +13,7 @@
 use core::arch::x86_64::*;
 
 use super::activations::Group;
-use super::blocks::{Code, Kind, codes, q4k, q5k, q6k, q8_0, six_bits};
+use super::blocks::{Code, Kind, codes, q2k, q4k, q5k, q6k, q8_0, six_bits};
 use super::{PANEL_ROWS, Place};
 
 /// Columns in a register.
@@ -97,7 +97,8 @@ unsafe fn multiply_rows<const R: usize, const VNNI: bool>(part: Part, place: Pla
             Kind::Codes(Code::Q5_1) => code_rows::<R, VNNI>(Code::Q5_1, part),
             Kind::Codes(Code::MxFp4) => code_rows::<R, VNNI>(Code::MxFp4, part),
             Kind::Q4K | Kind::Q5K => q4k_rows::<R, VNNI>(part),
-            Kind::Q6K => q6k_rows::<R, VNNI>(part),
+            Kind::Q6K => q6k_rows::<R, VNNI, false>(part),
+            Kind::Q2K => q6k_rows::<R, VNNI, true>(part),
         };
         for (sums, total) in sums.iter_mut().zip(totals) {
             _mm256_storeu_ps(sums.as_mut_ptr(), total);
@@ -452,14 +453,18 @@ unsafe fn q4k_minima<const R: usize>(heads: *const u8, index: usize, part: Part)
 }
 
 #[inline(always)]
-unsafe fn q6k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] {
+unsafe fn q6k_rows<const R: usize, const VNNI: bool, const MINIMA: bool>(
+    part: Part,
+) -> [__m256; R] {
+    let bytes = if MINIMA { q2k::BYTES } else { q6k::BYTES };
     let (group, rows) = (part.group, part.group.rows);
     // SAFETY: the panel has as many blocks as the group has scales, offsets and quants for.
     unsafe {
         let mut totals = [_mm256_setzero_ps(); R];
         for index in 0..part.blocks {
-            let block = part.panel.add(index * q6k::BYTES);
+            let block = part.panel.add(index * bytes);
             let mut products = [_mm256_setzero_ps(); R];
+            let mut minima = [_mm256_setzero_si256(); R];
             for sub in 0..16 {
                 let at = q6k::QUANTS + sub * six_bits::BYTES + part.half * 32;
                 let weights = six_bit_lines(block.add(at));
@@ -475,6 +480,16 @@ unsafe fn q6k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] 
                         *integer = dot::<VNNI>(*integer, weights, four(quants.add(row * 4)));
                     }
                 }
+                if MINIMA {
+                    let at = q2k::MINIMA + sub * 16 + part.half * 8;
+                    let minimum = _mm256_cvtepu8_epi32(_mm_loadl_epi64(block.add(at).cast()));
+                    let at = (index * 16 + sub) * rows + part.row;
+                    for (row, minima) in minima.iter_mut().enumerate() {
+                        // Both fit in sixteen bits, and the upper halves of the minima are zeros.
+                        let sum = _mm256_set1_epi32(*group.offsets.as_ptr().add(at + row) >> 5);
+                        *minima = _mm256_add_epi32(*minima, _mm256_madd_epi16(minimum, sum));
+                    }
+                }
                 let at = q6k::SUB_SCALES + sub * 16 + part.half * 8;
                 let scale = _mm_loadl_epi64(block.add(at).cast());
                 let scale = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(scale));
@@ -482,8 +497,14 @@ unsafe fn q6k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] 
                     *product = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integer), scale, *product);
                 }
             }
-            let scale = _mm256_loadu_ps(block.add(q6k::SCALES + part.half * 32).cast());
             let activations = group.scales.as_ptr().add(index * rows + part.row);
+            if MINIMA {
+                let at = q2k::MIN_SCALES + part.half * 32;
+                let scale = _mm256_loadu_ps(block.add(at).cast());
+                let minima = minima.map(|minima| _mm256_cvtepi32_ps(minima));
+                scaled(&mut totals, minima, scale, activations);
+            }
+            let scale = _mm256_loadu_ps(block.add(q6k::SCALES + part.half * 32).cast());
             scaled(&mut totals, products, scale, activations);
         }
         totals

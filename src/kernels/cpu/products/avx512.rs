@@ -13,7 +13,7 @@
 use core::arch::x86_64::*;
 
 use super::activations::Group;
-use super::blocks::{Code, Kind, codes, q4k, q5k, q6k, q8_0, six_bits};
+use super::blocks::{Code, Kind, codes, q2k, q4k, q5k, q6k, q8_0, six_bits};
 use super::{GROUP_ROWS, PANEL_ROWS, Place};
 
 /// The truth table of `a | (b & c)`.
@@ -66,7 +66,8 @@ unsafe fn multiply_rows<const R: usize>(
             Kind::Codes(Code::MxFp4) => code_rows(Code::MxFp4, panel, blocks, group),
             Kind::Q4K => q4k_rows::<R, false>(panel, blocks, group),
             Kind::Q5K => q4k_rows::<R, true>(panel, blocks, group),
-            Kind::Q6K => q6k_rows(panel, blocks, group),
+            Kind::Q6K => q6k_rows::<R, false>(panel, blocks, group),
+            Kind::Q2K => q6k_rows::<R, true>(panel, blocks, group),
         }
     };
     // SAFETY: the caller's promise.
@@ -439,13 +440,19 @@ unsafe fn q4k_minima<const R: usize>(
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
-unsafe fn q6k_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Group) -> [__m512; R] {
+unsafe fn q6k_rows<const R: usize, const MINIMA: bool>(
+    panel: *const u8,
+    blocks: usize,
+    group: &Group,
+) -> [__m512; R] {
+    let bytes = if MINIMA { q2k::BYTES } else { q6k::BYTES };
     let mut totals = [_mm512_setzero_ps(); R];
     for index in 0..blocks {
         // SAFETY: the panel has `blocks` blocks, the group as many scales, offsets and quants.
         unsafe {
-            let block = panel.add(index * q6k::BYTES);
+            let block = panel.add(index * bytes);
             let mut products = [_mm512_setzero_ps(); R];
+            let mut minima = [_mm512_setzero_si512(); R];
             let mut quants = group.quants.as_ptr().add(index * 256 * R);
             let mut offsets = group.offsets.as_ptr().add(index * 16 * R);
             for sub in 0..16 {
@@ -461,6 +468,15 @@ unsafe fn q6k_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Grou
                     }
                     quants = quants.add(4 * R);
                 }
+                if MINIMA {
+                    let minimum = _mm_loadu_si128(block.add(q2k::MINIMA + sub * 16).cast());
+                    let minimum = _mm512_cvtepu8_epi32(minimum);
+                    for (row, minima) in minima.iter_mut().enumerate() {
+                        // Both fit in sixteen bits, and the upper halves of the minima are zeros.
+                        let sum = _mm512_set1_epi32(*offsets.add(row) >> 5);
+                        *minima = _mm512_add_epi32(*minima, _mm512_madd_epi16(minimum, sum));
+                    }
+                }
                 offsets = offsets.add(R);
                 let scale = _mm_loadu_si128(block.add(q6k::SUB_SCALES + sub * 16).cast());
                 let scale = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(scale));
@@ -470,6 +486,13 @@ unsafe fn q6k_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Grou
             }
             let scale = _mm512_loadu_ps(block.add(q6k::SCALES).cast());
             let activations = group.scales.as_ptr().add(index * R);
+            if MINIMA {
+                let scale = _mm512_loadu_ps(block.add(q2k::MIN_SCALES).cast());
+                for (row, total) in totals.iter_mut().enumerate() {
+                    let scale = _mm512_mul_ps(scale, _mm512_set1_ps(*activations.add(row)));
+                    *total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(minima[row]), scale, *total);
+                }
+            }
             for (row, total) in totals.iter_mut().enumerate() {
                 let scale = _mm512_mul_ps(scale, _mm512_set1_ps(*activations.add(row)));
                 *total = _mm512_fmadd_ps(products[row], scale, *total);

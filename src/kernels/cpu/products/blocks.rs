@@ -49,6 +49,7 @@ pub enum Kind {
     Q4K,
     Q5K,
     Q6K,
+    Q2K,
 }
 
 impl Kind {
@@ -69,6 +70,7 @@ impl Kind {
             GgmlDType::Q4K => Some(Self::Q4K),
             GgmlDType::Q5K => Some(Self::Q5K),
             GgmlDType::Q6K | GgmlDType::Q3K => Some(Self::Q6K),
+            GgmlDType::Q2K => Some(Self::Q2K),
             _ => None,
         }
     }
@@ -80,7 +82,7 @@ impl Kind {
             Self::BF16 => 2,
             Self::Q8_0 => q8_0::COLS,
             Self::Codes(_) => codes::COLS,
-            Self::Q4K | Self::Q5K | Self::Q6K => 256,
+            Self::Q4K | Self::Q5K | Self::Q6K | Self::Q2K => 256,
         }
     }
 
@@ -96,6 +98,7 @@ impl Kind {
             Self::Q4K => q4k::BYTES,
             Self::Q5K => q5k::BYTES,
             Self::Q6K => q6k::BYTES,
+            Self::Q2K => q2k::BYTES,
         }
     }
 
@@ -108,7 +111,7 @@ impl Kind {
         match self {
             Self::F32 | Self::F16 | Self::BF16 => Form::Floats,
             Self::Q8_0 | Self::Codes(_) => Form::Blocks32,
-            Self::Q4K | Self::Q5K | Self::Q6K => Form::Blocks256,
+            Self::Q4K | Self::Q5K | Self::Q6K | Self::Q2K => Form::Blocks256,
         }
     }
 }
@@ -257,4 +260,13 @@ pub mod q6k {
     pub const SUB_SCALES: usize = 64;
     pub const QUANTS: usize = 320;
     pub const BYTES: usize = QUANTS + 16 * six_bits::BYTES;
+}
+
+/// As [`q6k`], then scales of minima f32 `[16]` and minima u8 `[16][16 rows]`, one for each sub-block.
+pub mod q2k {
+    use super::q6k;
+
+    pub const MIN_SCALES: usize = q6k::BYTES;
+    pub const MINIMA: usize = MIN_SCALES + 64;
+    pub const BYTES: usize = MINIMA + 256;
 }

@@ -7,7 +7,7 @@ use candle_core::quantized::GgmlDType;
 use half::bf16;
 
 use super::PANEL_ROWS;
-use super::blocks::{Code, Kind, WeightType, codes, q4k, q5k, q6k, q8_0, six_bits};
+use super::blocks::{Code, Kind, WeightType, codes, q2k, q4k, q5k, q6k, q8_0, six_bits};
 use crate::cpu::memory::{Aligned, half_at};
 use crate::cpu::threads::{Disjoint, share};
 
@@ -58,6 +58,7 @@ fn pack_row(stored: WeightType, kind: Kind, bytes: &[u8], row: usize, panel: &mu
             WeightType::Ggml(GgmlDType::Q5K) => pack_q5k(block, row, place),
             WeightType::Ggml(GgmlDType::Q6K) => pack_q6k(block, row, place),
             WeightType::Ggml(GgmlDType::Q3K) => pack_q3k(block, row, place),
+            WeightType::Ggml(GgmlDType::Q2K) => pack_q2k(block, row, place),
             _ => place[row * size..(row + 1) * size].copy_from_slice(block),
         }
     }
@@ -204,9 +205,8 @@ fn pack_q3k(block: &[u8], row: usize, place: &mut [u8]) {
     let mut quants = [0u8; 256];
     for (i, quant) in quants.iter_mut().enumerate() {
         let (half, part, byte) = (i / 128, i / 32 % 4, i % 32);
-        let low = low[half * 32 + byte] >> (2 * part) & 3;
         let high = high[byte] >> (half * 4 + part) & 1;
-        *quant = 32 + low + 4 * high - 4;
+        *quant = 32 + two_bits(low, i) + 4 * high - 4;
     }
     let mut scales = [0u8; 16];
     for (i, scale) in scales.iter_mut().enumerate() {
@@ -215,6 +215,29 @@ fn pack_q3k(block: &[u8], row: usize, place: &mut [u8]) {
         *scale = (low | high << 4).wrapping_sub(32);
     }
     place_signed(half_at(block, 108).to_f32(), &scales, &quants, row, place);
+}
+
+/// Scales and minima of four bits, then quants of two.
+fn pack_q2k(block: &[u8], row: usize, place: &mut [u8]) {
+    let (packed, low) = (&block[..16], &block[16..80]);
+    let mut quants = [0u8; 256];
+    for (i, quant) in quants.iter_mut().enumerate() {
+        *quant = 32 + two_bits(low, i);
+    }
+    let mut scales = [0u8; 16];
+    for (sub, (scale, packed)) in scales.iter_mut().zip(packed).enumerate() {
+        *scale = packed & 15;
+        place[q2k::MINIMA + sub * PANEL_ROWS + row] = packed >> 4;
+    }
+    let minimum = half_at(block, 82).to_f32();
+    place[q2k::MIN_SCALES + row * 4..][..4].copy_from_slice(&minimum.to_le_bytes());
+    place_signed(half_at(block, 80).to_f32(), &scales, &quants, row, place);
+}
+
+/// The low two bits of the i-th quant: of each 32 bytes, four quants in each byte, 32 apart.
+fn two_bits(bytes: &[u8], i: usize) -> u8 {
+    let (half, part, byte) = (i / 128, i / 32 % 4, i % 32);
+    bytes[half * 32 + byte] >> (2 * part) & 3
 }
 
 fn place_signed(scale: f32, scales: &[u8], quants: &[u8; 256], row: usize, place: &mut [u8]) {

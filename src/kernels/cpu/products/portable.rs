@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::PANEL_ROWS;
 use super::activations::Group;
-use super::blocks::{Code, Kind, codes, q4k, q5k, q6k, q8_0, six_bits};
+use super::blocks::{Code, Kind, codes, q2k, q4k, q5k, q6k, q8_0, six_bits};
 use crate::cpu::memory::half_at;
 
 /// `sums[row][column]` becomes the product of the group's rows with the panel's sixteen.
@@ -84,7 +84,7 @@ impl Cell<'_> {
             Kind::Q8_0 => self.add_q8_0(sum),
             Kind::Codes(code) => self.add_codes(sum, code),
             Kind::Q4K | Kind::Q5K => self.add_q4k(sum, kind),
-            Kind::Q6K => self.add_q6k(sum),
+            Kind::Q6K | Kind::Q2K => self.add_q6k(sum, kind),
             Kind::F32 | Kind::F16 | Kind::BF16 => unreachable!("dense panels have no blocks"),
         }
     }
@@ -193,10 +193,11 @@ impl Cell<'_> {
         [first, first + 1].map(|g| plane.map(|byte| (byte >> q5k::bit(g) & 1) << 4))
     }
 
-    fn add_q6k(&self, sum: f32) -> f32 {
-        let mut quants = 0f32;
+    fn add_q6k(&self, mut sum: f32, kind: Kind) -> f32 {
+        let (mut quants, mut minima) = (0f32, 0i32);
         for sub in 0..16 {
-            let mut integer = self.of_row(self.group.offsets, self.index * 16 + sub);
+            let offset = self.of_row(self.group.offsets, self.index * 16 + sub);
+            let mut integer = offset;
             let at = q6k::QUANTS + sub * six_bits::BYTES;
             for g in 0..4 {
                 let column = self.column * 4;
@@ -205,8 +206,17 @@ impl Cell<'_> {
             }
             let scale = self.block[q6k::SUB_SCALES + sub * PANEL_ROWS + self.column] as i8;
             quants = (integer as f32).mul_add(f32::from(scale), quants);
+            if kind == Kind::Q2K {
+                let minimum = self.block[q2k::MINIMA + sub * PANEL_ROWS + self.column];
+                // An offset is minus what weights were raised by, times the sum of the activations.
+                minima += i32::from(minimum) * (offset >> 5);
+            }
         }
-        let scale = self.float(q6k::SCALES) * self.of_row(self.group.scales, self.index);
+        let activation = self.of_row(self.group.scales, self.index);
+        if kind == Kind::Q2K {
+            sum = (minima as f32).mul_add(self.float(q2k::MIN_SCALES) * activation, sum);
+        }
+        let scale = self.float(q6k::SCALES) * activation;
         quants.mul_add(scale, sum)
     }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const KINDS: [WeightType; 13] = [
+const KINDS: [WeightType; 14] = [
     WeightType::Ggml(GgmlDType::F32),
     WeightType::Ggml(GgmlDType::F16),
     WeightType::Ggml(GgmlDType::BF16),
@@ -15,6 +15,7 @@ const KINDS: [WeightType; 13] = [
     WeightType::Ggml(GgmlDType::Q4_1),
     WeightType::Ggml(GgmlDType::Q5_0),
     WeightType::Ggml(GgmlDType::Q5_1),
+    WeightType::Ggml(GgmlDType::Q2K),
     WeightType::Ggml(GgmlDType::Q3K),
     WeightType::Ggml(GgmlDType::Q5K),
     WeightType::MxFp4,
