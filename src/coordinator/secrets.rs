@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_made_to_be_slow_is_not() {
+    fn a_text_made_to_be_slow_is_searched_within_seconds() {
         let began = Instant::now();
         for text in [
             "a://",

@@ -123,7 +123,7 @@ async fn frames_of_16_million_zeros_take_little_memory_and_it_is_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_take_little_memory_and_little_time() {
+async fn strangers_take_little_memory_and_are_closed_within_seconds() {
     let folder = tempfile::tempdir().unwrap();
     let service = serve(folder.path());
     let before = memory(&service.process.0, "VmHWM");

@@ -79,7 +79,7 @@ async fn every_accepted_socket_sends_without_delay() {
 }
 
 #[tokio::test]
-async fn a_thousand_slow_connections_disturb_nobody() {
+async fn beside_a_thousand_slow_connections_others_are_answered_within_seconds() {
     let server = Server::start(Connections::default(), None).await;
     let mut slow = Vec::new();
     for index in 0..1000 {
