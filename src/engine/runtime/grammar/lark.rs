@@ -4,11 +4,9 @@ use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use llguidance::regex_to_lark;
 use serde_json::{Map, Value, json};
 
-use super::mend::mend;
-use super::repeats;
-use super::schema::{self, SchemaRefusal};
 use super::{Answer, Calls, Function, Grammar, Thought};
 use crate::runtime::text::ToolMarkup;
+use muster_schema::{self as schema, SchemaRefusal, check_weight, check_weight_of_lark, mend};
 
 /// The longest regular expression and Lark grammar.
 const MOST_REGEX_BYTES: usize = 16 << 10;
@@ -205,7 +203,7 @@ fn sub_grammar(name: &str, answer: &Answer) -> Result<Option<GrammarWithLexer>, 
         Answer::Choice(choices) => lark(choice(choices)?),
         Answer::Lark(source) => {
             check_length("the grammar", source.len(), MOST_LARK_BYTES)?;
-            check_found("the grammar", repeats::weight_of_lark(source))?;
+            check_weight_of_lark("the grammar", source)?;
             lark(with_checked_schemas(source)?)
         }
     }))
@@ -267,23 +265,6 @@ fn check_length(what: &str, found: usize, most: usize) -> Result<(), SchemaRefus
         true => Err(SchemaRefusal::new(
             what,
             format!("must not exceed {most} bytes, found {found}"),
-        )),
-        false => Ok(()),
-    }
-}
-
-pub fn check_weight(what: &str, pattern: &str) -> Result<(), SchemaRefusal> {
-    check_found(what, repeats::weight(pattern))
-}
-
-fn check_found(what: &str, found: u64) -> Result<(), SchemaRefusal> {
-    match found > repeats::MOST_WEIGHT {
-        true => Err(SchemaRefusal::new(
-            what,
-            format!(
-                "repeats itself too often: {found} characters when written out, of at most {}",
-                repeats::MOST_WEIGHT
-            ),
         )),
         false => Ok(()),
     }

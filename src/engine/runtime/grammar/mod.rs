@@ -3,9 +3,6 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `lark` | a [`Grammar`] in the form that llguidance compiles: answer, thought and tool calls put together |
-//! | `schema` | what a JSON schema may hold: size, depth, keywords, by path |
-//! | `mend` | schemas of generators, in the form that the library compiles |
-//! | `repeats` | how much a pattern repeats itself |
 //! | `vocabulary` | a model's tokens as llguidance walks them |
 //! | `prover` | a process that tries a source before this one compiles it |
 //! | `slots` | who may compile next |
@@ -19,10 +16,7 @@
 mod compiler;
 mod guide;
 mod lark;
-mod mend;
 mod prover;
-mod repeats;
-mod schema;
 mod slots;
 #[cfg(test)]
 mod suite;

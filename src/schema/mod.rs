@@ -1,11 +1,25 @@
-//! What a JSON schema may hold. Everything here is told with the path to it, before anything is compiled.
+//! What a JSON schema and a pattern of a client may hold. Everything here is told with the path to it: by the API before a
+//! job is made, and by the engine before anything is compiled.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `mend` | schemas of generators, in the form that the compiler takes |
+//! | `repeats` | how much a pattern repeats itself |
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
+)]
+
+mod mend;
+mod repeats;
 
 use std::fmt;
 
 use serde_json::{Number, Value};
 
-use super::lark::check_weight;
-use super::mend::allows_every_name;
+use mend::allows_every_name;
+pub use mend::mend;
 
 /// The deepest nesting of a schema, and how many values it may hold.
 const MOST_DEPTH: usize = 64;
@@ -26,7 +40,7 @@ const MOST_DECIMALS: i64 = 8;
 const BOUNDS: &[&str] = &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
 
 /// Keywords that hold schemas by names of the client's.
-pub const NAMED: &[&str] = &["properties", "patternProperties", "$defs", "definitions"];
+const NAMED: &[&str] = &["properties", "patternProperties", "$defs", "definitions"];
 
 /// Keywords that restrict values and that no grammar can enforce.
 const UNSUPPORTED: &[&str] = &[
@@ -55,6 +69,8 @@ const UNSUPPORTED: &[&str] = &[
 pub struct SchemaRefusal {
     pub place: String,
     pub message: String,
+    /// The schema is a valid one: what it asks for is missing here.
+    pub is_unsupported: bool,
 }
 
 impl SchemaRefusal {
@@ -62,6 +78,14 @@ impl SchemaRefusal {
         Self {
             place: place.into(),
             message: message.into(),
+            is_unsupported: false,
+        }
+    }
+
+    fn unsupported(place: &str, message: &str) -> Self {
+        Self {
+            is_unsupported: true,
+            ..Self::new(place, message)
         }
     }
 }
@@ -114,6 +138,29 @@ pub fn draw_in_bounds(schema: &mut Value) {
             }
         }
         _ => {}
+    }
+}
+
+/// The weight of a pattern, however it is written.
+pub fn check_weight(place: &str, pattern: &str) -> Result<(), SchemaRefusal> {
+    check_found(place, repeats::weight(pattern))
+}
+
+/// The same of the heaviest rule of a grammar in Lark's language.
+pub fn check_weight_of_lark(place: &str, source: &str) -> Result<(), SchemaRefusal> {
+    check_found(place, repeats::weight_of_lark(source))
+}
+
+fn check_found(place: &str, found: u64) -> Result<(), SchemaRefusal> {
+    match found > repeats::MOST_WEIGHT {
+        true => Err(SchemaRefusal::new(
+            place,
+            format!(
+                "repeats itself too often: {found} characters when written out, of at most {}",
+                repeats::MOST_WEIGHT
+            ),
+        )),
+        false => Ok(()),
     }
 }
 
@@ -244,10 +291,8 @@ impl SchemaCheck {
             _ => false,
         };
         if self.strict && UNSUPPORTED.contains(&key) && !is_idle {
-            return Err(SchemaRefusal::new(
-                &*place,
-                format!("{key} cannot be enforced; leave it out, or check it yourself"),
-            ));
+            let message = "cannot be enforced: leave it out, and check it yourself";
+            return Err(SchemaRefusal::unsupported(place, message));
         }
         match key {
             "properties" | "patternProperties" | "$defs" | "definitions" => {

@@ -9,7 +9,7 @@
 
 use serde_json::{Map, Value};
 
-use super::schema::NAMED;
+use super::NAMED;
 
 /// Formats that the library enforces.
 const FORMATS: [&str; 10] = [
