@@ -117,6 +117,11 @@ impl Crew {
         Self::start(device, kept, posts, (config, catalog), &whole)
     }
 
+    /// As the configuration calls them, without those that could not be loaded.
+    pub fn model_names(&self) -> Vec<&str> {
+        self.models.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
     pub fn into_worker(self) -> (Worker, Tasks) {
         (self.worker, self.tasks)
     }

@@ -105,7 +105,7 @@ pub async fn run(
                         }
                     };
                     crew = changed;
-                    info!("ready again with {}", config.models.serve.0.join(", "));
+                    info!("ready again with {}", crew.model_names().join(", "));
                 }
             },
             () = crew.worker.engine_ended() => {
