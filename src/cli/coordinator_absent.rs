@@ -11,7 +11,7 @@ pub enum NoCoordinator {}
 pub use NoCoordinator as Beside;
 
 impl NoCoordinator {
-    pub async fn start(_: Option<&str>, _: &Config) -> Result<Self, Failure> {
+    pub async fn start(_: Option<&str>, _: &Config, _: &Root) -> Result<Self, Failure> {
         Err(absent("chat").hint("`worker chat --url URL --key KEY` talks to another machine"))
     }
 

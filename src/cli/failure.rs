@@ -48,6 +48,13 @@ impl Exit {
         (Self::Interrupted, "interrupted by Ctrl-C"),
     ];
 
+    /// The one of this code, or the general one.
+    pub fn of_code(code: i32) -> Self {
+        let mut all = Self::ALL.into_iter().map(|(exit, _)| exit);
+        all.find(|exit| *exit as i32 == code)
+            .unwrap_or(Self::Failed)
+    }
+
     /// The table shown in `worker --help`.
     pub fn table() -> String {
         let rows = Self::ALL
@@ -71,6 +78,8 @@ pub struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     With(Exit),
+    /// Another process of this program has told it already.
+    Told(Exit),
     /// Whoever read our output has left (`worker probe | head -1`): nobody to tell, and nothing went wrong.
     ReaderLeft,
 }
@@ -80,6 +89,15 @@ impl Failure {
         Self {
             end: End::With(exit),
             message: message.to_string(),
+            hint: None,
+        }
+    }
+
+    /// That of another process of this program, which has said why.
+    pub fn told(exit: Exit) -> Self {
+        Self {
+            end: End::Told(exit),
+            message: format!("exit code {}, for the reason above", exit as u8),
             hint: None,
         }
     }
@@ -149,7 +167,7 @@ impl Failure {
 
     pub fn exit(&self) -> Option<Exit> {
         match self.end {
-            End::With(exit) => Some(exit),
+            End::With(exit) | End::Told(exit) => Some(exit),
             End::ReaderLeft => None,
         }
     }
@@ -159,6 +177,9 @@ impl Failure {
         let Some(exit) = self.exit() else {
             return ExitCode::SUCCESS;
         };
+        if let End::Told(exit) = self.end {
+            return ExitCode::from(exit as u8);
+        }
         if telemetry::format() == Some(Format::Json) {
             self.log(exit);
             return ExitCode::from(exit as u8);

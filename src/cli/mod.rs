@@ -110,6 +110,9 @@ enum Command {
     Rm(models::RemoveArgs),
     #[command(hide = true)]
     Stop(status::StopArgs),
+    #[cfg(feature = "coordinator")]
+    #[command(hide = true, name = coordinator::ENGINE_COMMAND)]
+    UpEngine(coordinator::EngineArgs),
     #[command(hide = true, name = crate::daemon::TEXT_PROCESS)]
     TextProcess(text_process::Args),
 }
@@ -161,6 +164,8 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Config(args)) => config::run(args, &root),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
+        #[cfg(feature = "coordinator")]
+        Some(Command::UpEngine(args)) => coordinator::engine(&args, &root),
         Some(Command::TextProcess(args)) => text_process::run(&args),
     }
 }

@@ -1,5 +1,6 @@
 //! The options every command takes, and the configuration they lead to.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
@@ -150,6 +151,31 @@ impl Root {
         ];
         let wanted = usual as usize + usize::from(self.verbose);
         levels.get(wanted).copied().unwrap_or(Level::TRACE)
+    }
+
+    /// The same options for another process of this program.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        let mut add = |name: &str, value: &OsStr| arguments.extend([name.into(), value.into()]);
+        if let Some(file) = &self.config {
+            add("--config", file.as_os_str());
+        }
+        if let Some(folder) = &self.data_dir {
+            add("--data-dir", folder.as_os_str());
+        }
+        let format = self.log_format.and_then(|one| one.to_possible_value());
+        if let Some(format) = format {
+            add("--log-format", OsStr::new(format.get_name()));
+        }
+        if self.offline {
+            arguments.push("--offline".into());
+        }
+        if self.quiet {
+            arguments.push("--quiet".into());
+        }
+        let each_v = std::iter::repeat_n(OsString::from("-v"), self.verbose.into());
+        arguments.extend(each_v);
+        arguments
     }
 
     /// Those options that stand for settings.

@@ -1,4 +1,4 @@
-//! `worker up`: a coordinator and a worker in one process, on embedded defaults.
+//! `worker up`: a coordinator and a worker by one command, on embedded defaults.
 
 use super::coordinator;
 use super::serve::DoorArgs;
@@ -10,10 +10,10 @@ Examples:
   worker up --model qwen3-0.6b                 with this model
   worker up --listen 127.0.0.1:0 --json        on a free port, for scripts";
 
-/// Run coordinator, worker and a model on this machine.
+/// Run coordinator, worker and models on this machine.
 ///
-/// Serves the best catalog model that is on disk and fits, else the small built-in model. Creates a key and prints how
-/// to use it. Ctrl-C waits for running jobs; a second Ctrl-C exits at once.
+/// Serves the best catalog model of each kind that is on disk and fits, else the small built-in models. Creates a key and
+/// prints how to use it. Ctrl-C waits for running jobs; a second Ctrl-C exits at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

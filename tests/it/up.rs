@@ -128,7 +128,7 @@ fn printed(child: &mut Child) -> String {
 }
 
 #[test]
-fn up_is_ready_within_three_seconds_on_an_empty_machine() {
+fn up_is_ready_on_an_empty_machine_within_seconds() {
     let folder = tempfile::tempdir().unwrap();
     let up = up(folder.path());
     assert_eq!(up.models, ["demo-text", "demo-image"]);
@@ -208,6 +208,57 @@ fn ctrl_c_lets_every_accepted_job_finish_also_those_that_wait() {
         let reply: Value = serde_json::from_slice(&out.stdout).unwrap();
         assert_eq!(reply["usage"]["completion_tokens"], 500, "{reply}");
     }
+}
+
+/// The process that holds its models.
+fn engine_of(up: u32) -> Option<u32> {
+    let parent = format!("PPid:\t{up}");
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.find(|id: &u32| {
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        status.lines().any(|line| line == parent) && !status.contains("State:\tZ")
+    })
+}
+
+fn send_signal(signal: &str, id: u32) {
+    let kill = Command::new("kill")
+        .args([signal, &id.to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+}
+
+#[test]
+fn an_engine_that_dies_is_replaced_and_its_job_ends_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut up = up_with(folder.path(), &[("MUSTER_ENGINE_MAX_RUNNING", "1")]);
+    let body = r#"{"model":"demo-text","max_tokens":900,"logit_bias":{"0":-100,"1":-100,"2":-100},
+        "messages":[{"role":"user","content":"Tell me a story."}]}"#;
+    let key = format!("apikey: {}", up.key);
+    let mut curl = Command::new("curl");
+    let route = format!("{}/v1/chat/completions", up.url);
+    curl.args(["-s", "-d", body, "-H", &key, &route]);
+    let asked = curl.stdout(Stdio::piped()).spawn().unwrap();
+    wait_for(&up, "\nmuster_jobs_accepted_total 1\n");
+    let engine = eventually_blocking("an engine", || engine_of(up.child.id()));
+    send_signal("-ABRT", engine);
+    let reply: Value = serde_json::from_slice(&asked.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(reply["usage"]["completion_tokens"], 900, "{reply}");
+    assert_ne!(engine_of(up.child.id()), Some(engine));
+    let log = Lines::of(up.child.stderr.take().unwrap()).until("the next one starts in");
+    assert!(log.contains("ended with signal 6"), "{log}");
+}
+
+#[test]
+fn an_engine_does_not_outlive_its_coordinator() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = up(folder.path());
+    let engine = eventually_blocking("an engine", || engine_of(up.child.id()));
+    drop(up);
+    eventually_blocking("the end of the engine", || {
+        let status = fs::read_to_string(format!("/proc/{engine}/status")).unwrap_or_default();
+        status.is_empty() || status.contains("State:\tZ")
+    });
 }
 
 /// Waits until its figures say this.

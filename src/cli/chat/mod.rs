@@ -81,7 +81,8 @@ pub fn run(args: ChatArgs, root: &Root) -> Result<(), Failure> {
     let config = &loaded.config;
     let history = config.worker.data_dir.join("chat_history");
     block_on(async {
-        let service = Service::find(args.url, args.key, args.model.as_deref(), config).await?;
+        let service =
+            Service::find(args.url, args.key, args.model.as_deref(), config, root).await?;
         let client = service.client();
         let chat = async {
             let mut session = Session {

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::client::Client;
 use crate::cli::coordinator::{Beside, place_of_running};
-use crate::cli::{Exit, Failure, output};
+use crate::cli::{Exit, Failure, Root, output};
 use crate::config::{Config, Fingerprint as Pin, Flag};
 use crate::link::{Fingerprint, native_tls, pinned_tls};
 
@@ -34,6 +34,7 @@ impl Service {
         key: Option<String>,
         model: Option<&str>,
         config: &Config,
+        root: &Root,
     ) -> Result<Self, Failure> {
         if let Some(url) = url {
             let client = Client::new(url, key, native_tls().map_err(no_tls)?)?;
@@ -43,7 +44,7 @@ impl Service {
             return Ok(Self { client, own: None });
         }
         output::aside("no `worker up` is running here: starting a model for this chat");
-        let own = Beside::start(model, config).await?;
+        let own = Beside::start(model, config, root).await?;
         let url = Url::parse(&own.url()).map_err(anyhow::Error::from)?;
         let client = Client::new(
             url,

@@ -1,6 +1,6 @@
 //! What is said when everything is ready: to a newcomer, who pastes it, or to a script, which parses it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::cli::{Failure, output};
@@ -20,7 +20,7 @@ pub struct Ready {
 }
 
 /// A model for the example of each kind.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ExampleModels {
     pub chat: Option<String>,
     pub image: Option<String>,

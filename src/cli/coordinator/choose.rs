@@ -4,10 +4,10 @@ use tracing::warn;
 
 use super::offer::Offer;
 use crate::catalog::Kind;
+use crate::cli::Failure;
 use crate::cli::init::choose::{Candidate, quick};
 use crate::cli::init::search::{candidates, ready};
 use crate::cli::place::Place;
-use crate::cli::{Failure, up};
 use crate::config::Config;
 use crate::daemon::Device;
 use crate::daemon::locate::Located;
@@ -33,12 +33,12 @@ pub struct Choice {
 }
 
 pub fn choose(
-    args: &up::Args,
+    asked: &[String],
     config: &Config,
     place: &Place,
     device: &Device,
 ) -> Result<Choice, Failure> {
-    let wanted = match args.model.as_slice() {
+    let wanted = match asked {
         [] => config.models.serve.0.as_slice(),
         named => named,
     };

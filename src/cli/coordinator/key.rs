@@ -30,6 +30,11 @@ pub async fn of_this_machine(
     Ok(key.text.expose().to_owned())
 }
 
+/// The key of a `worker up` that runs.
+pub fn kept(data_dir: &Path) -> Result<Option<String>, Failure> {
+    read(&data_dir.join(FILE))
+}
+
 fn read(file: &Path) -> Result<Option<String>, Failure> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(Some(text.trim().to_owned())),

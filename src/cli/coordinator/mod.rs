@@ -4,6 +4,8 @@ mod announce;
 mod certificate;
 mod choose;
 mod documents;
+mod engine;
+mod engine_process;
 mod interfaces;
 mod key;
 mod offer;
@@ -15,7 +17,7 @@ mod together;
 
 use std::path::Path;
 
-use super::{Exit, Failure, Root, serve, threads, up};
+use super::{Exit, Failure, Root, serve, up};
 use crate::cli::load::block_on;
 use crate::cli::reload::{OF_COORDINATORS, Reload};
 use crate::config::{Config, Flag, Loaded};
@@ -25,6 +27,7 @@ use crate::coordinator::storage::StorageError;
 use crate::coordinator::{Coordinator, StartError};
 use crate::tasks::Tasks;
 use announce::{ExampleModels, Ready};
+pub use engine::{COMMAND as ENGINE_COMMAND, EngineArgs, run as engine};
 use offer::Asking;
 use serving::Serving;
 use stay::Stay;
@@ -91,12 +94,11 @@ pub fn place_of_running(data_dir: &Path) -> Option<Serving> {
     Serving::read(data_dir)
 }
 
-/// Coordinator, worker and model in one process.
+/// A coordinator with an engine beside it.
 pub fn up(args: &up::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
     let loaded = root.load_with(flags.clone())?;
     root.start_log_quietly(&loaded)?;
     let reload = remarked(root, flags, loaded);
-    threads::settle(reload.config())?;
     let asks = !args.door.json && !root.quiet;
     block_on(together::run(args, reload, Asking::of_terminal(asks), root))
 }

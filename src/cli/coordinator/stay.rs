@@ -23,9 +23,14 @@ impl Stay {
 
     /// Until it is told to stop; in between it may be told to reload.
     pub async fn until_told(&mut self, mut reload: impl AsyncFnMut()) {
-        while self.signals.next().await == Signal::Reload {
+        while self.is_to_reload().await {
             reload().await;
         }
+    }
+
+    /// Until it is told something; whether that is to reload, and not to stop.
+    pub async fn is_to_reload(&mut self) -> bool {
+        self.signals.next().await == Signal::Reload
     }
 
     /// What the work comes to, or nothing when the signal comes first.

@@ -1,63 +1,48 @@
-//! `worker up`: everything in one process. The worker speaks to the coordinator over a pipe, as it would over a socket.
-//! After a panic of the engine another one is started, and the coordinator stays.
+//! `worker up`: a coordinator, and an engine in a process of its own. Where the engine ends, another one is started, and
+//! the coordinator stays.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
 
-use tokio::io::{DuplexStream, duplex};
+use tokio::net::TcpListener;
 use tokio::time::sleep;
-use tracing::{error, info, warn};
+use tracing::error;
 
-use super::announce::{ExampleModels, Ready};
-use super::choose::{Choice, choose};
-use super::offer::{Asking, Offer};
+use super::announce::Ready;
+use super::engine_process::{EngineProcess, EngineProgram};
+use super::offer::Asking;
 use super::stay::Stay;
 use super::{interfaces, key, settings};
-use crate::cli::place::Place;
 use crate::cli::reload::Reload;
 use crate::cli::serve::DoorArgs;
-use crate::cli::{Exit, Failure, Root, output, up};
-use crate::config::Config;
+use crate::cli::{Failure, Root, output, up};
+use crate::config::{Config, show_duration};
 use crate::coordinator::Coordinator;
-use crate::daemon::locate::Located;
-use crate::daemon::{Device, DeviceModel, Engines, Post, Served, Way, Worker, limits};
-use crate::hardware;
-use crate::link::Dial;
-use crate::runtime::Purpose;
-use crate::runtime::maker::MediaKind;
 use crate::tasks::Tasks;
 
-/// Bytes that may wait in the pipe in each direction.
-const PIPE: usize = 256 << 10;
-/// Between a panic of the engine and the next one; longer after each.
+/// Between the end of an engine and the next one; longer after each.
 const PAUSE: Duration = Duration::from_secs(1);
+/// An engine that stayed for so long was not at fault from the start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// What tasks of a worker may take to notice that it has ended.
-const LAST_TASKS: Duration = Duration::from_secs(2);
+/// What jobs may take to end with a command.
+const LAST_JOBS: Duration = Duration::from_secs(2);
 
 /// Everything, answering.
 struct Started {
     coordinator: Coordinator,
     staff: Staff,
     ready: Ready,
-    /// A better model that nobody was asked about.
-    better: Option<Offer>,
+    /// About a better model, unless there was a question.
+    advice: Option<String>,
 }
 
-/// The worker, and what it takes to start another in its place.
+/// The engine, and what it takes to start another in its place.
 struct Staff {
-    worker: Worker,
-    tasks: Tasks,
-    all_tasks: Tasks,
-    post: Post,
-    models: Vec<Located>,
-}
-
-/// A new engine with its models.
-struct Loaded {
-    engines: Engines,
-    models: Vec<DeviceModel>,
+    program: EngineProgram,
+    engine: EngineProcess,
+    began: Instant,
+    /// Before the next engine.
+    pause: Duration,
 }
 
 pub async fn run(
@@ -68,46 +53,54 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let mut stay = Stay::begin()?;
     let tasks = Tasks::default();
-    let starting = start(args, reload.config(), asking, &tasks);
+    let starting = start(args, reload.config(), asking, root, &tasks);
     let Some(started) = stay.unless_told(starting).await else {
         return Ok(());
     };
     let started = started?;
     started.ready.tell_newcomer(args.door.json)?;
     root.raise_log(reload.config());
-    if let (Some(better), false) = (started.better, args.door.json) {
-        output::aside(better);
+    if let (Some(advice), false) = (started.advice, args.door.json) {
+        output::aside(advice);
     }
     let coordinator = started.coordinator;
     let mut staff = started.staff;
-    let config = reload.config().clone();
-    let again = async || {
-        let change = async |settings| coordinator.reload(settings).await;
-        reload.apply(settings::of, change).await;
-    };
-    tokio::select! {
-        () = stay.until_told(again) => {}
-        () = staff.stay(&config) => {}
+    loop {
+        let mut again = async || {
+            let change = async |settings| coordinator.reload(settings).await;
+            reload.apply(settings::of, change).await;
+        };
+        tokio::select! {
+            is_to_reload = stay.is_to_reload() => match is_to_reload {
+                true => {
+                    again().await;
+                    staff.engine.reload();
+                }
+                false => break,
+            },
+            () = staff.replaced() => {}
+        }
     }
-    // The worker stays until the last job that waits has had its turn; the tasks that end then are its own, too.
+    // The engine stays until the last job that waits has had its turn.
     let grace = reload.config().worker.drain;
     stay.draining(grace, coordinator.drain(grace)).await;
-    staff.tasks.stop(LAST_TASKS).await;
+    drop(staff);
     Ok(())
 }
 
-/// A coordinator with a worker, for as long as one command of this process takes.
+/// A coordinator with an engine, for as long as one command of this process takes.
 pub struct Beside(Started);
 
 impl Beside {
     /// Serves this model, or the best one that is here.
-    pub async fn start(model: Option<&str>, config: &Config) -> Result<Self, Failure> {
+    pub async fn start(model: Option<&str>, config: &Config, root: &Root) -> Result<Self, Failure> {
         let args = up::Args {
             door: DoorArgs::default(),
             model: model.into_iter().map(str::to_owned).collect(),
         };
         let tasks = Tasks::default();
-        Ok(Self(start(&args, config, Asking::Pointless, &tasks).await?))
+        let started = start(&args, config, Asking::Pointless, root, &tasks).await?;
+        Ok(Self(started))
     }
 
     pub fn url(&self) -> String {
@@ -119,8 +112,8 @@ impl Beside {
     }
 
     pub async fn end(self) {
-        self.0.coordinator.drain(LAST_TASKS).await;
-        self.0.staff.tasks.stop(LAST_TASKS).await;
+        self.0.coordinator.drain(LAST_JOBS).await;
+        drop(self.0.staff);
     }
 }
 
@@ -128,171 +121,81 @@ async fn start(
     args: &up::Args,
     config: &Config,
     asking: Asking,
+    root: &Root,
     tasks: &Tasks,
 ) -> Result<Started, Failure> {
     let coordinator = Coordinator::start(settings::of(config)?, tasks).await?;
     let key = key::of_this_machine(&config.worker.data_dir, &coordinator).await?;
     coordinator.accounts().serve_own_user(&key);
-    let (mut device, choice) = choice(args, config, asking).await?;
-    let Choice {
-        mut models,
-        beside,
-        better,
-    } = choice;
-    let mut loaded = load(&mut device, &models).await?;
-    for located in beside {
-        for one in located {
-            match load(&mut device, std::slice::from_ref(&one)).await {
-                Ok(more) => {
-                    loaded.extend(more);
-                    models.push(one);
-                    break;
-                }
-                Err(failure) => warn!("not serving {}: {failure}", one.name),
-            }
-        }
-    }
+    let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+    let no_door = |error| anyhow::Error::from(error).context("listening for the engine failed");
+    let door = door.map_err(no_door)?;
+    let program = EngineProgram {
+        root: root.clone(),
+        door: door.local_addr().map_err(no_door)?,
+        models: args.model.clone(),
+    };
+    receive(door, &coordinator, tasks);
+    let (engine, working) = program.start(asking == Asking::Allowed).await?;
     let ready = Ready {
         url: coordinator.url(),
         addresses: interfaces::others_reach(coordinator.listens_on(), config),
-        models: loaded.iter().map(|model| model.name().to_owned()).collect(),
-        examples: examples(&loaded),
-        api_key: Some(key.clone()),
+        models: working.models,
+        examples: working.examples,
+        api_key: Some(key),
         certificate_sha256: super::note_serving(&coordinator, config)?,
     };
-    let post = post(config, &key, &coordinator, tasks);
-    let loaded = Loaded {
-        engines: device.into_engines(),
-        models: loaded,
-    };
-    let (worker, own_tasks) = work(loaded, config, &post, tasks);
-    match worker.connected().await {
-        true => {
-            coordinator.is_ready();
-            Ok(Started {
-                coordinator,
-                staff: Staff {
-                    worker,
-                    tasks: own_tasks,
-                    all_tasks: tasks.clone(),
-                    post,
-                    models,
-                },
-                ready,
-                better,
-            })
-        }
-        false => Err(Failure::new(
-            Exit::Failed,
-            "starting the worker failed: the coordinator refused it; see the log for the reason",
-        )),
-    }
-}
-
-impl Staff {
-    /// Starts another engine and worker after each panic of the engine.
-    async fn stay(&mut self, config: &Config) {
-        let mut pause = PAUSE;
-        loop {
-            self.worker.engine_ended().await;
-            error!("the engine ended with the panic above: loading its models again");
-            // Closes the line, so that the coordinator takes the jobs back.
-            self.tasks.stop(LAST_TASKS).await;
-            loop {
-                sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-                match again(config, &self.models).await {
-                    Ok(loaded) => {
-                        (self.worker, self.tasks) =
-                            work(loaded, config, &self.post, &self.all_tasks);
-                        break;
-                    }
-                    Err(failure) => error!("loading the models again failed: {failure}"),
-                }
-            }
-        }
-    }
-}
-
-/// A new engine with these models.
-async fn again(config: &Config, models: &[Located]) -> Result<Loaded, Failure> {
-    let mut device = Device::start(config, &hardware::probe())?;
-    let models = load(&mut device, models).await?;
-    Ok(Loaded {
-        engines: device.into_engines(),
-        models,
+    coordinator.is_ready();
+    Ok(Started {
+        coordinator,
+        staff: Staff {
+            program,
+            engine,
+            began: Instant::now(),
+            pause: PAUSE,
+        },
+        ready,
+        advice: working.advice,
     })
 }
 
-/// A worker with its own tasks, which end with it.
-fn work(loaded: Loaded, config: &Config, post: &Post, all_tasks: &Tasks) -> (Worker, Tasks) {
-    let tasks = all_tasks.part();
-    let slots = limits(config).max_running;
-    let served = Served::new(loaded.models, slots, BTreeMap::new());
-    let worker = Worker::start(loaded.engines, served, vec![post.clone()], &tasks);
-    (worker, tasks)
+/// Lets the engine in, as often as it comes. Another program of this machine has no key for it.
+fn receive(door: TcpListener, coordinator: &Coordinator, tasks: &Tasks) {
+    let (workers, all_tasks) = (coordinator.workers().clone(), tasks.clone());
+    tasks.start(async move {
+        loop {
+            let Ok((stream, _)) = door.accept().await else {
+                sleep(PAUSE).await;
+                continue;
+            };
+            // A frame that waits for the acknowledgement of the one before costs 40 ms.
+            let _ = stream.set_nodelay(true);
+            let workers = workers.clone();
+            all_tasks.start(async move { workers.serve(stream, Vec::new()).await });
+        }
+    });
 }
 
-/// The models, chosen and on disk; a better one first if that is wanted.
-async fn choice(
-    args: &up::Args,
-    config: &Config,
-    asking: Asking,
-) -> Result<(Device, Choice), Failure> {
-    let machine = hardware::probe();
-    let place = Place::open(config)?;
-    let device = Device::start(config, &machine)?;
-    let mut choice = choose(args, config, &place, &device)?;
-    if let Some(offer) = choice.better.take_if(|_| asking == Asking::Allowed)
-        && let Some(pulled) = offer.put(&place).await?
-    {
-        // The model that writes; those that draw stay.
-        choice.models = vec![pulled];
-    }
-    Ok((device, choice))
-}
-
-/// The first model of each kind.
-fn examples(models: &[DeviceModel]) -> ExampleModels {
-    let mut examples = ExampleModels::default();
-    for model in models {
-        let place = match model {
-            DeviceModel::Text(info) if info.purpose == Purpose::Generate => &mut examples.chat,
-            DeviceModel::Media(media) if media.kind == MediaKind::Image => &mut examples.image,
-            DeviceModel::Media(media) if media.speaks() => &mut examples.speech,
-            DeviceModel::Media(_) | DeviceModel::Text(_) => continue,
-        };
-        place.get_or_insert_with(|| model.name().to_owned());
-    }
-    examples
-}
-
-async fn load(device: &mut Device, models: &[Located]) -> Result<Vec<DeviceModel>, Failure> {
-    let mut loaded = Vec::new();
-    for located in models {
-        let model = device.load(located.clone(), |_, _| {}).await?;
-        info!(model.name = %model.name(), "{} is loaded", model.name());
-        loaded.push(model);
-    }
-    Ok(loaded)
-}
-
-/// The worker's way to the coordinator beside it: a pipe, made anew each time it dials.
-fn post(config: &Config, key: &str, coordinator: &Coordinator, tasks: &Tasks) -> Post {
-    let (workers, tasks) = (coordinator.workers().clone(), tasks.clone());
-    let dial = move || -> DuplexStream {
-        let (ours, theirs) = duplex(PIPE);
-        let workers = workers.clone();
-        tasks.start(async move { workers.serve(theirs, Vec::new()).await });
-        ours
-    };
-    Post {
-        label: "this process".to_owned(),
-        way: Way::Socket {
-            dial: Dial::Pipe(Arc::new(dial)),
-            sockets: 1,
-        },
-        key: key.to_owned(),
-        name: config.worker.name(),
+impl Staff {
+    /// Returns once the engine has ended and another works in its place.
+    async fn replaced(&mut self) {
+        let mut end = self.engine.ended().await.to_string();
+        if self.began.elapsed() > LONGEST_PAUSE {
+            self.pause = PAUSE;
+        }
+        loop {
+            let pause = show_duration(self.pause);
+            error!("the engine ended ({end}): the next one starts in {pause}");
+            sleep(self.pause).await;
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            match self.program.start(false).await {
+                Ok((engine, _)) => {
+                    self.engine = engine;
+                    self.began = Instant::now();
+                    return;
+                }
+                Err(failure) => end = failure.to_string(),
+            }
+        }
     }
 }

@@ -467,11 +467,10 @@ mod tests {
     use crate::link::Dial;
     use muster_engine::runtime::maker::MediaKind;
     use muster_protocol::job::{Kind, Kinds};
-    use std::sync::Arc;
 
     #[test]
     fn a_model_that_makes_media_is_registered_with_its_kind() {
-        let dial = Dial::Pipe(Arc::new(|| tokio::io::duplex(1).0));
+        let dial = Dial::Local(([127, 0, 0, 1], 9).into());
         let post = Post {
             label: "test".to_owned(),
             way: Way::Socket { dial, sockets: 1 },

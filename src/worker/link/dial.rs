@@ -1,4 +1,4 @@
-//! From an address to a WebSocket: TCP, TLS or a pipe in memory.
+//! From an address to a WebSocket: TCP, TLS, a neighbour on this machine, or a pipe in memory.
 
 use std::io;
 use std::net::SocketAddr;
@@ -85,13 +85,19 @@ impl Dial {
     pub(super) async fn open(&self) -> Result<Socket, DialError> {
         match self {
             Self::Url { url, tls } => dial(url, tls).await,
-            Self::Pipe(pipe) => {
-                let stream = intake(Box::new(pipe()));
-                let socket = WebSocketStream::from_raw_socket(stream, Role::Client, Some(config()));
-                Ok(socket.await)
+            Self::Local(address) => {
+                let tcp = TcpStream::connect(address).await?;
+                tcp.set_nodelay(true)?;
+                Ok(bare_socket(Box::new(tcp)).await)
             }
+            Self::Pipe(pipe) => Ok(bare_socket(Box::new(pipe())).await),
         }
     }
+}
+
+/// Frames from the first byte on.
+async fn bare_socket(stream: Box<dyn Bytes>) -> Socket {
+    WebSocketStream::from_raw_socket(intake(stream), Role::Client, Some(config())).await
 }
 
 async fn dial(url: &Url, tls: &Arc<ClientConfig>) -> Result<Socket, DialError> {

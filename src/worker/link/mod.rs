@@ -28,6 +28,7 @@ mod tls;
 mod transfer;
 mod ws;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub const WAITING_OFFERS: usize = 256;
 pub enum Dial {
     /// `ws://` or `wss://`, as [`endpoint`] gives it.
     Url { url: Url, tls: Arc<ClientConfig> },
+    /// A program of this machine that listens for this worker alone, without HTTP.
+    Local(SocketAddr),
     /// The other end is in this process.
     Pipe(Arc<dyn Fn() -> DuplexStream + Send + Sync>),
 }

@@ -48,7 +48,7 @@ impl Transfers {
     pub fn of(dial: &Dial) -> Self {
         match dial {
             Dial::Url { url, tls } => Self::near(url.clone(), tls.clone()),
-            Dial::Pipe(_) => Self::default(),
+            Dial::Local(_) | Dial::Pipe(_) => Self::default(),
         }
     }
 

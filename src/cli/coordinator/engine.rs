@@ -1,0 +1,198 @@
+//! The engine of `worker up`, a process of its own: chooses models, loads them and works for the coordinator that started
+//! it. Whatever a network, a driver or the memory of the machine does to it, the coordinator stays.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::unix::process::parent_id;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{info, warn};
+
+use super::announce::ExampleModels;
+use super::choose::{Choice, choose};
+use super::key;
+use crate::cli::load::block_on;
+use crate::cli::place::Place;
+use crate::cli::{Exit, Failure, Root, output, threads};
+use crate::config::Config;
+use crate::daemon::locate::Located;
+use crate::daemon::{
+    Device, DeviceModel, Engines, Post, Served, Signal, Signals, Way, Worker, limits,
+};
+use crate::hardware;
+use crate::link::Dial;
+use crate::runtime::Purpose;
+use crate::runtime::maker::MediaKind;
+use crate::tasks::Tasks;
+
+/// The hidden command that runs it.
+pub const COMMAND: &str = "up-engine";
+/// Between two looks whether the coordinator's process is there.
+const LOOK: Duration = Duration::from_secs(1);
+
+const EXAMPLE: &str = "\
+Example:
+  worker up-engine --door 127.0.0.1:4711 --coordinator-process 42     (started by `worker up` itself)";
+
+/// Load models and work for the `worker up` that starts this process.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub struct EngineArgs {
+    /// Where the coordinator listens for this process.
+    #[arg(long)]
+    pub door: SocketAddr,
+    /// The process that started this one; without it this one ends.
+    #[arg(long)]
+    pub coordinator_process: u32,
+    /// As `worker up --model`.
+    #[arg(long, value_name = "MODEL")]
+    pub model: Vec<String>,
+    /// Ask on the terminal whether to download a better model.
+    #[arg(long)]
+    pub asks: bool,
+}
+
+/// What it tells the coordinator's process once it works, in one line on standard output.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Working {
+    pub models: Vec<String>,
+    pub examples: ExampleModels,
+    /// About a better model for this machine.
+    pub advice: Option<String>,
+}
+
+pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
+    let loaded = root.load()?;
+    threads::settle(&loaded.config)?;
+    root.start_log_quietly(&loaded)?;
+    let config = &loaded.config;
+    block_on(async {
+        // The coordinator's process hears them, too: this one stays until it is no longer needed.
+        let mut signals = Signals::listen().map_err(anyhow::Error::from)?;
+        let tasks = Tasks::default();
+        let worker = tokio::select! {
+            worker = start(args, config, &tasks) => worker?,
+            () = orphaned(args) => return Ok(()),
+        };
+        root.raise_log(config);
+        loop {
+            tokio::select! {
+                () = worker.engine_ended() => {
+                    let why = "a thread of the engine ended with the panic above";
+                    return Err(Failure::new(Exit::Failed, why));
+                }
+                () = orphaned(args) => return Ok(()),
+                signal = signals.next() => match signal {
+                    Signal::Stop => {}
+                    // The coordinator's process tells its mistakes, and the settings that need a restart.
+                    Signal::Reload => if let Ok(loaded) = root.load() {
+                        root.raise_log(&loaded.config);
+                    }
+                },
+            }
+        }
+    })
+}
+
+async fn start(args: &EngineArgs, config: &Config, tasks: &Tasks) -> Result<Worker, Failure> {
+    let (mut device, choice) = choice(args, config).await?;
+    let Choice {
+        models,
+        beside,
+        better,
+    } = choice;
+    let mut loaded = Vec::new();
+    for located in models {
+        loaded.push(load(&mut device, located).await?);
+    }
+    for located in beside {
+        for one in located {
+            let name = one.name.clone();
+            match load(&mut device, one).await {
+                Ok(more) => {
+                    loaded.push(more);
+                    break;
+                }
+                Err(failure) => warn!("not serving {name}: {failure}"),
+            }
+        }
+    }
+    let working = Working {
+        models: loaded.iter().map(|model| model.name().to_owned()).collect(),
+        examples: examples(&loaded),
+        advice: better.map(|better| better.to_string()),
+    };
+    let slots = limits(config).max_running;
+    let served = Served::new(loaded, slots, BTreeMap::new());
+    let engines: Engines = device.into_engines();
+    let worker = Worker::start(engines, served, vec![post(args, config)?], tasks);
+    if !worker.connected().await {
+        return Err(Failure::new(
+            Exit::Failed,
+            "starting the worker failed: the coordinator refused it; see the log for the reason",
+        ));
+    }
+    output::json_line(&working)?;
+    Ok(worker)
+}
+
+/// The models, chosen and on disk; a better one first if that is wanted.
+async fn choice(args: &EngineArgs, config: &Config) -> Result<(Device, Choice), Failure> {
+    let machine = hardware::probe();
+    let place = Place::open(config)?;
+    let device = Device::start(config, &machine)?;
+    let mut choice = choose(&args.model, config, &place, &device)?;
+    if let Some(offer) = choice.better.take_if(|_| args.asks)
+        && let Some(pulled) = offer.put(&place).await?
+    {
+        // The model that writes; those that draw stay.
+        choice.models = vec![pulled];
+    }
+    Ok((device, choice))
+}
+
+async fn load(device: &mut Device, located: Located) -> Result<DeviceModel, Failure> {
+    let model = device.load(located, |_, _| {}).await?;
+    info!(model.name = %model.name(), "{} is loaded", model.name());
+    Ok(model)
+}
+
+/// The first model of each kind.
+fn examples(models: &[DeviceModel]) -> ExampleModels {
+    let mut examples = ExampleModels::default();
+    for model in models {
+        let place = match model {
+            DeviceModel::Text(info) if info.purpose == Purpose::Generate => &mut examples.chat,
+            DeviceModel::Media(media) if media.kind == MediaKind::Image => &mut examples.image,
+            DeviceModel::Media(media) if media.speaks() => &mut examples.speech,
+            DeviceModel::Media(_) | DeviceModel::Text(_) => continue,
+        };
+        place.get_or_insert_with(|| model.name().to_owned());
+    }
+    examples
+}
+
+fn post(args: &EngineArgs, config: &Config) -> Result<Post, Failure> {
+    let data_dir = &config.worker.data_dir;
+    let key = key::kept(data_dir)?;
+    Ok(Post {
+        label: "this machine".to_owned(),
+        way: Way::Socket {
+            dial: Dial::Local(args.door),
+            sockets: 1,
+        },
+        key: key.ok_or_else(|| Failure::new(Exit::NotFound, "`worker up` has made no key"))?,
+        name: config.worker.name(),
+    })
+}
+
+/// Returns once the process that started this one is gone.
+async fn orphaned(args: &EngineArgs) {
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while parent_id() == args.coordinator_process {
+        looks.tick().await;
+    }
+}
