@@ -117,9 +117,11 @@ impl Crew {
         Self::start(device, kept, posts, (config, catalog), &whole)
     }
 
-    /// As the configuration calls them, without those that could not be loaded.
-    pub fn model_names(&self) -> Vec<&str> {
-        self.models.iter().map(|(name, _)| name.as_str()).collect()
+    /// The models of the configuration, without those that could not be loaded.
+    pub fn loaded_of<'c>(&self, config: &'c Config) -> Vec<&'c str> {
+        let is_loaded = |name: &&'c String| self.models.iter().any(|(loaded, _)| loaded == *name);
+        let wanted = config.models.serve.0.iter().filter(is_loaded);
+        wanted.map(String::as_str).collect()
     }
 
     pub fn into_worker(self) -> (Worker, Tasks) {

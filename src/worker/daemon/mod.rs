@@ -105,7 +105,7 @@ pub async fn run(
                         }
                     };
                     crew = changed;
-                    info!("ready again with {}", crew.model_names().join(", "));
+                    info!("ready again with {}", crew.loaded_of(&config).join(", "));
                 }
             },
             () = crew.worker.engine_ended() => {
