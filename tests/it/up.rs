@@ -119,7 +119,7 @@ fn chat_talks_to_the_running_up_or_starts_a_model() {
     );
     let report: Value =
         serde_json::from_str(&beside(folder.path(), &["status", "--json"])).unwrap();
-    assert_eq!(report["models"].as_array().unwrap().len(), 2, "{report}");
+    assert_eq!(report["models"].as_array().unwrap().len(), 3, "{report}");
 }
 
 /// What it prints for people, up to its last line.
@@ -131,7 +131,7 @@ fn printed(child: &mut Child) -> String {
 fn up_is_ready_on_an_empty_machine_within_seconds() {
     let folder = tempfile::tempdir().unwrap();
     let up = up(folder.path());
-    assert_eq!(up.models, ["demo-text", "demo-image"]);
+    assert_eq!(up.models, ["demo-text", "demo-image", "demo-video"]);
     assert_eq!(up.key.len(), 22);
     assert!(up.took < Duration::from_secs(3), "it took {:?}", up.took);
 }
@@ -147,7 +147,7 @@ fn an_image_model_that_does_not_load_leaves_the_text_model_served() {
     fs::write(models.join("demo-image.toml"), entry).unwrap();
     let variables = [("MUSTER_MODELS_DIR", models.to_str().unwrap())];
     let up = up_with(folder.path(), &variables);
-    assert_eq!(up.models, ["demo-text"]);
+    assert_eq!(up.models, ["demo-text", "demo-video"]);
 }
 
 #[test]
@@ -155,14 +155,19 @@ fn the_lines_up_prints_work_when_pasted() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = start(folder.path(), &[]);
     let text = printed(&mut child);
-    let [curl, python, image] =
-        ["chat/completions -H", "python3 ", "images/generations"].map(|part| {
-            let line = text.lines().find(|line| line.contains(part)).unwrap();
-            let out = Command::new("sh").args(["-c", line]).output().unwrap();
-            let said = String::from_utf8_lossy(&out.stderr).into_owned();
-            assert!(out.status.success(), "{line}\n{said}");
-            String::from_utf8(out.stdout).unwrap()
-        });
+    let parts = [
+        "chat/completions -H",
+        "python3 ",
+        "images/generations",
+        "videos/generations",
+    ];
+    let [curl, python, image, video] = parts.map(|part| {
+        let line = text.lines().find(|line| line.contains(part)).unwrap();
+        let out = Command::new("sh").args(["-c", line]).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "{line}\n{said}");
+        String::from_utf8(out.stdout).unwrap()
+    });
     let reply: Value = serde_json::from_str(&curl).unwrap();
     let content = reply["choices"][0]["message"]["content"].as_str().unwrap();
     assert!(content.contains("Muster"), "{content}");
@@ -171,6 +176,10 @@ fn the_lines_up_prints_work_when_pasted() {
     let link = drawn["data"][0]["url"].as_str().unwrap();
     assert!(link.starts_with("http://127.0.0.1:"), "{link}");
     assert_eq!(drawn["size"], "256x256");
+    let filmed: Value = serde_json::from_str(&video).unwrap();
+    let link = filmed["data"][0]["url"].as_str().unwrap();
+    let file = Command::new("curl").args(["-s", link]).output().unwrap();
+    assert_eq!(&file.stdout[4..8], b"ftyp", "{filmed}");
     child.kill().unwrap();
     child.wait().unwrap();
 }

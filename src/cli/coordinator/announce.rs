@@ -25,10 +25,12 @@ pub struct ExampleModels {
     pub chat: Option<String>,
     pub image: Option<String>,
     pub speech: Option<String>,
+    pub video: Option<String>,
 }
 
 const QUESTION: &str = "What is Muster?";
 const SCENE: &str = "a big red circle on a blue background";
+const FILM: &str = "a red circle moves to the right on a blue background";
 const GREETING: &str = "Good morning.";
 
 impl Ready {
@@ -76,6 +78,11 @@ impl Ready {
             let body = json!({ "model": model, "prompt": SCENE }).to_string();
             let curl = self.curl(IMAGES, &body);
             examples += &format!("Draw an image; the answer has a link to it:\n\n{curl}\n\n");
+        }
+        if let Some(model) = &self.examples.video {
+            let body = json!({ "model": model, "prompt": FILM }).to_string();
+            let curl = self.curl(VIDEOS, &body);
+            examples += &format!("Make a video; the answer has a link to it:\n\n{curl}\n\n");
         }
         if let Some(model) = &self.examples.speech {
             let body = json!({ "model": model, "input": GREETING }).to_string();
@@ -134,6 +141,7 @@ impl Ready {
 
 const CHAT: &str = "/v1/chat/completions";
 const IMAGES: &str = "/v1/images/generations";
+const VIDEOS: &str = "/v1/videos/generations";
 const SPEECH: &str = "/v1/audio/speech";
 
 fn chat(model: &str) -> String {

@@ -19,7 +19,7 @@ const BESIDE: [(Kind, Option<&str>); 5] = [
     (Kind::Image, Some("demo-image")),
     (Kind::Speech, None),
     (Kind::Hearing, None),
-    (Kind::Video, None),
+    (Kind::Video, Some("demo-video")),
     (Kind::Music, None),
 ];
 

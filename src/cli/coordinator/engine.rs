@@ -166,6 +166,7 @@ fn examples(models: &[DeviceModel]) -> ExampleModels {
         let place = match model {
             DeviceModel::Text(info) if info.purpose == Purpose::Generate => &mut examples.chat,
             DeviceModel::Media(media) if media.kind == MediaKind::Image => &mut examples.image,
+            DeviceModel::Media(media) if media.kind == MediaKind::Video => &mut examples.video,
             DeviceModel::Media(media) if media.speaks() => &mut examples.speech,
             DeviceModel::Media(_) | DeviceModel::Text(_) => continue,
         };

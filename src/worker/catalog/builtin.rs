@@ -11,6 +11,7 @@ pub const ENTRIES: &[(&str, &str)] = &[
     entry!("ace-step-1.5-turbo.toml"),
     entry!("demo-image.toml"),
     entry!("demo-text.toml"),
+    entry!("demo-video.toml"),
     entry!("gemma-2-2b-it.toml"),
     entry!("gemma-2-9b-it.toml"),
     entry!("gemma-3-12b-it.toml"),

@@ -52,6 +52,18 @@ static ALL: &[Embedded] = &[
         "tokenizer.json",
         "tokenizer_config.json",
     ),
+    embedded!(
+        "demo-video",
+        "model_index.json",
+        "scheduler/scheduler_config.json",
+        "text_encoder/config.json",
+        "text_encoder/model.safetensors",
+        "tokenizer/tokenizer.json",
+        "transformer/config.json",
+        "transformer/diffusion_pytorch_model.safetensors",
+        "vae/config.json",
+        "vae/diffusion_pytorch_model.safetensors",
+    ),
 ];
 
 /// A folder that could not be written or read.
