@@ -40,6 +40,13 @@ pub struct Pcm {
     pub samples: Vec<f32>,
 }
 
+impl Pcm {
+    /// The first sample that is no number: broken weights make them, and no file can hold one.
+    pub fn flaw(&self) -> Option<usize> {
+        self.samples.iter().position(|sample| !sample.is_finite())
+    }
+}
+
 /// A result of a pipeline.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {

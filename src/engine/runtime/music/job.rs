@@ -24,11 +24,15 @@ pub async fn compose(
     let latents = sample(&networks, &plan, &news).await?;
     let samples = decode(&networks, &latents, plan.frames).await?;
     let spec = networks.autoencoder.spec();
-    news.put(Advance::Made(Output::Sound(Pcm {
+    let pcm = Pcm {
         rate: spec.rate,
         channels: spec.channels as u16,
         samples: leveled(samples),
-    })));
+    };
+    if let Some(at) = pcm.flaw() {
+        candle_core::bail!("the network played a sample that is no number, at {at}");
+    }
+    news.put(Advance::Made(Output::Sound(pcm)));
     Ok(())
 }
 
@@ -83,13 +87,8 @@ pub async fn decode(networks: &MusicNetworks, latents: &[f64], frames: usize) ->
     Ok(samples)
 }
 
-/// With the loudest sample at [`PEAK`]. Numbers that are none become silence.
+/// With the loudest sample at [`PEAK`].
 pub fn leveled(mut samples: Vec<f32>) -> Vec<f32> {
-    for sample in &mut samples {
-        if !sample.is_finite() {
-            *sample = 0.0;
-        }
-    }
     let loudest = samples
         .iter()
         .fold(0.0, |loudest: f32, sample| loudest.max(sample.abs()));

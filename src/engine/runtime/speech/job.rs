@@ -41,11 +41,15 @@ pub async fn speak(model: Arc<SpeechModel>, task: SpeechTask, news: PassReports)
             of: count,
             preview: None,
         });
-        news.put(Advance::Made(Output::Sound(Pcm {
+        let pcm = Pcm {
             rate: SPEECH_RATE,
             channels: 1,
             samples,
-        })));
+        };
+        if let Some(at) = pcm.flaw() {
+            candle_core::bail!("the network spoke a sample that is no number, at {at}");
+        }
+        news.put(Advance::Made(Output::Sound(pcm)));
     }
     Ok(())
 }
