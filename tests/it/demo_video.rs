@@ -142,6 +142,11 @@ fn clips_change_as_their_captions_say() {
             &pipeline,
             VideoRequest {
                 prompt: caption.to_owned(),
+                width: Some(64),
+                height: Some(64),
+                frames: Some(17),
+                steps: Some(20),
+                cfg_scale: Some(4.0),
                 seed: Some(1),
                 ..VideoRequest::default()
             },

@@ -84,6 +84,9 @@ pub enum NotRecorded {
     Storage(StorageError),
 }
 
+/// At the usage of an account that changes meanwhile.
+const MOST_LOOKS: usize = 3;
+
 impl Responses {
     pub fn start(store: Store, settings: LiveSettings, tasks: &Tasks) -> Self {
         let responses = Self::with(store, settings, MemoryLimits::default(), tasks);
@@ -124,12 +127,21 @@ impl Responses {
         Ok(Recording::new(self.clone(), Arc::new(live)))
     }
 
-    /// Responses that are still to be stored count too.
+    /// Responses that are still to be stored count too. One that is stored while the rows are read would be in neither
+    /// count, so both are read again; in the end it counts twice rather than never.
     async fn check_quota(&self, account: AccountId, bytes: usize) -> Result<(), NotRecorded> {
-        let stored = self.store.response_usage(account).await;
-        let stored = stored.map_err(NotRecorded::Storage)?;
+        let mut share = self.memory.share(account);
+        let mut looks = 1;
+        let stored = loop {
+            let stored = self.store.response_usage(account).await;
+            let stored = stored.map_err(NotRecorded::Storage)?;
+            let now = self.memory.share(account);
+            if now.unsaved >= share.unsaved || looks == MOST_LOOKS {
+                break stored;
+            }
+            (share, looks) = (now, looks + 1);
+        };
         let settings = self.settings.current();
-        let share = self.memory.share(account);
         let (most, most_bytes) = (settings.stored_responses, settings.stored_response_bytes);
         if stored.responses + share.unsaved >= most {
             return Err(NotRecorded::OverQuota(OverQuota::Responses(most)));
