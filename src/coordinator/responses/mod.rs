@@ -127,8 +127,8 @@ impl Responses {
         Ok(Recording::new(self.clone(), Arc::new(live)))
     }
 
-    /// Responses that are still to be stored count too. One that is stored while the rows are read would be in neither
-    /// count, so both are read again; in the end it counts twice rather than never.
+    /// Responses that are still to be stored count too. A response that is stored while the rows are read would be in neither
+    /// count, so both are read again; in the end such a response counts twice rather than never.
     async fn check_quota(&self, account: AccountId, bytes: usize) -> Result<(), NotRecorded> {
         let mut share = self.memory.share(account);
         let mut looks = 1;
