@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 const EXAMPLE: &str = "\
 Example:
-  worker up-engine --door 127.0.0.1:4711 --coordinator-process 42     (started by `worker up` itself)";
+  worker up-engine --door ADDRESS --coordinator-process ID     (started by `worker up` itself)";
 
 /// Load models and work for the `worker up` that starts this process.
 #[derive(Debug, clap::Args)]
@@ -54,7 +54,7 @@ pub struct EngineArgs {
     pub asks: bool,
 }
 
-/// What it tells the coordinator's process once it works, in one line on standard output.
+/// The report to the coordinator's process once the engine works: one line on standard output.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Working {
     pub models: Vec<String>,
@@ -97,6 +97,7 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
 }
 
 async fn start(args: &EngineArgs, config: &Config, tasks: &Tasks) -> Result<Worker, Failure> {
+    let post = post(args, config)?;
     let (mut device, choice) = choice(args, config).await?;
     let Choice {
         models,
@@ -127,7 +128,7 @@ async fn start(args: &EngineArgs, config: &Config, tasks: &Tasks) -> Result<Work
     let slots = limits(config).max_running;
     let served = Served::new(loaded, slots, BTreeMap::new());
     let engines: Engines = device.into_engines();
-    let worker = Worker::start(engines, served, vec![post(args, config)?], tasks);
+    let worker = Worker::start(engines, served, vec![post], tasks);
     if !worker.connected().await {
         return Err(Failure::new(
             Exit::Failed,

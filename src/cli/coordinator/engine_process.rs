@@ -12,9 +12,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::engine::{self, Working};
 use crate::cli::{Exit, Failure, Root};
-
-/// The running program, also after an update has replaced its file.
-const THIS_PROGRAM: &str = "/proc/self/exe";
+use crate::daemon::THIS_PROGRAM;
 
 /// How engines are started, each time in the same way.
 pub struct EngineProgram {

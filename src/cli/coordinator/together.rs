@@ -24,7 +24,7 @@ use crate::tasks::Tasks;
 const PAUSE: Duration = Duration::from_secs(1);
 /// An engine that stayed for so long was not at fault from the start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// What jobs may take to end with a command.
+/// Time for jobs to end with a command.
 const LAST_JOBS: Duration = Duration::from_secs(2);
 
 /// Everything, answering.

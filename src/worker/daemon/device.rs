@@ -276,7 +276,7 @@ fn isolation(model: &str) -> Isolation {
 }
 
 /// The running program, also after an update has replaced its file: both processes speak the same frames.
-const THIS_PROGRAM: &str = "/proc/self/exe";
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
 /// The command that serves as a text process.
 pub const TEXT_PROCESS: &str = "text-process";
 

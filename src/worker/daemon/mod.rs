@@ -42,7 +42,9 @@ use muster_config::{Config, Quantization, show_duration};
 use muster_process::tasks::Tasks;
 
 use crew::{Crew, first_models};
-pub use device::{Device, TEXT_PROCESS, hearing_needs, kv_dtype, limits, needs, speech_needs};
+pub use device::{
+    Device, TEXT_PROCESS, THIS_PROGRAM, hearing_needs, kv_dtype, limits, needs, speech_needs,
+};
 pub use engines::{DeviceModel, Engines, MediaModel};
 pub use error::DaemonError;
 use fit::Wishes;

@@ -1,4 +1,4 @@
-//! What a song is made for: lyrics, the timbre of a reference sound and a text, as one sequence of states.
+//! The conditions of a song: lyrics, the timbre of a reference sound and a text, as one sequence of states.
 
 use candle_core::{Result, Tensor, bail};
 

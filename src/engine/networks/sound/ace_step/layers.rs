@@ -98,7 +98,7 @@ impl SongAttention {
         })
     }
 
-    /// Of places that others look at without turning.
+    /// Keys and values of places that others look at without turning.
     pub fn keys(&self, seen: &Tensor) -> Result<SongKeys> {
         let key = self.in_heads(&self.key.apply(seen)?)?;
         let value = self.in_heads(&self.value.apply(seen)?)?;

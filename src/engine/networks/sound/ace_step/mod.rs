@@ -19,7 +19,7 @@ use muster_kernels::{Axis, Convolution, rms_norm};
 pub struct AceStep {
     spec: AceStepSpec,
     patches: Projection,
-    /// Of the time, and of the interval that a step covers.
+    /// Embedders of the time, and of the interval that a step covers.
     time: SongTime,
     interval: SongTime,
     conditions: Projection,
@@ -93,7 +93,7 @@ impl AceStep {
         &self.spec
     }
 
-    /// Of conditions `[batch, states, width]`.
+    /// Keys and values of conditions `[batch, states, width]` for each layer.
     pub async fn context(&self, conditions: &Tensor) -> Result<SongContext> {
         let states = self.conditions.apply(conditions)?;
         let mut keys = Vec::with_capacity(self.layers.len());

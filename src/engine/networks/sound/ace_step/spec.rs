@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::networks::weights::{Flaw, sized};
 
-/// What layers of one network have in common.
+/// The sizes that all layers of one network share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SongLayerSpec {
     pub width: usize,
@@ -46,7 +46,7 @@ pub struct SongConditionSpec {
     pub latent: usize,
 }
 
-/// What both files of diffusers say of layers.
+/// The fields about layers that both files of diffusers have.
 #[derive(Deserialize)]
 struct LayerJson {
     hidden_size: usize,
