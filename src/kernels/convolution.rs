@@ -1,9 +1,11 @@
 //! Convolutions and dense products, channels-last.
 
+use std::sync::Mutex;
+
 use candle_core::{DType, Device, Result, Tensor, bail};
 
-use super::cpu;
 pub use super::cpu::{Axis, Edges};
+use super::{cpu, cuda};
 
 /// A convolution over the two middle dimensions of `[batch, height, width, channels]`, or over the middle one of
 /// `[batch, length, channels]`.
@@ -17,12 +19,99 @@ pub struct Convolution {
 #[derive(Debug)]
 enum Weights {
     Cpu(cpu::PackedConvolution),
-    Device {
-        /// `[outputs, inputs / groups, height, width]`, or `[inputs, outputs / groups, ..]` if transposed.
-        weight: Tensor,
-        bias: Option<Tensor>,
+    Device(Box<DeviceWeights>),
+}
+
+/// Weights on a GPU, for a product with what the taps of each output see.
+#[derive(Debug)]
+struct DeviceWeights {
+    /// `[outputs, taps * inputs / groups]`, with the inputs of a tap together.
+    matrix: Tensor,
+    bias: Option<Tensor>,
+    taps: [usize; 2],
+    groups: usize,
+    /// The last one, since sizes seldom change.
+    lowered: Mutex<Option<SizedLowering>>,
+}
+
+/// How an input of one size is lowered.
+#[derive(Debug)]
+struct SizedLowering {
+    sizes: [usize; 2],
+    axes: [Axis; 2],
+    lowering: cuda::Lowering,
+}
+
+impl DeviceWeights {
+    /// From weights as PyTorch stores them.
+    fn new(
+        weight: &Tensor,
+        bias: Option<&Tensor>,
         groups: usize,
-    },
+        is_transposed: bool,
+    ) -> Result<Self> {
+        let (first, second, height, width) = weight.dims4()?;
+        let ordered = match is_transposed {
+            false => weight.permute((0, 2, 3, 1))?,
+            true => weight
+                .reshape((groups, first / groups, second, height * width))?
+                .permute((0, 2, 3, 1))?,
+        };
+        let outputs = if is_transposed {
+            groups * second
+        } else {
+            first
+        };
+        Ok(Self {
+            matrix: ordered.contiguous()?.reshape((outputs, ()))?,
+            bias: bias.map(|bias| bias.to_dtype(DType::F32)).transpose()?,
+            taps: [height, width],
+            groups,
+            lowered: Mutex::default(),
+        })
+    }
+
+    fn apply(&self, x: &Tensor, axes: [Axis; 2], is_transposed: bool) -> Result<Tensor> {
+        let (_, height, width, _) = x.dims4()?;
+        let lowering = self.lowering([height, width], axes, is_transposed, x.device())?;
+        match cuda::convolve(x, &self.matrix, self.bias.as_ref(), &lowering)? {
+            Some(result) => Ok(result),
+            None => bail!("a convolution on this device needs a build with CUDA"),
+        }
+    }
+
+    fn lowering(
+        &self,
+        sizes: [usize; 2],
+        axes: [Axis; 2],
+        is_transposed: bool,
+        device: &Device,
+    ) -> Result<cuda::Lowering> {
+        let mut last = match self.lowered.lock() {
+            Ok(last) => last,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        if let Some(last) = &*last
+            && (last.sizes, last.axes) == (sizes, axes)
+        {
+            return Ok(last.lowering.clone());
+        }
+        let walk = |axis: usize| axes[axis].walk(sizes[axis], self.taps[axis], is_transposed);
+        let walks = [walk(0)?, walk(1)?];
+        let seen = |walk: &cpu::Walk| Tensor::new(walk.all(), device);
+        let lowering = cuda::Lowering {
+            seen: [seen(&walks[0])?, seen(&walks[1])?],
+            outputs: walks.each_ref().map(cpu::Walk::outputs),
+            taps: self.taps,
+            groups: self.groups,
+        };
+        *last = Some(SizedLowering {
+            sizes,
+            axes,
+            lowering: lowering.clone(),
+        });
+        Ok(lowering)
+    }
 }
 
 impl Convolution {
@@ -101,11 +190,12 @@ impl Convolution {
                 };
                 Weights::Cpu(packed)
             }
-            _ => Weights::Device {
-                bias: bias.cloned(),
-                weight,
+            _ => Weights::Device(Box::new(DeviceWeights::new(
+                &weight,
+                bias,
                 groups,
-            },
+                is_transposed,
+            )?)),
         };
         Ok(Self {
             weights,
@@ -114,7 +204,7 @@ impl Convolution {
         })
     }
 
-    /// The result's last dimension is the outputs; on a CPU it is f32.
+    /// The result, f32, has the outputs as its last dimension.
     pub fn apply(&self, x: &Tensor) -> Result<Tensor> {
         self.apply_along(x, self.axes)
     }
@@ -130,117 +220,9 @@ impl Convolution {
         }
         match &self.weights {
             Weights::Cpu(weights) => weights.apply(x, axes, self.is_transposed),
-            Weights::Device {
-                weight,
-                bias,
-                groups,
-            } => {
-                let x = x.permute((0, 3, 1, 2))?.contiguous()?;
-                let found = match self.is_transposed {
-                    false => convolve(&x, weight, axes, *groups)?,
-                    true => convolve_transposed(&x, weight, axes, *groups)?,
-                };
-                let found = found.permute((0, 2, 3, 1))?.contiguous()?;
-                match bias {
-                    Some(bias) => found.broadcast_add(bias),
-                    None => Ok(found),
-                }
-            }
+            Weights::Device(weights) => weights.apply(x, axes, self.is_transposed),
         }
     }
-}
-
-/// With candle's operations, channels first.
-fn convolve(x: &Tensor, weight: &Tensor, axes: [Axis; 2], groups: usize) -> Result<Tensor> {
-    let mut x = x.clone();
-    for (dim, axis) in [(2, axes[0]), (3, axes[1])] {
-        x = pad(&x, dim, axis)?;
-    }
-    let dilation = dilation(weight, axes)?;
-    let stride = if axes[0].stride == axes[1].stride {
-        axes[0].stride
-    } else {
-        1
-    };
-    let mut found = x.conv2d(weight, 0, stride, dilation, groups)?;
-    if stride == 1 {
-        for (dim, axis) in [(2, axes[0]), (3, axes[1])] {
-            found = every(&found, dim, axis.stride)?;
-        }
-    }
-    Ok(found)
-}
-
-fn convolve_transposed(
-    x: &Tensor,
-    weight: &Tensor,
-    axes: [Axis; 2],
-    groups: usize,
-) -> Result<Tensor> {
-    let dilation = dilation(weight, axes)?;
-    let [height, width] = axes.map(|axis| axis.stride);
-    let stride = match (weight.dim(2)?, x.dim(2)?) {
-        (1, 1) => width,
-        _ if height == width => width,
-        _ => bail!("a transposed convolution has one stride, found {height} and {width}"),
-    };
-    let xs = x.chunk(groups, 1)?;
-    let weights = weight.chunk(groups, 0)?;
-    let parts = xs.iter().zip(&weights);
-    let parts = parts.map(|(x, weight)| {
-        x.contiguous()?
-            .conv_transpose2d(&weight.contiguous()?, 0, 0, stride, dilation)
-    });
-    let mut found = Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 1)?;
-    for (dim, axis) in [(2, axes[0]), (3, axes[1])] {
-        found = found.pad_with_zeros(dim, 0, axis.output_padding)?;
-        let cut: usize = axis.padding.iter().sum();
-        let Some(left) = found.dim(dim)?.checked_sub(cut).filter(|left| *left > 0) else {
-            bail!(
-                "padding of {:?} leaves nothing of {} places",
-                axis.padding,
-                found.dim(dim)?
-            );
-        };
-        found = found.narrow(dim, axis.padding[0], left)?;
-    }
-    Ok(found)
-}
-
-fn dilation(weight: &Tensor, axes: [Axis; 2]) -> Result<usize> {
-    match (weight.dim(2)?, weight.dim(3)?) {
-        (1, _) => Ok(axes[1].dilation),
-        (_, 1) => Ok(axes[0].dilation),
-        _ if axes[0].dilation == axes[1].dilation => Ok(axes[0].dilation),
-        _ => bail!("on this device a convolution has one dilation, found {axes:?}"),
-    }
-}
-
-fn pad(x: &Tensor, dim: usize, axis: Axis) -> Result<Tensor> {
-    let ([before, after], size) = (axis.padding, x.dim(dim)?);
-    if before + after == 0 {
-        return Ok(x.clone());
-    }
-    if axis.edges == Edges::Zeros {
-        return x.pad_with_zeros(dim, before, after);
-    }
-    // A kernel of one place that sees every place of the extended input once.
-    let seen = Axis {
-        stride: 1,
-        dilation: 1,
-        ..axis
-    }
-    .places(size)?;
-    x.index_select(&Tensor::new(seen, x.device())?, dim)
-}
-
-/// Each `step`-th place.
-fn every(x: &Tensor, dim: usize, step: usize) -> Result<Tensor> {
-    if step == 1 {
-        return Ok(x.clone());
-    }
-    let places: Vec<u32> = (0..x.dim(dim)? as u32).step_by(step).collect();
-    x.index_select(&Tensor::new(places, x.device())?, dim)
 }
 
 #[cfg(test)]
@@ -257,26 +239,119 @@ mod tests {
         gap.to_scalar().unwrap()
     }
 
-    /// The same convolution with candle's operations, as other devices do it.
-    fn elsewhere(packed: &Convolution, weight: &Tensor, groups: usize) -> Convolution {
+    /// The same convolution with candle's operations.
+    fn by_candle(packed: &Convolution, x: &Tensor, weight: &Tensor, groups: usize) -> Tensor {
         let weight = match weight.rank() {
             3 => weight.unsqueeze(2).unwrap(),
             _ => weight.clone(),
         };
-        let weights = Weights::Device {
-            weight,
-            bias: None,
-            groups,
+        if x.rank() == 3 {
+            let found = by_candle(packed, &x.unsqueeze(1).unwrap(), &weight, groups);
+            return found.squeeze(1).unwrap();
+        }
+        let x = x.permute((0, 3, 1, 2)).unwrap().contiguous().unwrap();
+        let found = match packed.is_transposed {
+            false => convolve(&x, &weight, packed.axes, groups),
+            true => convolve_transposed(&x, &weight, packed.axes, groups),
         };
-        Convolution {
-            weights,
-            axes: packed.axes,
-            is_transposed: packed.is_transposed,
+        found.unwrap().permute((0, 2, 3, 1)).unwrap()
+    }
+
+    /// With candle's operations, channels first.
+    fn convolve(x: &Tensor, weight: &Tensor, axes: [Axis; 2], groups: usize) -> Result<Tensor> {
+        let mut x = x.clone();
+        for (dim, axis) in [(2, axes[0]), (3, axes[1])] {
+            x = pad(&x, dim, axis)?;
+        }
+        let dilation = dilation(weight, axes)?;
+        let stride = if axes[0].stride == axes[1].stride {
+            axes[0].stride
+        } else {
+            1
+        };
+        let mut found = x.conv2d(weight, 0, stride, dilation, groups)?;
+        if stride == 1 {
+            for (dim, axis) in [(2, axes[0]), (3, axes[1])] {
+                found = every(&found, dim, axis.stride)?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn convolve_transposed(
+        x: &Tensor,
+        weight: &Tensor,
+        axes: [Axis; 2],
+        groups: usize,
+    ) -> Result<Tensor> {
+        let dilation = dilation(weight, axes)?;
+        let [height, width] = axes.map(|axis| axis.stride);
+        let stride = match (weight.dim(2)?, x.dim(2)?) {
+            (1, 1) => width,
+            _ if height == width => width,
+            _ => bail!("a transposed convolution has one stride, found {height} and {width}"),
+        };
+        let xs = x.chunk(groups, 1)?;
+        let weights = weight.chunk(groups, 0)?;
+        let parts = xs.iter().zip(&weights);
+        let parts = parts.map(|(x, weight)| {
+            x.contiguous()?
+                .conv_transpose2d(&weight.contiguous()?, 0, 0, stride, dilation)
+        });
+        let mut found = Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 1)?;
+        for (dim, axis) in [(2, axes[0]), (3, axes[1])] {
+            found = found.pad_with_zeros(dim, 0, axis.output_padding)?;
+            let cut: usize = axis.padding.iter().sum();
+            let Some(left) = found.dim(dim)?.checked_sub(cut).filter(|left| *left > 0) else {
+                bail!(
+                    "padding of {:?} leaves nothing of {} places",
+                    axis.padding,
+                    found.dim(dim)?
+                );
+            };
+            found = found.narrow(dim, axis.padding[0], left)?;
+        }
+        Ok(found)
+    }
+
+    fn dilation(weight: &Tensor, axes: [Axis; 2]) -> Result<usize> {
+        match (weight.dim(2)?, weight.dim(3)?) {
+            (1, _) => Ok(axes[1].dilation),
+            (_, 1) => Ok(axes[0].dilation),
+            _ if axes[0].dilation == axes[1].dilation => Ok(axes[0].dilation),
+            _ => bail!("on this device a convolution has one dilation, found {axes:?}"),
         }
     }
 
+    fn pad(x: &Tensor, dim: usize, axis: Axis) -> Result<Tensor> {
+        let ([before, after], size) = (axis.padding, x.dim(dim)?);
+        if before + after == 0 {
+            return Ok(x.clone());
+        }
+        if axis.edges == Edges::Zeros {
+            return x.pad_with_zeros(dim, before, after);
+        }
+        // A kernel of one place that sees every place of the extended input once.
+        let steps = Axis {
+            stride: 1,
+            dilation: 1,
+            ..axis
+        };
+        let walk = steps.walk(size, 1, false)?;
+        x.index_select(&Tensor::new(walk.all(), x.device())?, dim)
+    }
+
+    /// Each `step`-th place.
+    fn every(x: &Tensor, dim: usize, step: usize) -> Result<Tensor> {
+        if step == 1 {
+            return Ok(x.clone());
+        }
+        let places: Vec<u32> = (0..x.dim(dim)? as u32).step_by(step).collect();
+        x.index_select(&Tensor::new(places, x.device())?, dim)
+    }
+
     #[test]
-    fn other_devices_find_the_same() {
+    fn candle_finds_the_same() {
         let all = [
             Edges::Zeros,
             Edges::Circular,
@@ -297,13 +372,13 @@ mod tests {
             };
             let (x, weight) = (random(&[2, 7, 9, 6]), random(&[10, 3, 3, 2]));
             let packed = Convolution::new(&weight, None, [tall, wide], 2).unwrap();
-            let wanted = elsewhere(&packed, &weight, 2).apply(&x).unwrap();
+            let wanted = by_candle(&packed, &x, &weight, 2);
             assert!(gap(&packed.apply(&x).unwrap(), &wanted) < 1e-4, "{edges:?}");
         }
     }
 
     #[test]
-    fn transposed_groups_find_the_same_elsewhere() {
+    fn candle_finds_the_same_of_transposed_groups() {
         let axis = Axis {
             stride: 2,
             padding: [1, 0],
@@ -312,7 +387,7 @@ mod tests {
         };
         let (x, weight) = (random(&[2, 5, 4, 6]), random(&[6, 5, 3, 3]));
         let packed = Convolution::transposed(&weight, None, [axis; 2], 2).unwrap();
-        let wanted = elsewhere(&packed, &weight, 2).apply(&x).unwrap();
+        let wanted = by_candle(&packed, &x, &weight, 2);
         assert!(gap(&packed.apply(&x).unwrap(), &wanted) < 1e-4);
     }
 
@@ -326,7 +401,7 @@ mod tests {
         };
         let (x, weight) = (random(&[2, 30, 8]), random(&[12, 8, 3]));
         let packed = Convolution::new(&weight, None, [Axis::default(), axis], 1).unwrap();
-        let wanted = elsewhere(&packed, &weight, 1).apply(&x).unwrap();
+        let wanted = by_candle(&packed, &x, &weight, 1);
         let found = packed.apply(&x).unwrap();
         assert_eq!(found.dims(), [2, 15, 12]);
         assert!(gap(&found, &wanted) < 1e-4);
@@ -337,7 +412,7 @@ mod tests {
         };
         let weight = random(&[8, 4, 5]);
         let packed = Convolution::transposed(&weight, None, [Axis::default(), up], 1).unwrap();
-        let wanted = elsewhere(&packed, &weight, 1).apply(&x).unwrap();
+        let wanted = by_candle(&packed, &x, &weight, 1);
         assert!(gap(&packed.apply(&x).unwrap(), &wanted) < 1e-4);
     }
 

@@ -2,8 +2,8 @@
 
 use candle_core::{D, DType, Device, Result, Tensor};
 
-use super::cpu;
 pub use super::cpu::Mask;
+use super::{cpu, cuda};
 
 /// `softmax(q · kᵀ * scale + mask) · v` for `q` of `[batch, queries, heads, d]` and `k` and `v` of
 /// `[batch, keys, kv_heads, d]`, where several heads may share one of the keys'. The result has the shape of `q`.
@@ -14,11 +14,20 @@ pub fn dense_attention(
     scale: f32,
     mask: Mask,
 ) -> Result<Tensor> {
-    match q.device() {
-        Device::Cpu => cpu::dense_attention(q, k, v, scale, mask),
-        _ => with_products(q, k, v, scale, mask),
+    if q.device().is_cpu() {
+        return cpu::dense_attention(q, k, v, scale, mask);
     }
+    let scores = q.elem_count() / q.dim(D::Minus1)?.max(1) * k.dim(1)?;
+    if scores * size_of::<f32>() > MOST_WRITTEN_BYTES
+        && let Some(attended) = cuda::attention(q, k, v, scale, mask)?
+    {
+        return Ok(attended);
+    }
+    with_products(q, k, v, scale, mask)
 }
+
+/// Scores of more than so many bytes are never written out where a kernel can do without; their operands are f16.
+const MOST_WRITTEN_BYTES: usize = 4 << 20;
 
 /// With candle's operations: the scores are written out.
 fn with_products(q: &Tensor, k: &Tensor, v: &Tensor, scale: f32, mask: Mask) -> Result<Tensor> {

@@ -2,27 +2,44 @@
 
 use candle_core::{Device, Result, Tensor};
 
-use super::cpu;
+use super::{cpu, cuda};
+
+/// The function that a gate goes through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateKind {
+    Silu,
+    GeluTanh,
+    Gelu,
+}
 
 /// `silu(gate) * up`.
 pub fn silu_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
-    match gate.device() {
-        Device::Cpu => cpu::gate(gate, up, cpu::Gate::Silu),
-        _ => gate.silu()? * up,
+    if gate.device().is_cpu() {
+        return cpu::gate(gate, up, cpu::Gate::Silu);
+    }
+    match cuda::gate(gate, up, GateKind::Silu)? {
+        Some(result) => Ok(result),
+        None => gate.silu()? * up,
     }
 }
 
 /// `gelu(gate) * up`, with the tanh approximation that Gemma uses.
 pub fn gelu_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
-    match gate.device() {
-        Device::Cpu => cpu::gate(gate, up, cpu::Gate::GeluTanh),
-        _ => gate.gelu()? * up,
+    if gate.device().is_cpu() {
+        return cpu::gate(gate, up, cpu::Gate::GeluTanh);
+    }
+    match cuda::gate(gate, up, GateKind::GeluTanh)? {
+        Some(result) => Ok(result),
+        None => gate.gelu()? * up,
     }
 }
 
 /// `gelu(gate) * up`, exact.
 pub fn gelu_erf_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
-    gate.gelu_erf()? * up
+    match cuda::gate(gate, up, GateKind::Gelu)? {
+        Some(result) => Ok(result),
+        None => gate.gelu_erf()? * up,
+    }
 }
 
 /// `cap * tanh(x / cap)`, of f32.

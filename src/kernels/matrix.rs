@@ -1,9 +1,9 @@
 //! Weights as the products of this machine's CPU want them.
 
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 
-use super::cpu;
 pub use super::cpu::WeightType;
+use super::{cpu, cuda};
 
 /// A weight matrix `[rows = out, cols = in]`, laid out in tiles of sixteen rows.
 ///
@@ -54,5 +54,21 @@ impl PackedMatrix {
     pub fn products(matrices: &[&Self], x: &Tensor) -> Result<Vec<Tensor>> {
         let inner: Vec<_> = matrices.iter().map(|matrix| &matrix.0).collect();
         cpu::products(&inner, x)
+    }
+}
+
+/// `x · weightᵀ` for a dense weight `[outputs, inputs]` on a device: in its type if `x` has it and that is narrow,
+/// otherwise in f32, with operands of the weight's type.
+pub fn dense_product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let is_narrow = weight.dtype() != DType::F32 && x.dtype() == weight.dtype();
+    if is_narrow && x.rank() == 2 {
+        return x.matmul(&weight.t()?);
+    }
+    match cuda::product(x, weight, None)? {
+        Some(product) if is_narrow => product.to_dtype(x.dtype()),
+        Some(product) => Ok(product),
+        None => x
+            .to_dtype(DType::F32)?
+            .broadcast_matmul(&weight.to_dtype(DType::F32)?.t()?),
     }
 }

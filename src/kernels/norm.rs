@@ -2,7 +2,7 @@
 
 use candle_core::{D, Device, Result, Tensor};
 
-use super::cpu;
+use super::{cpu, cuda};
 
 /// `x / sqrt(mean(x²) + eps) * weight` over the last dimension.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
@@ -19,9 +19,12 @@ pub fn add_rms_norm(
     weight: &Tensor,
     eps: f64,
 ) -> Result<(Tensor, Tensor)> {
-    match x.device() {
-        Device::Cpu => cpu::add_rms_norm(x, delta, weight, eps as f32),
-        _ => {
+    if x.device().is_cpu() {
+        return cpu::add_rms_norm(x, delta, weight, eps as f32);
+    }
+    match cuda::add_rms_norm(x, delta, weight, eps as f32)? {
+        Some(both) => Ok(both),
+        None => {
             let sum = (x + delta)?;
             let normed = rms_norm(&sum, weight, eps)?;
             Ok((sum, normed))
@@ -39,6 +42,9 @@ pub fn layer_norm(
     if x.device().is_cpu() {
         return cpu::layer_norm(x, weight, bias, eps as f32);
     }
+    if let Some(normed) = cuda::layer_norm(x, weight, bias, eps as f32)? {
+        return normed.to_dtype(x.dtype());
+    }
     let centered = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
     let deviation = (centered.sqr()?.mean_keepdim(D::Minus1)? + eps)?.sqrt()?;
     scale_and_shift(centered.broadcast_div(&deviation)?, weight, bias)
@@ -54,6 +60,9 @@ pub fn group_norm(
 ) -> Result<Tensor> {
     if x.device().is_cpu() {
         return cpu::group_norm(x, groups, weight, bias, eps as f32);
+    }
+    if let Some(normed) = cuda::group_norm(x, groups, weight, bias, eps as f32)? {
+        return normed.to_dtype(x.dtype());
     }
     let (batch, channels) = (x.dim(0)?, x.dim(D::Minus1)?);
     let grouped = x.reshape((batch, (), groups, channels / groups))?;

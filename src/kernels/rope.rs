@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use candle_core::{DType, Device, IndexOp, Result, Tensor, bail};
 
-use super::cpu;
+use super::{cpu, cuda};
 
 /// Which values of a head turn together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +148,10 @@ impl RopeTable {
 /// Turns the heads of `x` (`[t, heads, d]`) by the angles of their positions (u32 `[t]`).
 pub fn rotate(x: &Tensor, rope: &RopeTable, positions: &Tensor) -> Result<Tensor> {
     match &rope.on_device {
-        Some((cos, sin)) => rotate_on_device(x, rope.style, cos, sin, positions),
+        Some((cos, sin)) => match cuda::rotate(x, rope.style, cos, sin, positions)? {
+            Some(turned) => Ok(turned),
+            None => rotate_on_device(x, rope.style, cos, sin, positions),
+        },
         None => cpu::rotate(x, rope, positions),
     }
 }

@@ -23,7 +23,7 @@ mod tensors;
 mod threads;
 
 pub use attention::{Mask, Pages, dense_attention, paged_attention};
-pub use dense::{Axis, Edges, PackedConvolution};
+pub use dense::{Axis, Edges, PackedConvolution, Walk};
 pub use draw::weigh;
 pub use gates::{Gate, gate, soft_cap};
 pub use level::{LEVEL_VARIABLE, Level};

@@ -1,19 +1,41 @@
-//! Attention over pages that are candle tensors: what GPUs run.
+//! What GPUs run: our own kernels, and attention over pages that are candle tensors.
 //!
-//! With the feature `flash-attn` and half-precision pages it is one call of paged flash attention; otherwise the
-//! pages of each sequence are gathered and multiplied in candle's own operations. The gathering half runs on any
-//! device, which is how it is tested. Products on a GPU are the vendor's: results may differ in the last bits
+//! With the feature `flash-attn` and half-precision pages attention is one call of paged flash attention; otherwise
+//! kernels of ours attend where they take the heads, and elsewhere the pages of each sequence are gathered and
+//! multiplied in candle's own operations. The gathering half runs on any device, which is how it is tested. Products on a GPU are the vendor's: results may differ in the last bits
 //! with the shape of a step.
 
 #[cfg_attr(feature = "flash-attn", path = "flash.rs")]
 #[cfg_attr(not(feature = "flash-attn"), path = "flash_absent.rs")]
 mod flash;
+#[cfg(feature = "cuda")]
+mod launch;
+#[cfg_attr(not(feature = "cuda"), path = "native_absent.rs")]
+mod native;
+#[cfg_attr(not(feature = "cuda"), path = "text_absent.rs")]
+mod text;
 
 use std::ops::Range;
 
 use candle_core::{D, DType, Device, Result, Tensor, bail};
 
 use super::{AttentionOptions, AttentionScratch, AttentionShape, PAGE_TOKENS, Span};
+pub use native::{attention, convolve, group_norm, layer_norm, product};
+pub use text::{add_rms_norm, gate, open_gpu, rotate};
+
+/// A convolution as a product: where its taps look, and its sizes.
+#[derive(Debug, Clone)]
+#[cfg_attr(
+    not(feature = "cuda"),
+    expect(dead_code, reason = "only the kernels look at it")
+)]
+pub struct Lowering {
+    /// The input that each tap of each output sees along each axis, u32; the largest number for none.
+    pub seen: [Tensor; 2],
+    pub outputs: [usize; 2],
+    pub taps: [usize; 2],
+    pub groups: usize,
+}
 
 /// So much of the scores, which are f32, is computed at once: the queries of a prompt take turns.
 const MAX_SCORES_BYTES: usize = 32 << 20;
@@ -40,7 +62,43 @@ pub struct Plan {
     page_table: Tensor,
     lengths: flash::Lengths,
     spans: Vec<Span>,
+    /// The tokens of spans with few of them.
+    single: Option<SingleTokens>,
+    /// The other spans.
+    prompts: Vec<Prompt>,
 }
+
+/// Tokens that attend one by one.
+#[derive(Debug, Clone)]
+#[cfg_attr(
+    not(feature = "cuda"),
+    expect(dead_code, reason = "only the kernels look at it")
+)]
+struct SingleTokens {
+    /// The row of each, its span, and its position.
+    rows: Tensor,
+    spans: Tensor,
+    positions: Tensor,
+    /// Tokens in the longest of their contexts.
+    longest: usize,
+}
+
+/// A span whose tokens attend together.
+#[derive(Debug, Clone)]
+#[cfg_attr(
+    not(feature = "cuda"),
+    expect(dead_code, reason = "only the kernels look at it")
+)]
+struct Prompt {
+    span: Span,
+    /// The row of its first token.
+    first: usize,
+    /// The pages with its context.
+    pages: Tensor,
+}
+
+/// Spans of at most so many new tokens attend one by one.
+const FEW_TOKENS: usize = 8;
 
 impl Plan {
     pub fn new(spans: &[Span], device: &Device) -> Result<Self> {
@@ -60,7 +118,38 @@ impl Plan {
             table.extend_from_slice(&span.pages);
             table.resize(table.len() + most_pages - span.pages.len(), 0);
         }
+        let (mut rows, mut of_spans, mut positions) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut prompts, mut first, mut longest) = (Vec::new(), 0, 0);
+        for (index, span) in spans.iter().enumerate() {
+            if span.new_tokens <= FEW_TOKENS {
+                longest = longest.max(context(span));
+                for token in 0..span.new_tokens {
+                    rows.push((first + token) as u32);
+                    of_spans.push(index as u32);
+                    positions.push((span.past_tokens + token) as u32);
+                }
+            } else {
+                let pages = &span.pages[..context(span).div_ceil(PAGE_TOKENS)];
+                prompts.push(Prompt {
+                    pages: Tensor::new(pages, device)?,
+                    span: span.clone(),
+                    first,
+                });
+            }
+            first += span.new_tokens;
+        }
+        let single = match rows.is_empty() {
+            true => None,
+            false => Some(SingleTokens {
+                rows: Tensor::new(rows, device)?,
+                spans: Tensor::new(of_spans, device)?,
+                positions: Tensor::new(positions, device)?,
+                longest,
+            }),
+        };
         Ok(Self {
+            single,
+            prompts,
             slots: Tensor::new(slots, device)?,
             page_table: Tensor::from_vec(table, (spans.len(), most_pages), device)?,
             lengths: flash::Lengths::new(&spans, device)?,
@@ -148,6 +237,11 @@ pub fn paged_attention(
     }
     if tokens == 0 {
         return Ok(q.clone());
+    }
+    if !flash::takes(pages.keys.dtype(), head_dim)
+        && let Some(result) = text::paged_attention(q, k, v, pages, plan, options)?
+    {
+        return Ok(result);
     }
     pages.write(k, v, &plan.slots)?;
     match flash::attend(q, pages, plan, options)? {
@@ -265,6 +359,10 @@ fn hidden(
     }
     Tensor::from_vec(mask, (1, new, total), device)
 }
+
+#[cfg(all(test, feature = "cuda"))]
+#[path = "agreement.rs"]
+mod agreement;
 
 #[cfg(test)]
 mod tests {

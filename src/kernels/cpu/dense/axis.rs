@@ -42,7 +42,7 @@ impl Default for Axis {
 
 impl Axis {
     /// Which input every tap of every output sees; [`NOTHING`] where it sees none.
-    pub(super) fn walk(self, input: usize, taps: usize, is_transposed: bool) -> Result<Walk> {
+    pub fn walk(self, input: usize, taps: usize, is_transposed: bool) -> Result<Walk> {
         if self.stride == 0 || self.dilation == 0 || taps == 0 || input == 0 {
             bail!("a convolution needs an input, a kernel, a stride and a dilation of at least 1");
         }
@@ -94,14 +94,6 @@ impl Axis {
     }
 }
 
-impl Axis {
-    /// The places of the input that lie along the extended axis, for edges that are no zeros.
-    pub fn places(self, input: usize) -> Result<Vec<u32>> {
-        let walk = self.walk(input, 1, false)?;
-        Ok(walk.seen)
-    }
-}
-
 /// No input.
 pub const NOTHING: u32 = u32::MAX;
 
@@ -133,6 +125,11 @@ impl Walk {
 
     pub fn outputs(&self) -> usize {
         self.order.len()
+    }
+
+    /// The inputs of all taps of one output after the other.
+    pub fn all(&self) -> &[u32] {
+        &self.seen
     }
 
     pub fn seen(&self, output: usize, tap: usize) -> u32 {

@@ -15,8 +15,8 @@ use half::{bf16, f16};
 mod axis;
 mod tile;
 
-pub use self::axis::{Axis, Edges};
-use self::axis::{NOTHING, Walk};
+use self::axis::NOTHING;
+pub use self::axis::{Axis, Edges, Walk};
 use self::tile::{Number, Rows, TILE, TILE_COLS, TILE_ROWS, add_products, put_run};
 use super::level::Level;
 use super::memory::Aligned;

@@ -1,0 +1,647 @@
+// Operations of networks that make and hear media. Activations are f32 and channels-last; operands of products are
+// narrowed to halves where the weights are halves.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+// No input: see `axis.rs`.
+#define NOTHING 0xffffffffu
+
+template <typename T> __device__ __forceinline__ T narrow(float x);
+template <> __device__ __forceinline__ float narrow<float>(float x) { return x; }
+template <> __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
+// Values beyond the range of f16 become its largest; what is no number stays none.
+template <> __device__ __forceinline__ __half narrow<__half>(float x) {
+    x = x > 65504.f ? 65504.f : x;
+    return __float2half_rn(x < -65504.f ? -65504.f : x);
+}
+
+template <typename T, int N> struct alignas(N * sizeof(T)) Several {
+    T values[N];
+};
+
+template <typename T, int N> __device__ __forceinline__ void copy_narrowed(const float *from, T *to) {
+    Several<float, N> wide = *reinterpret_cast<const Several<float, N> *>(from);
+    Several<T, N> narrowed;
+#pragma unroll
+    for (int i = 0; i < N; i++) narrowed.values[i] = narrow<T>(wide.values[i]);
+    *reinterpret_cast<Several<T, N> *>(to) = narrowed;
+}
+
+// A convolution as a product: a row for each output with the inputs that its taps see.
+template <typename T, int N>
+__device__ __forceinline__ void lower(const float *x, T *rows, const u32 *ys, const u32 *xs, u32 first, u32 count,
+                                      u32 height, u32 width, u32 channels, u32 from, u32 inputs, u32 out_height,
+                                      u32 out_width, u32 tall, u32 wide) {
+    u64 index = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    u32 pieces = inputs / N, taps = tall * wide;
+    if (index >= (u64)count * taps * pieces) return;
+    u32 input = index % pieces * N;
+    u64 rest = index / pieces;
+    u32 tap = rest % taps, row = rest / taps;
+    u32 place = first + row;
+    u32 out_x = place % out_width, line = place / out_width;
+    u32 out_y = line % out_height, image = line / out_height;
+    u32 y = ys[out_y * tall + tap / wide], across = xs[out_x * wide + tap % wide];
+    T *to = rows + ((u64)row * taps + tap) * inputs + input;
+    if (y == NOTHING || across == NOTHING) {
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = narrow<T>(0.f);
+    } else {
+        copy_narrowed<T, N>(x + (((u64)image * height + y) * width + across) * channels + from + input, to);
+    }
+}
+
+#define LOWER(name, T, N)                                                                                              \
+    extern "C" __global__ void name(const float *x, T *rows, const u32 *ys, const u32 *xs, u32 first, u32 count,       \
+                                    u32 height, u32 width, u32 channels, u32 from, u32 inputs, u32 out_height,         \
+                                    u32 out_width, u32 tall, u32 wide) {                                               \
+        lower<T, N>(x, rows, ys, xs, first, count, height, width, channels, from, inputs, out_height, out_width, tall, \
+                    wide);                                                                                             \
+    }
+LOWER(lower_f32_1, float, 1)
+LOWER(lower_f32_4, float, 4)
+LOWER(lower_f16_1, __half, 1)
+LOWER(lower_f16_4, __half, 4)
+LOWER(lower_bf16_1, __nv_bfloat16, 1)
+LOWER(lower_bf16_4, __nv_bfloat16, 4)
+
+template <typename T> __device__ __forceinline__ void narrow_all(const float *x, T *to, u64 count) {
+    u64 index = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * 4;
+    if (index + 4 <= count) {
+        copy_narrowed<T, 4>(x + index, to + index);
+    } else {
+        for (; index < count; index++) to[index] = narrow<T>(x[index]);
+    }
+}
+
+extern "C" __global__ void narrow_f16(const float *x, __half *to, u64 count) { narrow_all(x, to, count); }
+extern "C" __global__ void narrow_bf16(const float *x, __nv_bfloat16 *to, u64 count) { narrow_all(x, to, count); }
+
+extern "C" __global__ void fill_rows(const float *row, float *to, u64 count, u32 columns) {
+    u64 index = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (index < count) to[index] = row[index % columns];
+}
+
+// Sums of a part of an image's places for each group, of values less a pivot, and of their squares. A block has a part
+// of an image; its shared memory is two floats for each channel and lane.
+extern "C" __global__ void group_sums(const float *x, float2 *sums, u32 places, u32 channels, u32 groups, u32 part) {
+    extern __shared__ float2 of_channels[];
+    u32 image = blockIdx.y, parts = gridDim.x, size = channels / groups;
+    const float *from = x + (u64)image * places * channels;
+    u32 first = blockIdx.x * part, last = min(places, first + part);
+    u32 across = min(channels, blockDim.x), lanes = blockDim.x / across;
+    u32 lane = threadIdx.x / across;
+    if (lane < lanes) {
+        for (u32 channel = threadIdx.x % across; channel < channels; channel += across) {
+            float pivot = from[channel / size * size], sum = 0.f, squares = 0.f;
+            for (u32 place = first + lane; place < last; place += lanes) {
+                float value = from[(u64)place * channels + channel] - pivot;
+                sum += value;
+                squares += value * value;
+            }
+            of_channels[lane * channels + channel] = make_float2(sum, squares);
+        }
+    }
+    __syncthreads();
+    for (u32 group = threadIdx.x; group < groups; group += blockDim.x) {
+        float sum = 0.f, squares = 0.f;
+        for (u32 lane = 0; lane < lanes; lane++)
+            for (u32 channel = group * size; channel < (group + 1) * size; channel++) {
+                float2 found = of_channels[lane * channels + channel];
+                sum += found.x;
+                squares += found.y;
+            }
+        sums[((u64)image * groups + group) * parts + blockIdx.x] = make_float2(sum, squares);
+    }
+}
+
+// Normalizes a part of an image by those sums; shared memory is two floats for each group.
+extern "C" __global__ void group_apply(const float *x, const float2 *sums, const float *weight, const float *bias,
+                                       float *to, u32 places, u32 channels, u32 groups, u32 part, u32 parts,
+                                       float epsilon) {
+    extern __shared__ float2 of_groups[];
+    u32 image = blockIdx.y, size = channels / groups;
+    u64 offset = (u64)image * places * channels;
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (u32 group = warp; group < groups; group += blockDim.x / 32) {
+        double sum = 0., squares = 0.;
+        for (u32 index = lane; index < parts; index += 32) {
+            float2 found = sums[((u64)image * groups + group) * parts + index];
+            sum += found.x;
+            squares += found.y;
+        }
+        for (int step = 16; step > 0; step /= 2) {
+            sum += __shfl_down_sync(~0u, sum, step);
+            squares += __shfl_down_sync(~0u, squares, step);
+        }
+        if (lane == 0) {
+            double count = (double)places * size, mean = sum / count;
+            double variance = squares / count - mean * mean;
+            float scale = (float)(1. / sqrt(max(variance, 0.) + (double)epsilon));
+            of_groups[group] = make_float2(x[offset + group * size] + (float)mean, scale);
+        }
+    }
+    __syncthreads();
+    u32 first = blockIdx.x * part, last = min(places, first + part);
+    u64 count = (u64)(last - first) * channels;
+    offset += (u64)first * channels;
+    for (u64 index = threadIdx.x; index < count; index += blockDim.x) {
+        u32 channel = index % channels;
+        float2 of_group = of_groups[channel / size];
+        float value = (x[offset + index] - of_group.x) * of_group.y;
+        if (weight) value *= weight[channel];
+        if (bias) value += bias[channel];
+        to[offset + index] = value;
+    }
+}
+
+__device__ __forceinline__ float of_warp(float sum) {
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    return sum;
+}
+
+// A warp for each row.
+extern "C" __global__ void layer_norm(const float *x, const float *weight, const float *bias, float *to, u32 rows,
+                                      u32 columns, float epsilon) {
+    u32 row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (row >= rows) return;
+    const float *from = x + (u64)row * columns;
+    float sum = 0.f, squares = 0.f;
+    for (u32 column = lane; column < columns; column += 32) sum += from[column];
+    float mean = of_warp(sum) / columns;
+    for (u32 column = lane; column < columns; column += 32) {
+        float value = from[column] - mean;
+        squares += value * value;
+    }
+    float scale = 1.f / sqrtf(of_warp(squares) / columns + epsilon);
+    for (u32 column = lane; column < columns; column += 32) {
+        float value = (from[column] - mean) * scale;
+        if (weight) value *= weight[column];
+        if (bias) value += bias[column];
+        to[(u64)row * columns + column] = value;
+    }
+}
+
+__device__ __forceinline__ u32 shared_address(const void *pointer) {
+    return (u32)__cvta_generic_to_shared(pointer);
+}
+
+// Four blocks of 8 by 8 halves; each lane has the address of a row.
+__device__ __forceinline__ void load_blocks(u32 blocks[4], const __half *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(blocks[0]), "=r"(blocks[1]), "=r"(blocks[2]), "=r"(blocks[3])
+                 : "r"(shared_address(row)));
+}
+
+__device__ __forceinline__ void load_blocks_transposed(u32 blocks[4], const __half *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(blocks[0]), "=r"(blocks[1]), "=r"(blocks[2]), "=r"(blocks[3])
+                 : "r"(shared_address(row)));
+}
+
+// sums[16 by 8] += a[16 by 16] · b[16 by 8]
+__device__ __forceinline__ void add_product(float sums[4], const u32 a[4], u32 first, u32 second) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(first), "r"(second));
+}
+
+__device__ __forceinline__ u32 pair(float first, float second) {
+    __half2 both = __floats2half2_rn(first, second);
+    return *reinterpret_cast<u32 *>(&both);
+}
+
+// Attention that never holds a whole score matrix. A block has 128 queries of a head, a warp 16 of them; keys and values
+// come 64 at a time. D is the size of a head, rounded up to what the matrix units take.
+#define QUERIES 128
+#define KEYS 64
+
+template <int D>
+__device__ __forceinline__ void attend(const __half *q, const __half *k, const __half *v, float *to, int queries,
+                                       int keys, int heads, int kv_heads, int size, float scale, int before,
+                                       int after) {
+    constexpr int STRIDE = D + 8, PIECES = D / 8;
+    __shared__ __align__(16) __half held[QUERIES * STRIDE];
+    __half *held_keys = held, *held_values = held + KEYS * STRIDE;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int first = blockIdx.x * QUERIES, head = blockIdx.y, image = blockIdx.z;
+    const int kv_head = head / (heads / kv_heads);
+    const uint4 zeros = make_uint4(0, 0, 0, 0);
+
+    for (int index = threadIdx.x; index < QUERIES * PIECES; index += blockDim.x) {
+        int row = index / PIECES, column = index % PIECES * 8;
+        u64 at = (((u64)image * queries + first + row) * heads + head) * size + column;
+        bool is_there = first + row < queries && column < size;
+        *reinterpret_cast<uint4 *>(held + row * STRIDE + column) =
+            is_there ? *reinterpret_cast<const uint4 *>(q + at) : zeros;
+    }
+    __syncthreads();
+    u32 own[D / 16][4];
+#pragma unroll
+    for (int step = 0; step < D / 16; step++)
+        load_blocks(own[step], held + (warp * 16 + lane % 16) * STRIDE + step * 16 + lane / 16 * 8);
+
+    float sums[D / 8][4], most[2], total[2];
+#pragma unroll
+    for (int i = 0; i < D / 8; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) sums[i][j] = 0.f;
+    most[0] = most[1] = -INFINITY;
+    total[0] = total[1] = 0.f;
+
+    // The position of the first query among the keys, and the keys that any query of the block sees.
+    const int shift = keys - queries;
+    const int last = min(first + QUERIES, queries) - 1;
+    int from = before < 0 ? 0 : max(0, first + shift - before) / KEYS * KEYS;
+    int end = after < 0 ? keys : min(keys, last + shift + after + 1);
+    const float factor = scale * 1.4426950408889634f;
+
+    for (int start = from; start < end; start += KEYS) {
+        __syncthreads();
+        for (int index = threadIdx.x; index < KEYS * PIECES; index += blockDim.x) {
+            int row = index / PIECES, column = index % PIECES * 8;
+            u64 at = (((u64)image * keys + start + row) * kv_heads + kv_head) * size + column;
+            bool is_there = start + row < keys && column < size;
+            *reinterpret_cast<uint4 *>(held_keys + row * STRIDE + column) =
+                is_there ? *reinterpret_cast<const uint4 *>(k + at) : zeros;
+            *reinterpret_cast<uint4 *>(held_values + row * STRIDE + column) =
+                is_there ? *reinterpret_cast<const uint4 *>(v + at) : zeros;
+        }
+        __syncthreads();
+
+        float scores[KEYS / 8][4];
+#pragma unroll
+        for (int i = 0; i < KEYS / 8; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) scores[i][j] = 0.f;
+#pragma unroll
+        for (int step = 0; step < D / 16; step++)
+#pragma unroll
+            for (int two = 0; two < KEYS / 16; two++) {
+                u32 blocks[4];
+                int row = two * 16 + lane / 16 * 8 + lane % 8, column = step * 16 + lane / 8 % 2 * 8;
+                load_blocks(blocks, held_keys + row * STRIDE + column);
+                add_product(scores[2 * two], own[step], blocks[0], blocks[1]);
+                add_product(scores[2 * two + 1], own[step], blocks[2], blocks[3]);
+            }
+
+        bool is_whole = start + KEYS <= keys && (before < 0 || start >= last + shift - before) &&
+                        (after < 0 || start + KEYS - 1 <= first + shift + after);
+        if (!is_whole) {
+#pragma unroll
+            for (int i = 0; i < KEYS / 8; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    int key = start + i * 8 + lane % 4 * 2 + j % 2;
+                    int place = first + warp * 16 + lane / 4 + j / 2 * 8 + shift;
+                    bool is_seen = key < keys && (before < 0 || key >= place - before) &&
+                                   (after < 0 || key <= place + after);
+                    if (!is_seen) scores[i][j] = -INFINITY;
+                }
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float largest = most[half];
+#pragma unroll
+            for (int i = 0; i < KEYS / 8; i++)
+                largest = fmaxf(largest, fmaxf(scores[i][2 * half], scores[i][2 * half + 1]));
+            largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+            largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+            float less = largest == -INFINITY ? 0.f : largest * factor;
+            float kept = exp2f(most[half] * factor - less);
+            most[half] = largest;
+            float sum = 0.f;
+#pragma unroll
+            for (int i = 0; i < KEYS / 8; i++)
+#pragma unroll
+                for (int j = 2 * half; j < 2 * half + 2; j++) {
+                    scores[i][j] = exp2f(scores[i][j] * factor - less);
+                    sum += scores[i][j];
+                }
+            total[half] = total[half] * kept + sum;
+#pragma unroll
+            for (int i = 0; i < D / 8; i++) {
+                sums[i][2 * half] *= kept;
+                sums[i][2 * half + 1] *= kept;
+            }
+        }
+#pragma unroll
+        for (int step = 0; step < KEYS / 16; step++) {
+            const float *low = scores[2 * step], *high = scores[2 * step + 1];
+            u32 shares[4] = {pair(low[0], low[1]), pair(low[2], low[3]), pair(high[0], high[1]), pair(high[2], high[3])};
+#pragma unroll
+            for (int two = 0; two < D / 16; two++) {
+                u32 blocks[4];
+                int row = step * 16 + lane / 8 % 2 * 8 + lane % 8, column = two * 16 + lane / 16 * 8;
+                load_blocks_transposed(blocks, held_values + row * STRIDE + column);
+                add_product(sums[2 * two], shares, blocks[0], blocks[1]);
+                add_product(sums[2 * two + 1], shares, blocks[2], blocks[3]);
+            }
+        }
+    }
+
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float sum = total[half];
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        // Not zero for sums that are no numbers.
+        float share = sum == 0.f ? 0.f : 1.f / sum;
+        int query = first + warp * 16 + lane / 4 + half * 8;
+        if (query >= queries) continue;
+        float *row = to + (((u64)image * queries + query) * heads + head) * size;
+#pragma unroll
+        for (int i = 0; i < D / 8; i++) {
+            int column = i * 8 + lane % 4 * 2;
+            if (column < size)
+                *reinterpret_cast<float2 *>(row + column) =
+                    make_float2(sums[i][2 * half] * share, sums[i][2 * half + 1] * share);
+        }
+    }
+}
+
+#define ATTEND(D)                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(256)                                                                  \
+        attend_##D(const __half *q, const __half *k, const __half *v, float *to, int queries, int keys, int heads,     \
+                   int kv_heads, int size, float scale, int before, int after) {                                       \
+        attend<D>(q, k, v, to, queries, keys, heads, kv_heads, size, scale, before, after);                            \
+    }
+ATTEND(32)
+ATTEND(48)
+ATTEND(64)
+ATTEND(80)
+ATTEND(96)
+ATTEND(128)
+ATTEND(160)
+
+// Text: activations are f32, f16 or bf16, and so are keys and values in pages.
+
+template <typename T> __device__ __forceinline__ float wide(T x);
+template <> __device__ __forceinline__ float wide<float>(float x) { return x; }
+template <> __device__ __forceinline__ float wide<__half>(__half x) { return __half2float(x); }
+template <> __device__ __forceinline__ float wide<__nv_bfloat16>(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+#define FOR_ALL_TYPES(MAKE) MAKE(f32, float) MAKE(f16, __half) MAKE(bf16, __nv_bfloat16)
+
+// Copies rows of keys and values into their places in the pages, sixteen bytes at a time.
+extern "C" __global__ void write_rows(const uint4 *keys, const uint4 *values, const u32 *slots, uint4 *key_pages,
+                                      uint4 *value_pages, u32 rows, u32 pieces) {
+    u32 index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= rows * pieces) return;
+    u64 to = (u64)slots[index / pieces] * pieces + index % pieces;
+    key_pages[to] = keys[index];
+    value_pages[to] = values[index];
+}
+
+// Turns the first `2 * half` values of each head; `apart` is how far the two that turn together lie from each other.
+template <typename T>
+__device__ __forceinline__ void rotate(const T *x, const float *cosines, const float *sines, const u32 *positions,
+                                       T *to, u32 rows, u32 heads, u32 size, u32 half, u32 apart) {
+    u32 rest = size - 2 * half, each = half + rest;
+    u64 index = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= (u64)rows * heads * each) return;
+    u32 turn = index % each;
+    u64 head = index / each;
+    const T *from = x + head * size;
+    T *into = to + head * size;
+    if (turn >= half) {
+        into[half + turn] = from[half + turn];
+        return;
+    }
+    u32 first = apart == 1 ? 2 * turn : turn, second = first + apart;
+    u64 angle = (u64)positions[head / heads] * half + turn;
+    float a = wide(from[first]), b = wide(from[second]), c = cosines[angle], s = sines[angle];
+    into[first] = narrow<T>(a * c - b * s);
+    into[second] = narrow<T>(b * c + a * s);
+}
+
+#define ROTATE(name, T)                                                                                                \
+    extern "C" __global__ void rotate_##name(const T *x, const float *cosines, const float *sines,                     \
+                                             const u32 *positions, T *to, u32 rows, u32 heads, u32 size, u32 half,     \
+                                             u32 apart) {                                                              \
+        rotate<T>(x, cosines, sines, positions, to, rows, heads, size, half, apart);                                   \
+    }
+FOR_ALL_TYPES(ROTATE)
+
+// `activation(gate) * up`: 0 is SiLU, 1 GELU in its tanh approximation, 2 GELU.
+template <typename T>
+__device__ __forceinline__ void gate_up(const T *gates, const T *ups, T *to, u64 count, int kind) {
+    u64 index = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= count) return;
+    float x = wide(gates[index]), value;
+    if (kind == 0)
+        value = x / (1.f + expf(-x));
+    else if (kind == 1)
+        value = .5f * x * (1.f + tanhf(.7978845608028654f * (x + .044715f * x * x * x)));
+    else
+        value = x * normcdff(x);
+    to[index] = narrow<T>(value * wide(ups[index]));
+}
+
+#define GATE(name, T)                                                                                                  \
+    extern "C" __global__ void gate_##name(const T *gates, const T *ups, T *to, u64 count, int kind) {                 \
+        gate_up<T>(gates, ups, to, count, kind);                                                                       \
+    }
+FOR_ALL_TYPES(GATE)
+
+__device__ __forceinline__ float of_block(float sum) {
+    __shared__ float of_warps[32];
+    sum = of_warp(sum);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = sum;
+    __syncthreads();
+    sum = threadIdx.x % 32 < blockDim.x / 32 ? of_warps[threadIdx.x % 32] : 0.f;
+    return of_warp(sum);
+}
+
+// A block for each row: the sum, as it is stored, and the sum normed.
+template <typename T>
+__device__ __forceinline__ void add_rms(const T *x, const T *delta, const T *weight, T *sum, T *normed, u32 columns,
+                                        float epsilon) {
+    u64 first = (u64)blockIdx.x * columns;
+    float squares = 0.f;
+    for (u32 column = threadIdx.x; column < columns; column += blockDim.x) {
+        T added = narrow<T>(wide(x[first + column]) + wide(delta[first + column]));
+        sum[first + column] = added;
+        squares += wide(added) * wide(added);
+    }
+    float scale = 1.f / sqrtf(of_block(squares) / columns + epsilon);
+    for (u32 column = threadIdx.x; column < columns; column += blockDim.x)
+        normed[first + column] = narrow<T>(wide(sum[first + column]) * scale * wide(weight[column]));
+}
+
+#define ADD_RMS(name, T)                                                                                               \
+    extern "C" __global__ void add_rms_##name(const T *x, const T *delta, const T *weight, T *sum, T *normed,          \
+                                              u32 columns, float epsilon) {                                            \
+        add_rms<T>(x, delta, weight, sum, normed, columns, epsilon);                                                   \
+    }
+FOR_ALL_TYPES(ADD_RMS)
+
+// Attention of single queries to keys and values in pages. A block has one query's heads that share a head of the keys,
+// G of them at most, and a part of its context; 64 keys at a time. Parts are put together by `join_parts`.
+#define PAGE 32
+#define PART_KEYS 256
+#define MOST_SIZE 256
+
+template <typename P, int G>
+__device__ __forceinline__ void attend_pages(const float *q, const P *keys, const P *values, const u32 *rows,
+                                             const u32 *spans, const u32 *positions, const u32 *page_table, float *to,
+                                             float *sums, u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale,
+                                             u32 window, float cap) {
+    __shared__ float own[G][MOST_SIZE], scores[G][64], of_heads[G][3], joined[G][MOST_SIZE];
+    __shared__ float halves[G][64];
+    const u32 kv_head = blockIdx.x, item = blockIdx.y, part = blockIdx.z, parts = gridDim.z;
+    const u32 shared = heads / kv_heads, thread = threadIdx.x;
+    const u32 row = rows[item], position = positions[item];
+    const u32 *pages = page_table + (u64)spans[item] * most_pages;
+    const u32 oldest = position + 1 > window ? position + 1 - window : 0;
+    const u32 begin = max(part * PART_KEYS, oldest), end = min((part + 1) * PART_KEYS, position + 1);
+    for (u32 index = thread; index < G * size; index += blockDim.x) {
+        u32 head = index / size, at = index % size;
+        own[head][at] = head < shared ? q[((u64)row * heads + kv_head * shared + head) * size + at] * scale : 0.f;
+    }
+    if (thread < G) {
+        of_heads[thread][0] = -INFINITY;
+        of_heads[thread][1] = 0.f;
+    }
+    // For the values: a thread has two numbers of a head, and every `strips`-th key.
+    const u32 pairs = size / 2, strips = max(1u, blockDim.x / pairs), strip = thread / pairs, at = thread % pairs * 2;
+    float found[G][2];
+#pragma unroll
+    for (int head = 0; head < G; head++) found[head][0] = found[head][1] = 0.f;
+    const u32 width = kv_heads * size;
+    __syncthreads();
+    for (u32 start = begin; start < end; start += 64) {
+        u32 count = min(64u, end - start);
+        // Two threads for a key: each has half of the numbers, eight at a time.
+        u32 key = thread % 64, side = thread / 64;
+        float products[G];
+#pragma unroll
+        for (int head = 0; head < G; head++) products[head] = 0.f;
+        if (key < count) {
+            u32 place = start + key;
+            const P *from = keys + ((u64)pages[place / PAGE] * PAGE + place % PAGE) * width + kv_head * size;
+            for (u32 piece = side * 8; piece < size; piece += 16) {
+                Several<P, 8> eight = *reinterpret_cast<const Several<P, 8> *>(from + piece);
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    float number = wide(eight.values[i]);
+#pragma unroll
+                    for (int head = 0; head < G; head++) products[head] += own[head][piece + i] * number;
+                }
+            }
+        }
+        if (side == 1)
+#pragma unroll
+            for (int head = 0; head < G; head++) halves[head][key] = products[head];
+        __syncthreads();
+        if (side == 0)
+#pragma unroll
+            for (int head = 0; head < G; head++) {
+                float score = products[head] + halves[head][key];
+                if (cap > 0.f) score = cap * tanhf(score / cap);
+                scores[head][key] = key < count ? score : -INFINITY;
+            }
+        __syncthreads();
+        // A warp for each head in turn.
+        for (u32 head = thread / 32; head < G; head += blockDim.x / 32) {
+            u32 lane = thread % 32;
+            float first = scores[head][lane], second = scores[head][lane + 32];
+            float largest = fmaxf(first, second);
+            for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+            largest = fmaxf(largest, of_heads[head][0]);
+            first = expf(first - largest);
+            second = expf(second - largest);
+            float sum = of_warp(first + second);
+            scores[head][lane] = first;
+            scores[head][lane + 32] = second;
+            __syncwarp();
+            if (lane == 0) {
+                float kept = expf(of_heads[head][0] - largest);
+                of_heads[head][0] = largest;
+                of_heads[head][1] = of_heads[head][1] * kept + sum;
+                of_heads[head][2] = kept;
+            }
+        }
+        __syncthreads();
+        if (strip < strips) {
+#pragma unroll
+            for (int head = 0; head < G; head++) {
+                found[head][0] *= of_heads[head][2];
+                found[head][1] *= of_heads[head][2];
+            }
+            for (u32 key = strip; key < count; key += strips) {
+                u32 place = start + key;
+                const P *from = values + ((u64)pages[place / PAGE] * PAGE + place % PAGE) * width + kv_head * size + at;
+                Several<P, 2> two = *reinterpret_cast<const Several<P, 2> *>(from);
+                float first = wide(two.values[0]), second = wide(two.values[1]);
+#pragma unroll
+                for (int head = 0; head < G; head++) {
+                    found[head][0] += scores[head][key] * first;
+                    found[head][1] += scores[head][key] * second;
+                }
+            }
+        }
+        __syncthreads();
+    }
+    // The strips one after the other.
+    for (u32 turn = 0; turn < strips; turn++) {
+        if (strip == turn)
+#pragma unroll
+            for (int head = 0; head < G; head++)
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                    joined[head][at + i] = found[head][i] + (turn > 0 ? joined[head][at + i] : 0.f);
+        __syncthreads();
+    }
+    for (u32 index = thread; index < shared * size; index += blockDim.x) {
+        u32 head = index / size, at = index % size, query = kv_head * shared + head;
+        float sum = of_heads[head][1];
+        if (parts == 1)
+            to[((u64)row * heads + query) * size + at] = joined[head][at] / sum;
+        else {
+            u64 into = ((u64)item * heads + query) * parts + part;
+            to[into * size + at] = joined[head][at];
+            if (at == 0) {
+                sums[2 * into] = of_heads[head][0];
+                sums[2 * into + 1] = sum;
+            }
+        }
+    }
+}
+
+#define ATTEND_PAGES_OF(name, P, G)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(128) attend_pages_##name##_##G(                                       \
+        const float *q, const P *keys, const P *values, const u32 *rows, const u32 *spans, const u32 *positions,       \
+        const u32 *page_table, float *to, float *sums, u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale, \
+        u32 window, float cap) {                                                                                       \
+        attend_pages<P, G>(q, keys, values, rows, spans, positions, page_table, to, sums, heads, kv_heads, size,       \
+                           most_pages, scale, window, cap);                                                            \
+    }
+#define ATTEND_PAGES(name, P)                                                                                          \
+    ATTEND_PAGES_OF(name, P, 1)                                                                                        \
+    ATTEND_PAGES_OF(name, P, 2)                                                                                        \
+    ATTEND_PAGES_OF(name, P, 4) ATTEND_PAGES_OF(name, P, 8)
+FOR_ALL_TYPES(ATTEND_PAGES)
+
+// A block for each head of each query.
+extern "C" __global__ void join_parts(const float *parts_of, const float *sums, const u32 *rows, float *to, u32 heads,
+                                      u32 size, u32 parts) {
+    u32 head = blockIdx.x, item = blockIdx.y;
+    u64 first = ((u64)item * heads + head) * parts;
+    float largest = -INFINITY, total = 0.f;
+    for (u32 part = 0; part < parts; part++) largest = fmaxf(largest, sums[2 * (first + part)]);
+    for (u32 part = 0; part < parts; part++)
+        total += expf(sums[2 * (first + part)] - largest) * sums[2 * (first + part) + 1];
+    for (u32 at = threadIdx.x; at < size; at += blockDim.x) {
+        float value = 0.f;
+        for (u32 part = 0; part < parts; part++)
+            value += expf(sums[2 * (first + part)] - largest) * parts_of[(first + part) * size + at];
+        to[((u64)rows[item] * heads + head) * size + at] = value / total;
+    }
+}

@@ -1,0 +1,135 @@
+//! How kernels of ours are launched: operands, room for results, and the program they are in.
+
+#![expect(
+    unsafe_code,
+    reason = "room is taken that a kernel fills, and kernels are launched with raw arguments"
+)]
+
+use candle_core::cuda_backend::cudarc::driver::{
+    CudaSlice, CudaView, DeviceRepr, LaunchConfig, PushKernelArg,
+};
+use candle_core::cuda_backend::{CudaDType, WrapErr};
+use candle_core::op::BackpropOp;
+use candle_core::{
+    CudaDevice, CudaStorage, DType, Device, Result, Storage, StorageRef, Tensor, bail,
+};
+use half::{bf16, f16};
+
+/// `kernels.cu`, which the build compiles to PTX for all GPUs from compute capability 8.0 on.
+pub const PROGRAM: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
+pub const PROGRAM_NAME: &str = "muster";
+
+/// Threads of a block, but for kernels that say otherwise.
+pub const THREADS: u32 = 256;
+/// Threads of a warp.
+pub const WARP: u32 = 32;
+
+/// A tensor's numbers, held while a kernel is launched.
+pub struct DeviceOperand<'a> {
+    storage: StorageRef<'a>,
+    range: (usize, usize),
+}
+
+impl<'a> DeviceOperand<'a> {
+    /// The tensor is contiguous.
+    pub fn of(x: &'a Tensor) -> Result<Self> {
+        let (storage, layout) = x.storage_and_layout();
+        let Some(range) = layout.contiguous_offsets() else {
+            bail!(
+                "a kernel takes contiguous tensors, found strides {:?}",
+                layout.stride()
+            );
+        };
+        Ok(Self { storage, range })
+    }
+
+    pub fn view<T: CudaDType>(&self) -> Result<CudaView<'_, T>> {
+        match &*self.storage {
+            Storage::Cuda(storage) => {
+                let slice = storage.as_cuda_slice::<T>()?;
+                Ok(slice.slice(self.range.0..self.range.1))
+            }
+            _ => bail!("a kernel of GPUs takes tensors on a GPU"),
+        }
+    }
+}
+
+pub fn tensor<T: CudaDType>(slice: CudaSlice<T>, device: &CudaDevice, shape: &[usize]) -> Tensor {
+    let storage = CudaStorage::wrap_cuda_slice(slice, device.clone());
+    Tensor::from_storage(Storage::Cuda(storage), shape, BackpropOp::none(), false)
+}
+
+/// Room for numbers that a kernel or product writes.
+pub fn room<T: CudaDType + DeviceRepr>(device: &CudaDevice, count: usize) -> Result<CudaSlice<T>> {
+    // SAFETY: every caller has all numbers written before the slice becomes a tensor.
+    unsafe { device.alloc::<T>(count) }
+}
+
+pub fn blocks(work: usize, each: u32) -> Result<LaunchConfig> {
+    let count = work.div_ceil(each as usize);
+    let Ok(count @ 1..) = u32::try_from(count) else {
+        bail!("a kernel cannot be launched for {work} numbers");
+    };
+    Ok(LaunchConfig {
+        grid_dim: (count, 1, 1),
+        block_dim: (each, 1, 1),
+        shared_mem_bytes: 0,
+    })
+}
+
+/// Launches a kernel with these arguments.
+macro_rules! launch {
+    ($device:expr, $name:expr, $config:expr, $($argument:expr),+ $(,)?) => {{
+        let function = $device.get_or_load_custom_func($name, PROGRAM_NAME, PROGRAM)?;
+        let mut builder = function.builder();
+        $(
+            let argument = $argument;
+            builder.arg(argument);
+        )+
+        // SAFETY: the kernel's parameters are these arguments, and its indices stay within them for this configuration.
+        unsafe { builder.launch($config) }.w()?;
+    }};
+}
+pub(super) use launch;
+
+pub fn device_of(x: &Tensor) -> Option<&CudaDevice> {
+    match x.device() {
+        Device::Cuda(device) => Some(device),
+        _ => None,
+    }
+}
+
+/// The same numbers as f32 in order.
+pub fn floats(x: &Tensor) -> Result<Tensor> {
+    x.to_dtype(DType::F32)?.contiguous()
+}
+
+/// f32 numbers as a type for products. Numbers beyond the range of f16 become its largest number.
+pub fn narrowed(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    let Some(device) = device_of(x) else {
+        return x.to_dtype(dtype)?.contiguous();
+    };
+    if x.dtype() == dtype {
+        return x.contiguous();
+    }
+    let x = floats(x)?;
+    let count = x.elem_count();
+    let config = blocks(count.div_ceil(4), THREADS)?;
+    let held = DeviceOperand::of(&x)?;
+    let from = held.view::<f32>()?;
+    let numbers = count as u64;
+    match dtype {
+        DType::F32 => Ok(x.clone()),
+        DType::F16 => {
+            let mut to = room::<f16>(device, count)?;
+            launch!(device, "narrow_f16", config, &from, &mut to, &numbers);
+            Ok(tensor(to, device, x.dims()))
+        }
+        DType::BF16 => {
+            let mut to = room::<bf16>(device, count)?;
+            launch!(device, "narrow_bf16", config, &from, &mut to, &numbers);
+            Ok(tensor(to, device, x.dims()))
+        }
+        other => bail!("operands of products are f32, f16 or bf16, not {other:?}"),
+    }
+}

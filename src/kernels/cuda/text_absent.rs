@@ -1,0 +1,45 @@
+//! Stands where CUDA is not built in: nothing is done, and no tensor is on a GPU.
+
+use candle_core::{Device, Result, Tensor};
+
+use super::{Pages, Plan};
+use crate::{AttentionOptions, GateKind, RopeStyle};
+
+pub fn open_gpu(index: usize) -> Result<Device> {
+    Device::new_cuda(index)
+}
+
+pub fn rotate(
+    _: &Tensor,
+    _: RopeStyle,
+    _: &Tensor,
+    _: &Tensor,
+    _: &Tensor,
+) -> Result<Option<Tensor>> {
+    Ok(None)
+}
+
+pub fn gate(_: &Tensor, _: &Tensor, _: GateKind) -> Result<Option<Tensor>> {
+    Ok(None)
+}
+
+pub fn add_rms_norm(
+    _: &Tensor,
+    _: &Tensor,
+    _: &Tensor,
+    _: f32,
+) -> Result<Option<(Tensor, Tensor)>> {
+    Ok(None)
+}
+
+pub fn paged_attention(
+    _: &Tensor,
+    _: &Tensor,
+    _: &Tensor,
+    _: &Pages,
+    plan: &Plan,
+    _: AttentionOptions,
+) -> Result<Option<Tensor>> {
+    let (_, _) = (&plan.single, &plan.prompts);
+    Ok(None)
+}
