@@ -8,3 +8,6 @@ pub mod sound;
 pub mod text;
 pub mod video;
 pub mod weights;
+
+#[cfg(test)]
+pub mod test_device;

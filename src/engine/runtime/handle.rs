@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use candle_core::Device;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
@@ -11,7 +10,6 @@ use super::encode::Purpose;
 use super::engine::{self, Command, EncodeBatch, Engine, Loader};
 use super::grammar::{Prover, ProverProgram};
 use super::load::{self, LoadError, ModelSource};
-use super::model;
 use super::prepare::{check_ids, prepare};
 use super::scheduler::Limits;
 use super::shared::Shared;
@@ -47,11 +45,7 @@ pub struct Generation {
 impl Runtime {
     /// Starts the thread of a device.
     pub fn start(device: DeviceChoice, limits: EngineLimits) -> Result<Self, LoadError> {
-        let device = match device {
-            DeviceChoice::Cpu => Ok(Device::Cpu),
-            DeviceChoice::Cuda(index) => Device::new_cuda(index),
-        };
-        let device = device.map_err(|error| LoadError::Device(model::plain(&error)))?;
+        let device = device.open()?;
         Self::start_with(load::loader(device), limits)
     }
 

@@ -33,6 +33,8 @@ mod work;
 use std::fmt::Display;
 use std::sync::Arc;
 
+use candle_core::Device;
+
 pub use crate::networks::encoder::EncoderInput;
 pub use encode::{Purpose, Shorter, Vectors, normalize};
 pub use footprint::Footprint;
@@ -246,6 +248,22 @@ pub enum DeviceChoice {
     Cpu,
     /// An NVIDIA GPU, by its index.
     Cuda(usize),
+}
+
+impl DeviceChoice {
+    pub fn open(self) -> Result<Device, LoadError> {
+        match self {
+            Self::Cpu => Ok(Device::Cpu),
+            Self::Cuda(index) => muster_kernels::open_gpu(index)
+                .map_err(|error| LoadError::Device(model::plain(&error))),
+        }
+    }
+
+    /// The device that tests of networks run on.
+    #[cfg(test)]
+    fn of_tests() -> Self {
+        crate::networks::test_device::gpu().map_or(Self::Cpu, Self::Cuda)
+    }
 }
 
 /// How much a thread takes on.

@@ -3,10 +3,11 @@
 
 use std::path::PathBuf;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use safetensors::SafeTensors;
 
 use super::{Encoder, EncoderInput, Pooling};
+use crate::networks::test_device::device;
 use crate::networks::weights::Checkpoint;
 
 /// In parts of the largest number wanted.
@@ -23,7 +24,7 @@ impl EncoderGolden {
         let folder = root.join("tests/fixtures/golden").join(name);
         let checkpoint = Checkpoint::open(&folder).unwrap();
         let spec = checkpoint.encoder_spec().unwrap().unwrap();
-        let encoder = Encoder::load(&checkpoint, spec, &Device::Cpu, &mut |_, _| {}).unwrap();
+        let encoder = Encoder::load(&checkpoint, spec, device(), &mut |_, _| {}).unwrap();
         let bytes = std::fs::read(folder.join("golden.tensors")).unwrap();
         Self { bytes, encoder }
     }
@@ -38,7 +39,7 @@ impl EncoderGolden {
     fn tensor(&self, name: &str) -> Tensor {
         let file = SafeTensors::deserialize(&self.bytes).unwrap();
         let view = file.tensor(name).unwrap();
-        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
     }
 
     fn sequences(&self) -> Vec<EncoderInput> {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use safetensors::{Dtype, SafeTensors};
 
 use super::{
@@ -11,6 +11,7 @@ use super::{
     ComponentSource, Conditioning, Layout, Unet, UnetSpec, run,
 };
 use crate::networks::adapter::Pass;
+use crate::networks::test_device::device;
 use crate::networks::weights::{Checkpoint, Description, Quantize};
 use muster_kernels::Edges;
 
@@ -43,7 +44,7 @@ impl ComponentGolden {
         ComponentSource {
             tensors: &self.checkpoint,
             layout: Layout::Folder,
-            device: &Device::Cpu,
+            device: device(),
             quantize,
         }
     }
@@ -52,7 +53,7 @@ impl ComponentGolden {
         let file = SafeTensors::deserialize(&self.bytes).unwrap();
         let view = file.tensor(name).unwrap();
         assert_eq!(view.dtype(), Dtype::F32);
-        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
     }
 
     fn numbers(&self, name: &str) -> Vec<f32> {

@@ -91,7 +91,7 @@ impl ImageBench {
     pub fn new(shape: SyntheticImage, device: &Device) -> Result<Self, Flaw> {
         let (unet, autoencoder) = shape.specs();
         let source = ComponentSource {
-            tensors: &InventedTensors,
+            tensors: &InventedTensors::on(device),
             layout: Layout::Folder,
             device,
             quantize: None,

@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 
-use candle_core::{D, DType, Device, Tensor};
+use candle_core::{D, DType, Tensor};
 use safetensors::SafeTensors;
 
 use super::features::{Features, leveled};
 use super::{SpokenText, Whisper, WhisperSpec};
 use crate::networks::image::{ComponentSource, Layout, run};
+use crate::networks::test_device::device;
 use crate::networks::weights::{Checkpoint, Description, Quantize};
 
 /// In parts of the largest number wanted.
@@ -35,7 +36,7 @@ impl SoundGolden {
         let source = ComponentSource {
             tensors: &checkpoint,
             layout: Layout::Folder,
-            device: &Device::Cpu,
+            device: device(),
             quantize,
         };
         Whisper::load(WhisperSpec::read(config).unwrap(), source).unwrap()
@@ -44,7 +45,7 @@ impl SoundGolden {
     fn tensor(&self, name: &str) -> Tensor {
         let file = SafeTensors::deserialize(&self.bytes).unwrap();
         let view = file.tensor(name).unwrap();
-        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
     }
 
     fn numbers(&self, name: &str) -> Vec<f32> {

@@ -64,7 +64,7 @@ impl SyntheticHearing {
 impl HearingBench {
     pub fn new(shape: SyntheticHearing, device: &Device) -> Result<Self, Flaw> {
         let source = ComponentSource {
-            tensors: &InventedTensors,
+            tensors: &InventedTensors::on(device),
             layout: Layout::Folder,
             device,
             quantize: None,

@@ -3,10 +3,11 @@
 
 use std::path::PathBuf;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use safetensors::SafeTensors;
 
 use super::{Batch, Decoder, LoadOptions};
+use crate::networks::test_device::device;
 use crate::networks::weights::Checkpoint;
 use muster_kernels::{KvDtype, PAGE_TOKENS, Span};
 
@@ -43,7 +44,7 @@ pub fn load(name: &str, dtype: Option<DType>) -> Decoder {
         dtype,
         ..LoadOptions::default()
     };
-    Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).unwrap()
+    Decoder::load(&checkpoint, device(), &options, &mut |_, _| {}).unwrap()
 }
 
 /// One sequence after `past` tokens, in the first pages there are.
@@ -72,7 +73,7 @@ fn a_sequence_is_no_longer_than_somebody_wants() {
         context: Some(4),
         ..LoadOptions::default()
     };
-    let decoder = Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).unwrap();
+    let decoder = Decoder::load(&checkpoint, device(), &options, &mut |_, _| {}).unwrap();
     let mut pages = decoder.new_pages(1, KvDtype::F32).unwrap();
     let mut run = |tokens: &[u32]| decoder.forward(&one_sequence(tokens, 0), &mut pages);
     run(&[1, 2, 3, 4]).unwrap();
@@ -106,7 +107,7 @@ impl Golden {
     pub fn tensor(&self, name: &str) -> Tensor {
         let file = SafeTensors::deserialize(&self.bytes).unwrap();
         let view = file.tensor(name).unwrap();
-        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
     }
 }
 

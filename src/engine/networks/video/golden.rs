@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use safetensors::SafeTensors;
 
 use super::{
@@ -11,6 +11,7 @@ use super::{
     WanTransformer,
 };
 use crate::networks::image::{ComponentSource, Layout, run};
+use crate::networks::test_device::device;
 use crate::networks::weights::{Checkpoint, Description, Flaw, Quantize};
 
 /// In parts of the largest number wanted.
@@ -43,7 +44,7 @@ impl VideoGolden {
         ComponentSource {
             tensors: &self.checkpoint,
             layout: Layout::Folder,
-            device: &Device::Cpu,
+            device: device(),
             quantize,
         }
     }
@@ -51,7 +52,7 @@ impl VideoGolden {
     fn tensor(&self, name: &str) -> Tensor {
         let file = SafeTensors::deserialize(&self.bytes).unwrap();
         let view = file.tensor(name).unwrap();
-        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
     }
 
     fn numbers(&self, name: &str) -> Vec<f32> {
@@ -106,7 +107,7 @@ fn the_transformer_agrees_with_the_reference() {
         .collect();
     for (quantize, tolerance) in [(None, TOLERANCE), (Some(Quantize::Q8_0), 0.05)] {
         let network = WanTransformer::load(spec.clone(), golden.source(quantize)).unwrap();
-        let rope = network.rope([3, 6, 10], &Device::Cpu).unwrap();
+        let rope = network.rope([3, 6, 10], device()).unwrap();
         let out = run(network.forward(&x, &times, &context, &rope)).unwrap();
         golden.check(&out, "out", tolerance);
         let one = |tensor: &Tensor| tensor.narrow(0, 0, 1).unwrap();
@@ -121,7 +122,7 @@ fn sizes_that_are_not_made_of_patches_are_refused() {
     let spec = WanSpec::read(golden.config()).unwrap();
     let network = WanTransformer::load(spec, golden.source(None)).unwrap();
     for sizes in [[3, 5, 10], [0, 6, 10], [3, 6, 2 * 65]] {
-        assert!(network.rope(sizes, &Device::Cpu).is_err());
+        assert!(network.rope(sizes, device()).is_err());
     }
 }
 

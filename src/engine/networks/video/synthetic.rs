@@ -106,7 +106,7 @@ impl VideoAutoencoderSpec {
 impl VideoBench {
     pub fn new(device: &Device) -> std::result::Result<Self, Flaw> {
         let source = ComponentSource {
-            tensors: &InventedTensors,
+            tensors: &InventedTensors::on(device),
             layout: Layout::Folder,
             device,
             quantize: None,

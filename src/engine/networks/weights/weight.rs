@@ -8,7 +8,7 @@ use candle_core::{
 };
 
 use super::convert;
-use muster_kernels::PackedMatrix;
+use muster_kernels::{PackedMatrix, dense_product};
 
 /// A matrix of `rows` outputs by `cols` inputs.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Weight {
         match &self.kind {
             Kind::Packed(matrix) => matrix.product(x),
             Kind::Blocks(matrix) => matrix.forward(x),
-            Kind::Dense(matrix) => x.matmul(&matrix.t()?),
+            Kind::Dense(matrix) => dense_product(x, matrix),
         }
     }
 

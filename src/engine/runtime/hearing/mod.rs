@@ -89,13 +89,7 @@ impl HearingSource {
     }
 
     pub fn load(&self, device: DeviceChoice) -> Result<HearingPipeline, LoadError> {
-        let device = match device {
-            DeviceChoice::Cpu => Device::Cpu,
-            DeviceChoice::Cuda(index) => {
-                let device = Device::new_cuda(index);
-                device.map_err(|error| LoadError::Device(super::model::plain(&error)))?
-            }
-        };
+        let device = device.open()?;
         let checkpoint = Checkpoint::open(&self.path)?;
         let in_file = |flaw: crate::networks::weights::Flaw| flaw.in_file(checkpoint.path());
         let Description::Config(config) = checkpoint.description() else {

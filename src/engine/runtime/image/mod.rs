@@ -22,8 +22,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::Device;
-
 use self::folder::DiffusersFolder;
 use self::job::DrawingJob;
 use self::networks::DiffusionNetworks;
@@ -116,13 +114,7 @@ impl ImageSource {
     }
 
     pub fn load(&self, device: DeviceChoice) -> Result<ImagePipeline, LoadError> {
-        let device = match device {
-            DeviceChoice::Cpu => Device::Cpu,
-            DeviceChoice::Cuda(index) => {
-                let device = Device::new_cuda(index);
-                device.map_err(|error| LoadError::Device(super::model::plain(&error)))?
-            }
-        };
+        let device = device.open()?;
         let networks = match self.open()? {
             ModelFiles::Folder(folder) => folder.load(&device, self.quantize)?,
             ModelFiles::Single(single) => single.load(&device, self.quantize)?,

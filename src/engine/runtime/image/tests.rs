@@ -16,12 +16,14 @@ use super::single::{FamilyFacts, HeadRule, SingleFileModel};
 use super::tiles::TilePlan;
 use super::{ImageDefaults, ImagePipeline, ImageSource};
 use crate::networks::image::run;
+use crate::networks::test_device::device;
+use crate::runtime::DeviceChoice;
+use crate::runtime::Failure;
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
 use crate::runtime::maker::{
     Advance, Cost, ImageRequest, Inversion, LoraUse, MakeRequest, Output, Pipeline, PixelFormat,
     Pixels,
 };
-use crate::runtime::{DeviceChoice, Failure};
 use muster_kernels::Edges;
 
 const PROMPT: &str = "a red circle on a white background";
@@ -32,7 +34,7 @@ fn fixtures() -> PathBuf {
 
 fn open(name: &str) -> ImagePipeline {
     let source = ImageSource::new(fixtures().join(name));
-    source.load(DeviceChoice::Cpu).unwrap()
+    source.load(DeviceChoice::of_tests()).unwrap()
 }
 
 /// The drawing that the reference repeats in each of its runs.
@@ -479,7 +481,7 @@ fn a_footprint_is_read_from_headers_and_components_can_be_replaced() {
         ..source.clone()
     };
     let draw_with = |source: &ImageSource| {
-        let pipeline = source.load(DeviceChoice::Cpu).unwrap();
+        let pipeline = source.load(DeviceChoice::of_tests()).unwrap();
         (latent_of(&pipeline, request()), draw(&pipeline, request()))
     };
     let (latent, image) = draw_with(&source);
@@ -492,7 +494,7 @@ fn a_footprint_is_read_from_headers_and_components_can_be_replaced() {
 fn folders_of_other_models_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let refused = || {
-        let refused = ImageSource::new(folder.path()).load(DeviceChoice::Cpu);
+        let refused = ImageSource::new(folder.path()).load(DeviceChoice::of_tests());
         refused.err().unwrap().to_string()
     };
     assert!(
@@ -503,7 +505,7 @@ fn folders_of_other_models_are_refused_by_name() {
     copy(&fixtures().join("tiny-image"), folder.path());
     assert!(
         ImageSource::new(folder.path())
-            .load(DeviceChoice::Cpu)
+            .load(DeviceChoice::of_tests())
             .is_ok()
     );
     let check = |file: &str, from: &str, to: &str, reason: &str| {
@@ -756,7 +758,7 @@ fn open_single(name: &str) -> ImagePipeline {
     let file = fixtures().join(format!("golden/single/{name}.safetensors"));
     let single = SingleFileModel::open_with(&file, &components, Some(facts)).unwrap();
     ImagePipeline {
-        networks: Arc::new(single.load(&Device::Cpu, None).unwrap()),
+        networks: Arc::new(single.load(device(), None).unwrap()),
         defaults: ImageDefaults::default(),
         memory_bytes: None,
     }
@@ -831,7 +833,7 @@ fn open_painting() -> ImagePipeline {
     let mut source = ImageSource::new(fixtures().join("tiny-image"));
     let unet = fixtures().join("golden/ways/painting");
     source.components.insert("unet".to_owned(), unet);
-    source.load(DeviceChoice::Cpu).unwrap()
+    source.load(DeviceChoice::of_tests()).unwrap()
 }
 
 #[test]

@@ -16,8 +16,6 @@ mod texts;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::Device;
-
 use self::folder::MusicFolder;
 use self::job::compose;
 use self::networks::MusicNetworks;
@@ -100,13 +98,7 @@ impl MusicSource {
     }
 
     pub fn load(&self, device: DeviceChoice) -> Result<MusicPipeline, LoadError> {
-        let device = match device {
-            DeviceChoice::Cpu => Device::Cpu,
-            DeviceChoice::Cuda(index) => {
-                let device = Device::new_cuda(index);
-                device.map_err(|error| LoadError::Device(super::model::plain(&error)))?
-            }
-        };
+        let device = device.open()?;
         let networks = MusicFolder::open(&self.path)?.load(&device, self.quantize)?;
         Ok(MusicPipeline {
             networks: Arc::new(networks),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -10,6 +10,8 @@ use tempfile::TempDir;
 use super::job::{decode, leveled, sample};
 use super::*;
 use crate::networks::image::run;
+use crate::networks::test_device::device;
+use crate::runtime::DeviceChoice;
 use crate::runtime::maker::{Advance, Output, PassReports, Pcm, SoundRequest};
 
 /// Of numbers in latents, which are some units large.
@@ -25,7 +27,7 @@ fn golden(name: &str) -> Tensor {
     let bytes = std::fs::read(fixtures().join("golden/music/pipeline.tensors")).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let view = file.tensor(name).unwrap();
-    Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+    Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
 }
 
 fn numbers(name: &str) -> Vec<f64> {
@@ -39,7 +41,7 @@ fn numbers(name: &str) -> Vec<f64> {
 
 fn pipeline() -> MusicPipeline {
     let source = MusicSource::new(fixtures().join("tiny-music"));
-    source.load(DeviceChoice::Cpu).unwrap()
+    source.load(DeviceChoice::of_tests()).unwrap()
 }
 
 /// The requests that the golden songs were made for.
@@ -328,7 +330,7 @@ fn folders_say_what_they_hold() {
         "{footprint:?}"
     );
     assert!(footprint.song_bytes > 0 && footprint.seconds == 60.0);
-    let other = MusicSource::new(fixtures.join("tiny-video")).load(DeviceChoice::Cpu);
+    let other = MusicSource::new(fixtures.join("tiny-video")).load(DeviceChoice::of_tests());
     let error = other.err().unwrap().to_string();
     assert!(error.contains("_class_name"), "{error}");
 }
@@ -370,7 +372,7 @@ fn refused(file: &str, changes: &[(&str, Value)]) -> String {
 fn guided_songs_are_those_of_the_reference() {
     let base = [("is_turbo", json!(false)), ("model_version", json!("base"))];
     let folder = changed("transformer/config.json", &base);
-    let pipeline = MusicSource::new(folder.path()).load(DeviceChoice::Cpu);
+    let pipeline = MusicSource::new(folder.path()).load(DeviceChoice::of_tests());
     let pipeline = pipeline.unwrap();
     let guided = SoundRequest {
         cfg_scale: Some(4.0),

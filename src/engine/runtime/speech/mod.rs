@@ -14,8 +14,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::Device;
-
 use self::english::English;
 use self::job::{SpeechTask, speak};
 use self::passages::{Passage, passages};
@@ -103,13 +101,7 @@ impl SpeechSource {
     }
 
     pub fn load(&self, device: DeviceChoice) -> Result<SpeechPipeline, LoadError> {
-        let device = match device {
-            DeviceChoice::Cpu => Device::Cpu,
-            DeviceChoice::Cuda(index) => {
-                let device = Device::new_cuda(index);
-                device.map_err(|error| LoadError::Device(super::model::plain(&error)))?
-            }
-        };
+        let device = device.open()?;
         let checkpoint = self.open()?;
         let in_file = |flaw: Flaw| flaw.in_file(checkpoint.path());
         let spec = spec(&checkpoint)?;

@@ -70,7 +70,7 @@ fn make(pipeline: &dyn Pipeline, request: SoundRequest) -> (Vec<String>, Vec<f32
 fn each_sentence_is_a_sound_of_its_own() {
     let folder = model();
     let pipeline = SpeechSource::new(folder.path())
-        .load(DeviceChoice::Cpu)
+        .load(DeviceChoice::of_tests())
         .unwrap();
     assert_eq!(pipeline.voices(), ["high", "low"]);
     assert_eq!(
@@ -99,7 +99,7 @@ fn each_sentence_is_a_sound_of_its_own() {
 fn settings_of_other_models_are_refused_by_name() {
     let folder = model();
     let pipeline = SpeechSource::new(folder.path())
-        .load(DeviceChoice::Cpu)
+        .load(DeviceChoice::of_tests())
         .unwrap();
     let refused = |request: SoundRequest| {
         let request = MakeRequest::Sound(Box::new(request));

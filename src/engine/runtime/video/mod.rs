@@ -14,8 +14,6 @@ mod schedule;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::Device;
-
 use self::folder::VideoFolder;
 use self::job::VideoJob;
 use self::networks::VideoNetworks;
@@ -118,13 +116,7 @@ impl VideoSource {
     }
 
     pub fn load(&self, device: DeviceChoice) -> Result<VideoPipeline, LoadError> {
-        let device = match device {
-            DeviceChoice::Cpu => Device::Cpu,
-            DeviceChoice::Cuda(index) => {
-                let device = Device::new_cuda(index);
-                device.map_err(|error| LoadError::Device(super::model::plain(&error)))?
-            }
-        };
+        let device = device.open()?;
         let networks = VideoFolder::open(&self.path)?.load(&device, self.quantize)?;
         Ok(VideoPipeline {
             networks: Arc::new(networks),

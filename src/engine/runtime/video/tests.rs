@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
@@ -11,6 +11,8 @@ use super::networks::LatentVideo;
 use super::schedule::FlowSchedule;
 use super::*;
 use crate::networks::image::run;
+use crate::networks::test_device::device;
+use crate::runtime::DeviceChoice;
 use crate::runtime::maker::{Advance, Output, PixelFormat, Pixels, VideoRequest};
 
 /// Of numbers in latents.
@@ -26,7 +28,7 @@ fn golden(name: &str) -> Tensor {
     let bytes = std::fs::read(fixtures().join("golden/video/pipeline.tensors")).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let view = file.tensor(name).unwrap();
-    Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+    Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
 }
 
 fn numbers(name: &str) -> Vec<f64> {
@@ -40,7 +42,7 @@ fn numbers(name: &str) -> Vec<f64> {
 
 fn pipeline() -> VideoPipeline {
     let source = VideoSource::new(fixtures().join("tiny-video"));
-    source.load(DeviceChoice::Cpu).unwrap()
+    source.load(DeviceChoice::of_tests()).unwrap()
 }
 
 /// The request that the golden videos were made for.
@@ -350,7 +352,7 @@ fn folders_say_what_they_hold() {
         "{footprint:?}"
     );
     assert!(footprint.video_bytes > 0);
-    let other = VideoSource::new(fixtures.join("tiny-image")).load(DeviceChoice::Cpu);
+    let other = VideoSource::new(fixtures.join("tiny-image")).load(DeviceChoice::of_tests());
     let error = other.err().unwrap().to_string();
     assert!(error.contains("_class_name"), "{error}");
 }

@@ -3,13 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
 use super::{AceStep, AceStepSpec, SongConditionSpec, SongConditions};
 use crate::networks::image::{ComponentSource, Layout, run};
 use crate::networks::sound::{Oobleck, OobleckSpec};
+use crate::networks::test_device::device;
 use crate::networks::weights::{Checkpoint, Description, Flaw, Quantize};
 
 /// In parts of the largest number wanted.
@@ -43,7 +44,7 @@ impl MusicGolden {
         ComponentSource {
             tensors: &self.checkpoint,
             layout: Layout::Folder,
-            device: &Device::Cpu,
+            device: device(),
             quantize,
         }
     }
@@ -51,7 +52,7 @@ impl MusicGolden {
     fn tensor(&self, name: &str) -> Tensor {
         let file = SafeTensors::deserialize(&self.bytes).unwrap();
         let view = file.tensor(name).unwrap();
-        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
     }
 
     #[track_caller]
@@ -137,7 +138,7 @@ fn sound_in_tiles_is_that_of_the_whole() {
     let golden = MusicGolden::open("autoencoder", "vae");
     let spec = OobleckSpec::read(golden.config()).unwrap();
     let network = Oobleck::load(spec, golden.source(None)).unwrap();
-    let latent = Tensor::randn(0f32, 1.0, (1, 47, 4), &Device::Cpu).unwrap();
+    let latent = Tensor::randn(0f32, 1.0, (1, 47, 4), device()).unwrap();
     let decoded = |most| {
         let tiles = network.tiles(47, most).into_iter();
         let tiles = tiles.map(|tile| run(network.decode(&latent, tile)).unwrap());

@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use safetensors::SafeTensors;
 
 use super::{Kokoro, KokoroSpec, Prosody, SpeechText, places};
 use crate::networks::image::{ComponentSource, Layout, run};
+use crate::networks::test_device::device;
 use crate::networks::weights::{Checkpoint, Description, Flaw, TensorHeader, TensorSource};
 
 /// In parts of the largest number wanted.
@@ -41,7 +42,7 @@ impl KokoroGolden {
     fn tensor(&self, name: &str) -> Tensor {
         let file = SafeTensors::deserialize(&self.bytes).unwrap();
         let view = file.tensor(name).unwrap();
-        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), &Device::Cpu).unwrap()
+        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
     }
 
     fn numbers(&self, name: &str) -> Vec<f32> {
@@ -76,7 +77,7 @@ fn load(spec: KokoroSpec, tensors: &dyn TensorSource) -> Result<Kokoro, Flaw> {
     let source = ComponentSource {
         tensors,
         layout: Layout::Folder,
-        device: &Device::Cpu,
+        device: device(),
         quantize: None,
     };
     Kokoro::load(spec, source)
@@ -100,7 +101,7 @@ fn flat(tensor: &Tensor) -> Vec<f32> {
 #[test]
 fn the_language_model_is_that_of_the_reference() {
     let golden = KokoroGolden::open();
-    let ids = Tensor::new(golden.ids(), &Device::Cpu).unwrap();
+    let ids = Tensor::new(golden.ids(), device()).unwrap();
     let states = run(golden.network().albert.forward(&ids)).unwrap();
     check("bert", &flat(&states), &golden.numbers("bert_0"), TOLERANCE);
 }
@@ -109,7 +110,7 @@ fn the_language_model_is_that_of_the_reference() {
 fn durations_pitch_and_energy_are_those_of_the_reference() {
     let golden = KokoroGolden::open();
     let network = golden.network();
-    let ids = Tensor::new(golden.ids(), &Device::Cpu).unwrap();
+    let ids = Tensor::new(golden.ids(), device()).unwrap();
     let [_, delivery] = network.styles(&golden.numbers("voice")).unwrap();
     for (index, speed) in golden.numbers("speeds").into_iter().enumerate() {
         let found = run(network.prosody(&ids, &delivery, speed)).unwrap();
@@ -123,9 +124,9 @@ fn durations_pitch_and_energy_are_those_of_the_reference() {
 #[test]
 fn phonemes_are_those_of_the_reference() {
     let golden = KokoroGolden::open();
-    let ids = Tensor::new(golden.ids(), &Device::Cpu).unwrap();
+    let ids = Tensor::new(golden.ids(), device()).unwrap();
     let states = run(golden.network().phonemes.forward(&ids)).unwrap();
-    let places = Tensor::new(places(&golden.prosody(1).durations), &Device::Cpu).unwrap();
+    let places = Tensor::new(places(&golden.prosody(1).durations), device()).unwrap();
     let states = states.index_select(&places, 0).unwrap();
     check("text", &flat(&states), &golden.numbers("text_1"), TOLERANCE);
 }

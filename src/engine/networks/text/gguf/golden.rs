@@ -3,9 +3,10 @@
 
 use std::{fs::File, path::Path};
 
-use candle_core::{Device, quantized::GgmlDType};
+use candle_core::quantized::GgmlDType;
 
 use super::{describe, rope_tensors};
+use crate::networks::test_device::device;
 use crate::networks::{
     text::{
         Decoder, DecoderSpec, LoadOptions,
@@ -59,7 +60,7 @@ fn converted_checkpoints_compute_what_the_hubs_compute() {
         );
         let golden = Golden::open(name);
         let options = LoadOptions::default();
-        let decoder = Decoder::load(&converted, &Device::Cpu, &options, &mut |_, _| {}).unwrap();
+        let decoder = Decoder::load(&converted, device(), &options, &mut |_, _| {}).unwrap();
         let mut pages = decoder.new_pages(4, KvDtype::F32).unwrap();
         let batch = one_sequence(&golden.tokens("prompt"), 0);
         let logits = decoder.forward(&batch, &mut pages).unwrap();
