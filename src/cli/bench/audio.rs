@@ -86,10 +86,11 @@ pub fn run(args: &HearingBenchArgs, is_shown: bool) -> Result<(), Failure> {
     let window = report.seconds_of(HEARING) + report.seconds_of(WRITING);
     output::line(report.table(
         &format!(
-            "{} on {}, {} tokens a window, f32, median of {}",
+            "{} on {}, {} tokens a window, {}, median of {}",
             shape.name(),
             args.device,
             args.tokens,
+            args.device.weight_type(),
             args.repeat
         ),
         &format!("{:.1} times as fast as the sound", WINDOW_SECONDS / window),

@@ -98,9 +98,10 @@ pub fn run(args: &DrawingBenchArgs, is_shown: bool) -> Result<(), Failure> {
     let whole = STEPS * report.seconds_of(STEP) + report.seconds_of(DECODING);
     output::line(report.table(
         &format!(
-            "{} on {}, {width} x {height}, f32, median of {}",
+            "{} on {}, {width} x {height}, {}, median of {}",
             shape.name(),
             args.device,
+            args.device.weight_type(),
             args.repeat
         ),
         &format!("an image of {STEPS} steps: {whole:.1} s"),

@@ -8,6 +8,7 @@ use candle_core::Device;
 use crate::cli::Failure;
 use crate::config::DeviceSetting;
 use crate::hardware;
+use crate::runtime::DeviceChoice;
 
 /// Where a model runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,14 @@ impl Place {
         }
     }
 
+    /// The type of random weights there.
+    pub fn weight_type(self) -> &'static str {
+        match self {
+            Self::Cpu => "f32",
+            Self::Cuda(_) => "f16",
+        }
+    }
+
     pub fn open(self) -> Result<Device, Failure> {
         match self {
             Self::Cpu => Ok(Device::Cpu),
@@ -33,10 +42,10 @@ impl Place {
                 "{self} needs CUDA, which is not in this build"
             ))
             .hint("`./test cuda` builds with CUDA")),
-            Self::Cuda(number) => Device::new_cuda(number).map_err(|error| {
+            Self::Cuda(number) => DeviceChoice::Cuda(number).open().map_err(|error| {
                 let why = match hardware::probe().driver {
                     None => "no NVIDIA driver found".to_owned(),
-                    Some(_) => first_line(&error),
+                    Some(_) => error.to_string(),
                 };
                 Failure::unavailable(format!("opening {self} failed: {why}"))
                     .hint("`worker probe` shows the hardware of this machine")

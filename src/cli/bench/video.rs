@@ -86,8 +86,11 @@ pub fn run(args: &FilmingBenchArgs, is_shown: bool) -> Result<(), Failure> {
     }
     output::line(report.table(
         &format!(
-            "Wan 2.1 on {}, {width} x {height}, {} frames, f32, median of {}",
-            args.device, args.frames, args.repeat
+            "Wan 2.1 on {}, {width} x {height}, {} frames, {}, median of {}",
+            args.device,
+            args.frames,
+            args.device.weight_type(),
+            args.repeat
         ),
         "a step of the whole network is 30 blocks, twice with guidance",
     ))
