@@ -1,9 +1,9 @@
-//! What GPUs run: our own kernels, and attention over pages that are candle tensors.
+//! Operations on GPUs: our own kernels, and attention over pages that are candle tensors.
 //!
 //! With the feature `flash-attn` and half-precision pages attention is one call of paged flash attention; otherwise
 //! kernels of ours attend where they take the heads, and elsewhere the pages of each sequence are gathered and
-//! multiplied in candle's own operations. The gathering half runs on any device, which is how it is tested. Products on a GPU are the vendor's: results may differ in the last bits
-//! with the shape of a step.
+//! multiplied in candle's own operations. The gathering half runs on any device, which is how it is tested. Products
+//! on a GPU are the vendor's: results may differ in the last bits with the shape of a step.
 
 #[cfg_attr(feature = "flash-attn", path = "flash.rs")]
 #[cfg_attr(not(feature = "flash-attn"), path = "flash_absent.rs")]

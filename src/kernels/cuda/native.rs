@@ -450,7 +450,7 @@ fn with_affine(
 
 /// Sizes of heads that `kernels.cu` has attention for.
 const HEAD_SIZES: [usize; 7] = [32, 48, 64, 80, 96, 128, 160];
-/// What one block of it takes on.
+/// Queries of one block of it.
 const QUERIES: usize = 128;
 
 /// See [`crate::dense_attention()`]. `None` for heads and masks that these kernels do not take.

@@ -1,4 +1,4 @@
-//! What decoders of text do between their products, on NVIDIA GPUs, each in one launch.
+//! The operations of text decoders between their products, on NVIDIA GPUs, each in one launch.
 
 #![expect(unsafe_code, reason = "kernels are launched with raw arguments")]
 
