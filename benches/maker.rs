@@ -161,7 +161,7 @@ async fn run(text: &Runtime, effort: Effort, seed: u32) -> TextRun {
         match event {
             // Comes with the first token. Texts may lag behind their tokens.
             Event::Started { .. } => first_token = Some(asked.elapsed()),
-            Event::Text { .. } => {}
+            Event::Prompt { .. } | Event::Text { .. } => {}
             Event::Done { .. } => break,
             Event::Failed(failure) => panic!("{failure}"),
         }
@@ -193,6 +193,7 @@ fn request(effort: Effort, seed: u32) -> TextRequest {
             ..StopRules::default()
         },
         logprobs: None,
+        prompt_logprobs: None,
         grammar: None,
         choice: 0,
         scope: CacheScope::default(),

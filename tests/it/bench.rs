@@ -164,6 +164,7 @@ async fn a_file_written_for_a_shape_answers_chats() {
         stop: Vec::new(),
         stop_rules: StopRules::default(),
         logprobs: None,
+        prompt_logprobs: None,
         grammar: None,
         choice: 0,
         scope: CacheScope::default(),

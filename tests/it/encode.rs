@@ -17,7 +17,7 @@ use crate::support::app::{Answer, App, request};
 use crate::support::boss::{MODEL, engine, post};
 
 /// A coordinator and a worker of ours with the smallest model.
-async fn service() -> (App, Worker) {
+pub async fn service() -> (App, Worker) {
     let (runtime, info) = engine().await;
     served(runtime, vec![info]).await
 }
@@ -106,14 +106,14 @@ fn dial(app: &App) -> Dial {
     }))
 }
 
-async fn post_json(app: &App, path: &str, body: &Value) -> Answer {
+pub async fn post_json(app: &App, path: &str, body: &Value) -> Answer {
     let bearer = format!("Bearer {}", app.key);
     let headers = [("authorization", bearer.as_str())];
     let body = Body::from(body.to_string());
     app.send(request(Method::POST, path, &headers, body)).await
 }
 
-async fn reply(app: &App, path: &str, body: &Value) -> Value {
+pub async fn reply(app: &App, path: &str, body: &Value) -> Value {
     let answer = post_json(app, path, body).await;
     let status = answer.status;
     let reply = answer.json().await;
@@ -121,7 +121,7 @@ async fn reply(app: &App, path: &str, body: &Value) -> Value {
     reply
 }
 
-async fn refusal(app: &App, path: &str, body: &Value) -> (u16, Value) {
+pub async fn refusal(app: &App, path: &str, body: &Value) -> (u16, Value) {
     let answer = post_json(app, path, body).await;
     let status = answer.status.as_u16();
     (status, answer.json().await["error"].take())

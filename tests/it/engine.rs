@@ -47,6 +47,7 @@ fn request(prompt: Prompt, max_tokens: usize) -> TextRequest {
         stop: Vec::new(),
         stop_rules: StopRules::default(),
         logprobs: None,
+        prompt_logprobs: None,
         grammar: None,
         choice: 0,
         scope: CacheScope::default(),
@@ -60,6 +61,7 @@ fn text(prompt: &str, max_tokens: usize) -> TextRequest {
 /// Everything a generation said.
 #[derive(Debug, Clone, PartialEq)]
 struct Reply {
+    prompt: Vec<TokenInfo>,
     text: String,
     tokens: Vec<TokenInfo>,
     cached: usize,
@@ -74,10 +76,16 @@ impl Reply {
 
 async fn collect(mut generation: Generation) -> Reply {
     let (mut text, mut tokens, mut cached) = (String::new(), Vec::new(), 0);
+    let mut prompt = Vec::new();
     loop {
         let end = match generation.next().await.unwrap() {
             Event::Started { cached_tokens, .. } => {
                 cached = cached_tokens;
+                continue;
+            }
+            Event::Prompt { start, tokens } => {
+                assert_eq!(start, prompt.len());
+                prompt.extend(tokens);
                 continue;
             }
             Event::Text {
@@ -92,6 +100,7 @@ async fn collect(mut generation: Generation) -> Reply {
             Event::Failed(failure) => Err(failure),
         };
         return Reply {
+            prompt,
             text,
             tokens,
             cached,
@@ -519,4 +528,114 @@ fn resident_kib() -> u64 {
         .find_map(|line| line.strip_prefix("VmRSS:"))
         .unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// A prompt of which nothing but its log probabilities is wanted.
+fn scored(prompt: Prompt, alternatives: usize) -> TextRequest {
+    TextRequest {
+        prompt_logprobs: Some(alternatives),
+        ..request(prompt, 0)
+    }
+}
+
+/// The reference computes in f32, with the logits' sums in another order.
+const LOGPROB_TOLERANCE: f32 = 2e-4;
+
+#[tokio::test]
+async fn prompts_have_the_log_probabilities_of_the_reference() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/golden/prompt-logprobs.json"
+    );
+    let golden: Vec<serde_json::Value> =
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let limits = EngineLimits {
+        prefill_chunk: 24,
+        ..EngineLimits::default()
+    };
+    let runtime = runtime(limits, fixture()).await;
+    // Beside texts that are written meanwhile.
+    let mut writing = Vec::new();
+    for request in prompts(200).into_iter().take(4) {
+        writing.push(runtime.generate(request).await.unwrap());
+    }
+    for wanted in &golden {
+        let ids: Vec<u32> = serde_json::from_value(wanted["ids"].clone()).unwrap();
+        let text = wanted["prompt"].as_str().unwrap().to_owned();
+        let same = [Prompt::Tokens(ids.clone()), Prompt::Text(text)];
+        // The second time its rows would be in the cache.
+        for prompt in same {
+            let reply = run(&runtime, scored(prompt, 3)).await;
+            let found: Vec<u32> = reply.prompt.iter().map(|token| token.id).collect();
+            assert_eq!(found, ids);
+            let (reason, usage) = reply.end.unwrap();
+            assert_eq!(reason, FinishReason::Length);
+            assert_eq!(
+                (usage.prompt_tokens, usage.completion_tokens),
+                (ids.len(), 0)
+            );
+            assert_eq!((usage.cached_tokens, reply.tokens.len()), (0, 0));
+            check_scores(&reply.prompt, wanted);
+        }
+    }
+    for generation in writing {
+        assert_eq!(collect(generation).await.tokens.len(), 200);
+    }
+}
+
+fn check_scores(found: &[TokenInfo], wanted: &serde_json::Value) {
+    let near = |one: f32, other: f32| (one - other).abs() < LOGPROB_TOLERANCE;
+    let logprobs: Vec<Option<f32>> = serde_json::from_value(wanted["logprobs"].clone()).unwrap();
+    let top: Vec<Vec<(u32, f32)>> = serde_json::from_value(wanted["top"].clone()).unwrap();
+    for (token, (logprob, top)) in found.iter().zip(logprobs.iter().zip(top)) {
+        match (token.logprob, logprob) {
+            (Some(found), Some(wanted)) => assert!(near(found, *wanted), "{found} {wanted}"),
+            (found, wanted) => assert_eq!(found, *wanted),
+        }
+        let ids = |top: &[(u32, f32)]| top.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        assert_eq!(ids(&token.top), ids(&top));
+        let gaps = token.top.iter().zip(&top);
+        assert!(gaps.clone().all(|(found, wanted)| near(found.1, wanted.1)));
+    }
+}
+
+#[tokio::test]
+async fn a_continuation_is_scored_as_it_was_when_it_was_written() {
+    let runtime = tiny().await;
+    for request in prompts(40).into_iter().take(6) {
+        let prompt = runtime.language(MODEL).unwrap();
+        let prompt = prompt.prompt_tokens(&request.prompt).unwrap();
+        let written = run(&runtime, request).await;
+        let whole = [prompt.clone(), written.ids()].concat();
+        let reply = run(&runtime, scored(Prompt::Tokens(whole), 2)).await;
+        let sum =
+            |tokens: &[TokenInfo]| -> f32 { tokens.iter().filter_map(|token| token.logprob).sum() };
+        let (found, wanted) = (sum(&reply.prompt[prompt.len()..]), sum(&written.tokens));
+        assert!((found - wanted).abs() < 1e-3, "{found} {wanted}");
+        for (scored, written) in reply.prompt[prompt.len()..].iter().zip(&written.tokens) {
+            assert_eq!((scored.id, scored.top.len()), (written.id, 2));
+            let gap = scored.logprob.unwrap() - written.logprob.unwrap();
+            assert!(gap.abs() < LOGPROB_TOLERANCE, "{gap}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_that_fills_the_context_is_scored_and_a_longer_one_refused() {
+    let runtime = tiny().await;
+    let tokens = |count: usize| Prompt::Tokens((0..count as u32).map(|at| at % 250).collect());
+    let reply = run(&runtime, scored(tokens(2048), 0)).await;
+    assert_eq!(reply.prompt.len(), 2048);
+    assert!(
+        reply.prompt[1..]
+            .iter()
+            .all(|token| token.logprob.is_some())
+    );
+    let refused = runtime.generate(scored(tokens(2049), 0)).await;
+    let Err(Failure::PromptTooLong { found, limit }) = refused else {
+        panic!("a prompt that is too long is refused");
+    };
+    assert_eq!((found, limit), (2049, 2048));
+    let unscored = runtime.generate(text("hi", 0)).await;
+    assert!(matches!(unscored, Err(Failure::BadRequest(_))));
 }

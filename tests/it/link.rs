@@ -83,6 +83,7 @@ async fn undisturbed(runtime: &Runtime, prompt: &str, tokens: usize) -> String {
         stop: Vec::new(),
         stop_rules: runtime::StopRules::default(),
         logprobs: None,
+        prompt_logprobs: None,
         grammar: None,
         choice: 3,
         scope: CacheScope::default(),

@@ -75,6 +75,8 @@ mod openapi;
 #[cfg(feature = "coordinator")]
 mod operator;
 mod probe;
+#[cfg(feature = "coordinator")]
+mod prompt_logprobs;
 mod prose;
 #[cfg(feature = "coordinator")]
 mod real_clients;

@@ -81,6 +81,7 @@ async fn generate(config: &Config, located: Located) -> Result<(Usage, f64), Fai
             stop: Vec::new(),
             stop_rules: StopRules::default(),
             logprobs: None,
+            prompt_logprobs: None,
             grammar: None,
             choice: 0,
             scope: CacheScope::default(),
@@ -90,7 +91,7 @@ async fn generate(config: &Config, located: Located) -> Result<(Usage, f64), Fai
         match event {
             Event::Done { usage, .. } => return Ok((usage, started.elapsed().as_secs_f64())),
             Event::Failed(failure) => return Err(failure.into()),
-            Event::Started { .. } | Event::Text { .. } => {}
+            Event::Started { .. } | Event::Prompt { .. } | Event::Text { .. } => {}
         }
     }
     Err(Refused::Stopped.into())

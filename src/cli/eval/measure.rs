@@ -40,6 +40,7 @@ fn request(model: &str, prompt: &Prompt) -> TextRequest {
         stop: Vec::new(),
         stop_rules: StopRules::default(),
         logprobs: None,
+        prompt_logprobs: None,
         grammar: None,
         choice: 0,
         scope: runtime::CacheScope::default(),
@@ -51,7 +52,7 @@ async fn answer(runtime: &Runtime, request: TextRequest) -> Result<String, Failu
     let mut answer = String::new();
     while let Some(event) = generation.next().await {
         match event {
-            Event::Started { .. } => {}
+            Event::Started { .. } | Event::Prompt { .. } => {}
             Event::Text { text, .. } => answer.push_str(&text),
             Event::Done { .. } => return Ok(answer),
             Event::Failed(failure) => return Err(failure),

@@ -299,6 +299,7 @@ impl Args {
             stop: self.stop.clone(),
             stop_rules: StopRules::default(),
             logprobs: self.logprobs,
+            prompt_logprobs: None,
             grammar: None,
             choice: 0,
             scope: CacheScope::default(),

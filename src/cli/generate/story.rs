@@ -38,6 +38,8 @@ impl Story {
                         json!({ "event": "started", "prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens })
                     })?;
                 }
+                // Not asked for here.
+                Event::Prompt { .. } => {}
                 Event::Text { text, tokens } => {
                     self.first
                         .get_or_insert_with(|| (Instant::now(), tokens.len()));

@@ -278,7 +278,7 @@ impl Delivered {
                 self.note(&[], "", false);
                 true
             }
-            Event::Note(_) | Event::Preview { .. } | Event::Usage(_) => true,
+            Event::Note(_) | Event::Preview { .. } | Event::Usage(_) | Event::Prompt(_) => true,
             // Never from a worker.
             Event::Restarted => false,
             Event::Done { .. } | Event::Failed(_) => false,
@@ -319,6 +319,13 @@ pub fn weight(event: &Event) -> usize {
         Event::ToolCall(call) => {
             let named = [&call.id, &call.name].into_iter().flatten();
             call.arguments.len() + named.map(|text| text.len()).sum::<usize>()
+        }
+        Event::Prompt(prompt) => {
+            let tokens = prompt.tokens.iter().map(|one| {
+                let top = one.top.iter().map(|(text, _)| text.len() + EACH);
+                one.bytes.len() + EACH + top.sum::<usize>()
+            });
+            tokens.sum()
         }
         Event::Encoded(result) => result.weight(),
         _ => 0,

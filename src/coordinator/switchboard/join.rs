@@ -15,6 +15,10 @@ pub fn weight(event: &Event) -> usize {
                 token.text.len() + 4 * token.ids.len() + top.sum::<usize>()
             }
             Event::ToolCall(call) => call.arguments.len() + 4 * call.ids.len(),
+            Event::Prompt(prompt) => {
+                let tokens = prompt.tokens.iter();
+                tokens.map(|one| 64 + 48 * one.top.len()).sum()
+            }
             Event::Preview { bytes, .. } => bytes.len(),
             Event::Encoded(result) => result.weight(),
             _ => 0,
@@ -31,6 +35,11 @@ pub fn join(last: &mut Event, next: Event) -> Option<Event> {
             last.text.push_str(&next.text);
             last.ids.extend(next.ids);
             last.logprobs.extend(next.logprobs);
+        }
+        (Event::Prompt(last), Event::Prompt(next))
+            if !is_full && next.start == last.start.saturating_add(last.len()) =>
+        {
+            last.tokens.extend(next.tokens);
         }
         (Event::ToolCall(last), Event::ToolCall(next))
             if !is_full && last.index == next.index && next.id.is_none() && next.name.is_none() =>

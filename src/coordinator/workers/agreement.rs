@@ -188,6 +188,7 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
                 can = can.with(match ability {
                     Ability::Tools => Capabilities::TOOLS,
                     Ability::Logprobs => Capabilities::LOGPROBS,
+                    Ability::PromptLogprobs => Capabilities::PROMPT_LOGPROBS,
                     Ability::Continue => Capabilities::CONTINUE,
                     Ability::StopRules => Capabilities::STOP_RULES,
                     Ability::Grammars => Capabilities::GRAMMAR,

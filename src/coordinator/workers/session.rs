@@ -162,6 +162,9 @@ impl Session {
                 };
                 inputs.push(self.frame(about, Said::Event(event)));
             }
+            FromWorker::Prompt { about, prompt } => {
+                inputs.push(self.frame(about, Said::Event(Event::Prompt(prompt))));
+            }
             FromWorker::Encoded { about, result } => {
                 inputs.push(self.frame(about, Said::Event(Event::Encoded(result))));
             }

@@ -64,6 +64,8 @@ pub struct TextRequest {
     pub stop_rules: StopRules,
     /// Report the log probability of each token, and of this many best alternatives.
     pub logprobs: Option<usize>,
+    /// The same for each token of the prompt. With it `max_tokens` may be 0.
+    pub prompt_logprobs: Option<usize>,
     /// What the text must match.
     pub grammar: Option<Arc<Grammar>>,
     /// Which of the request's choices this is; part of every random draw.
@@ -160,6 +162,12 @@ pub enum Event {
     Started {
         prompt_tokens: usize,
         cached_tokens: usize,
+    },
+    /// Log probabilities of the prompt's tokens, the first of which is this one of it. All of them come before any
+    /// text, in their order; the very first token has none.
+    Prompt {
+        start: usize,
+        tokens: Vec<TokenInfo>,
     },
     /// Text that is final (never half a character, never part of a stop string), and the tokens drawn since
     /// the last event. The text may lag behind its tokens.

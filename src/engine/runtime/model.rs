@@ -10,8 +10,14 @@ pub trait Model: Send {
     /// How many logits a row has.
     fn vocabulary(&self) -> usize;
 
-    /// Computes a step and returns the logits, f32 `[asked, vocabulary]`, of the rows asked for.
-    fn forward(&mut self, batch: &Batch) -> Result<Tensor>;
+    /// Computes a step and returns the logits, f32 `[asked, vocabulary]`, of the rows asked for. Logits of the rows
+    /// `scored` go to `take`, some at a time and in their order.
+    fn forward(
+        &mut self,
+        batch: &Batch,
+        scored: &[u32],
+        take: &mut dyn FnMut(Tensor) -> Result<()>,
+    ) -> Result<Tensor>;
 }
 
 /// A decoder and its keys and values.
@@ -36,8 +42,14 @@ impl Model for PagedDecoder {
         self.decoder.spec().vocab_size
     }
 
-    fn forward(&mut self, batch: &Batch) -> Result<Tensor> {
-        self.decoder.forward(batch, &mut self.pages)
+    fn forward(
+        &mut self,
+        batch: &Batch,
+        scored: &[u32],
+        take: &mut dyn FnMut(Tensor) -> Result<()>,
+    ) -> Result<Tensor> {
+        self.decoder
+            .forward_scored(batch, scored, &mut self.pages, take)
     }
 }
 

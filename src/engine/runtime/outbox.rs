@@ -1,7 +1,7 @@
 //! The way out for one sequence's events. Nothing here ever waits for the reader.
 //!
-//! What does not fit into the channel stays and leaves with the next event. Two places of the channel are kept
-//! for the end, so that the last text and the last word always arrive.
+//! What does not fit into the channel stays and leaves with the next event. Three places of the channel are kept
+//! for the end, so that the rest of the prompt, the last text and the last word always arrive.
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -22,27 +22,35 @@ pub struct TooSlow;
 #[derive(Debug)]
 pub struct Outbox {
     events: mpsc::Sender<Event>,
+    last_of_prompt: mpsc::OwnedPermit<Event>,
     last_text: mpsc::OwnedPermit<Event>,
     last_word: mpsc::OwnedPermit<Event>,
     /// Final text that has not left yet.
     pub text: String,
     pub tokens: Vec<TokenInfo>,
+    /// Tokens of the prompt with their log probabilities.
+    pub prompt: Vec<TokenInfo>,
+    /// How many tokens of the prompt left before those.
+    prompt_start: usize,
 }
 
 impl Outbox {
     /// `None` when the channel has no room even for the end, which a new one of [`channel`](Self::channel) has.
     pub fn new(events: mpsc::Sender<Event>) -> Option<Self> {
         Some(Self {
+            last_of_prompt: events.clone().try_reserve_owned().ok()?,
             last_text: events.clone().try_reserve_owned().ok()?,
             last_word: events.clone().try_reserve_owned().ok()?,
             events,
             text: String::new(),
             tokens: Vec::new(),
+            prompt: Vec::new(),
+            prompt_start: 0,
         })
     }
 
     pub fn channel() -> (mpsc::Sender<Event>, mpsc::Receiver<Event>) {
-        mpsc::channel(UNREAD_EVENTS + 2)
+        mpsc::channel(UNREAD_EVENTS + 3)
     }
 
     pub fn is_abandoned(&self) -> bool {
@@ -59,7 +67,9 @@ impl Outbox {
 
     /// Lets text and tokens go if there is something to see and room to put it.
     pub fn flush(&mut self) -> Result<(), TooSlow> {
-        if self.text.is_empty() && self.tokens.len() < SILENT_TOKENS {
+        self.flush_prompt()?;
+        let has_prompt = !self.prompt.is_empty();
+        if has_prompt || self.text.is_empty() && self.tokens.len() < SILENT_TOKENS {
             return Ok(());
         }
         let event = self.take();
@@ -77,9 +87,34 @@ impl Outbox {
         }
     }
 
+    fn flush_prompt(&mut self) -> Result<(), TooSlow> {
+        if self.prompt.is_empty() {
+            return Ok(());
+        }
+        let (start, count) = (self.prompt_start, self.prompt.len());
+        let tokens = std::mem::take(&mut self.prompt);
+        match self.events.try_send(Event::Prompt { start, tokens }) {
+            Err(TrySendError::Full(Event::Prompt { tokens, .. })) => {
+                self.prompt = tokens;
+                match count > SLOW_READER_TOKENS {
+                    true => Err(TooSlow),
+                    false => Ok(()),
+                }
+            }
+            _ => {
+                self.prompt_start += count;
+                Ok(())
+            }
+        }
+    }
+
     /// Sends what is left, and the last word.
     pub fn finish(mut self, last: Event) {
         let rest = self.take();
+        let (start, tokens) = (self.prompt_start, self.prompt);
+        if !tokens.is_empty() {
+            self.last_of_prompt.send(Event::Prompt { start, tokens });
+        }
         if !matches!(&rest, Event::Text { text, tokens } if text.is_empty() && tokens.is_empty()) {
             self.last_text.send(rest);
         }

@@ -29,11 +29,12 @@ pub fn prepare(
         let opening = language.opening(&prompt)?;
         lose_beginning(&mut prompt, opening, room(window, request.max_tokens));
     }
-    let max_tokens = max_tokens(request.max_tokens, prompt.len(), window)?;
-    if let Some(found) = request.logprobs.filter(|&found| found > MAX_LOGPROBS) {
-        let refusal = format!("logprobs must be at most {MAX_LOGPROBS}, found {found}");
-        return Err(Failure::BadRequest(refusal));
-    }
+    let max_tokens = match (request.max_tokens, request.prompt_logprobs) {
+        (Some(0), Some(_)) => no_tokens(prompt.len(), window)?,
+        (asked, _) => max_tokens(asked, prompt.len(), window)?,
+    };
+    check_logprobs("logprobs", request.logprobs)?;
+    check_logprobs("prompt_logprobs", request.prompt_logprobs)?;
     let settings = Settings::resolve(&request.sampling, defaults, info.vocabulary)
         .map_err(Failure::BadRequest)?;
     check_ids(
@@ -56,7 +57,8 @@ pub fn prepare(
         Prompt::Chat(_) => Begins::Fresh,
         Prompt::Text(_) | Prompt::Tokens(_) => Begins::AfterPrompt,
     };
-    let guide = request.grammar.as_deref().map(|grammar| {
+    let grammar = request.grammar.as_deref().filter(|_| max_tokens > 0);
+    let guide = grammar.map(|grammar| {
         let (rules, generated) = (&request.stop_rules, &request.generated);
         grammars.guide(grammar, request.scope, begins, rules, generated)
     });
@@ -64,6 +66,7 @@ pub fn prepare(
         model: request.model,
         scope: request.scope,
         prompt,
+        prompt_logprobs: request.prompt_logprobs,
         generated: request.generated,
         sampler,
         max_tokens,
@@ -104,6 +107,26 @@ fn max_tokens(asked: Option<usize>, prompt: usize, context: usize) -> Result<usi
         )),
         Some(asked) => Ok(asked.min(room)),
         None => Ok(room),
+    }
+}
+
+/// A prompt of which only its log probabilities are wanted may fill the context.
+fn no_tokens(prompt: usize, context: usize) -> Result<usize, Failure> {
+    match prompt <= context {
+        true => Ok(0),
+        false => Err(Failure::PromptTooLong {
+            found: prompt,
+            limit: context,
+        }),
+    }
+}
+
+fn check_logprobs(field: &str, count: Option<usize>) -> Result<(), Failure> {
+    match count.filter(|&found| found > MAX_LOGPROBS) {
+        Some(found) => Err(Failure::BadRequest(format!(
+            "{field} must be at most {MAX_LOGPROBS}, found {found}"
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! One running job: what it has said, how it chooses, and who listens.
 
+use std::ops::Range;
+
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::grammar::{DeadEnd, Guide};
@@ -14,6 +16,8 @@ pub struct Job {
     pub model: String,
     pub scope: CacheScope,
     pub prompt: Vec<u32>,
+    /// Log probabilities of its tokens are wanted, and of so many best alternatives.
+    pub prompt_logprobs: Option<usize>,
     /// Tokens of an interrupted run.
     pub generated: Vec<u32>,
     pub sampler: Sampler,
@@ -66,6 +70,7 @@ impl From<NoToken> for Failure {
 /// A job among the others, without its tokens: those are the scheduler's.
 pub struct Sequence {
     usage: Usage,
+    scoring: Option<PromptScoring>,
     max_tokens: usize,
     sampler: Sampler,
     guide: Option<Guide>,
@@ -79,14 +84,27 @@ pub struct Sequence {
     _place: OwnedSemaphorePermit,
 }
 
+/// Log probabilities of a prompt's tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct PromptScoring {
+    pub alternatives: usize,
+    /// How many tokens have theirs, the first among them, which needs none.
+    pub scored: usize,
+}
+
 impl Sequence {
     /// The sequence, its known tokens, and why it is over already if the tokens it continues say so.
     pub fn begin(job: Job, language: &Language) -> (Self, Vec<u32>, Option<FinishReason>) {
+        let scoring = job.prompt_logprobs.map(|alternatives| PromptScoring {
+            alternatives,
+            scored: 1,
+        });
         let mut sequence = Self {
             usage: Usage {
                 prompt_tokens: job.prompt.len(),
                 ..Usage::default()
             },
+            scoring,
             max_tokens: job.max_tokens,
             sampler: job.sampler,
             guide: job.guide,
@@ -98,6 +116,10 @@ impl Sequence {
             text: String::new(),
             _place: job.place,
         };
+        if let (Some(_), Some(&first)) = (sequence.scoring, job.prompt.first()) {
+            let first = TokenInfo::without_logprob(first);
+            sequence.outbox.prompt.push(first);
+        }
         let reason = sequence.replay(&job.generated, language);
         let reason = reason.or_else(|| sequence.is_complete().then_some(FinishReason::EndOfTurn));
         let mut tokens = job.prompt;
@@ -119,6 +141,28 @@ impl Sequence {
         }
     }
 
+    /// Whether every row of its prompt has to be computed.
+    pub fn scores_prompt(&self) -> bool {
+        self.scoring.is_some()
+    }
+
+    /// Which tokens of these have a log probability to be found, and how many alternatives each: those of the prompt
+    /// that have none yet.
+    pub fn unscored(&self, tokens: &Range<usize>) -> Option<(Range<usize>, usize)> {
+        let scoring = self.scoring?;
+        let start = tokens.start.max(scoring.scored);
+        let end = tokens.end.min(self.usage.prompt_tokens);
+        (start < end).then_some((start..end, scoring.alternatives))
+    }
+
+    /// Takes the next token of the prompt with its log probability.
+    pub fn take_scored(&mut self, token: TokenInfo) {
+        if let Some(scoring) = &mut self.scoring {
+            scoring.scored += 1;
+            self.outbox.prompt.push(token);
+        }
+    }
+
     /// Draws tokens from `logits`: the first row belongs to the newest token, the others to the proposed ones,
     /// which count as long as the draw agrees with them.
     pub fn advance(
@@ -129,6 +173,9 @@ impl Sequence {
         scratch: &mut Scratch,
     ) -> SequenceAdvance {
         let mut advance = SequenceAdvance::default();
+        if self.max_tokens == 0 {
+            advance.end = Some(Ok(FinishReason::Length));
+        }
         while advance.end.is_none() && proposed.starts_with(&advance.tokens) {
             let Some(row) = logits.get_mut(advance.tokens.len()) else {
                 break;

@@ -73,6 +73,8 @@ impl Capabilities {
     pub const TRANSCRIBE: Self = Self(1 << 64);
     /// Speaks texts.
     pub const SPEAK: Self = Self(1 << 65);
+    /// Tells log probabilities of the prompt's tokens.
+    pub const PROMPT_LOGPROBS: Self = Self(1 << 66);
 
     /// The kinds of control maps that came later, which owners allow apart.
     pub const MORE_CONTROL: Self = Self(1 << 59);
@@ -105,7 +107,7 @@ impl Capabilities {
         .with(Self::TRANSCRIBE)
         .with(Self::SPEAK);
 
-    const NAMES: [(Self, &'static str); 49] = [
+    const NAMES: [(Self, &'static str); 50] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -156,6 +158,7 @@ impl Capabilities {
         (Self::RERANK, "reranking"),
         (Self::TRANSCRIBE, "transcription"),
         (Self::SPEAK, "speech"),
+        (Self::PROMPT_LOGPROBS, "log probabilities of prompts"),
         (Self::MORE_CONTROL, "newer control types"),
         (Self::CONTROL_STRENGTH, "control strength"),
         (Self::NEWER_DRAWING, "newer samplers and settings"),

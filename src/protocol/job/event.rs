@@ -12,6 +12,8 @@ pub enum Event {
         cached_tokens: u32,
     },
     Token(TokenEvent),
+    /// Log probabilities of tokens of the prompt. An attempt that takes the place of another sends them again.
+    Prompt(PromptLogprobs),
     /// What came before counts for nothing, the output begins anew: only of jobs whose client has seen none of it.
     Restarted,
     ToolCall(ToolCallEvent),
@@ -74,6 +76,23 @@ pub struct TokenLogprob {
     pub top: Vec<(Vec<u8>, f32)>,
 }
 
+/// Tokens of a prompt that follow each other.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PromptLogprobs {
+    /// Tokens of the prompt before these.
+    pub start: u32,
+    pub tokens: Vec<PromptToken>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PromptToken {
+    /// What the token stands for, which may be part of a character; empty for a token that is no text.
+    pub bytes: Vec<u8>,
+    /// None for the first token of a prompt.
+    pub logprob: Option<f32>,
+    pub top: Vec<(Vec<u8>, f32)>,
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     pub percent: u8,
@@ -109,6 +128,23 @@ pub struct Usage {
     /// Of those, the ones spent on reasoning.
     #[serde(default)]
     pub reasoning_tokens: u32,
+}
+
+impl PromptLogprobs {
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.tokens.len()).unwrap_or(u32::MAX)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// Tokens that follow the first `known` tokens of the prompt; none if others are missing between.
+    pub fn after(&self, known: u32) -> &[PromptToken] {
+        let skipped = known.checked_sub(self.start);
+        let rest = skipped.and_then(|skipped| self.tokens.get(skipped as usize..));
+        rest.unwrap_or_default()
+    }
 }
 
 impl Progress {

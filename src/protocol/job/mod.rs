@@ -24,7 +24,8 @@ mod video;
 pub use capabilities::Capabilities;
 pub use encode::{EncodeRequest, EncodeResult, TokenList, Vector};
 pub use event::{
-    Channel, Event, FinishReason, Progress, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
+    Channel, Event, FinishReason, Progress, PromptLogprobs, PromptToken, TokenEvent, TokenLogprob,
+    ToolCallEvent, Usage,
 };
 pub use failure::{Blame, Failure, FailureKind, FailureRow, PromptLength, Retry};
 pub use form::FormRequest;

@@ -6,6 +6,8 @@ use crate::job::{Body, Job};
 pub const MOST_KEPT: usize = 1 << 20;
 /// Of a text that nobody limits: a million tokens are a fourth of it.
 const MOST_RELAYED: usize = 16 << 20;
+/// Of log probabilities of a prompt, its repetition by another worker counted in.
+const MOST_SCORED: usize = 64 << 20;
 /// Of the tokens or vectors of one job: as much as a frame holds.
 const MOST_ENCODED: usize = 32 << 20;
 /// No vocabulary has longer tokens.
@@ -30,6 +32,8 @@ pub fn most_bytes(job: &Job) -> usize {
 /// The most output of a job that is passed on as it comes: its text, calls and log probabilities.
 pub fn most_relayed(job: &Job) -> usize {
     let text = match &job.body {
+        // A prompt has as many tokens as its model takes.
+        Body::Text(text) if text.prompt_logprobs.is_some() => return MOST_SCORED,
         Body::Text(text) => text,
         Body::Encode(_) => return MOST_ENCODED,
         Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Form(_) => return usize::MAX,

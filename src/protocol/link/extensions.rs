@@ -110,6 +110,8 @@ pub enum Ability {
     /// Gives back calls of tools.
     Tools,
     Logprobs,
+    /// Tells log probabilities of the prompt's tokens.
+    PromptLogprobs,
     /// Goes on from tokens another worker has drawn.
     Continue,
     /// Keeps to `min_tokens`, `ignore_eos` and `stop_token_ids`.
@@ -134,9 +136,10 @@ pub enum Ability {
 }
 
 impl Ability {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Tools,
         Self::Logprobs,
+        Self::PromptLogprobs,
         Self::Continue,
         Self::StopRules,
         Self::Grammars,
@@ -153,6 +156,7 @@ impl Ability {
         match self {
             Self::Tools => "tools",
             Self::Logprobs => "logprobs",
+            Self::PromptLogprobs => "prompt_logprobs",
             Self::Continue => "continue",
             Self::StopRules => "stop_rules",
             Self::Grammars => "grammars",

@@ -11,14 +11,14 @@ use super::endings::{DoneJson, ErrorJson};
 use super::loose::{Loose, LooseId, has_more_values_than, read};
 use super::mending::without_lone_surrogates;
 use super::object::Object;
-use super::output::{TokenJson, TokensJson, about};
+use super::output::{PromptJson, TokenJson, TokensJson, about, write_prompt};
 use super::state::StateJson;
 use super::usage::{UsageJson, write_usage};
 use super::{
     About, Done, ErrorFrame, FrameError, MOST_VALUES, Output, Registration, SMALL_FRAME, State,
     write_tokens,
 };
-use crate::job::{EncodeResult, Event, FinishReason, Progress, TokenEvent, Usage};
+use crate::job::{EncodeResult, Event, FinishReason, Progress, PromptLogprobs, TokenEvent, Usage};
 
 /// A larger preview is ignored.
 pub const MOST_PREVIEW_BYTES: usize = 16 << 10;
@@ -35,6 +35,11 @@ pub enum FromWorker {
         cached_tokens: u32,
     },
     Output(Output),
+    /// Log probabilities of tokens of the prompt.
+    Prompt {
+        about: About,
+        prompt: PromptLogprobs,
+    },
     /// The whole result of a job that reads and does not write.
     Encoded {
         about: About,
@@ -223,6 +228,7 @@ impl FromWorker {
             }),
             Some("error") => or_unknown(read::<ErrorJson>("error", text)?.read(), Self::Error),
             Some("started") => read::<StartedJson>("started", text)?.into(),
+            Some("prompt") => read::<PromptJson>("prompt", text)?.into(),
             Some("encoded") => read::<EncodedFrameJson>("encoded", text)?.into(),
             Some("usage") => read::<CountJson>("usage", text)?.into(),
             Some("raw") => read::<RawJson>("raw", text)?.into(),
@@ -243,6 +249,7 @@ impl FromWorker {
             Self::Done(done) => Some(done.about),
             Self::Error(error) => Some(error.about),
             Self::Started { about, .. }
+            | Self::Prompt { about, .. }
             | Self::Encoded { about, .. }
             | Self::Usage { about, .. }
             | Self::Raw { about, .. }
@@ -293,6 +300,7 @@ impl FromWorker {
                 object.number("prompt_tokens", prompt_tokens);
                 object.number("cached_tokens", cached_tokens);
             }
+            Self::Prompt { prompt, .. } => write_prompt(prompt, &mut object),
             Self::Encoded { result, .. } => object.value("result", result),
             Self::Usage { usage, .. } => object.object("usage", |inner| write_usage(usage, inner)),
             Self::Raw { event, data, .. } => {
@@ -323,6 +331,7 @@ impl FromWorker {
     fn small_name(&self) -> Option<&'static str> {
         match self {
             Self::Started { .. } => Some("started"),
+            Self::Prompt { .. } => Some("prompt"),
             Self::Encoded { .. } => Some("encoded"),
             Self::Usage { .. } => Some("usage"),
             Self::Raw { .. } => Some("raw"),
@@ -393,6 +402,15 @@ impl From<EncodedFrameJson> for FromWorker {
         or_unknown(about(json.id, json.att, json.seq), |about| Self::Encoded {
             about,
             result,
+        })
+    }
+}
+
+impl From<PromptJson> for FromWorker {
+    fn from(json: PromptJson) -> Self {
+        or_unknown(json.read(), |(about, prompt)| Self::Prompt {
+            about,
+            prompt,
         })
     }
 }

@@ -8,7 +8,10 @@ use serde::Deserialize;
 use super::About;
 use super::loose::{AtMost, Loose, LooseId};
 use super::object::Object;
-use crate::job::{Channel, Event, FinishReason, TokenEvent, TokenLogprob, ToolCallEvent};
+use crate::job::{
+    Channel, Event, FinishReason, PromptLogprobs, PromptToken, TokenEvent, TokenLogprob,
+    ToolCallEvent,
+};
 
 /// Deltas in one frame, pieces of tool calls in one delta, alternatives of one token.
 const MOST_DELTAS: usize = 4096;
@@ -100,6 +103,55 @@ struct AlternativeJson {
     #[serde(default)]
     bytes: Loose<AtMost<MOST_TOKEN_BYTES, u8>>,
     logprob: f32,
+}
+
+#[derive(Deserialize)]
+pub(super) struct PromptJson {
+    #[serde(default)]
+    id: LooseId,
+    att: Option<u32>,
+    seq: Option<u64>,
+    #[serde(default)]
+    start: u32,
+    #[serde(default)]
+    tokens: AtMost<MOST_DELTAS, PromptTokenJson>,
+}
+
+#[derive(Deserialize)]
+struct PromptTokenJson {
+    token: String,
+    #[serde(default)]
+    bytes: Loose<AtMost<MOST_TOKEN_BYTES, u8>>,
+    logprob: Option<f32>,
+    top_logprobs: Option<AtMost<MOST_ALTERNATIVES, AlternativeJson>>,
+}
+
+impl PromptJson {
+    /// None when it names no job.
+    pub fn read(self) -> Option<(About, PromptLogprobs)> {
+        let tokens = self.tokens.0.into_iter();
+        let prompt = PromptLogprobs {
+            start: self.start,
+            tokens: tokens.map(PromptToken::from).collect(),
+        };
+        Some((about(self.id, self.att, self.seq)?, prompt))
+    }
+}
+
+impl From<PromptTokenJson> for PromptToken {
+    fn from(json: PromptTokenJson) -> Self {
+        Self {
+            bytes: token_bytes(json.token, json.bytes),
+            logprob: json.logprob,
+            top: alternatives(json.top_logprobs),
+        }
+    }
+}
+
+fn alternatives(top: Option<AtMost<MOST_ALTERNATIVES, AlternativeJson>>) -> Vec<(Vec<u8>, f32)> {
+    let top = top.map_or_else(Vec::new, |list| list.0).into_iter();
+    top.map(|one| (token_bytes(one.token, one.bytes), one.logprob))
+        .collect()
 }
 
 impl TokenJson {
@@ -223,14 +275,10 @@ impl CallJson {
 
 impl From<LogprobJson> for TokenLogprob {
     fn from(json: LogprobJson) -> Self {
-        let top = json.top_logprobs.map_or_else(Vec::new, |list| list.0);
         Self {
             bytes: token_bytes(json.token, json.bytes),
             logprob: json.logprob,
-            top: top
-                .into_iter()
-                .map(|one| (token_bytes(one.token, one.bytes), one.logprob))
-                .collect(),
+            top: alternatives(json.top_logprobs),
         }
     }
 }
@@ -321,13 +369,29 @@ fn write_logprob(token: &TokenLogprob, out: &mut String) {
     let mut object = Object::new(out);
     write_token(&token.bytes, &mut object);
     object.number("logprob", finite(token.logprob));
-    object.list("top_logprobs", &token.top, |(bytes, logprob), out| {
+    object.list("top_logprobs", &token.top, write_alternative);
+    object.end();
+}
+
+fn write_alternative((bytes, logprob): &(Vec<u8>, f32), out: &mut String) {
+    let mut object = Object::new(out);
+    write_token(bytes, &mut object);
+    object.number("logprob", finite(*logprob));
+    object.end();
+}
+
+/// The contents of a `prompt` frame.
+pub(super) fn write_prompt(prompt: &PromptLogprobs, object: &mut Object<'_>) {
+    object.number("start", prompt.start);
+    object.list("tokens", &prompt.tokens, |token, out| {
         let mut object = Object::new(out);
-        write_token(bytes, &mut object);
-        object.number("logprob", finite(*logprob));
+        write_token(&token.bytes, &mut object);
+        object.number_if("logprob", token.logprob.map(finite));
+        if !token.top.is_empty() {
+            object.list("top_logprobs", &token.top, write_alternative);
+        }
         object.end();
     });
-    object.end();
 }
 
 /// The bytes too where the text does not say them.

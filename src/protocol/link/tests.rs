@@ -201,6 +201,7 @@ fn what_the_coordinator_adds_for_our_own_peers_crosses_too() {
         max_tokens: Some(64),
         stop: Vec::new(),
         logprobs: None,
+        prompt_logprobs: None,
         tool_choice: None,
         stop_rules: StopRules::default(),
         parallel_tool_calls: None,

@@ -79,9 +79,11 @@ impl Counters {
             Said::Done { .. } | Said::Uploaded(_) => &self.0.done,
             Said::Failed(_) => &self.0.failed,
             Said::Busy { .. } => &self.0.handed_back,
-            Said::Started { .. } | Said::Output(_) | Said::Encoded(_) | Said::Progress { .. } => {
-                return;
-            }
+            Said::Started { .. }
+            | Said::Output(_)
+            | Said::Prompt(_)
+            | Said::Encoded(_)
+            | Said::Progress { .. } => return,
         };
         count.fetch_add(1, Ordering::Relaxed);
     }

@@ -280,6 +280,7 @@ fn abilities(engines: &Engines, served: &Served) -> Vec<Ability> {
     let tools = served.writing().all(calls).then_some(Ability::Tools);
     let others = [
         Ability::Logprobs,
+        Ability::PromptLogprobs,
         Ability::Continue,
         Ability::StopRules,
         Ability::Grammars,

@@ -7,7 +7,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::session::{Slot, Work};
 use super::transfer::Transfers;
-use muster_protocol::job::{EncodeResult, Event, Failure, FailureKind, FinishReason, Usage};
+use muster_protocol::job::{
+    EncodeResult, Event, Failure, FailureKind, FinishReason, PromptLogprobs, Usage,
+};
 use muster_protocol::link::MediaResult;
 
 /// One coordinator's line, for as long as the worker runs.
@@ -35,6 +37,8 @@ pub enum Said {
     },
     /// Tokens and pieces of tool calls that belong together: they arrive all or none.
     Output(Vec<Event>),
+    /// Log probabilities of tokens of the prompt.
+    Prompt(PromptLogprobs),
     /// The whole result of a job that reads and does not write.
     Encoded(Box<EncodeResult>),
     /// A step of a job for media. The preview is a file; a later one replaces it.
@@ -72,9 +76,11 @@ impl Said {
     pub fn is_last(&self) -> bool {
         match self {
             Self::Done { .. } | Self::Uploaded(_) | Self::Failed(_) | Self::Busy { .. } => true,
-            Self::Started { .. } | Self::Output(_) | Self::Encoded(_) | Self::Progress { .. } => {
-                false
-            }
+            Self::Started { .. }
+            | Self::Output(_)
+            | Self::Prompt(_)
+            | Self::Encoded(_)
+            | Self::Progress { .. } => false,
         }
     }
 }

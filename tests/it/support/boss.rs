@@ -227,6 +227,7 @@ pub fn story(prompt: &str, tokens: u32) -> Job {
         max_tokens: Some(tokens),
         stop: Vec::new(),
         logprobs: None,
+        prompt_logprobs: None,
         tool_choice: None,
         stop_rules: StopRules::default(),
         parallel_tool_calls: None,

@@ -203,6 +203,7 @@ pub fn job(words: &str) -> Job {
             max_tokens: Some(64),
             stop: Vec::new(),
             logprobs: None,
+            prompt_logprobs: None,
             tool_choice: None,
             stop_rules: StopRules::default(),
             parallel_tool_calls: None,

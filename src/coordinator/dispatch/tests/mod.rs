@@ -303,6 +303,7 @@ pub fn text() -> Body {
         max_tokens: None,
         stop: Vec::new(),
         logprobs: None,
+        prompt_logprobs: None,
         tool_choice: None,
         stop_rules: StopRules::default(),
         parallel_tool_calls: None,

@@ -106,6 +106,7 @@ impl Gathering {
                 Delivery::Event(
                     Event::Started { .. }
                     | Event::Token(_)
+                    | Event::Prompt(_)
                     | Event::ToolCall(_)
                     | Event::Note(_)
                     | Event::Encoded(_)

@@ -194,6 +194,7 @@ fn plain(input: TextInput) -> TextRequest {
         max_tokens: None,
         stop: Vec::new(),
         logprobs: None,
+        prompt_logprobs: None,
         tool_choice: None,
         stop_rules: StopRules::default(),
         parallel_tool_calls: None,

@@ -56,6 +56,9 @@ pub struct Batch {
     pub logit_rows: Vec<u32>,
 }
 
+/// Rows of a prompt whose logits are in memory at once: as many as texts that draw together by default.
+const SCORED_ROWS: usize = 32;
+
 /// The keys and values of every layer, in pages of [`PAGE_TOKENS`] tokens.
 #[derive(Debug)]
 pub struct KvPages {
@@ -103,13 +106,26 @@ impl Decoder {
 
     /// Runs a step and returns the logits, f32 `[asked, vocab]`, of the rows asked for, in their order.
     pub fn forward(&self, batch: &Batch, pages: &mut KvPages) -> Result<Tensor> {
-        self.check(batch)?;
+        self.forward_scored(batch, &[], pages, &mut |_| Ok(()))
+    }
+
+    /// The same, and passes the logits of the rows `scored` to `take`, in their order and [`SCORED_ROWS`] at a time:
+    /// those of a whole prompt would take gigabytes.
+    pub fn forward_scored(
+        &self,
+        batch: &Batch,
+        scored: &[u32],
+        pages: &mut KvPages,
+        take: &mut dyn FnMut(Tensor) -> Result<()>,
+    ) -> Result<Tensor> {
+        self.check(batch, scored)?;
         if pages.layers.len() != self.layers.len() {
             let (found, wanted) = (pages.layers.len(), self.layers.len());
             bail!("the pages have {found} layers, but the decoder has {wanted}");
         }
         let step = self.step(batch.spans.clone())?;
-        let asked = Tensor::new(batch.logit_rows.as_slice(), &self.device)?;
+        let drawn = batch.logit_rows.len();
+        let asked = Tensor::new([&batch.logit_rows, scored].concat(), &self.device)?;
         let mut state = self.first_state(&batch.tokens)?;
         for (index, pages) in pages.layers.iter_mut().enumerate() {
             let is_last = index + 1 == self.layers.len();
@@ -117,10 +133,21 @@ impl Decoder {
             let rows = is_last.then_some(&asked);
             state = self.through_layer(index, state, &step, pages, rows)?;
         }
-        match (&self.head, batch.logit_rows.is_empty()) {
-            (_, true) => Tensor::zeros((0, self.spec.vocab_size), DType::F32, &self.device),
-            (Some(head), false) => self.shaped_logits(head.product(&state.normed)?),
-            (None, false) => bail!("the decoder was loaded without the way to logits"),
+        for first in (0..scored.len()).step_by(SCORED_ROWS) {
+            let rows = SCORED_ROWS.min(scored.len() - first);
+            take(self.logits(&state.normed.narrow(0, drawn + first, rows)?)?)?;
+        }
+        match (drawn, scored.is_empty()) {
+            (0, _) => Tensor::zeros((0, self.spec.vocab_size), DType::F32, &self.device),
+            (_, true) => self.logits(&state.normed),
+            (_, false) => self.logits(&state.normed.narrow(0, 0, drawn)?),
+        }
+    }
+
+    fn logits(&self, normed: &Tensor) -> Result<Tensor> {
+        match &self.head {
+            Some(head) => self.shaped_logits(head.product(normed)?),
+            None => bail!("the decoder was loaded without the way to logits"),
         }
     }
 
@@ -152,7 +179,7 @@ impl Decoder {
         if sequences.iter().any(|tokens| tokens.is_empty()) {
             bail!("hidden states need at least one token");
         }
-        self.check(&batch)?;
+        self.check(&batch, &[])?;
         let step = self.step(batch.spans)?;
         let asked = Tensor::new(batch.logit_rows.as_slice(), &self.device)?;
         // Each layer writes all it reads, so that one layer's pages do for all.
@@ -201,7 +228,7 @@ impl Decoder {
         Ok(layers.iter().map(|&layer| states[layer].clone()).collect())
     }
 
-    fn check(&self, batch: &Batch) -> Result<()> {
+    fn check(&self, batch: &Batch, scored: &[u32]) -> Result<()> {
         let tokens = batch.tokens.len();
         let spanned: usize = batch.spans.iter().map(|span| span.new_tokens).sum();
         if tokens == 0 || spanned != tokens {
@@ -216,7 +243,11 @@ impl Decoder {
                 "a sequence of {longest} tokens does not fit the context of {}",
                 self.spec.context
             ),
-            None if batch.logit_rows.iter().any(|&row| row as usize >= tokens) => {
+            None if [&batch.logit_rows, scored]
+                .into_iter()
+                .flatten()
+                .any(|&row| row as usize >= tokens) =>
+            {
                 bail!("a logits row is out of range (rows: {tokens})")
             }
             None => Ok(()),

@@ -8,14 +8,14 @@ use crate::networks::text::Batch;
 use crate::runtime::grammar::Guide;
 use crate::runtime::model::{self, Model};
 use crate::runtime::outbox::{SLOW_READER_TOKENS, TooSlow};
-use crate::runtime::sampling::Scratch;
+use crate::runtime::sampling::{BadLogits, Sampler, Scratch};
 use crate::runtime::scheduler::pace::Pace;
 use crate::runtime::scheduler::{Generating, Limits, Row, Scheduler, SequenceId};
-use crate::runtime::sequence::{Job, Sequence, SequenceAdvance};
+use crate::runtime::sequence::{Job, NoToken, Sequence, SequenceAdvance};
 use crate::runtime::speculation::{Speculation, Speculator};
 use crate::runtime::text::Language;
 use crate::runtime::work::Queue;
-use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus};
+use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus, TokenInfo};
 use muster_kernels::{Span, cpu};
 
 /// Masks may take this part of a step without prompts, and at least so long.
@@ -33,6 +33,7 @@ pub struct Resident {
     served: Duration,
     // Kept from step to step for their memory.
     batch: Batch,
+    scored: ScoredRows,
     /// One for each thread that draws.
     scratches: Vec<Scratch>,
 }
@@ -44,6 +45,78 @@ struct Draw<'r, 'a> {
     /// Rows of the newest token and of those proposed after it.
     logits: Vec<&'a mut [f32]>,
     advance: SequenceAdvance,
+}
+
+/// Rows of a step whose logits tell log probabilities of tokens of prompts.
+#[derive(Debug, Default)]
+struct ScoredRows {
+    rows: Vec<u32>,
+    targets: Vec<ScoredToken>,
+}
+
+/// The token after a row.
+#[derive(Debug, Clone, Copy)]
+struct ScoredToken {
+    sequence: SequenceId,
+    id: u32,
+    alternatives: usize,
+}
+
+/// Finds log probabilities while logits come.
+struct Scoring<'a> {
+    rows: &'a [ScoredToken],
+    vocabulary: usize,
+    scratches: &'a mut [Scratch],
+    found: Vec<(SequenceId, Result<TokenInfo, BadLogits>)>,
+}
+
+impl ScoredRows {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.targets.clear();
+    }
+
+    /// Adds what a sequence wants of a row of the step, whose first token is the batch's token `first`. `tokens` are all
+    /// of the sequence's.
+    fn add(&mut self, first: usize, row: &Row, sequence: &Sequence, tokens: &[u32]) {
+        let followed = row.tokens.start + 1..row.tokens.end + 1;
+        let Some((wanted, alternatives)) = sequence.unscored(&followed) else {
+            return;
+        };
+        for at in wanted {
+            let Some(&id) = tokens.get(at) else {
+                return;
+            };
+            self.rows.push((first + at - followed.start) as u32);
+            self.targets.push(ScoredToken {
+                sequence: row.id,
+                id,
+                alternatives,
+            });
+        }
+    }
+}
+
+impl Scoring<'_> {
+    /// The logits of the next rows, shared by all threads.
+    fn take(&mut self, logits: &mut [f32]) {
+        let rows = self.rows.iter().skip(self.found.len());
+        let mut rows: Vec<_> = rows.zip(logits.chunks_exact(self.vocabulary)).collect();
+        let share = rows.len().div_ceil(self.scratches.len()).max(1);
+        let mut shares: Vec<_> = rows
+            .chunks_mut(share)
+            .zip(self.scratches.iter_mut())
+            .map(|(rows, scratch)| (rows, scratch, Vec::new()))
+            .collect();
+        cpu::each(&mut shares, logits.len(), |(rows, scratch, found)| {
+            found.extend(rows.iter().map(|(token, logits)| {
+                let scored = Sampler::score(token.id, logits, token.alternatives, scratch);
+                (token.sequence, scored)
+            }));
+        });
+        let found = shares.into_iter().flat_map(|(.., found)| found);
+        self.found.extend(found);
+    }
 }
 
 impl Resident {
@@ -65,6 +138,7 @@ impl Resident {
             sequences: BTreeMap::new(),
             served: Duration::ZERO,
             batch: Batch::default(),
+            scored: ScoredRows::default(),
             scratches: (0..cpu::threads()).map(|_| Scratch::default()).collect(),
         }
     }
@@ -96,7 +170,10 @@ impl Resident {
         if let Some(reason) = reason {
             return sequence.finish(reason);
         }
-        self.scheduler.submit(id, scope, tokens);
+        match sequence.scores_prompt() {
+            true => self.scheduler.submit_uncached(id, scope, tokens),
+            false => self.scheduler.submit(id, scope, tokens),
+        }
         self.sequences.insert(id, sequence);
     }
 
@@ -137,13 +214,24 @@ impl Resident {
                 .propose(&mut self.scheduler, &mut rows, left);
         }
         self.fill_batch(&rows);
+        let mut scoring = Scoring {
+            rows: &self.scored.targets,
+            vocabulary: self.model.vocabulary().max(1),
+            scratches: &mut self.scratches,
+            found: Vec::with_capacity(self.scored.targets.len()),
+        };
         let logits = self
             .model
-            .forward(&self.batch)
+            .forward(&self.batch, &self.scored.rows, &mut |logits| {
+                scoring.take(&mut model::to_host(&logits)?);
+                Ok(())
+            })
             .and_then(|logits| model::to_host(&logits));
+        let found = scoring.found;
         match logits {
             Ok(mut logits) => {
                 self.scheduler.advance(&rows);
+                self.take_scored(found);
                 self.draw(&rows, &mut logits);
             }
             Err(error) => self.fail_rows(&rows, &error),
@@ -216,11 +304,17 @@ impl Resident {
         self.batch.tokens.clear();
         self.batch.spans.clear();
         self.batch.logit_rows.clear();
+        self.scored.clear();
         for row in rows {
             let Some((tokens, pages)) = self.scheduler.row_input(row) else {
                 continue;
             };
+            let first = self.batch.tokens.len();
             self.batch.tokens.extend_from_slice(tokens);
+            if let Some(sequence) = self.sequences.get(&row.id) {
+                let tokens = self.scheduler.tokens(row.id);
+                self.scored.add(first, row, sequence, tokens);
+            }
             let newest = self.batch.tokens.len() - 1;
             self.batch.tokens.extend_from_slice(&row.proposed);
             self.batch.spans.push(Span {
@@ -232,6 +326,38 @@ impl Resident {
                 let drawn = newest..self.batch.tokens.len();
                 self.batch.logit_rows.extend(drawn.map(|row| row as u32));
             }
+        }
+    }
+
+    /// Hands log probabilities of prompts to their sequences.
+    fn take_scored(&mut self, found: Vec<(SequenceId, Result<TokenInfo, BadLogits>)>) {
+        let mut heard: Vec<SequenceId> = Vec::new();
+        for (id, token) in found {
+            let Some(sequence) = self.sequences.get_mut(&id) else {
+                continue;
+            };
+            match token {
+                Ok(token) => sequence.take_scored(token),
+                Err(error) => self.fail(id, NoToken::from(error).into()),
+            }
+            if heard.last() != Some(&id) {
+                heard.push(id);
+            }
+        }
+        for id in heard {
+            let Some(sequence) = self.sequences.get_mut(&id) else {
+                continue;
+            };
+            sequence.start(self.scheduler.cached_tokens(id));
+            self.flush(id);
+        }
+    }
+
+    fn flush(&mut self, id: SequenceId) {
+        let flushed = self.sequences.get_mut(&id).map(Sequence::flush);
+        if flushed == Some(Err(TooSlow)) {
+            let unread = SLOW_READER_TOKENS;
+            self.fail(id, Failure::SlowReader { unread });
         }
     }
 
@@ -270,10 +396,7 @@ impl Resident {
             Some(Err(error)) => return self.fail(row.id, error.into()),
             None => self.scheduler.accept(row, &advance.tokens),
         }
-        if sequence.flush() == Err(TooSlow) {
-            let unread = SLOW_READER_TOKENS;
-            self.fail(row.id, Failure::SlowReader { unread });
-        }
+        self.flush(row.id);
     }
 
     fn fail_rows(&mut self, rows: &[Row], error: &candle_core::Error) {

@@ -42,6 +42,7 @@ fn request(grammar: Grammar) -> TextRequest {
         stop: Vec::new(),
         stop_rules: StopRules::default(),
         logprobs: None,
+        prompt_logprobs: None,
         grammar: Some(Arc::new(grammar)),
         choice: 0,
         scope: CacheScope::default(),
@@ -68,7 +69,7 @@ async fn listen(mut generation: Generation) -> GrammarOutput {
     let (mut said, mut all) = (String::new(), Vec::new());
     while let Some(event) = generation.next().await {
         let end = match event {
-            Event::Started { .. } => continue,
+            Event::Started { .. } | Event::Prompt { .. } => continue,
             Event::Text { text, tokens } => {
                 said.push_str(&text);
                 all.extend(tokens);

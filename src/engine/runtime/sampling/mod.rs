@@ -123,6 +123,21 @@ impl Sampler {
         self.report(id, scratch)
     }
 
+    /// A token that follows these logits whatever they say, with its log probability.
+    pub fn score(
+        id: u32,
+        logits: &[f32],
+        alternatives: usize,
+        scratch: &mut Scratch,
+    ) -> Result<TokenInfo, BadLogits> {
+        let Scratch {
+            weights,
+            candidates,
+            ..
+        } = scratch;
+        logprobs(id, logits, alternatives, weights, candidates)
+    }
+
     /// Counts a token that was not drawn.
     pub fn count(&mut self, id: u32) {
         if let Some(penalties) = &mut self.penalties {
@@ -224,22 +239,36 @@ impl Sampler {
                 top: Vec::new(),
             });
         };
-        let logits = &scratch.untouched;
-        let (_, best) = numbers::best(logits)?;
-        let total = numbers::weigh(logits, best, 1.0, 0.0, &mut scratch.weights).total();
-        let logprob = |logit: f32| (f64::from(logit) - f64::from(best) - total.ln()) as f32;
-        best_of(logits, alternatives, &mut scratch.candidates);
-        scratch.candidates.sort_unstable_by(Candidate::rank);
-        Ok(TokenInfo {
-            id,
-            logprob: Some(logprob(logits[id as usize])),
-            top: scratch
-                .candidates
-                .iter()
-                .map(|c| (c.id, logprob(c.logit)))
-                .collect(),
-        })
+        let Scratch {
+            untouched,
+            weights,
+            candidates,
+            ..
+        } = scratch;
+        logprobs(id, untouched, alternatives, weights, candidates)
     }
+}
+
+fn logprobs(
+    id: u32,
+    logits: &[f32],
+    alternatives: usize,
+    weights: &mut Vec<f32>,
+    candidates: &mut Vec<Candidate>,
+) -> Result<TokenInfo, BadLogits> {
+    let (_, best) = numbers::best(logits)?;
+    let total = numbers::weigh(logits, best, 1.0, 0.0, weights).total();
+    let logprob = |logit: f32| (f64::from(logit) - f64::from(best) - total.ln()) as f32;
+    best_of(logits, alternatives, candidates);
+    candidates.sort_unstable_by(Candidate::rank);
+    Ok(TokenInfo {
+        id,
+        logprob: logits.get(id as usize).map(|&logit| logprob(logit)),
+        top: candidates
+            .iter()
+            .map(|c| (c.id, logprob(c.logit)))
+            .collect(),
+    })
 }
 
 impl TokenMask {

@@ -85,6 +85,8 @@ struct Entry {
     /// How many of those were found there. Not counted again when it reads its prompt a second time.
     cached: usize,
     was_preempted: bool,
+    /// Nothing of it is taken from the cache.
+    computes_all: bool,
     /// The prompt is in the pages; missing tokens were drawn or forced since.
     is_generating: bool,
     chain: Chain,
@@ -101,6 +103,9 @@ impl Entry {
 
     /// Skips what others computed already, also since the last step: choices of one prompt start together.
     fn share(&mut self, blocks: &mut Blocks) {
+        if self.computes_all {
+            return;
+        }
         let known = blocks.share(&mut self.chain, &self.tokens);
         let skipped = known.saturating_sub(self.computed);
         self.computed += skipped;
@@ -147,6 +152,15 @@ impl Scheduler {
 
     /// Queues a sequence of at least one and at most [`capacity`](Self::capacity) tokens. Ids must ascend.
     pub fn submit(&mut self, id: SequenceId, scope: CacheScope, tokens: Vec<u32>) {
+        self.queue(id, scope, tokens, false);
+    }
+
+    /// The same for a sequence whose every row is computed, because the rows of its prompt are wanted.
+    pub fn submit_uncached(&mut self, id: SequenceId, scope: CacheScope, tokens: Vec<u32>) {
+        self.queue(id, scope, tokens, true);
+    }
+
+    fn queue(&mut self, id: SequenceId, scope: CacheScope, tokens: Vec<u32>, computes_all: bool) {
         debug_assert!(!tokens.is_empty() && tokens.len() <= self.capacity());
         self.waiting.push_back(Entry {
             id,
@@ -155,6 +169,7 @@ impl Scheduler {
             computed: 0,
             cached: 0,
             was_preempted: false,
+            computes_all,
             is_generating: false,
             chain: Chain::new(scope),
         });
@@ -339,7 +354,10 @@ impl Scheduler {
     /// Whether all known tokens fit, with one page to spare for each running sequence, so that admitting one
     /// does not soon send another back. Alone it may have everything.
     fn fits(&self, entry: &Entry) -> bool {
-        let (shared, unheld) = self.blocks.shareable(entry.scope, &entry.tokens);
+        let (shared, unheld) = match entry.computes_all {
+            true => (0, 0),
+            false => self.blocks.shareable(entry.scope, &entry.tokens),
+        };
         let needed = entry.tokens.len().div_ceil(PAGE_TOKENS) - shared + unheld;
         let spare = self.running.len();
         needed + spare <= self.blocks.free()

@@ -7,11 +7,12 @@ use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
 use crate::dialect::StreamWriter;
-use crate::job::{Event, TokenEvent};
+use crate::job::{Event, PromptLogprobs, TokenEvent};
 use crate::openai::Problem;
 use crate::openai::chat::{CallStyle, ChatRequest, Ending, Grid, Head, finish_word};
 
-use super::logprobs::Logprobs;
+use super::echo::{Echo, EchoSource};
+use super::logprobs::{Characters, Logprobs};
 use super::usage::PromptUsage;
 
 #[derive(Debug)]
@@ -19,9 +20,7 @@ pub struct CompletionChunks {
     id: String,
     created: i64,
     model: Arc<str>,
-    /// What comes before each choice, until it has come.
-    echoes: Vec<String>,
-    logprobs: Vec<Logprobs>,
+    choices: Vec<StreamedChoice>,
     wants_logprobs: bool,
     /// None when the client did not say.
     wants_usage: Option<bool>,
@@ -29,14 +28,37 @@ pub struct CompletionChunks {
     usage: PromptUsage,
 }
 
+/// A choice as far as it was sent.
+#[derive(Debug)]
+struct StreamedChoice {
+    echo: Echo,
+    /// Of the prompt, where its tokens tell it.
+    characters: Characters,
+    logprobs: Logprobs,
+    is_open: bool,
+}
+
+impl StreamedChoice {
+    fn new(source: EchoSource) -> Self {
+        let echo = Echo::from(source);
+        Self {
+            logprobs: echo.logprobs(),
+            echo,
+            characters: Characters::default(),
+            is_open: false,
+        }
+    }
+}
+
 impl CompletionChunks {
-    pub fn new(request: &ChatRequest, head: &Head, echoes: Vec<String>) -> Self {
+    pub fn new(request: &ChatRequest, head: &Head, echoes: Vec<EchoSource>) -> Self {
+        let mut echoes = echoes.into_iter();
+        let mut choice = || StreamedChoice::new(echoes.next().unwrap_or_default());
         Self {
             id: head.id.clone(),
             created: head.created,
             model: Arc::clone(&head.model),
-            echoes,
-            logprobs: (0..request.choices).map(|_| Logprobs::default()).collect(),
+            choices: (0..request.choices).map(|_| choice()).collect(),
             wants_logprobs: request.text.logprobs.is_some(),
             wants_usage: request.stream.unwrap_or_default().usage,
             unfinished: request.choices,
@@ -54,40 +76,72 @@ impl CompletionChunks {
         })
     }
 
+    fn prompt(&mut self, choice: u32, prompt: &PromptLogprobs, out: &mut BytesMut) {
+        let Some(streamed) = self.choices.get_mut(choice as usize) else {
+            return;
+        };
+        let StreamedChoice {
+            echo,
+            logprobs,
+            characters,
+            ..
+        } = streamed;
+        let text = echo.take(prompt, logprobs, characters);
+        self.piece(choice, &text, out);
+    }
+
     fn token(&mut self, choice: u32, token: &TokenEvent, out: &mut BytesMut) {
-        let logprobs = self.logprobs.get_mut(choice as usize);
-        let logprobs = logprobs.filter(|_| self.wants_logprobs && !token.logprobs.is_empty());
-        let logprobs = logprobs.map(|known| {
-            token
-                .logprobs
-                .iter()
-                .for_each(|logprob| known.push(logprob));
-            known.take()
-        });
-        if token.text.is_empty() && logprobs.is_none() {
+        let Some(streamed) = self.choices.get_mut(choice as usize) else {
+            return;
+        };
+        for logprob in &token.logprobs {
+            streamed.logprobs.push(logprob);
+        }
+        let half = streamed.characters.finish();
+        match half {
+            "" => self.piece(choice, &token.text, out),
+            half => self.piece(choice, &format!("{half}{}", token.text), out),
+        }
+    }
+
+    /// A text and the log probabilities that came since the last one.
+    fn piece(&mut self, choice: u32, text: &str, out: &mut BytesMut) {
+        let Some(streamed) = self.choices.get_mut(choice as usize) else {
+            return;
+        };
+        let has_logprobs = self.wants_logprobs && !streamed.logprobs.is_empty();
+        let logprobs = has_logprobs.then(|| streamed.logprobs.take());
+        if text.is_empty() && logprobs.is_none() {
             return;
         }
-        let piece = json!([{
-            "text": token.text, "index": choice, "logprobs": logprobs, "finish_reason": null,
-        }]);
+        let piece =
+            json!([{"text": text, "index": choice, "logprobs": logprobs, "finish_reason": null}]);
         put(&self.chunk(&piece), out);
     }
 }
 
 impl StreamWriter for CompletionChunks {
     fn open(&mut self, choice: u32, out: &mut BytesMut) {
-        let echo = self.echoes.get_mut(choice as usize).map(std::mem::take);
-        if let Some(text) = echo.filter(|text| !text.is_empty()) {
-            let piece =
-                json!([{"text": text, "index": choice, "logprobs": null, "finish_reason": null}]);
-            put(&self.chunk(&piece), out);
+        let Some(streamed) = self.choices.get_mut(choice as usize) else {
+            return;
+        };
+        if !std::mem::replace(&mut streamed.is_open, true) {
+            let text = streamed.echo.text().to_owned();
+            self.piece(choice, &text, out);
         }
     }
 
     fn event(&mut self, choice: u32, event: &Event, out: &mut BytesMut) {
-        if let Event::Token(token) = event {
-            self.open(choice, out);
-            self.token(choice, token, out);
+        match event {
+            Event::Token(token) => {
+                self.open(choice, out);
+                self.token(choice, token, out);
+            }
+            Event::Prompt(prompt) => {
+                self.open(choice, out);
+                self.prompt(choice, prompt, out);
+            }
+            _ => {}
         }
     }
 
@@ -96,8 +150,10 @@ impl StreamWriter for CompletionChunks {
         self.usage.add(choice, ending.usage);
         self.unfinished = self.unfinished.saturating_sub(1);
         let finish = finish_word(&ending.finish, false, CallStyle::Tools);
+        let streamed = self.choices.get_mut(choice as usize);
+        let half = streamed.map_or("", |streamed| streamed.characters.finish());
         let piece =
-            json!([{"text": "", "index": choice, "logprobs": null, "finish_reason": finish}]);
+            json!([{"text": half, "index": choice, "logprobs": null, "finish_reason": finish}]);
         let mut chunk = self.chunk(&piece);
         if self.unfinished > 0 {
             put(&chunk, out);

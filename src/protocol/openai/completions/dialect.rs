@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use crate::dialect::{Dialect, ReplyBuilder, StreamWriter};
-use crate::job::TextInput;
+use crate::job::{Capabilities, TextInput};
 use crate::openai::Problem;
-use crate::openai::chat::{ChatRequest, Head};
+use crate::openai::chat::{ChatRequest, Demand, Head};
 
 use super::chunks::CompletionChunks;
+use super::echo::EchoSource;
 use super::reply::CompletionReply;
 
 #[derive(Debug)]
@@ -15,15 +16,19 @@ pub struct CompletionsDialect {
     /// Where the prompts are token ids.
     pub(super) tokens: Option<Vec<Vec<u32>>>,
     /// The prompts, where each comes before its completions.
-    pub(super) echoed: Vec<String>,
+    pub(super) echoed: Vec<EchoSource>,
+    /// Log probabilities of the prompts, too, and of so many alternatives.
+    pub(super) prompt_logprobs: Option<u32>,
+    /// Nothing is to be generated.
+    pub(super) only_prompt: bool,
     /// Choices of each prompt.
     pub(super) each: u32,
 }
 
 impl CompletionsDialect {
     /// What comes before the text of each choice.
-    fn echoes(&self) -> Vec<String> {
-        let repeated = |text: &String| vec![text.clone(); self.each as usize];
+    fn echoes(&self) -> Vec<EchoSource> {
+        let repeated = |echo: &EchoSource| vec![echo.clone(); self.each as usize];
         self.echoed.iter().flat_map(repeated).collect()
     }
 }
@@ -53,6 +58,16 @@ impl Dialect for CompletionsDialect {
             .unwrap_or(u32::MAX)
             .saturating_mul(self.each);
         request.prompts = prompts;
+        if self.prompt_logprobs.is_some() {
+            request.text.prompt_logprobs = self.prompt_logprobs;
+            request.demands.push(Demand {
+                capability: Capabilities::PROMPT_LOGPROBS,
+                param: "echo".into(),
+            });
+        }
+        if self.only_prompt {
+            request.text.max_tokens = Some(0);
+        }
         Ok(())
     }
 

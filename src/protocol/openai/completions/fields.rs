@@ -9,6 +9,7 @@ use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape, Strictness, chat};
 
 use super::dialect::CompletionsDialect;
+use super::echo::EchoSource;
 use super::prompts::{self, Prompts};
 
 /// The request so far.
@@ -19,7 +20,8 @@ pub struct CompletionDraft {
     choices: Option<i64>,
     best_of: Option<i64>,
     echo: bool,
-    has_logprobs: bool,
+    logprobs: Option<u32>,
+    only_prompt: bool,
 }
 
 /// As OpenAI's API has it.
@@ -82,8 +84,12 @@ pub const FIELDS: &[Field<CompletionDraft>] = &[
         draft.prompts = Some(prompts::read(value)?);
         Ok(())
     }),
-    field("max_tokens", Shape::Integer(1..=MOST_TOKENS), "Maximum number of generated tokens; 16 if absent.", |draft, value| {
-        draft.put("max_tokens", value)
+    field("max_tokens", Shape::Integer(0..=MOST_TOKENS), "Maximum number of generated tokens; 16 if absent. 0 with echo only.", |draft, value| {
+        draft.only_prompt = value == 0;
+        match draft.only_prompt {
+            true => Ok(()),
+            false => draft.put("max_tokens", value),
+        }
     }),
     field("n", Shape::Integer(1..=MOST_CHOICES), "Number of choices for each prompt.", |draft, value| {
         draft.choices = whole(&value);
@@ -93,12 +99,12 @@ pub const FIELDS: &[Field<CompletionDraft>] = &[
         draft.best_of = whole(&value);
         Ok(())
     }),
-    field("echo", Shape::Flag, "Return the prompt before the completion; not with token ids or logprobs.", |draft, value| {
+    field("echo", Shape::Flag, "Return the prompt before the completion, with logprobs also the log probabilities of its tokens.", |draft, value| {
         draft.echo = value == true;
         Ok(())
     }),
     field("logprobs", Shape::Integer(0..=20), "Return the log probability of each generated token, and so many alternatives.", |draft, value| {
-        draft.has_logprobs = true;
+        draft.logprobs = whole(&value).and_then(|count| u32::try_from(count).ok());
         draft.put("logprobs", true.into())?;
         draft.put("top_logprobs", value)
     }),
@@ -160,18 +166,20 @@ impl CompletionDraft {
             );
             return Err(Problem::invalid("prompt", message));
         }
-        if self.echo && self.has_logprobs {
-            let message = "echo is not supported with logprobs: the prompt's tokens have none";
-            return Err(Problem::unsupported("echo", message));
+        if self.only_prompt && !self.echo {
+            let message = "max_tokens: 0 requires echo: true: nothing would be returned";
+            return Err(Problem::invalid("max_tokens", message));
         }
-        let echoed = match (&prompts, self.echo) {
+        let echoed: Vec<EchoSource> = match (&prompts, self.echo) {
             (_, false) => Vec::new(),
-            (Prompts::Texts(texts), true) => texts.clone(),
-            (Prompts::Tokens(_), true) => {
-                let message = "echo is not supported with token ids: send the prompt as text";
-                return Err(Problem::unsupported("echo", message));
-            }
+            (Prompts::Texts(texts), true) => texts.iter().cloned().map(EchoSource::Text).collect(),
+            (Prompts::Tokens(lists), true) => vec![EchoSource::Tokens; lists.len()],
         };
+        // The text of token ids comes with their log probabilities, and a worker that tells those need not write.
+        let needs_prompt =
+            self.logprobs.is_some() || self.only_prompt || matches!(prompts, Prompts::Tokens(_));
+        let prompt_logprobs =
+            (self.echo && needs_prompt).then(|| self.logprobs.unwrap_or_default());
         let messages = prompts.messages();
         self.put("messages", messages.into())?;
         self.chat
@@ -180,6 +188,8 @@ impl CompletionDraft {
         let dialect = CompletionsDialect {
             tokens: prompts.into_tokens(),
             echoed,
+            prompt_logprobs,
+            only_prompt: self.only_prompt,
             each: u32::try_from(each).unwrap_or(1),
         };
         Ok((Value::Object(self.chat), dialect))

@@ -7,12 +7,14 @@
 //! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
 //! | `reply` | one reply at the end |
 //! | `chunks` | the chunks of a stream |
+//! | `echo` | the prompt before its completion |
 //! | `logprobs` | log probabilities in this API's shape |
 //! | `usage` | tokens of several prompts together |
 //! | [`schema`] | all of it as JSON Schema |
 
 mod chunks;
 mod dialect;
+mod echo;
 mod fields;
 mod logprobs;
 mod prompts;

@@ -70,8 +70,8 @@ fn logprobs() -> Value {
         "required": ["tokens", "token_logprobs", "top_logprobs", "text_offset"],
         "properties": {
             "tokens": list(json!({"type": "string"})),
-            "token_logprobs": list(json!({"type": "number"})),
-            "top_logprobs": list(json!({"type": "object"})),
+            "token_logprobs": list(json!({"type": ["number", "null"]})),
+            "top_logprobs": list(json!({"type": ["object", "null"]})),
             "text_offset": list(json!({"type": "integer", "minimum": 0})),
         },
     })

@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 
 use super::read;
 use crate::dialect::{Dialect, Reading};
-use crate::job::{Event, FinishReason, RequestId, TextInput, TokenEvent, TokenLogprob, Usage};
+use crate::job::{
+    Capabilities, Event, FinishReason, PromptLogprobs, PromptToken, RequestId, TextInput,
+    TokenEvent, TokenLogprob, Usage,
+};
 use crate::openai::chat::{ChatRequest, Ending, Grid, Head, IgnoredFields};
 use crate::openai::{Problem, Strictness};
 
@@ -66,8 +69,7 @@ fn refusals_name_the_field() {
     refused(json!({"prompt": [[]]}), "prompt[0]");
     refused(json!({"best_of": 2}), "best_of");
     refused(json!({"suffix": "end"}), "suffix");
-    refused(json!({"echo": true, "logprobs": 1}), "echo");
-    refused(json!({"echo": true, "prompt": [1]}), "echo");
+    refused(json!({"max_tokens": 0}), "max_tokens");
     refused(json!({"temprature": 1}), "temprature");
     refused(json!({"messages": []}), "messages");
     refused(json!({"top_k": "many"}), "top_k");
@@ -112,7 +114,7 @@ fn a_reply_has_a_text_for_each_choice() {
     reply.end(1, ending());
     let reply = reply.render(&Grid::default());
     let logprobs = json!({
-        "tokens": ["hé", "y"], "token_logprobs": [-0.5, -0.5], "top_logprobs": [{"x": -1.0}, {"x": -1.0}],
+        "tokens": ["hé", "y"], "token_logprobs": [-0.5, -0.5], "top_logprobs": [{"x": -1.0, "hé": -0.5}, {"x": -1.0, "y": -0.5}],
         "text_offset": [0, 2],
     });
     let first = json!({"text": "héy", "index": 0, "logprobs": logprobs, "finish_reason": "length"});
@@ -120,6 +122,17 @@ fn a_reply_has_a_text_for_each_choice() {
     assert_eq!(reply["choices"][1]["text"], "z");
     assert_eq!(reply["usage"]["prompt_tokens"], 6);
     assert_eq!(reply["usage"]["completion_tokens"], 4);
+}
+
+/// The chunks of a whole stream.
+fn chunks(out: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(out).unwrap();
+    let (chunks, done) = text.trim_end().rsplit_once("\n\n").unwrap();
+    assert_eq!(done, "data: [DONE]");
+    let chunks = chunks.split("\n\n");
+    chunks
+        .map(|chunk| serde_json::from_str(chunk.strip_prefix("data: ").unwrap()).unwrap())
+        .collect()
 }
 
 #[test]
@@ -130,13 +143,7 @@ fn a_stream_begins_with_the_echo_and_ends_with_usage() {
     writer.open(0, &mut out);
     writer.event(0, &token("hey"), &mut out);
     writer.end(0, ending(), &Grid::default(), &mut out);
-    let text = String::from_utf8(out.to_vec()).unwrap();
-    let (chunks, done) = text.trim_end().rsplit_once("\n\n").unwrap();
-    assert_eq!(done, "data: [DONE]");
-    let chunks: Vec<Value> = chunks
-        .split("\n\n")
-        .map(|chunk| serde_json::from_str(chunk.strip_prefix("data: ").unwrap()).unwrap())
-        .collect();
+    let chunks = chunks(&out);
     let texts: Vec<&str> = chunks
         .iter()
         .map(|chunk| chunk["choices"][0]["text"].as_str().unwrap())
@@ -144,4 +151,103 @@ fn a_stream_begins_with_the_echo_and_ends_with_usage() {
     assert_eq!(texts, ["Once", "hey", ""]);
     assert_eq!(chunks[2]["choices"][0]["finish_reason"], "length");
     assert_eq!(chunks[2]["usage"]["total_tokens"], 5);
+}
+
+/// Tokens of a prompt from this one on, each as likely as its number says.
+fn prompt(start: u32, tokens: &[&[u8]]) -> Event {
+    let token = |(at, bytes): (u32, &&[u8])| PromptToken {
+        bytes: bytes.to_vec(),
+        logprob: (at > 0).then(|| -(at as f32)),
+        top: (at > 0)
+            .then(|| (b"x".to_vec(), -0.25))
+            .into_iter()
+            .collect(),
+    };
+    Event::Prompt(PromptLogprobs {
+        start,
+        tokens: (start..).zip(tokens).map(token).collect(),
+    })
+}
+
+#[test]
+fn an_echo_asks_for_log_probabilities_of_the_prompt_where_it_needs_them() {
+    let wanted = |fields: Value| {
+        let (request, _) = request(fields).unwrap();
+        let demands = request
+            .demands
+            .iter()
+            .any(|one| one.capability == Capabilities::PROMPT_LOGPROBS && one.param == "echo");
+        assert_eq!(demands, request.text.prompt_logprobs.is_some());
+        (request.text.prompt_logprobs, request.text.max_tokens)
+    };
+    assert_eq!(wanted(json!({"echo": true})), (None, Some(16)));
+    assert_eq!(wanted(json!({"logprobs": 3})), (None, Some(16)));
+    assert_eq!(
+        wanted(json!({"echo": true, "logprobs": 3})),
+        (Some(3), Some(16))
+    );
+    let only_prompt = json!({"echo": true, "logprobs": 0, "max_tokens": 0});
+    assert_eq!(wanted(only_prompt), (Some(0), Some(0)));
+    assert_eq!(
+        wanted(json!({"echo": true, "prompt": [1, 2]})),
+        (Some(0), Some(16))
+    );
+}
+
+#[test]
+fn the_tokens_of_an_echoed_text_stand_where_they_are_in_it() {
+    let fields = json!({"prompt": "Été<|end|>!", "echo": true, "logprobs": 1});
+    let (request, dialect) = request(fields).unwrap();
+    let mut reply = dialect.reply(&request, &head());
+    // A token that is no text, a space of the encoding, a character in two tokens, a mark of the vocabulary.
+    reply.event(
+        0,
+        prompt(0, &[b"", " É".as_bytes(), b"t\xc3", b"\xa9", b"", b"!"]),
+    );
+    // Another attempt begins anew.
+    reply.event(0, prompt(4, &[b"", b"!"]));
+    reply.event(0, token("hé"));
+    reply.event(0, token("y"));
+    reply.end(0, ending());
+    let reply = reply.render(&Grid::default());
+    let choice = &reply["choices"][0];
+    assert_eq!(choice["text"], "Été<|end|>!héy");
+    let found = &choice["logprobs"];
+    assert_eq!(
+        found["tokens"],
+        json!(["", " É", "t\\xc3", "\\xa9", "", "!", "hé", "y"])
+    );
+    assert_eq!(found["text_offset"], json!([0, 0, 1, 2, 3, 10, 11, 13]));
+    assert_eq!(
+        found["token_logprobs"],
+        json!([null, -1.0, -2.0, -3.0, -4.0, -5.0, -0.5, -0.5])
+    );
+    assert_eq!(found["top_logprobs"][0], Value::Null);
+    assert_eq!(found["top_logprobs"][5], json!({"x": -0.25, "!": -5.0}));
+}
+
+#[test]
+fn token_ids_are_echoed_as_their_text() {
+    let fields = json!({"prompt": [1, 2, 3], "echo": true, "logprobs": 0, "stream": true});
+    let (request, dialect) = request(fields).unwrap();
+    let mut writer = dialect.stream(&request, &head());
+    let mut out = BytesMut::new();
+    writer.open(0, &mut out);
+    writer.event(0, &prompt(0, &["é".as_bytes(), b"\xe2\x82"]), &mut out);
+    writer.event(0, &prompt(1, &[b"\xe2\x82", b"\xac"]), &mut out);
+    writer.event(0, &token("hey"), &mut out);
+    writer.end(0, ending(), &Grid::default(), &mut out);
+    let chunks = chunks(&out);
+    let pieces: Vec<(&str, &Value)> = chunks
+        .iter()
+        .map(|chunk| &chunk["choices"][0])
+        .map(|choice| (choice["text"].as_str().unwrap(), &choice["logprobs"]))
+        .collect();
+    let texts: Vec<&str> = pieces.iter().map(|(text, _)| *text).collect();
+    assert_eq!(texts, ["é", "€", "hey", ""]);
+    let offsets: Vec<&Value> = pieces.iter().map(|(_, one)| &one["text_offset"]).collect();
+    assert_eq!(
+        offsets,
+        [&json!([0, 1]), &json!([1]), &json!([2]), &Value::Null]
+    );
 }

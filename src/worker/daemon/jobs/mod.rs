@@ -222,6 +222,12 @@ async fn listen(
                 let said = speech.started(prompt_tokens, cached_tokens);
                 (Some(said), None)
             }
+            Some(runtime::Event::Prompt { start, tokens }) => {
+                for said in speech.prompt(start, tokens) {
+                    reply.say(said).await;
+                }
+                continue;
+            }
             Some(runtime::Event::Text { text, tokens }) => {
                 shop.counters.add_tokens(tokens.len());
                 speech.text(&text, tokens)

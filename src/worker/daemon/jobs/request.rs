@@ -72,6 +72,7 @@ impl Asked {
                     stop_token_ids: asked.stop_rules.stop_token_ids,
                 },
                 logprobs: asked.logprobs.map(|count| count as usize),
+                prompt_logprobs: asked.prompt_logprobs.map(|count| count as usize),
                 grammar: grammar.map(Arc::new),
                 choice: asked.choice,
                 scope,

@@ -17,8 +17,12 @@ use crate::link::Said;
 use muster_engine::runtime::text::{OutputParser, Piece, Pieces};
 use muster_engine::runtime::{self, TokenInfo};
 use muster_protocol::job::{
-    Channel, Event, FinishReason, JobId, TokenEvent, TokenLogprob, ToolCallEvent, Usage,
+    Channel, Event, FinishReason, JobId, PromptLogprobs, PromptToken, TokenEvent, TokenLogprob,
+    ToolCallEvent, Usage,
 };
+
+/// Tokens of a prompt in one frame.
+const PROMPT_TOKENS: usize = 64;
 
 pub struct Speech<'a> {
     asked: &'a Asked,
@@ -90,6 +94,24 @@ impl<'a> Speech<'a> {
             prompt_tokens: self.usage.prompt_tokens,
             cached_tokens: self.usage.cached_tokens,
         }
+    }
+
+    /// Tokens of the prompt, in frames that are small enough to be sent again.
+    pub fn prompt(&self, start: usize, tokens: Vec<TokenInfo>) -> Vec<Said> {
+        let pieces = self.asked.language.pieces();
+        let tokens: Vec<PromptToken> = tokens
+            .into_iter()
+            .map(|token| prompt_token(token, pieces))
+            .collect();
+        let parts = tokens.chunks(PROMPT_TOKENS).enumerate();
+        parts
+            .map(|(part, tokens)| {
+                Said::Prompt(PromptLogprobs {
+                    start: small(start + part * PROMPT_TOKENS),
+                    tokens: tokens.to_vec(),
+                })
+            })
+            .collect()
     }
 
     /// What there is to pass on, and the end if this was all that was wanted.
@@ -307,16 +329,26 @@ fn call_id(job: JobId, index: u32) -> String {
 }
 
 fn logprob(token: TokenInfo, pieces: &Pieces) -> Option<TokenLogprob> {
-    let bytes = |id| pieces.bytes(id).to_vec();
+    let PromptToken {
+        bytes,
+        logprob,
+        top,
+    } = prompt_token(token, pieces);
     Some(TokenLogprob {
-        bytes: bytes(token.id),
-        logprob: token.logprob?,
-        top: token
-            .top
-            .into_iter()
-            .map(|(id, logprob)| (bytes(id), logprob))
-            .collect(),
+        bytes,
+        logprob: logprob?,
+        top,
     })
+}
+
+fn prompt_token(token: TokenInfo, pieces: &Pieces) -> PromptToken {
+    let bytes = |id| pieces.bytes(id).to_vec();
+    let top = token.top.into_iter();
+    PromptToken {
+        bytes: bytes(token.id),
+        logprob: token.logprob,
+        top: top.map(|(id, logprob)| (bytes(id), logprob)).collect(),
+    }
 }
 
 fn small(count: usize) -> u32 {
@@ -367,6 +399,7 @@ mod tests {
                 stop: Vec::new(),
                 stop_rules: StopRules::default(),
                 logprobs: None,
+                prompt_logprobs: None,
                 grammar: None,
                 choice: 0,
                 scope: CacheScope::default(),

@@ -297,7 +297,7 @@ enum Ended {
 impl Draft {
     fn hear(&mut self, said: Said) -> Option<Ended> {
         match said {
-            Said::Started { .. } | Said::Encoded(_) => None,
+            Said::Started { .. } | Said::Prompt(_) | Said::Encoded(_) => None,
             Said::Progress { at, of, .. } => {
                 self.steps = (at, of);
                 None

@@ -25,6 +25,9 @@ impl Session {
                 cached_tokens,
             }),
             Said::Output(events) => self.output(slot, events, out),
+            Said::Prompt(prompt) => {
+                self.frame(slot, out, |about| FromWorker::Prompt { about, prompt });
+            }
             Said::Encoded(result) => {
                 self.frame(slot, out, |about| FromWorker::Encoded { about, result });
             }

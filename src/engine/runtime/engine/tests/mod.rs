@@ -40,6 +40,7 @@ fn request(prompt: &str) -> TextRequest {
         stop: Vec::new(),
         stop_rules: StopRules::default(),
         logprobs: None,
+        prompt_logprobs: None,
         grammar: None,
         choice: 0,
         scope: CacheScope::default(),
@@ -60,7 +61,7 @@ async fn listen(mut generation: Generation) -> (Vec<String>, Vec<u32>, End) {
     let (mut pieces, mut ids) = (Vec::new(), Vec::new());
     while let Some(event) = generation.next().await {
         match event {
-            Event::Started { .. } => {}
+            Event::Started { .. } | Event::Prompt { .. } => {}
             Event::Text { text, tokens } => {
                 pieces.push(text);
                 ids.extend(tokens.iter().map(|token| token.id));
@@ -458,4 +459,64 @@ async fn what_cannot_run_is_refused_before_it_takes_a_place() {
         1,
         "the last free token is used"
     );
+}
+
+/// The log probabilities of a prompt's tokens, and the text after it.
+async fn scores(mut generation: Generation) -> (Vec<Option<f32>>, String) {
+    let (mut scores, mut text) = (Vec::new(), String::new());
+    while let Some(event) = generation.next().await {
+        match event {
+            Event::Prompt { start, tokens } => {
+                assert_eq!((start, text.as_str()), (scores.len(), ""));
+                scores.extend(tokens.iter().map(|token| token.logprob));
+            }
+            Event::Text { text: more, .. } => text.push_str(&more),
+            Event::Started { cached_tokens, .. } => assert_eq!(cached_tokens, 0),
+            Event::Done { .. } => return (scores, text),
+            Event::Failed(failure) => panic!("{failure}"),
+        }
+    }
+    panic!("a generation ends with a last word");
+}
+
+fn scored(prompt: &str, max_tokens: usize) -> TextRequest {
+    TextRequest {
+        prompt_logprobs: Some(2),
+        ..limited(prompt, max_tokens)
+    }
+}
+
+#[tokio::test]
+async fn scores_of_a_prompt_do_not_depend_on_steps_company_or_lost_pages() {
+    let long = "a prompt of many tokens, ".repeat(20);
+    let alone = started(Rule::Scatters).await;
+    let (wanted, _) = scores(alone.generate(scored(&long, 0)).await.unwrap()).await;
+    assert_eq!(wanted.len(), long.len());
+    assert!(wanted[0].is_none() && wanted[1..].iter().all(Option::is_some));
+    let (after, text) = scores(alone.generate(scored(&long, 5)).await.unwrap()).await;
+    assert_eq!((&after, text.is_empty()), (&wanted, false));
+    let limits = EngineLimits {
+        prefill_chunk: 16,
+        ..EngineLimits::default()
+    };
+    // Room for two and a half of them: the youngest loses its pages and reads its prompt again.
+    let crowded = start(&Fake::new(Rule::Scatters), limits, 1280).await;
+    let mut generations = Vec::new();
+    for _ in 0..3 {
+        let request = scored(&long, 200);
+        generations.push(crowded.generate(request).await.unwrap());
+    }
+    for generation in generations {
+        assert_eq!(scores(generation).await.0, wanted);
+    }
+}
+
+#[tokio::test]
+async fn logits_that_are_no_numbers_end_a_scored_prompt_alone() {
+    let runtime = started(Rule::ChokesOnX).await;
+    let bad = runtime.generate(scored("aXbc", 0)).await.unwrap();
+    let good = runtime.generate(scored("abc", 0)).await.unwrap();
+    let (_, _, end) = listen(bad).await;
+    assert!(matches!(end, Err(Failure::Internal(_))), "{end:?}");
+    assert_eq!(scores(good).await.0.len(), 3);
 }

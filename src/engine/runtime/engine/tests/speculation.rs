@@ -23,7 +23,7 @@ async fn collect(mut generation: Generation) -> RecordedReply {
     let (mut all, mut drawn) = (String::new(), Vec::new());
     loop {
         let end = match generation.next().await.unwrap() {
-            Event::Started { .. } => continue,
+            Event::Started { .. } | Event::Prompt { .. } => continue,
             Event::Text { text, tokens } => {
                 all.push_str(&text);
                 drawn.extend(tokens);
