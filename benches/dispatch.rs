@@ -14,8 +14,8 @@ use muster_coordinator::dispatch::{
 };
 use muster_protocol::job::{
     AccountId, Body, Capabilities, Event, FinishReason, Formats, Job, JobId, Kind, Kudos, Limits,
-    ModelChoice, Privacy, RequestId, Sampling, StopRules, TextInput, TextRequest, TokenEvent,
-    UnixMillis, Usage, WorkerId,
+    ModelChoice, Privacy, Reach, RequestId, Sampling, StopRules, TextInput, TextRequest,
+    TokenEvent, UnixMillis, Usage, WorkerId,
 };
 use uuid::Uuid;
 
@@ -62,10 +62,11 @@ impl Network {
     }
 
     fn connect(&mut self, worker: i64) {
+        let context = 8192 + (worker as u32 % 4) * 8192;
         let models = self.models.iter().map(|name| ServedModel {
             name: name.clone(),
             slots: 64,
-            offering: Offering::text(),
+            offering: Offering::text(context),
         });
         let registration = Registration {
             session: SessionId(worker as u64),
@@ -76,7 +77,7 @@ impl Network {
             kinds: Kind::Text.into(),
             formats: Formats::NEUTRAL,
             capabilities: Capabilities::default(),
-            context: 8192 + (worker as u32 % 4) * 8192,
+            reach: Reach::ENDLESS.with_context(context),
             models: models.collect(),
             slots: 64,
             extensions: Extensions {
@@ -85,7 +86,7 @@ impl Network {
                 resume: true,
                 lease: true,
             },
-            polls: None,
+            polls: false,
             agent: None,
             resume: None,
         };

@@ -21,6 +21,7 @@ use muster::link::Dial;
 use muster::media::sound;
 use muster::protocol::job::{self, FinishReason, Kudos, TextInput};
 use muster::protocol::legacy::image::reference::{family, knows};
+use muster::protocol::link::ModelLimits;
 use muster::runtime::maker::{Maker, MakerLimits, MediaKind, SampleFault, SamplePipeline};
 use muster::runtime::{DeviceChoice, EngineLimits, Runtime};
 use muster::tasks::Tasks;
@@ -53,23 +54,14 @@ async fn studio(app: &App, name: &str, sample: SamplePipeline) -> Studio {
 
 async fn studio_over(app: &App, name: &str, sample: SamplePipeline, dial: Dial) -> Studio {
     let model = MediaModel {
-        name: MODEL.to_owned(),
-        kind: MediaKind::Image,
         size: Some((320, 192)),
-        voices: Vec::new(),
-        clip: None,
+        ..MediaModel::new(MODEL, MediaKind::Image)
     };
     serving(app, name, model, sample, dial).await
 }
 
 async fn player(app: &App, sample: SamplePipeline) -> Studio {
-    let model = MediaModel {
-        name: "plays".to_owned(),
-        kind: MediaKind::Sound,
-        size: None,
-        voices: Vec::new(),
-        clip: None,
-    };
+    let model = MediaModel::new("plays", MediaKind::Sound);
     serving(app, "player", model, sample, dial(app)).await
 }
 
@@ -589,8 +581,13 @@ async fn images_of_a_public_coordinator_are_drawn_and_uploaded() {
 async fn a_text_for_a_model_that_draws_is_refused_at_the_door() {
     let app = app().await;
     let studio = studio(&app, "ours", SamplePipeline::default()).await;
-    let body = json!({"model": MODEL, "messages": [{"role": "user", "content": "hello"}]});
-    let answer = app.chat(&body).await;
+    let body = json!({"model": MODEL, "prompt": "hello"});
+    let bearer = format!("Bearer {}", app.key);
+    let headers = [("authorization", bearer.as_str())];
+    let body = Body::from(body.to_string());
+    let answer = app
+        .send(request(Method::POST, "/v1/completions", &headers, body))
+        .await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert_eq!(answer.json().await["error"]["param"], "model");
     assert_eq!(studio.worker.activity().failed, 0);
@@ -706,13 +703,7 @@ async fn a_client_that_leaves_cancels_its_music() {
 }
 
 async fn listener(app: &App, sample: SamplePipeline) -> Studio {
-    let model = MediaModel {
-        name: "hears".to_owned(),
-        kind: MediaKind::Transcript,
-        size: None,
-        voices: Vec::new(),
-        clip: None,
-    };
+    let model = MediaModel::new("hears", MediaKind::Transcript);
     serving(app, "listener", model, sample, dial(app)).await
 }
 
@@ -895,11 +886,8 @@ async fn a_client_that_leaves_cancels_its_transcript() {
 
 async fn speaker(app: &App, sample: SamplePipeline) -> Studio {
     let model = MediaModel {
-        name: "speaks".to_owned(),
-        kind: MediaKind::Sound,
-        size: None,
         voices: ["af_alloy", "am_adam"].map(str::to_owned).to_vec(),
-        clip: None,
+        ..MediaModel::new("speaks", MediaKind::Sound)
     };
     serving(app, "speaker", model, sample, dial(app)).await
 }
@@ -1067,11 +1055,9 @@ async fn a_client_that_leaves_cancels_its_speech() {
 
 async fn filmer(app: &App, sample: SamplePipeline) -> Studio {
     let model = MediaModel {
-        name: "films".to_owned(),
-        kind: MediaKind::Video,
         size: Some((64, 64)),
         clip: Some((8, 17)),
-        voices: Vec::new(),
+        ..MediaModel::new("films", MediaKind::Video)
     };
     serving(app, "filmer", model, sample, dial(app)).await
 }
@@ -1198,4 +1184,175 @@ async fn audio_parts_of_a_chat_are_written_down_where_the_operator_allows_it() {
         refused.json().await["error"]["param"],
         "messages[1].content[1]"
     );
+}
+
+#[tokio::test]
+async fn more_than_a_model_takes_is_refused_before_a_worker_sees_it() {
+    let app = app().await;
+    let limited = |name: &str, kind, limits| MediaModel {
+        limits,
+        ..MediaModel::new(name, kind)
+    };
+    let drawing = ModelLimits {
+        pixels: Some(320 * 256),
+        steps: Some(8),
+        ..ModelLimits::default()
+    };
+    let model = limited(MODEL, MediaKind::Image, drawing);
+    let studio = serving(&app, "small", model, SamplePipeline::default(), dial(&app)).await;
+    let playing = ModelLimits {
+        seconds: Some(3),
+        ..ModelLimits::default()
+    };
+    let model = limited("plays", MediaKind::Sound, playing);
+    let player = serving(&app, "player", model, SamplePipeline::default(), dial(&app)).await;
+
+    generated(&app, json!({"steps": 8})).await;
+    let refused = [
+        (
+            generate(&app, json!({"size": "384x256"})).await,
+            "size",
+            "98304 pixels (at most 81920)",
+        ),
+        (
+            generate(&app, json!({"steps": 9})).await,
+            "steps",
+            "9 steps (at most 8)",
+        ),
+        (
+            play(&app, &app.key, json!({"seconds": 4})).await,
+            "seconds",
+            "4 seconds (at most 3)",
+        ),
+    ];
+    for (answer, param, message) in refused {
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        let error = &answer.json().await["error"];
+        assert_eq!(error["param"], param, "{error}");
+        let said = error["message"].as_str().unwrap();
+        assert!(said.contains(message), "{said}");
+    }
+    assert_eq!(studio.worker.activity().failed, 0);
+    assert_eq!(player.worker.activity().failed, 0);
+
+    let models = app.get("/v1/models?type=all").await.json().await;
+    let entries = models["data"].as_array().unwrap().iter();
+    let mut drawn = entries.filter(|entry| entry["id"] == MODEL);
+    let limits = &drawn.next().unwrap()["limits"];
+    assert_eq!(limits, &json!({"pixels": 81_920, "steps": 8}));
+}
+
+async fn converse(app: &App, more: Value) -> Answer {
+    let body = json!({
+        "model": MODEL,
+        "messages": [
+            {"role": "system", "content": "You are helpful."},
+            {"role": "user", "content": "a red circle"},
+        ],
+    });
+    let bearer = format!("Bearer {}", app.key);
+    let headers = [("authorization", bearer.as_str())];
+    let body = Body::from(with(body, more).to_string());
+    app.send(request(
+        Method::POST,
+        "/v1/chat/completions",
+        &headers,
+        body,
+    ))
+    .await
+}
+
+#[tokio::test]
+async fn a_chat_with_a_model_that_draws_answers_with_an_image() {
+    let app = app().await;
+    let studio = studio(&app, "studio", SamplePipeline::default()).await;
+    let answer = converse(&app, json!({"seed": 5})).await;
+    assert!(answer.header("x-job-id").is_some());
+    let (status, reply) = (answer.status, answer.json().await);
+    assert_eq!(status, StatusCode::OK, "{reply}");
+    assert_eq!(reply["object"], "chat.completion");
+    assert_eq!(reply["usage"]["total_tokens"], 0);
+    assert_eq!(reply["grid"]["worker"], "studio");
+    let choice = &reply["choices"][0];
+    assert_eq!(choice["finish_reason"], "stop");
+    let url = &choice["message"]["images"][0]["image_url"]["url"];
+    let content = choice["message"]["content"].as_str().unwrap();
+    assert_eq!(content, format!("![image]({})", url.as_str().unwrap()));
+    let drawn = linked(&app, url).await;
+    // The model's own size, and what its own route draws.
+    let same = generated(
+        &app,
+        json!({"seed": 5, "size": null, "prompt": "a red circle", "steps": null}),
+    );
+    let same = linked(&app, &same.await["data"][0]["url"]).await;
+    assert_eq!(drawn, same);
+
+    let source = format!("data:image/png;base64,{}", png(64, 64));
+    let more = json!({"messages": [{"role": "user", "content": [
+        {"type": "text", "text": "a red circle"},
+        {"type": "image_url", "image_url": {"url": source}},
+    ]}]});
+    let answer = converse(&app, more).await;
+    assert_eq!(answer.status, StatusCode::OK);
+
+    for (more, param) in [
+        (json!({"temperature": 0.5}), "temperature"),
+        (json!({"n": 2}), "n"),
+        (json!({"seed": -1}), "seed"),
+        (json!({"messages": []}), "messages"),
+    ] {
+        let answer = converse(&app, more).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        assert_eq!(answer.json().await["error"]["param"], param);
+    }
+    assert_eq!(studio.worker.activity().failed, 0);
+}
+
+#[tokio::test]
+async fn a_chat_with_a_model_that_draws_or_films_is_streamed() {
+    let app = app().await;
+    let _studio = studio(&app, "studio", SamplePipeline::default()).await;
+    let _filmer = filmer(&app, SamplePipeline::default()).await;
+    for (model, list, entry) in [
+        (MODEL, "images", "image_url"),
+        ("films", "videos", "video_url"),
+    ] {
+        let more = json!({
+            "model": model, "stream": true, "stream_options": {"include_usage": true},
+        });
+        let answer = converse(&app, more).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(answer.header("content-type").unwrap(), "text/event-stream");
+        let chunks = answer.chunks().await;
+        let [opening, said, stop, usage] = &chunks[..] else {
+            panic!("expected four chunks, found {chunks:?}");
+        };
+        let delta = |chunk: &Value| chunk["choices"][0]["delta"].clone();
+        assert_eq!(delta(opening)["role"], "assistant");
+        let url = &delta(said)[list][0][entry]["url"];
+        assert!(!linked(&app, url).await.is_empty());
+        assert_eq!(stop["choices"][0]["finish_reason"], "stop");
+        assert_eq!(usage["usage"]["total_tokens"], 0);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_its_chat_cancels_the_image() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let studio = studio(&app, "studio", sample).await;
+    tokio::select! {
+        _ = converse(&app, json!({})) => unreachable!("no block was let through"),
+        () = running(&studio.maker, 1) => {}
+    }
+    eventually("the job to be cancelled", async || {
+        let activity = studio.worker.activity();
+        if activity.cancelled == 1 {
+            Ok(())
+        } else {
+            Err(activity)
+        }
+    })
+    .await;
+    drop(gate);
 }

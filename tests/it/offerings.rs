@@ -29,7 +29,7 @@ fn chat(model: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_chat_for_an_image_model_is_refused_with_the_route_that_serves_it() {
+async fn a_text_from_an_image_model_is_refused_with_the_route_that_serves_it() {
     let app = App::start().await;
     let mut rig = mixed(&app).await;
     let listed = app.get("/v1/models?type=all").await.json().await;
@@ -46,7 +46,13 @@ async fn a_chat_for_an_image_model_is_refused_with_the_route_that_serves_it() {
             (&json!("tiny"), &json!(["text"])),
         ]
     );
-    let refused = app.chat(&chat("paint")).await;
+    let body = json!({"model": "paint", "prompt": "a cat"});
+    let bearer = format!("Bearer {}", app.key);
+    let headers = [("authorization", bearer.as_str())];
+    let body = Body::from(body.to_string());
+    let refused = app
+        .send(request(Method::POST, "/v1/completions", &headers, body))
+        .await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     let error = refused.json().await;
     assert_eq!(error["error"]["param"], "model", "{error}");

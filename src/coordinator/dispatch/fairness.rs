@@ -21,7 +21,7 @@
 
 use std::time::Duration;
 
-use muster_protocol::job::{Job, Kind, Kudos, UnixMillis};
+use muster_protocol::job::{Job, Kudos, Needs, UnixMillis};
 
 use super::clock::Mono;
 
@@ -95,9 +95,8 @@ impl Work {
     /// An image of 1024x1024 in 30 steps is as much.
     pub fn of(job: &Job) -> Self {
         const IMAGE: u64 = 1024 * 1024 * 30 / 1000;
-        if job.kind == Kind::Image {
-            let reach = job.limits.reach;
-            let drawn = u64::from(reach.pixels) * u64::from(reach.steps);
+        if let Needs::Image(image) = job.limits.needs {
+            let drawn = u64::from(image.pixels) * u64::from(image.steps);
             return Self((drawn / IMAGE).clamp(125, 16_000));
         }
         let output = job.limits.output_tokens.map_or(512, u64::from);

@@ -121,14 +121,14 @@ pub struct Registration {
     pub kinds: Kinds,
     pub formats: Formats,
     pub capabilities: Capabilities,
-    /// Tokens of context, prompt and output together.
-    pub context: u32,
+    /// What it takes of jobs that name no model, where it names none either.
+    pub reach: Reach,
     pub models: Vec<ServedModel>,
     /// Jobs it takes at once; 1 for peers that negotiated nothing.
     pub slots: u32,
     pub extensions: Extensions,
-    /// It comes for its jobs, and takes this much.
-    pub polls: Option<Reach>,
+    /// It comes for its jobs.
+    pub polls: bool,
     /// What the software of one that polls calls itself.
     pub agent: Option<Arc<str>>,
     pub resume: Option<Resume>,
@@ -157,8 +157,8 @@ pub struct Offering {
     pub kinds: Kinds,
     /// A part of [`Capabilities::TASKS`].
     pub tasks: Capabilities,
-    /// Where it differs from the worker's.
-    pub context: Option<u32>,
+    /// What it takes at most.
+    pub reach: Reach,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,
     /// Names of the voices of a model that speaks.
@@ -168,18 +168,18 @@ pub struct Offering {
 }
 
 impl Offering {
-    /// A model that writes text, with the context of its worker.
-    pub fn text() -> Self {
-        Self::of(Kind::Text.into())
+    /// A model that writes text.
+    pub fn text(context: u32) -> Self {
+        Self::of(Kind::Text.into(), Reach::ENDLESS.with_context(context))
     }
 
     /// A model for jobs of these kinds; a text model writes text.
-    pub fn of(kinds: Kinds) -> Self {
+    pub fn of(kinds: Kinds, reach: Reach) -> Self {
         let writes = kinds.contains(Kind::Text);
         Self {
             kinds,
             tasks: Capabilities::default().with_if(writes, Capabilities::GENERATE),
-            context: None,
+            reach,
             size: None,
             voices: Arc::default(),
             video: None,

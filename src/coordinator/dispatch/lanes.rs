@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use muster_protocol::job::{
-    AccountId, Body, Capabilities, Formats, Job, Kind, Privacy, Reach, Targets, WorkerId,
+    AccountId, Body, Capabilities, Formats, ImageNeeds, Job, Kind, Needs, Privacy, Reach, Targets,
+    WorkerId,
 };
 
 use super::clock::{Mono, Table};
@@ -31,8 +32,7 @@ pub struct Need {
     pub kind: Kind,
     pub formats: Formats,
     pub requires: Capabilities,
-    pub context: u32,
-    pub reach: Reach,
+    pub needs: Needs,
     pub trusted: bool,
     pub owner: Option<AccountId>,
     pub targets: Targets,
@@ -115,18 +115,16 @@ impl Need {
                 .with(also)
                 .with_if(matches!(job.body, Body::Text(_)), Capabilities::GENERATE)
                 .with_if(!job.durable, Capabilities::INTERACTIVE),
-            context: match job.kind {
-                Kind::Text => job.limits.prompt_tokens.saturating_add(1),
-                // Media have no context.
-                _ => 0,
-            },
-            reach: Reach {
+            needs: match job.limits.needs {
                 // Where several models are named, their own steps say how many are many: `Capabilities::MANY_STEPS`.
-                steps: match job.model.0.len() {
-                    0 | 1 => job.limits.reach.steps,
-                    _ => 0,
-                },
-                ..job.limits.reach
+                Needs::Image(image) if job.model.0.len() > 1 => {
+                    Needs::Image(ImageNeeds { steps: 0, ..image })
+                }
+                Needs::Text(_) if job.kind == Kind::Text => {
+                    let context = job.limits.prompt_tokens.saturating_add(1);
+                    job.limits.needs.with_context(context)
+                }
+                needs => needs,
             },
             trusted: job.privacy == Privacy::Trusted,
             owner: (job.privacy == Privacy::OwnWorkers).then_some(job.account),
@@ -143,7 +141,7 @@ impl Lanes {
         workers: &mut Table<WorkerId, Worker>,
         now: Mono,
     ) -> Result<LaneId, Missing> {
-        let wanted = need.context;
+        let wanted = need.needs.context();
         let admitted = self.admit_rounded(need, workers, now);
         admitted.map_err(|missing| match missing {
             // What was asked for, not what it was rounded to.
@@ -180,8 +178,10 @@ impl Lanes {
         workers: &mut Table<WorkerId, Worker>,
         now: Mono,
     ) -> LaneId {
-        if need.context > 0 {
-            need.context = need.context.checked_next_power_of_two().unwrap_or(u32::MAX);
+        let context = need.needs.context();
+        if context > 0 {
+            let rounded = context.checked_next_power_of_two().unwrap_or(u32::MAX);
+            need.needs = need.needs.with_context(rounded);
         }
         let known = self.by_need.get(&need).copied();
         known.unwrap_or_else(|| self.create(need, workers, now))
@@ -224,7 +224,10 @@ impl Lanes {
             let model = self.models.entry(name).or_default();
             model.workers.insert(worker.id);
             *model.profiles.entry(profile).or_default() += 1;
-            *model.contexts.entry(profile.context).or_default() += 1;
+            *model
+                .contexts
+                .entry(profile.reach.text.context)
+                .or_default() += 1;
             named.extend(&model.lanes);
         }
         for id in named {
@@ -247,7 +250,7 @@ impl Lanes {
                 && model.workers.remove(&worker.id)
             {
                 lower(&mut model.profiles, profile);
-                lower(&mut model.contexts, profile.context);
+                lower(&mut model.contexts, profile.reach.text.context);
             }
             self.forget_model(&name);
         }
@@ -324,17 +327,18 @@ impl Lanes {
 
     /// Rounds the context up to the next one somebody has, so that prompts of all lengths share a few lanes.
     fn with_usual_context(&self, mut need: Need) -> Result<Need, Missing> {
-        if need.context == 0 {
+        let context = need.needs.context();
+        if context == 0 {
             return Ok(need);
         }
         let models = need.keys().iter().filter_map(|name| self.models.get(name));
         let served = models.filter(|model| !model.workers.is_empty());
-        let above = served.filter_map(|model| model.contexts.range(need.context..).next());
+        let above = served.filter_map(|model| model.contexts.range(context..).next());
         let Some(usual) = above.map(|(&context, _)| context).min() else {
             self.explain(&need)?;
             return Err(Missing::Model(need.models));
         };
-        need.context = usual;
+        need.needs = need.needs.with_context(usual);
         Ok(need)
     }
 
@@ -363,13 +367,15 @@ impl Lanes {
             .unwrap_or_default();
         let left = keep(left, |it| it.capabilities.contains(need.requires))
             .ok_or(Missing::Capability(missing))?;
-        let longest = left.iter().map(|it| it.context).max().unwrap_or_default();
-        let left = keep(left, |it| it.context >= need.context).ok_or(Missing::Context {
-            wanted: need.context,
-            longest,
+        let most = left.iter().map(|it| it.reach).reduce(Reach::or);
+        let most = most.unwrap_or(Reach::ENDLESS);
+        let (wanted, longest) = (need.needs.context(), most.text.context);
+        let left = keep(left, |it| it.reach.text.context >= wanted)
+            .ok_or(Missing::Context { wanted, longest })?;
+        let left = keep(left, |it| it.reach.covers(need.needs)).ok_or(Missing::Reach {
+            wanted: need.needs,
+            most,
         })?;
-        let left =
-            keep(left, |it| it.reach.covers(need.reach)).ok_or(Missing::Reach(need.reach))?;
         keep(left, |it| it.trusted || !need.trusted).ok_or(Missing::Trust)?;
         Ok(())
     }

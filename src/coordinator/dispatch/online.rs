@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, UsualVideo, WorkerId};
+use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, Reach, UsualVideo, WorkerId};
 
 use super::input::SessionId;
 use super::workers::{Worker, WorkerModel};
@@ -47,8 +47,8 @@ pub struct OnlineModel<'a> {
     pub kinds: Kinds,
     /// What it can do of [`Capabilities::TASKS`].
     pub tasks: Capabilities,
-    /// Where it differs from the worker's.
-    pub context: Option<u32>,
+    /// What it takes at most.
+    pub reach: Reach,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,
     pub voices: &'a Arc<[Arc<str>]>,
@@ -110,7 +110,7 @@ impl<'a> OnlineWorker<'a> {
             kinds: worker.profile.kinds,
             formats: worker.profile.formats,
             capabilities: worker.profile.capabilities,
-            context: worker.profile.context,
+            context: worker.profile.reach.text.context,
             trusted: worker.profile.trusted,
             slots: worker.slots,
             running: worker.running.len(),
@@ -134,7 +134,7 @@ impl<'a> OnlineWorker<'a> {
             running: model.running,
             kinds: model.offering.kinds,
             tasks: model.offering.tasks,
-            context: model.offering.context,
+            reach: model.offering.reach,
             size: model.offering.size,
             voices: &model.offering.voices,
             video: model.offering.video,

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_protocol::job::{Capabilities, JobId, Kind, RequestId, WorkerId};
+use muster_protocol::job::{Capabilities, JobId, Kind, Needs, Reach, RequestId, WorkerId};
 
 use super::Dispatcher;
 use super::effect::{Effect, Offer};
@@ -359,7 +359,6 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
         Kind::Image => named && !need.models.iter().all(serves),
         _ => named && !need.models.iter().any(serves),
     };
-    let (reach, most) = (need.reach, it.reach);
     let missing = need.requires.missing_from(it.capabilities);
     let denied = missing.of(Capabilities::ALLOWANCES);
     let slow = missing.of(Capabilities::FAST.with(Capabilities::TIMELY));
@@ -369,14 +368,11 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
         (lacks_model, Skip::Models),
         (unable, Skip::Ability),
         (slow != Capabilities::default(), Skip::Speed),
+        (exceeds(need.needs, it.reach, Skip::Window), Skip::Window),
+        (exceeds(need.needs, it.reach, Skip::Output), Skip::Output),
+        (exceeds(need.needs, it.reach, Skip::Pixels), Skip::Pixels),
         (
-            reach.window.max(need.context) > most.window.min(it.context),
-            Skip::Window,
-        ),
-        (reach.output > most.output, Skip::Output),
-        (reach.pixels > most.pixels, Skip::Pixels),
-        (
-            many != Capabilities::default() || reach.steps > most.steps,
+            many != Capabilities::default() || exceeds(need.needs, it.reach, Skip::Steps),
             Skip::Steps,
         ),
         (need.trusted && !it.trusted, Skip::Untrusted),
@@ -391,4 +387,18 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
     skips.extend(others.map(|(_, skip)| skip));
     skips.sort_unstable();
     skips
+}
+
+/// Whether a job takes more than this worker does, in what this reason is about.
+fn exceeds(needs: Needs, most: Reach, reason: Skip) -> bool {
+    match (needs, reason) {
+        (Needs::Text(text), Skip::Window) => {
+            text.window.max(text.context) > most.text.window.min(most.text.context)
+        }
+        (Needs::Text(text), Skip::Output) => text.output > most.text.output,
+        (Needs::Image(image), Skip::Pixels) => image.pixels > most.image.pixels,
+        (Needs::Image(image), Skip::Steps) => image.steps > most.image.steps,
+        (Needs::Interrogation(form), Skip::Pixels) => form.pixels > most.interrogation.pixels,
+        _ => false,
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_protocol::job::{
-    Capabilities, Failure, FailureKind, Formats, Kind, PromptLength, Reach,
+    Capabilities, Failure, FailureKind, Formats, Kind, Needs, PromptLength, Reach, TextNeeds,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,10 @@ pub enum Missing {
         longest: u32,
     },
     /// More than any of them takes.
-    Reach(Reach),
+    Reach {
+        wanted: Needs,
+        most: Reach,
+    },
     Trust,
 }
 
@@ -98,7 +101,14 @@ impl Missing {
             }
             Self::Capability(_) => FailureKind::UnsupportedValue,
             Self::Context { .. } => FailureKind::ContextLengthExceeded,
-            Self::Kind(_) | Self::Format(_) | Self::Reach(_) | Self::Trust => FailureKind::NoWorker,
+            Self::Reach {
+                wanted: Needs::Text(_),
+                ..
+            }
+            | Self::Kind(_)
+            | Self::Format(_)
+            | Self::Trust => FailureKind::NoWorker,
+            Self::Reach { .. } => FailureKind::UnsupportedValue,
         }
     }
 }
@@ -167,18 +177,50 @@ impl fmt::Display for Missing {
                 formatter,
                 "the request needs {wanted} tokens of context, the workers of this model support at most {longest}"
             ),
-            Self::Reach(Reach { pixels, steps, .. }) if *pixels > 0 => write!(
-                formatter,
-                "no worker of this model accepts {pixels} pixels with {steps} steps"
-            ),
-            Self::Reach(Reach { window, output, .. }) => write!(
+            Self::Reach {
+                wanted: Needs::Text(TextNeeds { window, output, .. }),
+                ..
+            } => write!(
                 formatter,
                 "no worker of this model accepts {window} tokens of context with {output} tokens of output"
             ),
+            Self::Reach { wanted, most } => {
+                let beyond: Vec<String> = beyond(*wanted, most).collect();
+                write!(
+                    formatter,
+                    "the request needs more than the workers of this model support: {}",
+                    beyond.join(", ")
+                )
+            }
             Self::Trust => write!(
                 formatter,
                 "no worker of this model is allowed to run this job"
             ),
         }
     }
+}
+
+/// `1048576 pixels (at most 262144)` for whatever exceeds its limit; everything, where no single limit is exceeded.
+fn beyond(wanted: Needs, most: &Reach) -> impl Iterator<Item = String> {
+    let sides: Vec<(u32, u32, &str)> = match wanted {
+        Needs::Text(it) => vec![(it.output, most.text.output, "tokens of output")],
+        Needs::Image(it) => vec![
+            (it.pixels, most.image.pixels, "pixels"),
+            (it.steps, most.image.steps, "steps"),
+        ],
+        Needs::Video(it) => vec![
+            (it.pixels, most.video.pixels, "pixels a frame"),
+            (it.frames, most.video.frames, "frames"),
+        ],
+        Needs::Music(it) => vec![(it.seconds, most.music.seconds, "seconds")],
+        Needs::Speech(it) => vec![(it.characters, most.speech.characters, "characters")],
+        Needs::Interrogation(it) => vec![(it.pixels, most.interrogation.pixels, "pixels")],
+    };
+    let is_any = sides.iter().any(|(wanted, most, _)| wanted > most);
+    let sides = sides.into_iter();
+    let sides = sides.filter(move |(wanted, most, _)| !is_any || wanted > most);
+    sides.map(|(wanted, most, what)| match most {
+        u32::MAX => format!("{wanted} {what}"),
+        most => format!("{wanted} {what} (at most {most})"),
+    })
 }

@@ -61,7 +61,6 @@ pub struct Profile {
     pub kinds: Kinds,
     pub formats: Formats,
     pub capabilities: Capabilities,
-    pub context: u32,
     pub reach: Reach,
     pub trusted: bool,
 }
@@ -134,7 +133,7 @@ impl Worker {
             models: served_models(registration),
             slots: slots(registration),
             running: BTreeSet::new(),
-            asked: registration.polls.map(|_| 0),
+            asked: registration.polls.then_some(0),
             heard: now,
             is_present: true,
             hold: None,
@@ -235,7 +234,7 @@ impl Worker {
                 running: 0,
                 ready: true,
                 waiting: 0,
-                offering: Offering::of(Kinds::default()),
+                offering: Offering::of(Kinds::default(), Reach::ENDLESS),
             });
             self.models.len() - 1
         })
@@ -370,9 +369,7 @@ impl WorkerModel {
         let wanted = need.requires.of(Capabilities::TASKS);
         offering.kinds.contains(need.kind)
             && offering.tasks.contains(wanted)
-            && offering
-                .context
-                .is_none_or(|context| context >= need.context)
+            && offering.reach.covers(need.needs)
     }
 
     fn has_room(&self) -> bool {
@@ -385,12 +382,11 @@ impl Profile {
         let models = || registration.models.iter().map(|model| &model.offering);
         let tasks = models().map(|offering| offering.tasks);
         let mut capabilities = tasks.fold(registration.capabilities, Capabilities::with);
-        let own = |offering: &Offering| offering.context.unwrap_or(registration.context);
-        let longest = models().map(own).max().unwrap_or(registration.context);
+        let most = models().map(|offering| offering.reach).reduce(Reach::or);
         if registration.extensions.resume {
             capabilities = capabilities.with(Capabilities::CONTINUE);
         }
-        if registration.polls.is_none() {
+        if !registration.polls {
             // Only those that poll can say that they are slow, or that they draw few steps.
             capabilities = capabilities
                 .with(Capabilities::TIMELY)
@@ -400,8 +396,7 @@ impl Profile {
             kinds: registration.kinds,
             formats: registration.formats,
             capabilities,
-            context: coarse_context(longest),
-            reach: registration.polls.unwrap_or(Reach::ENDLESS),
+            reach: coarse(most.unwrap_or(registration.reach)),
             trusted: registration.trusted,
         }
     }
@@ -412,7 +407,7 @@ impl Profile {
         Self {
             kinds: model.offering.kinds,
             capabilities: others.with(model.offering.tasks),
-            context: model.offering.context.map_or(self.context, coarse_context),
+            reach: coarse(model.offering.reach),
             ..self
         }
     }
@@ -421,10 +416,14 @@ impl Profile {
         self.kinds.contains(need.kind)
             && self.formats.meets(need.formats)
             && self.capabilities.contains(need.requires)
-            && self.context >= need.context
-            && self.reach.covers(need.reach)
+            && self.reach.covers(need.needs)
             && (self.trusted || !need.trusted)
     }
+}
+
+/// Contexts are listed in coarse steps.
+fn coarse(reach: Reach) -> Reach {
+    reach.with_context(coarse_context(reach.text.context))
 }
 
 impl Default for Speed {

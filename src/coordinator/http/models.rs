@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::clock::wall_clock;
 use crate::error::ApiError;
@@ -196,7 +196,7 @@ fn output_modalities(model: &ModelOnline) -> Vec<&'static str> {
 
 fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
     let texts = |list: &[Arc<str>]| -> Value { list.iter().map(|text| &**text).collect() };
-    json!({
+    let mut entry = json!({
         "id": &*model.name,
         "object": "model",
         "created": started_at(),
@@ -205,5 +205,37 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
         "output_modalities": output_modalities(model),
         "max_context_length": model.context,
         "aliases": texts(known.other_names(&model.name)),
-    })
+    });
+    let limits = limits(model);
+    if !limits.is_empty() {
+        entry["limits"] = limits.into();
+    }
+    entry
+}
+
+/// What a request for media may ask of the model at most, where its workers say it.
+pub fn limits(model: &ModelOnline) -> Map<String, Value> {
+    let Some(reach) = model.reach else {
+        return Map::new();
+    };
+    let makes = |kind| model.kinds.contains(kind);
+    let speaks = model.capabilities.contains(Capabilities::SPEAK);
+    let (image, video) = (reach.image, reach.video);
+    let said = [
+        (makes(Kind::Image), "pixels", image.pixels),
+        (makes(Kind::Image), "steps", image.steps),
+        (makes(Kind::Video), "pixels", video.pixels),
+        (makes(Kind::Video), "frames", video.frames),
+        (
+            makes(Kind::Audio) && !speaks,
+            "seconds",
+            reach.music.seconds,
+        ),
+        (speaks, "characters", reach.speech.characters),
+    ];
+    let said = said.into_iter();
+    let limited = said.filter(|(is_its_kind, _, most)| *is_its_kind && *most != u32::MAX);
+    limited
+        .map(|(_, name, most)| (name.to_owned(), most.into()))
+        .collect()
 }

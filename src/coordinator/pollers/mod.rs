@@ -180,7 +180,7 @@ impl Pollers {
         if wants.own_only {
             self.0.rigs.suspect_of(poller.row.id, Reason::UnsafeAddress);
         }
-        let longest = ask.reach.output;
+        let longest = ask.reach.text.output;
         poller.vouch(caller.roles.contains(Roles::TRUSTED));
         let said = poller.news_for(&ask);
         self.0.rigs.check_in(poller.row.id, said).await;

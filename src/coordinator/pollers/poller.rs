@@ -180,14 +180,17 @@ impl Poller {
             public_id: self.row.public_id,
             agent: said.agent,
             modalities: Arc::from([]),
-            context: said.reach.window,
+            context: match said.kind {
+                Kind::Text => said.reach.text.window,
+                _ => 0,
+            },
             belief: Belief::Nothing,
             gpus: Gpus::default(),
         };
         let model = |name: Arc<str>| ServedModel {
             name: names.id(&name),
             slots: u32::MAX,
-            offering: Offering::of(said.kind.into()),
+            offering: Offering::of(said.kind.into(), said.reach),
         };
         let validated = match BridgeAgent::parse(&card.agent).is_validated() {
             true => Capabilities::VALIDATED,
@@ -202,17 +205,14 @@ impl Poller {
             kinds: said.kind.into(),
             formats: Formats::LEGACY,
             capabilities: said.capabilities.with(validated),
-            context: match said.kind {
-                Kind::Text => said.reach.window,
-                _ => u32::MAX,
-            },
+            reach: said.reach,
             models: said.models.into_iter().map(model).collect(),
             slots: said.threads,
             extensions: Extensions {
                 multi: true,
                 ..Extensions::default()
             },
-            polls: Some(said.reach),
+            polls: true,
             agent: Some(card.agent.clone()),
             resume: None,
         };

@@ -21,7 +21,9 @@ use crate::state::DoorSettings;
 use crate::storage::{Location, NewLogin, Said, Store};
 use crate::switchboard::{Books, JobStream, Switchboard};
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{Capabilities, JobId, Kind, Kudos, Product, Reach, RequestId};
+use muster_protocol::job::{
+    Capabilities, JobId, Kind, Kudos, Product, Reach, RequestId, TextNeeds,
+};
 use muster_protocol::legacy::Body as _;
 use muster_protocol::legacy::text::request::GenerationInputText;
 
@@ -131,8 +133,11 @@ fn ask() -> Ask {
         models: vec!["tiny".into()],
         capabilities: Capabilities::TIMELY,
         reach: Reach {
-            window: 4096,
-            output: 512,
+            text: TextNeeds {
+                context: 4096,
+                window: 4096,
+                output: 512,
+            },
             ..Reach::default()
         },
         threads: 1,

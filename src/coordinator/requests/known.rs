@@ -57,6 +57,7 @@ mod tests {
             capabilities: Capabilities::default(),
             modalities: Vec::new(),
             context: 4096,
+            reach: None,
             size: None,
             voices: std::sync::Arc::default(),
             video: None,

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::sessions::{Card, Sessions};
 use crate::dispatch::{Demands, Dispatcher, OnlineModel, OnlineWorker};
-use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, UsualVideo, WorkerId};
+use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, Reach, UsualVideo, WorkerId};
 use muster_protocol::link::GpuState;
 
 /// Load is at most this old when it is looked at again and again.
@@ -50,6 +50,8 @@ pub struct ModelOnline {
     pub modalities: Vec<Arc<str>>,
     /// The longest there is.
     pub context: u32,
+    /// What its workers take at most; none before one is here.
+    pub reach: Option<Reach>,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,
     /// Of a model that speaks.
@@ -171,6 +173,7 @@ impl ModelOnline {
             capabilities: Capabilities::default(),
             modalities: Vec::new(),
             context: 0,
+            reach: None,
             size: None,
             voices: Arc::default(),
             video: None,
@@ -207,7 +210,16 @@ impl ModelOnline {
                 self.modalities.push(modality.clone());
             }
         }
-        self.context = self.context.max(model.context.unwrap_or(card.context));
+        let context = match model.reach.text.context {
+            // Nothing is said of it.
+            u32::MAX => card.context,
+            own => own,
+        };
+        self.context = self.context.max(context);
+        let reach = self
+            .reach
+            .map_or(model.reach, |reach| reach.or(model.reach));
+        self.reach = Some(reach);
         self.size = self.size.or(model.size);
         self.video = self.video.or(model.video);
         if self.voices.is_empty() {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use crate::dispatch::{self, Offering};
 use crate::names::Names;
-use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, UsualVideo};
+use muster_protocol::job::{
+    Capabilities, Formats, ImageNeeds, Kind, Kinds, MusicNeeds, Reach, SpeechNeeds, UsualVideo,
+    VideoNeeds,
+};
 use muster_protocol::link::{
     self, Ability, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration, Task, VERSION,
 };
@@ -94,7 +97,7 @@ impl Peer {
             .map(|(id, own)| dispatch::ServedModel {
                 name: id.clone(),
                 slots: listed(own).map_or(self.slots, |model| model.max).max(1),
-                offering: offering(listed(own), registration.kinds),
+                offering: offering(listed(own), registration.kinds, self.context),
             })
             .collect()
     }
@@ -225,12 +228,13 @@ fn is_drawable(side: u32) -> bool {
 }
 
 /// A public worker says what all its models are for, and nothing of a single one.
-fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds) -> Offering {
+fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32) -> Offering {
     let Some(model) = model else {
-        return Offering::of(of_worker);
+        return Offering::of(of_worker, Reach::ENDLESS.with_context(context));
     };
+    let reach = reach(&model.limits).with_context(model.context.unwrap_or(context));
     let kinds = Some(model.kinds).filter(|kinds| *kinds != Kinds::default());
-    let said = Offering::of(kinds.unwrap_or(of_worker));
+    let said = Offering::of(kinds.unwrap_or(of_worker), reach);
     let tasks = model.tasks.iter().map(|task| match task {
         Task::Generate => Capabilities::GENERATE,
         Task::Embed => Capabilities::EMBED,
@@ -244,7 +248,6 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds) -> Offering {
         .filter(|(width, height)| is_drawable(*width) && is_drawable(*height));
     Offering {
         tasks: tasks.unwrap_or(said.tasks),
-        context: model.context,
         voices: model.voices.iter().map(|name| Arc::from(&**name)).collect(),
         size,
         video: model
@@ -256,6 +259,28 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds) -> Offering {
                 frames: frames.clamp(1, 240),
             }),
         ..said
+    }
+}
+
+/// What a model does not say has no limit.
+fn reach(limits: &link::ModelLimits) -> Reach {
+    let most = |said: Option<u32>| said.unwrap_or(u32::MAX);
+    Reach {
+        image: ImageNeeds {
+            pixels: most(limits.pixels),
+            steps: most(limits.steps),
+        },
+        video: VideoNeeds {
+            pixels: most(limits.pixels),
+            frames: most(limits.frames),
+        },
+        music: MusicNeeds {
+            seconds: most(limits.seconds),
+        },
+        speech: SpeechNeeds {
+            characters: most(limits.characters),
+        },
+        ..Reach::ENDLESS
     }
 }
 
@@ -271,8 +296,10 @@ fn slots(registration: &Registration, used: Option<Extensions>) -> u32 {
 mod tests {
     use super::Peer;
     use crate::names::Names;
-    use muster_protocol::job::{Capabilities, Formats};
-    use muster_protocol::link::{Extension, FromWorker, Registration};
+    use muster_protocol::job::{Capabilities, Formats, Kind};
+    use muster_protocol::link::{
+        Capacity, Extension, FromWorker, ModelCapacity, ModelLimits, Registration,
+    };
 
     fn peer(text: &str) -> Peer {
         let FromWorker::Register(registration) = FromWorker::parse(text).unwrap() else {
@@ -301,6 +328,42 @@ mod tests {
         assert_eq!(peer.own_name("tiny"), "Org/Tiny");
         assert_eq!(&*peer.id_of("Org/Tiny"), "tiny");
         assert_eq!((peer.own_name("own"), &*peer.id_of("own")), ("own", "own"));
+    }
+
+    #[test]
+    fn a_model_is_offered_what_it_says_it_takes() {
+        let limited = ModelCapacity {
+            name: "draws".to_owned(),
+            max: 1,
+            kinds: Kind::Image.into(),
+            limits: ModelLimits {
+                pixels: Some(65_536),
+                seconds: Some(9),
+                ..ModelLimits::default()
+            },
+            ..ModelCapacity::default()
+        };
+        let registration = Registration {
+            max_context_length: 512,
+            capacity: Some(Capacity {
+                total: 1,
+                models: vec![limited],
+            }),
+            ..Registration::new("", "", vec!["draws".to_owned(), "plain".to_owned()])
+        };
+        let said = FromWorker::Register(Box::new(registration));
+        let mut text = String::new();
+        said.write_into(&mut text);
+        let FromWorker::Register(registration) = FromWorker::parse(&text).unwrap() else {
+            panic!("expected a registration");
+        };
+        let peer = Peer::of(&registration, &Names::of([("other", ["Other"])])).unwrap();
+        let served = peer.served(&registration);
+        let image = |model: usize| served[model].offering.reach.image;
+        assert_eq!((image(0).pixels, image(0).steps), (65_536, u32::MAX));
+        assert_eq!(image(1).pixels, u32::MAX, "nothing is said of it");
+        assert_eq!(served[0].offering.reach.music.seconds, 9);
+        assert_eq!(served[1].offering.reach.text.context, 512);
     }
 
     #[test]

@@ -61,7 +61,7 @@ use super::room::Memory;
 use super::state::DoorSettings;
 use super::switchboard::{Card, Gpus, Order, Orders, Switchboard};
 use muster_process::intake::Intake;
-use muster_protocol::job::Capabilities;
+use muster_protocol::job::{Capabilities, Reach};
 use muster_protocol::link;
 
 use agreement::Peer;
@@ -345,11 +345,11 @@ impl Workers {
                 // It runs what we have written.
                 false => peer.capabilities.with(Capabilities::VALIDATED),
             },
-            context: peer.context,
+            reach: Reach::ENDLESS.with_context(peer.context),
             models: peer.served(registration),
             slots: peer.slots,
             extensions: peer.for_dispatch(),
-            polls: None,
+            polls: false,
             agent: None,
             resume: resume.map(|resume| self.resume(resume)),
         }

@@ -35,7 +35,10 @@ pub use ids::{
 pub use image::{ImageRequest, Lora, SourceImage};
 pub use legacy::LegacySampling;
 pub use music::{MusicRequest, SoundFormat};
-pub use needs::{Formats, Kind, Kinds, Reach, Targets};
+pub use needs::{
+    Formats, ImageNeeds, InterrogationNeeds, Kind, Kinds, MusicNeeds, Needs, Reach, SpeechNeeds,
+    Targets, TextNeeds, VideoNeeds,
+};
 pub use price::{JobPrice, MicroUsd};
 pub use product::{Hidden, Media, Note, Product, Remark, Text};
 pub use speech::{Samples, SpeechGap, SpeechPart, SpeechRequest};
@@ -181,8 +184,8 @@ pub struct Limits {
     pub prompt_tokens: u32,
     /// The longest output that was asked for, or none named.
     pub output_tokens: Option<u32>,
-    /// What a worker that polls must take.
-    pub reach: Reach,
+    /// What a worker, or a model, must take. Dispatch knows the context of texts by their prompts.
+    pub needs: Needs,
     /// Which workers may serve it.
     pub targets: Targets,
     /// How much of a worker's room one of these takes where it is given several in one go, in hundredths of a pixel;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::needs::{MusicNeeds, Needs, SpeechNeeds};
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MusicRequest {
@@ -41,6 +43,18 @@ pub enum SoundFormat {
 }
 
 impl MusicRequest {
+    /// A spoken text counts by its length alone.
+    pub fn needs(&self) -> Needs {
+        match self.is_speech {
+            true => Needs::Speech(SpeechNeeds {
+                characters: u32::try_from(self.prompt.chars().count()).unwrap_or(u32::MAX),
+            }),
+            false => Needs::Music(MusicNeeds {
+                seconds: self.seconds.max(0.0).floor() as u32,
+            }),
+        }
+    }
+
     pub fn millis(&self) -> u64 {
         (self.seconds.max(0.0) * 1000.0).ceil() as u64
     }

@@ -1,4 +1,4 @@
-//! What a job needs and a worker offers, as small sets that compare in one instruction.
+//! What a job needs and a worker offers: small sets and limits that compare at once.
 
 use std::fmt;
 
@@ -24,18 +24,70 @@ pub struct Kinds(u8);
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Formats(u8);
 
-/// How much a worker that polls for jobs takes. The public contract states both for the whole job, whatever its prompt
-/// turns out to be; workers on a socket have no such limits.
+/// The demands of a job, by the kind of its output. [`Reach`] is the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Needs {
+    Text(TextNeeds),
+    Image(ImageNeeds),
+    Video(VideoNeeds),
+    Music(MusicNeeds),
+    Speech(SpeechNeeds),
+    Interrogation(InterrogationNeeds),
+}
+
+/// The limits of a worker, or of one of its models, for each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reach {
-    /// Tokens of context.
+    pub text: TextNeeds,
+    pub image: ImageNeeds,
+    pub video: VideoNeeds,
+    pub music: MusicNeeds,
+    pub speech: SpeechNeeds,
+    pub interrogation: InterrogationNeeds,
+}
+
+/// A text, read or written. The public contract states window and output for the whole job, whatever its prompt turns
+/// out to be, and for workers that poll alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TextNeeds {
+    /// Tokens of the prompt, and one more.
+    pub context: u32,
+    /// Tokens of prompt and output as a worker that polls counts them.
     pub window: u32,
     /// Tokens of output.
     pub output: u32,
-    /// Width times height of an image.
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ImageNeeds {
+    /// Width times height.
     pub pixels: u32,
-    /// Steps of an image, as they are counted; of a worker, as many as it draws with each of its models.
+    /// As they are counted; of a worker, as many as it draws with each of its models.
     pub steps: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VideoNeeds {
+    /// Width times height of a frame.
+    pub pixels: u32,
+    pub frames: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MusicNeeds {
+    pub seconds: u32,
+}
+
+/// A text that is spoken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpeechNeeds {
+    pub characters: u32,
+}
+
+/// An image that is looked at, or made anew.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InterrogationNeeds {
+    pub pixels: u32,
 }
 
 /// Which workers may serve it: all, only some, or all but some.
@@ -128,19 +180,106 @@ impl From<Kind> for Kinds {
     }
 }
 
+impl Default for Needs {
+    fn default() -> Self {
+        Self::Text(TextNeeds::default())
+    }
+}
+
+impl Needs {
+    /// Tokens of context; media have none.
+    pub fn context(self) -> u32 {
+        match self {
+            Self::Text(text) => text.context,
+            _ => 0,
+        }
+    }
+
+    /// With another context, where there is one.
+    #[must_use]
+    pub fn with_context(self, context: u32) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(TextNeeds { context, ..text }),
+            other => other,
+        }
+    }
+}
+
 impl Reach {
+    /// Nothing is said.
     pub const ENDLESS: Self = Self {
-        window: u32::MAX,
-        output: u32::MAX,
-        pixels: u32::MAX,
-        steps: u32::MAX,
+        text: TextNeeds {
+            context: u32::MAX,
+            window: u32::MAX,
+            output: u32::MAX,
+        },
+        image: ImageNeeds {
+            pixels: u32::MAX,
+            steps: u32::MAX,
+        },
+        video: VideoNeeds {
+            pixels: u32::MAX,
+            frames: u32::MAX,
+        },
+        music: MusicNeeds { seconds: u32::MAX },
+        speech: SpeechNeeds {
+            characters: u32::MAX,
+        },
+        interrogation: InterrogationNeeds { pixels: u32::MAX },
     };
 
-    pub fn covers(self, wanted: Self) -> bool {
-        self.window >= wanted.window
-            && self.output >= wanted.output
-            && self.pixels >= wanted.pixels
-            && self.steps >= wanted.steps
+    pub fn covers(&self, needs: Needs) -> bool {
+        match needs {
+            Needs::Text(it) => {
+                self.text.context >= it.context
+                    && self.text.window >= it.window
+                    && self.text.output >= it.output
+            }
+            Needs::Image(it) => self.image.pixels >= it.pixels && self.image.steps >= it.steps,
+            Needs::Video(it) => self.video.pixels >= it.pixels && self.video.frames >= it.frames,
+            Needs::Music(it) => self.music.seconds >= it.seconds,
+            Needs::Speech(it) => self.speech.characters >= it.characters,
+            Needs::Interrogation(it) => self.interrogation.pixels >= it.pixels,
+        }
+    }
+
+    /// The same with a model's context.
+    #[must_use]
+    pub fn with_context(self, context: u32) -> Self {
+        let text = TextNeeds {
+            context,
+            ..self.text
+        };
+        Self { text, ..self }
+    }
+
+    /// The larger of both limits.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            text: TextNeeds {
+                context: self.text.context.max(other.text.context),
+                window: self.text.window.max(other.text.window),
+                output: self.text.output.max(other.text.output),
+            },
+            image: ImageNeeds {
+                pixels: self.image.pixels.max(other.image.pixels),
+                steps: self.image.steps.max(other.image.steps),
+            },
+            video: VideoNeeds {
+                pixels: self.video.pixels.max(other.video.pixels),
+                frames: self.video.frames.max(other.video.frames),
+            },
+            music: MusicNeeds {
+                seconds: self.music.seconds.max(other.music.seconds),
+            },
+            speech: SpeechNeeds {
+                characters: self.speech.characters.max(other.speech.characters),
+            },
+            interrogation: InterrogationNeeds {
+                pixels: self.interrogation.pixels.max(other.interrogation.pixels),
+            },
+        }
     }
 }
 

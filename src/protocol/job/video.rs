@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::image::SourceImage;
+use super::needs::{Needs, VideoNeeds};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -50,6 +51,13 @@ impl VideoRequest {
     pub fn frames(&self) -> u32 {
         // A cast saturates.
         (self.seconds * f64::from(self.fps)).round() as u32
+    }
+
+    pub fn needs(&self) -> Needs {
+        Needs::Video(VideoNeeds {
+            pixels: self.width.saturating_mul(self.height),
+            frames: self.frames(),
+        })
     }
 
     pub fn millis(&self) -> u64 {

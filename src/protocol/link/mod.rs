@@ -40,7 +40,9 @@ pub use job::{JobFrame, MediaBody, Payload, Prefill, UploadSlot};
 pub use loose::has_more_values_than;
 pub use output::{Output, write_tokens};
 pub use ready::{Ready, RefusalCode, RefusalFrame, Verdict};
-pub use registration::{Capacity, Claim, Key, ModelCapacity, Registration, Resume, Task};
+pub use registration::{
+    Capacity, Claim, Key, ModelCapacity, ModelLimits, Registration, Resume, Task,
+};
 pub use state::{GpuState, ModelState, ModelStatus, State};
 pub use to_worker::{CancelWhy, ToWorker};
 

@@ -64,7 +64,7 @@ pub struct Capacity {
     pub models: Vec<ModelCapacity>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelCapacity {
     pub name: String,
     pub max: u32,
@@ -79,6 +79,19 @@ pub struct ModelCapacity {
     pub clip: Option<(u32, u32)>,
     /// Names of the voices of a model that speaks.
     pub voices: Vec<String>,
+    pub limits: ModelLimits,
+}
+
+/// Limits of a model, where it states them: of its images and videos, its sounds, the texts it speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ModelLimits {
+    /// Width times height.
+    pub pixels: Option<u32>,
+    pub steps: Option<u32>,
+    pub frames: Option<u32>,
+    pub seconds: Option<u32>,
+    pub characters: Option<u32>,
 }
 
 /// What one model of a worker of ours does with texts.
@@ -184,6 +197,8 @@ struct ModelCapacityJson {
     clip: Loose<(u32, u32)>,
     #[serde(default)]
     voices: Loose<AtMost<MOST_VOICES, Loose<String>>>,
+    #[serde(default)]
+    limits: Loose<ModelLimits>,
 }
 
 #[derive(Deserialize)]
@@ -370,12 +385,23 @@ impl From<CapacityJson> for Capacity {
                 kinds: kinds_named(&said.kinds.0.map_or_else(Vec::new, all_texts)),
                 tasks: Task::named(said.tasks.0.map_or_else(Vec::new, |list| list.0)),
                 voices: voices(said.voices.0.map_or_else(Vec::new, all_texts)),
+                limits: said.limits.0.unwrap_or_default(),
             }
         };
         Self {
             total: json.total.unwrap_or(1),
             models: models.map(model).collect(),
         }
+    }
+}
+
+impl ModelLimits {
+    fn write(self, object: &mut Object<'_>) {
+        object.number_if("pixels", self.pixels);
+        object.number_if("steps", self.steps);
+        object.number_if("frames", self.frames);
+        object.number_if("seconds", self.seconds);
+        object.number_if("characters", self.characters);
     }
 }
 
@@ -418,6 +444,9 @@ impl Capacity {
                     }
                     if !model.voices.is_empty() {
                         one.texts("voices", &model.voices);
+                    }
+                    if model.limits != ModelLimits::default() {
+                        one.object("limits", |limits| model.limits.write(limits));
                     }
                 });
             }

@@ -9,15 +9,19 @@ use crate::hardware::Machine;
 use muster_config::{Config, KvCacheSetting, SpeculationSetting};
 use muster_engine::runtime::grammar::ProverProgram;
 use muster_engine::runtime::hearing::HearingSource;
-use muster_engine::runtime::image::{ImageFootprint, ImageSource};
+use muster_engine::runtime::image::{self, ImageFootprint, ImageSource};
 use muster_engine::runtime::maker::{Maker, MakerLimits, MediaKind, Pipeline, PipelineLoader};
-use muster_engine::runtime::music::{MusicFootprint, MusicSource};
+use muster_engine::runtime::music::{self, MusicFootprint, MusicSource};
 use muster_engine::runtime::speech::SpeechSource;
 use muster_engine::runtime::text::Isolation;
-use muster_engine::runtime::video::{VideoFootprint, VideoSource};
+use muster_engine::runtime::video::{self, VideoFootprint, VideoSource};
 use muster_engine::runtime::{
     CacheRoom, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime, Speculation,
 };
+use muster_protocol::link::ModelLimits;
+
+/// Characters of a text to speak.
+pub const SPOKEN_CHARACTERS: u32 = 16_384;
 
 pub struct Device {
     engines: Engines,
@@ -110,16 +114,19 @@ impl Device {
         mut source: ImageSource,
         fitted: &Fit,
     ) -> Result<DeviceModel, DaemonError> {
-        let [width, height] = source.footprint()?.size;
+        let footprint = source.footprint()?;
+        let [width, height] = footprint.size;
         let device = self.room.device;
         let left_bytes = self.room.left_bytes();
         source.memory_bytes = Some(left_bytes.saturating_sub(fitted.weight_bytes));
         let model = MediaModel {
-            name,
-            kind: MediaKind::Image,
             size: Some((width, height)),
-            voices: Vec::new(),
-            clip: None,
+            limits: ModelLimits {
+                pixels: Some(most_pixels(&footprint, source.memory_bytes)),
+                steps: Some(image::MOST_STEPS),
+                ..ModelLimits::default()
+            },
+            ..MediaModel::new(name, MediaKind::Image)
         };
         let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
         self.load_media(model, Box::new(load)).await
@@ -131,13 +138,7 @@ impl Device {
         source: HearingSource,
     ) -> Result<DeviceModel, DaemonError> {
         let device = self.room.device;
-        let model = MediaModel {
-            name,
-            kind: MediaKind::Transcript,
-            size: None,
-            voices: Vec::new(),
-            clip: None,
-        };
+        let model = MediaModel::new(name, MediaKind::Transcript);
         let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
         self.load_media(model, Box::new(load)).await
     }
@@ -153,11 +154,14 @@ impl Device {
         let left_bytes = self.room.left_bytes();
         source.memory_bytes = Some(left_bytes.saturating_sub(fitted.weight_bytes));
         let model = MediaModel {
-            name,
-            kind: MediaKind::Video,
             size: Some(footprint.size.into()),
             clip: Some((footprint.rate.round() as u32, footprint.frames)),
-            voices: Vec::new(),
+            limits: ModelLimits {
+                pixels: Some(video::MOST_PIXELS),
+                frames: Some(video::MOST_FRAMES),
+                ..ModelLimits::default()
+            },
+            ..MediaModel::new(name, MediaKind::Video)
         };
         let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
         self.load_media(model, Box::new(load)).await
@@ -170,11 +174,12 @@ impl Device {
     ) -> Result<DeviceModel, DaemonError> {
         let device = self.room.device;
         let model = MediaModel {
-            name,
-            kind: MediaKind::Sound,
-            size: None,
             voices: source.voices()?,
-            clip: None,
+            limits: ModelLimits {
+                characters: Some(SPOKEN_CHARACTERS),
+                ..ModelLimits::default()
+            },
+            ..MediaModel::new(name, MediaKind::Sound)
         };
         let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
         self.load_media(model, Box::new(load)).await
@@ -190,11 +195,11 @@ impl Device {
         let left_bytes = self.room.left_bytes();
         source.memory_bytes = Some(left_bytes.saturating_sub(fitted.weight_bytes));
         let model = MediaModel {
-            name,
-            kind: MediaKind::Sound,
-            size: None,
-            voices: Vec::new(),
-            clip: None,
+            limits: ModelLimits {
+                seconds: Some(music::MOST_SECONDS),
+                ..ModelLimits::default()
+            },
+            ..MediaModel::new(name, MediaKind::Sound)
         };
         let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
         self.load_media(model, Box::new(load)).await
@@ -362,6 +367,17 @@ impl From<MusicFootprint> for Needs {
             ..Self::default()
         }
     }
+}
+
+/// The largest image that fits beside the weights: its memory grows with its pixels. Where nothing is guided it is half.
+fn most_pixels(footprint: &ImageFootprint, room_bytes: Option<u64>) -> u32 {
+    let [width, height] = footprint.size.map(u64::from);
+    let fitting = room_bytes.and_then(|room| {
+        let pixels = 2 * u128::from(room) * u128::from(width * height);
+        pixels.checked_div(u128::from(footprint.drawing_bytes))
+    });
+    let fitting = fitting.and_then(|pixels| u32::try_from(pixels).ok());
+    fitting.map_or(image::MOST_PIXELS, |pixels| pixels.min(image::MOST_PIXELS))
 }
 
 impl From<ImageFootprint> for Needs {

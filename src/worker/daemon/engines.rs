@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use muster_engine::runtime::maker::{Maker, MediaKind};
 use muster_engine::runtime::{Failure, ModelInfo, Runtime};
+use muster_protocol::link::ModelLimits;
 
 /// Clones share the threads, which end with the last of them.
 #[derive(Clone)]
@@ -27,6 +28,7 @@ pub struct MediaModel {
     pub clip: Option<(u32, u32)>,
     /// Of a model that speaks; a model for other sounds has none.
     pub voices: Vec<String>,
+    pub limits: ModelLimits,
 }
 
 /// A model that is loaded in either thread.
@@ -37,6 +39,18 @@ pub enum DeviceModel {
 }
 
 impl MediaModel {
+    /// Nothing else is said of it.
+    pub fn new(name: impl Into<String>, kind: MediaKind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            size: None,
+            clip: None,
+            voices: Vec::new(),
+            limits: ModelLimits::default(),
+        }
+    }
+
     pub fn speaks(&self) -> bool {
         !self.voices.is_empty()
     }

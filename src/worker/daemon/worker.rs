@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
+use super::device::SPOKEN_CHARACTERS;
 use super::engines::{DeviceModel, Engines, MediaModel};
 use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
@@ -22,8 +23,8 @@ use muster_engine::runtime::{Failure, ModelInfo, Purpose};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{Formats, Kind, Kinds};
 use muster_protocol::link::{
-    Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, Registration, Task, VERSION,
-    Wanted,
+    Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, ModelLimits, Registration, Task,
+    VERSION, Wanted,
 };
 
 /// Jobs that a model of the maker takes at once.
@@ -385,13 +386,17 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
         tasks: tasks(&info.purpose),
         voices: Vec::new(),
         clip: None,
+        limits: ModelLimits::default(),
     };
     let media = |model: &MediaModel| ModelCapacity {
         name: model.name.clone(),
         max: MEDIA_SLOTS,
         context: match model.kind {
             MediaKind::Transcript => Some(small(HEARD_TOKENS)),
-            MediaKind::Sound if model.speaks() => Some(SPOKEN_CHARACTERS),
+            // Characters count as tokens.
+            MediaKind::Sound if model.speaks() => {
+                Some(model.limits.characters.unwrap_or(SPOKEN_CHARACTERS))
+            }
             MediaKind::Image | MediaKind::Sound | MediaKind::Video => None,
         },
         size: model.size,
@@ -403,6 +408,7 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
         },
         voices: model.voices.clone(),
         clip: model.clip,
+        limits: model.limits,
     };
     let texts = served.models.iter().map(capacity);
     let models: Vec<_> = texts.chain(served.media.iter().map(media)).collect();
@@ -434,9 +440,6 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
 
 /// The longest sound, in tokens of a model that hears: 50 a second.
 const HEARD_TOKENS: usize = MOST_SECONDS as usize * 50;
-
-/// Characters of a text to speak, which count as its tokens.
-const SPOKEN_CHARACTERS: u32 = 16_384;
 
 /// Jobs that speak a text come as texts do, and requests for any sound as those for music do.
 fn kinds(model: &MediaModel) -> Kinds {
@@ -478,13 +481,7 @@ mod tests {
             key: "key".to_owned(),
             name: "rig".to_owned(),
         };
-        let media = |name: &str, kind| MediaModel {
-            name: name.to_owned(),
-            kind,
-            size: None,
-            voices: Vec::new(),
-            clip: None,
-        };
+        let media = |name: &str, kind| MediaModel::new(name, kind);
         let served = Served {
             media: vec![
                 media("draws", MediaKind::Image),

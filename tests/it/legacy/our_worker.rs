@@ -79,13 +79,7 @@ async fn drawing_work(posts: Vec<Post>, tasks: &Tasks) -> (Worker, Maker) {
         maker: Some(maker.clone()),
     };
     let served = Served {
-        media: vec![MediaModel {
-            name: "tiny".to_owned(),
-            kind: MediaKind::Image,
-            size: None,
-            voices: Vec::new(),
-            clip: None,
-        }],
+        media: vec![MediaModel::new("tiny", MediaKind::Image)],
         slots: 8,
         ..Served::default()
     };

@@ -13,7 +13,7 @@ use muster::coordinator::metering::Belief;
 use muster::coordinator::switchboard::{Card, Gpus, Order, Orders, Switchboard, WorkerLine};
 use muster::protocol::job::{
     AccountId, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Kind, Kinds,
-    TokenEvent, Usage, WorkerId,
+    Reach, TokenEvent, Usage, WorkerId,
 };
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -69,7 +69,7 @@ impl Puppet {
             kinds: Kinds::from(Kind::Text),
             formats: Formats::NEUTRAL,
             capabilities,
-            context,
+            reach: Reach::ENDLESS.with_context(context),
             models: vec![ServedModel {
                 name: model.into(),
                 slots: 64,
@@ -78,7 +78,7 @@ impl Puppet {
                         capabilities.contains(Capabilities::EMBED),
                         Capabilities::EMBED,
                     ),
-                    ..Offering::text()
+                    ..Offering::text(context)
                 },
             }],
             slots: 64,
@@ -88,7 +88,7 @@ impl Puppet {
                 resume: false,
                 lease: true,
             },
-            polls: None,
+            polls: false,
             agent: None,
             resume: None,
         };

@@ -74,7 +74,7 @@ impl Poller {
         let model = |name: &&str| ServedModel {
             name: (*name).into(),
             slots: u32::MAX,
-            offering: Offering::of(self.kind.into()),
+            offering: Offering::of(self.kind.into(), Reach::ENDLESS),
         };
         Registration {
             session,
@@ -85,19 +85,14 @@ impl Poller {
             kinds: self.kind.into(),
             formats: Formats::LEGACY,
             capabilities: Capabilities::default(),
-            context: 8192,
+            reach: Reach::ENDLESS,
             models: self.models.iter().map(model).collect(),
             slots: self.threads,
             extensions: Extensions {
                 multi: true,
                 ..Extensions::default()
             },
-            polls: Some(Reach {
-                window: u32::MAX,
-                output: u32::MAX,
-                pixels: u32::MAX,
-                steps: u32::MAX,
-            }),
+            polls: true,
             agent: None,
             resume: None,
         }

@@ -11,7 +11,7 @@ use crate::dispatch::{
 };
 use muster_protocol::job::{
     AccountId, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind,
-    TokenEvent, Usage, WorkerId,
+    Reach, TokenEvent, Usage, WorkerId,
 };
 
 pub const MODELS: [&str; 3] = ["tiny", "big", "rare"];
@@ -142,19 +142,19 @@ impl Rig {
             kinds: Kind::Text.into(),
             formats,
             capabilities: Capabilities::default(),
-            context: self.context,
+            reach: Reach::ENDLESS.with_context(self.context),
             models: self
                 .models
                 .iter()
                 .map(|&name| ServedModel {
                     name: name.into(),
                     slots: self.slots,
-                    offering: Offering::text(),
+                    offering: Offering::text(self.context),
                 })
                 .collect(),
             slots: self.slots,
             extensions: self.extensions,
-            polls: None,
+            polls: false,
             agent: None,
             resume,
         }

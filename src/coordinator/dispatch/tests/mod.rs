@@ -28,8 +28,8 @@ use super::{
 };
 use muster_protocol::job::{
     AccountId, Body, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Job, JobId,
-    Kind, Kudos, Limits, ModelChoice, Privacy, RequestId, StopRules, TextInput, TextRequest,
-    TokenEvent, UnixMillis, Usage, WorkerId,
+    Kind, Kudos, Limits, ModelChoice, Needs, Privacy, Reach, RequestId, StopRules, TextInput,
+    TextNeeds, TextRequest, TokenEvent, UnixMillis, Usage, WorkerId,
 };
 
 pub const LIFETIME: Duration = Duration::from_secs(600);
@@ -63,6 +63,14 @@ pub const OURS: Extensions = Extensions {
     resume: true,
     lease: true,
 };
+
+fn texts(window: u32, output: u32) -> Needs {
+    Needs::Text(TextNeeds {
+        window,
+        output,
+        ..TextNeeds::default()
+    })
+}
 
 impl Desk {
     pub fn new() -> Self {
@@ -182,15 +190,15 @@ impl Desk {
             kinds: Kind::Text.into(),
             formats,
             capabilities: Capabilities::default(),
-            context: 8192,
+            reach: Reach::ENDLESS.with_context(8192),
             models: vec![ServedModel {
                 name: "tiny".into(),
                 slots,
-                offering: Offering::text(),
+                offering: Offering::text(8192),
             }],
             slots,
             extensions,
-            polls: None,
+            polls: false,
             agent: None,
             resume: None,
         }

@@ -1,10 +1,15 @@
 //! Who gets what.
 
+use std::sync::Arc;
+
 use super::{Desk, OURS, done, secs, token};
 use crate::dispatch::{
     Effect, Input, Missing, ModelReport, Offering, Refusal, Report, ServedModel, SessionId,
 };
-use muster_protocol::job::{AccountId, Capabilities, Formats, Job, Kind, ModelChoice, Privacy};
+use muster_protocol::job::{
+    AccountId, Body, Capabilities, Formats, ImageNeeds, Job, Kind, ModelChoice, Needs, Privacy,
+    Reach,
+};
 
 fn refusal(desk: &mut Desk, change: impl FnOnce(&mut Job)) -> Option<Missing> {
     let mut job = desk.new_job();
@@ -158,7 +163,7 @@ fn the_most_wanted_model_the_worker_has_is_named() {
     registration.models.push(ServedModel {
         name: "big".into(),
         slots: 1,
-        offering: Offering::text(),
+        offering: Offering::text(8192),
     });
     desk.connect(registration);
     for expected in ["big", "tiny"] {
@@ -173,7 +178,7 @@ fn the_most_wanted_model_the_worker_has_is_named() {
 fn jobs_move_on_when_the_only_worker_of_their_kind_leaves() {
     let mut desk = Desk::new();
     let mut long = desk.registration(1, OURS);
-    (long.context, long.slots) = (32_768, 1);
+    (long.models[0].offering, long.slots) = (Offering::text(32_768), 1);
     let long = desk.connect(long);
     let mut job = desk.new_job();
     job.limits.prompt_tokens = 5000;
@@ -287,4 +292,67 @@ fn unused_lanes_are_forgotten() {
     assert_eq!(desk.dispatcher.census().lanes, 0);
     desk.lose(session);
     assert_eq!(desk.dispatcher.census(), Default::default());
+}
+
+/// A worker with two models for images that differ in what they take.
+fn drawing(desk: &mut Desk) -> SessionId {
+    let mut registration = desk.registration(1, OURS);
+    registration.kinds = Kind::Image.into();
+    let model = |name: &str, pixels, steps| ServedModel {
+        name: name.into(),
+        slots: 1,
+        offering: Offering::of(
+            Kind::Image.into(),
+            Reach {
+                image: ImageNeeds { pixels, steps },
+                ..Reach::ENDLESS
+            },
+        ),
+    };
+    registration.models = vec![
+        model("small", 512 * 512, 50),
+        model("large", 1024 * 1024, 20),
+    ];
+    desk.connect(registration)
+}
+
+fn image(desk: &mut Desk, models: &[&str], pixels: u32, steps: u32) -> Job {
+    let mut job = desk.new_job();
+    job.kind = Kind::Image;
+    job.body = Body::Image(Box::default());
+    job.model = ModelChoice(models.iter().map(|name| Arc::from(*name)).collect());
+    job.limits.needs = Needs::Image(ImageNeeds { pixels, steps });
+    job
+}
+
+#[test]
+fn an_image_goes_to_a_model_that_takes_its_size() {
+    let mut desk = Desk::new();
+    drawing(&mut desk);
+    let job = image(&mut desk, &["small", "large"], 768 * 768, 10);
+    desk.submit(job);
+    assert_eq!(&*desk.offer().model, "large");
+    let job = image(&mut desk, &["small"], 512 * 512, 50);
+    desk.submit(job);
+    assert_eq!(&*desk.offer().model, "small");
+}
+
+#[test]
+fn more_than_any_worker_takes_of_a_model_is_refused_with_the_limit() {
+    let mut desk = Desk::new();
+    drawing(&mut desk);
+    let refusal = |desk: &mut Desk, model, pixels, steps| {
+        let job = image(desk, &[model], pixels, steps);
+        desk.submit(job);
+        let refused = desk.take().into_iter().find_map(|effect| match effect {
+            Effect::Refused { refusal, .. } => Some(refusal.to_string()),
+            _ => None,
+        });
+        refused.unwrap()
+    };
+    let text = refusal(&mut desk, "small", 512 * 513, 50);
+    assert!(text.contains("262656 pixels (at most 262144)"), "{text}");
+    assert!(!text.contains("steps"), "{text}");
+    let text = refusal(&mut desk, "large", 512 * 512, 21);
+    assert!(text.contains("21 steps (at most 20)"), "{text}");
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Desk, done, done_with, failed, failure_kind, is_delivered, make_only, secs, token};
+use super::{
+    Desk, done, done_with, failed, failure_kind, is_delivered, make_only, secs, texts, token,
+};
 use crate::dispatch::clock::Mono;
 use crate::dispatch::polling::LANES;
 use crate::dispatch::{
@@ -11,13 +13,16 @@ use crate::dispatch::{
 };
 use muster_protocol::job::{
     AccountId, Capabilities, FailureKind, FinishReason, Formats, Job, Kind, ModelChoice, Reach,
+    TextNeeds,
 };
 
 const REACH: Reach = Reach {
-    window: 2048,
-    output: 512,
-    pixels: 0,
-    steps: 0,
+    text: TextNeeds {
+        context: 2048,
+        window: 2048,
+        output: 512,
+    },
+    ..Reach::ENDLESS
 };
 
 pub const POLLING: Extensions = Extensions {
@@ -37,9 +42,10 @@ impl Desk {
     pub fn poller_registration(&mut self, worker: i64, polling: Extensions) -> Registration {
         let mut registration = self.registration(worker, polling);
         registration.formats = Formats::LEGACY;
-        registration.context = REACH.window;
-        registration.polls = Some(REACH);
+        registration.reach = REACH;
+        registration.polls = true;
         registration.models[0].slots = u32::MAX;
+        registration.models[0].offering.reach = REACH;
         registration
     }
 
@@ -232,9 +238,9 @@ fn what_is_not_for_a_worker_is_counted_by_what_it_lacks() {
     change(&mut desk, &|job| {
         job.model = ModelChoice(vec!["other".into()])
     });
-    change(&mut desk, &|job| job.limits.reach.output = 513);
-    change(&mut desk, &|job| job.limits.reach.window = 4096);
-    change(&mut desk, &|job| job.limits.reach.window = 2049);
+    change(&mut desk, &|job| job.limits.needs = texts(0, 513));
+    change(&mut desk, &|job| job.limits.needs = texts(4096, 0));
+    change(&mut desk, &|job| job.limits.needs = texts(2049, 0));
     change(&mut desk, &|job| job.limits.formats = Formats::NEUTRAL);
     change(&mut desk, &|job| {
         job.privacy = muster_protocol::job::Privacy::Trusted
@@ -278,7 +284,8 @@ fn a_worker_that_changes_its_models_is_given_the_new_ones_and_keeps_what_it_has(
     );
     registration.session = poller;
     registration.formats = Formats::LEGACY;
-    registration.polls = Some(REACH);
+    registration.polls = true;
+    registration.models[0].offering.reach = REACH;
     registration.models[0].name = "other".into();
     desk.put(Input::Changed(Box::new(registration)));
     assert_eq!(desk.pop(poller, 1)[0].job.id, other);
@@ -360,7 +367,7 @@ fn jobs_of_a_client_that_waits_are_refused_when_only_a_worker_of_less_reach_is_t
     desk.poller(1);
     let mut job = desk.stored_job();
     job.durable = false;
-    job.limits.reach.output = 1000;
+    job.limits.needs = texts(0, 1000);
     desk.submit(job);
     let effects = desk.take();
     let refused = |effect: &Effect| matches!(effect, Effect::Refused { .. });

@@ -1,6 +1,7 @@
 //! Whose turn it is, seen from outside. The function itself is tested beside it.
 
 use super::{Desk, done, failure_kind, secs, token};
+use crate::dispatch::Offering;
 use muster_protocol::job::{AccountId, FailureKind, JobId};
 
 #[test]
@@ -76,7 +77,7 @@ fn a_stored_job_waits_for_its_whole_life() {
 fn a_job_whose_worker_does_not_come_back_goes_to_whoever_else_can_do_it() {
     let mut desk = Desk::new();
     let mut long = desk.registration(1, super::OURS);
-    long.context = 32_768;
+    long.models[0].offering = Offering::text(32_768);
     let long = desk.connect(long);
     let mut job = desk.new_job();
     job.limits.prompt_tokens = 5000;

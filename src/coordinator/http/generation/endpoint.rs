@@ -142,6 +142,15 @@ impl MediaEndpoint {
         self.asker
     }
 
+    pub fn request(&self) -> RequestId {
+        self.arrival.id
+    }
+
+    /// The id of the model that the client calls this.
+    pub fn id_of(&self, name: &str) -> Arc<str> {
+        self.models.id(name)
+    }
+
     pub async fn overview(&self) -> Arc<Overview> {
         self.board.current().await
     }

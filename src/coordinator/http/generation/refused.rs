@@ -6,7 +6,7 @@ use crate::http::models;
 use crate::http::open::KnownModels;
 use crate::moderation::{Blocked, LONGEST};
 use crate::switchboard::Overview;
-use muster_protocol::job::{Capabilities, Failure, FailureKind, Kind};
+use muster_protocol::job::{Capabilities, Failure, FailureKind, Kind, Needs, Reach};
 use muster_protocol::openai::Problem;
 
 /// Models named in a message.
@@ -69,7 +69,10 @@ pub fn explain<F: RefusedFields>(
                     ..Failure::new(FailureKind::NoWorker, refusal.to_string()).into()
                 },
             },
-            Missing::Reach(_) => about(refusal, "size"),
+            Missing::Reach { wanted, most } => {
+                let field = limited(*wanted, most);
+                about(refusal, field)
+            }
             Missing::Absent(_) | Missing::Context { .. } | Missing::Trust => {
                 about(refusal, "model")
             }
@@ -92,6 +95,18 @@ fn others(kind: Kind, overview: &Overview) -> String {
 fn unsupported(param: &'static str, model: &str) -> ApiError {
     let message = format!("{param} is not supported by any worker that serves {model} now");
     Problem::unsupported(param, message).into()
+}
+
+/// The field that asks for more than there is.
+fn limited(wanted: Needs, most: &Reach) -> &'static str {
+    match wanted {
+        Needs::Image(image) if image.pixels <= most.image.pixels => "steps",
+        Needs::Video(video) if video.pixels <= most.video.pixels => "seconds",
+        Needs::Music(_) => "seconds",
+        Needs::Speech(_) => "input",
+        Needs::Text(_) => "max_tokens",
+        Needs::Image(_) | Needs::Video(_) | Needs::Interrogation(_) => "size",
+    }
 }
 
 fn about(refusal: Refusal, param: &'static str) -> ApiError {

@@ -22,7 +22,7 @@ use crate::pollers::{Ask, Given, Pollers};
 use crate::secrets;
 use crate::state::DoorSettings;
 use crate::storage::Said;
-use muster_protocol::job::{Body as JobBody, Capabilities, Kind, Reach, TextInput};
+use muster_protocol::job::{Body as JobBody, Capabilities, Kind, Reach, TextInput, TextNeeds};
 use muster_protocol::legacy::pop::PopInputText;
 use muster_protocol::legacy::text::chat;
 use muster_protocol::legacy::text::job::Lengths;
@@ -48,7 +48,7 @@ pub async fn pop(
     let prefers = door::preferred(asked.priority_usernames.as_deref())?;
     door::may_pop(&caller)?;
     let name = kept_name(&asked.name);
-    let reach = reach(&asked);
+    let lengths = lengths(&asked);
     door.keep_out_blocked()?;
     let wants = Wants {
         own_only: door::is_kept_back(&door, &caller, &modes).await?,
@@ -57,7 +57,7 @@ pub async fn pop(
     };
     let mut ask = Ask {
         prefers,
-        ..ask(asked, &caller, &name, reach)?
+        ..ask(asked, &caller, &name, lengths)?
     };
     let worker = ask.name.clone();
     ask.said.address = door.address.to_string();
@@ -66,23 +66,22 @@ pub async fn pop(
     door.moderation.whereabouts().note(&worker, door.address);
     let payload = GenerationPayloadText {
         messages: popped(&messages.of(given.worker)),
-        ..payload(&given, reach, settings.scrub_secrets)
+        ..payload(&given, lengths, settings.scrub_secrets)
     };
     given.offers.keep();
     Ok(reply::json(StatusCode::OK, &payload))
 }
 
-fn reach(asked: &PopInputText) -> Reach {
+fn lengths(asked: &PopInputText) -> Lengths {
     let tokens =
         |number: i64| u32::try_from(number).unwrap_or(if number < 0 { 0 } else { u32::MAX });
-    Reach {
-        window: tokens(asked.max_context_length),
+    Lengths {
+        context: tokens(asked.max_context_length),
         output: tokens(asked.max_length),
-        ..Reach::default()
     }
 }
 
-fn ask(asked: PopInputText, caller: &Caller, name: &str, reach: Reach) -> Result<Ask, Refusal> {
+fn ask(asked: PopInputText, caller: &Caller, name: &str, lengths: Lengths) -> Result<Ask, Refusal> {
     let models = door::models(asked.models.unwrap_or_default(), caller, MOST_MODELS)?;
     Ok(Ask {
         name: name.into(),
@@ -102,18 +101,21 @@ fn ask(asked: PopInputText, caller: &Caller, name: &str, reach: Reach) -> Result
         models,
         // Clients that fill in the published defaults all say that they are very slow: nothing follows from it here.
         capabilities: Capabilities::TIMELY,
-        reach,
+        reach: Reach {
+            text: TextNeeds {
+                context: lengths.context,
+                window: lengths.context,
+                output: lengths.output,
+            },
+            ..Reach::ENDLESS
+        },
         threads: asked.threads,
     })
 }
 
-fn payload(given: &Given, reach: Reach, scrub: bool) -> GenerationPayloadText {
+fn payload(given: &Given, lengths: Lengths, scrub: bool) -> GenerationPayloadText {
     let Some(first) = given.offers.first() else {
         return GenerationPayloadText::empty(reasons(&given.skipped), Vec::new());
-    };
-    let lengths = Lengths {
-        context: reach.window,
-        output: reach.output,
     };
     GenerationPayloadText {
         payload: model_payload(first, lengths, scrub),

@@ -3,20 +3,27 @@
 use axum::extract::State;
 use axum::response::Response;
 
-use super::dictation;
+use super::{dictation, media_chat};
 use crate::error::ApiError;
 use crate::http::body::Whole;
+use crate::http::generation::MediaEndpoint;
 use crate::http::text::TextEndpoint;
 use crate::pictures::Sources;
 use muster_protocol::openai::chat::ChatDialect;
 
 pub async fn complete(
     endpoint: TextEndpoint,
+    media: Result<MediaEndpoint, ApiError>,
     State(sources): State<Sources>,
     body: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
     let incoming = endpoint.incoming(body?)?;
     let mut incoming = incoming.parse().await?;
+    if let Ok(media) = media
+        && let Some(made) = media_chat::kind_made(&media, incoming.body()).await
+    {
+        return media_chat::serve(&media, made, incoming).await;
+    }
     if let Some(model) = endpoint.audio_model()
         && dictation::has_audio(incoming.body())
     {

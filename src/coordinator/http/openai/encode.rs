@@ -333,7 +333,7 @@ impl Encoder {
                 }
                 Missing::Context { .. } => Some(param),
                 Missing::Capability(_) => None,
-                Missing::Absent(_) | Missing::Reach(_) | Missing::Trust => Some("model"),
+                Missing::Absent(_) | Missing::Reach { .. } | Missing::Trust => Some("model"),
             },
             _ => None,
         };

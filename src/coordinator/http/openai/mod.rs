@@ -12,6 +12,7 @@
 //! | `hearing` | transcripts of sounds |
 //! | `speech` | texts, spoken |
 //! | `dictation` | audio parts of chat messages |
+//! | `media_chat` | chats with models that make images or videos |
 //! | [`responses`] | the Responses API |
 //! | `embeddings`, `rerank` | vectors of texts, scores of documents |
 
@@ -27,6 +28,7 @@ pub mod embeddings;
 pub mod encode;
 pub mod hearing;
 pub mod images;
+mod media_chat;
 pub mod rerank;
 pub mod responses;
 pub mod speech;

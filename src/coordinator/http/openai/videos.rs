@@ -73,7 +73,8 @@ pub async fn create(
     Ok(Reply(object(&accepted).render()))
 }
 
-async fn order_of(
+/// Reads what came along, and settles what the client left open.
+pub async fn order_of(
     endpoint: &MediaEndpoint,
     request: &mut VideosRequest,
 ) -> Result<MediaOrder, ApiError> {

@@ -353,6 +353,17 @@ fn model() -> Value {
             "output_modalities": texts(),
             "max_context_length": {"type": "integer", "description": "Tokens."},
             "aliases": texts(),
+            "limits": {
+                "type": "object",
+                "description": "What a request for media may ask of it at most, where its workers say it.",
+                "properties": {
+                    "pixels": {"type": "integer", "description": "Width times height."},
+                    "steps": {"type": "integer"},
+                    "frames": {"type": "integer"},
+                    "seconds": {"type": "integer"},
+                    "characters": {"type": "integer", "description": "Of a text to speak."},
+                },
+            },
         }),
         &[
             "id",

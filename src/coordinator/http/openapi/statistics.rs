@@ -66,7 +66,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
 
 fn status_model() -> Value {
     all_but(
-        &["capabilities"],
+        &["capabilities", "limits"],
         json!({
             "name": text(),
             "count": about(count(), "Workers that serve it."),
@@ -77,6 +77,7 @@ fn status_model() -> Value {
             "avg_ttft_s": amount(),
             "avg_latency_s": amount(),
             "capabilities": texts(),
+            "limits": {"type": "object", "description": "As in /v1/models."},
         }),
     )
 }

@@ -4,6 +4,7 @@ use axum::extract::State;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
+use crate::http::models::limits;
 use crate::http::reply::Reply;
 use crate::http::statistics::unavailable;
 use crate::http::workers::KINDS;
@@ -49,6 +50,10 @@ fn entry(model: &ModelOnline, kind: Kind, kind_name: &str, picture: &Picture) ->
         "avg_ttft_s": made.first_output_seconds(),
         "avg_latency_s": made.total_seconds(),
     });
+    let limits = limits(model);
+    if !limits.is_empty() {
+        entry["limits"] = limits.into();
+    }
     let tasks = tasks(kind, model.capabilities);
     if !tasks.is_empty() {
         entry["capabilities"] = tasks.into();

@@ -170,6 +170,7 @@ mod tests {
                 .with(Capabilities::GENERATE),
             modalities: Vec::new(),
             context,
+            reach: None,
             size: None,
             voices: Arc::default(),
             video: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::Value;
@@ -35,10 +35,10 @@ use muster_protocol::openai::chat::{
     ChatRequest, Grid, Head, IgnoredFields, Lenient, Routing, for_strangers,
 };
 use muster_protocol::openai::json;
-use muster_protocol::openai::nearest::shortened;
 
 use super::auto::{Auto, Candidate};
 use super::choices::{Choices, Next};
+use super::ignored::with_ignored;
 use super::moderated::moderate;
 use super::order::{Order, clamp, formats};
 use super::refused;
@@ -52,9 +52,6 @@ const LOOKED_AT: usize = 12;
 /// With `auto`, the chosen model has to start so soon while another one has a free worker. Less than the time after which
 /// a stream is answered, so that the status can still be that of the next model.
 const START_WITHIN: Duration = Duration::from_millis(1500);
-
-/// Names the fields that were left aside, where the operator wants that.
-pub const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-ignored-fields");
 
 /// The caller of a text route, and the parts of the service that answer it.
 #[derive(Debug, Clone)]
@@ -166,6 +163,11 @@ impl Incoming<Value> {
         self.size
     }
 
+    /// For a route of its own, with the memory that the body takes.
+    pub fn into_parts(self) -> (Value, Room) {
+        (self.body, self.room)
+    }
+
     /// Takes the memory of so many bytes more, which are read with the body.
     pub fn take_more(&mut self, bytes: usize) -> Result<(), ApiError> {
         let size = self.size.saturating_add(bytes);
@@ -250,12 +252,10 @@ impl TextEndpoint {
         read: impl FnOnce(Value, &IgnoredFields) -> Result<Reading, Problem> + Send + 'static,
     ) -> Result<Response, ApiError> {
         let accepted = self.accept(incoming, read).await?;
-        let ignored = ignored_header(&accepted.ignored);
+        let ignored = accepted.ignored.clone();
         let answer = self.answer(accepted).await;
         let mut response = answer.unwrap_or_else(ApiError::into_response);
-        if let Some(names) = ignored {
-            response.headers_mut().insert(IGNORED_FIELDS, names);
-        }
+        with_ignored(&mut response, &ignored);
         Ok(response)
     }
 
@@ -455,7 +455,7 @@ impl TextEndpoint {
         let submitted = self.board.submit(Submission { jobs, standing }).await;
         match submitted {
             Err(Refusal::Unserved {
-                missing: Missing::Reach(_),
+                missing: Missing::Reach { .. },
                 ..
             }) if may_poll => {
                 for job in &mut again {
@@ -512,23 +512,6 @@ fn named_for_client(error: ApiError, dialect: &dyn Dialect) -> ApiError {
         param: Some(name.into()),
         ..error
     }
-}
-
-fn ignored_header(names: &[String]) -> Option<HeaderValue> {
-    const MOST: usize = 32;
-    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b',';
-    let shown = names.iter().take(MOST).map(|name| {
-        let shown = shortened(name).bytes();
-        shown.map(|byte| {
-            if is_plain(byte) {
-                char::from(byte)
-            } else {
-                '?'
-            }
-        })
-    });
-    let names: Vec<String> = shown.map(Iterator::collect).collect();
-    (!names.is_empty()).then(|| HeaderValue::try_from(names.join(", ")).ok())?
 }
 
 /// In a raid those who hide ask for nothing.

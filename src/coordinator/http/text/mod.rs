@@ -9,16 +9,19 @@
 //! | `order` | a request that was read to jobs for the queue |
 //! | `choices` | the events of all choices, in the order they come |
 //! | `stream` | those events as a body of server-sent events |
+//! | `ignored` | the header that names fields that were left aside |
 //! | `refused` | what the queue's refusal means to the client |
 
 pub mod auto;
 mod choices;
 mod dictation;
 mod endpoint;
+mod ignored;
 mod moderated;
 mod order;
 mod refused;
 mod stream;
 
-pub use endpoint::{IGNORED_FIELDS, Incoming, TextEndpoint};
+pub use endpoint::{Incoming, TextEndpoint};
+pub use ignored::{IGNORED_FIELDS, with_ignored};
 pub use stream::NOT_BUFFERED;

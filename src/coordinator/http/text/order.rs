@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::secrets;
 use crate::state::DoorSettings;
 use muster_protocol::job::{
-    AccountId, Body, CacheOwner, Formats, Job, JobId, Kind, Limits, ModelChoice, NativeBody,
-    Original, Privacy, Reach, RequestId, TextInput, TextRequest, UnixMillis,
+    AccountId, Body, CacheOwner, Formats, Job, JobId, Kind, Limits, ModelChoice, NativeBody, Needs,
+    Original, Privacy, RequestId, TextInput, TextNeeds, TextRequest, UnixMillis,
 };
 use muster_protocol::legacy::text::job::only_for_our_workers;
 use muster_protocol::openai::chat::ChatRequest;
@@ -109,7 +109,7 @@ impl Order {
                 requires: request.requires(),
                 prompt_tokens: request.least_prompt_tokens(),
                 output_tokens: text.max_tokens,
-                reach: reach(request),
+                needs: Needs::Text(needs(request)),
                 restartable: request.stream.is_none(),
                 ..Limits::default()
             },
@@ -174,20 +174,19 @@ pub fn formats(request: &ChatRequest, native: Option<&NativeBody>) -> Formats {
 
 /// A worker that polls and takes less gets the job where no other does: it is told to write as much as it can.
 pub fn clamp(job: &mut Job) {
-    job.limits.reach = Reach {
+    job.limits.needs = Needs::Text(TextNeeds {
         window: job.limits.prompt_tokens,
-        output: 0,
-        ..job.limits.reach
-    };
+        ..TextNeeds::default()
+    });
 }
 
 /// What a worker that polls must take: it says how much fits, prompt and output together.
-fn reach(request: &ChatRequest) -> Reach {
+fn needs(request: &ChatRequest) -> TextNeeds {
     let output = request.text.max_tokens.unwrap_or_default();
-    Reach {
+    TextNeeds {
         window: request.least_prompt_tokens().saturating_add(output),
         output,
-        ..Reach::default()
+        ..TextNeeds::default()
     }
 }
 

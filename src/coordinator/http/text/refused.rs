@@ -93,7 +93,7 @@ pub fn explain(
                 }
                 error
             }
-            Missing::Reach(_) | Missing::Trust => about(refusal, "model"),
+            Missing::Reach { .. } | Missing::Trust => about(refusal, "model"),
         },
         _ => refusal.into(),
     }

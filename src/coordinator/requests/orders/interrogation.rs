@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Nth, Task};
-use muster_protocol::job::{Body, FormRequest, Formats, Limits, Reach};
+use muster_protocol::job::{Body, FormRequest, Formats, InterrogationNeeds, Limits, Needs};
 use muster_protocol::legacy::interrogation::{
     ModelInterrogationFormImage, ModelInterrogationInputImage,
 };
@@ -88,10 +88,9 @@ impl FormsAsked {
             })),
             limits: Limits {
                 formats: Formats::LEGACY,
-                reach: Reach {
+                needs: Needs::Interrogation(InterrogationNeeds {
                     pixels: tiled(self.width, self.height),
-                    ..Reach::default()
-                },
+                }),
                 patience: Some(PATIENCE),
                 ..Limits::default()
             },
@@ -114,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     use super::{FormsAsked, Nth};
-    use muster_protocol::job::Body;
+    use muster_protocol::job::{Body, InterrogationNeeds, Needs};
     use muster_protocol::legacy::Body as _;
     use muster_protocol::legacy::interrogation::ModelInterrogationInputImage;
 
@@ -128,7 +127,9 @@ mod tests {
         assert_eq!((asked.outputs(), asked.models().len()), (2, 2));
         let nth = Nth { index: 1, seed: 0 };
         let task = asked.task(nth);
-        assert_eq!(task.limits.reach.pixels, 2 * 512 * 512);
+        let pixels = 2 * 512 * 512;
+        let needs = Needs::Interrogation(InterrogationNeeds { pixels });
+        assert_eq!(task.limits.needs, needs);
         let Body::Form(form) = &task.body else {
             panic!("a form was asked for");
         };

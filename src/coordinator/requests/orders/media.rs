@@ -159,16 +159,17 @@ impl MediaWork {
                 }
             }
             // Their protocol has no type of file but this one.
-            MediaBody::Music(music) if music.format == SoundFormat::Wav => Limits {
-                formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+            MediaBody::Music(music) => Limits {
+                formats: match music.format {
+                    SoundFormat::Wav => Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+                    SoundFormat::Flac | SoundFormat::Opus => Formats::NEUTRAL,
+                },
+                needs: music.needs(),
                 ..Limits::default()
             },
-            MediaBody::Music(_) => Limits {
-                formats: Formats::NEUTRAL,
-                ..Limits::default()
-            },
-            MediaBody::Video(_) => Limits {
+            MediaBody::Video(video) => Limits {
                 formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+                needs: video.needs(),
                 ..Limits::default()
             },
         }

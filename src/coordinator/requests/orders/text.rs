@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Nth, Task, end_user};
 use crate::requests::Wishes;
-use muster_protocol::job::{Body, Capabilities, Formats, Limits, Reach, TextInput, TextRequest};
+use muster_protocol::job::{
+    Body, Capabilities, Formats, Limits, Needs, TextInput, TextNeeds, TextRequest,
+};
 use muster_protocol::legacy::text::format;
 use muster_protocol::legacy::text::request::GenerationInputText;
 use muster_protocol::legacy::{Body as _, Refusal};
@@ -85,11 +87,11 @@ impl TextAsked {
                 formats: FORMATS,
                 prompt_tokens: u32::try_from(length).unwrap_or(u32::MAX),
                 output_tokens: Some(params.max_length),
-                reach: Reach {
+                needs: Needs::Text(TextNeeds {
                     window: params.max_context_length,
                     output: params.max_length,
-                    ..Reach::default()
-                },
+                    ..TextNeeds::default()
+                }),
                 patience: Some(PATIENCE),
                 requires: self.requires(),
                 ..Limits::default()

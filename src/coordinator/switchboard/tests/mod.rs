@@ -24,8 +24,8 @@ use crate::metering::{Belief, Counted};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
     AccountId, Body, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Job, JobId,
-    Kind, Kinds, Kudos, Limits, ModelChoice, Privacy, RequestId, StopRules, TextInput, TextRequest,
-    TokenEvent, UnixMillis, Usage, WorkerId,
+    Kind, Kinds, Kudos, Limits, ModelChoice, Privacy, Reach, RequestId, StopRules, TextInput,
+    TextRequest, TokenEvent, UnixMillis, Usage, WorkerId,
 };
 
 const OURS: Extensions = Extensions {
@@ -149,15 +149,15 @@ fn registration(
         kinds: Kinds::from(Kind::Text),
         formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
         capabilities: Capabilities::default(),
-        context: 4096,
+        reach: Reach::ENDLESS.with_context(4096),
         models: vec![ServedModel {
             name: "tiny".into(),
             slots,
-            offering: Offering::text(),
+            offering: Offering::text(4096),
         }],
         slots,
         extensions,
-        polls: None,
+        polls: false,
         agent: None,
         resume: None,
     }

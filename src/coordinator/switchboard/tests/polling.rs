@@ -10,7 +10,7 @@ use super::{done, job, ledger, registration, submit, text};
 use crate::dispatch::{Extensions, Frame, Offer, Registration, Said, SessionId, Settings, Wants};
 use crate::metering::Belief;
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{Formats, Job, Kudos, Reach, WorkerId};
+use muster_protocol::job::{Formats, Job, Kudos, WorkerId};
 
 const POLLING: Extensions = Extensions {
     multi: true,
@@ -22,11 +22,7 @@ const POLLING: Extensions = Extensions {
 fn here(session: SessionId, worker: i64) -> (Box<Registration>, Card) {
     let mut registration = registration(session, WorkerId(worker), POLLING, 1);
     registration.formats = Formats::LEGACY;
-    registration.polls = Some(Reach {
-        window: 4096,
-        output: 512,
-        ..Reach::default()
-    });
+    registration.polls = true;
     let card = Card {
         name: format!("poller {worker}").into(),
         public_id: Uuid::new_v4(),

@@ -26,6 +26,7 @@ use self::folder::DiffusersFolder;
 use self::job::DrawingJob;
 use self::networks::DiffusionNetworks;
 use self::plan::DrawingPlan;
+pub use self::plan::{MOST_PIXELS, MOST_STEPS};
 use self::single::SingleFileModel;
 use super::diffusion::{DiffusionSampler, Schedule};
 use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};

@@ -20,12 +20,12 @@ const SCHEDULE: Schedule = Schedule::Karras;
 /// Width and height, of models that do not say.
 const SIZE: u32 = 512;
 
-const MOST_STEPS: u32 = 500;
+pub const MOST_STEPS: u32 = 500;
 /// Levels of a schedule of which a part is run.
 const MOST_LEVELS: f64 = 10_000.0;
 const MOST_CFG_SCALE: f32 = 100.0;
 const MOST_SIDE: u32 = 4096;
-const MOST_PIXELS: u64 = 2048 * 2048;
+pub const MOST_PIXELS: u32 = 2048 * 2048;
 /// A source and a mask may be larger than the image.
 const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
 /// Images of a series. Each draws the noise of those before it.
@@ -403,7 +403,7 @@ fn size(
     }
     let size = size.map(|(_, asked, default)| asked.unwrap_or(default));
     let pixels = u64::from(size[0]) * u64::from(size[1]);
-    match pixels > MOST_PIXELS {
+    match pixels > u64::from(MOST_PIXELS) {
         true => Err(Refusal::Unsupported(format!(
             "{} by {} pixels are {pixels}, but the model takes at most {MOST_PIXELS}",
             size[0], size[1]

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use self::folder::MusicFolder;
 use self::job::compose;
 use self::networks::MusicNetworks;
+pub use self::plan::MOST_SECONDS;
 use self::plan::MusicPlan;
 use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
 use super::{DeviceChoice, Failure, LoadError};

@@ -12,7 +12,7 @@ use crate::runtime::text::PromptTokenizer;
 const MOST_STEPS: u32 = 100;
 const MOST_CFG_SCALE: f32 = 100.0;
 /// The stored silence is as long.
-const MOST_SECONDS: f32 = 600.0;
+pub const MOST_SECONDS: u32 = 600;
 const LEAST_SECONDS: f32 = 0.5;
 const MOST_BPM: u32 = 400;
 /// Songs of a series. Each draws the noise of those before it.
@@ -60,7 +60,7 @@ impl MusicPlan {
             in_range("bpm", bpm, 1, MOST_BPM)?;
         }
         let seconds = request.seconds.unwrap_or_else(|| defaults.seconds());
-        if !(LEAST_SECONDS..=MOST_SECONDS).contains(&seconds) {
+        if !(LEAST_SECONDS..=MOST_SECONDS as f32).contains(&seconds) {
             return Err(Refusal::Unsupported(format!(
                 "seconds is {seconds}, but the model takes {LEAST_SECONDS} to {MOST_SECONDS}"
             )));

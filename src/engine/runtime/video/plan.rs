@@ -11,7 +11,7 @@ use crate::runtime::maker::{Cost, Pixels, Refusal, VideoRequest};
 const MOST_STEPS: u32 = 500;
 const MOST_CFG_SCALE: f32 = 100.0;
 const MOST_SIDE: u32 = 4096;
-const MOST_PIXELS: u64 = 2048 * 2048;
+pub const MOST_PIXELS: u32 = 2048 * 2048;
 const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
 pub const MOST_FRAMES: u32 = 257;
 const RATES: [f32; 2] = [1.0, 60.0];
@@ -182,7 +182,7 @@ fn size(
         size[axis] = side;
     }
     let pixels = u64::from(size[0]) * u64::from(size[1]);
-    match pixels > MOST_PIXELS {
+    match pixels > u64::from(MOST_PIXELS) {
         true => Err(Refusal::Unsupported(format!(
             "{} by {} pixels are {pixels}, but the model takes at most {MOST_PIXELS}; ask for a smaller video",
             size[0], size[1]

@@ -13,6 +13,7 @@
 //! | `head`, `usage` | what reply and chunks share |
 //! | `reply` | one JSON object at the end |
 //! | `chunks` | chunks as they come, written into one buffer |
+//! | `media` | chats with models that make images or videos |
 //! | [`schema`] | all of it as JSON Schema |
 //!
 //! No field is ignored, unless the operator wants it: each is honoured, or refused by its name. A wish that only some workers can grant becomes
@@ -26,6 +27,7 @@ mod fields;
 mod format;
 mod head;
 mod keywords;
+mod media;
 mod messages;
 mod reply;
 mod request;
@@ -42,6 +44,7 @@ pub use chunks::ChunkWriter;
 pub use dialect::ChatDialect;
 pub use fields::for_strangers;
 pub use head::{Ending, Grid, Head, Routing, finish_word};
+pub use media::{MediaChat, MediaChatHead, MediaChatStream};
 pub use reply::Reply;
 
 use std::borrow::Cow;

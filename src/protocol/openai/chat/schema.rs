@@ -213,9 +213,21 @@ fn assistant_message() -> Value {
             "reasoning_content": {"type": "string"},
             "tool_calls": list(&reference("ToolCall")),
             "function_call": reference("FunctionCall"),
+            "images": media_list("image_url"),
+            "videos": media_list("video_url"),
         }),
         &["role", "content", "refusal"],
     )
+}
+
+/// In answers of models that make media.
+fn media_list(kind: &str) -> Value {
+    let url = object(json!({"url": {"type": "string"}}), &["url"]);
+    let entry = object(
+        json!({"type": {"type": "string", "enum": [kind]}, kind: url}),
+        &["type", kind],
+    );
+    list(&entry)
 }
 
 fn chunk() -> Value {
@@ -273,6 +285,8 @@ fn delta() -> Value {
             "reasoning_content": {"type": "string"},
             "tool_calls": list(&reference("ToolCallDelta")),
             "function_call": call,
+            "images": media_list("image_url"),
+            "videos": media_list("video_url"),
         }),
         &[],
     )

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::pollers::Ask;
 use crate::storage::Said;
-use muster_protocol::job::{Capabilities, Kind, Reach};
+use muster_protocol::job::{Capabilities, InterrogationNeeds, Kind, Reach};
 use muster_protocol::legacy::annotation::{form_of, model_of};
 use muster_protocol::legacy::interrogation::Form;
 use muster_protocol::legacy::pop::InterrogationPopInput;
@@ -38,8 +38,10 @@ pub fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
         // None of them says that it is slow.
         capabilities: Capabilities::TIMELY,
         reach: Reach {
-            pixels: asked.max_tiles.saturating_mul(TILE),
-            ..Reach::default()
+            interrogation: InterrogationNeeds {
+                pixels: asked.max_tiles.saturating_mul(TILE),
+            },
+            ..Reach::ENDLESS
         },
         threads: asked.threads,
     }

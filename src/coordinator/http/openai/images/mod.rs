@@ -124,15 +124,15 @@ pub async fn vary(
     serve(&endpoint, request, room).await
 }
 
-async fn serve(
+/// Reads what came along, and settles what the client left open.
+pub async fn order_of(
     endpoint: &MediaEndpoint,
-    mut request: ImagesRequest,
-    room: Room,
-) -> Result<Response, ApiError> {
+    request: &mut ImagesRequest,
+) -> Result<MediaOrder, ApiError> {
     let model = endpoint
         .model_of(request.model.as_deref(), Kind::Image)
         .await?;
-    moderate(endpoint, &mut request, &model).await?;
+    moderate(endpoint, request, &model).await?;
     let inputs = std::mem::take(&mut request.inputs);
     let sources = endpoint.take_sources(inputs).await?;
     let sources = sources.map(|taken| {
@@ -142,13 +142,21 @@ async fn serve(
         }
         taken.holding
     });
-    choose_size(endpoint, &mut request, &model).await;
+    choose_size(endpoint, request, &model).await;
     request.image.previews = request.previews;
-    let order = MediaOrder {
-        work: work_of(&request, &model)?,
+    Ok(MediaOrder {
+        work: work_of(request, &model)?,
         tracking: std::mem::take(&mut request.tracking),
         sources,
-    };
+    })
+}
+
+async fn serve(
+    endpoint: &MediaEndpoint,
+    mut request: ImagesRequest,
+    room: Room,
+) -> Result<Response, ApiError> {
+    let order = order_of(endpoint, &mut request).await?;
     if order.tracking.is_async {
         return endpoint.accept(order, &request, room).await;
     }

@@ -19,7 +19,7 @@ use crate::legacy::requests::RequestSingleWarning;
 
 pub use needs::Defaults;
 
-use needs::Needs;
+use needs::ModelNeeds;
 
 static IMAGES: LazyLock<HashMap<String, Known>> = LazyLock::new(|| {
     let table = read(include_str!("../../../../../models/reference/images.toml"));
@@ -32,7 +32,7 @@ const USUAL_STEPS: (u32, u32) = (20, 40);
 #[derive(Debug, PartialEq)]
 struct Known {
     family: Baseline,
-    needs: Needs,
+    needs: ModelNeeds,
 }
 
 /// Whether it is in the table.
@@ -67,7 +67,7 @@ fn steps(model: &str) -> (u32, u32) {
 /// The settings that suit the model, for a request that names none.
 pub fn defaults(model: &str) -> Defaults {
     let known = IMAGES.get(model).map(|known| &known.needs);
-    known.map_or_else(Defaults::default, Needs::defaults)
+    known.map_or_else(Defaults::default, ModelNeeds::defaults)
 }
 
 /// What of a request does not suit one of its models or another.
@@ -86,7 +86,7 @@ pub fn warnings(
 }
 
 fn read(text: &str) -> Result<HashMap<String, Known>, String> {
-    let families: BTreeMap<Baseline, BTreeMap<String, Needs>> =
+    let families: BTreeMap<Baseline, BTreeMap<String, ModelNeeds>> =
         toml::from_str(text).map_err(|error| error.to_string())?;
     let mut models = HashMap::new();
     for (family, entries) in families {

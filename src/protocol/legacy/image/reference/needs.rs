@@ -12,7 +12,7 @@ use crate::legacy::words::{Sampler, Scheduler, Word};
 /// Nothing where it does not care.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Needs {
+pub struct ModelNeeds {
     /// Fewest and most.
     pub steps: Option<(u32, u32)>,
     /// Least and most.
@@ -43,7 +43,7 @@ impl Default for Defaults {
     }
 }
 
-impl Needs {
+impl ModelNeeds {
     /// The usual settings, changed where the model is made for others.
     pub fn defaults(&self) -> Defaults {
         let usual = Defaults::default();

@@ -1,0 +1,223 @@
+//! Chats with models that make images or videos: each is a request for one of them, as the route of its kind takes it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{images, videos};
+use crate::clock::wall_clock;
+use crate::error::ApiError;
+use crate::http::generation::{
+    Gathering, MadeMedia, MediaDelivery, MediaEndpoint, MediaEvent, with_job_ids,
+};
+use crate::http::room::Room;
+use crate::http::text::{Incoming, NOT_BUFFERED, with_ignored};
+use crate::media::MediaType;
+use muster_protocol::job::{Failure, FailureKind, Kind};
+use muster_protocol::openai::chat::{Head, MediaChat, MediaChatHead, MediaChatStream};
+use muster_protocol::openai::error;
+use muster_protocol::openai::images::inputs::{ImageInput, ImageInputs};
+use muster_protocol::openai::images::{ImageDoor, ImagesRequest};
+use muster_protocol::openai::media::{FinishedMedia, MediaGrid};
+use muster_protocol::openai::videos::{VideoDoor, VideosRequest};
+
+const HEARTBEAT: &str = ": heartbeat\n\n";
+
+/// The kind of what the model of a chat makes, if it writes no text.
+pub async fn kind_made(endpoint: &MediaEndpoint, body: &Value) -> Option<Kind> {
+    let name = body["model"].as_str()?;
+    let overview = endpoint.overview().await;
+    let model = overview.model(&endpoint.id_of(name))?;
+    let kinds = [Kind::Image, Kind::Video].into_iter();
+    let mut made = kinds.filter(|kind| model.kinds.contains(*kind));
+    made.next().filter(|_| !model.writes_text())
+}
+
+pub async fn serve(
+    endpoint: &MediaEndpoint,
+    made: Kind,
+    incoming: Incoming<Value>,
+) -> Result<Response, ApiError> {
+    let (body, room) = incoming.into_parts();
+    let chat = MediaChat::read(body, made, &endpoint.settings().ignored_fields)?;
+    let gathering = gathering(endpoint, made, &chat).await?;
+    let ids = gathering.job_ids();
+    let model = Arc::from(chat.model.as_str());
+    let created = wall_clock().0 / 1000;
+    let head = MediaChatHead {
+        head: Head::new("chatcmpl-", endpoint.request(), created, model),
+        made,
+    };
+    let delivery = MediaDelivery {
+        image_type: (made == Kind::Image).then_some(MediaType::Webp),
+        ..MediaDelivery::default()
+    };
+    let answer = match chat.stream {
+        Some(wanted) => {
+            let stream = MediaStream {
+                gathering: Some(gathering),
+                finished: None,
+                is_open: false,
+                head,
+                delivery,
+                wanted,
+                heartbeat: endpoint.settings().heartbeat,
+                _kept: room,
+            };
+            stream.open(endpoint.settings().commit_after).await
+        }
+        None => {
+            let render = |outputs: &[FinishedMedia], grid: &_| match outputs {
+                [output, ..] => head.reply(output, grid),
+                [] => Value::Null,
+            };
+            endpoint.reply(gathering, delivery, render).await
+        }
+    };
+    let mut response = with_job_ids(answer, ids);
+    with_ignored(&mut response, &chat.ignored);
+    Ok(response)
+}
+
+/// Queues what the chat asks for.
+async fn gathering(
+    endpoint: &MediaEndpoint,
+    made: Kind,
+    chat: &MediaChat,
+) -> Result<Gathering, ApiError> {
+    let mut body = json!({"model": chat.model, "prompt": chat.prompt});
+    if let Some(seed) = &chat.seed {
+        body["seed"] = seed.clone();
+    }
+    let source = chat.source.iter().cloned().map(ImageInput::Text);
+    let inputs = ImageInputs {
+        images: source.collect(),
+        mask: None,
+    };
+    let queued = match made {
+        Kind::Video => {
+            let mut request = VideosRequest::read(body, VideoDoor::Generate)?;
+            request.inputs = inputs;
+            match videos::order_of(endpoint, &mut request).await {
+                Ok(order) => endpoint.queue(order, &request).await,
+                Err(error) => Err(error),
+            }
+        }
+        _ => {
+            let mut request = ImagesRequest::read(body, ImageDoor::Generate)?;
+            request.inputs = inputs;
+            match images::order_of(endpoint, &mut request).await {
+                Ok(order) => endpoint.queue(order, &request).await,
+                Err(error) => Err(error),
+            }
+        }
+    };
+    queued.map_err(in_chat)
+}
+
+/// A chat has other names for the fields of those routes.
+fn in_chat(error: ApiError) -> ApiError {
+    let param = match error.param.as_deref() {
+        Some("prompt" | "image") => Some("messages".into()),
+        _ => error.param,
+    };
+    ApiError { param, ..error }
+}
+
+/// A stream on its way to its client. Dropped with its connection, and the job with it.
+struct MediaStream {
+    /// None when the stream has ended.
+    gathering: Option<Gathering>,
+    /// Read before the response began.
+    finished: Option<MadeMedia>,
+    /// The first chunk was sent.
+    is_open: bool,
+    head: MediaChatHead,
+    delivery: MediaDelivery,
+    wanted: MediaChatStream,
+    heartbeat: Duration,
+    /// The memory of the request, until the end.
+    _kept: Room,
+}
+
+impl MediaStream {
+    /// Waits for the end, so that a failure before it has a status of its own; but not for long.
+    async fn open(mut self, patience: Duration) -> Result<Response, ApiError> {
+        if let Some(gathering) = &mut self.gathering
+            && let Ok(made) = timeout(patience, made(gathering)).await
+        {
+            self.finished = Some(made?);
+        }
+        let events = unfold(self, |mut stream| async move {
+            let event = stream.next().await?;
+            Some((Ok::<_, Infallible>(Bytes::from(event)), stream))
+        });
+        let mut response = Response::new(Body::from_stream(events));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
+        Ok(response)
+    }
+
+    /// The next text for the client; none at the end.
+    async fn next(&mut self) -> Option<String> {
+        let gathering = self.gathering.as_mut()?;
+        if !self.is_open {
+            self.is_open = true;
+            return Some(self.head.opening());
+        }
+        let made = match self.finished.take() {
+            Some(finished) => Ok(finished),
+            None => match timeout(self.heartbeat, made(gathering)).await {
+                Ok(made) => made,
+                Err(_) => return Some(HEARTBEAT.to_owned()),
+            },
+        };
+        let closing = match made {
+            Ok(made) => self.closing(made).await,
+            Err(error) => Err(error),
+        };
+        self.gathering = None;
+        Some(closing.unwrap_or_else(|error| {
+            let body = error::body(&error.failure, error.param.as_deref());
+            MediaChatHead::failed(&body)
+        }))
+    }
+
+    async fn closing(&mut self, made: MadeMedia) -> Result<String, ApiError> {
+        let gathering = self.gathering.as_ref().ok_or_else(lost)?;
+        let grid = MediaGrid {
+            worker: made.worker.as_deref().map(str::to_owned),
+            seconds: made.seconds,
+            ..gathering.grid(made.index)
+        };
+        let output = gathering.store().deliver(made, self.delivery).await?;
+        Ok(self.head.closing(&output, &grid, self.wanted))
+    }
+}
+
+/// The end of the only job. Nothing is lost if the caller stops waiting.
+async fn made(gathering: &mut Gathering) -> Result<MadeMedia, ApiError> {
+    loop {
+        match gathering.next().await {
+            Some(Ok(MediaEvent::Made(made))) => return Ok(made),
+            Some(Ok(MediaEvent::Preview { .. })) => {}
+            Some(Err(error)) => return Err(error),
+            None => return Err(lost()),
+        }
+    }
+}
+
+fn lost() -> ApiError {
+    Failure::new(FailureKind::EmptyResult, "the job ended without an output").into()
+}
