@@ -69,7 +69,7 @@ settings! {
         texts_in_flight: usize where (0..=1_000_000) = 24,
         /// Maximum messages of one chat request. Raise it for agents with long conversations.
         chat_messages: usize where (1..=1_000_000) = 500,
-        /// Fields of chat requests to ignore instead of refusing the request, by name, or "all"; the header x-ignored-fields lists the ignored fields. Set it when clients insist on unsupported fields.
+        /// Fields of chat requests to ignore instead of refusing the request, by name or path as messages[].content[].cache_control, or "all"; the header x-ignored-fields lists the ignored fields. Set it when clients insist on unsupported fields.
         ignored_fields: Vec<String> = [],
         /// Model that writes down the audio parts of chat messages for models that read only text; each part is a transcript of its own, for the client to pay. Set it where a worker serves such a model.
         chat_audio_model: Option<String>; unset "audio parts are refused",

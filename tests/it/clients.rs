@@ -370,6 +370,50 @@ async fn fields_are_ignored_where_the_operator_wants_it_and_named() {
 }
 
 #[tokio::test]
+async fn fields_inside_of_others_are_ignored_by_their_path() {
+    let path = "messages[].content[].cache_control";
+    let part = |text: &str| json!({"type": "text", "text": text, "cache_control": {"type": "x"}});
+    let messages = json!([
+        {"role": "system", "content": [part("a")]},
+        {"role": "user", "content": [part("b"), part("c")]},
+    ]);
+    let sent = body(json!({"messages": messages}));
+    for ignored in [
+        IgnoredFields::Named([path.to_owned()].into()),
+        IgnoredFields::All,
+    ] {
+        let app = App::with(DoorSettings {
+            ignored_fields: ignored,
+            ..DoorSettings::default()
+        })
+        .await;
+        let rig = Puppet::connect(&app.board).await;
+        let (answer, ()) = tokio::join!(app.chat(&sent), rig.answer(&["hi"]));
+        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(answer.header("x-ignored-fields"), Some(path));
+        let wrong = json!([{"role": "user", "content": [{"type": "text", "text": 5}]}]);
+        let wrong = app.chat(&body(json!({"messages": wrong}))).await;
+        assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    }
+    for others in [
+        IgnoredFields::None,
+        IgnoredFields::Named(["cache_control".to_owned()].into()),
+    ] {
+        let app = App::with(DoorSettings {
+            ignored_fields: others,
+            ..DoorSettings::default()
+        })
+        .await;
+        let _rig = Puppet::connect(&app.board).await;
+        let refused = app.chat(&sent).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+        let error = refused.json().await;
+        let param = "messages[0].content[0].cache_control";
+        assert_eq!(error["error"]["param"], param, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn prices_are_in_the_shape_that_clients_know() {
     let app = App::start().await;
     let answer = app.get("/v1/pricing").await;

@@ -101,8 +101,12 @@ pub fn read<D>(
     Ok(())
 }
 
+/// Paths of fields inside of others that are left out of one request: the body is read anew after each.
+const MOST_PATHS: usize = 32;
+
 /// Reads a body without the fields that the operator has the service ignore where they would be refused: unknown names,
-/// and values that cannot be honoured. Gives back the rest of the body, and the names that were left out.
+/// and values that cannot be honoured, also inside of others. Gives back the rest of the body, and the names that were
+/// left out.
 pub fn leniently<T>(
     mut body: Value,
     wanted: &IgnoredFields,
@@ -119,12 +123,23 @@ pub fn leniently<T>(
             is_kept
         });
     }
+    let known = ignored.len();
     loop {
         let problem = match read(body.clone()) {
             Ok(read) => return Ok((read, body, ignored)),
             Err(problem) => problem,
         };
         let name = problem.param.as_deref().unwrap_or_default();
+        let path = wanted
+            .path(&problem)
+            .filter(|_| ignored.len() < known + MOST_PATHS);
+        if let Some(path) = path {
+            match path.remove(&mut body) {
+                true => ignored.push(path.to_string()),
+                false => return Err(problem),
+            }
+            continue;
+        }
         let is_unsupported = problem.failure.kind == FailureKind::UnsupportedValue;
         let entries = body.as_object_mut().filter(|_| is_unsupported);
         let removed = entries.filter(|_| wanted.contain(name));
@@ -144,7 +159,10 @@ pub fn unknown<'a>(place: &str, name: &str, known: impl IntoIterator<Item = &'a 
     };
     let param = format!("{place}{name}");
     let message = format!("unknown field {param}{meant}");
-    Problem::invalid(param, message)
+    Problem {
+        is_unknown: true,
+        ..Problem::invalid(param, message)
+    }
 }
 
 /// Refuses entries of other names than these. `place` is what they stand in, without a dot.

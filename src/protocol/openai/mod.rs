@@ -35,6 +35,7 @@ pub mod shape;
 pub mod speech;
 
 pub mod field;
+mod field_path;
 mod problem;
 pub mod text;
 pub mod videos;

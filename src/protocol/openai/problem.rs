@@ -10,6 +10,8 @@ use crate::job::{Failure, FailureKind};
 pub struct Problem {
     pub failure: Failure,
     pub param: Option<Cow<'static, str>>,
+    /// The field has no meaning here, whatever its value.
+    pub is_unknown: bool,
 }
 
 impl Problem {
@@ -42,6 +44,7 @@ impl Problem {
         Self {
             failure: Failure::new(kind, message),
             param: Some(param.into()),
+            is_unknown: false,
         }
     }
 }
@@ -51,6 +54,7 @@ impl From<Failure> for Problem {
         Self {
             failure,
             param: None,
+            is_unknown: false,
         }
     }
 }

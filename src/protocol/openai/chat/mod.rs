@@ -53,9 +53,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::job::{Capabilities, TextInput, TextRequest};
+use crate::job::{Capabilities, FailureKind, TextInput, TextRequest};
 use crate::openai::Problem;
 use crate::openai::field::{self, Field, FieldRow};
+use crate::openai::field_path::FieldPath;
 use crate::openai::shape::kind;
 
 /// A request that has been read.
@@ -107,6 +108,20 @@ impl IgnoredFields {
             Self::Named(names) => names.contains(name),
             Self::All => true,
         }
+    }
+
+    /// The field that a problem is about, where it stands inside of another and is to be ignored.
+    pub fn path(&self, problem: &Problem) -> Option<FieldPath> {
+        let is_refused =
+            problem.is_unknown || problem.failure.kind == FailureKind::UnsupportedValue;
+        let path = FieldPath::of(problem.param.as_deref()?)?;
+        let is_wanted = match self {
+            Self::None => false,
+            Self::Named(names) => is_refused && names.contains(&path.to_string()),
+            // A value that cannot be honoured may be what the message is about.
+            Self::All => problem.is_unknown,
+        };
+        is_wanted.then_some(path)
     }
 }
 
