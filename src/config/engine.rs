@@ -1,6 +1,7 @@
 //! `[engine]`: how models run on this machine.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::choice::choice;
 use super::raw::Raw;
@@ -27,6 +28,8 @@ settings! {
         prefill_chunk: usize where (1..=65_536) = 512,
         /// Speculation, which draws several tokens of a text in one step and changes no text: auto (where it makes texts faster) or off. Set it to off to give every text one token per step.
         speculation: SpeculationSetting = "auto",
+        /// Time without jobs after which a model is unloaded; its next job loads it again. Set it to give memory to other programs meanwhile.
+        keep_alive: Option<Duration> where (0..=31_536_000); unset "models stay in memory",
         /// CPU threads for computing. Lower it to keep cores for other programs.
         threads: Option<usize> where (1..=1024); unset "one per available core",
         /// Folder with LoRAs as .safetensors files, which image requests name without the ending. Set it to serve them.

@@ -77,6 +77,7 @@ async fn serving(
     maker.load(&model.name, loader).await.unwrap();
     let engines = Engines {
         loras: None,
+        residency: None,
         runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
         maker: Some(maker.clone()),
     };

@@ -235,6 +235,43 @@ fn a_worker_loads_and_unloads_models_when_its_configuration_changes() {
 }
 
 #[test]
+fn a_model_without_jobs_leaves_memory_and_its_next_job_loads_it_again() {
+    let serve = serve("");
+    let (address, key) = (&serve.address, &serve.key);
+    let configuration = format!(
+        "[models]\nserve = [\"demo-text\"]\n[engine]\nkeep_alive = \"0s\"\n\
+         [[coordinator]]\nurl = \"ws://{address}\"\nkey = \"{key}\"\n"
+    );
+    let mut worker = Running::start(&["--offline"], &configuration);
+    worker.wait_for("unloaded demo-text after");
+    eventually_blocking("the model to be listed", || {
+        let answer = serve.get("/v1/models");
+        match answer.contains("demo-text") {
+            true => Ok(()),
+            false => Err(answer),
+        }
+    });
+    // Two jobs at once load it once, and none loses it before its end.
+    let headers = format!("apikey: {key}\r\ncontent-type: application/json\r\n");
+    let (address, headers) = (address.as_str(), headers.as_str());
+    let body = r#"{"model": "demo-text", "messages": [{"role": "user", "content": "hi"}]}"#;
+    std::thread::scope(|scope| {
+        let path = "/v1/chat/completions";
+        let chats = [(); 2].map(|()| scope.spawn(|| ask(address, "POST", path, headers, body)));
+        for chat in chats {
+            let answer = chat.join().unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        }
+    });
+    worker.wait_for("loaded demo-text again");
+    worker.wait_for("unloaded demo-text after");
+    let answer = serve.chat();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    worker.signal("-TERM");
+    assert_eq!(worker.ends(), Some(0));
+}
+
+#[test]
 fn sigquit_drains_as_sigterm_does_and_a_hangup_before_the_start_is_survived() {
     let mut serve = serve("");
     serve.running.signal("-HUP");

@@ -19,7 +19,7 @@ use crate::cli::{Exit, Failure, Root, output, threads};
 use crate::config::Config;
 use crate::daemon::locate::Located;
 use crate::daemon::{
-    Device, DeviceModel, Engines, Post, Served, Signal, Signals, Way, Worker, limits,
+    Device, DeviceModel, Engines, Post, Residency, Served, Signal, Signals, Way, Worker, limits,
 };
 use crate::hardware;
 use crate::link::Dial;
@@ -104,15 +104,17 @@ async fn start(args: &EngineArgs, config: &Config, tasks: &Tasks) -> Result<Work
         beside,
         better,
     } = choice;
-    let mut loaded = Vec::new();
+    let (mut loaded, mut files) = (Vec::new(), Vec::new());
     for located in models {
+        files.push(located.clone());
         loaded.push(load(&mut device, located).await?);
     }
     for located in beside {
         for one in located {
             let name = one.name.clone();
-            match load(&mut device, one).await {
+            match load(&mut device, one.clone()).await {
                 Ok(more) => {
+                    files.push(one);
                     loaded.push(more);
                     break;
                 }
@@ -126,9 +128,18 @@ async fn start(args: &EngineArgs, config: &Config, tasks: &Tasks) -> Result<Work
         advice: better.map(|better| better.to_string()),
     };
     let slots = limits(config).max_running;
+    let engines = device.engines().clone();
+    let residency = Residency::new(device, config.engine.keep_alive);
+    for (located, model) in files.into_iter().zip(&loaded) {
+        residency.add(located, model.clone());
+    }
     let served = Served::new(loaded, slots, BTreeMap::new());
-    let engines: Engines = device.into_engines();
+    let engines = Engines {
+        residency: Some(residency.clone()),
+        ..engines
+    };
     let worker = Worker::start(engines, served, vec![post], tasks);
+    residency.keep(tasks);
     if !worker.connected().await {
         return Err(Failure::new(
             Exit::Failed,

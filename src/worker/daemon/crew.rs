@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tracing::{error, info, warn};
 
-use super::{Device, DeviceModel, LAST_TASKS, Post, Served, Worker, here, limits};
+use super::{
+    Device, DeviceModel, Engines, LAST_TASKS, Post, Residency, Served, Worker, here, limits,
+};
 use crate::catalog::Catalog;
 use crate::daemon::DaemonError;
 use crate::daemon::locate::Located;
@@ -15,7 +17,7 @@ use muster_process::tasks::Tasks;
 
 /// A device, its models under the names of the configuration, and the worker.
 pub struct Crew {
-    device: Device,
+    residency: Residency,
     models: Vec<(String, DeviceModel)>,
     pub worker: Worker,
     posts: Vec<Post>,
@@ -24,12 +26,15 @@ pub struct Crew {
     whole: Tasks,
 }
 
+/// A model's name in the configuration, its files, and what they became.
+pub type LoadedModel = (String, Located, DeviceModel);
+
 /// Models whose files are here and that are not loaded yet.
 pub type Recruits = Vec<(String, Located)>;
 
 impl Crew {
-    pub fn start(
-        device: Device,
+    pub async fn start(
+        residency: Residency,
         models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
         (config, catalog): (&Config, &Catalog),
@@ -37,9 +42,15 @@ impl Crew {
     ) -> Self {
         let tasks = whole.part();
         let served = served(&models, config, catalog);
-        let worker = Worker::start(device.engines().clone(), served, posts.clone(), &tasks);
+        let engines = Engines {
+            residency: Some(residency.clone()),
+            ..residency.device().await.engines().clone()
+        };
+        let worker = Worker::start(engines, served, posts.clone(), &tasks);
+        // From here on: what a worker can do is asked of models in memory.
+        residency.keep(&tasks);
         Self {
-            device,
+            residency,
             models,
             worker,
             posts,
@@ -56,7 +67,8 @@ impl Crew {
             if self.models.iter().any(|(name, _)| name == wanted) {
                 continue;
             }
-            match here(wanted, config, &self.device, catalog, hub).await {
+            let room = self.residency.device().await.room().clone();
+            match here(wanted, config, &room, catalog, hub).await {
                 Ok(located) => recruits.push((wanted.clone(), located)),
                 Err(failure) => error!("not serving {wanted}: {failure}"),
             }
@@ -79,7 +91,7 @@ impl Crew {
         grace: Duration,
     ) -> Self {
         let Self {
-            mut device,
+            residency,
             models,
             worker,
             posts,
@@ -100,21 +112,29 @@ impl Crew {
                 kept.push((name, model));
                 continue;
             }
-            match device.unload(&model).await {
+            match residency.remove(&model).await {
                 Ok(()) => info!("unloaded {name}"),
                 Err(failure) => error!("{failure}"),
             }
         }
+        // What a worker can do is asked of models in memory.
+        residency.wake_all().await;
         for (name, located) in recruits {
-            match device.load(located, |_, _| {}).await {
+            let loaded = residency
+                .device()
+                .await
+                .load(located.clone(), |_, _| {})
+                .await;
+            match loaded {
                 Ok(model) => {
+                    residency.add(located, model.clone());
                     info!("loaded {name}");
                     kept.push((name, model));
                 }
                 Err(failure) => error!("not serving {name}: {failure}"),
             }
         }
-        Self::start(device, kept, posts, (config, catalog), &whole)
+        Self::start(residency, kept, posts, (config, catalog), &whole).await
     }
 
     /// The models of the configuration, without those that could not be loaded.
@@ -150,12 +170,12 @@ pub async fn first_models(
     config: &Config,
     catalog: &Catalog,
     hub: &Hub,
-) -> Result<Vec<(String, DeviceModel)>, DaemonError> {
+) -> Result<Vec<LoadedModel>, DaemonError> {
     let mut models = Vec::new();
     for wanted in &config.models.serve.0 {
-        let located = here(wanted, config, device, catalog, hub).await?;
+        let located = here(wanted, config, device.room(), catalog, hub).await?;
         info!("loading {}, no jobs until it is loaded", located.name);
-        let model = device.load(located, |_, _| {}).await?;
+        let model = device.load(located.clone(), |_, _| {}).await?;
         match &model {
             DeviceModel::Text(info) => info!(
                 model.name = %info.name,
@@ -166,7 +186,7 @@ pub async fn first_models(
                 info!(model.name = %model.name, "loaded {}: it makes {}", model.name, model.kind);
             }
         }
-        models.push((wanted.clone(), model));
+        models.push((wanted.clone(), located, model));
     }
     Ok(models)
 }

@@ -71,6 +71,33 @@ impl Device {
         progress: impl FnMut(u64, u64) + Send + 'static,
     ) -> Result<DeviceModel, DaemonError> {
         let fitted = self.fit(&located)?;
+        let model = self.load_fitted(located, fitted, progress).await?;
+        self.held.push((model.name().to_owned(), fitted));
+        self.room = self.room.clone().after(&fitted);
+        Ok(model)
+    }
+
+    /// Loads a model into the room that [`unload_for_now`](Self::unload_for_now) has kept for it.
+    pub async fn load_again(&mut self, located: Located) -> Result<DeviceModel, DaemonError> {
+        let mut held = self.held.iter();
+        let Some(&(_, fitted)) = held.find(|(name, _)| *name == located.name) else {
+            return self.load(located, |_, _| {}).await;
+        };
+        let others = self.held.iter().filter(|(name, _)| *name != located.name);
+        let others: Vec<Fit> = others.map(|(_, fit)| *fit).collect();
+        let room = self.beside(&others);
+        let whole = std::mem::replace(&mut self.room, room);
+        let loaded = self.load_fitted(located, fitted, |_, _| {}).await;
+        self.room = whole;
+        loaded
+    }
+
+    async fn load_fitted(
+        &mut self,
+        located: Located,
+        fitted: Fit,
+        progress: impl FnMut(u64, u64) + Send + 'static,
+    ) -> Result<DeviceModel, DaemonError> {
         let name = located.name;
         let model = match located.source {
             LocatedSource::Text(mut source) => {
@@ -87,13 +114,18 @@ impl Device {
             LocatedSource::Speech(source) => self.load_speech(name, source).await?,
             LocatedSource::Music(source) => self.load_music(name, source, &fitted).await?,
         };
-        self.held.push((model.name().to_owned(), fitted));
-        self.room = self.room.clone().after(&fitted);
         Ok(model)
     }
 
     /// Gives a model's memory back. Jobs that still run on it fail.
     pub async fn unload(&mut self, model: &DeviceModel) -> Result<(), DaemonError> {
+        self.unload_for_now(model).await?;
+        self.forget(model.name());
+        Ok(())
+    }
+
+    /// The same for a model that will be loaded again: nothing else is loaded into its room.
+    pub async fn unload_for_now(&mut self, model: &DeviceModel) -> Result<(), DaemonError> {
         match (model, &self.engines.maker) {
             (DeviceModel::Media(media), Some(maker)) => maker.unload(&media.name).await,
             (model, _) => self.engines.runtime.unload(model.name()).await,
@@ -101,11 +133,19 @@ impl Device {
         .map_err(|failure| DaemonError::Unload {
             model: model.name().to_owned(),
             why: failure.to_string(),
-        })?;
-        self.held.retain(|(name, _)| name != model.name());
-        let held = self.held.iter();
-        self.room = held.fold(self.whole.clone(), |room, (_, fit)| room.after(fit));
-        Ok(())
+        })
+    }
+
+    /// Gives the room of a model that is not in memory to others.
+    pub fn forget(&mut self, model: &str) {
+        self.held.retain(|(name, _)| name != model);
+        let held: Vec<Fit> = self.held.iter().map(|(_, fit)| *fit).collect();
+        self.room = self.beside(&held);
+    }
+
+    fn beside(&self, held: &[Fit]) -> Room {
+        let held = held.iter();
+        held.fold(self.whole.clone(), |room, fit| room.after(fit))
     }
 
     async fn load_image(

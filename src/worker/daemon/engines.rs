@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::residency::Residency;
 use muster_engine::runtime::maker::{Maker, MediaKind};
 use muster_engine::runtime::{Failure, ModelInfo, Runtime};
 use muster_protocol::link::ModelLimits;
@@ -15,6 +16,8 @@ pub struct Engines {
     pub maker: Option<Maker>,
     /// The folder of LoRAs that requests may name.
     pub loras: Option<PathBuf>,
+    /// Where models may be out of memory while they are offered.
+    pub residency: Option<Residency>,
 }
 
 /// A model that is loaded in the maker.
@@ -106,6 +109,7 @@ impl From<Runtime> for Engines {
             runtime,
             maker: None,
             loras: None,
+            residency: None,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `fit`, `device`, `locate`, `fetch` | which models this machine holds, and where their files are |
 //! | `crew` | the loaded models and the worker that serves them |
+//! | `residency` | which models are in memory |
 //! | `engines` | the threads of a device, for text and for media |
 //! | `infotext` | the text about an image inside its file |
 //! | `posts` | the configured coordinators, checked |
@@ -27,6 +28,7 @@ pub mod locate;
 mod look;
 mod pace;
 mod posts;
+mod residency;
 mod signals;
 mod summary;
 mod worker;
@@ -41,7 +43,7 @@ use crate::hub::Hub;
 use muster_config::{Config, Quantization, show_duration};
 use muster_process::tasks::Tasks;
 
-use crew::{Crew, first_models};
+use crew::{Crew, LoadedModel, first_models};
 pub use device::{
     Device, TEXT_PROCESS, THIS_PROGRAM, hearing_needs, kv_dtype, limits, needs, speech_needs,
 };
@@ -53,6 +55,7 @@ pub use jobs::{mp4_of, transcript};
 use locate::{LocateError, Located, Shelves};
 use posts::posts;
 pub use posts::tls;
+pub use residency::Residency;
 pub use signals::{Signal, Signals};
 pub use summary::Activity;
 pub use worker::{Post, Served, Way, Worker};
@@ -81,7 +84,13 @@ pub async fn run(
         );
     }
     let tasks = Tasks::default();
-    let mut crew = Crew::start(device, models, posts, (config, catalog), &tasks);
+    let residency = Residency::new(device, config.engine.keep_alive);
+    let mut serving = Vec::new();
+    for (name, located, model) in models {
+        residency.add(located, model.clone());
+        serving.push((name, model));
+    }
+    let mut crew = Crew::start(residency, serving, posts, (config, catalog), &tasks).await;
     info!("ready; SIGTERM or Ctrl-C stops, SIGHUP reloads the configuration");
     let mut grace = config.worker.drain;
     loop {
@@ -131,7 +140,7 @@ async fn start(
     config: &Config,
     catalog: &Catalog,
     hub: &Hub,
-) -> Result<(Device, Vec<(String, DeviceModel)>), DaemonError> {
+) -> Result<(Device, Vec<LoadedModel>), DaemonError> {
     let machine = hardware::probe();
     describe(config, &machine);
     let mut device = Device::start(config, &machine)?;
@@ -146,7 +155,7 @@ async fn start(
 async fn here(
     wanted: &str,
     config: &Config,
-    device: &Device,
+    room: &fit::Room,
     catalog: &Catalog,
     hub: &Hub,
 ) -> Result<Located, DaemonError> {
@@ -164,7 +173,7 @@ async fn here(
             if !config.hub.offline && catalog.find_with_quantization(wanted).is_ok() =>
         {
             let wishes = Wishes::of(&config.engine);
-            fetch::fetch(wanted, preferred, wishes, device.room(), catalog, hub).await?;
+            fetch::fetch(wanted, preferred, wishes, room, catalog, hub).await?;
             Ok(locate()?)
         }
         located => Ok(located?),

@@ -75,6 +75,7 @@ async fn drawing_work(posts: Vec<Post>, tasks: &Tasks) -> (Worker, Maker) {
     maker.load("tiny", loader).await.unwrap();
     let engines = Engines {
         loras: None,
+        residency: None,
         runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
         maker: Some(maker.clone()),
     };

@@ -34,15 +34,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use tracing::debug;
+use tracing::{debug, error};
 
 use super::engines::Engines;
 use super::pace::Paces;
+use super::residency::ResidencyHold;
 use super::summary::Counters;
 use crate::link::session::Work;
 use crate::link::{LineId, Offer, Reply, Said, Stop, Transfers};
 use muster_engine::runtime::{self, Generation, Runtime};
-use muster_protocol::job::{EncodeRequest, FinishReason, Usage};
+use muster_protocol::job::{EncodeRequest, Failure, FailureKind, FinishReason, Usage};
 use muster_protocol::link::Payload;
 
 use media::MediaDesk;
@@ -72,10 +73,22 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         mut reply,
         stop,
     } = offer;
-    if shop.makes_media(&work.model) {
+    let (id, model) = (work.job, work.model.clone());
+    let held = tokio::select! {
+        biased;
+        () = stop.wanted() => Err(never_began()),
+        held = shop.hold(&model) => held,
+    };
+    let _hold = match held {
+        Ok(hold) => hold,
+        Err(said) => {
+            shop.counters.end(&said);
+            return reply.say(said).await;
+        }
+    };
+    if shop.makes_media(&model) {
         return make(work, &transfers, shop, reply, &stop).await;
     }
-    let (id, model) = (work.job, work.model.clone());
     let running = (shop.paces.begin(&model), shop.counters.begin());
     let began = Instant::now();
     let prepared = tokio::select! {
@@ -133,6 +146,18 @@ async fn deliver(mut work: Work, desk: MediaDesk<'_>) -> Said {
 }
 
 impl Shop {
+    /// The model of a job, in memory until the job ends; the last word where it cannot be loaded.
+    async fn hold(&self, model: &str) -> Result<Option<ResidencyHold>, Said> {
+        let Some(residency) = &self.engines.residency else {
+            return Ok(None);
+        };
+        residency.hold(model).await.map_err(|failure| {
+            error!("loading {model} again failed: {failure}");
+            let message = format!("the worker could not load {model} again");
+            Said::Failed(Failure::new(FailureKind::WorkerFailed, message))
+        })
+    }
+
     fn makes_media(&self, model: &str) -> bool {
         let Some(maker) = &self.engines.maker else {
             return false;
