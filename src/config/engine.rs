@@ -34,6 +34,8 @@ settings! {
         threads: Option<usize> where (1..=1024); unset "one per available core",
         /// Folder with LoRAs as .safetensors files, which image requests name without the ending. Set it to serve them.
         loras: Option<PathBuf>; unset "no LoRAs",
+        /// Folder with textual inversions as .safetensors files, which prompts name as embedding:NAME without the ending. Set it to serve them.
+        embeddings: Option<PathBuf>; unset "no textual inversions",
     }
 }
 

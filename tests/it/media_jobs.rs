@@ -16,8 +16,9 @@ use muster::coordinator::billing::{MicroUsd, ModelRates, PriceBook};
 use muster::coordinator::media::{Area, Key, MediaType};
 use muster::coordinator::names::Names;
 use muster::coordinator::state::DoorSettings;
-use muster::daemon::{Engines, MediaModel, Post, Served, Worker};
+use muster::daemon::{AdapterFolders, Engines, MediaModel, Post, Served, Worker};
 use muster::link::Dial;
+use muster::media::image::description;
 use muster::media::sound;
 use muster::protocol::job::{self, FinishReason, Kudos, TextInput};
 use muster::protocol::legacy::image::reference::{family, knows};
@@ -53,11 +54,14 @@ async fn studio(app: &App, name: &str, sample: SamplePipeline) -> Studio {
 }
 
 async fn studio_over(app: &App, name: &str, sample: SamplePipeline, dial: Dial) -> Studio {
-    let model = MediaModel {
+    serving(app, name, drawing_model(), sample, dial).await
+}
+
+fn drawing_model() -> MediaModel {
+    MediaModel {
         size: Some((320, 192)),
         ..MediaModel::new(MODEL, MediaKind::Image)
-    };
-    serving(app, name, model, sample, dial).await
+    }
 }
 
 async fn player(app: &App, sample: SamplePipeline) -> Studio {
@@ -72,11 +76,22 @@ async fn serving(
     sample: SamplePipeline,
     dial: Dial,
 ) -> Studio {
+    serving_from(app, name, model, sample, (dial, AdapterFolders::default())).await
+}
+
+async fn serving_from(
+    app: &App,
+    name: &str,
+    model: MediaModel,
+    sample: SamplePipeline,
+    (dial, folders): (Dial, AdapterFolders),
+) -> Studio {
     let maker = Maker::start(MakerLimits::default()).unwrap();
     let loader = Box::new(|| Ok(Box::new(sample) as Box<_>));
     maker.load(&model.name, loader).await.unwrap();
     let engines = Engines {
-        loras: None,
+        folders,
+        drawing: Default::default(),
         residency: None,
         runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
         maker: Some(maker.clone()),
@@ -322,6 +337,59 @@ async fn jobs_that_our_worker_cannot_do_are_not_offered_to_it() {
     let refused = generate(&app, loras).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert_eq!(refused.json().await["error"]["param"], "loras");
+}
+
+#[tokio::test]
+async fn textual_inversions_are_named_in_prompts_and_lists() {
+    let app = app().await;
+    let sample = SamplePipeline::default;
+    let plain = studio(&app, "plain", sample()).await;
+    app.enrich(Kudos(1_000_000)).await;
+    let named = json!({"prompt": "a cat, by embedding:owl"});
+    let refused = generate(&app, named.clone()).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert_eq!(refused.json().await["error"]["param"], "prompt");
+    let listed = |name: &str| {
+        let tis = json!([{"name": name, "inject_ti": "prompt", "strength": 0.8}]);
+        json!({"params": {"tis": tis, "width": 64, "height": 64, "steps": 2}})
+    };
+    let id = ask(&app, listed("owl")).await;
+    until(&app, &id, |status| status["is_possible"] == false).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("owl.safetensors"), b"").unwrap();
+    let folders = AdapterFolders {
+        embeddings: Some(folder.path().to_owned()),
+        ..AdapterFolders::default()
+    };
+    let (near, model) = (dial(&app), drawing_model());
+    let owner = serving_from(&app, "owner", model, sample(), (near, folders)).await;
+    let status = until_done(&app, &id).await;
+    assert_eq!(status["generations"][0]["worker_name"], "owner", "{status}");
+    let drawn = generated(&app, named).await;
+    let about = description(&linked(&app, &drawn["data"][0]["url"]).await).unwrap();
+    assert!(about.starts_with("a cat, by embedding:owl\n"), "{about}");
+    let absent = generate(&app, json!({"prompt": "embedding:fox"})).await;
+    assert_eq!(absent.status, StatusCode::BAD_REQUEST);
+    let error = absent.json().await["error"]["message"].to_string();
+    assert!(error.contains("fox"), "{error}");
+    assert_eq!(plain.worker.activity().done, 0);
+    assert_eq!(owner.worker.activity().done, 2);
+}
+
+#[tokio::test]
+async fn a_file_says_how_its_image_was_made() {
+    let app = app().await;
+    let _studio = studio(&app, "artist", SamplePipeline::default()).await;
+    for format in ["webp", "png", "jpeg"] {
+        let more = json!({"output_format": format, "seed": 9, "negative_prompt": "a dog"});
+        let drawn = generated(&app, with(more, json!({"response_format": "b64_json"}))).await;
+        let file = drawn["data"][0]["b64_json"].as_str().unwrap();
+        let about = description(&STANDARD.decode(file).unwrap()).unwrap();
+        let (prompts, settings) = about.rsplit_once('\n').unwrap();
+        assert_eq!(prompts, "a cat\nNegative prompt: a dog", "{format}");
+        let expected = "Steps: 4, Seed: 9, Size: 320x256, Model: tiny";
+        assert!(settings.starts_with(expected), "{format}: {settings}");
+    }
 }
 
 #[tokio::test]

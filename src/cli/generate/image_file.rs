@@ -4,10 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::cli::{Exit, Failure};
-use crate::daemon::INFOTEXT_KEYWORD;
 use crate::media::MediaType;
 use crate::media::image::{
-    Bounds, Channels, ImageError, PngText, Size, decode, encode, to_png, {self as codec},
+    Bounds, Channels, ImageError, Size, decode, encode_described, {self as codec},
 };
 use crate::runtime::maker::{PixelFormat, Pixels};
 
@@ -45,7 +44,7 @@ impl ImageFile {
         numbered(&self.path, index, count)
     }
 
-    /// `about` goes into the file where its form has room for a text.
+    /// `about` goes into the file.
     pub fn write(&self, path: &Path, pixels: Pixels, about: &str) -> Result<(), Failure> {
         let bytes = self.encode(pixels, about);
         let bytes = bytes.map_err(|error| Failure::new(Exit::Failed, error))?;
@@ -66,14 +65,7 @@ impl ImageFile {
             }
         };
         let pixels = codec::Pixels::new(size, channels, bytes)?;
-        let text = PngText {
-            keyword: INFOTEXT_KEYWORD,
-            text: about,
-        };
-        match self.media_type {
-            MediaType::Png => to_png(&pixels, &[text]),
-            other => encode(&pixels, other),
-        }
+        encode_described(&pixels, self.media_type, Some(about))
     }
 }
 
@@ -133,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_png_carries_what_made_it_and_reads_back() {
+    fn an_image_carries_the_settings_that_made_it_and_reads_back() {
         let folder = tempfile::tempdir().unwrap();
         let pixels = Pixels::rgb(3, 2, |x, y| [x as u8 * 40, y as u8 * 90, 7]);
         for name in ["a.png", "a.jpg", "a.webp"] {
@@ -143,10 +135,9 @@ mod tests {
             let found = read_image(&path).unwrap();
             assert_eq!((found.width, found.height), (3, 2));
             let bytes = fs::read(&path).unwrap();
-            let holds = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
             let is_png = name == "a.png";
-            assert_eq!(holds(b"parameters"), is_png);
-            assert_eq!(holds(b"a fox, Seed: 5"), is_png);
+            let found_text = codec::description(&bytes);
+            assert_eq!(found_text.as_deref(), Some("a fox, Seed: 5"), "{name}");
             let colors = found.bytes.chunks_exact(4).flat_map(|it| it[..3].to_vec());
             assert!(!is_png || colors.eq(pixels.bytes.iter().copied()));
         }

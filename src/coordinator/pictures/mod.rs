@@ -31,8 +31,8 @@ use tokio::task::spawn_blocking;
 
 use muster_media::MediaType;
 use muster_media::image::{
-    Bounds, Channels, ImageError, Pixels, Size, WebpQuality, decode, decode_first_frame, encode,
-    inspect, to_webp,
+    Bounds, Channels, ImageError, Pixels, Size, WebpQuality, decode, decode_first_frame,
+    description, encode, encode_described, inspect, to_webp,
 };
 
 /// Reads and writes images. Clones share the places.
@@ -125,7 +125,7 @@ impl Pictures {
             .await
     }
 
-    /// Decodes an image, and encodes it anew where it is not of the kind it is kept as.
+    /// Decodes an image, and encodes it anew, with the text about it, where it is not of the kind it is kept as.
     async fn convert(
         &self,
         bytes: Bytes,
@@ -138,7 +138,11 @@ impl Pictures {
             let size = pixels.size();
             match MediaType::sniff(&bytes) == Some(media_type) {
                 true => Ok((size, None)),
-                false => Ok((size, Some(encode(&pixels, media_type)?.into()))),
+                false => {
+                    let about = description(&bytes);
+                    let encoded = encode_described(&pixels, media_type, about.as_deref())?;
+                    Ok((size, Some(encoded.into())))
+                }
             }
         })
         .await

@@ -202,6 +202,7 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
                     }
                     Ability::ClipSkip => Capabilities::CLIP_SKIP,
                     Ability::Loras => Capabilities::LORAS,
+                    Ability::TextualInversions => Capabilities::INVERSIONS,
                     Ability::Tiling => Capabilities::TILING,
                     Ability::HiresFix => Capabilities::TWO_PASSES,
                 });

@@ -7,6 +7,7 @@ use image::codecs::jpeg::JpegEncoder;
 use image::{ExtendedColorType, ImageEncoder};
 use webp::Encoder;
 
+use super::description::{DESCRIPTION_KEYWORD, describe};
 use super::{Channels, ImageError, Pixels, Size};
 use crate::MediaType;
 
@@ -56,6 +57,25 @@ pub fn encode(pixels: &Pixels, media_type: MediaType) -> Result<Vec<u8>, ImageEr
         MediaType::Png => to_png(pixels, &[]),
         MediaType::Jpeg => to_jpeg(pixels, JPEG_QUALITY),
         other => Err(ImageError::NotAnImageType(other)),
+    }
+}
+
+/// The same with a text about the image, where there is one.
+pub fn encode_described(
+    pixels: &Pixels,
+    media_type: MediaType,
+    about: Option<&str>,
+) -> Result<Vec<u8>, ImageError> {
+    match (about, media_type) {
+        (None, _) => encode(pixels, media_type),
+        (Some(text), MediaType::Png) => {
+            let keyword = DESCRIPTION_KEYWORD;
+            to_png(pixels, &[PngText { keyword, text }])
+        }
+        (Some(text), _) => {
+            let file = encode(pixels, media_type)?;
+            Ok(describe(file, media_type, pixels, text))
+        }
     }
 }
 

@@ -249,15 +249,15 @@ fn webp(kept: &mut Excerpt<'_>) -> Option<Size> {
 }
 
 /// A chunk of a RIFF file, as much of it as is there.
-struct Chunk<'a> {
-    name: &'a [u8; 4],
-    data: &'a [u8],
+pub struct Chunk<'a> {
+    pub name: &'a [u8; 4],
+    pub data: &'a [u8],
     /// Where the next one begins.
-    end: usize,
+    pub end: usize,
 }
 
 impl<'a> Chunk<'a> {
-    fn at(bytes: &'a [u8], at: usize) -> Option<Self> {
+    pub fn at(bytes: &'a [u8], at: usize) -> Option<Self> {
         let name = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
         let length = usize::try_from(little32(bytes, at + 4)?).ok()?;
         let start = at + 8;
@@ -302,15 +302,15 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-fn big16(bytes: &[u8], at: usize) -> Option<u16> {
+pub fn big16(bytes: &[u8], at: usize) -> Option<u16> {
     array(bytes, at).map(u16::from_be_bytes)
 }
 
-fn big32(bytes: &[u8], at: usize) -> Option<u32> {
+pub fn big32(bytes: &[u8], at: usize) -> Option<u32> {
     array(bytes, at).map(u32::from_be_bytes)
 }
 
-fn little16(bytes: &[u8], at: usize) -> Option<u16> {
+pub fn little16(bytes: &[u8], at: usize) -> Option<u16> {
     array(bytes, at).map(u16::from_le_bytes)
 }
 
@@ -319,6 +319,6 @@ fn little24(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes([a, b, c, 0]))
 }
 
-fn little32(bytes: &[u8], at: usize) -> Option<u32> {
+pub fn little32(bytes: &[u8], at: usize) -> Option<u32> {
     array(bytes, at).map(u32::from_le_bytes)
 }

@@ -5,9 +5,11 @@
 //! | `header` | format and size from bytes, without a decoder; the file without its metadata |
 //! | `decode` | pixels from bytes, after a look at the header |
 //! | `encode` | pixels as WebP, PNG or JPEG |
+//! | `description` | the text about an image inside its file |
 //! | `preview` | a small WebP of an image |
 
 mod decode;
+mod description;
 mod encode;
 mod header;
 mod preview;
@@ -16,7 +18,8 @@ mod preview;
 mod tests;
 
 pub use decode::{decode, decode_first_frame, inspect};
-pub use encode::{PngText, WebpQuality, encode, to_jpeg, to_png, to_webp};
+pub use description::{DESCRIPTION_KEYWORD, description};
+pub use encode::{PngText, WebpQuality, encode, encode_described, to_jpeg, to_png, to_webp};
 pub use preview::{PREVIEW_BYTES, PREVIEW_SIDE, preview};
 
 use crate::MediaType;

@@ -4,10 +4,12 @@ use image::{DynamicImage, ImageFormat, Rgba, RgbaImage};
 use muster_testing::peak::growth;
 use proptest::prelude::*;
 
+use super::description::describe;
 use super::{
     Bounds, Channels, ImageError, Pixels, PngText, Size, WebpQuality, decode, decode_first_frame,
-    inspect, to_jpeg, to_png, to_webp,
+    description, encode, encode_described, inspect, to_jpeg, to_png, to_webp,
 };
+use crate::MediaType;
 
 const FORMATS: [ImageFormat; 4] = [
     ImageFormat::Png,
@@ -296,6 +298,55 @@ fn texts_are_in_a_png() {
     let keyword = &"long".repeat(20);
     let refused = to_png(&photograph(Channels::Rgb), &[PngText { keyword, text: "" }]);
     assert!(matches!(refused, Err(ImageError::Encoder { .. })));
+}
+
+#[test]
+fn a_description_is_in_files_of_every_kind() {
+    let text = "ein Fuß, 足 🦊\nSteps: 20, Seed: 7";
+    for channels in [Channels::Rgb, Channels::Rgba] {
+        let pixels = photograph(channels);
+        for kind in [MediaType::Png, MediaType::Jpeg, MediaType::Webp] {
+            let plain = encode(&pixels, kind).unwrap();
+            assert_eq!(description(&plain), None);
+            let described = encode_described(&pixels, kind, Some(text)).unwrap();
+            assert_eq!(description(&described).as_deref(), Some(text), "{kind}");
+            let read = |bytes: &[u8]| decode(bytes, BOUNDS).unwrap();
+            assert_eq!(read(&plain), read(&described), "{kind}");
+            let libraries = image::load_from_memory(&described).unwrap();
+            assert_eq!(libraries.width(), pixels.width());
+            for end in 0..described.len() {
+                description(&described[..end]);
+            }
+            let long = "a".repeat(40_000);
+            let long_file = encode_described(&pixels, kind, Some(&long)).unwrap();
+            let found = description(&long_file);
+            assert_eq!(found.is_some(), kind == MediaType::Png, "{kind}");
+            read(&long_file);
+        }
+    }
+    let lossless = to_webp(&photograph(Channels::Rgba), WebpQuality::Lossless).unwrap();
+    let described = describe(
+        lossless.clone(),
+        MediaType::Webp,
+        &photograph(Channels::Rgba),
+        text,
+    );
+    assert_eq!(description(&described).as_deref(), Some(text));
+    assert_eq!(decode(&described, BOUNDS), decode(&lossless, BOUNDS));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_have_a_description_or_none(at in 0_usize..400, byte: u8, kind in 0_usize..3) {
+        let kind = [MediaType::Png, MediaType::Jpeg, MediaType::Webp][kind];
+        let size = Size { width: 2, height: 2 };
+        let pixels = Pixels::new(size, Channels::Rgb, vec![9; 12]).unwrap();
+        let mut file = encode_described(&pixels, kind, Some("a fox")).unwrap();
+        if let Some(place) = file.get_mut(at) {
+            *place = byte;
+        }
+        description(&file);
+    }
 }
 
 #[test]

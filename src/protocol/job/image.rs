@@ -32,6 +32,8 @@ pub struct ImageRequest {
     pub seed: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub loras: Vec<Lora>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inversions: Vec<TextualInversion>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceImage>,
     /// How much of the source is drawn anew, up to 1.
@@ -71,6 +73,40 @@ pub struct Lora {
     pub inject_trigger: Option<String>,
 }
 
+/// A textual inversion that the client lists beside its prompts. Prompts name others as `embedding:NAME`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TextualInversion {
+    pub name: String,
+    /// How much it counts where the worker adds it to a prompt.
+    pub strength: f64,
+    /// The prompt that the worker adds it to; none where a prompt names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PromptSide>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptSide {
+    Shown,
+    Excluded,
+}
+
+/// In a prompt, before the name of a textual inversion.
+const INVERSION: &str = "embedding:";
+
+/// The textual inversions that a prompt names, as far as their names end at a space, a comma or a bracket.
+pub fn named_inversions(prompt: &str) -> impl Iterator<Item = &str> {
+    let places = prompt.match_indices(INVERSION);
+    places.filter_map(|(at, _)| {
+        let before = prompt[..at].chars().next_back();
+        let is_start = before.is_none_or(|it| it.is_whitespace() || matches!(it, '(' | ')'));
+        let rest = &prompt[at + INVERSION.len()..];
+        let ends = |it: char| it.is_whitespace() || matches!(it, ',' | ':' | '(' | ')');
+        let name = &rest[..rest.find(ends).unwrap_or(rest.len())];
+        (is_start && !name.is_empty()).then_some(name)
+    })
+}
+
 /// The images it begins with, by their keys in the media store; on the link to a worker, by signed links.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -81,4 +117,24 @@ pub struct SourceImage {
     /// Further ones, and what each weighs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<(String, f64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::named_inversions;
+
+    #[test]
+    fn prompts_name_textual_inversions() {
+        let check = |prompt: &str, expected: &[&str]| {
+            let found: Vec<_> = named_inversions(prompt).collect();
+            assert_eq!(found, expected, "{prompt}");
+        };
+        check("a cat", &[]);
+        check("embedding: a", &[]);
+        check("disembedding:x", &[]);
+        check(
+            "embedding:owl, (embedding:fox-2:1.2)\nembedding:a.b",
+            &["owl", "fox-2", "a.b"],
+        );
+    }
 }

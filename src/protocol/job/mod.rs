@@ -32,7 +32,7 @@ pub use form::FormRequest;
 pub use ids::{
     AccountId, JobId, Kudos, RequestId, SharedKeyId, SharedKeyText, UnixMillis, WorkerId, timely,
 };
-pub use image::{ImageRequest, Lora, SourceImage};
+pub use image::{ImageRequest, Lora, PromptSide, SourceImage, TextualInversion, named_inversions};
 pub use legacy::LegacySampling;
 pub use music::{MusicRequest, SoundFormat};
 pub use needs::{

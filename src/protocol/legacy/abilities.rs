@@ -1,9 +1,9 @@
 //! What an image asks of a worker, and what a worker that polls offers: by what its owner allows and what its software
 //! knows.
 
-use crate::job::Capabilities;
+use crate::job::{Capabilities, named_inversions};
 
-use super::agent::{BridgeAgent, NEWER_DRAWING};
+use super::agent::{BridgeAgent, MUSTER, NEWER_DRAWING};
 use super::image::baseline::Baseline;
 use super::image::request::GenerationInputImage;
 use super::pop::PopInputImage;
@@ -44,6 +44,8 @@ impl GenerationInputImage {
         let karras = params.is_karras();
         let qr_code = params.workflow == Some(Workflow::QrCode);
         let painting = self.is_painting();
+        let is_inverted = named_inversions(&self.prompt).next().is_some();
+        let inverted = is_inverted || !params.tis().is_empty();
         let versions = params.loras().iter().any(|lora| lora.is_version);
         let large = params.transparent || qr_code && any(Baseline::Sdxl);
         let ddim = params.sampler_name == Sampler::Ddim;
@@ -60,7 +62,7 @@ impl GenerationInputImage {
             ),
             (!params.loras().is_empty(), Capabilities::LORAS),
             (versions, Capabilities::LORA_VERSIONS),
-            (!params.tis().is_empty(), Capabilities::INVERSIONS),
+            (inverted, Capabilities::INVERSIONS),
             (controlled || qr_code, Capabilities::CONTROL),
             (controlled, Capabilities::CONTROL_NETS),
             (
@@ -162,7 +164,12 @@ impl PopInputImage {
                 Capabilities::KARRAS_DDIM,
             ),
         ];
-        let known = SOFTWARE.map(|(one, name)| (agent.can(name), one));
+        let known = SOFTWARE.map(|(one, name)| {
+            // A worker of ours allows files of both kinds by one flag.
+            let allowed =
+                one != Capabilities::INVERSIONS || agent.name != MUSTER || self.allow_lora;
+            (allowed && agent.can(name), one)
+        });
         let set = gathered(offered).with(gathered(known));
         let processors = PostProcessor::ALL.iter().copied();
         let processors = processors.filter(|one| agent.can_process(*one));
@@ -227,6 +234,9 @@ mod tests {
     fn owners_say_what_their_workers_do() {
         let lora = json!({"params": {"loras": [{"name": "a"}]}});
         check(NEWEST, json!({}), lora.clone(), &["LoRAs"]);
+        let ours = "Muster:0:x";
+        check(ours, json!({}), lora.clone(), &["LoRAs"]);
+        check(ours, json!({"allow_lora": true}), lora.clone(), &[]);
         check(NEWEST, json!({"allow_lora": true}), lora, &[]);
         let source = json!({"source_image": "x"});
         check(
@@ -246,6 +256,23 @@ mod tests {
         check(NEWEST, mild.clone(), mild, &[]);
         let control = json!({"source_image": "x", "params": {"control_type": "canny"}});
         check(NEWEST, json!({}), control, &["control maps"]);
+    }
+
+    #[test]
+    fn textual_inversions_are_for_software_that_knows_them_and_ours_where_files_are_allowed() {
+        let listed = json!({"params": {"tis": [{"name": "a"}]}});
+        let missing = &["textual inversions"];
+        check("AI Horde Worker:23:x", json!({}), listed.clone(), missing);
+        check(NEWEST, json!({}), listed.clone(), &[]);
+        check("Muster:0:x", json!({}), listed.clone(), missing);
+        check("Muster:0:x", json!({"allow_lora": true}), listed, &[]);
+        let named = |prompt: &str| {
+            let asked = GenerationInputImage::read(json!({"prompt": prompt})).unwrap();
+            let asked = asked.abilities(Baseline::of_unknown);
+            asked.contains(Capabilities::INVERSIONS)
+        };
+        assert!(named("a cat ### embedding:blurred"));
+        assert!(!named("an embedding of a cat"));
     }
 
     #[test]

@@ -64,7 +64,10 @@ const AGENTS: [(&str, Features); 5] = [
         (4, &["clip_skip"]),
     ]),
     (MUSTER, &[
-        (0, &["img2img", "inpainting", "karras", "r2", "r2_source", "clip_skip"]),
+        (0, &[
+            "img2img", "inpainting", "karras", "r2", "r2_source", "clip_skip", "tiling", "hires_fix", "lora",
+            "textual_inversion",
+        ]),
     ]),
     ("HordeAutoWebBridge", &[
         (1, &["painting", "img2img", "karras"]),

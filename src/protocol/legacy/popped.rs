@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::job::{ImageRequest, SourceImage, TextRequest};
+use crate::job::{ImageRequest, Lora, SourceImage, TextRequest, TextualInversion};
 use crate::legacy::{Body, Refusal};
 
 use super::image::params::ModelGenerationInputImage;
@@ -143,13 +143,11 @@ fn taken(reply: &mut Value, name: &str) -> Value {
 }
 
 /// Settings of images that change them and that are not computed here. Such jobs are not asked for, and given back.
-const NOT_DRAWN: [&str; 8] = [
+const NOT_DRAWN: [&str; 6] = [
     "control_type",
     "extra_texts",
-    "loras",
     "post_processing",
     "return_control_map",
-    "tis",
     "transparent",
     "workflow",
 ];
@@ -213,6 +211,8 @@ fn popped_image(reply: &mut Value) -> Result<PoppedImage, Refusal> {
             hires_fix: params.hires_fix,
             hires_strength: params.hires_fix_denoising_strength,
             seed,
+            loras: params.loras().iter().map(Lora::from).collect(),
+            inversions: params.tis().iter().map(TextualInversion::from).collect(),
             source,
             ..ImageRequest::default()
         },
@@ -267,7 +267,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{PoppedBody, PoppedImage, PoppedJob, PoppedWork, Told};
-    use crate::job::{JobId, TextInput, TextRequest};
+    use crate::job::{JobId, PromptSide, TextInput, TextRequest};
     use crate::legacy::Body;
     use crate::legacy::image::payload::{
         GenerationPayloadImage, ModelPayloadImage, NoValidRequestFoundImage,
@@ -340,7 +340,6 @@ mod tests {
     fn an_image_that_cannot_be_drawn_here_is_refused_by_name() {
         for (name, value) in [
             ("post_processing", json!(["GFPGAN"])),
-            ("loras", json!([{"name": "x"}])),
             ("control_type", json!("canny")),
             ("use_nsfw_censor", json!(true)),
         ] {
@@ -351,6 +350,15 @@ mod tests {
             "id": "x", "payload": {"prompt": "p"}, "source_image": "AA", "source_processing": "remix",
         });
         assert!(image(remix).unwrap_err().contains("remix"));
+        let files = json!({"id": "x", "payload": {
+            "prompt": "p", "loras": [{"name": "paper", "model": 0.5}],
+            "tis": [{"name": "owl", "inject_ti": "negprompt", "strength": -0.5}, {"name": "fox"}],
+        }});
+        let read = image(files).unwrap().image;
+        assert_eq!((&*read.loras[0].name, read.loras[0].model), ("paper", 0.5));
+        let found: Vec<_> = read.inversions.iter().map(|it| it.prompt).collect();
+        assert_eq!(found, [Some(PromptSide::Excluded), None]);
+        assert_eq!(read.inversions[0].strength, -0.5);
         let plain = json!({"id": "x", "payload": {"prompt": "p", "loras": [], "new": 1}});
         assert_eq!(image(plain).unwrap().uploads, [None]);
     }

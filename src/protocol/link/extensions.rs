@@ -129,6 +129,8 @@ pub enum Ability {
     ClipSkip,
     /// Applies LoRAs of its own folder.
     Loras,
+    /// Puts textual inversions of its own folder into prompts.
+    TextualInversions,
     /// Makes images that fit to themselves at opposite edges.
     Tiling,
     /// Draws a large image in two passes.
@@ -136,7 +138,7 @@ pub enum Ability {
 }
 
 impl Ability {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Tools,
         Self::Logprobs,
         Self::PromptLogprobs,
@@ -148,6 +150,7 @@ impl Ability {
         Self::Inpainting,
         Self::ClipSkip,
         Self::Loras,
+        Self::TextualInversions,
         Self::Tiling,
         Self::HiresFix,
     ];
@@ -165,6 +168,7 @@ impl Ability {
             Self::Inpainting => "inpainting",
             Self::ClipSkip => "clip_skip",
             Self::Loras => "loras",
+            Self::TextualInversions => "textual_inversions",
             Self::Tiling => "tiling",
             Self::HiresFix => "hires_fix",
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::fit::{Fit, Needs, Room, Wishes, fit, room};
 use super::locate::{Located, LocatedSource};
-use super::{DaemonError, DeviceModel, Engines, MediaModel};
+use super::{AdapterFolders, DaemonError, DeviceModel, Engines, MediaModel};
 use crate::hardware::Machine;
 use muster_config::{Config, KvCacheSetting, SpeculationSetting};
 use muster_engine::runtime::grammar::ProverProgram;
@@ -52,7 +52,10 @@ impl Device {
         });
         Ok(Self {
             engines: Engines {
-                loras: config.engine.loras.clone(),
+                folders: AdapterFolders {
+                    loras: config.engine.loras.clone(),
+                    embeddings: config.engine.embeddings.clone(),
+                },
                 ..runtime.into()
             },
             whole: room.clone(),
@@ -139,6 +142,7 @@ impl Device {
     /// Gives the room of a model that is not in memory to others.
     pub fn forget(&mut self, model: &str) {
         self.held.retain(|(name, _)| name != model);
+        self.engines.drawing.remove(model);
         let held: Vec<Fit> = self.held.iter().map(|(_, fit)| *fit).collect();
         self.room = self.beside(&held);
     }
@@ -168,8 +172,11 @@ impl Device {
             },
             ..MediaModel::new(name, MediaKind::Image)
         };
+        let (name, defaults) = (model.name.clone(), source.defaults);
         let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
-        self.load_media(model, Box::new(load)).await
+        let loaded = self.load_media(model, Box::new(load)).await?;
+        self.engines.drawing.insert(name, defaults);
+        Ok(loaded)
     }
 
     async fn load_hearing(

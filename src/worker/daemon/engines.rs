@@ -1,9 +1,11 @@
 //! The two threads of a device: text, and media beside it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::residency::Residency;
+use muster_engine::runtime::image::ImageDefaults;
 use muster_engine::runtime::maker::{Maker, MediaKind};
 use muster_engine::runtime::{Failure, ModelInfo, Runtime};
 use muster_protocol::link::ModelLimits;
@@ -14,10 +16,19 @@ pub struct Engines {
     pub runtime: Runtime,
     /// Started with the first model that makes media.
     pub maker: Option<Maker>,
-    /// The folder of LoRAs that requests may name.
-    pub loras: Option<PathBuf>,
+    pub folders: AdapterFolders,
+    /// Settings of the models that draw, by their names, for requests that leave them open.
+    pub drawing: BTreeMap<String, ImageDefaults>,
     /// Where models may be out of memory while they are offered.
     pub residency: Option<Residency>,
+}
+
+/// The folders of files that requests may name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AdapterFolders {
+    pub loras: Option<PathBuf>,
+    /// Of textual inversions.
+    pub embeddings: Option<PathBuf>,
 }
 
 /// A model that is loaded in the maker.
@@ -108,7 +119,8 @@ impl From<Runtime> for Engines {
         Self {
             runtime,
             maker: None,
-            loras: None,
+            folders: AdapterFolders::default(),
+            drawing: BTreeMap::new(),
             residency: None,
         }
     }

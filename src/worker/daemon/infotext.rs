@@ -3,11 +3,42 @@
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
 use muster_engine::runtime::maker::ImageRequest;
 
-/// The keyword of the text in a PNG.
-pub const KEYWORD: &str = "parameters";
+/// Prompt, negative prompt, and a line of settings, as AUTOMATIC1111's web UI writes them, of a finished image.
+pub fn infotext(model: &str, request: &ImageRequest, size: [u32; 2]) -> String {
+    Infotext::of(model, request).text(size)
+}
 
-/// Prompt, negative prompt, and a line of settings, as AUTOMATIC1111's web UI writes them.
-pub fn infotext(model: &str, request: &ImageRequest, [width, height]: [u32; 2]) -> String {
+/// The text about an image whose size is not known yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Infotext {
+    prompts: String,
+    /// In their order; the size is filled in.
+    settings: Vec<(&'static str, Option<String>)>,
+}
+
+const SIZE: &str = "Size";
+
+impl Infotext {
+    pub fn text(mut self, [width, height]: [u32; 2]) -> String {
+        for (name, value) in &mut self.settings {
+            if *name == SIZE {
+                *value = Some(format!("{width}x{height}"));
+            }
+        }
+        let settings = self.settings.into_iter();
+        let settings = settings.filter_map(|(name, value)| Some(format!("{name}: {}", value?)));
+        let settings = settings.collect::<Vec<_>>().join(", ");
+        format!("{}\n{settings}", self.prompts)
+    }
+
+    pub fn of(model: &str, request: &ImageRequest) -> Self {
+        let settings = settings(model, request);
+        let prompts = prompts(request);
+        Self { prompts, settings }
+    }
+}
+
+fn prompts(request: &ImageRequest) -> String {
     let mut lines = vec![request.prompt.clone()];
     if let Some(negative) = request
         .negative_prompt
@@ -16,13 +47,17 @@ pub fn infotext(model: &str, request: &ImageRequest, [width, height]: [u32; 2]) 
     {
         lines.push(format!("Negative prompt: {negative}"));
     }
+    lines.join("\n")
+}
+
+fn settings(model: &str, request: &ImageRequest) -> Vec<(&'static str, Option<String>)> {
     let has_source = request.source.is_some();
     let loras = request.loras.iter().map(|lora| {
         let name = lora.file.file_stem().unwrap_or_default();
         format!("{}: {}", name.to_string_lossy(), lora.model)
     });
     let loras = loras.collect::<Vec<_>>().join(", ");
-    let settings = [
+    vec![
         ("Steps", request.steps.map(|steps| steps.to_string())),
         ("Sampler", request.sampler.map(|it| label(it).to_owned())),
         (
@@ -34,7 +69,7 @@ pub fn infotext(model: &str, request: &ImageRequest, [width, height]: [u32; 2]) 
             request.cfg_scale.map(|scale| scale.to_string()),
         ),
         ("Seed", request.seed.map(|seed| seed.to_string())),
-        ("Size", Some(format!("{width}x{height}"))),
+        (SIZE, None),
         ("Model", Some(model.to_owned())),
         (
             "Batch pos",
@@ -49,16 +84,16 @@ pub fn infotext(model: &str, request: &ImageRequest, [width, height]: [u32; 2]) 
         ),
         ("Clip skip", request.clip_skip.map(|skip| skip.to_string())),
         ("Loras", (!loras.is_empty()).then(|| format!("\"{loras}\""))),
+        ("Tiling", request.tiles.then(|| "True".to_owned())),
+        (
+            "Hires strength",
+            request.hires.map(|strength| strength.to_string()),
+        ),
         (
             "Version",
             Some(concat!("muster ", env!("CARGO_PKG_VERSION")).to_owned()),
         ),
-    ];
-    let settings = settings
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name}: {}", value?)));
-    lines.push(settings.collect::<Vec<_>>().join(", "));
-    lines.join("\n")
+    ]
 }
 
 fn label(sampler: DiffusionSampler) -> &'static str {

@@ -47,10 +47,10 @@ use crew::{Crew, LoadedModel, first_models};
 pub use device::{
     Device, TEXT_PROCESS, THIS_PROGRAM, hearing_needs, kv_dtype, limits, needs, speech_needs,
 };
-pub use engines::{DeviceModel, Engines, MediaModel};
+pub use engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
 pub use error::DaemonError;
 use fit::Wishes;
-pub use infotext::{KEYWORD as INFOTEXT_KEYWORD, infotext};
+pub use infotext::infotext;
 pub use jobs::{mp4_of, transcript};
 use locate::{LocateError, Located, Shelves};
 use posts::posts;

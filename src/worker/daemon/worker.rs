@@ -11,7 +11,7 @@ use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
 use super::device::SPOKEN_CHARACTERS;
-use super::engines::{DeviceModel, Engines, MediaModel};
+use super::engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
 use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
 use super::summary::{self, Activity, Counters};
@@ -128,7 +128,7 @@ impl Worker {
                 jobs,
                 agent,
             } => {
-                let kinds = served.to_those_polled(jobs);
+                let kinds = served.to_those_polled(jobs, &engines.folders);
                 let has_several = kinds.len() > 1;
                 let line = |served: legacy::Served| Polling {
                     label: post.label.clone(),
@@ -298,8 +298,12 @@ fn abilities(engines: &Engines, served: &Served) -> Vec<Ability> {
         Ability::Tiling,
         Ability::HiresFix,
     ];
-    let loras = engines.loras.is_some().then_some(Ability::Loras);
-    let images = images.into_iter().chain(loras).filter(|_| draws);
+    let folders = &engines.folders;
+    let loras = folders.loras.is_some().then_some(Ability::Loras);
+    let inversions = folders.embeddings.as_ref();
+    let inversions = inversions.map(|_| Ability::TextualInversions);
+    let images = images.into_iter().chain(loras).chain(inversions);
+    let images = images.filter(|_| draws);
     tools.into_iter().chain(others).chain(images).collect()
 }
 
@@ -339,7 +343,7 @@ impl Served {
     }
 
     /// For each kind of calls that there are models for.
-    fn to_those_polled(&self, jobs: usize) -> Vec<legacy::Served> {
+    fn to_those_polled(&self, jobs: usize, folders: &AdapterFolders) -> Vec<legacy::Served> {
         let names = |here: &String| {
             let others = self.other_names.get(here).cloned();
             let others = others.filter(|others| !others.is_empty());
@@ -361,6 +365,7 @@ impl Served {
             models: drawing.flat_map(|model| names(&model.name)).collect(),
             jobs: 1,
             pixels: MOST_PIXELS,
+            has_loras: folders.loras.is_some(),
             ..legacy::Served::default()
         };
         let kinds = [texts, images].into_iter();

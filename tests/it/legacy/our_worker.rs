@@ -14,8 +14,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use muster::coordinator::http::serve::{Connections, serve};
 use muster::coordinator::state::DoorSettings;
-use muster::daemon::{Engines, MediaModel, Post, Served, Way, Worker};
+use muster::daemon::{AdapterFolders, Engines, MediaModel, Post, Served, Way, Worker};
 use muster::link::{Standing, native_tls};
+use muster::media::image::description;
 use muster::runtime::maker::{Maker, MakerLimits, MediaKind, SamplePipeline};
 use muster::runtime::{DeviceChoice, EngineLimits, Runtime};
 use muster::tasks::Tasks;
@@ -69,12 +70,21 @@ async fn work(posts: Vec<Post>, names: &[&str], tasks: &Tasks) -> Worker {
 
 /// A worker that draws gradients and polls.
 async fn drawing_work(posts: Vec<Post>, tasks: &Tasks) -> (Worker, Maker) {
+    drawing_work_with(posts, AdapterFolders::default(), tasks).await
+}
+
+async fn drawing_work_with(
+    posts: Vec<Post>,
+    folders: AdapterFolders,
+    tasks: &Tasks,
+) -> (Worker, Maker) {
     let maker = Maker::start(MakerLimits::default()).unwrap();
     let sample = SamplePipeline::default();
     let loader = Box::new(|| Ok(Box::new(sample) as Box<_>));
     maker.load("tiny", loader).await.unwrap();
     let engines = Engines {
-        loras: None,
+        folders,
+        drawing: Default::default(),
         residency: None,
         runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
         maker: Some(maker.clone()),
@@ -164,6 +174,44 @@ async fn an_image_without_an_upload_link_goes_along_and_what_is_not_drawn_is_giv
     let bytes = STANDARD.decode(brought["generation"].as_str().unwrap());
     let pixels = image::load_from_memory(&bytes.unwrap()).unwrap();
     assert_eq!((pixels.width(), pixels.height()), (64, 128));
+    assert_eq!(script.hear("submit").await["state"], "faulted");
+}
+
+#[tokio::test]
+async fn files_that_a_polled_job_names_are_those_of_our_folders() {
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["paper", "owl"] {
+        let file = folder.path().join(format!("{name}.safetensors"));
+        std::fs::write(file, b"").unwrap();
+    }
+    let job = |more: Value| {
+        let payload =
+            json!({"prompt": "a cat", "width": 64, "height": 64, "ddim_steps": 2, "seed": "7"});
+        json!({
+            "id": "a", "ids": ["a"], "model": "tiny", "ttl": 120, "r2_upload": null,
+            "payload": super::images::with(payload, more),
+        })
+    };
+    let here = json!({
+        "loras": [{"name": "paper", "model": 0.5}], "tis": [{"name": "owl", "inject_ti": "prompt"}],
+    });
+    let jobs = [here, json!({"loras": [{"name": "stone"}]})];
+    script.answer("pop", jobs.map(|more| (200, job(more))).to_vec());
+    let folders = AdapterFolders {
+        loras: Some(folder.path().to_owned()),
+        embeddings: Some(folder.path().to_owned()),
+    };
+    let posts = vec![post_at(script.address, "k")];
+    let (_worker, _maker) = drawing_work_with(posts, folders, &tasks).await;
+    assert_eq!(script.hear("pop").await["allow_lora"], json!(true));
+    let brought = script.hear("submit").await;
+    assert_eq!(brought["state"], "ok", "{brought}");
+    let file = STANDARD.decode(brought["generation"].as_str().unwrap());
+    let about = description(&file.unwrap()).unwrap();
+    assert!(about.starts_with("(embedding:owl:1), a cat\n"), "{about}");
+    assert!(about.contains("Loras: \"paper: 0.5\""), "{about}");
     assert_eq!(script.hear("submit").await["state"], "faulted");
 }
 

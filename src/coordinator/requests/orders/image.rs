@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::{Nth, Task, end_user};
 use crate::requests::Wishes;
-use muster_protocol::job::{Body, Formats, ImageRequest, Lora, Original, SourceImage};
-use muster_protocol::legacy::image::params::ModelPayloadLorasImage;
+use muster_protocol::job::{
+    Body, Formats, ImageRequest, Lora, Original, SourceImage, TextualInversion,
+};
 use muster_protocol::legacy::image::request::{GenerationInputImage, NEGATIVE};
 use muster_protocol::legacy::words::Word;
 use muster_protocol::legacy::{Body as _, Refusal, seed};
@@ -104,7 +105,8 @@ impl ImageAsked {
             scheduler: params.newer_scheduler().map(|one| one.word().to_owned()),
             clip_skip: params.clip_skip,
             seed: Some(self.seed(nth).into()),
-            loras: params.loras().iter().map(lora).collect(),
+            loras: params.loras().iter().map(Lora::from).collect(),
+            inversions: params.tis().iter().map(TextualInversion::from).collect(),
             source: self.source(),
             strength: params.denoising_strength,
             tiling: params.tiling,
@@ -144,16 +146,6 @@ impl ImageAsked {
             mask: self.request.source_mask.clone(),
             extra: extra.collect(),
         })
-    }
-}
-
-fn lora(lora: &ModelPayloadLorasImage) -> Lora {
-    Lora {
-        name: lora.name.clone(),
-        model: lora.model,
-        clip: lora.clip,
-        is_version: lora.is_version,
-        inject_trigger: lora.inject_trigger.clone(),
     }
 }
 
@@ -218,6 +210,7 @@ mod tests {
             json!({"hires_fix": true}),
             json!({"scheduler": "beta"}),
             json!({"sampler_name": "uni_pc"}),
+            json!({"tis": [{"name": "owl", "inject_ti": "prompt"}]}),
         ] {
             assert_eq!(asked(params).request.formats(), both);
         }

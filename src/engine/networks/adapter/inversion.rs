@@ -51,6 +51,11 @@ impl InversionVectors {
         read().map_err(|flaw| flaw.in_file(path))
     }
 
+    pub fn memory_bytes(&self) -> u64 {
+        let rows = self.0.iter().flatten();
+        rows.map(|row| 4 * row.len() as u64).sum()
+    }
+
     pub fn for_encoder(&self, index: usize) -> &[Arc<[f32]>] {
         self.0.get(index).map_or(&[], Vec::as_slice)
     }

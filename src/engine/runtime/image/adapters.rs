@@ -1,36 +1,48 @@
-//! Files of adapters beside a model: read once, kept while they fit, applied with the strengths of each request.
+//! Files of adapters beside a model, applied with the strengths of each request.
 
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::path::Path;
+use std::sync::Arc;
 
 use candle_core::Device;
 
+use super::file_cache::{FileCache, FileContent};
 use super::networks::DiffusionNetworks;
-use crate::networks::adapter::{Adaptation, AdapterFile, AdapterPart, NetworkDeltas};
+use crate::networks::adapter::{
+    Adaptation, AdapterFile, AdapterPart, InversionVectors, NetworkDeltas,
+};
 use crate::networks::weights::{CheckpointError, Flaw};
 use crate::runtime::maker::LoraUse;
 
 /// Numbers of adapters that are kept for later requests.
-const MOST_KEPT_BYTES: u64 = 1 << 30;
+const MOST_ADAPTER_BYTES: u64 = 1 << 30;
+const MOST_INVERSION_BYTES: u64 = 64 << 20;
 
-/// Adapters that were used before, the latest at the end.
-#[derive(Debug, Default)]
-pub struct AdapterCache(Mutex<Vec<CachedAdapter>>);
-
-#[derive(Debug, Clone)]
-struct CachedAdapter {
-    file: FileVersion,
-    adapter: Arc<LoadedAdapter>,
+/// The files beside a model that requests have used.
+#[derive(Debug)]
+pub struct AdapterCaches {
+    pub loras: FileCache<LoadedAdapter>,
+    pub inversions: FileCache<InversionVectors>,
 }
 
-/// A file that was replaced is another one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct FileVersion {
-    path: PathBuf,
-    size_bytes: u64,
-    modified: Option<SystemTime>,
+impl Default for AdapterCaches {
+    fn default() -> Self {
+        Self {
+            loras: FileCache::new(MOST_ADAPTER_BYTES),
+            inversions: FileCache::new(MOST_INVERSION_BYTES),
+        }
+    }
+}
+
+impl FileContent for LoadedAdapter {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl FileContent for InversionVectors {
+    fn bytes(&self) -> u64 {
+        self.memory_bytes()
+    }
 }
 
 /// An adapter, matched with the networks of a model.
@@ -56,7 +68,8 @@ impl DrawingAdapters {
             encoders: vec![Vec::new(); networks.encoders.len()],
         };
         for lora in loras {
-            let adapter = networks.adapters.get(&lora.file, networks)?;
+            let read = || LoadedAdapter::read(&lora.file, networks);
+            let adapter = networks.adapters.loras.get(&lora.file, read)?;
             found
                 .unet
                 .extend(Adaptation::new(&adapter.unet, lora.model));
@@ -65,58 +78,6 @@ impl DrawingAdapters {
             }
         }
         Ok(found)
-    }
-}
-
-impl AdapterCache {
-    fn get(
-        &self,
-        path: &Path,
-        networks: &DiffusionNetworks,
-    ) -> Result<Arc<LoadedAdapter>, CheckpointError> {
-        let file = FileVersion::read(path).map_err(|source| CheckpointError::Unreadable {
-            path: path.to_owned(),
-            source,
-        })?;
-        if let Some(adapter) = self.take(&file) {
-            self.keep(file, &adapter);
-            return Ok(adapter);
-        }
-        let adapter = Arc::new(LoadedAdapter::read(path, networks)?);
-        self.keep(file, &adapter);
-        Ok(adapter)
-    }
-
-    fn take(&self, file: &FileVersion) -> Option<Arc<LoadedAdapter>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = kept.iter().position(|it| it.file == *file)?;
-        Some(kept.remove(at).adapter)
-    }
-
-    fn keep(&self, file: FileVersion, adapter: &Arc<LoadedAdapter>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let adapter = Arc::clone(adapter);
-        kept.push(CachedAdapter { file, adapter });
-        let bytes = |kept: &[CachedAdapter]| kept.iter().map(|it| it.adapter.bytes).sum::<u64>();
-        while kept.len() > 1 && bytes(&kept) > MOST_KEPT_BYTES {
-            kept.remove(0);
-        }
-    }
-
-    #[cfg(test)]
-    pub fn count(&self) -> usize {
-        self.0.lock().unwrap().len()
-    }
-}
-
-impl FileVersion {
-    fn read(path: &Path) -> io::Result<Self> {
-        let metadata = path.metadata()?;
-        Ok(Self {
-            path: path.to_owned(),
-            size_bytes: metadata.len(),
-            modified: metadata.modified().ok(),
-        })
     }
 }
 

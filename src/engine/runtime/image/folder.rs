@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use candle_core::Device;
 use serde_json::Value;
 
-use super::adapters::AdapterCache;
+use super::adapters::AdapterCaches;
 use super::networks::{DiffusionNetworks, TextEncoder};
 use super::plan::{drawing_bytes, own_size};
 use super::{ImageDefaults, ImageFootprint};
@@ -161,7 +161,7 @@ impl DiffusersFolder {
             table: self.table,
             device: device.clone(),
             colors: OnceLock::new(),
-            adapters: AdapterCache::default(),
+            adapters: AdapterCaches::default(),
         })
     }
 }

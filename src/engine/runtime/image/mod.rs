@@ -8,6 +8,7 @@
 //! their noise from one stream.
 
 mod adapters;
+mod file_cache;
 mod folder;
 mod job;
 mod networks;
@@ -17,6 +18,8 @@ mod preview;
 mod prompt;
 mod single;
 mod tiles;
+
+pub use self::prompt::inversion_words;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use candle_core::{D, DType, Device, Result, Tensor};
 
-use super::adapters::{AdapterCache, DrawingAdapters};
+use super::adapters::{AdapterCaches, DrawingAdapters};
 use super::plan::is_decoded_in_tiles;
 use super::preview::LatentColors;
 use super::prompt::PromptWindow;
@@ -31,7 +31,7 @@ pub struct DiffusionNetworks {
     pub device: Device,
     /// Computed with the first preview.
     pub colors: OnceLock<LatentColors>,
-    pub adapters: AdapterCache,
+    pub adapters: AdapterCaches,
 }
 
 pub struct TextEncoder {

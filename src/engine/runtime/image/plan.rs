@@ -340,7 +340,8 @@ fn prompt_vectors(
     let widths: Vec<usize> = encoders.map(|it| it.clip.spec().hidden_size).collect();
     let mut all = vec![PromptVectors::new(); widths.len()];
     for Inversion { name, file } in inversions {
-        let vectors = InversionVectors::read(file, &widths);
+        let read = || InversionVectors::read(file, &widths);
+        let vectors = networks.adapters.inversions.get(file, read);
         let vectors = vectors.map_err(|error| Refusal::Unsupported(error.to_string()))?;
         for (index, known) in all.iter_mut().enumerate() {
             known.insert(name.clone(), vectors.for_encoder(index).to_vec());

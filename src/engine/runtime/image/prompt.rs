@@ -94,6 +94,14 @@ pub fn segments(prompt: &str) -> Vec<PromptSegment> {
     segments
 }
 
+/// The words of a prompt that stand for inversions: each from its name on, with what follows it without a space.
+pub fn inversion_words(prompt: &str) -> Vec<String> {
+    let segments = segments(prompt);
+    let words = segments.iter().flat_map(|it| it.text.split_whitespace());
+    let names = words.filter_map(|word| word.strip_prefix(INVERSION));
+    names.map(str::to_owned).collect()
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Letter {
     Open,
@@ -335,6 +343,15 @@ mod tests {
         let rest = tokenizer.encode(", dog").unwrap();
         assert_eq!(found.clip.tokens[cat + 3..cat + 3 + rest.len()], rest);
         assert_eq!(cut("embedding:other")[0].clip.vectors, []);
+    }
+
+    #[test]
+    fn words_of_inversions_are_found_in_brackets_too() {
+        let words = inversion_words(
+            r"a (embedding:owl:1.2), embedding:fox, b,embedding:no embedding:a\(b\)",
+        );
+        assert_eq!(words, ["owl", "fox,", "a(b)"]);
+        assert_eq!(inversion_words("a cat"), Vec::<String>::new());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use candle_core::Device;
 
-use super::adapters::AdapterCache;
+use super::adapters::AdapterCaches;
 use super::folder::check_fits;
 use super::networks::{DiffusionNetworks, TextEncoder};
 use super::plan::{drawing_bytes, own_size};
@@ -210,7 +210,7 @@ impl SingleFileModel {
             },
             device: device.clone(),
             colors: OnceLock::new(),
-            adapters: AdapterCache::default(),
+            adapters: AdapterCaches::default(),
         })
     }
 

@@ -648,7 +648,7 @@ fn a_lora_is_read_once_and_changes_only_its_own_drawing() {
         ..request()
     };
     assert_eq!(draw(&pipeline, without), plain);
-    assert_eq!(pipeline.networks.adapters.count(), 1);
+    assert_eq!(pipeline.networks.adapters.loras.count(), 1);
 }
 
 #[track_caller]

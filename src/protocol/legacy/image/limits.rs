@@ -15,7 +15,6 @@ impl GenerationInputImage {
         let params = &self.params;
         let neutral = params.control_type.is_none()
             && params.post_processing().is_empty()
-            && params.tis().is_empty()
             && !params.tunes_solver()
             && params.sampler_name.is_neutral()
             && params.newer_scheduler().is_none_or(Scheduler::is_neutral)
@@ -27,6 +26,7 @@ impl GenerationInputImage {
             && self.source_processing != SourceProcessing::Remix
             && (self.nsfw || !self.censor_nsfw);
         let plain = neutral
+            && params.tis().is_empty()
             && params.clip_skip.is_none()
             && !(params.tiling || params.hires_fix)
             && !params.sampler_name.is_newer()

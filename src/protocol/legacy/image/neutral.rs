@@ -3,10 +3,14 @@
 //!
 //! The source image keeps its key in the media store; the renderer for a pop replaces it by a link.
 
-use super::params::{ModelGenerationInputImage, ModelPayloadLorasImage};
+use std::collections::BTreeSet;
+
+use super::params::{
+    ModelGenerationInputImage, ModelPayloadLorasImage, ModelPayloadTextualInversionsImage,
+};
 use super::reference;
 use super::request::{ExtraSourceImage, GenerationInputImage, NEGATIVE};
-use crate::job::{ImageRequest, Lora, SourceImage};
+use crate::job::{ImageRequest, Lora, SourceImage, named_inversions};
 use crate::legacy::words::{Sampler, SourceProcessing, Word, named};
 
 /// How the poll API calls samplers, and how media workers on sockets do.
@@ -101,6 +105,7 @@ fn params(image: &ImageRequest, model: &str) -> ModelGenerationInputImage {
     let suited = reference::defaults(model);
     let sampler = image.sampler.as_deref().and_then(sampler);
     let loras: Vec<_> = image.loras.iter().map(lora).collect();
+    let tis = inversions(image);
     ModelGenerationInputImage {
         width: image.width,
         height: image.height,
@@ -116,6 +121,7 @@ fn params(image: &ImageRequest, model: &str) -> ModelGenerationInputImage {
         hires_fix: image.hires_fix,
         hires_fix_denoising_strength: image.hires_strength,
         loras: (!loras.is_empty()).then_some(loras),
+        tis: (!tis.is_empty()).then_some(tis),
         ..ModelGenerationInputImage::default()
     }
 }
@@ -142,6 +148,24 @@ fn lora(lora: &Lora) -> ModelPayloadLorasImage {
     }
 }
 
+/// Textual inversions that such requests list at most.
+const MOST_INVERSIONS: usize = 20;
+
+/// Polling workers load the textual inversions that are listed; the prompts place them.
+fn inversions(image: &ImageRequest) -> Vec<ModelPayloadTextualInversionsImage> {
+    let prompts = [Some(&image.prompt), image.negative_prompt.as_ref()];
+    let prompts = prompts.into_iter().flatten();
+    let names = prompts.flat_map(|prompt| named_inversions(prompt));
+    let names: BTreeSet<&str> = names.collect();
+    let listed = names.into_iter().take(MOST_INVERSIONS);
+    let listed = listed.map(|name| ModelPayloadTextualInversionsImage {
+        name: name.to_owned(),
+        strength: 1.0,
+        inject_ti: None,
+    });
+    listed.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -166,6 +190,13 @@ mod tests {
             "sampler": "k_heun", "karras": false, "seed": 7, "strength": 0.5,
             "loras": [{"name": "x", "model": 0.5, "clip": 1.0, "is_version": false}],
         }));
+        let inverted = ImageRequest {
+            negative_prompt: Some("embedding:blurred, a dog".to_owned()),
+            ..image.clone()
+        };
+        let inverted = GenerationInputImage::of_neutral(&inverted, "tiny");
+        let listed = &json!(ModelPayloadImage::of(&inverted, 1, 7))["tis"];
+        assert_eq!(listed[0]["name"], "blurred");
         let request = GenerationInputImage::of_neutral(&image, "tiny");
         let written = json!(request);
         assert_eq!(GenerationInputImage::read(written).as_ref(), Ok(&request));

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::job::{Lora, PromptSide, TextualInversion};
 use crate::legacy::rules::{Number, Whole, flag, inner, list, number, object, text, whole, word};
 use crate::legacy::tables::{body, words};
 use crate::legacy::words::{ControlType, PostProcessor, Sampler, Scheduler, SolverType, Workflow};
@@ -140,6 +141,31 @@ body! {
             reference: String = text(3..=255),
             /// No QR code holds more.
             text: String = text(1..=7089),
+        }
+    }
+}
+
+impl From<&ModelPayloadLorasImage> for Lora {
+    fn from(lora: &ModelPayloadLorasImage) -> Self {
+        Self {
+            name: lora.name.clone(),
+            model: lora.model,
+            clip: lora.clip,
+            is_version: lora.is_version,
+            inject_trigger: lora.inject_trigger.clone(),
+        }
+    }
+}
+
+impl From<&ModelPayloadTextualInversionsImage> for TextualInversion {
+    fn from(inversion: &ModelPayloadTextualInversionsImage) -> Self {
+        Self {
+            name: inversion.name.clone(),
+            strength: inversion.strength,
+            prompt: inversion.inject_ti.map(|place| match place {
+                InjectInto::Prompt => PromptSide::Shown,
+                InjectInto::NegativePrompt => PromptSide::Excluded,
+            }),
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use muster_protocol::job::{Failure, FailureKind, ImageRequest, SourceImage};
+use muster_protocol::job::{Failure, FailureKind, ImageRequest, Lora, SourceImage};
 use muster_protocol::link::MediaBody;
 
 /// Outputs of one job.
 const MOST_OUTPUTS: u64 = 4;
 /// Keys that change the image and that this worker cannot honour.
-const UNSUPPORTED: [&str; 2] = ["loras", "recipe_spec"];
+const UNSUPPORTED: [&str; 1] = ["recipe_spec"];
 
 /// A request for each output, with its seed.
 pub fn images(keys: Map<String, Value>) -> Result<Vec<MediaBody>, Failure> {
@@ -34,8 +34,16 @@ pub fn images(keys: Map<String, Value>) -> Result<Vec<MediaBody>, Failure> {
         let message = format!("n must be 1 to {MOST_OUTPUTS}, found {count}");
         return Err(Failure::new(FailureKind::InvalidRequest, message));
     }
+    let loras = keys.get("loras").and_then(Value::as_array);
+    let loras = loras.into_iter().flatten().map(lora);
+    let loras: Option<Vec<Lora>> = loras.collect();
+    let loras = loras.ok_or_else(|| {
+        let message = "loras must be objects with name, and optionally model and clip";
+        Failure::new(FailureKind::InvalidRequest, message)
+    })?;
     let image = ImageRequest {
         prompt,
+        loras,
         negative_prompt: text("negative_prompt"),
         width: small("width").unwrap_or(0),
         height: small("height").unwrap_or(0),
@@ -60,6 +68,19 @@ pub fn images(keys: Map<String, Value>) -> Result<Vec<MediaBody>, Failure> {
         })
     };
     Ok((0..count).map(one).collect())
+}
+
+/// Numbers that are missing count as 1.
+fn lora(value: &Value) -> Option<Lora> {
+    let strength = |key: &str| value[key].as_f64().unwrap_or(1.0);
+    let trigger = value["inject_trigger"].as_str();
+    Some(Lora {
+        name: value["name"].as_str()?.to_owned(),
+        model: strength("model"),
+        clip: strength("clip"),
+        is_version: value["is_version"] == true,
+        inject_trigger: trigger.filter(|it| !it.is_empty()).map(str::to_owned),
+    })
 }
 
 /// The sampler by the name that the engine knows.
@@ -99,7 +120,8 @@ mod tests {
     fn each_output_has_its_seed() {
         let bodies = read(json!({
             "prompt": "a lighthouse", "n": 2, "ext": "webp", "width": 64, "height": 96, "steps": 8,
-            "sampler_name": "euler_ancestral", "seed": 900, "seeds": [900, 901], "loras": [],
+            "sampler_name": "euler_ancestral", "seed": 900, "seeds": [900, 901],
+            "loras": [{"name": "paper", "model": 0.5, "inject_trigger": null}],
         }));
         let images = bodies.unwrap().into_iter().map(|body| match body {
             MediaBody::Image(image) => image,
@@ -108,6 +130,8 @@ mod tests {
         let images: Vec<_> = images.collect();
         let seeds: Vec<_> = images.iter().map(|image| image.seed).collect();
         assert_eq!(seeds, [Some(900), Some(901)]);
+        let lora = &images[0].loras[0];
+        assert_eq!((&*lora.name, lora.model, lora.clip), ("paper", 0.5, 1.0));
         let sampler = images[0].sampler.as_deref();
         assert_eq!(sampler, Some("k_euler_a"));
         assert_eq!(
@@ -121,7 +145,7 @@ mod tests {
         let refusal = |keys| read(keys).unwrap_err();
         assert!(refusal(json!({})).contains("prompt"));
         assert!(refusal(json!({"prompt": "a", "n": 5})).contains("n must be"));
-        let loras = json!({"prompt": "a", "loras": [{"name": "x"}]});
+        let loras = json!({"prompt": "a", "loras": ["x"]});
         assert!(refusal(loras).contains("loras"));
         let recipe = json!({"prompt": "a", "recipe_spec": {"1": {}}});
         assert!(refusal(recipe).contains("recipe_spec"));

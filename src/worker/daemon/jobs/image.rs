@@ -6,6 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::blame;
+use super::inversions::InvertedPrompts;
+use crate::daemon::engines::AdapterFolders;
 use crate::link::{Said, Transfers};
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
 use muster_engine::runtime::maker::{ImageRequest, LoraUse, PixelFormat, Pixels};
@@ -21,10 +23,10 @@ const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
 /// Reads the settings and fetches the source images.
 pub async fn read(
     request: job::ImageRequest,
-    loras: Option<&Path>,
+    folders: &AdapterFolders,
     transfers: &Transfers,
 ) -> Result<ImageRequest, Said> {
-    let mut image = settings(&request, loras).map_err(Said::Failed)?;
+    let mut image = settings(&request, folders).map_err(Said::Failed)?;
     if let Some(SourceImage {
         image: source,
         mask,
@@ -41,8 +43,13 @@ pub async fn read(
     Ok(image)
 }
 
-fn settings(request: &job::ImageRequest, loras: Option<&Path>) -> Result<ImageRequest, Failure> {
-    let loras = request.loras.iter().map(|lora| lora_use(lora, loras));
+fn settings(
+    request: &job::ImageRequest,
+    folders: &AdapterFolders,
+) -> Result<ImageRequest, Failure> {
+    let folder = folders.loras.as_deref();
+    let loras = request.loras.iter().map(|lora| lora_use(lora, folder));
+    let prompts = InvertedPrompts::of(request, folders.embeddings.as_deref())?;
     let source = request.source.as_ref();
     if source.is_some_and(|source| !source.extra.is_empty()) {
         return Err(unsupported(
@@ -62,8 +69,8 @@ fn settings(request: &job::ImageRequest, loras: Option<&Path>) -> Result<ImageRe
         false => Schedule::Normal,
     });
     Ok(ImageRequest {
-        prompt: request.prompt.clone(),
-        negative_prompt: request.negative_prompt.clone(),
+        prompt: prompts.shown,
+        negative_prompt: prompts.excluded,
         width: Some(request.width).filter(|side| *side > 0),
         height: Some(request.height).filter(|side| *side > 0),
         steps: request.steps,
@@ -77,7 +84,7 @@ fn settings(request: &job::ImageRequest, loras: Option<&Path>) -> Result<ImageRe
         source: None,
         mask: None,
         loras: loras.collect::<Result<_, _>>()?,
-        inversions: Vec::new(),
+        inversions: prompts.inversions,
         tiles: request.tiling,
         hires: request.hires_fix.then(|| hires_strength(request)),
         wants_previews: request.previews > 0,
@@ -106,9 +113,8 @@ fn lora_use(lora: &job::Lora, folder: Option<&Path>) -> Result<LoraUse, Failure>
                 .to_owned(),
         ));
     }
-    let is_plain = Path::new(name).file_name().is_some_and(|it| it == &**name);
-    let file = is_plain.then(|| lora_file(folder, name)).flatten();
-    let file = file.ok_or_else(|| unsupported(format!("this worker has no LoRA {name:?}")))?;
+    let file = named_file(folder, name)
+        .ok_or_else(|| unsupported(format!("this worker has no LoRA {name:?}")))?;
     Ok(LoraUse {
         file,
         model: lora.model as f32,
@@ -116,7 +122,11 @@ fn lora_use(lora: &job::Lora, folder: Option<&Path>) -> Result<LoraUse, Failure>
     })
 }
 
-fn lora_file(folder: &Path, name: &str) -> Option<PathBuf> {
+/// The file of this name, with its ending or without.
+pub fn named_file(folder: &Path, name: &str) -> Option<PathBuf> {
+    if Path::new(name).file_name().is_none_or(|it| it != name) {
+        return None;
+    }
     let files = [format!("{name}.safetensors"), name.to_owned()];
     let mut files = files.into_iter().filter(|it| it.ends_with(".safetensors"));
     files.find_map(|file| Some(folder.join(file)).filter(|path| path.is_file()))
@@ -130,7 +140,7 @@ fn unknown(what: &str, name: &str, known: impl Iterator<Item = &'static str>) ->
     ))
 }
 
-fn unsupported(message: String) -> Failure {
+pub fn unsupported(message: String) -> Failure {
     Failure::new(FailureKind::UnsupportedValue, message)
 }
 
@@ -189,7 +199,7 @@ fn pixels(image: image::Pixels) -> Pixels {
 
 #[cfg(test)]
 mod tests {
-    use super::settings;
+    use super::{AdapterFolders, settings};
     use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
     use muster_protocol::job::{Blame, FailureKind, ImageRequest, Lora};
 
@@ -202,7 +212,7 @@ mod tests {
             karras: Some(true),
             ..ImageRequest::default()
         };
-        let read = settings(&image, None).unwrap();
+        let read = settings(&image, &AdapterFolders::default()).unwrap();
         assert_eq!(read.sampler, Some(DiffusionSampler::EulerAncestral));
         assert_eq!(read.schedule, Some(Schedule::Karras));
         assert_eq!((read.width, read.height), (Some(64), Some(96)));
@@ -210,14 +220,14 @@ mod tests {
             scheduler: Some("beta".to_owned()),
             ..image
         };
-        let read = settings(&named, None).unwrap();
+        let read = settings(&named, &AdapterFolders::default()).unwrap();
         assert_eq!(read.schedule, Some(Schedule::Beta));
     }
 
     #[test]
     fn an_unsupported_setting_is_the_clients_error_by_name() {
         let check = |image: ImageRequest, named: &str| {
-            let failure = settings(&image, None).unwrap_err();
+            let failure = settings(&image, &AdapterFolders::default()).unwrap_err();
             assert_eq!(failure.kind, FailureKind::UnsupportedValue);
             assert_eq!(failure.blame, Blame::Client);
             assert!(failure.message.contains(named), "{failure}");
@@ -262,11 +272,11 @@ mod tests {
             tiling: true,
             ..ImageRequest::default()
         };
-        let read = settings(&image(None), None).unwrap();
+        let read = settings(&image(None), &AdapterFolders::default()).unwrap();
         assert_eq!((read.hires, read.tiles), (Some(0.65), true));
-        let read = settings(&image(Some(0.5)), None).unwrap();
+        let read = settings(&image(Some(0.5)), &AdapterFolders::default()).unwrap();
         assert_eq!(read.hires, Some(0.5));
-        let read = settings(&ImageRequest::default(), None).unwrap();
+        let read = settings(&ImageRequest::default(), &AdapterFolders::default()).unwrap();
         assert_eq!((read.hires, read.tiles), (None, false));
     }
 
@@ -276,6 +286,10 @@ mod tests {
         let file = folder.path().join("paper.safetensors");
         std::fs::write(&file, b"").unwrap();
         std::fs::write(folder.path().join("notes.txt"), b"").unwrap();
+        let folders = AdapterFolders {
+            loras: Some(folder.path().to_owned()),
+            ..AdapterFolders::default()
+        };
         let read = |name: &str, inject_trigger: Option<&str>| {
             let loras = vec![Lora {
                 name: name.to_owned(),
@@ -288,7 +302,7 @@ mod tests {
                 loras,
                 ..ImageRequest::default()
             };
-            settings(&image, Some(folder.path()))
+            settings(&image, &folders)
         };
         for name in ["paper", "paper.safetensors"] {
             let found = &read(name, None).unwrap().loras[0];

@@ -8,6 +8,7 @@ use tokio::task::spawn_blocking;
 
 use super::{blame, flat, image, music, video};
 use crate::daemon::engines::Engines;
+use crate::daemon::infotext::Infotext;
 use crate::daemon::worker::small as small_number;
 use crate::link::session::Work;
 use crate::link::{Reply, Said, Transfers};
@@ -113,11 +114,17 @@ async fn one(
         MediaBody::Music(music) if music.is_speech => Some(music.seconds),
         MediaBody::Music(_) | MediaBody::Image(_) | MediaBody::Video(_) => None,
     };
+    let mut about = None;
     let (request, seed) = match body {
         MediaBody::Image(request) => {
+            let folders = &desk.engines.folders;
+            let mut request = image::read(request, folders, desk.transfers).await?;
+            // The settings stand in the file.
+            if let Some(defaults) = desk.engines.drawing.get(model) {
+                request = defaults.fill(request);
+            }
+            about = Some(Infotext::of(model, &request));
             let seed = request.seed;
-            let request =
-                image::read(request, desk.engines.loras.as_deref(), desk.transfers).await?;
             (MakeRequest::Image(Box::new(request)), seed)
         }
         MediaBody::Music(request) => {
@@ -158,7 +165,7 @@ async fn one(
         }
     }
     let made = made.ok_or_else(|| failed("the model made no output".to_owned()))?;
-    let result = upload(made, piece.slot, desk.transfers).await?;
+    let result = upload((made, about), piece.slot, desk.transfers).await?;
     Ok(MediaResult {
         index: small_number(piece.index),
         seed,
@@ -234,12 +241,12 @@ async fn small(preview: Pixels) -> Result<Option<Vec<u8>>, Said> {
 }
 
 async fn upload(
-    output: Output,
+    output: (Output, Option<Infotext>),
     slot: &UploadSlot,
     transfers: &Transfers,
 ) -> Result<MediaResult, Said> {
     let content_type = slot.content_type.clone();
-    let encoded = spawn_blocking(move || encode(output, &content_type));
+    let encoded = spawn_blocking(move || encode(output.0, output.1, &content_type));
     let encoded = encoded.await.map_err(|_| blame::broken())?;
     let EncodedOutput { bytes, result } = encoded.map_err(failed)?;
     let result = MediaResult {
@@ -260,14 +267,20 @@ async fn upload(
     Ok(result)
 }
 
-fn encode(output: Output, content_type: &str) -> Result<EncodedOutput, String> {
+fn encode(
+    output: Output,
+    about: Option<Infotext>,
+    content_type: &str,
+) -> Result<EncodedOutput, String> {
     let kind = MediaType::from_content_type(content_type)
         .ok_or_else(|| format!("the upload link is for the unknown type {content_type}"))?;
     match output {
         Output::Image(pixels) => {
             let (width, height) = (pixels.width, pixels.height);
             let pixels = picture(pixels)?;
-            let bytes = codec::encode(&pixels, kind).map_err(|error| error.to_string())?;
+            let about = about.map(|about| about.text([width, height]));
+            let bytes = codec::encode_described(&pixels, kind, about.as_deref());
+            let bytes = bytes.map_err(|error| error.to_string())?;
             let result = MediaResult {
                 width: Some(width),
                 height: Some(height),
@@ -343,8 +356,8 @@ fn hex(digest: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{MediaType, PreviewPlan, encode};
-    use muster_engine::runtime::maker::{Output, Pcm, PixelFormat, Pixels};
+    use super::{Infotext, MediaType, PreviewPlan, codec, encode};
+    use muster_engine::runtime::maker::{ImageRequest, Output, Pcm, PixelFormat, Pixels};
 
     #[test]
     fn previews_are_spread_over_the_steps() {
@@ -375,7 +388,7 @@ mod tests {
             })
         };
         let check = |output: Output, content_type: &str| {
-            let encoded = encode(output, content_type).unwrap();
+            let encoded = encode(output, None, content_type).unwrap();
             let kind = MediaType::sniff(&encoded.bytes).unwrap();
             assert_eq!(kind.content_type(), content_type);
             encoded.result
@@ -394,7 +407,20 @@ mod tests {
         assert_eq!(check(sound(), "audio/wav").seconds, Some(0.5));
         check(sound(), "audio/flac");
         check(sound(), "audio/ogg");
-        assert!(encode(sound(), "image/webp").is_err());
-        assert!(encode(image(PixelFormat::Rgb, vec![9; 5]), "image/webp").is_err());
+        assert!(encode(sound(), None, "image/webp").is_err());
+        assert!(encode(image(PixelFormat::Rgb, vec![9; 5]), None, "image/webp").is_err());
+        let request = ImageRequest {
+            prompt: "a fox".to_owned(),
+            seed: Some(5),
+            ..ImageRequest::default()
+        };
+        for content_type in ["image/webp", "image/png", "image/jpeg"] {
+            let about = Some(Infotext::of("tiny", &request));
+            let output = image(PixelFormat::Rgb, vec![9; 6]);
+            let encoded = encode(output, about, content_type).unwrap();
+            let found = codec::description(&encoded.bytes).unwrap();
+            let expected = "a fox\nSeed: 5, Size: 2x1, Model: tiny, Version: muster ";
+            assert!(found.starts_with(expected), "{found}");
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! | `hearing` | jobs that write down what a sound says |
 //! | `speaking` | jobs that speak a text |
 //! | `media` | jobs for images and sound, from the request to the upload |
+//! | `inversions` | words of prompts that stand for files of the worker's folder |
 //! | `image`, `flat`, `music`, `video` | requests for images, neutral and of public coordinators, for music and for videos |
 //! | `speech` | what the engine says, as coordinators hear it |
 //! | `logprobs` | which tokens a piece of text was written with |
@@ -19,6 +20,7 @@ mod flat;
 mod grammar;
 mod hearing;
 mod image;
+mod inversions;
 mod logprobs;
 mod media;
 mod music;

@@ -120,7 +120,7 @@ impl Client {
                 "allow_unsafe_ipaddr": true,
                 "allow_post_processing": false,
                 "allow_controlnet": false,
-                "allow_lora": false,
+                "allow_lora": served.has_loras,
             }),
         };
         if let (Some(body), Value::Object(more)) = (body.as_object_mut(), more) {

@@ -69,6 +69,8 @@ pub struct Served {
     pub context: u32,
     /// Width times height of the largest image.
     pub pixels: u64,
+    /// Applies LoRAs, and textual inversions, of its own folders. Jobs that name others are handed back.
+    pub has_loras: bool,
 }
 
 impl Polling {

@@ -34,13 +34,14 @@ use muster_protocol::openai::images::{
 use relay::ImageRelay;
 
 /// The fields that ask for an ability of the worker.
-const ABILITIES: [(Capabilities, &str); 12] = [
+const ABILITIES: [(Capabilities, &str); 13] = [
     (Capabilities::SOURCE_IMAGES, "image"),
     (Capabilities::MORE_SOURCES, "image"),
     (Capabilities::PAINTING, "mask"),
     (Capabilities::PAINTING_MODELS, "mask"),
     (Capabilities::LORAS, "loras"),
     (Capabilities::LORA_VERSIONS, "loras"),
+    (Capabilities::INVERSIONS, "prompt"),
     (Capabilities::CONSISTENCY_SAMPLER, "sampler"),
     (Capabilities::NEWER_DRAWING, "sampler"),
     (Capabilities::KARRAS, "scheduler"),
@@ -61,6 +62,7 @@ impl RefusedFields for ImagesRequest {
     fn asking_for(&self, missing: Capabilities) -> Option<&'static str> {
         let image = &self.image;
         let is_set = |name: &str| match name {
+            "prompt" => true,
             "image" => image.source.is_some(),
             "mask" => image
                 .source
