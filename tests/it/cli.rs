@@ -1045,6 +1045,36 @@ fn doctor_finds_a_sound_machine_well() {
 }
 
 #[test]
+fn doctor_draws_an_image_with_the_configured_model_or_the_built_in_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().to_str().unwrap();
+    let toml = folder.path().join("worker.toml");
+    let drew = |arguments: &[&str], model: &str, is_alone: bool| {
+        let run = worker(&[&["doctor"], arguments].concat())
+            .env("HOME", home)
+            .inside(folder.path())
+            .run();
+        let report = run.ok();
+        let line = report
+            .lines()
+            .find(|line| line.starts_with("ok    drawing"));
+        let line = line.unwrap_or_else(|| panic!("{report}"));
+        let expected = format!("{model} drew 256x256 pixels in 2 steps, ");
+        assert!(line.contains(&expected) && line.ends_with(" s"), "{line}");
+        assert_eq!(report.contains("8 tokens"), !is_alone, "{report}");
+    };
+    drew(&[], "demo-image", false);
+    let tiny = fixture("tiny-image");
+    drew(&["--model", &tiny], "tiny-image", true);
+    std::fs::write(
+        &toml,
+        format!("[models]\nserve = [\"demo-text\", {tiny:?}]\n"),
+    )
+    .unwrap();
+    drew(&["--config", "worker.toml"], "tiny-image", false);
+}
+
+#[test]
 fn doctor_fails_with_advice_where_something_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().to_str().unwrap();

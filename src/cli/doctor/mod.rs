@@ -27,7 +27,7 @@ pub struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Model for the test generation (default: the first configured model, else the built-in one).
+    /// Model of text or images for the test generation (default: the first configured model of each, else the built-in ones).
     #[arg(long)]
     model: Option<String>,
 }
@@ -78,9 +78,10 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     for check in coordinators {
         report.add(check)?;
     }
-    report.add(load::block_on(async {
-        Ok(trial::generation(&config, args.model.as_deref()).await)
-    })?)?;
+    let trials = trial::generations(&config, args.model.as_deref());
+    for check in load::block_on(async { Ok(trials.await) })? {
+        report.add(check)?;
+    }
     report.end()
 }
 

@@ -1,4 +1,4 @@
-//! One real generation: the proof that everything works together.
+//! Real generations: the proof that everything works together.
 
 use std::path::Path;
 use std::time::Instant;
@@ -7,31 +7,68 @@ use super::Check;
 use crate::cli::place::Place;
 use crate::cli::{Failure, load};
 use crate::config::Config;
-use crate::daemon::locate::Located;
+use crate::daemon::locate::{Located, LocatedSource};
+use crate::runtime::maker::{ImageRequest, MakeEvent, MakeRequest, Output};
 use crate::runtime::{
     CacheScope, Event, Failure as Refused, Prompt, Sampling, StopRules, TextRequest, Usage,
 };
 
 const NAME: &str = "generation";
+const DRAWING: &str = "drawing";
 
-/// Tried where nothing is configured: what comes with the program, then what lies in its repository.
-const USUAL: [&str; 2] = ["demo-text", "./tests/fixtures/tiny-llama"];
+/// Tried where nothing is configured: models that come with the program, then one of its repository.
+const TEXTS: [&str; 2] = ["demo-text", "./tests/fixtures/tiny-llama"];
+const IMAGES: [&str; 1] = ["demo-image"];
 
 const TOKENS: usize = 8;
+/// Few, and of a small image: a large model takes seconds for each on a CPU.
+const STEPS: u32 = 2;
+const SIDE: u32 = 256;
 
-/// Generates a few tokens with the model asked for, the first configured one, or one that is always here.
-pub async fn generation(config: &Config, asked: Option<&str>) -> Check {
-    let located = match model(config, asked) {
-        Ok(Some(located)) => located,
-        Ok(None) => {
-            return Check::warn(
-                NAME,
-                "no model on disk for a test generation",
-                "`worker models pull smollm2-135m-instruct` downloads a small one",
-            );
-        }
-        Err(failure) => return failed(&failure),
+/// A finished drawing.
+struct TrialImage {
+    size: [u32; 2],
+    seconds: f64,
+}
+
+/// A kind of trial.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trial {
+    Text,
+    Image,
+}
+
+/// Writes a few tokens and draws one image, each with the first configured model of its kind, or one that is always
+/// here; with the model asked for, what that model does.
+pub async fn generations(config: &Config, asked: Option<&str>) -> Vec<Check> {
+    if let Some(name) = asked {
+        let located = Place::open(config).and_then(|place| Ok(place.locate(name)?));
+        return vec![match located {
+            Ok(located) => match kind_of(&located) {
+                Some(Trial::Image) => draw(config, located).await,
+                _ => write(config, located).await,
+            },
+            Err(failure) => failed(NAME, &failure),
+        }];
+    }
+    let text = match model(config, Trial::Text, &TEXTS) {
+        Ok(Some(located)) => write(config, located).await,
+        Ok(None) => Check::warn(
+            NAME,
+            "no model on disk for a test generation",
+            "`worker models pull smollm2-135m-instruct` downloads a small one",
+        ),
+        Err(failure) => failed(NAME, &failure),
     };
+    let image = match model(config, Trial::Image, &IMAGES) {
+        Ok(Some(located)) => Some(draw(config, located).await),
+        Ok(None) => None,
+        Err(failure) => Some(failed(DRAWING, &failure)),
+    };
+    std::iter::once(text).chain(image).collect()
+}
+
+async fn write(config: &Config, located: Located) -> Check {
     let name = located.name.clone();
     match generate(config, located).await {
         Ok((usage, seconds)) => Check::ok(
@@ -41,27 +78,60 @@ pub async fn generation(config: &Config, asked: Option<&str>) -> Check {
                 usage.completion_tokens
             ),
         ),
-        Err(failure) => failed(&failure),
+        Err(failure) => failed(NAME, &failure),
     }
 }
 
-fn failed(failure: &Failure) -> Check {
+async fn draw(config: &Config, located: Located) -> Check {
+    let name = located.name.clone();
+    match image(config, located).await {
+        Ok(TrialImage {
+            size: [width, height],
+            seconds,
+        }) => Check::ok(
+            DRAWING,
+            format!("{name} drew {width}x{height} pixels in {STEPS} steps, {seconds:.2} s"),
+        ),
+        Err(failure) => failed(DRAWING, &failure),
+    }
+}
+
+fn failed(trial: &'static str, failure: &Failure) -> Check {
     Check::fail(
-        NAME,
+        trial,
         failure,
         failure.advice().unwrap_or("try another model with --model"),
     )
 }
 
-fn model(config: &Config, asked: Option<&str>) -> Result<Option<Located>, Failure> {
-    let place = Place::open(config)?;
-    match asked.or(config.models.serve.0.first().map(String::as_str)) {
-        Some(wanted) => Ok(Some(place.locate(wanted)?)),
-        None => Ok(USUAL
-            .iter()
-            .filter(|name| !name.starts_with('.') || Path::new(name).exists())
-            .find_map(|name| place.locate(name).ok())),
+fn kind_of(located: &Located) -> Option<Trial> {
+    match &located.source {
+        LocatedSource::Text(_) => Some(Trial::Text),
+        LocatedSource::Image(_) => Some(Trial::Image),
+        LocatedSource::Hearing(_)
+        | LocatedSource::Video(_)
+        | LocatedSource::Speech(_)
+        | LocatedSource::Music(_) => None,
     }
+}
+
+/// The first configured model of a kind; where none is configured, one that is here.
+fn model(config: &Config, kind: Trial, usual: &[&str]) -> Result<Option<Located>, Failure> {
+    let place = Place::open(config)?;
+    let configured = &config.models.serve.0;
+    for wanted in configured {
+        match place.locate(wanted) {
+            Ok(located) if kind_of(&located) == Some(kind) => return Ok(Some(located)),
+            Ok(_) => {}
+            // A missing model is told once.
+            Err(error) if kind == Trial::Text => return Err(error.into()),
+            Err(_) => {}
+        }
+    }
+    let mut usual = usual
+        .iter()
+        .filter(|name| !name.starts_with('.') || Path::new(name).exists());
+    Ok(usual.find_map(|name| place.locate(name).ok()))
 }
 
 async fn generate(config: &Config, located: Located) -> Result<(Usage, f64), Failure> {
@@ -92,6 +162,34 @@ async fn generate(config: &Config, located: Located) -> Result<(Usage, f64), Fai
             Event::Done { usage, .. } => return Ok((usage, started.elapsed().as_secs_f64())),
             Event::Failed(failure) => return Err(failure.into()),
             Event::Started { .. } | Event::Prompt { .. } | Event::Text { .. } => {}
+        }
+    }
+    Err(Refused::Stopped.into())
+}
+
+async fn image(config: &Config, located: Located) -> Result<TrialImage, Failure> {
+    let name = located.name.clone();
+    let maker = load::load_media(config, located).await?;
+    let started = Instant::now();
+    let request = ImageRequest {
+        prompt: "a red circle on a white background".to_owned(),
+        width: Some(SIDE),
+        height: Some(SIDE),
+        steps: Some(STEPS),
+        seed: Some(1),
+        ..ImageRequest::default()
+    };
+    let mut stream = maker.make(&name, MakeRequest::Image(Box::new(request)))?;
+    while let Some(event) = stream.next().await {
+        match event {
+            MakeEvent::Made(Output::Image(pixels)) => {
+                return Ok(TrialImage {
+                    size: [pixels.width, pixels.height],
+                    seconds: started.elapsed().as_secs_f64(),
+                });
+            }
+            MakeEvent::Failed(failure) => return Err(failure.into()),
+            MakeEvent::Step { .. } | MakeEvent::Made(_) | MakeEvent::Done => {}
         }
     }
     Err(Refused::Stopped.into())

@@ -17,7 +17,10 @@ pub struct Adaptation {
 
 /// The changes of one file to one network.
 #[derive(Debug, Default)]
-pub struct NetworkDeltas(HashMap<LayerId, Delta>);
+pub struct NetworkDeltas {
+    by_layer: HashMap<LayerId, Delta>,
+    bytes: u64,
+}
 
 /// The addition to a layer's output.
 #[derive(Debug)]
@@ -26,24 +29,53 @@ pub enum Delta {
     LowRank { down: Convolution, up: Convolution },
     /// A product of the layer's own size.
     Full(Convolution),
+    /// DoRA: the layer's own output counts more or less by channel, beside a narrow product.
+    Decomposed {
+        down: Convolution,
+        up: Convolution,
+        /// By how much each channel of the output without its bias grows, as a share of it.
+        gain: Tensor,
+        bias: Option<Tensor>,
+    },
 }
 
 impl Adaptation {
     /// None where it changes nothing.
     pub fn new(deltas: &Arc<NetworkDeltas>, strength: f32) -> Option<Self> {
-        let is_needed = strength != 0.0 && !deltas.0.is_empty();
+        let is_needed = strength != 0.0 && !deltas.by_layer.is_empty();
         is_needed.then(|| Self {
             deltas: Arc::clone(deltas),
             strength: strength.into(),
         })
     }
 
-    pub fn add_to(&self, layer: LayerId, x: &Tensor, y: Tensor, edges: Edges) -> Result<Tensor> {
-        match self.deltas.0.get(&layer) {
+    /// Adds the change to `y`; `plain` is the layer's output for `x` without adapters.
+    pub fn add_to(
+        &self,
+        layer: LayerId,
+        (x, plain): (&Tensor, &Tensor),
+        y: Tensor,
+        edges: Edges,
+    ) -> Result<Tensor> {
+        match self.deltas.by_layer.get(&layer) {
             None => Ok(y),
             Some(Delta::LowRank { down, up }) => {
                 let narrow = (apply(down, x, edges)? * self.strength)?;
                 y + apply(up, &narrow, edges)?
+            }
+            Some(Delta::Decomposed {
+                down,
+                up,
+                gain,
+                bias,
+            }) => {
+                let product = match bias {
+                    Some(bias) => plain.broadcast_sub(bias)?,
+                    None => plain.clone(),
+                };
+                let narrow = apply(down, x, edges)?;
+                let change = (product.broadcast_mul(gain)? + apply(up, &narrow, edges)?)?;
+                y + (change * self.strength)?
             }
             Some(Delta::Full(whole)) => y + (apply(whole, x, edges)? * self.strength)?,
         }
@@ -58,7 +90,14 @@ fn apply(product: &Convolution, x: &Tensor, edges: Edges) -> Result<Tensor> {
 }
 
 impl NetworkDeltas {
-    pub fn insert(&mut self, layer: LayerId, delta: Delta) {
-        self.0.insert(layer, delta);
+    /// `numbers`: of the change, in f32.
+    pub fn insert(&mut self, layer: LayerId, delta: Delta, numbers: usize) {
+        self.by_layer.insert(layer, delta);
+        self.bytes += 4 * numbers as u64;
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 }

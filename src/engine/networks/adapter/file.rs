@@ -7,13 +7,15 @@ use candle_core::{Device, Tensor};
 
 use super::deltas::{Delta, NetworkDeltas};
 use super::names::{AdapterPart, Factor, split};
-use super::{LayerShape, LayerTable};
+use super::{LayerId, LayerShape, LayerTable};
 use crate::networks::weights::{
     Checkpoint, CheckpointError, Flaw, TensorHeader, TensorType, convert,
 };
 use muster_kernels::Convolution;
 
-const KNOWN: &str = "LoRA, LoCon, LoHa, LoKr and plain differences";
+const KNOWN: &str = "LoRA, LoCon, LoHa, LoKr, DoRA and plain differences";
+/// The magnitudes of LyCORIS, which may be those of inputs.
+const SCALE: &str = ".dora_scale";
 
 /// An adapter's file, opened: the header was read, the numbers were not.
 pub struct AdapterFile {
@@ -51,12 +53,6 @@ impl AdapterFile {
         self.checkpoint.path()
     }
 
-    /// Bytes of the numbers once they are read.
-    pub fn bytes(&self) -> u64 {
-        let headers = self.checkpoint.tensors().iter();
-        headers.map(|header| 4 * header.elements()).sum()
-    }
-
     pub fn parts(&self) -> BTreeSet<AdapterPart> {
         self.targets.keys().map(|(part, _)| *part).collect()
     }
@@ -78,15 +74,22 @@ impl AdapterFile {
                 device,
             };
             let delta = match layers.find(name) {
-                Some((layer, shape)) => reader.delta(shape).map(|delta| (layer, delta)),
+                Some((layer, shape)) => {
+                    let delta = reader.delta(shape, (layers, layer));
+                    delta.map(|(delta, numbers)| (layer, delta, numbers))
+                }
                 None => Err(reader.foreign("a layer that this model does not have")),
             };
-            let (layer, delta) = delta.map_err(|flaw| flaw.in_file(self.path()))?;
-            deltas.insert(layer, delta);
+            let (layer, delta, numbers) = delta.map_err(|flaw| flaw.in_file(self.path()))?;
+            deltas.insert(layer, delta, numbers);
         }
         Ok(deltas)
     }
 }
+
+/// Where programs that train adapters say for which base model.
+const BASE_KEYS: [&str; 2] = ["ss_base_model_version", "modelspec.architecture"];
+const LONGEST_BASE: usize = 60;
 
 /// What diffusers writes beside the tensors: the settings of peft.
 const SETTINGS: &str = "lora_adapter_metadata";
@@ -128,31 +131,75 @@ struct FactorReader<'a> {
     device: &'a Device,
 }
 
+/// Two narrow products, as convolutions have them.
+struct NarrowFactors {
+    /// `[rank, inputs, height, width]` or `[rank, inputs]`.
+    down: Tensor,
+    /// `[outputs, rank]`, by the scale.
+    up: Tensor,
+    rank: usize,
+}
+
+/// The lengths that DoRA gives a layer's weights.
+enum Magnitude {
+    /// `[outputs]`
+    Outputs(Tensor),
+    /// `[inputs]`
+    Inputs(Tensor),
+}
+
+impl LayerShape {
+    /// Numbers of the inputs that an output sees.
+    fn seen(self) -> usize {
+        self.inputs * self.kernel * self.kernel
+    }
+}
+
 impl FactorReader<'_> {
-    fn delta(&self, shape: LayerShape) -> Result<Delta, Flaw> {
+    /// The change of a layer, and its numbers.
+    fn delta(
+        &self,
+        shape: LayerShape,
+        (layers, layer): (&LayerTable, LayerId),
+    ) -> Result<(Delta, usize), Flaw> {
         use Factor as F;
         let has = |factor| self.factors.contains_key(&factor);
-        if let Some(name) = [F::Magnitude, F::DiffBias]
-            .iter()
-            .find_map(|factor| self.factors.get(factor))
-        {
+        if let Some(name) = self.factors.get(&F::DiffBias) {
             let what = format!("the tensor {name:?}");
-            return Err(Flaw::unsupported(what, "DoRA or a changed bias", KNOWN));
+            return Err(Flaw::unsupported(what, "a changed bias", KNOWN));
         }
-        match (
-            has(F::Down),
-            has(F::HadaW1A),
-            has(F::LokrW1) || has(F::LokrW1A),
-        ) {
-            (true, ..) => self.low_rank(shape),
-            (_, true, _) => self.full(self.hadamard()?, shape),
-            (_, _, true) => self.full(self.kronecker()?, shape),
-            _ if has(F::Diff) => self.full(self.tensor(F::Diff)?, shape),
-            _ => Err(self.broken("an incomplete change", KNOWN)),
+        let magnitude = self.magnitude(shape)?;
+        if has(F::Down) {
+            let narrow = self.narrow(shape)?;
+            return match magnitude {
+                None => narrow.delta(shape),
+                Some(magnitude) => {
+                    let weight = self.weight(shape, layers.weight(layer)?)?;
+                    self.decomposed(narrow, magnitude, &weight, (shape, layers.bias(layer)))
+                }
+            };
+        }
+        let is_kronecker = has(F::LokrW1) || has(F::LokrW1A);
+        let change = match (has(F::HadaW1A), is_kronecker) {
+            (true, _) => self.hadamard()?,
+            (_, true) => self.kronecker()?,
+            _ if has(F::Diff) => self.tensor(F::Diff)?,
+            _ => return Err(self.broken("an incomplete change", KNOWN)),
+        };
+        if change.elem_count() != shape.outputs * shape.seen() {
+            return Err(self.misfit(&format!("{:?}", change.dims()), shape));
+        }
+        let change = change.reshape((shape.outputs, shape.seen()))?;
+        match magnitude {
+            None => full(&change, shape),
+            Some(magnitude) => {
+                let weight = self.weight(shape, layers.weight(layer)?)?;
+                full(&self.stretched(&weight, &change, &magnitude, shape)?, shape)
+            }
         }
     }
 
-    fn low_rank(&self, shape: LayerShape) -> Result<Delta, Flaw> {
+    fn narrow(&self, shape: LayerShape) -> Result<NarrowFactors, Flaw> {
         let (down, up) = (self.tensor(Factor::Down)?, self.tensor(Factor::Up)?);
         let rank = down.dim(0)?;
         let scale = self.scale(rank)?;
@@ -167,27 +214,97 @@ impl FactorReader<'_> {
             }
             None => down,
         };
-        let inner = down.dim(0)?;
-        let is_fitting = down.elem_count() == inner * shape.inputs * shape.kernel * shape.kernel
-            && up.elem_count() == shape.outputs * inner;
+        let rank = down.dim(0)?;
+        let is_fitting =
+            down.elem_count() == rank * shape.seen() && up.elem_count() == shape.outputs * rank;
         if !is_fitting {
             let found = format!("{:?} and {:?}", up.dims(), down.dims());
             return Err(self.misfit(&found, shape));
         }
-        let up = (up.reshape((shape.outputs, inner))? * scale)?;
-        Ok(Delta::LowRank {
-            down: layer_of(&down, inner, shape)?,
-            up: Convolution::product(&up, None)?,
-        })
+        let up = (up.reshape((shape.outputs, rank))? * scale)?;
+        Ok(NarrowFactors { down, up, rank })
     }
 
-    fn full(&self, change: Tensor, shape: LayerShape) -> Result<Delta, Flaw> {
-        let count = shape.outputs * shape.inputs * shape.kernel * shape.kernel;
-        if change.elem_count() != count {
-            return Err(self.misfit(&format!("{:?}", change.dims()), shape));
+    fn magnitude(&self, shape: LayerShape) -> Result<Option<Magnitude>, Flaw> {
+        let Some(numbers) = self.optional(Factor::Magnitude)? else {
+            return Ok(None);
+        };
+        let name = self.factors.get(&Factor::Magnitude);
+        let is_scale = name.is_some_and(|name| name.ends_with(SCALE));
+        let flat = numbers.flatten_all()?;
+        let is_of_inputs = is_scale && numbers.dim(0)? != shape.outputs;
+        match (flat.dim(0)?, is_of_inputs) {
+            (count, true) if count == shape.inputs => Ok(Some(Magnitude::Inputs(flat))),
+            (count, false) if count == shape.outputs => Ok(Some(Magnitude::Outputs(flat))),
+            _ => Err(self.misfit(&format!("magnitudes {:?}", numbers.dims()), shape)),
         }
-        let delta = layer_of(&change, shape.outputs, shape)?;
-        Ok(Delta::Full(delta))
+    }
+
+    /// The weights of the layer that DoRA changes, `[outputs, numbers seen]`.
+    fn weight(&self, shape: LayerShape, numbers: Option<Vec<f32>>) -> Result<Tensor, Flaw> {
+        let numbers = numbers.ok_or_else(|| {
+            let name = self.factors.values().next().map_or("", String::as_str);
+            let what = format!("the tensor {name:?}");
+            let known = "DoRA for models whose weights are f32, f16 or bf16 in their file";
+            Flaw::unsupported(what, "DoRA for a layer of quantized weights", known)
+        })?;
+        Ok(Tensor::from_vec(
+            numbers,
+            (shape.outputs, shape.seen()),
+            self.device,
+        )?)
+    }
+
+    /// The change at full strength: weights and narrow product together get the lengths that the file says.
+    fn decomposed(
+        &self,
+        narrow: NarrowFactors,
+        magnitude: Magnitude,
+        weight: &Tensor,
+        (shape, bias): (LayerShape, Option<&Tensor>),
+    ) -> Result<(Delta, usize), Flaw> {
+        let NarrowFactors { down, up, rank } = &narrow;
+        let change = up.matmul(&down.reshape((*rank, shape.seen()))?)?;
+        let Magnitude::Outputs(lengths) = &magnitude else {
+            return full(&self.stretched(weight, &change, &magnitude, shape)?, shape);
+        };
+        let stretch = stretch(lengths, &(weight + change)?)?;
+        let up = up.broadcast_mul(&stretch.unsqueeze(1)?)?;
+        let numbers = down.elem_count() + up.elem_count() + 2 * shape.outputs;
+        let delta = Delta::Decomposed {
+            down: layer_of(down, *rank, shape)?,
+            up: Convolution::product(&up, None)?,
+            gain: (stretch - 1.0)?,
+            bias: bias.cloned(),
+        };
+        Ok((delta, numbers))
+    }
+
+    /// The whole change that DoRA makes to a layer.
+    fn stretched(
+        &self,
+        weight: &Tensor,
+        change: &Tensor,
+        magnitude: &Magnitude,
+        shape: LayerShape,
+    ) -> Result<Tensor, Flaw> {
+        let changed = (weight + change)?;
+        let changed = match magnitude {
+            Magnitude::Outputs(lengths) => {
+                let stretch = stretch(lengths, &changed)?;
+                changed.broadcast_mul(&stretch.unsqueeze(1)?)?
+            }
+            Magnitude::Inputs(lengths) => {
+                let places = shape.kernel * shape.kernel;
+                let by_input = changed.reshape((shape.outputs, shape.inputs, places))?;
+                let rows = by_input.transpose(0, 1)?.contiguous()?;
+                let rows = rows.reshape((shape.inputs, ()))?;
+                let stretch = stretch(lengths, &rows)?;
+                let stretched = by_input.broadcast_mul(&stretch.reshape((1, (), 1))?)?;
+                stretched.reshape((shape.outputs, shape.seen()))?
+            }
+        };
+        Ok((changed - weight)?)
     }
 
     fn hadamard(&self) -> Result<Tensor, Flaw> {
@@ -288,16 +405,46 @@ impl FactorReader<'_> {
     }
 
     fn foreign(&self, found: &str) -> Flaw {
-        self.broken(
-            found,
-            "a file for this base model; the file is made for another one",
-        )
+        let metadata = self.file.checkpoint.metadata();
+        let base = BASE_KEYS.iter().find_map(|key| metadata.get(*key));
+        let base = base.map_or(String::new(), |base| {
+            let base: String = base.chars().take(LONGEST_BASE).collect();
+            format!(" ({base:?})")
+        });
+        let wanted = format!(
+            "a file for this base model; the file is made for another one{base}, use it with that"
+        );
+        self.broken(found, &wanted)
     }
 
     fn broken(&self, found: &str, wanted: &str) -> Flaw {
         let name = self.factors.values().next().map_or("", String::as_str);
         Flaw::broken(format!("the tensor {name:?}"), found, wanted)
     }
+}
+
+impl NarrowFactors {
+    fn delta(self, shape: LayerShape) -> Result<(Delta, usize), Flaw> {
+        let numbers = self.down.elem_count() + self.up.elem_count();
+        let delta = Delta::LowRank {
+            down: layer_of(&self.down, self.rank, shape)?,
+            up: Convolution::product(&self.up, None)?,
+        };
+        Ok((delta, numbers))
+    }
+}
+
+/// A change of the layer's own size, `[outputs, numbers seen]`.
+fn full(change: &Tensor, shape: LayerShape) -> Result<(Delta, usize), Flaw> {
+    let delta = layer_of(change, shape.outputs, shape)?;
+    Ok((Delta::Full(delta), change.elem_count()))
+}
+
+/// By how much rows grow to get these lengths.
+fn stretch(lengths: &Tensor, rows: &Tensor) -> Result<Tensor, Flaw> {
+    let found = rows.sqr()?.sum(1)?.sqrt()?;
+    // A row of zeros keeps its direction.
+    Ok((lengths / found.maximum(f32::EPSILON)?)?)
 }
 
 /// `Σ t[r, s, ..] a[r, out] b[s, in]` as `[out, in, height, width]`.

@@ -16,7 +16,7 @@ pub use self::{
     deltas::{Adaptation, NetworkDeltas},
     file::AdapterFile,
     inversion::InversionVectors,
-    layers::{LayerId, LayerShape, LayerTable},
+    layers::{LayerId, LayerShape, LayerTable, StoredLayer},
     names::AdapterPart,
 };
 
@@ -42,8 +42,9 @@ impl Pass<'_> {
 
     /// The output `y` of a layer for `x`, with the adapters added.
     pub fn adapt(self, layer: LayerId, x: &Tensor, y: Tensor) -> Result<Tensor> {
+        let plain = y.clone();
         self.adaptations.iter().try_fold(y, |y, adaptation| {
-            adaptation.add_to(layer, x, y, self.edges)
+            adaptation.add_to(layer, (x, &plain), y, self.edges)
         })
     }
 }

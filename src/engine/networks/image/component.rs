@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use candle_core::{DType, Device, Tensor, quantized::GgmlDType};
 
-use crate::networks::adapter::{LayerId, LayerShape, LayerTable, Pass};
+use crate::networks::adapter::{LayerId, LayerShape, LayerTable, Pass, StoredLayer};
 use crate::networks::layers::{Embedding, Linear};
 use crate::networks::weights::{
     Flaw, Quantize, TensorBytes, TensorHeader, TensorSource, Weight, convert,
@@ -13,6 +13,7 @@ use muster_kernels::{self as kernels, Axis, Convolution, Edges};
 
 /// Types of tensors that are no matrices of linear layers.
 const DENSE_TYPES: &str = "f32, f16 and bf16";
+const FINITE: &str = "finite numbers; the file is damaged, download or convert it again";
 
 /// Where a component's tensors are and what files call them.
 #[derive(Clone, Copy)]
@@ -66,9 +67,9 @@ impl<'a> ComponentReader<'a> {
         self.layers
     }
 
-    fn layer(&mut self, name: &str, shape: LayerShape) -> LayerId {
+    fn layer(&mut self, name: &str, shape: LayerShape, stored: StoredLayer) -> LayerId {
         let names = [name.to_owned(), (self.alias)(name)];
-        self.layers.add(&names, shape)
+        self.layers.add(&names, shape, stored)
     }
 
     pub fn convolution(
@@ -78,8 +79,14 @@ impl<'a> ComponentReader<'a> {
         axis: Axis,
     ) -> Result<ConvolutionLayer, Flaw> {
         let shape = [outputs, inputs, kernel, kernel];
-        let weight = self.tensor(&format!("{name}.weight"), &shape)?;
+        let (header, dtype, bytes) = self.find(&format!("{name}.weight"), &[&shape])?;
+        let weight = self.dense(&header, dtype, &bytes)?;
         let bias = self.vector(&format!("{name}.bias"), outputs)?;
+        let stored = StoredLayer {
+            dtype,
+            weight: bytes.in_file(),
+            bias: Some(bias.clone()),
+        };
         let shape = LayerShape {
             outputs,
             inputs,
@@ -88,7 +95,7 @@ impl<'a> ComponentReader<'a> {
         };
         Ok(ConvolutionLayer {
             convolution: Convolution::new(&weight, Some(&bias), [axis; 2], 1)?,
-            layer: self.layer(name, shape),
+            layer: self.layer(name, shape, stored),
         })
     }
 
@@ -131,11 +138,15 @@ impl<'a> ComponentReader<'a> {
             kernel: 1,
             axis: None,
         };
-        let layer = self.layer(name, shape);
-        let name = format!("{name}.weight");
+        let (header, dtype, bytes) = self.find(&format!("{name}.weight"), shapes)?;
+        let stored = StoredLayer {
+            dtype,
+            weight: bytes.in_file(),
+            bias: bias.clone(),
+        };
+        let layer = self.layer(name, shape, stored);
         let target = self.source.quantize;
         let target = target.and_then(|quantize| quantize.target(inputs, false));
-        let (header, dtype, bytes) = self.find(&name, shapes)?;
         let target = target.filter(|_| convert::is_dense(dtype));
         if self.source.device.is_cpu() && target.is_none() && convert::is_dense(dtype) {
             let weight = self.dense(&header, dtype, &bytes)?;
@@ -245,7 +256,7 @@ impl<'a> ComponentReader<'a> {
         name: &str,
         (rows, cols): (usize, usize),
     ) -> Result<Embedding, Flaw> {
-        let (_, dtype, bytes) = self.find(name, &[&[rows, cols]])?;
+        let (_, dtype, bytes) = self.find_unread(name, &[&[rows, cols]])?;
         let device = self.source.device;
         Ok(Embedding::place(
             dtype,
@@ -285,7 +296,23 @@ impl<'a> ComponentReader<'a> {
         )?)
     }
 
+    /// A tensor that must be there, without a number that is none.
     fn find(
+        &mut self,
+        name: &str,
+        shapes: &[&[usize]],
+    ) -> Result<(TensorHeader, GgmlDType, TensorBytes), Flaw> {
+        let (header, dtype, bytes) = self.find_unread(name, shapes)?;
+        match convert::first_odd(dtype, &bytes)? {
+            None => Ok((header, dtype, bytes)),
+            Some(odd) => {
+                let what = format!("the tensor {:?}", header.name);
+                Err(Flaw::broken(what, odd, FINITE))
+            }
+        }
+    }
+
+    fn find_unread(
         &mut self,
         name: &str,
         shapes: &[&[usize]],

@@ -196,7 +196,7 @@ impl TensorSource for TensorView<'_> {
         let row_bytes = bytes.len() / rows;
         if let Some(rows) = &piece.rows {
             let range = rows.start * row_bytes..rows.end * row_bytes;
-            return TensorBytes::Owned(bytes[range].to_vec());
+            return bytes.part(range);
         }
         match (piece.is_transposed, piece.header.dtype) {
             (true, TensorType::Weight(dtype)) if dtype.block_size() == 1 => {

@@ -85,6 +85,13 @@ impl Checkpoint {
         })
     }
 
+    /// The names of the tensors of a `.safetensors` file, also of one that is cut off behind its header.
+    pub fn names_in(path: &Path) -> Option<Vec<String>> {
+        let is_named = extension(path) == "safetensors";
+        let mapping = is_named.then(|| map(path).ok())??;
+        safetensors::names(mapping.bytes()).ok()
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -105,6 +105,37 @@ pub fn aligned(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// A dense number that is none, if there is one: it would spread over everything that is computed.
+pub fn first_odd(dtype: GgmlDType, bytes: &[u8]) -> Result<Option<f32>> {
+    /// Bytes that are looked at without a branch.
+    const PIECE: usize = 1 << 14;
+    let is_odd = |piece: &[u8]| {
+        let pairs = piece.as_chunks::<2>().0.iter().copied();
+        let sixteen = |exponent: u16| {
+            let odd = pairs.map(|pair| u16::from_le_bytes(pair) & exponent == exponent);
+            odd.fold(false, |any, odd| any | odd)
+        };
+        match dtype {
+            GgmlDType::F16 => sixteen(0x7c00),
+            GgmlDType::BF16 => sixteen(0x7f80),
+            GgmlDType::F32 => {
+                let fours = piece.as_chunks::<4>().0.iter().copied();
+                let exponent = 0x7f80_0000;
+                let odd = fours.map(|four| u32::from_le_bytes(four) & exponent == exponent);
+                odd.fold(false, |any, odd| any | odd)
+            }
+            _ => false,
+        }
+    };
+    match bytes.chunks(PIECE).find(|piece| is_odd(piece)) {
+        None => Ok(None),
+        Some(piece) => {
+            let numbers = floats(dtype, piece)?;
+            Ok(numbers.into_iter().find(|number| !number.is_finite()))
+        }
+    }
+}
+
 /// Quantizes the rows of a dense matrix, on all the machine's threads.
 pub fn quantized(
     dtype: GgmlDType,

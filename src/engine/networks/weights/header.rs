@@ -129,7 +129,7 @@ fn placed(claim: Claim, data_start: u64, file_bytes: u64) -> Result<TensorHeader
     let (Some(start), Some(end)) = (start, end.filter(|&end| end <= file_bytes)) else {
         let found = format!("{bytes} bytes at offset {}", claim.start);
         let wanted = format!(
-            "data within the {} bytes after the header",
+            "data within the {} bytes after the header; the file is cut off, download it again",
             file_bytes.saturating_sub(data_start)
         );
         return Err(Flaw::broken(what(), found, wanted));

@@ -71,6 +71,31 @@ impl TensorBytes {
         Self::Mapped { mapping, range }
     }
 
+    /// Some of them. The caller has checked that the range is inside.
+    pub fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Self::Mapped {
+                mapping,
+                range: whole,
+            } => Self::Mapped {
+                mapping,
+                range: whole.start + range.start..whole.start + range.end,
+            },
+            Self::Owned(bytes) => Self::Owned(bytes[range].to_vec()),
+        }
+    }
+
+    /// The same bytes once more, where they are in a file and take no memory.
+    pub fn in_file(&self) -> Option<Self> {
+        match self {
+            Self::Mapped { mapping, range } => Some(Self::Mapped {
+                mapping: Arc::clone(mapping),
+                range: range.clone(),
+            }),
+            Self::Owned(_) => None,
+        }
+    }
+
     pub fn will_read(&self) {
         if let Self::Mapped { mapping, range } = self {
             mapping.will_read(range);

@@ -26,6 +26,15 @@ pub fn parse(file: &[u8]) -> Result<Vec<TensorHeader>, Flaw> {
     Ok(parse_all(file)?.0)
 }
 
+/// The names of the tensors, also of a file that is cut off behind its header.
+pub fn names(file: &[u8]) -> Result<Vec<String>, Flaw> {
+    let mut cursor = Cursor::new(file);
+    let json = cursor.string(MAX_HEADER_BYTES, "the header")?;
+    let entries: Entries = serde_json::from_slice(json)
+        .map_err(|error| Flaw::broken("the header", error, "a JSON object of tensors"))?;
+    Ok(entries.tensors.into_iter().map(|(name, _)| name).collect())
+}
+
 /// Tensors and metadata.
 pub fn parse_all(file: &[u8]) -> Result<(Vec<TensorHeader>, Metadata), Flaw> {
     let mut cursor = Cursor::new(file);

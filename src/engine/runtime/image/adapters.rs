@@ -103,10 +103,12 @@ impl LoadedAdapter {
             let deltas = file.deltas(part, encoder.clip.layers(), device)?;
             Ok(Arc::new(deltas))
         });
+        let encoders = encoders.collect::<Result<Vec<_>, CheckpointError>>()?;
+        let bytes = encoders.iter().map(|deltas| deltas.bytes()).sum::<u64>();
         Ok(Self {
+            bytes: bytes + unet.bytes(),
             unet: Arc::new(unet),
-            encoders: encoders.collect::<Result<_, CheckpointError>>()?,
-            bytes: file.bytes(),
+            encoders,
         })
     }
 }

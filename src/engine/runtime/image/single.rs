@@ -26,6 +26,17 @@ use crate::runtime::text::ClipTokenizer;
 
 const UNET: &str = "model.diffusion_model.";
 const AUTOENCODER: &str = "first_stage_model.";
+/// Tensors of families that are not drawn from one file.
+#[rustfmt::skip]
+const OTHER_FAMILIES: [(&str, &str); 7] = [
+    ("model.diffusion_model.double_blocks.",      "a Flux model"),
+    ("model.diffusion_model.joint_blocks.",       "a Stable Diffusion 3 model"),
+    ("model.diffusion_model.transformer_blocks.", "a Qwen-Image or PixArt model"),
+    ("model.diffusion_model.cap_embedder.",       "a Lumina or Z-Image model"),
+    ("model.diffusion_model.clip_mapper.",        "a Stable Cascade model"),
+    ("model.diffusion_model.head.modulation",     "a Wan model"),
+    ("conditioner.embedders.0.model.",            "a refiner of Stable Diffusion XL"),
+];
 /// Text encoders: one under the names of transformers, one under OpenCLIP's, and the two of SDXL.
 const FIRST_TEXT: &str = "cond_stage_model.transformer.";
 const SECOND_TEXT: &str = "cond_stage_model.model.";
@@ -107,11 +118,8 @@ pub struct SingleFileModel {
 impl SingleFileModel {
     /// Whether a file holds all networks of an image model.
     pub fn is_at(path: &Path) -> bool {
-        let is_named = path.extension().is_some_and(|end| end == "safetensors");
-        is_named && path.is_file() && {
-            let opened = Checkpoint::open_tensors(path);
-            opened.is_ok_and(|it| it.tensors().iter().any(|it| it.name.starts_with(UNET)))
-        }
+        let names = || Checkpoint::names_in(path);
+        path.is_file() && names().is_some_and(|all| all.iter().any(|it| it.starts_with(UNET)))
     }
 
     /// `replacements` are folders that are used instead of the tokenizer.
@@ -318,6 +326,16 @@ impl Shapes<'_> {
             (FIRST_TEXT, CheckpointFamily::First),
         ];
         let known = "Stable Diffusion 1, 2 and XL with text encoders, U-Net and autoencoder";
+        for (mark, family) in OTHER_FAMILIES {
+            if let Some(header) = self.headers().find(|it| it.name.starts_with(mark)) {
+                let what = format!("the tensor {:?}", header.name);
+                return Err(Flaw::unsupported(
+                    what,
+                    format!("{family} in one file"),
+                    known,
+                ));
+            }
+        }
         for needed in [UNET, AUTOENCODER] {
             if !has(needed) {
                 let found = format!("no tensor {needed}…");

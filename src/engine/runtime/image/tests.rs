@@ -1,6 +1,7 @@
 //! Whole drawings against the reference: two small seeded models, and what a loop over the reference's classes draws with
 //! them; see `tests/fixtures/make/drawing.py`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use super::tiles::TilePlan;
 use super::{ImageDefaults, ImagePipeline, ImageSource};
 use crate::networks::image::run;
 use crate::networks::test_device::device;
+use crate::networks::weights::Quantize;
 use crate::runtime::DeviceChoice;
 use crate::runtime::Failure;
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
@@ -604,7 +606,12 @@ fn check_latent(found: &LatentMap, wanted: &[f64], name: &str) {
 /// Latents by `tests/fixtures/make/adapters.py`.
 #[track_caller]
 fn check_adapted(model: &str, name: &str, loras: Vec<LoraUse>) {
-    let bytes = std::fs::read(fixtures().join("golden/adapters.tensors")).unwrap();
+    check_adapted_by("adapters", model, name, loras);
+}
+
+#[track_caller]
+fn check_adapted_by(golden: &str, model: &str, name: &str, loras: Vec<LoraUse>) {
+    let bytes = std::fs::read(fixtures().join(format!("golden/{golden}.tensors"))).unwrap();
     let wanted = DrawingGolden(bytes).numbers(name);
     let pipeline = open(model);
     let found = latent_of(&pipeline, ImageRequest { loras, ..request() });
@@ -629,6 +636,24 @@ fn convolutions_hadamard_and_kronecker_products_agree_with_their_formulas() {
     for name in ["locon", "loha", "lokr"] {
         check_adapted("tiny-image", name, vec![lora(name, 0.6, 1.0)]);
     }
+}
+
+/// See `tests/fixtures/make/dora.py`.
+#[test]
+fn decomposed_loras_agree_with_the_reference_and_their_formulas() {
+    let model = "tiny-image";
+    check_adapted_by("dora", model, "dora", vec![lora("dora", 1.0, 1.0)]);
+    for (name, strength) in [("dora-scale-1.0", 1.0), ("dora-scale-0.6", 0.6)] {
+        check_adapted_by("dora", model, name, vec![lora("dora-scale", strength, 1.0)]);
+    }
+    let error = refused("tiny-image-xl", vec![lora("dora", 1.0, 1.0)]);
+    assert!(error.contains("made for another one"), "{error}");
+    let mut quantized = ImageSource::new(fixtures().join(model));
+    quantized.quantize = Some(Quantize::Q8_0);
+    let pipeline = quantized.load(DeviceChoice::of_tests()).unwrap();
+    let with = |loras| ImageRequest { loras, ..request() };
+    let plain = draw(&pipeline, with(Vec::new()));
+    assert_ne!(draw(&pipeline, with(vec![lora("dora", 1.0, 1.0)])), plain);
 }
 
 #[test]
@@ -729,7 +754,72 @@ fn broken_loras_are_refused_by_name() {
     );
 }
 
-fn open_single(name: &str) -> ImagePipeline {
+/// A single file with a change, and why it is refused.
+#[track_caller]
+fn refused_single(change: impl FnOnce(&mut Vec<u8>)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("altered.safetensors");
+    let mut bytes = std::fs::read(single_file("first")).unwrap();
+    change(&mut bytes);
+    std::fs::write(&file, bytes).unwrap();
+    assert!(ImageSource::is_at(&file), "it is no image model any more");
+    let opened = SingleFileModel::open_with(&file, &token_folders("first"), Some(facts("first")));
+    let error = match opened {
+        Ok(single) => single.load(device(), None).err().unwrap().to_string(),
+        Err(error) => error.to_string(),
+    };
+    assert!(error.contains("altered.safetensors"), "{error}");
+    error
+}
+
+#[test]
+fn broken_single_files_are_refused_by_file_and_tensor_with_a_remedy() {
+    let error = refused_single(|bytes| bytes.truncate(bytes.len() - 100));
+    assert!(error.contains("the tensor \""), "{error}");
+    assert!(error.contains("cut off, download it again"), "{error}");
+    // The last number, in f16, of the tensor that ends the file.
+    for odd in [0x7e00_u16, 0x7c00] {
+        let error = refused_single(|bytes| {
+            let at = bytes.len() - 2;
+            bytes[at..].copy_from_slice(&odd.to_le_bytes());
+        });
+        assert!(error.contains("the tensor \""), "{error}");
+        assert!(
+            error.contains("finite numbers; the file is damaged"),
+            "{error}"
+        );
+    }
+    let rename = |from: &'static str, to: &'static str| {
+        assert_eq!(from.len(), to.len());
+        move |bytes: &mut Vec<u8>| {
+            let mut at = 0;
+            while let Some(found) = bytes[at..]
+                .windows(from.len())
+                .position(|it| it == from.as_bytes())
+            {
+                at += found;
+                bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+            }
+        }
+    };
+    let flux = refused_single(rename(
+        "model.diffusion_model.output_blocks.0.",
+        "model.diffusion_model.double_blocks.0.",
+    ));
+    assert!(flux.contains("a Flux model in one file"), "{flux}");
+    assert!(flux.contains("double_blocks"), "{flux}");
+    let other = refused_single(rename("cond_stage_model.", "cond_stage_other."));
+    assert!(
+        other.contains("no text encoder of these families"),
+        "{other}"
+    );
+}
+
+fn single_file(name: &str) -> PathBuf {
+    fixtures().join(format!("golden/single/{name}.safetensors"))
+}
+
+fn token_folders(name: &str) -> BTreeMap<String, PathBuf> {
     let tokens = |name: &str| fixtures().join("tiny-image-xl").join(name);
     let components = match name {
         "second" => [("tokenizer", tokens("tokenizer_2"))].to_vec(),
@@ -741,10 +831,13 @@ fn open_single(name: &str) -> ImagePipeline {
         _ => [("tokenizer", fixtures().join("tiny-image/tokenizer"))].to_vec(),
     };
     let components = components.into_iter();
-    let components = components
+    components
         .map(|(name, path)| (name.to_owned(), path))
-        .collect();
-    let facts = FamilyFacts {
+        .collect()
+}
+
+fn facts(name: &str) -> FamilyFacts {
+    FamilyFacts {
         unet_heads: match name {
             "second" => HeadRule::Size(4),
             _ => HeadRule::Count(2),
@@ -754,9 +847,13 @@ fn open_single(name: &str) -> ImagePipeline {
         size_width: 8,
         latent_scale: 0.18215,
         sample_size: 16,
-    };
-    let file = fixtures().join(format!("golden/single/{name}.safetensors"));
-    let single = SingleFileModel::open_with(&file, &components, Some(facts)).unwrap();
+    }
+}
+
+fn open_single(name: &str) -> ImagePipeline {
+    let opened =
+        SingleFileModel::open_with(&single_file(name), &token_folders(name), Some(facts(name)));
+    let single = opened.unwrap();
     ImagePipeline {
         networks: Arc::new(single.load(device(), None).unwrap()),
         defaults: ImageDefaults::default(),
