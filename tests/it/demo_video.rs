@@ -254,9 +254,11 @@ fn made(pipeline: &impl Pipeline, request: VideoRequest) -> Vec<Pixels> {
     let mut job = pipeline
         .begin(MakeRequest::Video(Box::new(request)))
         .unwrap();
+    let mut all = Vec::new();
     loop {
         match job.advance().unwrap() {
-            Advance::Made(Output::Frames { frames, .. }) => return frames,
+            Advance::Made(Output::Frames { frames, .. }) => all.extend(frames),
+            Advance::Done => return all,
             Advance::Busy | Advance::Step { .. } => {}
             other => panic!("unexpected {other:?}"),
         }

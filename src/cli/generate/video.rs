@@ -11,10 +11,10 @@ use super::step_meter::StepMeter;
 use super::{Args, refuse_first};
 use crate::cli::{Exit, Failure, Root, load, output};
 use crate::config::Config;
+use crate::daemon::VideoFile;
 use crate::daemon::locate::Located;
-use crate::daemon::mp4_of;
 use crate::runtime;
-use crate::runtime::maker::{MakeEvent, MakeRequest, Maker, Output, Pixels, VideoRequest};
+use crate::runtime::maker::{MakeEvent, MakeRequest, Maker, Output, VideoRequest};
 use crate::runtime::video::VideoSource;
 
 /// Options of video models; the default of each is the model's recommendation.
@@ -105,7 +105,7 @@ impl VideoTask {
                 ..self.request.clone()
             };
             let started = Instant::now();
-            let (frames, rate) = tokio::select! {
+            let file = tokio::select! {
                 made = film(&maker, &model, request, StepMeter::new(is_shown)) => made?,
                 _ = tokio::signal::ctrl_c() => {
                     return Err(Failure::new(Exit::Interrupted, "interrupted"));
@@ -113,12 +113,10 @@ impl VideoTask {
             };
             let seconds = started.elapsed().as_secs_f64();
             let path = numbered(&self.path, index, self.count);
-            let size = frames
-                .first()
-                .map_or([0; 2], |frame| [frame.width, frame.height]);
-            let count = frames.len();
-            let file = mp4_of(frames, rate);
-            let file = file.map_err(|error| Failure::new(Exit::Failed, error))?;
+            let (size, rate, count) = (file.size, file.rate, file.frames);
+            let file = file
+                .finish()
+                .map_err(|error| Failure::new(Exit::Failed, error))?;
             fs::write(&path, file).map_err(|error| Failure::writing(&path, &error))?;
             self.tell(&path, size, (count, rate), seconds, is_shown)?;
         }
@@ -129,7 +127,7 @@ impl VideoTask {
         &self,
         path: &Path,
         [width, height]: [u32; 2],
-        (frames, rate): (usize, f32),
+        (frames, rate): (u32, f32),
         seconds: f64,
         is_shown: bool,
     ) -> Result<(), Failure> {
@@ -159,13 +157,16 @@ async fn film(
     model: &str,
     request: VideoRequest,
     mut meter: StepMeter,
-) -> Result<(Vec<Pixels>, f32), Failure> {
+) -> Result<VideoFile, Failure> {
     let mut stream = maker.make(model, MakeRequest::Video(Box::new(request)))?;
-    let mut made = None;
+    let mut file = VideoFile::default();
     while let Some(event) = stream.next().await {
         match event {
             MakeEvent::Step { at, of, .. } => meter.step(at, of),
-            MakeEvent::Made(Output::Frames { frames, rate }) => made = Some((frames, rate)),
+            MakeEvent::Made(Output::Frames { frames, rate }) => {
+                let pushed = file.push_aside(frames, rate).await;
+                file = pushed.map_err(|error| Failure::new(Exit::Failed, error))?;
+            }
             MakeEvent::Made(Output::Image(_) | Output::Sound(_) | Output::Transcript(_))
             | MakeEvent::Done => {}
             MakeEvent::Failed(failure) => {
@@ -175,5 +176,8 @@ async fn film(
         }
     }
     meter.end();
-    made.ok_or_else(|| runtime::Failure::Stopped.into())
+    match file.frames {
+        0 => Err(runtime::Failure::Stopped.into()),
+        _ => Ok(file),
+    }
 }

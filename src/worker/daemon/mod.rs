@@ -51,7 +51,7 @@ pub use engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
 pub use error::DaemonError;
 use fit::Wishes;
 pub use infotext::infotext;
-pub use jobs::{mp4_of, transcript};
+pub use jobs::{VideoFile, transcript};
 use locate::{LocateError, Located, Shelves};
 use posts::posts;
 pub use posts::tls;

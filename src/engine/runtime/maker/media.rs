@@ -52,6 +52,7 @@ impl Pcm {
 pub enum Output {
     Image(Pixels),
     Sound(Pcm),
+    /// The next frames of a video.
     Frames {
         frames: Vec<Pixels>,
         /// Frames per second.

@@ -27,7 +27,7 @@ pub use request::{
     ImageRequest, Inversion, LoraUse, MakeRequest, SoundRequest, TranscriptRequest, VideoRequest,
 };
 pub use sample::{SampleFault, SamplePipeline};
-pub use stream::{MakeEvent, MakeStream, UNREAD_OUTPUTS};
+pub use stream::{MakeEvent, MakeStream, UNREAD_FRAMES, UNREAD_OUTPUTS};
 
 use super::Failure;
 

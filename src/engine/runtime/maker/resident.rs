@@ -63,7 +63,10 @@ impl ResidentPipeline {
 
     pub fn queue(&self) -> Queue {
         Queue {
-            has_work: self.running.is_some() || !self.waiting.is_empty(),
+            has_work: match &self.running {
+                Some(job) => !job.outbox.is_full(),
+                None => !self.waiting.is_empty(),
+            },
             served: self.served,
         }
     }

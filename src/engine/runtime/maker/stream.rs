@@ -1,6 +1,7 @@
 //! The way of one job's events to their reader. The thread never waits for one.
 //!
-//! A new step replaces an unread one. Results are kept up to [`UNREAD_OUTPUTS`]. The last event always arrives: an outbox
+//! A new step replaces an unread one. Results are kept up to [`UNREAD_OUTPUTS`]. A job whose frames are not read rests from
+//! [`UNREAD_FRAMES`] on, so that a video of any length takes the memory of a few. The last event always arrives: an outbox
 //! that is dropped before says that the maker has stopped.
 
 use std::collections::VecDeque;
@@ -15,6 +16,8 @@ use crate::runtime::outbox::TooSlow;
 
 /// Results that a reader may leave unread before the job fails.
 pub const UNREAD_OUTPUTS: usize = 64;
+/// Frames that a reader may leave unread before the job rests.
+pub const UNREAD_FRAMES: usize = 8;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum MakeEvent {
@@ -39,6 +42,7 @@ pub struct MakeStream {
 /// The thread's end of a [`MakeStream`].
 pub struct MakeOutbox {
     mailbox: Arc<Mailbox>,
+    wake: mpsc::WeakSender<MakerCommand>,
     has_ended: bool,
 }
 
@@ -58,6 +62,7 @@ pub fn channel(wake: mpsc::WeakSender<MakerCommand>) -> (MakeOutbox, MakeStream)
     let mailbox = Arc::<Mailbox>::default();
     let outbox = MakeOutbox {
         mailbox: Arc::clone(&mailbox),
+        wake: wake.clone(),
         has_ended: false,
     };
     let stream = MakeStream {
@@ -78,7 +83,16 @@ impl MakeOutbox {
         self.mailbox.put(step);
     }
 
+    /// Whether the job rests until its reader has read frames. Without a maker no reader could wake it.
+    pub fn is_full(&self) -> bool {
+        self.mailbox.lock().frames() >= UNREAD_FRAMES && self.wake.strong_count() > 0
+    }
+
     pub fn made(&self, output: Output) -> Result<(), TooSlow> {
+        if let Output::Frames { .. } = output {
+            self.mailbox.put(MakeEvent::Made(output));
+            return Ok(());
+        }
         let unread = self.mailbox.lock().outputs();
         match unread < UNREAD_OUTPUTS {
             true => {
@@ -114,9 +128,12 @@ impl MakeStream {
     /// The next event. `None` after [`MakeEvent::Done`] or [`MakeEvent::Failed`], one of which always comes.
     pub async fn next(&mut self) -> Option<MakeEvent> {
         while !self.has_ended {
-            let event = self.mailbox.lock().events.pop_front();
+            let (event, rested) = self.mailbox.lock().take();
             match event {
                 Some(event) => {
+                    if rested {
+                        self.wake();
+                    }
                     self.has_ended = event.is_last();
                     return Some(event);
                 }
@@ -135,8 +152,16 @@ impl Drop for MakeStream {
             std::mem::take(&mut unread.events)
         };
         drop(unread);
-        // A paused thread would not look. A thread too busy to take this looks after its block anyway.
-        if let Some(inbox) = self.wake.upgrade().filter(|_| !self.has_ended) {
+        if !self.has_ended {
+            self.wake();
+        }
+    }
+}
+
+impl MakeStream {
+    /// A parked thread would not look. A thread too busy to take this looks after its block anyway.
+    fn wake(&self) {
+        if let Some(inbox) = self.wake.upgrade() {
             let _ = inbox.try_send(MakerCommand::Wake);
         }
     }
@@ -172,6 +197,22 @@ impl UnreadEvents {
                 .retain(|unread| !matches!(unread, MakeEvent::Step { .. }));
         }
         self.events.push_back(event);
+    }
+
+    /// The next event, and whether its job rested until now.
+    fn take(&mut self) -> (Option<MakeEvent>, bool) {
+        let before = self.frames();
+        let event = self.events.pop_front();
+        let rested = before >= UNREAD_FRAMES && self.frames() < UNREAD_FRAMES;
+        (event, rested)
+    }
+
+    fn frames(&self) -> usize {
+        let frames = self.events.iter().map(|event| match event {
+            MakeEvent::Made(Output::Frames { frames, .. }) => frames.len(),
+            _ => 0,
+        });
+        frames.sum()
     }
 
     fn outputs(&self) -> usize {

@@ -1,13 +1,14 @@
 //! The maker around a pipeline whose results are known.
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 
 use muster_testing::eventually;
 
 use super::{
     Advance, Cost, ImageRequest, MakeEvent, MakeRequest, MakeStream, Maker, MakerLimits, Making,
-    MediaKind, Output, Pipeline, PipelineLoader, Refusal, SampleFault, SamplePipeline,
-    SoundRequest, VideoRequest,
+    MediaKind, Output, Pipeline, PipelineLoader, Pixels, Refusal, SampleFault, SamplePipeline,
+    SoundRequest, UNREAD_FRAMES, VideoRequest,
 };
 use crate::runtime::{Failure, LoadError};
 
@@ -147,6 +148,86 @@ async fn a_tone_and_a_moving_square_are_made() {
     };
     let left = |at: usize| frames[at].bytes.iter().position(|&byte| byte == 255);
     assert!(frames.len() == 3 && left(0) < left(1) && left(1) < left(2));
+}
+
+/// A model whose videos have so many frames, each made at once.
+#[derive(Clone)]
+struct FrameFlood {
+    frames: u32,
+    made: Arc<AtomicU32>,
+}
+
+impl Pipeline for FrameFlood {
+    fn check(&self, _: &MakeRequest) -> Result<Cost, Refusal> {
+        Ok(Cost::default())
+    }
+
+    fn begin(&self, _: MakeRequest) -> Result<Box<dyn Making>, Failure> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Making for FrameFlood {
+    fn advance(&mut self) -> Result<Advance, Failure> {
+        let at = self.made.load(Ordering::SeqCst);
+        if at == self.frames {
+            return Ok(Advance::Done);
+        }
+        self.made.store(at + 1, Ordering::SeqCst);
+        let frames = vec![Pixels::rgb(2, 2, |_, _| [at as u8; 3])];
+        Ok(Advance::Made(Output::Frames { frames, rate: 8.0 }))
+    }
+}
+
+#[tokio::test]
+async fn a_video_rests_until_its_frames_are_read() {
+    let flood = FrameFlood {
+        frames: 200,
+        made: Arc::default(),
+    };
+    let made = Arc::clone(&flood.made);
+    let maker = serving(flood).await;
+    let video = || MakeRequest::Video(Box::default());
+    let mut stream = maker.make("sample", video()).unwrap();
+    let resting = UNREAD_FRAMES as u32;
+    eventually("the job to rest", async || {
+        match made.load(Ordering::SeqCst) {
+            found if found == resting => Ok(()),
+            found => Err(found),
+        }
+    })
+    .await;
+    let mut count = 0;
+    while let Some(event) = stream.next().await {
+        match event {
+            MakeEvent::Made(Output::Frames { frames, .. }) => {
+                assert_eq!(frames[0].bytes[0], count as u8);
+                count += 1;
+                assert!(made.load(Ordering::SeqCst) <= count + resting);
+            }
+            MakeEvent::Done => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(count, 200);
+    // A job that rests is cancelled as any other.
+    made.store(0, Ordering::SeqCst);
+    let stream = maker.make("sample", video()).unwrap();
+    eventually("the job to rest", async || {
+        match made.load(Ordering::SeqCst) {
+            found if found == resting => Ok(()),
+            found => Err(found),
+        }
+    })
+    .await;
+    drop(stream);
+    is_idle(&maker).await;
+    // Without its maker a job does not rest, since nothing could wake it.
+    made.store(0, Ordering::SeqCst);
+    let stream = maker.make("sample", video()).unwrap();
+    drop(maker);
+    let (outputs, end) = listen(stream).await;
+    assert_eq!((outputs.len(), end), (200, Ok(())));
 }
 
 #[tokio::test]

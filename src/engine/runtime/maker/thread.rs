@@ -51,6 +51,8 @@ pub fn run(mut maker: MakerThread, mut inbox: mpsc::Receiver<MakerCommand>) {
             Work::Step(index) => maker.advance(index),
             Work::Wait => match inbox.blocking_recv() {
                 Some(command) => maker.obey(command),
+                // A job that rested for its reader goes on.
+                None if matches!(maker.next_work(), Work::Step(_)) => {}
                 None => return maker.stop(),
             },
         }

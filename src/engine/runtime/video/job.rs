@@ -1,5 +1,6 @@
 //! One video: an asynchronous function that stops after each block of its networks.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -20,11 +21,11 @@ pub struct VideoJob {
     progress: VideoProgress,
 }
 
-type VideoFuture = Pin<Box<dyn Future<Output = Result<Output>> + Send>>;
+type VideoFuture = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
-/// The last step that was not delivered yet.
+/// Steps and frames that were not delivered yet.
 #[derive(Clone, Default)]
-pub struct VideoProgress(Arc<Mutex<Option<Advance>>>);
+pub struct VideoProgress(Arc<Mutex<VecDeque<Advance>>>);
 
 impl VideoJob {
     pub fn new(networks: Arc<VideoNetworks>, plan: VideoPlan) -> Self {
@@ -39,6 +40,9 @@ impl VideoJob {
 
 impl Making for VideoJob {
     fn advance(&mut self) -> std::result::Result<Advance, Failure> {
+        if let Some(advance) = self.progress.take() {
+            return Ok(advance);
+        }
         let Some(video) = &mut self.video else {
             return Ok(Advance::Done);
         };
@@ -47,8 +51,8 @@ impl Making for VideoJob {
             Poll::Pending => Ok(self.progress.take().unwrap_or(Advance::Busy)),
             Poll::Ready(output) => {
                 self.video = None;
-                let output = output.map_err(|error| Failure::internal(model::plain(&error)))?;
-                Ok(Advance::Made(output))
+                output.map_err(|error| Failure::internal(model::plain(&error)))?;
+                Ok(self.progress.take().unwrap_or(Advance::Done))
             }
         }
     }
@@ -57,13 +61,12 @@ impl Making for VideoJob {
 impl VideoProgress {
     fn take(&self) -> Option<Advance> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.take()
+        slot.pop_front()
     }
 
-    fn put(&self, at: usize, of: usize, preview: Option<Pixels>) {
+    fn put(&self, advance: Advance) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, of) = (at as u32, of as u32);
-        *slot = Some(Advance::Step { at, of, preview });
+        slot.push_back(advance);
     }
 }
 
@@ -71,13 +74,14 @@ async fn film(
     networks: Arc<VideoNetworks>,
     plan: VideoPlan,
     progress: VideoProgress,
-) -> Result<Output> {
+) -> Result<()> {
     let latent = sample(&networks, &plan, &progress).await?;
-    let frames = decode(&networks, &latent, plan.frames as usize).await?;
-    Ok(Output::Frames {
-        frames,
-        rate: plan.rate,
-    })
+    let rate = plan.rate;
+    let deliver = |frame| {
+        let frames = vec![frame];
+        progress.put(Advance::Made(Output::Frames { frames, rate }));
+    };
+    decode_into(&networks, &latent, plan.frames as usize, deliver).await
 }
 
 /// The latent that a plan leads to.
@@ -98,7 +102,11 @@ pub async fn sample(
     let mut preview = None;
     loop {
         if step > 0 {
-            progress.put(step, plan.levels.steps(), preview.take());
+            progress.put(Advance::Step {
+                at: step as u32,
+                of: plan.levels.steps() as u32,
+                preview: preview.take(),
+            });
         }
         let Evaluation { x, .. } = match run.advance(answer.take()) {
             SamplingStep::Evaluate(evaluation) if step < plan.levels.steps() => evaluation,
@@ -120,25 +128,38 @@ pub async fn sample(
     }
 }
 
-/// Frames of a latent, as many as are asked for. Memory beside the frames does not depend on their number.
+/// Frames of a latent, as many as are asked for.
 pub async fn decode(
     networks: &VideoNetworks,
     latent: &LatentVideo,
     wanted: usize,
 ) -> Result<Vec<Pixels>> {
     let mut frames = Vec::new();
+    decode_into(networks, latent, wanted, |frame| frames.push(frame)).await?;
+    Ok(frames)
+}
+
+/// The same one by one, as they are decoded. Memory does not depend on their number.
+async fn decode_into(
+    networks: &VideoNetworks,
+    latent: &LatentVideo,
+    wanted: usize,
+    mut deliver: impl FnMut(Pixels),
+) -> Result<()> {
+    let mut count = 0;
     let mut stream = networks.decoding();
     for at in 0..latent.sizes[0] {
         stream.push(networks.unscaled(latent, at)?);
         while let Some(frame) = stream.next().await? {
             let frame = frame.squeeze(0)?.to_device(&Device::Cpu)?;
-            frames.push(pixels(&frame, None)?);
-            if frames.len() == wanted {
-                return Ok(frames);
+            deliver(pixels(&frame, None)?);
+            count += 1;
+            if count == wanted {
+                return Ok(());
             }
         }
     }
-    candle_core::bail!("the decoder gave {} frames of {wanted}", frames.len())
+    candle_core::bail!("the decoder gave {count} frames of {wanted}")
 }
 
 /// What all steps of one video share.

@@ -6,7 +6,7 @@ use super::VideoDefaults;
 use super::networks::{MOST_TEXT_TOKENS, VideoNetworks};
 use super::schedule::FlowLevels;
 use crate::networks::video::{VideoAutoencoderSpec, WanSpec};
-use crate::runtime::maker::{Cost, Pixels, Refusal, VideoRequest};
+use crate::runtime::maker::{Cost, Pixels, Refusal, UNREAD_FRAMES, VideoRequest};
 
 const MOST_STEPS: u32 = 500;
 const MOST_CFG_SCALE: f32 = 100.0;
@@ -113,7 +113,8 @@ fn latent_sizes(spec: &VideoAutoencoderSpec, size: [u32; 2], frames: u32) -> [us
     [1 + later.div_ceil(spec.time_factor()), height, width]
 }
 
-/// Memory of a video beside the weights: the larger of what a step and what decoding hold at once, and the frames.
+/// Memory of a video beside the weights: the larger of what a step and what decoding hold at once, and the frames that
+/// wait for their reader.
 pub fn video_bytes(
     transformer: &WanSpec,
     autoencoder: &VideoAutoencoderSpec,
@@ -129,7 +130,9 @@ pub fn video_bytes(
     let decoding = pixels * autoencoder.floats_per_pixel();
     // The sampler keeps a few latents in f64.
     let latents = 8 * 8 * places * autoencoder.latent_channels as u64;
-    4 * step.max(decoding) + latents + 3 * pixels * u64::from(frames)
+    // A frame of a latent gives several at once.
+    let waiting = (UNREAD_FRAMES + autoencoder.time_factor()) as u64;
+    4 * step.max(decoding) + latents + 3 * pixels * waiting.min(frames.into())
 }
 
 fn tokens(networks: &VideoNetworks, setting: &str, prompt: &str) -> Result<Vec<u32>, Refusal> {

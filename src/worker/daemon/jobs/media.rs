@@ -6,6 +6,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 
+use super::video::VideoFile;
 use super::{blame, flat, image, music, video};
 use crate::daemon::engines::Engines;
 use crate::daemon::infotext::Infotext;
@@ -24,6 +25,13 @@ struct EncodedOutput {
     bytes: Vec<u8>,
     /// Without its place.
     result: MediaResult,
+}
+
+/// All that a model made for one output.
+enum FinishedMedia {
+    Output(Output),
+    /// Encoded while its frames came.
+    Film(Box<VideoFile>),
 }
 
 /// When previews are due: as many as wanted, evenly over the steps.
@@ -142,6 +150,7 @@ async fn one(
     };
     let mut stream = maker.make(model, request).map_err(blame::said)?;
     let mut made = None;
+    let mut film = VideoFile::default();
     while let Some(event) = stream.next().await {
         match event {
             MakeEvent::Step { at, of, preview } => {
@@ -151,6 +160,9 @@ async fn one(
                 };
                 let (at, of) = piece.progress(at, of);
                 desk.reply.say(Said::Progress { at, of, preview }).await;
+            }
+            MakeEvent::Made(Output::Frames { frames, rate }) => {
+                film = film.push_aside(frames, rate).await.map_err(failed)?;
             }
             MakeEvent::Made(output) => {
                 let whole = match made {
@@ -164,7 +176,11 @@ async fn one(
             MakeEvent::Done => break,
         }
     }
-    let made = made.ok_or_else(|| failed("the model made no output".to_owned()))?;
+    let made = match made {
+        Some(output) => FinishedMedia::Output(output),
+        None if film.frames > 0 => FinishedMedia::Film(Box::new(film)),
+        None => return Err(failed("the model made no output".to_owned())),
+    };
     let result = upload((made, about), piece.slot, desk.transfers).await?;
     Ok(MediaResult {
         index: small_number(piece.index),
@@ -241,7 +257,7 @@ async fn small(preview: Pixels) -> Result<Option<Vec<u8>>, Said> {
 }
 
 async fn upload(
-    output: (Output, Option<Infotext>),
+    output: (FinishedMedia, Option<Infotext>),
     slot: &UploadSlot,
     transfers: &Transfers,
 ) -> Result<MediaResult, Said> {
@@ -268,12 +284,16 @@ async fn upload(
 }
 
 fn encode(
-    output: Output,
+    output: FinishedMedia,
     about: Option<Infotext>,
     content_type: &str,
 ) -> Result<EncodedOutput, String> {
     let kind = MediaType::from_content_type(content_type)
         .ok_or_else(|| format!("the upload link is for the unknown type {content_type}"))?;
+    let output = match output {
+        FinishedMedia::Output(output) => output,
+        FinishedMedia::Film(film) => return finished_film(*film, kind),
+    };
     match output {
         Output::Image(pixels) => {
             let (width, height) = (pixels.width, pixels.height);
@@ -303,24 +323,24 @@ fn encode(
             let bytes = bytes.map_err(|error| error.to_string())?;
             Ok(EncodedOutput { bytes, result })
         }
-        Output::Frames { frames, rate } => {
-            if kind != MediaType::Mp4 {
-                return Err(format!("a video cannot be encoded as {kind}"));
-            }
-            let first = frames.first().map(|frame| (frame.width, frame.height));
-            let (width, height) = first.unzip();
-            let seconds = f64::from(small_number(frames.len())) / f64::from(rate);
-            let bytes = video::mp4_of(frames, rate)?;
-            let result = MediaResult {
-                width,
-                height,
-                seconds: Some(seconds),
-                ..MediaResult::default()
-            };
-            Ok(EncodedOutput { bytes, result })
-        }
+        Output::Frames { .. } => Err("the frames of a video came late".to_owned()),
         Output::Transcript(_) => Err("the model made a transcript instead of media".to_owned()),
     }
+}
+
+fn finished_film(film: VideoFile, kind: MediaType) -> Result<EncodedOutput, String> {
+    if kind != MediaType::Mp4 {
+        return Err(format!("a video cannot be encoded as {kind}"));
+    }
+    let [width, height] = film.size;
+    let result = MediaResult {
+        width: Some(width),
+        height: Some(height),
+        seconds: Some(film.seconds()),
+        ..MediaResult::default()
+    };
+    let bytes = film.finish()?;
+    Ok(EncodedOutput { bytes, result })
 }
 
 const OPUS_BITS_PER_SECOND: u32 = 128_000;
@@ -356,7 +376,7 @@ fn hex(digest: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Infotext, MediaType, PreviewPlan, codec, encode};
+    use super::{FinishedMedia, Infotext, MediaType, PreviewPlan, codec, encode};
     use muster_engine::runtime::maker::{ImageRequest, Output, Pcm, PixelFormat, Pixels};
 
     #[test]
@@ -388,6 +408,7 @@ mod tests {
             })
         };
         let check = |output: Output, content_type: &str| {
+            let output = FinishedMedia::Output(output);
             let encoded = encode(output, None, content_type).unwrap();
             let kind = MediaType::sniff(&encoded.bytes).unwrap();
             assert_eq!(kind.content_type(), content_type);
@@ -407,8 +428,10 @@ mod tests {
         assert_eq!(check(sound(), "audio/wav").seconds, Some(0.5));
         check(sound(), "audio/flac");
         check(sound(), "audio/ogg");
-        assert!(encode(sound(), None, "image/webp").is_err());
-        assert!(encode(image(PixelFormat::Rgb, vec![9; 5]), None, "image/webp").is_err());
+        for output in [sound(), image(PixelFormat::Rgb, vec![9; 5])] {
+            let output = FinishedMedia::Output(output);
+            assert!(encode(output, None, "image/webp").is_err());
+        }
         let request = ImageRequest {
             prompt: "a fox".to_owned(),
             seed: Some(5),
@@ -416,7 +439,7 @@ mod tests {
         };
         for content_type in ["image/webp", "image/png", "image/jpeg"] {
             let about = Some(Infotext::of("tiny", &request));
-            let output = image(PixelFormat::Rgb, vec![9; 6]);
+            let output = FinishedMedia::Output(image(PixelFormat::Rgb, vec![9; 6]));
             let encoded = encode(output, about, content_type).unwrap();
             let found = codec::description(&encoded.bytes).unwrap();
             let expected = "a fox\nSeed: 5, Size: 2x1, Model: tiny, Version: muster ";

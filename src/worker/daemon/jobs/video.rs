@@ -1,5 +1,7 @@
 //! A neutral request for a video, as the maker takes it, and its frames as a file.
 
+use tokio::task::spawn_blocking;
+
 use super::image::fetch;
 use super::media::picture;
 use crate::link::{Said, Transfers};
@@ -37,25 +39,58 @@ fn settings(request: &job::VideoRequest) -> Result<VideoRequest, Failure> {
     })
 }
 
-/// An MP4; `rate` is in frames a second.
-pub fn mp4_of(frames: Vec<Pixels>, rate: f32) -> Result<Vec<u8>, String> {
-    let mut writer: Option<Mp4Writer> = None;
-    let said = |error: VideoError| error.to_string();
-    for frame in frames {
-        let pixels = picture(frame)?;
-        let writer = match &mut writer {
-            Some(writer) => writer,
-            None => writer.insert(Mp4Writer::new(pixels.size(), rate.into()).map_err(said)?),
-        };
-        writer.push(&pixels).map_err(said)?;
+/// An MP4 of frames that come a few at a time.
+#[derive(Default)]
+pub struct VideoFile {
+    writer: Option<Mp4Writer>,
+    pub frames: u32,
+    /// Frames a second.
+    pub rate: f32,
+    /// Width and height.
+    pub size: [u32; 2],
+}
+
+impl VideoFile {
+    pub fn push(&mut self, frames: Vec<Pixels>, rate: f32) -> Result<(), String> {
+        let said = |error: VideoError| error.to_string();
+        for frame in frames {
+            let pixels = picture(frame)?;
+            let writer = match &mut self.writer {
+                Some(writer) => writer,
+                None => {
+                    (self.rate, self.size) = (rate, [pixels.width(), pixels.height()]);
+                    let writer = Mp4Writer::new(pixels.size(), rate.into()).map_err(said)?;
+                    self.writer.insert(writer)
+                }
+            };
+            writer.push(&pixels).map_err(said)?;
+            self.frames += 1;
+        }
+        Ok(())
     }
-    let writer = writer.ok_or_else(|| said(VideoError::Empty))?;
-    writer.finish().map_err(said)
+
+    /// The same beside the threads that serve.
+    pub async fn push_aside(mut self, frames: Vec<Pixels>, rate: f32) -> Result<Self, String> {
+        let pushed = spawn_blocking(move || self.push(frames, rate).map(|()| self));
+        pushed
+            .await
+            .unwrap_or_else(|_| Err("encoding the video crashed".to_owned()))
+    }
+
+    pub fn seconds(&self) -> f64 {
+        f64::from(self.frames) / f64::from(self.rate.max(f32::MIN_POSITIVE))
+    }
+
+    pub fn finish(self) -> Result<Vec<u8>, String> {
+        let said = |error: VideoError| error.to_string();
+        let writer = self.writer.ok_or_else(|| said(VideoError::Empty))?;
+        writer.finish().map_err(said)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{mp4_of, settings};
+    use super::{VideoFile, settings};
     use muster_engine::runtime::maker::Pixels;
     use muster_media::MediaType;
     use muster_protocol::job::{Blame, VideoRequest};
@@ -82,10 +117,19 @@ mod tests {
 
     #[test]
     fn frames_become_a_file() {
-        let frames = (0..3).map(|at| Pixels::rgb(32, 16, |x, y| [x as u8, y as u8, at]));
-        let encoded = mp4_of(frames.collect(), 8.0).unwrap();
+        let mut file = VideoFile::default();
+        for at in 0..3 {
+            let frame = Pixels::rgb(32, 16, |x, y| [x as u8, y as u8, at]);
+            file.push(vec![frame], 8.0).unwrap();
+        }
+        assert_eq!(
+            (file.frames, file.size, file.seconds()),
+            (3, [32, 16], 0.375)
+        );
+        let encoded = file.finish().unwrap();
         assert_eq!(MediaType::sniff(&encoded), Some(MediaType::Mp4));
-        assert!(mp4_of(Vec::new(), 8.0).is_err());
-        assert!(mp4_of(vec![Pixels::rgb(33, 16, |_, _| [0; 3])], 8.0).is_err());
+        assert!(VideoFile::default().finish().is_err());
+        let odd = vec![Pixels::rgb(33, 16, |_, _| [0; 3])];
+        assert!(VideoFile::default().push(odd, 8.0).is_err());
     }
 }
