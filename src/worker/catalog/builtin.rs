@@ -50,6 +50,7 @@ pub const ENTRIES: &[(&str, &str)] = &[
     entry!("tinyllama-1.1b-chat.toml"),
     entry!("distil-large-v3.toml"),
     entry!("wan-2.1-t2v-1.3b.toml"),
+    entry!("wan-2.2-ti2v-5b.toml"),
     entry!("whisper-base.toml"),
     entry!("whisper-large-v3-turbo.toml"),
     entry!("whisper-small.toml"),

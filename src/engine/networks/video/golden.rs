@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use candle_core::{DType, Tensor};
 use safetensors::SafeTensors;
 
+use super::original::AutoencoderNames;
 use super::{
     FrameStream, FrameTimes, UmT5, UmT5Spec, VideoAutoencoder, VideoAutoencoderSpec, WanSpec,
     WanTransformer,
@@ -113,6 +114,90 @@ fn the_transformer_agrees_with_the_reference() {
         let one = |tensor: &Tensor| tensor.narrow(0, 0, 1).unwrap();
         let marked = run(network.forward(&one(&x), &[time(640.0, true)], &one(&context), &rope));
         golden.check(&marked.unwrap(), "marked", tolerance);
+    }
+}
+
+/// A network's folder with other names of its tensors.
+fn renamed(network: &str, rename: impl Fn(&str) -> String) -> tempfile::TempDir {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures");
+    let from = root.join(network);
+    let folder = tempfile::tempdir().unwrap();
+    let weights = "diffusion_pytorch_model.safetensors";
+    let bytes = std::fs::read(from.join(weights)).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let tensors = tensors.tensors().into_iter();
+    let tensors = tensors.map(|(name, view)| (rename(&name), view));
+    let file = folder.path().join("published.safetensors");
+    safetensors::serialize_to_file(tensors, None, &file).unwrap();
+    std::fs::copy(from.join("config.json"), folder.path().join("config.json")).unwrap();
+    folder
+}
+
+#[test]
+fn files_with_the_published_names_are_the_same_networks() {
+    let text = include_str!("../../../../tests/fixtures/golden/video/original-names.json");
+    let pairs: serde_json::Value = serde_json::from_str(text).unwrap();
+    let golden = VideoGolden::open("transformer", "tiny-video/transformer");
+    for prefix in ["", "model.diffusion_model."] {
+        let folder = renamed("tiny-video/transformer", |name| {
+            let published = pairs["transformer"][name].as_str().unwrap();
+            format!("{prefix}{published}")
+        });
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        let source = ComponentSource {
+            tensors: &checkpoint,
+            ..golden.source(None)
+        };
+        let spec = WanSpec::read(golden.config()).unwrap();
+        let network = WanTransformer::load(spec, source).unwrap();
+        let rope = network.rope([3, 6, 10], device()).unwrap();
+        let times: Vec<FrameTimes> = golden
+            .numbers("steps")
+            .iter()
+            .map(|&all| FrameTimes {
+                all,
+                is_first_clean: false,
+            })
+            .collect();
+        let (x, context) = (golden.tensor("x"), golden.tensor("context"));
+        let out = run(network.forward(&x, &times, &context, &rope)).unwrap();
+        golden.check(&out, "out", TOLERANCE);
+    }
+    let folder = renamed(
+        "tiny-video/transformer",
+        |name| match pairs["transformer"][name].as_str().unwrap() {
+            "blocks.1.ffn.0.bias" => "blocks.1.img_ffn.0.bias".to_owned(),
+            published => published.to_owned(),
+        },
+    );
+    let checkpoint = Checkpoint::open(folder.path()).unwrap();
+    let source = ComponentSource {
+        tensors: &checkpoint,
+        ..golden.source(None)
+    };
+    let spec = WanSpec::read(golden.config()).unwrap();
+    let error = format!("{:?}", WanTransformer::load(spec, source).err().unwrap());
+    assert!(error.contains("blocks.1.ffn.0.bias"), "{error}");
+    for (name, network) in [
+        ("autoencoder", "tiny-video/vae"),
+        ("autoencoder-residual", "golden/video/autoencoder-residual"),
+    ] {
+        let golden = VideoGolden::open(name, network);
+        let spec = VideoAutoencoderSpec::read(golden.config()).unwrap();
+        let names = AutoencoderNames::Original {
+            blocks: spec.blocks,
+            is_residual: spec.is_residual,
+        };
+        let folder = renamed(network, |name| names.name(name));
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        assert!(checkpoint.tensor("decoder.head.0.gamma").is_some());
+        let source = ComponentSource {
+            tensors: &checkpoint,
+            ..golden.source(None)
+        };
+        let autoencoder = VideoAutoencoder::load(spec, source).unwrap();
+        let decoded = through(autoencoder.decoding(), &golden.tensor("latent"));
+        golden.check(&decoded, "decoded", AUTOENCODER_TOLERANCE);
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`image`](super::image). Forward passes stop after each block, as there.
 
 mod autoencoder;
+mod original;
 mod synthetic;
 mod umt5;
 mod wan;

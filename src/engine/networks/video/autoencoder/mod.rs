@@ -16,6 +16,7 @@ use self::stage::{
     CausalConvolution, CausalResnet, FrameAttention, FrameMemory, FrameOutput, SlotCounter,
     VideoStage,
 };
+use super::original::AutoencoderNames;
 use crate::networks::image::{ComponentReader, ComponentSource, block_end};
 use crate::networks::weights::Flaw;
 
@@ -39,7 +40,8 @@ impl VideoAutoencoder {
         spec: VideoAutoencoderSpec,
         source: ComponentSource,
     ) -> std::result::Result<Self, Flaw> {
-        let mut reader = ComponentReader::new(source, str::to_owned);
+        let names = AutoencoderNames::of(source.tensors, spec.blocks, spec.is_residual);
+        let mut reader = ComponentReader::new(source, move |name| names.name(name));
         let encoder = encoder(&spec, &mut reader)?;
         let decoder = decoder(&spec, &mut reader)?;
         reader.check_nothing_was_ignored(|_| true)?;

@@ -8,6 +8,7 @@ pub use self::spec::WanSpec;
 use candle_core::{Device, Result, Tensor, bail};
 
 use self::block::{WanBlock, WanModulation, modulated};
+use super::original::TransformerNames;
 use crate::networks::image::{ComponentReader, ComponentSource, Projection, block_end, sinusoid};
 use crate::networks::weights::Flaw;
 use muster_kernels::{RopeStyle, RopeTable};
@@ -44,7 +45,8 @@ pub struct FrameTimes {
 
 impl WanTransformer {
     pub fn load(spec: WanSpec, source: ComponentSource) -> std::result::Result<Self, Flaw> {
-        let mut reader = ComponentReader::new(source, str::to_owned);
+        let names = TransformerNames::of(source.tensors);
+        let mut reader = ComponentReader::new(source, move |name| names.name(name));
         let reader = &mut reader;
         let (width, [frames, rows, columns]) = (spec.width(), spec.patch);
         let layer = |reader: &mut ComponentReader, name: &str, shape| {
