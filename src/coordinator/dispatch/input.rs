@@ -121,13 +121,13 @@ pub struct Registration {
     pub kinds: Kinds,
     pub formats: Formats,
     pub capabilities: Capabilities,
-    /// What it takes of jobs that name no model, where it names none either.
+    /// Its limits for jobs that name no model, where the worker names none either.
     pub reach: Reach,
     pub models: Vec<ServedModel>,
     /// Jobs it takes at once; 1 for peers that negotiated nothing.
     pub slots: u32,
     pub extensions: Extensions,
-    /// It comes for its jobs.
+    /// Whether the worker comes for its jobs.
     pub polls: bool,
     /// What the software of one that polls calls itself.
     pub agent: Option<Arc<str>>,
@@ -157,7 +157,7 @@ pub struct Offering {
     pub kinds: Kinds,
     /// A part of [`Capabilities::TASKS`].
     pub tasks: Capabilities,
-    /// What it takes at most.
+    /// The limits of the model.
     pub reach: Reach,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,

@@ -47,7 +47,7 @@ pub struct OnlineModel<'a> {
     pub kinds: Kinds,
     /// What it can do of [`Capabilities::TASKS`].
     pub tasks: Capabilities,
-    /// What it takes at most.
+    /// The limits of the model.
     pub reach: Reach,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,

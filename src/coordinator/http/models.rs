@@ -213,7 +213,7 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
     entry
 }
 
-/// What a request for media may ask of the model at most, where its workers say it.
+/// Limits of requests for media, where workers of the model state them.
 pub fn limits(model: &ModelOnline) -> Map<String, Value> {
     let Some(reach) = model.reach else {
         return Map::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -30,6 +30,21 @@ pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const NO: HeaderValue = HeaderValue::from_static("false");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Proxies pass on each piece as it comes.
+pub const NOT_BUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+pub const EVENTS: &str = "text/event-stream";
+
+/// A body that leaves piece by piece.
+pub fn streamed(body: Body, content_type: &'static str) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
+    response
+}
 
 /// A large text on its way, and its room. It leaves in pieces that are copied, so that it is gone when others need its room,
 /// whatever the connection still holds.

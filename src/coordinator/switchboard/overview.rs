@@ -50,7 +50,7 @@ pub struct ModelOnline {
     pub modalities: Vec<Arc<str>>,
     /// The longest there is.
     pub context: u32,
-    /// What its workers take at most; none before one is here.
+    /// The largest limits of its workers; none before one is here.
     pub reach: Option<Reach>,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,

@@ -263,7 +263,7 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32)
     }
 }
 
-/// What a model does not say has no limit.
+/// An unnamed limit is none.
 fn reach(limits: &link::ModelLimits) -> Reach {
     let most = |said: Option<u32>| said.unwrap_or(u32::MAX);
     Reach {

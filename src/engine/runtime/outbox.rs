@@ -1,6 +1,6 @@
 //! The way out for one sequence's events. Nothing here ever waits for the reader.
 //!
-//! What does not fit into the channel stays and leaves with the next event. Three places of the channel are kept
+//! Events that do not fit into the channel stay and leave with the next event. Three places of the channel are kept
 //! for the end, so that the rest of the prompt, the last text and the last word always arrive.
 
 use tokio::sync::mpsc;

@@ -151,6 +151,11 @@ impl MediaEndpoint {
         self.models.id(name)
     }
 
+    /// As it was made last.
+    pub fn shown(&self) -> Arc<Overview> {
+        self.board.overview()
+    }
+
     pub async fn overview(&self) -> Arc<Overview> {
         self.board.current().await
     }

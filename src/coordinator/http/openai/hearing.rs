@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream::unfold;
 use serde_json::Value;
@@ -21,8 +21,8 @@ use crate::error::ApiError;
 use crate::http::body::Whole;
 use crate::http::entrance::JOB_ID;
 use crate::http::form::read_json_or_form;
+use crate::http::reply::{EVENTS, streamed};
 use crate::http::room::{Memory, Room};
-use crate::http::text::NOT_BUFFERED;
 use crate::media::{Area, Key, MediaType};
 use crate::pictures::{Sender, SourceSound, SourceSoundError, Sources};
 use crate::state::DoorSettings;
@@ -191,13 +191,9 @@ async fn relay(
         let event = relay.next().await?;
         Some((Ok::<_, Infallible>(Bytes::from(event)), relay))
     });
-    let mut response = (StatusCode::OK, Body::from_stream(events)).into_response();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
+    let mut response = streamed(Body::from_stream(events), EVENTS);
     if let Ok(id) = id {
-        headers.insert(JOB_ID, id);
+        response.headers_mut().insert(JOB_ID, id);
     }
     Ok(response)
 }

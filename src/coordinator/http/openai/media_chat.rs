@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream::unfold;
@@ -19,9 +17,11 @@ use crate::error::ApiError;
 use crate::http::generation::{
     Gathering, MadeMedia, MediaDelivery, MediaEndpoint, MediaEvent, with_job_ids,
 };
+use crate::http::reply::{EVENTS, streamed};
 use crate::http::room::Room;
-use crate::http::text::{Incoming, NOT_BUFFERED, with_ignored};
+use crate::http::text::{Incoming, with_ignored};
 use crate::media::MediaType;
+use crate::switchboard::ModelOnline;
 use muster_protocol::job::{Failure, FailureKind, Kind};
 use muster_protocol::openai::chat::{Head, MediaChat, MediaChatHead, MediaChatStream};
 use muster_protocol::openai::error;
@@ -34,9 +34,14 @@ const HEARTBEAT: &str = ": heartbeat\n\n";
 
 /// The kind of what the model of a chat makes, if it writes no text.
 pub async fn kind_made(endpoint: &MediaEndpoint, body: &Value) -> Option<Kind> {
-    let name = body["model"].as_str()?;
+    let id = endpoint.id_of(body["model"].as_str()?);
+    // Most chats are for models that write, and need not ask for the newest overview.
+    let shown = endpoint.shown();
+    if shown.model(&id).is_some_and(ModelOnline::writes_text) {
+        return None;
+    }
     let overview = endpoint.overview().await;
-    let model = overview.model(&endpoint.id_of(name))?;
+    let model = overview.model(&id)?;
     let kinds = [Kind::Image, Kind::Video].into_iter();
     let mut made = kinds.filter(|kind| model.kinds.contains(*kind));
     made.next().filter(|_| !model.writes_text())
@@ -49,7 +54,7 @@ pub async fn serve(
 ) -> Result<Response, ApiError> {
     let (body, room) = incoming.into_parts();
     let chat = MediaChat::read(body, made, &endpoint.settings().ignored_fields)?;
-    let gathering = gathering(endpoint, made, &chat).await?;
+    let gathering = queue(endpoint, made, &chat).await.map_err(in_chat)?;
     let ids = gathering.job_ids();
     let model = Arc::from(chat.model.as_str());
     let created = wall_clock().0 / 1000;
@@ -89,7 +94,7 @@ pub async fn serve(
 }
 
 /// Queues what the chat asks for.
-async fn gathering(
+async fn queue(
     endpoint: &MediaEndpoint,
     made: Kind,
     chat: &MediaChat,
@@ -103,25 +108,16 @@ async fn gathering(
         images: source.collect(),
         mask: None,
     };
-    let queued = match made {
-        Kind::Video => {
-            let mut request = VideosRequest::read(body, VideoDoor::Generate)?;
-            request.inputs = inputs;
-            match videos::order_of(endpoint, &mut request).await {
-                Ok(order) => endpoint.queue(order, &request).await,
-                Err(error) => Err(error),
-            }
-        }
-        _ => {
-            let mut request = ImagesRequest::read(body, ImageDoor::Generate)?;
-            request.inputs = inputs;
-            match images::order_of(endpoint, &mut request).await {
-                Ok(order) => endpoint.queue(order, &request).await,
-                Err(error) => Err(error),
-            }
-        }
-    };
-    queued.map_err(in_chat)
+    if made == Kind::Video {
+        let mut request = VideosRequest::read(body, VideoDoor::Generate)?;
+        request.inputs = inputs;
+        let order = videos::order_of(endpoint, &mut request).await?;
+        return endpoint.queue(order, &request).await;
+    }
+    let mut request = ImagesRequest::read(body, ImageDoor::Generate)?;
+    request.inputs = inputs;
+    let order = images::order_of(endpoint, &mut request).await?;
+    endpoint.queue(order, &request).await
 }
 
 /// A chat has other names for the fields of those routes.
@@ -161,12 +157,7 @@ impl MediaStream {
             let event = stream.next().await?;
             Some((Ok::<_, Infallible>(Bytes::from(event)), stream))
         });
-        let mut response = Response::new(Body::from_stream(events));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
-        Ok(response)
+        Ok(streamed(Body::from_stream(events), EVENTS))
     }
 
     /// The next text for the client; none at the end.

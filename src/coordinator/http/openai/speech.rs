@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -27,7 +27,6 @@ use crate::http::open::KnownModels;
 use crate::http::reply::{self, Reply};
 use crate::http::room::Memory;
 use crate::http::statistics::parameter;
-use crate::http::text::NOT_BUFFERED;
 use crate::pictures::{endless_wav, to_sound_file};
 use crate::state::DoorSettings;
 use crate::switchboard::Switchboard;
@@ -184,18 +183,15 @@ async fn relay(
         heartbeat: settings.heartbeat,
     };
     let content_type = match has_events {
-        true => "text/event-stream",
+        true => reply::EVENTS,
         false => request.form.content_type(),
     };
     let pieces = unfold(relay, |mut relay| async move {
         let piece = relay.next().await?;
         Some((piece, relay))
     });
-    let mut response = (StatusCode::OK, Body::from_stream(pieces)).into_response();
-    let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
-    dress(headers, content_type, job);
+    let mut response = reply::streamed(Body::from_stream(pieces), content_type);
+    dress(response.headers_mut(), content_type, job);
     Ok(response)
 }
 

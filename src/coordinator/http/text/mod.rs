@@ -24,4 +24,3 @@ mod stream;
 
 pub use endpoint::{Incoming, TextEndpoint};
 pub use ignored::{IGNORED_FIELDS, with_ignored};
-pub use stream::NOT_BUFFERED;

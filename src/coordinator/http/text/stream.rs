@@ -7,14 +7,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use hyper::body::Frame;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::error::ApiError;
+use crate::http::reply::streamed;
 use crate::state::DoorSettings;
 use muster_protocol::dialect::StreamWriter;
 use muster_protocol::job::{Event, Failure};
@@ -40,8 +39,6 @@ pub struct Relay {
 const LARGEST_FRAME: usize = 64 << 10;
 /// What a frame usually needs.
 const FRAME: usize = 4 << 10;
-
-pub const NOT_BUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 impl Relay {
     pub fn new(
@@ -71,13 +68,8 @@ impl Relay {
         for choice in 0..self.count {
             self.writer.open(choice, &mut self.out);
         }
-        let kind = HeaderValue::from_static(self.kind);
-        let mut response = Response::new(Body::new(self));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, kind);
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
-        Ok(response)
+        let kind = self.kind;
+        Ok(streamed(Body::new(self), kind))
     }
 
     /// Writes everything that is ready. Ready when something has happened, which may have no words.

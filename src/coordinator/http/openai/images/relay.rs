@@ -4,8 +4,6 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,8 +14,8 @@ use tokio::time::timeout;
 use super::delivery;
 use crate::error::ApiError;
 use crate::http::generation::{Gathering, MadeMedia, MediaEndpoint, MediaEvent, ResultStore};
+use crate::http::reply::{EVENTS, streamed};
 use crate::http::room::{Memory, Room};
-use crate::http::text::NOT_BUFFERED;
 use crate::media::MediaType;
 use muster_protocol::openai::error;
 use muster_protocol::openai::images::ImageFormat;
@@ -83,12 +81,7 @@ impl ImageRelay {
             let event = stream.next().await?;
             Some((Ok::<_, Infallible>(Bytes::from(event)), stream))
         });
-        let mut response = Response::new(Body::from_stream(events));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
-        Ok(response)
+        Ok(streamed(Body::from_stream(events), EVENTS))
     }
 }
 

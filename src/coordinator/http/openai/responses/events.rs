@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
@@ -16,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
-use crate::http::text::NOT_BUFFERED;
+use crate::http::reply::{EVENTS, streamed};
 use crate::responses::{LiveResponse, LostEvents};
 use muster_protocol::job::FailureKind;
 
@@ -51,12 +49,7 @@ pub fn follow(
         let frame = reader.frame().await?;
         Some((Ok::<_, Infallible>(frame), reader))
     });
-    let mut response = Response::new(Body::from_stream(frames));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(NOT_BUFFERED, HeaderValue::from_static("no"));
-    Ok(response)
+    Ok(streamed(Body::from_stream(frames), EVENTS))
 }
 
 pub fn lost() -> ApiError {
