@@ -109,7 +109,7 @@ enum Command {
     #[command(hide = true)]
     Rm(models::RemoveArgs),
     #[command(hide = true)]
-    Stop(status::StopArgs),
+    Stop(models::UnloadArgs),
     #[cfg(feature = "coordinator")]
     #[command(hide = true, name = coordinator::ENGINE_COMMAND)]
     UpEngine(coordinator::EngineArgs),
@@ -144,7 +144,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Up(args)) => up::run(args, &root),
         Some(Command::Chat(args)) => chat::run(args, &root),
         Some(Command::Status(args)) => status::run(&args, &root),
-        Some(Command::Stop(_)) => Err(status::not_stopped()),
+        Some(Command::Stop(args)) => models::run(models::Args::unload(args), &root),
         Some(Command::List(args)) => models::run(models::Args::list(args), &root),
         Some(Command::Show(args)) => models::run(models::Args::show(args), &root),
         Some(Command::Pull(args)) => models::run(models::Args::pull(args), &root),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::chat::{Client, running};
 use super::load::block_on;
 use super::table::Table;
-use super::{Exit, Failure, Root, output};
+use super::{Failure, Root, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,21 +19,6 @@ pub struct StatusArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// Say how to stop what runs.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  worker stop")]
-pub struct StopArgs {
-    /// Model.
-    #[arg(hide = true)]
-    _model: Vec<String>,
-}
-
-/// Models are loaded for as long as their worker runs.
-pub fn not_stopped() -> Failure {
-    Failure::new(Exit::Usage, "models stay in memory until their worker ends")
-        .hint("Ctrl-C or SIGTERM ends `worker up`; `worker status` shows what it serves")
 }
 
 pub fn run(args: &StatusArgs, root: &Root) -> Result<(), Failure> {

@@ -235,6 +235,100 @@ fn a_worker_loads_and_unloads_models_when_its_configuration_changes() {
 }
 
 #[test]
+fn the_owner_loads_and_unloads_models_of_a_running_worker() {
+    let serve = serve("");
+    let (address, key) = (&serve.address, &serve.key);
+    let configuration = format!(
+        "[models]\nserve = [\"demo-text\"]\n[[coordinator]]\nurl = \"ws://{address}\"\nkey = \"{key}\"\n"
+    );
+    let mut daemon = Running::start(&["--offline"], &configuration);
+    let data = daemon.folder.path().join("data");
+    let data = data.to_str().unwrap().to_owned();
+    let tell = |words: &[&str]| {
+        let place = ["--data-dir", data.as_str()];
+        worker(&[words, &place].concat()).run()
+    };
+    let lists = |wanted: &[&str]| {
+        let answer = serve.get("/v1/models?type=all");
+        wanted
+            .iter()
+            .all(|name| answer.contains(&format!("\"id\":\"{name}\"")))
+    };
+    daemon.wait_for("SIGHUP reloads the configuration");
+    eventually_blocking("demo-text to be listed", || match lists(&["demo-text"]) {
+        true => Ok(()),
+        false => Err(()),
+    });
+    assert!(!lists(&["demo-image"]));
+
+    // A model that is not configured is served at once, and a change of the configuration leaves it.
+    let said = tell(&["models", "load", "demo-image"]).ok();
+    assert!(
+        said.contains("loaded demo-image; served until this worker ends"),
+        "{said}"
+    );
+    assert!(lists(&["demo-text", "demo-image"]));
+    daemon.signal("-HUP");
+    daemon.wait_for("configuration reloaded");
+    assert!(lists(&["demo-text", "demo-image"]));
+
+    // Its next job loads an unloaded model again.
+    let said = tell(&["models", "unload", "demo-text"]).ok();
+    assert!(said.contains("its next job loads it again"), "{said}");
+    assert!(lists(&["demo-text"]));
+    let said = tell(&["stop", "demo-text"]).ok();
+    assert_eq!(said, "demo-text is not in memory\n");
+    let answer = serve.chat();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    daemon.wait_for("loaded demo-text again");
+    let said = tell(&["models", "load", "demo-text", "--json"]).ok();
+    let outcome: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        outcome,
+        serde_json::json!({"model": "demo-text", "state": "loaded"})
+    );
+    assert!(
+        tell(&["stop", "demo-text"])
+            .ok()
+            .starts_with("unloaded demo-text")
+    );
+    assert_eq!(
+        tell(&["models", "load", "demo-text"]).ok(),
+        "loaded demo-text\n"
+    );
+
+    tell(&["models", "load", "demo-txt"]).fails(66, "demo-text");
+    tell(&["models", "load", "qwen3-0.6b"]).fails(66, "worker models pull qwen3-0.6b");
+    tell(&["stop", "demo-imag"]).fails(66, "did you mean demo-image?");
+    daemon.signal("-TERM");
+    assert_eq!(daemon.ends(), Some(0));
+    tell(&["stop", "demo-text"]).fails(69, "no worker runs with the data folder");
+}
+
+#[test]
+fn a_model_that_does_not_fit_is_refused_with_the_arithmetic() {
+    let configuration = "[models]\nserve = [\"demo-image\"]\n[engine]\nkv_memory = \"900TiB\"\n";
+    let mut daemon = Running::start(&["--offline"], configuration);
+    let data = daemon.folder.path().join("data");
+    daemon.wait_for("SIGHUP reloads the configuration");
+    let arguments = [
+        "models",
+        "load",
+        "demo-text",
+        "--data-dir",
+        data.to_str().unwrap(),
+    ];
+    let said = worker(&arguments)
+        .run()
+        .fails(69, "demo-text does not fit: needs ");
+    assert!(said.contains("left for models"), "{said}");
+    assert!(
+        said.contains("`worker models unload NAME` frees memory"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_model_without_jobs_leaves_memory_and_its_next_job_loads_it_again() {
     let serve = serve("");
     let (address, key) = (&serve.address, &serve.key);

@@ -122,6 +122,19 @@ fn chat_talks_to_the_running_up_or_starts_a_model() {
     assert_eq!(report["models"].as_array().unwrap().len(), 3, "{report}");
 }
 
+#[test]
+fn models_of_up_leave_memory_and_come_back_by_ollamas_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let _up = up(folder.path());
+    let said = beside(folder.path(), &["stop", "demo-text"]);
+    assert!(said.starts_with("unloaded demo-text"), "{said}");
+    let said = beside(folder.path(), &["models", "load", "demo-text"]);
+    assert_eq!(said, "loaded demo-text\n");
+    beside(folder.path(), &["models", "unload", "demo-text"]);
+    let talked = beside(folder.path(), &["run", "demo-text", "What is Muster?"]);
+    assert!(talked.contains("Muster"), "{talked}");
+}
+
 /// What it prints for people, up to its last line.
 fn printed(child: &mut Child) -> String {
     Lines::of(child.stdout.take().unwrap()).until("Ctrl-C stops")

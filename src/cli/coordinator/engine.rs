@@ -1,7 +1,6 @@
 //! The engine of `worker up`, a process of its own: chooses models, loads them and works for the coordinator that started
 //! it. Whatever a network, a driver or the memory of the machine does to it, the coordinator stays.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::unix::process::parent_id;
 use std::time::Duration;
@@ -17,10 +16,9 @@ use crate::cli::load::block_on;
 use crate::cli::place::Place;
 use crate::cli::{Exit, Failure, Root, output, threads};
 use crate::config::Config;
+use crate::daemon::control::ControlSocket;
 use crate::daemon::locate::Located;
-use crate::daemon::{
-    Device, DeviceModel, Engines, Post, Residency, Served, Signal, Signals, Way, Worker, limits,
-};
+use crate::daemon::{Crew, Device, DeviceModel, Post, Residency, Signal, Signals, Way};
 use crate::hardware;
 use crate::link::Dial;
 use crate::runtime::Purpose;
@@ -72,14 +70,27 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
         // The coordinator's process hears them, too: this one stays until it is no longer needed.
         let mut signals = Signals::listen().map_err(anyhow::Error::from)?;
         let tasks = Tasks::default();
-        let worker = tokio::select! {
-            worker = start(args, config, &tasks) => worker?,
+        let started = tokio::select! {
+            started = start(args, config, &tasks) => started?,
             () = orphaned(args) => return Ok(()),
         };
+        let (mut crew, place, mut control) = started;
         root.raise_log(config);
+        let grace = config.worker.drain;
         loop {
             tokio::select! {
-                () = worker.engine_ended() => {
+                request = control.next() => {
+                    let command = request.command.clone();
+                    let context = (config, &place.catalog, &place.hub);
+                    let carried_out = tokio::select! {
+                        carried_out = crew.carry_out(command, context, grace) => carried_out,
+                        () = orphaned(args) => return Ok(()),
+                    };
+                    let (changed, reply) = carried_out;
+                    crew = changed;
+                    request.reply(reply);
+                }
+                () = crew.worker.engine_ended() => {
                     let why = "a thread of the engine ended with the panic above";
                     return Err(Failure::new(Exit::Failed, why));
                 }
@@ -96,9 +107,14 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
     })
 }
 
-async fn start(args: &EngineArgs, config: &Config, tasks: &Tasks) -> Result<Worker, Failure> {
+async fn start(
+    args: &EngineArgs,
+    config: &Config,
+    tasks: &Tasks,
+) -> Result<(Crew, Place, ControlSocket), Failure> {
     let post = post(args, config)?;
-    let (mut device, choice) = choice(args, config).await?;
+    let place = Place::open(config)?;
+    let (mut device, choice) = choice(args, config, &place).await?;
     let Choice {
         models,
         beside,
@@ -127,37 +143,36 @@ async fn start(args: &EngineArgs, config: &Config, tasks: &Tasks) -> Result<Work
         examples: examples(&loaded),
         advice: better.map(|better| better.to_string()),
     };
-    let slots = limits(config).max_running;
-    let engines = device.engines().clone();
     let residency = Residency::new(device, config.engine.keep_alive);
-    for (located, model) in files.into_iter().zip(&loaded) {
-        residency.add(located, model.clone());
+    let mut serving = Vec::new();
+    for (located, model) in files.into_iter().zip(loaded) {
+        residency.add(located, model.clone()).await;
+        serving.push((model.name().to_owned(), model));
     }
-    let served = Served::new(loaded, slots, BTreeMap::new());
-    let engines = Engines {
-        residency: Some(residency.clone()),
-        ..engines
-    };
-    let worker = Worker::start(engines, served, vec![post], tasks);
-    residency.keep(tasks);
-    if !worker.connected().await {
+    let context = (config, &place.catalog);
+    let crew = Crew::start(residency, serving, vec![post], context, tasks).await;
+    if !crew.worker.connected().await {
         return Err(Failure::new(
             Exit::Failed,
             "starting the worker failed: the coordinator refused it; see the log for the reason",
         ));
     }
+    let control = ControlSocket::open(&config.worker.data_dir, tasks).await;
     output::json_line(&working)?;
-    Ok(worker)
+    Ok((crew, place, control))
 }
 
 /// The models, chosen and on disk; a better one first if that is wanted.
-async fn choice(args: &EngineArgs, config: &Config) -> Result<(Device, Choice), Failure> {
+async fn choice(
+    args: &EngineArgs,
+    config: &Config,
+    place: &Place,
+) -> Result<(Device, Choice), Failure> {
     let machine = hardware::probe();
-    let place = Place::open(config)?;
     let device = Device::start(config, &machine)?;
-    let mut choice = choose(&args.model, config, &place, &device)?;
+    let mut choice = choose(&args.model, config, place, &device)?;
     if let Some(offer) = choice.better.take_if(|_| args.asks)
-        && let Some(pulled) = offer.put(&place).await?
+        && let Some(pulled) = offer.put(place).await?
     {
         // The model that writes; those that draw stay.
         choice.models = vec![pulled];

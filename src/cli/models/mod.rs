@@ -4,6 +4,7 @@ pub mod bars;
 mod convert;
 mod failures;
 mod list;
+mod load;
 mod place;
 mod pull;
 mod remove;
@@ -22,10 +23,12 @@ Examples:
   worker models pull qwen3-0.6b                 download a model of the catalog
   worker models pull llama-3.2-1b:q8_0          download another quantization
   worker models pull org/name:model-q4_k_m.gguf download a file of any repository
+  worker models load qwen3-0.6b                 load a model into the running worker
+  worker models unload qwen3-0.6b               free its memory
   worker models verify                          verify the checksum of every file
   worker models convert old.ckpt                write the tensors of a PyTorch file as safetensors";
 
-/// List, download, verify and remove models.
+/// List, download, load, verify and remove models.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -38,12 +41,15 @@ enum Command {
     List(list::Args),
     Show(list::ShowArgs),
     Pull(pull::Args),
+    Load(load::LoadArgs),
+    Unload(load::UnloadArgs),
     Verify(verify::Args),
     Convert(convert::ConvertArgs),
     Rm(remove::Args),
 }
 
 pub use list::{Args as ListArgs, ShowArgs};
+pub use load::UnloadArgs;
 pub use pull::Args as PullArgs;
 pub use remove::Args as RemoveArgs;
 
@@ -64,6 +70,11 @@ impl Args {
         Self { command }
     }
 
+    pub fn unload(args: UnloadArgs) -> Self {
+        let command = Command::Unload(args);
+        Self { command }
+    }
+
     pub fn remove(args: RemoveArgs) -> Self {
         let command = Command::Rm(args);
         Self { command }
@@ -71,16 +82,15 @@ impl Args {
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    if let Command::Convert(args) = args.command {
-        return convert::run(&args);
-    }
-    let place = Place::open(root)?;
+    let place = || Place::open(root);
     match args.command {
         Command::Convert(args) => convert::run(&args),
-        Command::List(args) => list::run(&args, &place),
-        Command::Show(args) => list::show(&args, &place),
-        Command::Pull(args) => pull::run(&args, &place),
-        Command::Rm(args) => remove::run(&args, &place),
-        Command::Verify(args) => verify::run(&args, &place),
+        Command::List(args) => list::run(&args, &place()?),
+        Command::Show(args) => list::show(&args, &place()?),
+        Command::Pull(args) => pull::run(&args, &place()?),
+        Command::Load(args) => load::load(&args, root),
+        Command::Unload(args) => load::unload(&args, root),
+        Command::Rm(args) => remove::run(&args, &place()?),
+        Command::Verify(args) => verify::run(&args, &place()?),
     }
 }

@@ -3,22 +3,31 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tokio::time::timeout;
 use tracing::{error, info, warn};
 
+use super::control::{CommandCause, CommandFailure, CommandOutcome, CommandReply, OwnerCommand};
+use super::residency::{LoadOutcome, UnloadOutcome};
 use super::{
-    Device, DeviceModel, Engines, LAST_TASKS, Post, Residency, Served, Worker, here, limits,
+    Device, DeviceModel, Engines, LAST_TASKS, Post, Residency, Served, Worker, here, here_already,
+    limits,
 };
 use crate::catalog::Catalog;
 use crate::daemon::DaemonError;
 use crate::daemon::locate::Located;
 use crate::hub::Hub;
-use muster_config::{Config, show_duration};
+use muster_config::{Config, nearest, show_duration};
 use muster_process::tasks::Tasks;
+
+/// For a worker with a new model to register before the owner's command ends.
+const RETURN_TIME: Duration = Duration::from_secs(10);
 
 /// A device, its models under the names of the configuration, and the worker.
 pub struct Crew {
     residency: Residency,
     models: Vec<(String, DeviceModel)>,
+    /// Names of models that the owner loaded beside the configuration.
+    extras: Vec<String>,
     pub worker: Worker,
     posts: Vec<Post>,
     /// Of the worker.
@@ -37,6 +46,17 @@ impl Crew {
         residency: Residency,
         models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
+        context: (&Config, &Catalog),
+        whole: &Tasks,
+    ) -> Self {
+        Self::start_with(Vec::new(), residency, models, posts, context, whole).await
+    }
+
+    async fn start_with(
+        extras: Vec<String>,
+        residency: Residency,
+        models: Vec<(String, DeviceModel)>,
+        posts: Vec<Post>,
         (config, catalog): (&Config, &Catalog),
         whole: &Tasks,
     ) -> Self {
@@ -47,11 +67,11 @@ impl Crew {
             ..residency.device().await.engines().clone()
         };
         let worker = Worker::start(engines, served, posts.clone(), &tasks);
-        // From here on: what a worker can do is asked of models in memory.
         residency.keep(&tasks);
         Self {
             residency,
             models,
+            extras,
             worker,
             posts,
             tasks,
@@ -79,7 +99,11 @@ impl Crew {
     /// Whether the configuration names other models than are loaded.
     pub fn has_left_overs(&self, config: &Config) -> bool {
         let mut loaded = self.models.iter();
-        loaded.any(|(name, _)| !config.models.serve.0.contains(name))
+        loaded.any(|(name, _)| !self.is_wanted(name, config))
+    }
+
+    fn is_wanted(&self, name: &String, config: &Config) -> bool {
+        config.models.serve.0.contains(name) || self.extras.contains(name)
     }
 
     /// Unloads models that the configuration has no more and loads the others. Jobs that run have the grace period to
@@ -90,9 +114,45 @@ impl Crew {
         (config, catalog): (&Config, &Catalog),
         grace: Duration,
     ) -> Self {
+        let wanted = |(name, _): &(String, DeviceModel)| self.is_wanted(name, config);
+        let is_wanted: Vec<bool> = self.models.iter().map(wanted).collect();
+        let change = async |residency: &Residency, models: Vec<(String, DeviceModel)>| {
+            let mut kept = Vec::new();
+            for ((name, model), is_wanted) in models.into_iter().zip(is_wanted) {
+                if is_wanted {
+                    kept.push((name, model));
+                    continue;
+                }
+                match residency.remove(&model).await {
+                    Ok(()) => info!("unloaded {name}"),
+                    Err(failure) => error!("{failure}"),
+                }
+            }
+            for (name, located) in recruits {
+                match residency.load_new(located).await {
+                    Ok((model, _)) => {
+                        info!("loaded {name}");
+                        kept.push((name, model));
+                    }
+                    Err(failure) => error!("not serving {name}: {failure}"),
+                }
+            }
+            kept
+        };
+        self.restart(change, (config, catalog), grace).await
+    }
+
+    /// Ends the worker, changes its models and starts it with them.
+    async fn restart(
+        self,
+        change: impl AsyncFnOnce(&Residency, Vec<(String, DeviceModel)>) -> Vec<(String, DeviceModel)>,
+        context: (&Config, &Catalog),
+        grace: Duration,
+    ) -> Self {
         let Self {
             residency,
             models,
+            extras,
             worker,
             posts,
             tasks,
@@ -106,35 +166,126 @@ impl Crew {
             warn!("unfinished jobs were handed back");
         }
         tasks.stop(LAST_TASKS).await;
-        let mut kept = Vec::new();
-        for (name, model) in models {
-            if config.models.serve.0.contains(&name) {
-                kept.push((name, model));
-                continue;
-            }
-            match residency.remove(&model).await {
-                Ok(()) => info!("unloaded {name}"),
-                Err(failure) => error!("{failure}"),
-            }
-        }
-        // What a worker can do is asked of models in memory.
-        residency.wake_all().await;
-        for (name, located) in recruits {
-            let loaded = residency
-                .device()
-                .await
-                .load(located.clone(), |_, _| {})
-                .await;
-            match loaded {
-                Ok(model) => {
-                    residency.add(located, model.clone());
-                    info!("loaded {name}");
-                    kept.push((name, model));
-                }
-                Err(failure) => error!("not serving {name}: {failure}"),
+        let models = change(&residency, models).await;
+        Self::start_with(extras, residency, models, posts, context, &whole).await
+    }
+
+    /// Carries out a command of the owner.
+    pub async fn carry_out(
+        self,
+        command: OwnerCommand,
+        context: (&Config, &Catalog, &Hub),
+        grace: Duration,
+    ) -> (Self, CommandReply) {
+        match command {
+            OwnerCommand::Load(wanted) => self.load(&wanted, context, grace).await,
+            OwnerCommand::Unload(wanted) => {
+                let reply = self.unload(&wanted).await;
+                (self, reply)
             }
         }
-        Self::start(residency, kept, posts, (config, catalog), &whole).await
+    }
+
+    /// Loads a model that is served, or serves another one until the worker ends.
+    async fn load(
+        self,
+        wanted: &str,
+        (config, catalog, hub): (&Config, &Catalog, &Hub),
+        grace: Duration,
+    ) -> (Self, CommandReply) {
+        let located = match self.name_of(wanted) {
+            Some(name) => Err(name),
+            None => match here_already(wanted, config, catalog, hub) {
+                Ok(located) => match self.name_of(&located.name) {
+                    Some(name) => Err(name),
+                    None => Ok(located),
+                },
+                Err(failure) => return (self, Err(DaemonError::from(failure).into())),
+            },
+        };
+        let located = match located {
+            Ok(located) => located,
+            Err(name) => {
+                let reply = self.load_served(&name).await;
+                return (self, reply);
+            }
+        };
+        info!("loading {} as the owner says", located.name);
+        // The models that are served go on meanwhile.
+        let (model, unloaded) = match self.residency.load_new(located).await {
+            Ok(loaded) => loaded,
+            Err(failure) => {
+                error!("{failure}");
+                return (self, Err(failure.into()));
+            }
+        };
+        let name = model.name().to_owned();
+        let add = async |_: &Residency, mut models: Vec<(String, DeviceModel)>| {
+            models.push((wanted.to_owned(), model));
+            models
+        };
+        let mut changed = self.restart(add, (config, catalog), grace).await;
+        changed.extras.push(wanted.to_owned());
+        // Where no coordinator can be reached the model is loaded as well.
+        let _ = timeout(RETURN_TIME, changed.worker.connected()).await;
+        let mut text = format!("loaded {name}; served until this worker ends");
+        if !unloaded.is_empty() {
+            text.push_str(&format!("; unloaded to make room: {}", unloaded.join(", ")));
+        }
+        info!("{text}");
+        (changed, Ok(outcome(name, "loaded", text)))
+    }
+
+    async fn load_served(&self, name: &str) -> CommandReply {
+        let text = match self.residency.load(name).await? {
+            LoadOutcome::Loaded => format!("loaded {name}"),
+            LoadOutcome::AlreadyLoaded => format!("{name} is already in memory"),
+            LoadOutcome::NotOffered => return Err(self.not_served(name)),
+        };
+        Ok(outcome(name.to_owned(), "loaded", text))
+    }
+
+    async fn unload(&self, wanted: &str) -> CommandReply {
+        let Some(name) = self.name_of(wanted) else {
+            return Err(self.not_served(wanted));
+        };
+        let (state, text) = match self.residency.unload(&name).await {
+            UnloadOutcome::NotOffered => return Err(self.not_served(wanted)),
+            UnloadOutcome::NotLoaded => ("unloaded", format!("{name} is not in memory")),
+            UnloadOutcome::Unloaded => (
+                "unloaded",
+                format!("unloaded {name}; its next job loads it again"),
+            ),
+            UnloadOutcome::AfterJobs(jobs) => (
+                "unloading",
+                format!("{name} leaves memory when its running jobs end ({jobs} now)"),
+            ),
+        };
+        Ok(outcome(name, state, text))
+    }
+
+    /// The name of a served model, by it or by its name in the configuration.
+    fn name_of(&self, wanted: &str) -> Option<String> {
+        let mut models = self.models.iter();
+        let is_it =
+            |(name, model): &&(String, DeviceModel)| name == wanted || model.name() == wanted;
+        let found = models.find(is_it);
+        found.map(|(_, model)| model.name().to_owned())
+    }
+
+    fn not_served(&self, wanted: &str) -> CommandFailure {
+        let names: Vec<&str> = self.models.iter().map(|(_, model)| model.name()).collect();
+        let text = match (nearest(wanted, names.iter().copied()), names.as_slice()) {
+            (Some(near), _) => {
+                format!("this worker serves no model {wanted}; did you mean {near}?")
+            }
+            (None, []) => format!("this worker serves no model {wanted}, and no other"),
+            (None, names) => format!(
+                "this worker serves no model {wanted}; it serves {}",
+                names.join(", ")
+            ),
+        };
+        CommandFailure::new(CommandCause::Unknown, text)
     }
 
     /// The models of the configuration, without those that could not be loaded.
@@ -146,6 +297,14 @@ impl Crew {
 
     pub fn into_worker(self) -> (Worker, Tasks) {
         (self.worker, self.tasks)
+    }
+}
+
+fn outcome(model: String, state: &str, text: String) -> CommandOutcome {
+    CommandOutcome {
+        model,
+        state: state.to_owned(),
+        text,
     }
 }
 

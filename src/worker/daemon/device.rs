@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::fit::{Fit, Needs, Room, Wishes, fit, room};
+use super::fit::{Fit, Needs, Refusal, Room, Wishes, fit, room};
 use super::locate::{Located, LocatedSource};
 use super::{AdapterFolders, DaemonError, DeviceModel, Engines, MediaModel};
 use crate::hardware::Machine;
@@ -27,12 +27,19 @@ pub struct Device {
     engines: Engines,
     /// Without any model.
     whole: Room,
-    /// Beside those that are loaded.
+    /// Beside the models in memory.
     room: Room,
-    held: Vec<(String, Fit)>,
+    held: Vec<HeldModel>,
     wishes: Wishes,
     limits: EngineLimits,
     kv: Option<KvDtype>,
+}
+
+/// A model's part of the memory, which others may use while the model is not in memory.
+struct HeldModel {
+    name: String,
+    fit: Fit,
+    is_loaded: bool,
 }
 
 impl Device {
@@ -75,24 +82,75 @@ impl Device {
     ) -> Result<DeviceModel, DaemonError> {
         let fitted = self.fit(&located)?;
         let model = self.load_fitted(located, fitted, progress).await?;
-        self.held.push((model.name().to_owned(), fitted));
-        self.room = self.room.clone().after(&fitted);
+        self.held.push(HeldModel {
+            name: model.name().to_owned(),
+            fit: fitted,
+            is_loaded: true,
+        });
+        self.room = self.room_without(&[]);
         Ok(model)
     }
 
-    /// Loads a model into the room that [`unload_for_now`](Self::unload_for_now) has kept for it.
+    /// Loads a model that [`unload_for_now`](Self::unload_for_now) has unloaded, with the context it had.
     pub async fn load_again(&mut self, located: Located) -> Result<DeviceModel, DaemonError> {
-        let mut held = self.held.iter();
-        let Some(&(_, fitted)) = held.find(|(name, _)| *name == located.name) else {
+        let name = located.name.clone();
+        let Some(fitted) = self.held_fit(&name) else {
             return self.load(located, |_, _| {}).await;
         };
-        let others = self.held.iter().filter(|(name, _)| *name != located.name);
-        let others: Vec<Fit> = others.map(|(_, fit)| *fit).collect();
-        let room = self.beside(&others);
-        let whole = std::mem::replace(&mut self.room, room);
+        // The models that are not in memory keep their parts, unless others use them.
+        let others = self.held.iter().filter(|held| held.name != name);
+        let all = self.beside(others.map(|held| &held.fit));
+        let room = match all.left_bytes() >= fitted.total_bytes {
+            true => all,
+            false => self.room.clone(),
+        };
+        let before = std::mem::replace(&mut self.room, room);
         let loaded = self.load_fitted(located, fitted, |_, _| {}).await;
-        self.room = whole;
+        self.room = before;
+        if loaded.is_ok() {
+            self.mark(&name, true);
+        }
         loaded
+    }
+
+    /// Whether a model that was unloaded for now fits into this room, with the context it had.
+    pub fn fits_again(&self, name: &str, room: &Room) -> Result<(), DaemonError> {
+        let Some(fit) = self.held_fit(name) else {
+            return Ok(());
+        };
+        if fit.total_bytes <= room.left_bytes() {
+            return Ok(());
+        }
+        let held_bytes = fit.weight_bytes.saturating_add(fit.kv_bytes);
+        let workspace_bytes = fit.total_bytes.saturating_sub(held_bytes);
+        let needs = Needs {
+            weight_bytes: fit.weight_bytes,
+            workspace_bytes,
+            context: fit.context,
+            ..Needs::default()
+        };
+        Err(DaemonError::DoesNotFit {
+            model: name.to_owned(),
+            refusal: Box::new(Refusal {
+                needs,
+                tokens: fit.kv_tokens,
+                kv_bytes: fit.kv_bytes,
+                workspace_bytes,
+                room: room.clone(),
+            }),
+        })
+    }
+
+    fn held_fit(&self, name: &str) -> Option<Fit> {
+        let mut held = self.held.iter();
+        held.find(|held| held.name == name).map(|held| held.fit)
+    }
+
+    fn mark(&mut self, name: &str, is_loaded: bool) {
+        for held in self.held.iter_mut().filter(|held| held.name == name) {
+            held.is_loaded = is_loaded;
+        }
+        self.room = self.room_without(&[]);
     }
 
     async fn load_fitted(
@@ -127,7 +185,7 @@ impl Device {
         Ok(())
     }
 
-    /// The same for a model that will be loaded again: nothing else is loaded into its room.
+    /// The same for a model that will be loaded again.
     pub async fn unload_for_now(&mut self, model: &DeviceModel) -> Result<(), DaemonError> {
         match (model, &self.engines.maker) {
             (DeviceModel::Media(media), Some(maker)) => maker.unload(&media.name).await,
@@ -136,20 +194,35 @@ impl Device {
         .map_err(|failure| DaemonError::Unload {
             model: model.name().to_owned(),
             why: failure.to_string(),
-        })
+        })?;
+        self.mark(model.name(), false);
+        Ok(())
     }
 
     /// Gives the room of a model that is not in memory to others.
     pub fn forget(&mut self, model: &str) {
-        self.held.retain(|(name, _)| name != model);
+        self.held.retain(|held| held.name != model);
         self.engines.drawing.remove(model);
-        let held: Vec<Fit> = self.held.iter().map(|(_, fit)| *fit).collect();
-        self.room = self.beside(&held);
+        self.room = self.room_without(&[]);
     }
 
-    fn beside(&self, held: &[Fit]) -> Room {
-        let held = held.iter();
-        held.fold(self.whole.clone(), |room, fit| room.after(fit))
+    /// The room beside the models in memory, without these.
+    pub fn room_without(&self, names: &[String]) -> Room {
+        let loaded = self.held.iter().filter(|held| held.is_loaded);
+        let loaded = loaded.filter(|held| !names.contains(&held.name));
+        self.beside(loaded.map(|held| &held.fit))
+    }
+
+    fn beside<'a>(&self, fits: impl Iterator<Item = &'a Fit>) -> Room {
+        fits.fold(self.whole.clone(), |room, fit| room.after(fit))
+    }
+
+    /// Whether the template of a model in memory has a form for calls of tools.
+    pub fn calls_tools(&self, model: &DeviceModel) -> bool {
+        match model {
+            DeviceModel::Text(info) => self.engines.calls_tools(&info.name),
+            DeviceModel::Media(_) => false,
+        }
     }
 
     async fn load_image(
@@ -267,13 +340,18 @@ impl Device {
 
     /// Whether a model fits into what is left, by its header.
     pub fn fit(&self, located: &Located) -> Result<Fit, DaemonError> {
+        self.fit_into(located, &self.room)
+    }
+
+    /// The same for another room of this device.
+    pub fn fit_into(&self, located: &Located, room: &Room) -> Result<Fit, DaemonError> {
         let needs = match &located.source {
             LocatedSource::Text(source) => {
                 let source = ModelSource {
                     kv: self.kv,
                     ..(**source).clone()
                 };
-                needs(&source, &self.room, &self.limits)?
+                needs(&source, room, &self.limits)?
             }
             LocatedSource::Image(source) => source.footprint()?.into(),
             LocatedSource::Hearing(source) => hearing_needs(source)?,
@@ -281,7 +359,7 @@ impl Device {
             LocatedSource::Speech(source) => speech_needs(source)?,
             LocatedSource::Music(source) => source.footprint()?.into(),
         };
-        let fitted = fit(needs, self.wishes, &self.room);
+        let fitted = fit(needs, self.wishes, room);
         fitted.map_err(|refusal| DaemonError::DoesNotFit {
             model: located.name.clone(),
             refusal: Box::new(refusal),
@@ -300,6 +378,13 @@ impl Device {
         }
         let maker = Maker::start(MakerLimits::default())?;
         Ok(self.engines.maker.insert(maker).clone())
+    }
+
+    #[cfg(test)]
+    pub fn leave_room_for_one(&mut self) {
+        let most = self.held.iter().map(|held| held.fit.total_bytes).max();
+        self.whole.free_bytes = self.whole.kept_bytes + most.unwrap_or(0) * 3 / 2;
+        self.room = self.room_without(&[]);
     }
 
     pub fn engines(&self) -> &Engines {

@@ -99,6 +99,16 @@ impl Engines {
         }
     }
 
+    /// Whether a text model has a form for calls of tools in its template.
+    pub fn calls_tools(&self, name: &str) -> bool {
+        let of_resident = self.residency.as_ref();
+        let of_resident = of_resident.and_then(|residency| residency.calls_tools(name));
+        of_resident.unwrap_or_else(|| {
+            let language = self.runtime.language(name);
+            language.is_ok_and(|language| language.markup.tools.is_some())
+        })
+    }
+
     /// Waits until one of the threads has panicked.
     pub async fn ended(&self) {
         let media = async {

@@ -8,6 +8,7 @@
 //! | `fit`, `device`, `locate`, `fetch` | which models this machine holds, and where their files are |
 //! | `crew` | the loaded models and the worker that serves them |
 //! | `residency` | which models are in memory |
+//! | `control` | commands of the owner to the running worker |
 //! | `engines` | the threads of a device, for text and for media |
 //! | `infotext` | the text about an image inside its file |
 //! | `posts` | the configured coordinators, checked |
@@ -16,6 +17,7 @@
 //! | `summary` | what the owner's log says of it every minute |
 //! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |
 
+pub mod control;
 mod crew;
 mod device;
 mod engines;
@@ -43,7 +45,9 @@ use crate::hub::Hub;
 use muster_config::{Config, Quantization, show_duration};
 use muster_process::tasks::Tasks;
 
-use crew::{Crew, LoadedModel, first_models};
+use control::ControlSocket;
+pub use crew::Crew;
+use crew::{LoadedModel, first_models};
 pub use device::{
     Device, TEXT_PROCESS, THIS_PROGRAM, hearing_needs, kv_dtype, limits, needs, speech_needs,
 };
@@ -87,19 +91,36 @@ pub async fn run(
     let residency = Residency::new(device, config.engine.keep_alive);
     let mut serving = Vec::new();
     for (name, located, model) in models {
-        residency.add(located, model.clone());
+        residency.add(located, model.clone()).await;
         serving.push((name, model));
     }
     let mut crew = Crew::start(residency, serving, posts, (config, catalog), &tasks).await;
+    let mut control = ControlSocket::open(&config.worker.data_dir, &tasks).await;
+    let mut config = config.clone();
     info!("ready; SIGTERM or Ctrl-C stops, SIGHUP reloads the configuration");
-    let mut grace = config.worker.drain;
     loop {
+        let grace = config.worker.drain;
         tokio::select! {
+            request = control.next() => {
+                let command = request.command.clone();
+                let carried_out = tokio::select! {
+                    carried_out = crew.carry_out(command, (&config, catalog, hub), grace) => carried_out,
+                    () = signals.stop() => {
+                        tasks.stop(LAST_TASKS).await;
+                        info!("stopped while loading");
+                        return Ok(());
+                    }
+                };
+                let (changed, reply) = carried_out;
+                crew = changed;
+                request.reply(reply);
+            }
             signal = signals.next() => match signal {
                 Signal::Stop => break,
                 Signal::Reload => {
-                    let Some(config) = reload() else { continue };
-                    grace = config.worker.drain;
+                    let Some(reloaded) = reload() else { continue };
+                    config = reloaded;
+                    let grace = config.worker.drain;
                     let recruits = tokio::select! {
                         recruits = crew.recruits(&config, catalog, hub) => recruits,
                         () = signals.stop() => break,
@@ -131,7 +152,7 @@ pub async fn run(
         }
     }
     let (worker, of_worker) = crew.into_worker();
-    drain(worker, grace, &mut signals, &of_worker).await;
+    drain(worker, config.worker.drain, &mut signals, &of_worker).await;
     tasks.stop(LAST_TASKS).await;
     Ok(())
 }
@@ -160,14 +181,7 @@ async fn here(
     hub: &Hub,
 ) -> Result<Located, DaemonError> {
     let preferred = config.models.quantization.map(Quantization::word);
-    let unpacked = config.worker.data_dir.join("models");
-    let shelves = Shelves {
-        catalog,
-        hub,
-        unpacked: &unpacked,
-        preferred,
-    };
-    let locate = || locate::locate(wanted, shelves);
+    let locate = || here_already(wanted, config, catalog, hub);
     match locate() {
         Err(LocateError::NotHere { .. } | LocateError::Damaged { .. })
             if !config.hub.offline && catalog.find_with_quantization(wanted).is_ok() =>
@@ -178,6 +192,23 @@ async fn here(
         }
         located => Ok(located?),
     }
+}
+
+/// The files of a model that is on this machine.
+fn here_already(
+    wanted: &str,
+    config: &Config,
+    catalog: &Catalog,
+    hub: &Hub,
+) -> Result<Located, LocateError> {
+    let unpacked = config.worker.data_dir.join("models");
+    let shelves = Shelves {
+        catalog,
+        hub,
+        unpacked: &unpacked,
+        preferred: config.models.quantization.map(Quantization::word),
+    };
+    locate::locate(wanted, shelves)
 }
 
 fn describe(config: &Config, machine: &Machine) {

@@ -1,47 +1,77 @@
-//! Which models of a device are in memory. A model without jobs gives its memory back after a while, and is loaded again
-//! when its next job comes; its worker offers it all the time, and its part of the memory stays reserved for it.
+//! Which models of a device are in memory. A model without jobs gives its memory back after its keep-alive time, when its
+//! owner unloads it, or when another model needs the memory: the least recently used model first. The worker offers it all
+//! the time, and its next job loads it again.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, MutexGuard as DeviceGuard};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::sync::{Mutex, MutexGuard as DeviceGuard, watch};
+use tokio::time::{Instant, sleep_until};
 use tracing::{error, info};
 
+use super::fit::Room;
 use super::locate::Located;
 use super::{DaemonError, Device, DeviceModel};
 use muster_config::show_duration;
 use muster_process::tasks::Tasks;
 
-/// Looks for models that rest, in each time after which they are unloaded.
-const LOOKS: u32 = 4;
-const RAREST_LOOK: Duration = Duration::from_secs(5);
-const MOST_FREQUENT_LOOK: Duration = Duration::from_millis(50);
-
 /// A device and its models. Clones share them.
 #[derive(Clone)]
 pub struct Residency {
     device: Arc<Mutex<Device>>,
-    models: Arc<StdMutex<BTreeMap<String, ResidentModel>>>,
+    models: Arc<Residents>,
     /// After so long without a job a model is unloaded; never without.
     keep_alive: Option<Duration>,
+}
+
+/// The models that are offered, by name.
+#[derive(Default)]
+struct Residents {
+    list: StdMutex<BTreeMap<String, ResidentModel>>,
+    /// Told when a job ends and when a keep-alive time changes.
+    changes: watch::Sender<()>,
 }
 
 /// A model that is offered.
 struct ResidentModel {
     located: Located,
     model: DeviceModel,
+    /// The template has a form for calls of tools. Known only while the model is in memory, so it is kept.
+    calls_tools: bool,
     is_loaded: bool,
     jobs: usize,
     /// The end of its last job.
     used: Instant,
+    /// The last request that named a time, else the configuration.
+    keep_alive: Option<Duration>,
+    /// Unloads after its running jobs, whatever its keep-alive time.
+    is_leaving: bool,
 }
 
 /// Keeps a model in memory for a job.
 pub struct ResidencyHold {
-    models: Arc<StdMutex<BTreeMap<String, ResidentModel>>>,
+    models: Arc<Residents>,
     name: String,
+}
+
+/// The outcome of an owner's `load` for a model that is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoadOutcome {
+    NotOffered,
+    AlreadyLoaded,
+    Loaded,
+}
+
+/// The outcome of an owner's `unload`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnloadOutcome {
+    NotOffered,
+    NotLoaded,
+    Unloaded,
+    /// Once these jobs have ended.
+    AfterJobs(usize),
 }
 
 impl Residency {
@@ -58,16 +88,38 @@ impl Residency {
     }
 
     /// Takes note of a model that was just loaded.
-    pub fn add(&self, located: Located, model: DeviceModel) {
+    pub async fn add(&self, located: Located, model: DeviceModel) {
+        let device = self.device.lock().await;
+        self.note(&device, located, model);
+    }
+
+    fn note(&self, device: &Device, located: Located, model: DeviceModel) {
         let resident = ResidentModel {
+            calls_tools: device.calls_tools(&model),
             located,
             is_loaded: true,
             jobs: 0,
             used: Instant::now(),
+            keep_alive: self.keep_alive,
+            is_leaving: false,
             model,
         };
         let name = resident.model.name().to_owned();
         self.lock().insert(name, resident);
+        self.models.changes.send_replace(());
+    }
+
+    /// Loads a model that is not offered yet. Models without jobs make room for it where that is enough; gives their names.
+    pub async fn load_new(
+        &self,
+        located: Located,
+    ) -> Result<(DeviceModel, Vec<String>), DaemonError> {
+        let mut device = self.device.lock().await;
+        let fits = |device: &Device, room: &Room| device.fit_into(&located, room).map(|_| ());
+        let unloaded = self.make_room(&mut device, &located.name, fits).await?;
+        let model = device.load(located.clone(), |_, _| {}).await?;
+        self.note(&device, located, model.clone());
+        Ok((model, unloaded))
     }
 
     /// Unloads a model for good.
@@ -103,95 +155,354 @@ impl Residency {
         Ok(Some(hold))
     }
 
-    /// Loads every model that is not in memory.
-    pub async fn wake_all(&self) {
-        let names: Vec<String> = self.lock().keys().cloned().collect();
-        for name in names {
-            if let Err(failure) = self.wake(&name).await {
-                error!("loading {name} again failed: {failure}");
+    /// Loads a model that is offered, and begins its keep-alive time anew.
+    pub async fn load(&self, name: &str) -> Result<LoadOutcome, DaemonError> {
+        let was_loaded = match self.lock().get_mut(name) {
+            Some(resident) => {
+                resident.is_leaving = false;
+                resident.is_loaded
             }
+            None => return Ok(LoadOutcome::NotOffered),
+        };
+        // The end of the hold is the last use.
+        let _hold = self.hold(name).await?;
+        Ok(match was_loaded {
+            true => LoadOutcome::AlreadyLoaded,
+            false => LoadOutcome::Loaded,
+        })
+    }
+
+    /// Frees a model's memory, after its running jobs.
+    pub async fn unload(&self, name: &str) -> UnloadOutcome {
+        match self.lock().get_mut(name) {
+            None => return UnloadOutcome::NotOffered,
+            Some(resident) if !resident.is_loaded => return UnloadOutcome::NotLoaded,
+            Some(resident) => resident.is_leaving = true,
         }
+        let mut device = self.device.lock().await;
+        if self.put_away(&mut device, name, "on request").await {
+            return UnloadOutcome::Unloaded;
+        }
+        match self.lock().get(name) {
+            None => UnloadOutcome::NotOffered,
+            Some(resident) if resident.is_loaded => UnloadOutcome::AfterJobs(resident.jobs),
+            Some(_) => UnloadOutcome::Unloaded,
+        }
+    }
+
+    /// None for a model that is not one of these.
+    pub fn calls_tools(&self, name: &str) -> Option<bool> {
+        self.lock().get(name).map(|resident| resident.calls_tools)
     }
 
     async fn wake(&self, name: &str) -> Result<(), DaemonError> {
-        let mut device = self.device.lock().await;
-        let located = match self.lock().get(name) {
-            Some(resident) if !resident.is_loaded => resident.located.clone(),
-            // Another job was faster.
-            _ => return Ok(()),
-        };
-        let began = Instant::now();
-        let model = device.load_again(located).await?;
-        if let Some(resident) = self.lock().get_mut(name) {
-            resident.model = model;
-            resident.is_loaded = true;
+        let mut changes = self.models.changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            let mut device = self.device.lock().await;
+            let located = match self.lock().get(name) {
+                Some(resident) if !resident.is_loaded => resident.located.clone(),
+                // Another job was faster.
+                _ => return Ok(()),
+            };
+            let others_run = self.others_run(name);
+            let began = Instant::now();
+            let fits = |device: &Device, room: &Room| device.fits_again(name, room);
+            match self.make_room(&mut device, name, fits).await {
+                Ok(_) => {}
+                Err(DaemonError::DoesNotFit { .. }) if others_run => {
+                    drop(device);
+                    // The sender is a part of this value.
+                    let _ = changes.changed().await;
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            }
+            let model = device.load_again(located).await?;
+            if let Some(resident) = self.lock().get_mut(name) {
+                resident.model = model;
+                resident.is_loaded = true;
+                resident.used = Instant::now();
+            }
+            let took = show_duration(Duration::from_millis(began.elapsed().as_millis() as u64));
+            info!(model.name = %name, "loaded {name} again in {took}");
+            return Ok(());
         }
-        let took = show_duration(Duration::from_millis(began.elapsed().as_millis() as u64));
-        info!(model.name = %name, "loaded {name} again for a job in {took}");
-        Ok(())
     }
 
-    /// Unloads models that rest, until the tasks stop.
-    pub fn keep(&self, tasks: &Tasks) {
-        let Some(keep_alive) = self.keep_alive else {
-            return;
+    /// Unloads models without jobs, least recently used first, until the newcomer fits. Unloads none where all of them
+    /// together are not enough.
+    async fn make_room(
+        &self,
+        device: &mut Device,
+        newcomer: &str,
+        fits: impl Fn(&Device, &Room) -> Result<(), DaemonError>,
+    ) -> Result<Vec<String>, DaemonError> {
+        let mut unloaded = Vec::new();
+        if fits(device, device.room()).is_ok() {
+            return Ok(unloaded);
+        }
+        let idle = self.idle();
+        fits(device, &device.room_without(&idle))?;
+        for name in idle {
+            if fits(device, device.room()).is_ok() {
+                break;
+            }
+            let why = format!("to make room for {newcomer}");
+            if self.put_away(device, &name, &why).await {
+                unloaded.push(name);
+            }
+        }
+        fits(device, device.room()).map(|()| unloaded)
+    }
+
+    /// Models in memory without jobs, least recently used first.
+    fn idle(&self) -> Vec<String> {
+        let models = self.lock();
+        let idle = models.iter().filter(|(_, resident)| resident.is_idle());
+        let mut idle: Vec<(Instant, String)> = idle
+            .map(|(name, resident)| (resident.used, name.clone()))
+            .collect();
+        idle.sort();
+        idle.into_iter().map(|(_, name)| name).collect()
+    }
+
+    fn others_run(&self, name: &str) -> bool {
+        let models = self.lock();
+        let mut others = models.iter().filter(|(other, _)| *other != name);
+        others.any(|(_, other)| other.is_loaded && other.jobs > 0)
+    }
+
+    /// Unloads a model that is in memory and has no jobs; false for any other.
+    async fn put_away(&self, device: &mut Device, name: &str, why: &str) -> bool {
+        let model = match self.lock().get_mut(name) {
+            Some(resident) if resident.is_idle() => {
+                // A job that comes from here on waits for the device.
+                resident.is_loaded = false;
+                resident.is_leaving = false;
+                resident.model.clone()
+            }
+            _ => return false,
         };
+        match device.unload_for_now(&model).await {
+            Ok(()) => info!(
+                model.name = %name,
+                "unloaded {name} {why}; the next job loads it again"
+            ),
+            Err(failure) => error!("{failure}"),
+        }
+        true
+    }
+
+    /// Unloads models whose keep-alive time is over, until the tasks stop.
+    pub fn keep(&self, tasks: &Tasks) {
         let residency = self.clone();
         let stopping = tasks.stopping();
         tasks.start(async move {
-            let pause = (keep_alive / LOOKS).clamp(MOST_FREQUENT_LOOK, RAREST_LOOK);
-            let mut looks = interval(pause);
-            looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut changes = residency.models.changes.subscribe();
             loop {
+                changes.mark_unchanged();
+                let due = residency.next_due();
+                let rest = async {
+                    match due {
+                        Some(due) => sleep_until(due).await,
+                        None => pending().await,
+                    }
+                };
                 tokio::select! {
                     () = stopping.cancelled() => return,
-                    _ = looks.tick() => residency.unload_resting(keep_alive).await,
+                    _ = changes.changed() => {}
+                    () = rest => residency.unload_due().await,
                 }
             }
         });
     }
 
-    async fn unload_resting(&self, keep_alive: Duration) {
-        let resting = |resident: &ResidentModel| {
-            resident.is_loaded && resident.jobs == 0 && resident.used.elapsed() >= keep_alive
-        };
-        let names: Vec<String> = {
+    fn next_due(&self) -> Option<Instant> {
+        self.lock().values().filter_map(ResidentModel::due).min()
+    }
+
+    async fn unload_due(&self) {
+        let is_due = |resident: &ResidentModel| resident.due() <= Some(Instant::now());
+        let due: Vec<(String, String)> = {
             let models = self.lock();
-            let found = models.iter().filter(|(_, resident)| resting(resident));
-            found.map(|(name, _)| name.clone()).collect()
+            let due = models
+                .iter()
+                .filter(|(_, resident)| resident.due().is_some() && is_due(resident));
+            due.map(|(name, resident)| (name.clone(), resident.reason()))
+                .collect()
         };
-        for name in names {
+        for (name, why) in due {
             let mut device = self.device.lock().await;
-            let model = match self.lock().get_mut(&name) {
-                Some(resident) if resting(resident) => {
-                    // A job that comes from here on waits for the device.
-                    resident.is_loaded = false;
-                    resident.model.clone()
-                }
-                _ => continue,
+            // A job may have come and gone meanwhile.
+            let is_still_due = match self.lock().get(&name) {
+                Some(resident) => resident.due().is_some() && is_due(resident),
+                None => false,
             };
-            match device.unload_for_now(&model).await {
-                Ok(()) => info!(
-                    model.name = %name,
-                    "unloaded {name} after {} without a job; the next job loads it again",
-                    show_duration(keep_alive)
-                ),
-                Err(failure) => error!("{failure}"),
+            if is_still_due {
+                self.put_away(&mut device, &name, &why).await;
             }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, ResidentModel>> {
-        self.models.lock().unwrap_or_else(PoisonError::into_inner)
+        self.models.lock()
+    }
+}
+
+impl Residents {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, ResidentModel>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ResidentModel {
+    fn is_idle(&self) -> bool {
+        self.is_loaded && self.jobs == 0
+    }
+
+    /// When its memory is to be freed.
+    fn due(&self) -> Option<Instant> {
+        match (self.is_idle(), self.is_leaving) {
+            (false, _) => None,
+            (true, true) => Some(self.used),
+            (true, false) => self.used.checked_add(self.keep_alive?),
+        }
+    }
+
+    fn reason(&self) -> String {
+        match (self.is_leaving, self.keep_alive) {
+            (false, Some(keep_alive)) => {
+                format!("after {} without a job", show_duration(keep_alive))
+            }
+            _ => "on request".to_owned(),
+        }
     }
 }
 
 impl Drop for ResidencyHold {
     fn drop(&mut self) {
-        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(resident) = models.get_mut(&self.name) {
+        if let Some(resident) = self.models.lock().get_mut(&self.name) {
             resident.jobs -= 1;
             resident.used = Instant::now();
         }
+        self.models.changes.send_replace(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::daemon::locate::{Shelves, locate};
+    use crate::hardware;
+    use crate::hub::{Hub, HubSettings};
+    use muster_config::{Config, Sources};
+
+    /// The model of the program, served under this name.
+    fn located(folder: &Path, name: &str) -> Located {
+        let endpoint = "http://127.0.0.1:9".parse().unwrap();
+        let shelves = Shelves {
+            catalog: &Catalog::builtin().unwrap(),
+            hub: &Hub::new(HubSettings::new(endpoint, folder.join("hub"), folder)),
+            unpacked: folder,
+            preferred: None,
+        };
+        Located {
+            name: name.to_owned(),
+            ..locate("demo-text", shelves).unwrap()
+        }
+    }
+
+    /// With the model `one` in memory, and room for no second one beside it.
+    async fn with_room_for_one(folder: &Path) -> Residency {
+        let (file, place) = (folder.join("worker.toml"), folder.display());
+        let text = format!(
+            "[engine]\nkv_memory = \"16MiB\"\ndevice = \"cpu\"\n\
+             [worker]\ndata_dir = \"{place}\"\n[hub]\ncache_dir = \"{place}/hub\"\n"
+        );
+        fs::write(&file, text).unwrap();
+        let sources = Sources {
+            file: Some(file),
+            ..Sources::default()
+        };
+        let config = Config::load(&sources).unwrap().config;
+        let mut device = Device::start(&config, &hardware::probe()).unwrap();
+        let one = located(folder, "one");
+        let model = device.load(one.clone(), |_, _| {}).await.unwrap();
+        device.leave_room_for_one();
+        let residency = Residency::new(device, None);
+        residency.add(one, model).await;
+        residency
+    }
+
+    fn in_memory(residency: &Residency) -> Vec<String> {
+        let models = residency.lock();
+        let loaded = models.iter().filter(|(_, resident)| resident.is_loaded);
+        loaded.map(|(name, _)| name.clone()).collect()
+    }
+
+    #[tokio::test]
+    async fn models_without_jobs_make_room_and_come_back_for_their_jobs() {
+        let folder = tempfile::tempdir().unwrap();
+        let residency = with_room_for_one(folder.path()).await;
+        let (_, unloaded) = residency
+            .load_new(located(folder.path(), "two"))
+            .await
+            .unwrap();
+        assert_eq!(unloaded, ["one"]);
+        assert_eq!(in_memory(&residency), ["two"]);
+
+        let job = residency.hold("one").await.unwrap();
+        assert!(job.is_some());
+        assert_eq!(in_memory(&residency), ["one"]);
+        // A running job keeps its memory: the next model waits for its end, and a new one is refused.
+        let waiting = timeout(Duration::from_millis(100), residency.hold("two"));
+        assert!(waiting.await.is_err());
+        let refused = residency.load_new(located(folder.path(), "three")).await;
+        assert!(matches!(refused, Err(DaemonError::DoesNotFit { .. })));
+        assert_eq!(in_memory(&residency), ["one"]);
+        let (second, ()) = tokio::join!(residency.hold("two"), async {
+            sleep(Duration::from_millis(50)).await;
+            drop(job);
+        });
+        assert!(second.unwrap().is_some());
+        assert_eq!(in_memory(&residency), ["two"]);
+    }
+
+    #[tokio::test]
+    async fn an_unloaded_model_leaves_after_its_jobs() {
+        let folder = tempfile::tempdir().unwrap();
+        let residency = with_room_for_one(folder.path()).await;
+        let tasks = Tasks::default();
+        residency.keep(&tasks);
+        assert_eq!(residency.unload("two").await, UnloadOutcome::NotOffered);
+        assert_eq!(residency.unload("one").await, UnloadOutcome::Unloaded);
+        assert_eq!(residency.unload("one").await, UnloadOutcome::NotLoaded);
+        assert_eq!(
+            residency.load("two").await.unwrap(),
+            LoadOutcome::NotOffered
+        );
+        assert_eq!(residency.load("one").await.unwrap(), LoadOutcome::Loaded);
+        let again = residency.load("one").await.unwrap();
+        assert_eq!(again, LoadOutcome::AlreadyLoaded);
+
+        let job = residency.hold("one").await.unwrap();
+        assert_eq!(residency.unload("one").await, UnloadOutcome::AfterJobs(1));
+        assert_eq!(in_memory(&residency), ["one"]);
+        drop(job);
+        let gone = async {
+            while !in_memory(&residency).is_empty() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), gone).await.unwrap();
+        assert_eq!(residency.calls_tools("one"), Some(true));
+        tasks.stop(Duration::from_secs(1)).await;
     }
 }

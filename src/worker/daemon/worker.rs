@@ -274,10 +274,7 @@ async fn take_offers(mut offered: mpsc::Receiver<Offer>, shop: Shop, tasks: Task
 
 /// Tools are for workers all of whose models have a form for calls.
 fn abilities(engines: &Engines, served: &Served) -> Vec<Ability> {
-    let calls = |info: &Arc<ModelInfo>| {
-        let language = engines.runtime.language(&info.name);
-        language.is_ok_and(|language| language.markup.tools.is_some())
-    };
+    let calls = |info: &Arc<ModelInfo>| engines.calls_tools(&info.name);
     let tools = served.writing().all(calls).then_some(Ability::Tools);
     let others = [
         Ability::Logprobs,

@@ -1,0 +1,120 @@
+//! `worker models load` and `worker models unload`: commands to the worker that runs with this data folder.
+
+use std::path::{Path, absolute};
+
+use serde_json::json;
+
+use crate::cli::load::block_on;
+use crate::cli::place::Place;
+use crate::cli::{Exit, Failure, Root, output};
+use crate::config::{Config, is_path};
+use crate::daemon::control::{CommandCause, CommandFailure, OwnerCommand, ask};
+
+/// Load a model into the running worker.
+///
+/// A model that the worker serves is in memory when the command ends. Another model whose files are on this machine is served
+/// until the worker ends; models.serve, or --model of `worker up`, serves it from the start. Where memory is short, models
+/// without jobs are unloaded for it, the least recently used one first; their next job loads them again.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  worker models load qwen3-0.6b\n  worker models load llama-3.2-1b:q8_0\n  worker models load ./tiny.gguf"
+)]
+pub struct LoadArgs {
+    /// Model, as in models.serve: a name of the catalog, org/name, org/name:FILE or a path.
+    name: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Free the memory of a model in the running worker; also `worker stop`.
+///
+/// Running jobs end first. The model stays listed, and its next job loads it again.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  worker models unload qwen3-0.6b\n  worker stop qwen3-0.6b          the same"
+)]
+pub struct UnloadArgs {
+    /// Model that the worker serves; `worker status` lists them.
+    name: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn load(args: &LoadArgs, root: &Root) -> Result<(), Failure> {
+    root.start_log()?;
+    let config = root.load()?.config;
+    // The worker may run in another folder.
+    let name = match is_path(&args.name) || Path::new(&args.name).exists() {
+        true => absolute(&args.name).map_err(anyhow::Error::from)?,
+        false => args.name.clone().into(),
+    };
+    let name = name.to_string_lossy().into_owned();
+    let explain = |failure: &CommandFailure| explanation(failure, &name, &config);
+    run(
+        &OwnerCommand::Load(name.clone()),
+        &config,
+        args.json,
+        explain,
+    )
+}
+
+pub fn unload(args: &UnloadArgs, root: &Root) -> Result<(), Failure> {
+    root.start_log()?;
+    let config = root.load()?.config;
+    let command = OwnerCommand::Unload(args.name.clone());
+    let explain = |_: &CommandFailure| None;
+    run(&command, &config, args.json, explain)
+}
+
+fn run(
+    command: &OwnerCommand,
+    config: &Config,
+    as_json: bool,
+    explain: impl Fn(&CommandFailure) -> Option<Failure>,
+) -> Result<(), Failure> {
+    let folder = &config.worker.data_dir;
+    let asked = block_on(async {
+        ask(folder, command).await.map_err(|error| {
+            let folder = folder.display();
+            Failure::unavailable(format!(
+                "reaching the worker of the data folder {folder} failed: {error}"
+            ))
+        })
+    });
+    let Some(reply) = asked? else {
+        let folder = folder.display();
+        return Err(
+            Failure::unavailable(format!("no worker runs with the data folder {folder}")).hint(
+                "`worker up` or `worker --config FILE` starts one; --data-dir names another folder",
+            ),
+        );
+    };
+    let outcome = reply.map_err(|failure| {
+        explain(&failure).unwrap_or_else(|| match failure.cause {
+            CommandCause::Unknown => Failure::new(Exit::NotFound, &failure.text)
+                .hint("`worker status` lists the models of the running worker"),
+            CommandCause::NotHere => Failure::new(Exit::NotFound, &failure.text),
+            CommandCause::DoesNotFit => Failure::unavailable(&failure.text).hint(
+                "`worker models unload NAME` frees memory; a smaller quantization needs less",
+            ),
+            CommandCause::Failed => Failure::new(Exit::Failed, &failure.text),
+        })
+    })?;
+    match as_json {
+        true => output::json(&json!({"model": outcome.model, "state": outcome.state})),
+        false => output::line(outcome.text),
+    }
+}
+
+/// This program finds the same files as the worker and has advice for each reason that there are none.
+fn explanation(failure: &CommandFailure, name: &str, config: &Config) -> Option<Failure> {
+    match failure.cause {
+        CommandCause::Unknown | CommandCause::NotHere => {
+            let place = Place::open(config).ok()?;
+            place.locate(name).err().map(Failure::from)
+        }
+        CommandCause::DoesNotFit | CommandCause::Failed => None,
+    }
+}

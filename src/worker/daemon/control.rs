@@ -1,0 +1,353 @@
+//! Commands of the owner to a running worker: a Unix socket in the data folder that its owner alone may open. One line of
+//! JSON is the command, one line the reply.
+
+use std::fs::{self, Permissions};
+use std::future::pending;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+use tracing::warn;
+
+use super::DaemonError;
+use super::locate::LocateError;
+use muster_process::tasks::Tasks;
+
+const SOCKET: &str = "worker.sock";
+/// Of a command and of a reply.
+const LONGEST_LINE: u64 = 64 << 10;
+/// For a program that has connected to write its command.
+const COMMAND_TIME: Duration = Duration::from_secs(5);
+/// Between attempts after a failed accept.
+const PAUSE: Duration = Duration::from_secs(1);
+const WAITING_COMMANDS: usize = 4;
+
+/// A command about a model, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnerCommand {
+    Load(String),
+    Unload(String),
+}
+
+/// The effect of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandOutcome {
+    pub model: String,
+    /// `loaded`, `unloaded` or `unloading`.
+    pub state: String,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandFailure {
+    pub cause: CommandCause,
+    pub text: String,
+}
+
+/// Exit codes of the command line differ by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandCause {
+    /// The worker knows no model of this name.
+    Unknown,
+    /// The files are not on this machine.
+    NotHere,
+    DoesNotFit,
+    Failed,
+}
+
+/// The result that goes back to the owner.
+pub type CommandReply = Result<CommandOutcome, CommandFailure>;
+
+/// A command, and the place for its reply.
+pub struct ControlRequest {
+    pub command: OwnerCommand,
+    reply: oneshot::Sender<CommandReply>,
+}
+
+/// Hears the owner's commands. Without a socket none ever comes.
+pub struct ControlSocket {
+    commands: Option<mpsc::Receiver<ControlRequest>>,
+    path: PathBuf,
+}
+
+impl ControlSocket {
+    /// Listens until the tasks stop. A worker without this socket works as well, so failures are told and no more.
+    pub async fn open(data_dir: &Path, tasks: &Tasks) -> Self {
+        let path = data_dir.join(SOCKET);
+        if UnixStream::connect(&path).await.is_ok() {
+            warn!(
+                "another worker uses {}: `worker models load` and `unload` reach that one; give this one its own worker.data_dir",
+                data_dir.display()
+            );
+            return Self {
+                commands: None,
+                path,
+            };
+        }
+        let commands = match listen(data_dir, &path) {
+            Ok(listener) => {
+                let (sender, commands) = mpsc::channel(WAITING_COMMANDS);
+                tasks.start(accept(listener, sender, tasks.clone()));
+                Some(commands)
+            }
+            Err(error) => {
+                warn!(
+                    "listening at {} failed, so `worker models load` and `unload` cannot reach this worker: {error}",
+                    path.display()
+                );
+                None
+            }
+        };
+        Self { commands, path }
+    }
+
+    pub async fn next(&mut self) -> ControlRequest {
+        if let Some(commands) = &mut self.commands
+            && let Some(request) = commands.recv().await
+        {
+            return request;
+        }
+        pending().await
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        if self.commands.is_some() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl ControlRequest {
+    /// The program that asked may be gone.
+    pub fn reply(self, reply: CommandReply) {
+        let _ = self.reply.send(reply);
+    }
+}
+
+/// Under its name only once its permissions are set.
+fn listen(data_dir: &Path, path: &Path) -> io::Result<UnixListener> {
+    fs::create_dir_all(data_dir)?;
+    let new = data_dir.join(format!("{SOCKET}.{}", std::process::id()));
+    let _ = fs::remove_file(&new);
+    let listener = UnixListener::bind(&new)?;
+    fs::set_permissions(&new, Permissions::from_mode(0o600))
+        .and_then(|()| fs::rename(&new, path))
+        .inspect_err(|_| {
+            let _ = fs::remove_file(&new);
+        })?;
+    Ok(listener)
+}
+
+async fn accept(listener: UnixListener, commands: mpsc::Sender<ControlRequest>, tasks: Tasks) {
+    let stopping = tasks.stopping();
+    loop {
+        let accepted = tokio::select! {
+            () = stopping.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let (commands, stopping) = (commands.clone(), stopping.clone());
+        tasks.start(async move {
+            tokio::select! {
+                () = stopping.cancelled() => {}
+                _ = serve(stream, commands) => {}
+            }
+        });
+    }
+}
+
+async fn serve(mut stream: UnixStream, commands: mpsc::Sender<ControlRequest>) -> io::Result<()> {
+    let line = match timeout(COMMAND_TIME, read_line(&mut stream)).await {
+        Ok(line) => line?,
+        Err(_) => return Ok(()),
+    };
+    let reply = match OwnerCommand::read(&line) {
+        Some(command) => {
+            let (reply, told) = oneshot::channel();
+            let _ = commands.send(ControlRequest { command, reply }).await;
+            told.await.unwrap_or_else(|_| {
+                let text = "the worker ended before the command was carried out";
+                Err(CommandFailure::new(CommandCause::Failed, text))
+            })
+        }
+        None => {
+            let text = "the worker does not know this command: its version is another one";
+            Err(CommandFailure::new(CommandCause::Failed, text))
+        }
+    };
+    let line = format!("{}\n", write_reply(&reply));
+    stream.write_all(line.as_bytes()).await
+}
+
+/// Has the worker of this data folder carry out a command. None where no worker runs.
+pub async fn ask(data_dir: &Path, command: &OwnerCommand) -> io::Result<Option<CommandReply>> {
+    use io::ErrorKind::{ConnectionRefused, NotFound};
+    let mut stream = match UnixStream::connect(data_dir.join(SOCKET)).await {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), NotFound | ConnectionRefused) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let line = format!("{}\n", command.write());
+    stream.write_all(line.as_bytes()).await?;
+    let line = read_line(&mut stream).await?;
+    let reply = read_reply(&line);
+    let broken = || io::Error::other("the worker ended without a reply");
+    reply.map(Some).ok_or_else(broken)
+}
+
+async fn read_line(stream: &mut UnixStream) -> io::Result<String> {
+    let mut line = String::new();
+    BufReader::new(stream.take(LONGEST_LINE))
+        .read_line(&mut line)
+        .await?;
+    Ok(line)
+}
+
+impl OwnerCommand {
+    fn write(&self) -> Value {
+        match self {
+            Self::Load(model) => json!({"load": model}),
+            Self::Unload(model) => json!({"unload": model}),
+        }
+    }
+
+    fn read(line: &str) -> Option<Self> {
+        let command: Value = serde_json::from_str(line).ok()?;
+        let model = |key: &str| command[key].as_str().map(str::to_owned);
+        let load = model("load").map(Self::Load);
+        load.or_else(|| model("unload").map(Self::Unload))
+    }
+}
+
+fn write_reply(reply: &CommandReply) -> Value {
+    match reply {
+        Ok(outcome) => {
+            json!({"model": outcome.model, "state": outcome.state, "text": outcome.text})
+        }
+        Err(failure) => json!({"error": failure.cause.name(), "text": failure.text}),
+    }
+}
+
+fn read_reply(line: &str) -> Option<CommandReply> {
+    let reply: Value = serde_json::from_str(line).ok()?;
+    let text = |key: &str| reply[key].as_str().map(str::to_owned);
+    Some(match text("error") {
+        Some(cause) => Err(CommandFailure {
+            cause: CommandCause::named(&cause),
+            text: text("text")?,
+        }),
+        None => Ok(CommandOutcome {
+            model: text("model")?,
+            state: text("state")?,
+            text: text("text")?,
+        }),
+    })
+}
+
+impl CommandCause {
+    const ALL: [Self; 4] = [Self::Unknown, Self::NotHere, Self::DoesNotFit, Self::Failed];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::NotHere => "not_here",
+            Self::DoesNotFit => "does_not_fit",
+            Self::Failed => "failed",
+        }
+    }
+
+    fn named(name: &str) -> Self {
+        let mut all = Self::ALL.into_iter();
+        all.find(|cause| cause.name() == name)
+            .unwrap_or(Self::Failed)
+    }
+}
+
+impl CommandFailure {
+    pub fn new(cause: CommandCause, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { cause, text }
+    }
+}
+
+impl From<DaemonError> for CommandFailure {
+    fn from(error: DaemonError) -> Self {
+        let cause = match &error {
+            DaemonError::Locate(LocateError::NotHere { .. }) => CommandCause::NotHere,
+            DaemonError::Locate(
+                LocateError::Unknown(_)
+                | LocateError::UnknownQuantization(_)
+                | LocateError::NotPulled { .. }
+                | LocateError::NoSuchPath(_),
+            ) => CommandCause::Unknown,
+            DaemonError::DoesNotFit { .. } => CommandCause::DoesNotFit,
+            _ => CommandCause::Failed,
+        };
+        Self::new(cause, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_replies_survive_the_socket() {
+        for command in [
+            OwnerCommand::Load("a \"b\"".to_owned()),
+            OwnerCommand::Unload("c".to_owned()),
+        ] {
+            let line = command.write().to_string();
+            assert_eq!(OwnerCommand::read(&line), Some(command));
+        }
+        assert_eq!(OwnerCommand::read("{\"sell\": \"a\"}"), None);
+        let outcome = CommandOutcome {
+            model: "a".to_owned(),
+            state: "loaded".to_owned(),
+            text: "loaded a".to_owned(),
+        };
+        let failures = CommandCause::ALL.map(|cause| Err(CommandFailure::new(cause, "why")));
+        for reply in failures.into_iter().chain([Ok(outcome)]) {
+            let line = write_reply(&reply).to_string();
+            assert_eq!(read_reply(&line), Some(reply));
+        }
+        assert_eq!(read_reply(""), None);
+    }
+
+    #[tokio::test]
+    async fn the_socket_answers_its_owner_and_is_gone_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let command = OwnerCommand::Unload("m".to_owned());
+        assert_eq!(ask(folder.path(), &command).await.unwrap(), None);
+        // Left by a worker that was killed.
+        drop(std::os::unix::net::UnixListener::bind(folder.path().join(SOCKET)).unwrap());
+        assert_eq!(ask(folder.path(), &command).await.unwrap(), None);
+        let tasks = Tasks::default();
+        let mut socket = ControlSocket::open(folder.path(), &tasks).await;
+        let metadata = fs::metadata(folder.path().join(SOCKET)).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+        let second = ControlSocket::open(folder.path(), &tasks).await;
+        assert!(second.commands.is_none());
+        drop(second);
+        let failure = CommandFailure::new(CommandCause::Unknown, "no such model");
+        let (asked, ()) = tokio::join!(ask(folder.path(), &command), async {
+            let request = socket.next().await;
+            assert_eq!(request.command, command);
+            request.reply(Err(failure.clone()));
+        });
+        assert_eq!(asked.unwrap(), Some(Err(failure)));
+        drop(socket);
+        assert_eq!(ask(folder.path(), &command).await.unwrap(), None);
+    }
+}
