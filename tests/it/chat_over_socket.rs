@@ -6,7 +6,9 @@ use std::time::Duration;
 use muster::coordinator::dispatch::{Outcome, Settings};
 use muster::coordinator::switchboard::Delivery;
 use muster::coordinator::workers::WorkersSettings;
-use muster::protocol::job::{AccountId, Body, Event, Failure, FailureKind, FinishReason, Job};
+use muster::protocol::job::{
+    AccountId, Body, Event, Failure, FailureKind, FinishReason, Job, KeepAlive,
+};
 use muster_testing::eventually;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -98,6 +100,30 @@ async fn our_workers_are_told_a_cache_salt_of_the_jobs_owner_and_public_ones_non
     let _stream = board.submit("Name two colours.").await;
     let frame = public.job().await;
     assert!(frame.get("cache_salt").is_none(), "{frame}");
+}
+
+/// Whether a model stays in memory is decided by the owner of its machine.
+#[tokio::test]
+async fn a_keep_alive_time_is_for_workers_of_the_same_account() {
+    let board = Board::start();
+    let mut rig = board.our_rig("rig", 16).await;
+    let ten_minutes = Some(KeepAlive::For(Duration::from_secs(600)));
+    let mut streams = Vec::new();
+    for (account, keep_alive, expected) in [
+        (1, ten_minutes, json!(600_000)),
+        (1, Some(KeepAlive::Always), json!(-1)),
+        (1, None, Value::Null),
+        (2, ten_minutes, Value::Null),
+    ] {
+        let mut job = Job {
+            account: AccountId(account),
+            ..job("Name two colours.")
+        };
+        job.limits.keep_alive = keep_alive;
+        streams.push(board.try_submit(job).await.unwrap());
+        let frame = rig.job().await;
+        assert_eq!(frame["keep_alive_ms"], expected, "{frame}");
+    }
 }
 
 #[tokio::test]

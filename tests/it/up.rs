@@ -1,6 +1,8 @@
 //! `worker up` as a newcomer meets it: one command, no network, and what it prints works when pasted.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -133,6 +135,84 @@ fn models_of_up_leave_memory_and_come_back_by_ollamas_words() {
     beside(folder.path(), &["models", "unload", "demo-text"]);
     let talked = beside(folder.path(), &["run", "demo-text", "What is Muster?"]);
     assert!(talked.contains("Muster"), "{talked}");
+}
+
+/// The reply to a request of a program on this machine, which needs no key.
+fn ollama(up: &Up, method: &str, path: &str, body: &Value) -> Value {
+    let address = up.url.trim_start_matches("http://").trim_end_matches('/');
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let length = body.len();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    serde_json::from_str(body).unwrap_or_else(|_| panic!("no JSON: {answer}"))
+}
+
+#[test]
+fn ollamas_keep_alive_decides_how_long_a_model_stays_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = up(folder.path());
+    // The time at which the model leaves memory, as `/api/ps` shows it.
+    let expiry = || {
+        let running = ollama(&up, "GET", "/api/ps", &Value::Null);
+        let models = running["models"].as_array().unwrap().iter();
+        let mut of_it = models.filter(|model| model["name"] == "demo-text");
+        of_it
+            .next()
+            .map(|model| model["expires_at"].as_str().unwrap().to_owned())
+    };
+    let until = |what: &str, is_it: &dyn Fn(Option<&str>) -> bool| {
+        eventually_blocking(what, || match expiry() {
+            expiry if is_it(expiry.as_deref()) => Ok(()),
+            expiry => Err(expiry),
+        });
+    };
+    let forever = |expiry: Option<&str>| expiry.is_some_and(|at| at.starts_with("2262-"));
+    let soon = |expiry: Option<&str>| expiry.is_some_and(|at| !at.starts_with("2262-"));
+    let is_gone = |expiry: Option<&str>| expiry.is_none();
+    let tell = |path: &str, fields: Value| {
+        let mut body = serde_json::json!({"model": "demo-text", "stream": false});
+        for (name, value) in fields.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        ollama(&up, "POST", path, &body)
+    };
+    until("a model without a time", &forever);
+    let reply = tell("/api/generate", serde_json::json!({"keep_alive": 0}));
+    assert_eq!(reply["done_reason"], "unload", "{reply}");
+    until("an unloaded model", &is_gone);
+    let reply = tell("/api/generate", serde_json::json!({"keep_alive": "10m"}));
+    assert_eq!(reply["done_reason"], "load", "{reply}");
+    until("a model for ten minutes", &soon);
+
+    let messages = serde_json::json!([{"role": "user", "content": "hi"}]);
+    let chat = |keep_alive: Value| {
+        let fields = serde_json::json!({"messages": messages, "keep_alive": keep_alive});
+        tell("/api/chat", fields)
+    };
+    assert_eq!(chat((-1).into())["done_reason"], "stop");
+    until("a model that stays", &forever);
+    assert_eq!(chat(0.into())["done_reason"], "stop");
+    until("a model that leaves after its answer", &is_gone);
+    let refused = chat("soon".into());
+    let message = refused["error"].as_str().unwrap();
+    assert!(
+        message.contains("keep_alive must be seconds or a duration"),
+        "{refused}"
+    );
+    let reply = tell("/api/chat", serde_json::json!({"messages": []}));
+    assert_eq!(reply["done_reason"], "load", "{reply}");
+    until("a model that was loaded", &|expiry| expiry.is_some());
 }
 
 /// What it prints for people, up to its last line.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_protocol::job::{
-    AccountId, Capabilities, Event, Failure, Formats, Job, JobId, Kind, Kinds, Kudos, Reach,
-    UsualVideo, WorkerId,
+    AccountId, Capabilities, Event, Failure, Formats, Job, JobId, Kind, Kinds, Kudos, MemoryStay,
+    Reach, UsualVideo, WorkerId,
 };
 
 use super::fairness::Standing;
@@ -264,4 +264,5 @@ pub struct ModelReport {
     pub waiting: u32,
     pub prefill_per_second: Option<f64>,
     pub decode_per_second: Option<f64>,
+    pub stay: MemoryStay,
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, Reach, UsualVideo, WorkerId};
+use muster_protocol::job::{
+    Capabilities, Formats, Kind, Kinds, MemoryStay, Reach, UsualVideo, WorkerId,
+};
 
 use super::input::SessionId;
 use super::workers::{Worker, WorkerModel};
@@ -53,6 +55,7 @@ pub struct OnlineModel<'a> {
     pub size: Option<(u32, u32)>,
     pub voices: &'a Arc<[Arc<str>]>,
     pub video: Option<UsualVideo>,
+    pub stay: MemoryStay,
 }
 
 impl Dispatcher {
@@ -138,6 +141,7 @@ impl<'a> OnlineWorker<'a> {
             size: model.offering.size,
             voices: &model.offering.voices,
             video: model.offering.video,
+            stay: model.stay,
             free: match self.has_room && model.ready {
                 true => room.min(model.slots.saturating_sub(model.running)),
                 false => 0,

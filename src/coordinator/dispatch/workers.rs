@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_protocol::job::{AccountId, Capabilities, Formats, JobId, Kinds, Reach, WorkerId};
+use muster_protocol::job::{
+    AccountId, Capabilities, Formats, JobId, Kinds, MemoryStay, Reach, WorkerId,
+};
 
 use super::clock::Mono;
 use super::input::{Extensions, ModelReport, Offering, Registration, SessionId, Terms};
@@ -74,6 +76,7 @@ pub struct WorkerModel {
     pub running: u32,
     pub ready: bool,
     pub waiting: u32,
+    pub stay: MemoryStay,
     pub offering: Offering,
 }
 
@@ -234,6 +237,7 @@ impl Worker {
                 running: 0,
                 ready: true,
                 waiting: 0,
+                stay: MemoryStay::default(),
                 offering: Offering::of(Kinds::default(), Reach::ENDLESS),
             });
             self.models.len() - 1
@@ -303,6 +307,7 @@ impl Worker {
             return;
         };
         model.ready = report.ready;
+        model.stay = report.stay;
         model.waiting = report.waiting.min(MOST_SLOTS);
         if let Some(slots) = report.slots {
             model.slots = slots.min(MOST_SLOTS);
@@ -344,6 +349,7 @@ fn served_models(registration: &Registration) -> Vec<WorkerModel> {
         running: 0,
         ready: true,
         waiting: 0,
+        stay: MemoryStay::default(),
         offering: Offering {
             tasks: model.offering.tasks.of(Capabilities::TASKS),
             ..model.offering.clone()

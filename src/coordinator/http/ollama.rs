@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::switchboard::{ModelOnline, Overview, Switchboard};
-use muster_protocol::job::Capabilities;
+use muster_protocol::job::{Capabilities, EncodeRequest, TextInput};
 use muster_protocol::ollama::{
     Door, EmbedRequest, ListedModel, LoadRequest, ShowRequest, read, running, show, tags, version,
 };
@@ -20,7 +20,7 @@ use super::body::Whole;
 use super::models::{started_at, unknown};
 use super::open::KnownModels;
 use super::openai::embeddings::{VectorReply, vectors};
-use super::openai::encode::Encoder;
+use super::openai::encode::{Encoder, Encoding};
 use super::openai::tokens;
 use super::reply::Reply;
 use super::room::Memory;
@@ -52,7 +52,8 @@ async fn write(
 ) -> Result<Response, ApiError> {
     let incoming = endpoint.incoming(body)?.parse().await?;
     if let Some(load) = LoadRequest::of(incoming.body(), door)? {
-        find(&load.model, &*board.current().await, known)?;
+        let model = find(&load.model, &*board.current().await, known)?;
+        settle(endpoint, &load, &model).await?;
         let reply = load.reply(wall_clock().0.div_euclid(1000));
         if !load.streams {
             return Ok(Reply(reply).into_response());
@@ -62,6 +63,30 @@ async fn write(
     endpoint
         .serve(incoming, move |body, wanted| read(body, door, wanted))
         .await
+}
+
+/// Has a worker load or unload the model. A reading of no text is the job for it; a worker that cannot read alone keeps its
+/// models as it likes.
+async fn settle(
+    endpoint: &TextEndpoint,
+    load: &LoadRequest,
+    model: &ListedModel,
+) -> Result<(), ApiError> {
+    if !model.can.contains(Capabilities::TOKENIZE) {
+        return Ok(());
+    }
+    let reading = Encoding {
+        model: load.model.as_str().into(),
+        request: EncodeRequest::Tokenize {
+            input: TextInput::Prompt(String::new()),
+            add_special_tokens: None,
+            with_strings: false,
+        },
+        requires: Capabilities::default(),
+        param: "model",
+    };
+    let encoder = endpoint.encoder()?.keeping(load.keep_alive);
+    encoder.run(reading).await.map(drop)
 }
 
 pub async fn embed(
@@ -75,12 +100,13 @@ pub async fn embed(
         .room
         .keep(whole.bytes.len().saturating_mul(tokens::COPIES))?;
     let request = tokens::read(whole, EmbedRequest::read).await?;
+    let encoder = encoder.keeping(request.keep_alive);
     let mut room = memory.room_to_tell();
     let VectorReply {
         vectors,
         usage,
         job,
-    } = vectors(&encoder, &request.0, &mut room).await?;
+    } = vectors(&encoder, &request.embeddings, &mut room).await?;
     drop(kept);
     let text = request.reply(&vectors, usage, began.elapsed());
     drop(vectors);
@@ -103,6 +129,7 @@ fn listing(model: &ModelOnline) -> ListedModel {
         since: started_at(),
         context: model.context,
         can: model.capabilities,
+        stay: model.stay,
     }
 }
 

@@ -46,7 +46,7 @@ mod tests {
 
     use super::{Known, Names};
     use crate::switchboard::{ModelOnline, Overview};
-    use muster_protocol::job::{Capabilities, Formats, Kind};
+    use muster_protocol::job::{Capabilities, Formats, Kind, MemoryStay};
 
     #[test]
     fn what_is_listed_or_served_is_known_and_nothing_else() {
@@ -67,6 +67,7 @@ mod tests {
             free: 1,
             answer_time: Duration::ZERO,
             queued: 0,
+            stay: MemoryStay::default(),
         };
         let known = Known {
             names: Names::of([("tiny", ["Org/Tiny"])]),

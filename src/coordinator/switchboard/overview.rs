@@ -15,7 +15,9 @@ use uuid::Uuid;
 
 use super::sessions::{Card, Sessions};
 use crate::dispatch::{Demands, Dispatcher, OnlineModel, OnlineWorker};
-use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, Reach, UsualVideo, WorkerId};
+use muster_protocol::job::{
+    Capabilities, Formats, Kind, Kinds, MemoryStay, Reach, UsualVideo, WorkerId,
+};
 use muster_protocol::link::GpuState;
 
 /// Load is at most this old when it is looked at again and again.
@@ -67,6 +69,8 @@ pub struct ModelOnline {
     /// How long a typical answer takes at the fastest worker, of those that are free if any is.
     pub answer_time: Duration,
     pub queued: usize,
+    /// The longest stay in the memory of one of its workers.
+    pub stay: MemoryStay,
 }
 
 /// A connected worker. Its name and public id are for everybody; its owner and its address are not here.
@@ -183,6 +187,7 @@ impl ModelOnline {
             free: 0,
             answer_time: Duration::MAX,
             queued: 0,
+            stay: MemoryStay::Unloaded,
         }
     }
 
@@ -226,6 +231,7 @@ impl ModelOnline {
             self.voices.clone_from(model.voices);
         }
         self.workers += 1;
+        self.stay = self.stay.max(model.stay);
         if model.ready {
             self.slots = self.slots.saturating_add(model.slots);
         }

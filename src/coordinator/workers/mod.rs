@@ -298,6 +298,7 @@ impl Workers {
         info!(worker = %name, session = id.0, "worker {name} connected");
         let welcome = Welcome {
             worker_id: admitted.public_id.to_string(),
+            owner: admitted.owner,
             session_name: self.session_name(id).to_string(),
             grace: self.settings.grace,
         };

@@ -20,7 +20,7 @@ use crate::media::{Key, Media};
 use crate::pictures::UploadCheck;
 use crate::switchboard::{Gpus, Order};
 use muster_protocol::job::{
-    Body, Channel, Event, Failure, FailureKind, FinishReason, JobId, TokenEvent,
+    AccountId, Body, Channel, Event, Failure, FailureKind, FinishReason, Job, JobId, TokenEvent,
 };
 use muster_protocol::link::{
     self, About, Agreed, CancelWhy, Done, Extension, FrameError, FromWorker, JobFrame, ModelStatus,
@@ -49,6 +49,7 @@ pub struct Session {
 #[derive(Debug)]
 pub struct Welcome {
     pub worker_id: String,
+    pub owner: AccountId,
     /// What to name when resuming.
     pub session_name: String,
     pub grace: Duration,
@@ -390,6 +391,7 @@ impl Session {
             waiting: model.waiting,
             prefill_per_second: model.prefill_per_second,
             decode_per_second: model.decode_per_second,
+            stay: model.stay(),
         });
         Input::Report(Report {
             session: self.id,
@@ -474,6 +476,11 @@ impl Session {
             cache_salt: (!self.peer.is_public())
                 .then(|| self.salts.salt(&self.welcome.worker_id, &offer.job)),
             deadline: self.peer.uses(Extension::Lease).then_some(offer.remaining),
+            keep_alive: offer
+                .job
+                .limits
+                .keep_alive
+                .filter(|_| self.is_owners(&offer.job)),
             ..JobFrame::text(about, self.peer.own_name(&offer.model), payload)
         };
         let start = out.len();
@@ -487,6 +494,12 @@ impl Session {
         self.jobs.insert(job, running);
         self.unacked = None;
         Told::Written
+    }
+
+    /// A worker obeys its owner alone where memory is concerned.
+    fn is_owners(&self, job: &Job) -> bool {
+        let (owner, account) = (self.welcome.owner, job.account);
+        !self.peer.is_public() && owner == account && account != AccountId::ANONYMOUS
     }
 
     /// Attempts are told to those who know of them.
@@ -597,6 +610,7 @@ mod tests {
         let peer = Peer::of(&Registration::new("", "", Vec::new()), &Names::default());
         let welcome = Welcome {
             worker_id: String::new(),
+            owner: AccountId::ANONYMOUS,
             session_name: String::new(),
             grace: Duration::ZERO,
         };

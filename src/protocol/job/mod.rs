@@ -11,6 +11,7 @@ mod failure;
 mod form;
 mod ids;
 mod image;
+mod keep_alive;
 mod legacy;
 mod music;
 mod needs;
@@ -33,6 +34,7 @@ pub use ids::{
     AccountId, JobId, Kudos, RequestId, SharedKeyId, SharedKeyText, UnixMillis, WorkerId, timely,
 };
 pub use image::{ImageRequest, Lora, PromptSide, SourceImage, TextualInversion, named_inversions};
+pub use keep_alive::{KeepAlive, MemoryStay};
 pub use legacy::LegacySampling;
 pub use music::{MusicRequest, SoundFormat};
 pub use needs::{
@@ -200,6 +202,8 @@ pub struct Limits {
     pub start_within: Option<Duration>,
     /// Its client reads the output when all of it is there: until then it can be made anew.
     pub restartable: bool,
+    /// How long a worker of the same account keeps the model in memory afterwards; none: as long as it likes.
+    pub keep_alive: Option<KeepAlive>,
 }
 
 /// Whose machines may see it.

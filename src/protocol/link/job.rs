@@ -11,7 +11,9 @@ use super::object::Object;
 use super::output::about;
 use super::registration::{kind_name, kind_named};
 use super::{About, FrameError};
-use crate::job::{EncodeRequest, ImageRequest, Kind, MusicRequest, TextRequest, VideoRequest};
+use crate::job::{
+    EncodeRequest, ImageRequest, KeepAlive, Kind, MusicRequest, TextRequest, VideoRequest,
+};
 
 const MOST_SLOTS: usize = 64;
 /// What the payload of a job between our own peers calls its format.
@@ -33,6 +35,8 @@ pub struct JobFrame {
     pub cache_salt: Option<String>,
     /// What is left of the job's lifetime.
     pub deadline: Option<Duration>,
+    /// For our own workers: how long the model stays in memory after the job.
+    pub keep_alive: Option<KeepAlive>,
 }
 
 /// What is to be done.
@@ -91,6 +95,7 @@ pub(super) struct JobJson<'a> {
     prefill: Option<Prefill>,
     cache_salt: Option<String>,
     deadline_ms: Option<u64>,
+    keep_alive_ms: Option<i64>,
 }
 
 /// What a payload says it is.
@@ -151,6 +156,7 @@ impl JobJson<'_> {
             prefill: self.prefill,
             cache_salt: self.cache_salt,
             deadline: self.deadline_ms.map(Duration::from_millis),
+            keep_alive: self.keep_alive_ms.map(KeepAlive::of_millis),
         }))
     }
 }
@@ -210,6 +216,7 @@ impl JobFrame {
             prefill: None,
             cache_salt: None,
             deadline: None,
+            keep_alive: None,
         }
     }
 
@@ -247,6 +254,7 @@ impl JobFrame {
         }
         object.text_if("cache_salt", self.cache_salt.as_deref());
         object.number_if("deadline_ms", self.deadline.map(|left| left.as_millis()));
+        object.number_if("keep_alive_ms", self.keep_alive.map(KeepAlive::to_millis));
         object.end();
     }
 }

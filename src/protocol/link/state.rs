@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use super::loose::AtMost;
 use super::object::Object;
+use crate::job::MemoryStay;
 
 const MOST_MODELS: usize = 1024;
 const MOST_GPUS: usize = 64;
@@ -36,6 +37,10 @@ pub struct ModelState {
     pub kv_free: Option<f64>,
     pub prefill_per_second: Option<f64>,
     pub decode_per_second: Option<f64>,
+    /// Whether the model is in memory; a worker that does not say so has it there.
+    pub loaded: Option<bool>,
+    /// The time at which it leaves memory without a further job, in seconds since the epoch.
+    pub expires_at: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -74,6 +79,8 @@ struct ModelJson {
     kv_free: Option<f64>,
     prefill_tps: Option<f64>,
     decode_tps: Option<f64>,
+    loaded: Option<bool>,
+    expires_at: Option<i64>,
 }
 
 impl From<StateJson> for State {
@@ -110,6 +117,8 @@ impl From<ModelJson> for ModelState {
             kv_free: json.kv_free,
             prefill_per_second: json.prefill_tps,
             decode_per_second: json.decode_tps,
+            loaded: json.loaded,
+            expires_at: json.expires_at,
         }
     }
 }
@@ -159,6 +168,14 @@ impl GpuState {
 }
 
 impl ModelState {
+    pub fn stay(&self) -> MemoryStay {
+        match (self.loaded, self.expires_at) {
+            (Some(false), _) => MemoryStay::Unloaded,
+            (_, Some(at)) => MemoryStay::Until(at),
+            (_, None) => MemoryStay::Always,
+        }
+    }
+
     fn write(&self, out: &mut String) {
         let finite = |number: Option<f64>| number.filter(|it| it.is_finite());
         let mut object = Object::new(out);
@@ -171,6 +188,10 @@ impl ModelState {
         object.number_if("kv_free", finite(self.kv_free));
         object.number_if("prefill_tps", finite(self.prefill_per_second));
         object.number_if("decode_tps", finite(self.decode_per_second));
+        if let Some(loaded) = self.loaded {
+            object.flag("loaded", loaded);
+        }
+        object.number_if("expires_at", self.expires_at);
         object.end();
     }
 }

@@ -215,6 +215,7 @@ fn what_the_coordinator_adds_for_our_own_peers_crosses_too() {
         }),
         cache_salt: Some("5eed".to_owned()),
         deadline: Some(Duration::from_secs(9)),
+        keep_alive: Some(crate::job::KeepAlive::Always),
         ..JobFrame::text(attempt, "demo", Payload::Neutral(Box::new(request)))
     };
     let frame = ToWorker::Job(Box::new(job));

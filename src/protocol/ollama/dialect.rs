@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::dialect::{Dialect, ReplyBuilder, StreamWriter};
-use crate::job::TextInput;
+use crate::job::{KeepAlive, TextInput};
 use crate::openai::Problem;
 use crate::openai::chat::{ChatRequest, Head};
 
@@ -15,6 +15,7 @@ pub struct OllamaDialect {
     pub(super) door: Door,
     /// The prompt is used without the chat template.
     pub(super) is_raw: bool,
+    pub(super) keep_alive: Option<KeepAlive>,
 }
 
 impl Dialect for OllamaDialect {
@@ -28,6 +29,7 @@ impl Dialect for OllamaDialect {
 
     /// The prompt as filters let it pass, in place of the chat that carried it.
     fn complete(&self, request: &mut ChatRequest) -> Result<(), Problem> {
+        request.keep_alive = self.keep_alive;
         if let (true, TextInput::Chat(chat)) = (self.is_raw, &request.text.input) {
             let last = chat.messages.last();
             let text = last.and_then(|message| message["content"].as_str());

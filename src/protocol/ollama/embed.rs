@@ -5,21 +5,28 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::job::{Usage, Vector};
+use crate::job::{KeepAlive, Usage, Vector};
 use crate::openai::encode::embeddings::EmbeddingsRequest;
 use crate::openai::field::{self, Field, FieldRow};
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Shape, Strictness};
 
+use super::fields::{KEEP_ALIVE, KEEP_ALIVE_ABOUT, keep_alive};
 use super::untagged;
 
 /// Texts whose vectors are wanted.
 #[derive(Debug, Clone, PartialEq)]
-pub struct EmbedRequest(pub EmbeddingsRequest);
+pub struct EmbedRequest {
+    pub embeddings: EmbeddingsRequest,
+    pub keep_alive: Option<KeepAlive>,
+}
 
 /// The request so far, as `/v1/embeddings` has it.
 #[derive(Default)]
-pub struct EmbedDraft(serde_json::Map<String, Value>);
+pub struct EmbedDraft {
+    embeddings: serde_json::Map<String, Value>,
+    keep_alive: Option<KeepAlive>,
+}
 
 const fn field(
     name: &'static str,
@@ -35,8 +42,6 @@ const fn field(
     }
 }
 
-const KEEP_ALIVE: Shape = Shape::Either(&[Shape::Text, Shape::Number(-1e12..=1e12)]);
-
 #[rustfmt::skip]
 pub const FIELDS: &[Field<EmbedDraft>] = &[
     field("model", Shape::Text, "Model name as listed by /api/tags.", |draft, value| {
@@ -46,12 +51,15 @@ pub const FIELDS: &[Field<EmbedDraft>] = &[
     field("dimensions", Shape::Integer(1..=65_536), "Shorten the vectors to so many numbers; only of models trained for it.", |draft, value| draft.put("dimensions", value)),
     field("truncate", Shape::Flag, "No effect: texts that are too long are refused.", |_, _| Ok(())),
     field("options", Shape::Object, "No effect: nothing is sampled.", |_, _| Ok(())),
-    field("keep_alive", KEEP_ALIVE, "No effect: the worker decides how long a model stays in memory.", |_, _| Ok(())),
+    field("keep_alive", KEEP_ALIVE, KEEP_ALIVE_ABOUT, |draft, value| {
+        draft.keep_alive = Some(keep_alive(&value)?);
+        Ok(())
+    }),
 ];
 
 impl EmbedDraft {
     fn put(&mut self, name: &str, value: Value) -> Result<(), Problem> {
-        self.0.insert(name.to_owned(), value);
+        self.embeddings.insert(name.to_owned(), value);
         Ok(())
     }
 }
@@ -69,12 +77,18 @@ impl EmbedRequest {
         };
         let mut draft = EmbedDraft::default();
         field::read(FIELDS, entries, Strictness::Refuse, &mut draft)?;
-        EmbeddingsRequest::read(Value::Object(draft.0)).map(Self)
+        Ok(Self {
+            embeddings: EmbeddingsRequest::read(Value::Object(draft.embeddings))?,
+            keep_alive: draft.keep_alive,
+        })
     }
 
     /// The reply: vectors in the order of the inputs.
     pub fn reply(&self, vectors: &[Vector], usage: Usage, took: Duration) -> String {
-        let mut out = format!(r#"{{"model":{},"embeddings":["#, json!(&*self.0.model));
+        let mut out = format!(
+            r#"{{"model":{},"embeddings":["#,
+            json!(&*self.embeddings.model)
+        );
         for (index, vector) in vectors.iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
             // Writing to a string cannot fail, here and below.

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::Reading;
+use crate::job::KeepAlive;
 use crate::openai::chat::IgnoredFields;
 use crate::openai::field::{self, Field, FieldRow};
 use crate::openai::shape::kind;
@@ -28,6 +29,7 @@ pub struct OllamaDraft {
     prompt: Option<String>,
     images: Vec<String>,
     is_raw: bool,
+    keep_alive: Option<KeepAlive>,
 }
 
 /// A body with nothing to answer: Ollama loads the model then, or unloads it.
@@ -35,7 +37,7 @@ pub struct OllamaDraft {
 pub struct LoadRequest {
     pub model: String,
     pub streams: bool,
-    unloads: bool,
+    pub keep_alive: Option<KeepAlive>,
     door: Door,
 }
 
@@ -60,7 +62,8 @@ const fn field(
 }
 
 const THINK: Shape = Shape::Either(&[Shape::Flag, Shape::Word(&["low", "medium", "high"])]);
-const KEEP_ALIVE: Shape = Shape::Either(&[Shape::Text, Shape::Number(-1e12..=1e12)]);
+pub(super) const KEEP_ALIVE: Shape = Shape::Either(&[Shape::Text, Shape::Number(-1e12..=1e12)]);
+pub(super) const KEEP_ALIVE_ABOUT: &str = "Time that the model stays in memory afterwards, on workers of the caller: seconds, or a duration such as 5m; 0 unloads it, -1 keeps it.";
 
 macro_rules! fields {
     ($name:ident: $($own:expr,)*) => {
@@ -74,7 +77,10 @@ macro_rules! fields {
             field("think", THINK, "Reason before answering; low, medium and high set the effort.", |draft, value| draft.think(value)),
             field("format", Shape::Either(&[Shape::Text, Shape::Object]), "json, or a JSON schema that the answer keeps to.", |draft, value| draft.format(value)),
             field("options", Shape::Object, "How tokens are sampled, as listed below.", |draft, value| options::read(value, draft)),
-            field("keep_alive", KEEP_ALIVE, "No effect: the worker decides how long a model stays in memory.", |_, _| Ok(())),
+            field("keep_alive", KEEP_ALIVE, KEEP_ALIVE_ABOUT, |draft, value| {
+                draft.keep_alive = Some(keep_alive(&value)?);
+                Ok(())
+            }),
             field("logprobs", Shape::Flag, "Return the log probability of each token.", |draft, value| draft.put("logprobs", value)),
             field("top_logprobs", Shape::Integer(0..=20), "Number of most likely alternatives to return per token; requires logprobs.", |draft, value| draft.put("top_logprobs", value)),
             field("truncate", Shape::Flag, "Only false: prompts that are too long are refused.", |_, value| only("truncate", value == false, "false")),
@@ -164,14 +170,18 @@ impl LoadRequest {
         Ok(Some(Self {
             model: model.ok_or_else(missing_model)?.to_owned(),
             streams: draft.chat["stream"] == true,
-            unloads: is_nothing(&body["keep_alive"]),
+            keep_alive: draft.keep_alive,
             door,
         }))
     }
 
+    pub fn unloads(&self) -> bool {
+        self.keep_alive == Some(KeepAlive::UNLOAD)
+    }
+
     /// The only object of its answer. `created` is in seconds.
     pub fn reply(&self, created: i64) -> Value {
-        let reason = if self.unloads { "unload" } else { "load" };
+        let reason = if self.unloads() { "unload" } else { "load" };
         let mut reply = json!({
             "model": self.model, "created_at": moment(created), "done": true, "done_reason": reason,
         });
@@ -183,13 +193,12 @@ impl LoadRequest {
     }
 }
 
-/// `0`, `"0"` or `"0s"`.
-fn is_nothing(keep_alive: &Value) -> bool {
-    match keep_alive {
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.trim_end_matches(|sign: char| sign.is_alphabetic()) == "0",
-        _ => false,
-    }
+pub(super) fn keep_alive(value: &Value) -> Result<KeepAlive, Problem> {
+    KeepAlive::read(value).ok_or_else(|| {
+        let message =
+            format!("keep_alive must be seconds or a duration such as \"5m\", found {value}");
+        Problem::invalid("keep_alive", message)
+    })
 }
 
 fn missing_model() -> Problem {
@@ -251,6 +260,7 @@ impl OllamaDraft {
         let dialect = OllamaDialect {
             door,
             is_raw: self.is_raw,
+            keep_alive: self.keep_alive,
         };
         Ok((Value::Object(self.chat), dialect))
     }

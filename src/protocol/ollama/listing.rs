@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::job::Capabilities;
+use crate::job::{Capabilities, MemoryStay};
 
 use super::answer::moment;
 
@@ -15,7 +15,11 @@ pub struct ListedModel {
     pub since: i64,
     pub context: u32,
     pub can: Capabilities,
+    pub stay: MemoryStay,
 }
+
+/// The last second that programs can say which count nanoseconds in 64 bits: `ollama ps` shows it as forever.
+const FOREVER: i64 = 9_223_372_036;
 
 fn entry(model: &ListedModel) -> Value {
     json!({
@@ -32,12 +36,18 @@ pub fn tags(models: &[ListedModel]) -> Value {
     json!({"models": models})
 }
 
-/// What `/api/ps` answers: every model that is online is in the memory of a worker.
+/// The answer of `/api/ps`: models in the memory of a worker.
 pub fn running(models: &[ListedModel]) -> Value {
-    let running = models.iter().map(|model| {
+    let running = models.iter().filter_map(|model| {
+        let expires = match model.stay {
+            MemoryStay::Unloaded => return None,
+            MemoryStay::Until(at) => at,
+            MemoryStay::Always => FOREVER,
+        };
         let mut entry = entry(model);
         entry["context_length"] = model.context.into();
-        entry
+        entry["expires_at"] = moment(expires).into();
+        Some(entry)
     });
     let models: Vec<Value> = running.collect();
     json!({"models": models})

@@ -36,7 +36,13 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         (
             "OllamaModels",
             object(
-                json!({"models": {"type": "array", "items": {"type": "object", "required": ["name", "model"]}}}),
+                json!({"models": {"type": "array", "items": object(
+                    json!({
+                        "name": text(), "model": text(), "modified_at": text(), "details": {"type": "object"},
+                        "context_length": {"type": "integer"}, "expires_at": text(),
+                    }),
+                    &["name", "model"],
+                )}}),
                 &["models"],
             ),
         ),

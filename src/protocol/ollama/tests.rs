@@ -134,6 +134,9 @@ fn a_body_without_a_message_loads_a_model() {
     let gone = load(body, Door::Chat).unwrap();
     assert_eq!(gone.reply(0)["done_reason"], "unload");
     assert!(LoadRequest::of(&json!({}), Door::Chat).is_err());
+    let wrong = json!({"model": "a", "messages": [], "keep_alive": "soon"});
+    let problem = LoadRequest::of(&wrong, Door::Chat).unwrap_err();
+    assert_eq!(problem.param.as_deref(), Some("keep_alive"));
 }
 
 fn token(channel: Channel, text: &str) -> Event {
@@ -216,7 +219,7 @@ fn a_stream_is_lines_and_the_last_one_has_counts() {
 #[test]
 fn vectors_come_in_the_order_of_their_texts() {
     let request = EmbedRequest::read(json!({"model": "m:latest", "input": ["a", "b"]})).unwrap();
-    assert_eq!(&*request.0.model, "m");
+    assert_eq!(&*request.embeddings.model, "m");
     let vectors = [Vector(vec![1.0]), Vector(vec![-0.5])];
     let took = std::time::Duration::from_micros(2);
     let reply: Value =

@@ -13,6 +13,7 @@ use crate::hardware::{Cards, GpuLoad};
 use crate::link::Condition;
 use muster_engine::runtime::maker::Maker;
 use muster_process::tasks::Tasks;
+use muster_protocol::job::MemoryStay;
 use muster_protocol::link::{GpuState, ModelState, ModelStatus, State};
 
 /// How often the worker looks whether its state has changed.
@@ -63,9 +64,12 @@ impl Look {
 
     fn look(&self) {
         let status = self.shop.engines.runtime.status();
+        let residency = self.shop.engines.residency.as_ref();
+        let stay = |name: &str| residency.map(|residency| residency.stay(name));
         let texts = self.served.models.iter().map(|info| {
             let pace = self.shop.paces.of(&info.name);
             let one = status.models.iter().find(|one| one.info.name == info.name);
+            let (loaded, expires_at) = told(stay(&info.name));
             ModelState {
                 name: info.name.clone(),
                 status: status_of(status.is_paused),
@@ -76,18 +80,23 @@ impl Look {
                 kv_free: one.map(|one| share(one.free_pages, one.pages)),
                 prefill_per_second: pace.prefill_per_second.map(f64::round),
                 decode_per_second: pace.decode_per_second.map(f64::round),
+                loaded,
+                expires_at,
             }
         });
         let maker = self.shop.engines.maker.as_ref().map(Maker::status);
         let media = self.served.media.iter().map(|model| {
             let pipelines = maker.iter().flat_map(|maker| &maker.models);
             let one = pipelines.into_iter().find(|one| one.name == model.name);
+            let (loaded, expires_at) = told(stay(&model.name));
             ModelState {
                 name: model.name.clone(),
                 status: status_of(status.is_paused),
                 max: Some(MEDIA_SLOTS),
                 running: self.shop.paces.of(&model.name).running,
                 waiting: one.map_or(0, |one| small(one.waiting)),
+                loaded,
+                expires_at,
                 ..ModelState::default()
             }
         });
@@ -101,6 +110,16 @@ impl Look {
             set_status(&mut condition.state, condition.is_paused);
             is_new
         });
+    }
+}
+
+/// As a report says it: in memory or not, and until when.
+fn told(stay: Option<MemoryStay>) -> (Option<bool>, Option<i64>) {
+    match stay {
+        None => (None, None),
+        Some(MemoryStay::Unloaded) => (Some(false), None),
+        Some(MemoryStay::Until(at)) => (Some(true), Some(at)),
+        Some(MemoryStay::Always) => (Some(true), None),
     }
 }
 

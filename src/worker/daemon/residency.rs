@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Mutex, MutexGuard as DeviceGuard, watch};
 use tokio::time::{Instant, sleep_until};
@@ -16,6 +16,7 @@ use super::locate::Located;
 use super::{DaemonError, Device, DeviceModel};
 use muster_config::show_duration;
 use muster_process::tasks::Tasks;
+use muster_protocol::job::{KeepAlive, MemoryStay};
 
 /// A device and its models. Clones share them.
 #[derive(Clone)]
@@ -42,9 +43,11 @@ struct ResidentModel {
     calls_tools: bool,
     is_loaded: bool,
     jobs: usize,
-    /// The end of its last job.
+    /// The end of its last job, or the begin of one that runs.
     used: Instant,
-    /// The last request that named a time, else the configuration.
+    /// The same as people count time.
+    used_at: SystemTime,
+    /// Of the last request that named one since the model was loaded, else of the configuration.
     keep_alive: Option<Duration>,
     /// Unloads after its running jobs, whatever its keep-alive time.
     is_leaving: bool,
@@ -100,6 +103,7 @@ impl Residency {
             is_loaded: true,
             jobs: 0,
             used: Instant::now(),
+            used_at: SystemTime::now(),
             keep_alive: self.keep_alive,
             is_leaving: false,
             model,
@@ -141,6 +145,7 @@ impl Residency {
         let is_loaded = match self.lock().get_mut(name) {
             Some(resident) => {
                 resident.jobs += 1;
+                resident.touch();
                 resident.is_loaded
             }
             None => return Ok(None),
@@ -190,6 +195,21 @@ impl Residency {
         }
     }
 
+    /// From now on, until a request names another time or the model leaves memory.
+    pub fn set_keep_alive(&self, name: &str, keep_alive: KeepAlive) {
+        if let Some(resident) = self.lock().get_mut(name) {
+            resident.keep_alive = keep_alive.duration();
+        }
+        self.models.changes.send_replace(());
+    }
+
+    pub fn stay(&self, name: &str) -> MemoryStay {
+        let models = self.lock();
+        models
+            .get(name)
+            .map_or(MemoryStay::Always, ResidentModel::stay)
+    }
+
     /// None for a model that is not one of these.
     pub fn calls_tools(&self, name: &str) -> Option<bool> {
         self.lock().get(name).map(|resident| resident.calls_tools)
@@ -222,7 +242,7 @@ impl Residency {
             if let Some(resident) = self.lock().get_mut(name) {
                 resident.model = model;
                 resident.is_loaded = true;
-                resident.used = Instant::now();
+                resident.touch();
             }
             let took = show_duration(Duration::from_millis(began.elapsed().as_millis() as u64));
             info!(model.name = %name, "loaded {name} again in {took}");
@@ -280,6 +300,7 @@ impl Residency {
                 // A job that comes from here on waits for the device.
                 resident.is_loaded = false;
                 resident.is_leaving = false;
+                resident.keep_alive = self.keep_alive;
                 resident.model.clone()
             }
             _ => return false,
@@ -357,6 +378,25 @@ impl Residents {
 }
 
 impl ResidentModel {
+    fn touch(&mut self) {
+        self.used = Instant::now();
+        self.used_at = SystemTime::now();
+    }
+
+    fn stay(&self) -> MemoryStay {
+        if !self.is_loaded {
+            return MemoryStay::Unloaded;
+        }
+        let end = match (self.is_leaving, self.keep_alive) {
+            (true, _) => Some(self.used_at),
+            (false, Some(keep_alive)) => self.used_at.checked_add(keep_alive),
+            (false, None) => None,
+        };
+        let end = end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let end = end.and_then(|end| i64::try_from(end.as_secs()).ok());
+        end.map_or(MemoryStay::Always, MemoryStay::Until)
+    }
+
     fn is_idle(&self) -> bool {
         self.is_loaded && self.jobs == 0
     }
@@ -384,7 +424,7 @@ impl Drop for ResidencyHold {
     fn drop(&mut self) {
         if let Some(resident) = self.models.lock().get_mut(&self.name) {
             resident.jobs -= 1;
-            resident.used = Instant::now();
+            resident.touch();
         }
         self.models.changes.send_replace(());
     }
@@ -503,6 +543,20 @@ mod tests {
         };
         timeout(Duration::from_secs(60), gone).await.unwrap();
         assert_eq!(residency.calls_tools("one"), Some(true));
+
+        // A time that a request names holds until another one names its own.
+        let job = residency.hold("one").await.unwrap();
+        residency.set_keep_alive("one", KeepAlive::For(Duration::from_millis(20)));
+        assert!(matches!(residency.stay("one"), MemoryStay::Until(_)));
+        drop(job);
+        let gone = async {
+            while residency.stay("one") != MemoryStay::Unloaded {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), gone).await.unwrap();
+        residency.load("one").await.unwrap();
+        assert_eq!(residency.stay("one"), MemoryStay::Always);
         tasks.stop(Duration::from_secs(1)).await;
     }
 }

@@ -7,8 +7,8 @@ use crate::dispatch::{
     Effect, Input, Missing, ModelReport, Offering, Refusal, Report, ServedModel, SessionId,
 };
 use muster_protocol::job::{
-    AccountId, Body, Capabilities, Formats, ImageNeeds, Job, Kind, ModelChoice, Needs, Privacy,
-    Reach,
+    AccountId, Body, Capabilities, Formats, ImageNeeds, Job, Kind, MemoryStay, ModelChoice, Needs,
+    Privacy, Reach,
 };
 
 fn refusal(desk: &mut Desk, change: impl FnOnce(&mut Job)) -> Option<Missing> {
@@ -99,6 +99,7 @@ fn a_faster_worker_is_chosen_first() {
                 waiting: 0,
                 prefill_per_second: None,
                 decode_per_second: Some(speed),
+                stay: MemoryStay::default(),
             }],
         }));
     }
@@ -121,6 +122,7 @@ fn a_model_that_is_not_ready_gets_nothing_until_it_is() {
                 waiting: 0,
                 prefill_per_second: None,
                 decode_per_second: None,
+                stay: MemoryStay::default(),
             }],
         })
     };

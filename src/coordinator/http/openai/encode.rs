@@ -28,7 +28,8 @@ use crate::switchboard::{Delivery, JobStream, ModelOnline, Switchboard};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
     Body, Capabilities, EncodeRequest, EncodeResult, Event, Failure, FailureKind, Formats, Job,
-    JobId, Kind, Limits, ModelChoice, Privacy, RequestId, TextInput, TokenList, UnixMillis, Usage,
+    JobId, KeepAlive, Kind, Limits, ModelChoice, Privacy, RequestId, TextInput, TokenList,
+    UnixMillis, Usage,
 };
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::encode::TokenizeRequest;
@@ -45,6 +46,7 @@ pub struct Encoder {
     arrival: Arrival,
     cashier: Cashier,
     privacy: Privacy,
+    keep_alive: Option<KeepAlive>,
 }
 
 /// The work of one job.
@@ -127,6 +129,7 @@ where
                 true => Privacy::Trusted,
                 false => Privacy::Anyone,
             },
+            keep_alive: None,
         })
     }
 }
@@ -156,7 +159,13 @@ impl Encoder {
                 true => Privacy::Trusted,
                 false => Privacy::Anyone,
             },
+            keep_alive: None,
         }
+    }
+
+    /// The same for jobs after which the model stays in memory for a time.
+    pub fn keeping(self, keep_alive: Option<KeepAlive>) -> Self {
+        Self { keep_alive, ..self }
     }
 
     /// Waits for the result. Dropped before, the job is cancelled.
@@ -288,6 +297,7 @@ impl Encoder {
                 formats: Formats::NEUTRAL,
                 requires,
                 restartable: true,
+                keep_alive: self.keep_alive,
                 ..Limits::default()
             },
             body: Body::Encode(Box::new(request)),

@@ -156,7 +156,7 @@ mod tests {
     use crate::http::text::order::formats;
     use crate::kudos::Prices;
     use crate::switchboard::ModelOnline;
-    use muster_protocol::job::{Capabilities, Formats, Kind, Kinds};
+    use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, MemoryStay};
     use muster_protocol::openai::Strictness;
     use muster_protocol::openai::chat::ChatRequest;
 
@@ -180,6 +180,7 @@ mod tests {
             free: 1 - running,
             answer_time: Duration::from_secs(10),
             queued: 0,
+            stay: MemoryStay::default(),
         }
     }
 

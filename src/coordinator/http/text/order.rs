@@ -111,6 +111,7 @@ impl Order {
                 output_tokens: text.max_tokens,
                 needs: Needs::Text(needs(request)),
                 restartable: request.stream.is_none(),
+                keep_alive: request.keep_alive,
                 ..Limits::default()
             },
             body: Body::Text(Box::new(text)),

@@ -53,7 +53,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::job::{Capabilities, FailureKind, TextInput, TextRequest};
+use crate::job::{Capabilities, FailureKind, KeepAlive, TextInput, TextRequest};
 use crate::openai::Problem;
 use crate::openai::field::{self, Field, FieldRow};
 use crate::openai::field_path::FieldPath;
@@ -81,6 +81,8 @@ pub struct ChatRequest {
     pub cache_key: Option<String>,
     /// Bytes of text a model has to read.
     pub prompt_bytes: usize,
+    /// How long the model stays in memory afterwards.
+    pub keep_alive: Option<KeepAlive>,
 }
 
 /// Fields of requests that the operator wants to be left aside where they would be refused.

@@ -165,6 +165,7 @@ impl Draft {
             metadata: self.metadata,
             cache_key: self.cache_key,
             prompt_bytes,
+            keep_alive: None,
         })
     }
 

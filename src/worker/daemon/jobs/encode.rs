@@ -23,6 +23,13 @@ pub async fn run(
     runtime: &Runtime,
 ) -> Result<(Said, Said), Said> {
     let info = runtime.info(&model).map_err(blame::said)?;
+    if reads_nothing(&request) {
+        let tokens = TokenList {
+            context: small(info.context),
+            ..TokenList::default()
+        };
+        return Ok(ending(EncodeResult::Tokens(tokens), 0));
+    }
     let language = runtime.language(&model).map_err(blame::said)?;
     let (result, count) = match request {
         EncodeRequest::Tokenize {
@@ -68,15 +75,28 @@ pub async fn run(
         EncodeRequest::Transcribe(_) => return Err(Said::Failed(unable(&info, "transcription"))),
         EncodeRequest::Speak(_) => return Err(Said::Failed(unable(&info, "speech"))),
     };
+    Ok(ending(result, count))
+}
+
+/// Whether the job only has a model loaded or unloaded: clients cannot ask for the tokens of no text.
+pub fn reads_nothing(request: &EncodeRequest) -> bool {
+    let EncodeRequest::Tokenize { input, .. } = request else {
+        return false;
+    };
+    matches!(input, TextInput::Prompt(text) if text.is_empty())
+}
+
+/// A result of so many tokens that were read, and the last word.
+pub fn ending(result: EncodeResult, count: usize) -> (Said, Said) {
     let usage = Usage {
         prompt_tokens: small(count),
         ..Usage::default()
     };
     let finish = FinishReason::Stop;
-    Ok((
+    (
         Said::Encoded(Box::new(result)),
         Said::Done { finish, usage },
-    ))
+    )
 }
 
 /// Templates and tokenizers may take a while, and come with downloaded models.

@@ -45,7 +45,9 @@ use super::summary::Counters;
 use crate::link::session::Work;
 use crate::link::{LineId, Offer, Reply, Said, Stop, Transfers};
 use muster_engine::runtime::{self, Generation, Runtime};
-use muster_protocol::job::{EncodeRequest, Failure, FailureKind, FinishReason, Usage};
+use muster_protocol::job::{
+    EncodeRequest, EncodeResult, Failure, FailureKind, FinishReason, KeepAlive, TokenList, Usage,
+};
 use muster_protocol::link::Payload;
 
 use media::MediaDesk;
@@ -76,6 +78,17 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         stop,
     } = offer;
     let (id, model) = (work.job, work.model.clone());
+    if unloads(&work)
+        && let Some(residency) = &shop.engines.residency
+    {
+        let _ = residency.unload(&model).await;
+        let nothing = EncodeResult::Tokens(TokenList::default());
+        let (result, done) = encode::ending(nothing, 0);
+        reply.say(result).await;
+        shop.counters.end(&done);
+        return reply.say(done).await;
+    }
+    let keep_alive = work.keep_alive;
     let held = tokio::select! {
         biased;
         () = stop.wanted() => Err(never_began()),
@@ -88,6 +101,9 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
             return reply.say(said).await;
         }
     };
+    if let (Some(residency), Some(keep_alive)) = (&shop.engines.residency, keep_alive) {
+        residency.set_keep_alive(&model, keep_alive);
+    }
     if shop.makes_media(&model) {
         return make(work, &transfers, shop, reply, &stop).await;
     }
@@ -166,6 +182,14 @@ impl Shop {
         };
         maker.status().models.iter().any(|one| one.name == model)
     }
+}
+
+/// A model that is to leave memory need not be loaded first.
+fn unloads(work: &Work) -> bool {
+    let Payload::Encode(request) = &work.payload else {
+        return false;
+    };
+    encode::reads_nothing(request) && work.keep_alive == Some(KeepAlive::UNLOAD)
 }
 
 fn never_began() -> Said {

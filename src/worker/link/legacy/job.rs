@@ -155,6 +155,7 @@ impl Job {
             upload,
             prefill: None,
             cache_salt: None,
+            keep_alive: None,
             peer: Peer::Public,
         }
     }

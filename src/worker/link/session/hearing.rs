@@ -124,6 +124,7 @@ impl Session {
             upload: frame.upload,
             prefill: frame.prefill,
             cache_salt: frame.cache_salt,
+            keep_alive: frame.keep_alive.filter(|_| peer == Peer::Ours),
             peer,
         })));
     }

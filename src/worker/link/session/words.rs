@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::link::offer::Said;
-use muster_protocol::job::{JobId, Kind};
+use muster_protocol::job::{JobId, KeepAlive, Kind};
 use muster_protocol::link::{
     Agreed, Extension, Extensions, Payload, Prefill, State, ToWorker, UploadSlot,
 };
@@ -77,6 +77,8 @@ pub struct Work {
     pub prefill: Option<Prefill>,
     /// Jobs of one coordinator with the same may find each other's computed prompts.
     pub cache_salt: Option<String>,
+    /// How long the model stays in memory afterwards.
+    pub keep_alive: Option<KeepAlive>,
     pub peer: Peer,
 }
 
