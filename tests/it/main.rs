@@ -89,6 +89,7 @@ mod service;
 #[cfg(feature = "coordinator")]
 mod structured;
 mod support;
+mod terminal;
 #[cfg(feature = "coordinator")]
 mod up;
 #[cfg(feature = "coordinator")]
