@@ -51,6 +51,7 @@ impl<S> Component<S> {
         let files = names.concat().into_iter().map(|name| folder.join(name));
         let found = files.into_iter().find(|file| file.is_file());
         let checkpoint = Checkpoint::open(found.as_deref().unwrap_or(folder))?;
+        let checkpoint = checkpoint.described_beside()?;
         let spec = read(config(&checkpoint)?).map_err(|flaw| flaw.in_file(checkpoint.path()))?;
         Ok(Self { checkpoint, spec })
     }

@@ -11,12 +11,15 @@ mod wan;
 
 pub use self::{
     autoencoder::{FrameStream, VideoAutoencoder, VideoAutoencoderSpec},
-    synthetic::VideoBench,
+    synthetic::{SyntheticVideo, VideoBench},
     umt5::{UmT5, UmT5Spec},
     wan::{FrameTimes, WanGrid, WanRope, WanSpec, WanTransformer},
 };
 
 use crate::networks::weights::sized;
+
+#[cfg(test)]
+pub use self::original::{TextNames, TransformerNames};
 
 #[cfg(test)]
 mod golden;

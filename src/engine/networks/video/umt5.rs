@@ -3,6 +3,7 @@
 use candle_core::{D, Result, Tensor, bail};
 use serde::Deserialize;
 
+use super::original::TextNames;
 use super::sized;
 use crate::networks::image::{ComponentReader, ComponentSource, Projection, block_end};
 use crate::networks::layers::Embedding;
@@ -142,10 +143,11 @@ const ENCODER_TOKENS: &str = "encoder.embed_tokens.weight";
 
 impl UmT5 {
     pub fn load(spec: UmT5Spec, source: ComponentSource) -> std::result::Result<Self, Flaw> {
-        let mut reader = ComponentReader::new(source, str::to_owned);
-        let name = match source.tensors.header(TOKENS) {
-            Some(_) => TOKENS,
-            None => ENCODER_TOKENS,
+        let names = TextNames::of(source.tensors);
+        let mut reader = ComponentReader::new(source, |name| names.name(name));
+        let name = match reader.has(TOKENS) {
+            true => TOKENS,
+            false => ENCODER_TOKENS,
         };
         let tokens = reader.embedding(name, (spec.vocab_size, spec.width))?;
         let mut layers = Vec::new();

@@ -85,6 +85,18 @@ impl Checkpoint {
         })
     }
 
+    /// With the `config.json` beside a GGUF file as its description: such files say little of networks that write no text.
+    pub fn described_beside(self) -> Result<Self, CheckpointError> {
+        if self.gguf_metadata().is_none() {
+            return Ok(self);
+        }
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        Ok(Self {
+            description: Description::Config(read_config(folder)?),
+            ..self
+        })
+    }
+
     /// The names of the tensors of a `.safetensors` file, also of one that is cut off behind its header.
     pub fn names_in(path: &Path) -> Option<Vec<String>> {
         let is_named = extension(path) == "safetensors";

@@ -18,6 +18,8 @@ mod safetensors;
 mod source;
 mod weight;
 
+#[cfg(test)]
+pub use self::convert::quantized;
 pub use self::{
     checkpoint::{Checkpoint, Description, read_description},
     convert::{Quantize, floats as tensor_floats},

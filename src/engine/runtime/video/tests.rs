@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Tensor};
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
@@ -12,6 +13,8 @@ use super::schedule::FlowSchedule;
 use super::*;
 use crate::networks::image::run;
 use crate::networks::test_device::device;
+use crate::networks::video::{TextNames, TransformerNames};
+use crate::networks::weights::{Checkpoint, GgufWriter, TensorHeader, TensorType, quantized};
 use crate::runtime::DeviceChoice;
 use crate::runtime::maker::{Advance, Output, PixelFormat, Pixels, VideoRequest};
 
@@ -362,4 +365,84 @@ fn folders_say_what_they_hold() {
     let other = VideoSource::new(fixtures.join("tiny-image")).load(DeviceChoice::of_tests());
     let error = other.err().unwrap().to_string();
     assert!(error.contains("_class_name"), "{error}");
+}
+
+/// A folder as people put it together: the small files of the folder layout, and GGUF files of the networks as other
+/// programs write them.
+fn in_gguf(dtype: GgmlDType) -> tempfile::TempDir {
+    let (folder, tiny) = (tempfile::tempdir().unwrap(), fixtures().join("tiny-video"));
+    let place = |name: &str| folder.path().join(name);
+    for name in ["scheduler", "tokenizer", "vae"] {
+        std::os::unix::fs::symlink(tiny.join(name), place(name)).unwrap();
+    }
+    std::fs::copy(tiny.join("model_index.json"), place("model_index.json")).unwrap();
+    let names: [(&str, &dyn Fn(&str) -> String); 2] = [
+        ("transformer", &|name| {
+            TransformerNames::Original("").name(name)
+        }),
+        ("text_encoder", &|name| TextNames::Gguf.name(name)),
+    ];
+    for (network, rename) in names {
+        std::fs::create_dir(place(network)).unwrap();
+        let config = format!("{network}/config.json");
+        std::fs::copy(tiny.join(&config), place(&config)).unwrap();
+        let stored = Checkpoint::open(&tiny.join(network)).unwrap();
+        let mut writer = GgufWriter::default();
+        writer.text("general.architecture", "any");
+        let kept: Vec<_> = stored
+            .tensors()
+            .iter()
+            .filter(|header| header.name != "encoder.embed_tokens.weight")
+            .collect();
+        let own_type = |header: &TensorHeader| match header.dtype {
+            TensorType::Weight(dtype) => dtype,
+            _ => panic!("{} holds no weights", header.name),
+        };
+        let is_smaller = |header: &TensorHeader| match header.shape.as_slice() {
+            [_, inputs] => {
+                inputs.is_multiple_of(dtype.block_size()) && !header.name.contains("relative")
+            }
+            _ => false,
+        };
+        let dtypes = kept.iter().map(|header| match is_smaller(header) {
+            true if dtype != GgmlDType::F32 => dtype,
+            _ => own_type(header),
+        });
+        let dtypes: Vec<_> = dtypes.collect();
+        for (header, dtype) in kept.iter().zip(&dtypes) {
+            writer.tensor(rename(&header.name), &header.shape, *dtype);
+        }
+        let file = std::fs::File::create(place(&format!("{network}/any.gguf"))).unwrap();
+        let bytes = |index: usize| {
+            let bytes = stored.bytes(kept[index]);
+            let inputs = kept[index].shape.last().copied().unwrap();
+            let own = own_type(kept[index]);
+            Ok(match dtypes[index] {
+                kept if kept == own => bytes.to_vec(),
+                dtype => quantized(own, &bytes, inputs, dtype).unwrap(),
+            })
+        };
+        writer.write(file, bytes).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn networks_in_gguf_files_film_the_same() {
+    let first = |pipeline: VideoPipeline| made(&pipeline, request()).1.swap_remove(0).bytes;
+    let load = |folder: &Path| {
+        let source = VideoSource::new(folder);
+        source.load(DeviceChoice::of_tests()).unwrap()
+    };
+    let expected = first(pipeline());
+    let whole = in_gguf(GgmlDType::F32);
+    assert_eq!(first(load(whole.path())), expected);
+    let smaller = in_gguf(GgmlDType::Q8_0);
+    let found = first(load(smaller.path()));
+    let gaps = found
+        .iter()
+        .zip(&expected)
+        .map(|(a, b)| f64::from(a.abs_diff(*b)));
+    let mean = gaps.sum::<f64>() / expected.len() as f64;
+    assert!((1e-6..8.0).contains(&mean), "mean difference {mean}");
 }

@@ -21,7 +21,10 @@ use super::{
 const MAGIC: &[u8; 4] = b"GGUF";
 const DEFAULT_ALIGNMENT: u64 = 32;
 const MAX_ALIGNMENT: u64 = 1 << 20;
-const MAX_DIMS: u32 = 4;
+/// One more than ggml has: programs for images and videos write kernels over frames, too.
+const MAX_DIMS: u32 = 5;
+/// Before the name of a tensor, the key of the shape that it had before it was quantized in rows of another length.
+const OWN_SHAPE: &str = "comfy.gguf.orig_shape.";
 const MAX_NAME_BYTES: u64 = 1 << 10;
 /// The longest texts of real files are chat templates of some tens of kilobytes.
 const MAX_TEXT_BYTES: u64 = 1 << 24;
@@ -59,7 +62,8 @@ pub fn parse(file: &[u8]) -> Result<Gguf, Flaw> {
     // The count may still be a lie: memory grows only with headers that were really there.
     let mut claims = Vec::with_capacity(tensor_count.min(4096));
     for _ in 0..tensor_count {
-        claims.push(read_claim(&mut cursor, alignment)?);
+        let claim = read_claim(&mut cursor, alignment)?;
+        claims.push(with_own_shape(claim, &metadata)?);
     }
     let data_start = (cursor.position() as u64).next_multiple_of(alignment);
     let tensors = check_claims(claims, data_start, file.len() as u64)?;
@@ -149,6 +153,23 @@ fn read_claim(cursor: &mut Cursor<'_>, alignment: u64) -> Result<Claim, Flaw> {
         dtype,
         start,
     })
+}
+
+fn with_own_shape(claim: Claim, metadata: &GgufMetadata) -> Result<Claim, Flaw> {
+    let Some(list) = metadata.list(&format!("{OWN_SHAPE}{}", claim.name)) else {
+        return Ok(claim);
+    };
+    let side = |value: &GgufValue| value.unsigned().and_then(|side| usize::try_from(side).ok());
+    let shape: Option<Vec<usize>> = list.iter().map(side).collect();
+    let count = |shape: &[usize]| shape.iter().try_fold(1_usize, |a, b| a.checked_mul(*b));
+    match shape.filter(|shape| count(shape) == count(&claim.shape)) {
+        Some(shape) => Ok(Claim { shape, ..claim }),
+        None => Err(Flaw::broken(
+            format!("{OWN_SHAPE}{}", claim.name),
+            format!("{list:?}"),
+            format!("a shape of as many numbers as {:?}", claim.shape),
+        )),
+    }
 }
 
 /// The numbers by which files name their tensor types.
