@@ -83,7 +83,8 @@ fn hearing_is_measured_beside_the_machines_limits() {
 
 #[test]
 fn filming_is_measured_beside_the_machines_limits() {
-    let arguments = ["bench", "video", "--size", "32x16", "--frames", "5"];
+    let shape = ["bench", "video", "--synthetic", "tiny"];
+    let arguments = [&shape[..], &["--size", "32x16", "--frames", "5"]].concat();
     let text = worker(&[&arguments[..], &["--repeat", "1", "--json"]].concat())
         .run()
         .ok();

@@ -7,13 +7,16 @@ use serde_json::json;
 use super::parts::{TimedPart, measure};
 use super::place::Place;
 use crate::cli::{Exit, Failure, output};
-use crate::networks::video::VideoBench;
+use crate::networks::video::{SyntheticVideo, VideoBench};
 
-/// Measure filming: one block of Wan 2.1 (1.3B) and the decoding of a clip, with random weights, and the share of this
+/// Measure filming: one block of a network and the decoding of a clip, with random weights, and the share of this
 /// machine's limits.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct FilmingBenchArgs {
+    /// Shape of the random weights: wan-2.1-t2v-1.3b.
+    #[arg(long, value_name = "SHAPE", default_value = "wan-2.1-t2v-1.3b", value_parser = shape)]
+    pub synthetic: SyntheticVideo,
     /// Size of the video.
     #[arg(long, value_name = "WIDTHxHEIGHT", default_value = "256x256", value_parser = size)]
     pub size: [u32; 2],
@@ -39,6 +42,14 @@ Examples:
 const BLOCK: &str = "one block";
 const DECODING: &str = "decoding";
 
+fn shape(name: &str) -> Result<SyntheticVideo, String> {
+    let mut all = SyntheticVideo::ALL.into_iter();
+    all.find(|shape| shape.name() == name).ok_or_else(|| {
+        let names = SyntheticVideo::ALL.map(SyntheticVideo::name).join(", ");
+        format!("expected one of {names}")
+    })
+}
+
 fn size(text: &str) -> Result<[u32; 2], String> {
     let side = |text: &str| {
         let side: u32 = text.parse().ok()?;
@@ -51,10 +62,14 @@ fn size(text: &str) -> Result<[u32; 2], String> {
 
 pub fn run(args: &FilmingBenchArgs, is_shown: bool) -> Result<(), Failure> {
     let device = args.device.open()?;
+    let shape = args.synthetic;
     if is_shown && !args.json {
-        output::aside("making up weights of one block and of the autoencoder");
+        let name = shape.name();
+        output::aside(format!(
+            "making up weights of one block of {name} and of its autoencoder"
+        ));
     }
-    let bench = VideoBench::new(&device).map_err(|flaw| {
+    let bench = VideoBench::new(shape, &device).map_err(|flaw| {
         let failed = flaw.in_file(Path::new("random weights"));
         Failure::new(Exit::Failed, failed.to_string())
     })?;
@@ -75,7 +90,7 @@ pub fn run(args: &FilmingBenchArgs, is_shown: bool) -> Result<(), Failure> {
     let report = measure(&parts, args.repeat, &device)?;
     if args.json {
         return output::json(&json!({
-            "shape": "wan-2.1-t2v-1.3b",
+            "shape": shape.name(),
             "device": args.device.to_string(),
             "width": width,
             "height": height,
@@ -86,7 +101,8 @@ pub fn run(args: &FilmingBenchArgs, is_shown: bool) -> Result<(), Failure> {
     }
     output::line(report.table(
         &format!(
-            "Wan 2.1 on {}, {width} x {height}, {} frames, {}, median of {}",
+            "{} on {}, {width} x {height}, {} frames, {}, median of {}",
+            shape.name(),
             args.device,
             args.frames,
             args.device.weight_type(),

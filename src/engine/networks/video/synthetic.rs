@@ -9,6 +9,46 @@ use crate::networks::weights::{Flaw, InventedTensors};
 /// Rows of text that the transformer sees.
 const TEXT_ROWS: usize = 512;
 
+/// The shape of a known model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyntheticVideo {
+    Wan21,
+    /// For tests.
+    Tiny,
+}
+
+impl SyntheticVideo {
+    pub const ALL: [Self; 2] = [Self::Wan21, Self::Tiny];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wan21 => "wan-2.1-t2v-1.3b",
+            Self::Tiny => "tiny",
+        }
+    }
+
+    fn specs(self) -> (WanSpec, VideoAutoencoderSpec) {
+        let (block, autoencoder) = (WanSpec::one_block(), VideoAutoencoderSpec::wan_2_1());
+        match self {
+            Self::Wan21 => (block, autoencoder),
+            Self::Tiny => (
+                WanSpec {
+                    heads: 2,
+                    head_size: 32,
+                    text_width: 64,
+                    feed: 128,
+                    ..block
+                },
+                VideoAutoencoderSpec {
+                    encoder_width: 8,
+                    decoder_width: 8,
+                    ..autoencoder
+                },
+            ),
+        }
+    }
+}
+
 /// One block of the transformer, with its first and last layers, and the autoencoder.
 pub struct VideoBench {
     transformer: WanTransformer,
@@ -104,7 +144,8 @@ impl VideoAutoencoderSpec {
 }
 
 impl VideoBench {
-    pub fn new(device: &Device) -> std::result::Result<Self, Flaw> {
+    pub fn new(shape: SyntheticVideo, device: &Device) -> std::result::Result<Self, Flaw> {
+        let (block, autoencoder) = shape.specs();
         let source = ComponentSource {
             tensors: &InventedTensors::on(device),
             layout: Layout::Folder,
@@ -112,8 +153,8 @@ impl VideoBench {
             quantize: None,
         };
         Ok(Self {
-            transformer: WanTransformer::load(WanSpec::one_block(), source)?,
-            autoencoder: VideoAutoencoder::load(VideoAutoencoderSpec::wan_2_1(), source)?,
+            transformer: WanTransformer::load(block, source)?,
+            autoencoder: VideoAutoencoder::load(autoencoder, source)?,
             device: device.clone(),
         })
     }
