@@ -13,8 +13,8 @@ use tokio::task::spawn_blocking;
 
 use crate::secrets::is_data_url;
 use muster_process::tasks::Tasks;
+use muster_protocol::job::written::MOST_KEPT;
 use muster_protocol::job::{Body, EncodeRequest, Event, Job, TextInput, Usage};
-use muster_protocol::legacy::written::MOST_KEPT;
 
 /// Of longer texts the beginning is counted, and the rest taken to be like it. Of what is stored all is counted.
 const MOST_COUNTED: usize = MOST_KEPT;

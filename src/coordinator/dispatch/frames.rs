@@ -4,10 +4,10 @@
 
 use std::borrow::Cow;
 
+use muster_protocol::job::written::{most_bytes, most_relayed};
 use muster_protocol::job::{
     Body, Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind, Kudos, Usage, WorkerId,
 };
-use muster_protocol::legacy::written::{most_bytes, most_relayed};
 
 use super::Dispatcher;
 use super::effect::{Effect, Outcome};

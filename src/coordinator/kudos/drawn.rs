@@ -3,16 +3,15 @@
 
 use crate::dispatch::{Facts, Outcome};
 use muster_protocol::job::{
-    Body as JobBody, FormRequest, Formats, Hidden, ImageRequest, Kudos, MusicRequest, VideoRequest,
+    Body as JobBody, Capabilities, FormRequest, Hidden, Kudos, MusicRequest, VideoRequest,
 };
-use muster_protocol::legacy::Body;
 use muster_protocol::legacy::agent::BridgeAgent;
 use muster_protocol::legacy::annotation;
 use muster_protocol::legacy::image::reference;
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::legacy::words::named;
 
-use super::image::{Control, Drawing, Terms, agent_factor};
+use super::image::{Drawing, Terms, agent_factor};
 use super::interrogation::{form_charge, form_reward};
 use super::price::{FEE, rounded};
 
@@ -28,11 +27,11 @@ pub struct Worth {
 
 /// Of an image that may not be shown its client pays the fee alone.
 pub fn worth(facts: &Facts) -> Worth {
-    let Some((drawing, terms)) = drawing(facts) else {
-        return Worth::default();
-    };
     let last = facts.parts.last();
     let model = last.map_or("", |part| &part.model);
+    let Some((drawing, terms)) = drawing(facts, model) else {
+        return Worth::default();
+    };
     let reward = drawing.reward(reference::family(model));
     let agent = last.and_then(|part| part.agent.as_deref());
     let factor = agent.map_or(1.0, |agent| agent_factor(&BridgeAgent::parse(agent)));
@@ -99,43 +98,17 @@ pub fn looked(form: &FormRequest) -> Worth {
     }
 }
 
-/// In the client's own words, where they say more.
-fn drawing(facts: &Facts) -> Option<(Drawing, Terms)> {
+/// In the words of the poll API, whose prices these are.
+fn drawing(facts: &Facts, model: &str) -> Option<(Drawing, Terms)> {
     let JobBody::Image(image) = &facts.job.body else {
         return None;
     };
-    let original = facts.job.original.as_ref();
-    let legacy = original.filter(|original| original.format.meets(Formats::LEGACY));
-    let asked = legacy.and_then(|it| GenerationInputImage::read((*it.body).clone()).ok());
-    Some(match asked {
-        Some(asked) => (
-            Drawing::of(&asked.params, asked.source_image.is_some()),
-            Terms {
-                slow_workers: asked.slow_workers,
-                worker_blacklist: asked.worker_blacklist,
-            },
-        ),
-        None => (plain(image), PLAIN),
-    })
-}
-
-/// Any worker may serve it.
-const PLAIN: Terms = Terms {
-    slow_workers: true,
-    worker_blacklist: false,
-};
-
-/// Steps of an image whose client has named none.
-const STEPS: u32 = 30;
-
-fn plain(image: &ImageRequest) -> Drawing {
-    Drawing {
-        width: image.width,
-        height: image.height,
-        steps: image.steps.unwrap_or(STEPS),
-        source: image.source.is_some(),
-        control: Control::Free,
-        loras: u32::try_from(image.loras.len()).unwrap_or(u32::MAX),
-        ..Drawing::default()
-    }
+    let asked = GenerationInputImage::of_neutral(image, model);
+    let limits = &facts.job.limits;
+    let terms = Terms {
+        slow_workers: !limits.requires.contains(Capabilities::FAST),
+        worker_blacklist: limits.targets.are_denied(),
+    };
+    let drawing = Drawing::of(&asked.params, image.source.is_some());
+    Some((drawing, terms))
 }

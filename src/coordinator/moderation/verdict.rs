@@ -10,7 +10,7 @@ use super::filters::Filters;
 use super::forms::{Forms, words};
 use super::letters::folded;
 use super::youth;
-use muster_protocol::legacy::image::request::NEGATIVE;
+use muster_protocol::job::NEGATIVE;
 use muster_protocol::legacy::{image, text};
 
 /// At this suspicion a prompt is not taken as it is.

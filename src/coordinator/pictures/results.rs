@@ -16,7 +16,7 @@ use crate::media::{Key, Media, MediaError, Unaccepted};
 use muster_media::MediaType;
 use muster_media::image::{Bounds, Size};
 use muster_media::sound::{self, SoundBounds, SoundError};
-use muster_protocol::legacy::image::drawn::{Drawn, bytes_of};
+use muster_protocol::job::drawn::{Drawn, bytes_of};
 
 /// Looks at results. Clones share the places.
 #[derive(Debug, Clone)]

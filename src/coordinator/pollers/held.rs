@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::chat::Turn;
 use crate::dispatch::{Offer, SessionId};
+use muster_protocol::job::drawn::Drawn;
+use muster_protocol::job::written::most_bytes;
 use muster_protocol::job::{AccountId, JobId, Kind};
-use muster_protocol::legacy::image::drawn::Drawn;
-use muster_protocol::legacy::written::most_bytes;
 
 /// How long after its time a job is known here.
 const KNOWN: Duration = Duration::from_secs(3600);

@@ -43,11 +43,11 @@ use super::storage::Store;
 use super::switchboard::{Brought, Lent, Pop, Receipt, Switchboard};
 use super::turns::Turns;
 use muster_process::tasks::Tasks;
+use muster_protocol::job::drawn::Drawn;
 use muster_protocol::job::{
     AccountId, Event, Failure, FailureKind, FinishReason, Hidden, JobId, Kind, Kudos, Note,
     Product, Progress, TokenEvent, Usage, WorkerId,
 };
-use muster_protocol::legacy::image::drawn::Drawn;
 
 use held::{Held, Out};
 use poller::Poller;

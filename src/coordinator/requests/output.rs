@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use uuid::Uuid;
 
 use crate::switchboard::{JobStream, JobWatch, Stage};
+use muster_protocol::job::drawn::{Drawn, bytes_of, most_pixels};
 use muster_protocol::job::{
     Body, Event, FailureKind, Hidden, Job, JobId, Kind, LegacySampling, Product, Progress,
     UnixMillis,
 };
-use muster_protocol::legacy::image::drawn::{Drawn, bytes_of, most_pixels};
 
 /// One job, and what it brings.
 #[derive(Debug)]

@@ -9,12 +9,11 @@ use serde_json::{Map, Value, json};
 use crate::dispatch::Offer;
 use crate::media::{Area, Key, Media, MediaType};
 use crate::pictures::{UploadCheck, sound_bytes, video_bytes};
+use muster_protocol::job::drawn::{Drawn, most_bytes};
 use muster_protocol::job::{
     self, Body, EncodeRequest, Failure, FailureKind, Formats, ImageRequest, Job, Lora,
-    MusicRequest, SoundFormat, SourceImage, TranscriptRequest, VideoRequest,
+    MusicRequest, SoundFormat, SourceImage, TranscriptRequest, VideoRequest, samplers,
 };
-use muster_protocol::legacy::image::drawn::{Drawn, most_bytes};
-use muster_protocol::legacy::image::neutral::SAMPLERS;
 use muster_protocol::legacy::image::reference;
 use muster_protocol::link::{MediaBody, MediaResult, Payload, UploadSlot};
 
@@ -240,7 +239,7 @@ fn flat(image: &ImageRequest, model: &str) -> Map<String, Value> {
         ),
     ];
     keys.extend(always.map(|(key, value)| (key.to_owned(), value)));
-    let sampler = image.sampler.as_deref().map(sampler_name);
+    let sampler = image.sampler.as_deref().map(samplers::public_name);
     let maybe = [
         (
             "negative_prompt",
@@ -307,7 +306,7 @@ fn flat_video(video: &VideoRequest) -> Map<String, Value> {
             json!({"width": video.width, "height": video.height, "fps": video.fps, "frames": frames}),
         ),
     ];
-    let sampler = video.sampler.as_deref().map(sampler_name);
+    let sampler = video.sampler.as_deref().map(samplers::public_name);
     let maybe = [
         ("steps", video.steps.map(|it| json!(it))),
         ("cfg_scale", video.cfg_scale.map(|it| json!(it))),
@@ -325,11 +324,6 @@ fn flat_video(video: &VideoRequest) -> Map<String, Value> {
 
 /// What public coordinators fill in.
 const MUSIC_STEPS: u32 = 8;
-
-fn sampler_name(name: &str) -> &str {
-    let known = SAMPLERS.iter().find(|(ours, _)| *ours == name);
-    known.map_or(name, |(_, theirs)| theirs)
-}
 
 fn lora(lora: &Lora) -> Value {
     json!({

@@ -1,9 +1,13 @@
 //! What an image job asks for: one image. Whatever the client left unset is `None`.
 //!
-//! It holds every setting that more than one kind of worker takes. Settings of polling workers alone stand in the
-//! job's [`super::Original`], in their own words.
+//! It holds every setting that a client can name through any door, also those that few workers take. Samplers, schedules
+//! and processors have the names of [`super::samplers`] and of the AI Horde API.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// In a prompt as one text, before the part that should not be seen.
+pub const NEGATIVE: &str = "###";
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -34,8 +38,14 @@ pub struct ImageRequest {
     pub loras: Vec<Lora>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inversions: Vec<TextualInversion>,
+    /// The client's API lists textual inversions beside prompts: polling workers load no others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub lists_inversions: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceImage>,
+    /// None: as a mask, or its absence, says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_use: Option<SourceUse>,
     /// How much of the source is drawn anew, up to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
@@ -48,6 +58,30 @@ pub struct ImageRequest {
     /// How much of the enlarged image `hires_fix` draws anew, up to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hires_strength: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<ControlMap>,
+    /// Names of what is done to the drawn image, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub post_processing: Vec<String>,
+    /// How much post-processors change faces, up to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub face_strength: Option<f64>,
+    /// Drawn without a background.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub transparent: bool,
+    /// The worker hides an image that is not safe for work.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub censored: bool,
+    #[serde(skip_serializing_if = "SolverSettings::is_empty")]
+    pub solver: SolverSettings,
+    /// A way to draw that few workers know, by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub workflow_texts: Vec<WorkflowText>,
+    /// For models of one account, in their own words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub special: Option<Map<String, Value>>,
     /// Which of the request's images with this seed.
     pub index: u32,
     /// Previews that the client wants at most.
@@ -61,6 +95,62 @@ pub struct ImageRequest {
 )]
 fn is_zero(count: &u32) -> bool {
     *count == 0
+}
+
+/// Settings of a solver beside its name and its noise schedule.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SolverSettings {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eta: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub churn: Option<f64>,
+    /// Noise levels between which `churn` counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least_level: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_level: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correction: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow_shift: Option<f64>,
+}
+
+/// Lines that the image follows, taken from the source image.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ControlMap {
+    pub kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strength: Option<f64>,
+    /// The source image is the map.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_given: bool,
+    /// The map is wanted, and no image.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub returns_map: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceUse {
+    Start,
+    Inpainting,
+    Outpainting,
+    Remix,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkflowText {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -89,6 +179,57 @@ pub struct TextualInversion {
 pub enum PromptSide {
     Shown,
     Excluded,
+}
+
+impl SolverSettings {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl ImageRequest {
+    /// Both prompts as one text. The mark between them separates nothing in the first.
+    pub fn prompt_text(&self) -> String {
+        let shown = self.prompt.replace(NEGATIVE, "# # #");
+        match &self.negative_prompt {
+            Some(negative) if !negative.is_empty() => {
+                let is_apart = shown.ends_with(' ') || negative.starts_with(' ');
+                let space = if is_apart { "" } else { " " };
+                format!("{shown}{space}{NEGATIVE}{space}{negative}")
+            }
+            _ => shown,
+        }
+    }
+
+    /// Takes both prompts from one text.
+    pub fn set_prompt_text(&mut self, text: &str) {
+        let (shown, negative) = match text.split_once(NEGATIVE) {
+            Some((shown, negative)) => (shown, Some(negative.to_owned())),
+            None => (text, None),
+        };
+        self.prompt = shown.to_owned();
+        self.negative_prompt = negative;
+    }
+
+    /// A setting that this program's own engine does not have.
+    pub fn foreign_setting(&self) -> Option<&'static str> {
+        let is_foreign_use = matches!(
+            self.source_use,
+            Some(SourceUse::Outpainting | SourceUse::Remix)
+        );
+        let settings = [
+            ("source_use", is_foreign_use),
+            ("control", self.control.is_some()),
+            ("post_processing", !self.post_processing.is_empty()),
+            ("transparent", self.transparent),
+            ("censored", self.censored),
+            ("solver", !self.solver.is_empty()),
+            ("workflow", self.workflow.is_some()),
+            ("special", self.special.is_some()),
+        ];
+        let mut set = settings.into_iter().filter(|(_, is_set)| *is_set);
+        set.next().map(|(name, _)| name)
+    }
 }
 
 /// In a prompt, before the name of a textual inversion.
@@ -121,7 +262,27 @@ pub struct SourceImage {
 
 #[cfg(test)]
 mod tests {
-    use super::named_inversions;
+    use super::{ImageRequest, named_inversions};
+
+    #[test]
+    fn both_prompts_are_one_text_and_come_back() {
+        let check = |text: &str, prompt: &str, negative: Option<&str>| {
+            let mut image = ImageRequest::default();
+            image.set_prompt_text(text);
+            assert_eq!(image.prompt, prompt);
+            assert_eq!(image.negative_prompt.as_deref(), negative);
+            assert_eq!(image.prompt_text(), text);
+        };
+        check("a cat", "a cat", None);
+        check("a cat ### a dog", "a cat ", Some(" a dog"));
+        check("a cat ###a###b", "a cat ", Some("a###b"));
+        let marked = ImageRequest {
+            prompt: "a ### b".to_owned(),
+            negative_prompt: Some("c".to_owned()),
+            ..ImageRequest::default()
+        };
+        assert_eq!(marked.prompt_text(), "a # # # b ### c");
+    }
 
     #[test]
     fn prompts_name_textual_inversions() {

@@ -5,6 +5,7 @@
 //! except the renderer for public peers, by [`Original`].
 
 mod capabilities;
+pub mod drawn;
 mod encode;
 mod event;
 mod failure;
@@ -17,10 +18,12 @@ mod music;
 mod needs;
 mod price;
 mod product;
+pub mod samplers;
 mod speech;
 mod text;
 mod transcript;
 mod video;
+pub mod written;
 
 pub use capabilities::Capabilities;
 pub use encode::{EncodeRequest, EncodeResult, TokenList, Vector};
@@ -33,7 +36,10 @@ pub use form::FormRequest;
 pub use ids::{
     AccountId, JobId, Kudos, RequestId, SharedKeyId, SharedKeyText, UnixMillis, WorkerId, timely,
 };
-pub use image::{ImageRequest, Lora, PromptSide, SourceImage, TextualInversion, named_inversions};
+pub use image::{
+    ControlMap, ImageRequest, Lora, NEGATIVE, PromptSide, SolverSettings, SourceImage, SourceUse,
+    TextualInversion, WorkflowText, named_inversions,
+};
 pub use keep_alive::{KeepAlive, MemoryStay};
 pub use legacy::LegacySampling;
 pub use music::{MusicRequest, SoundFormat};
@@ -44,7 +50,9 @@ pub use needs::{
 pub use price::{JobPrice, MicroUsd};
 pub use product::{Hidden, Media, Note, Product, Remark, Text};
 pub use speech::{Samples, SpeechGap, SpeechPart, SpeechRequest};
-pub use text::{Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice};
+pub use text::{
+    Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice, Voice,
+};
 pub use video::{UsualVideo, VideoRequest};
 
 pub use transcript::{Transcript, TranscriptRequest, TranscriptSegment, TranscriptWord};
@@ -121,6 +129,11 @@ impl Job {
         formats.into_iter().flatten().find(both).unwrap_or_default()
     }
 
+    /// Whether a part of its output is of no use to its client.
+    pub fn is_only_whole(&self) -> bool {
+        self.durable && matches!(self.body, Body::Encode(_))
+    }
+
     /// How much work it is as people count it: tokens that may be written, pixelsteps, or one form.
     pub fn size(&self) -> u64 {
         match &self.body {
@@ -133,7 +146,7 @@ impl Job {
                 let pixels = u64::from(image.width) * u64::from(image.height);
                 pixels.saturating_mul(steps)
             }
-            Body::Music(music) => music.millis().div_ceil(1000),
+            Body::Music(music) => music.paid_millis().div_ceil(1000),
             Body::Video(video) => {
                 let pixels = u64::from(video.width) * u64::from(video.height);
                 pixels.saturating_mul(video.frames().into())

@@ -59,6 +59,77 @@ pub struct Chat {
     pub variables: Map<String, Value>,
 }
 
+/// The speaker of a message, whatever its role is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voice {
+    System,
+    User,
+    Model,
+}
+
+impl TextRequest {
+    /// Settings that a worker of plain texts cannot be told, by their names. A request of the AI Horde API has none.
+    pub fn beyond_plain_text(&self) -> Vec<&'static str> {
+        let sampling = &self.sampling;
+        let acts = |penalty: Option<f32>| penalty.is_some_and(|penalty| penalty != 0.0);
+        let (tools, files) = match &self.input {
+            TextInput::Chat(chat) => (!chat.tools.is_empty(), chat.plain_lines().is_none()),
+            TextInput::Prompt(_) | TextInput::Tokens(_) => (false, false),
+        };
+        let free = matches!(self.format, None | Some(OutputFormat::Text));
+        let settings = [
+            ("tokens", matches!(self.input, TextInput::Tokens(_))),
+            ("tools", tools),
+            ("messages", files && !tools),
+            ("format", !free),
+            ("logprobs", self.logprobs.is_some()),
+            ("seed", sampling.seed.is_some()),
+            ("min_tokens", self.stop_rules.min_tokens.is_some()),
+            ("ignore_eos", self.stop_rules.ignore_eos),
+            ("stop_token_ids", !self.stop_rules.stop_token_ids.is_empty()),
+            ("presence_penalty", acts(sampling.presence_penalty)),
+            ("frequency_penalty", acts(sampling.frequency_penalty)),
+            ("logit_bias", !sampling.logit_bias.is_empty()),
+        ];
+        let acting = settings.into_iter().filter(|(_, acts)| *acts);
+        acting.map(|(name, _)| name).collect()
+    }
+}
+
+impl Chat {
+    /// The messages of a chat of text alone.
+    pub fn plain_lines(&self) -> Option<Vec<(Voice, String)>> {
+        let is_plain = self.tools.is_empty() && self.variables.is_empty();
+        is_plain.then_some(())?;
+        self.messages.iter().map(line).collect()
+    }
+}
+
+fn line(message: &Value) -> Option<(Voice, String)> {
+    let voice = match message["role"].as_str()? {
+        "system" | "developer" => Voice::System,
+        "user" => Voice::User,
+        "assistant" if message["tool_calls"].is_null() => Voice::Model,
+        _ => return None,
+    };
+    Some((voice, plain_text(&message["content"])?))
+}
+
+/// Text as it is, or as parts of nothing else.
+fn plain_text(content: &Value) -> Option<String> {
+    match content {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(parts) => parts
+            .iter()
+            .map(|part| match part["type"].as_str() {
+                Some("text") => part["text"].as_str(),
+                _ => None,
+            })
+            .collect(),
+        _ => None,
+    }
+}
+
 /// Which tokens end the output, and from when on anything may.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

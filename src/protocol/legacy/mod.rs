@@ -18,7 +18,6 @@
 //! | [`agent`] | what a worker's software can do |
 //! | [`abilities`] | what an image asks of a worker, and what a worker offers |
 //! | [`work`] | how much work an image is |
-//! | [`written`] | how long a text may be |
 //! | [`seed`], [`date`] | seeds and dates |
 //!
 //! A body is read by [`Body::parse`] or [`Body::read`]; a reply is a struct to be serialized. The names of both are
@@ -53,7 +52,6 @@ pub mod webhook;
 pub mod words;
 pub mod work;
 pub mod worker;
-pub mod written;
 
 mod body;
 mod codes;

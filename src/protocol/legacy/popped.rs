@@ -3,11 +3,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::job::{ImageRequest, Lora, SourceImage, TextRequest, TextualInversion};
+use crate::job::{ImageRequest, Lora, NEGATIVE, SourceImage, TextRequest, TextualInversion};
 use crate::legacy::{Body, Refusal};
 
 use super::image::params::ModelGenerationInputImage;
-use super::image::request::NEGATIVE;
 use super::text::job::text_of;
 use super::text::params::ModelGenerationInputText;
 use super::words::{SourceProcessing, Word, named};

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::job::RequestId;
+use crate::job::{NEGATIVE, RequestId};
 
-use super::image::request::{GenerationInputImage, NEGATIVE};
+use super::image::request::GenerationInputImage;
 use super::rules::{List, Text, list, text};
 use super::tables::{reply, words};
 use super::text::request::GenerationInputText;

@@ -122,6 +122,21 @@ const NOWHERE: &[(&str, &[&str])] = &[
     ("unbounded_channel", &[]),
 ];
 
+/// The core: jobs of every API look the same there. The table of public image models is known by its name only.
+const KNOWS_NO_API: &[&str] = &[
+    "coordinator/dispatch",
+    "coordinator/http/generation",
+    "coordinator/http/openai",
+    "coordinator/http/text",
+    "coordinator/metering.rs",
+    "coordinator/switchboard",
+    "coordinator/workers",
+    "protocol/job",
+    "protocol/openai",
+];
+const API: &str = "legacy";
+const TABLE: [&str; 2] = ["image", "reference"];
+
 /// Where serde's traits may be derived: a derive is a promise to a reader outside the program.
 const DERIVES_SERDE: &[&str] = &[
     "cli",
@@ -311,6 +326,11 @@ fn planted_violations_are_caught() {
             "unbounded_channel",
         ),
         (
+            "coordinator/dispatch/mod.rs",
+            "use muster_protocol::legacy::words::Word;",
+            "the AI Horde API",
+        ),
+        (
             "engine/runtime/mod.rs",
             "#[derive(Debug, Serialize)] struct Event;",
             "derives Serialize",
@@ -435,6 +455,9 @@ fn objection(file: &str, path: &[String]) -> Option<String> {
     {
         return Some(format!("{what} is not used in this house"));
     }
+    if is_in(file, KNOWS_NO_API) && names_an_api(path) {
+        return Some(format!("{API} is the AI Horde API, one door of many"));
+    }
     let name = path.first()?;
     if name == "crate" {
         return unlawful_sibling(file, path.get(1)?);
@@ -444,6 +467,14 @@ fn objection(file: &str, path: &[String]) -> Option<String> {
     }
     let (_, places) = ONLY_IN.iter().find(|(krate, _)| krate == name)?;
     (!is_in(file, places)).then(|| format!("{name} stops at {places:?}"))
+}
+
+fn names_an_api(path: &[String]) -> bool {
+    let is_protocol =
+        ["crate", "muster_protocol"].contains(&path.first().map_or("", String::as_str));
+    is_protocol
+        && path.get(1).is_some_and(|part| part == API)
+        && !path[2..].starts_with(&TABLE.map(str::to_owned))
 }
 
 fn unlawful_sibling(file: &str, to: &str) -> Option<String> {

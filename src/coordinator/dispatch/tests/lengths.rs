@@ -2,10 +2,10 @@
 
 use super::{Desk, done, is_delivered};
 use crate::dispatch::{Effect, Outcome, Said};
+use muster_protocol::job::written::{most_bytes, most_relayed};
 use muster_protocol::job::{
     Body, Event, FinishReason, TokenEvent, TokenLogprob, ToolCallEvent, Usage, WorkerId,
 };
-use muster_protocol::legacy::written::{most_bytes, most_relayed};
 
 /// What any job may have.
 const LEAST: usize = 64 << 10;

@@ -12,8 +12,8 @@ use super::gathering::MadeMedia;
 use crate::error::ApiError;
 use crate::media::{self, Area, Holding, Key, MediaError, MediaType};
 use crate::pictures::{Results, Unfit};
+use muster_protocol::job::drawn::Drawn;
 use muster_protocol::job::{FailureKind, Media};
-use muster_protocol::legacy::image::drawn::Drawn;
 use muster_protocol::openai::media::{FinishedMedia, MediaEncoding};
 
 /// How long links are valid.

@@ -13,8 +13,8 @@ use crate::error::ApiError;
 use crate::media::Holding;
 use crate::progress::ProgressBoard;
 use crate::switchboard::{Delivery, JobStream};
+use muster_protocol::job::drawn::Drawn;
 use muster_protocol::job::{Event, FailureKind, Hidden, Job, JobId, Media};
-use muster_protocol::legacy::image::drawn::Drawn;
 use muster_protocol::openai::media::MediaGrid;
 
 /// An output that its worker has delivered.

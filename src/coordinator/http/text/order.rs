@@ -12,7 +12,6 @@ use muster_protocol::job::{
     AccountId, Body, CacheOwner, Formats, Job, JobId, Kind, Limits, ModelChoice, NativeBody, Needs,
     Original, Privacy, RequestId, TextInput, TextNeeds, TextRequest, UnixMillis,
 };
-use muster_protocol::legacy::text::job::only_for_our_workers;
 use muster_protocol::openai::chat::ChatRequest;
 
 /// What the jobs of a request have besides what it says.
@@ -167,7 +166,7 @@ pub fn formats(request: &ChatRequest, native: Option<&NativeBody>) -> Formats {
         false => Formats::NEUTRAL,
     };
     let ours = native.map_or(ours, |native| ours.with(native.format));
-    match only_for_our_workers(&request.text).is_empty() {
+    match request.text.beyond_plain_text().is_empty() {
         true => ours.with(Formats::LEGACY),
         false => ours,
     }

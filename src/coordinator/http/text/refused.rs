@@ -11,7 +11,6 @@ use crate::http::models;
 use crate::http::open::KnownModels;
 use crate::switchboard::{ModelOnline, Overview};
 use muster_protocol::job::{Failure, FailureKind, Formats, Kind};
-use muster_protocol::legacy::text::job::only_for_our_workers;
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::chat::ChatRequest;
 
@@ -54,7 +53,7 @@ pub fn explain(
                 let message = format!("{what}{}", remedy("text models", &texts));
                 Problem::unsupported("model", message).into()
             }
-            Missing::Format(_) => match only_for_our_workers(&request.text).first() {
+            Missing::Format(_) => match request.text.beyond_plain_text().first() {
                 Some(name) => {
                     let able = others(overview, model, |other| {
                         other

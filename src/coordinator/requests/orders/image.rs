@@ -1,17 +1,13 @@
 //! Images. The source images of a request stand in it by their keys in the media store.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{Nth, Task, end_user};
 use crate::requests::Wishes;
-use muster_protocol::job::{
-    Body, Formats, ImageRequest, Lora, Original, SourceImage, TextualInversion,
-};
-use muster_protocol::legacy::image::request::{GenerationInputImage, NEGATIVE};
-use muster_protocol::legacy::words::Word;
+use muster_protocol::job::{Body, ImageRequest};
+use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::legacy::{Body as _, Refusal, seed};
 
 /// Images are stale after this.
@@ -20,16 +16,11 @@ pub const LIFETIME: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug)]
 pub struct ImageAsked {
     request: GenerationInputImage,
-    /// The same as JSON, which its jobs share.
-    original: Arc<Value>,
 }
 
 impl ImageAsked {
     pub fn new(request: GenerationInputImage) -> Self {
-        Self {
-            original: Arc::new(json!(request)),
-            request,
-        }
+        Self { request }
     }
 
     pub fn read(mut body: Value) -> Result<Self, Refusal> {
@@ -37,7 +28,7 @@ impl ImageAsked {
     }
 
     pub fn stored(&self) -> Value {
-        json!({"request": *self.original})
+        json!({"request": self.request})
     }
 
     pub fn outputs(&self) -> u32 {
@@ -78,49 +69,19 @@ impl ImageAsked {
             body: Body::Image(Box::new(self.image(nth))),
             limits: self.request.limits(),
             trusted: self.request.trusted_workers,
-            original: Some(Original {
-                format: Formats::LEGACY,
-                body: self.original.clone(),
-                native: None,
-            }),
+            original: None,
             price: None,
         }
     }
 
     fn image(&self, nth: Nth) -> ImageRequest {
         let params = &self.request.params;
-        let (prompt, negative) = match self.request.prompt.split_once(NEGATIVE) {
-            Some((prompt, negative)) => (prompt, Some(negative.to_owned())),
-            None => (&*self.request.prompt, None),
+        // The other seeds differ, and each makes its image alone as well.
+        let index = match (params.seed.as_deref(), params.seed_variation) {
+            (Some(seed), None) if seed::seed(seed).is_some() => nth.index,
+            _ => 0,
         };
-        ImageRequest {
-            prompt: prompt.to_owned(),
-            negative_prompt: negative,
-            width: params.width,
-            height: params.height,
-            steps: Some(params.steps()),
-            cfg_scale: Some(params.cfg_scale),
-            sampler: Some(params.sampler_name.word().to_owned()),
-            karras: Some(params.is_karras()),
-            scheduler: params.newer_scheduler().map(|one| one.word().to_owned()),
-            clip_skip: params.clip_skip,
-            seed: Some(self.seed(nth).into()),
-            loras: params.loras().iter().map(Lora::from).collect(),
-            inversions: params.tis().iter().map(TextualInversion::from).collect(),
-            source: self.source(),
-            strength: params.denoising_strength,
-            tiling: params.tiling,
-            hires_fix: params.hires_fix,
-            hires_strength: params
-                .hires_fix_denoising_strength
-                .filter(|_| params.hires_fix),
-            // The other seeds differ, and each makes its image alone as well.
-            index: match (params.seed.as_deref(), params.seed_variation) {
-                (Some(seed), None) if seed::seed(seed).is_some() => nth.index,
-                _ => 0,
-            },
-            previews: 0,
-        }
+        self.request.neutral(self.seed(nth), index)
     }
 
     /// The client's own, moved on where it is to vary; one of each image's own where nothing was said.
@@ -136,16 +97,6 @@ impl ImageAsked {
             (None, Some(_)) => base,
             (None, None) => base.wrapping_add(nth.index.wrapping_mul(0x9e37_79b9)),
         }
-    }
-
-    fn source(&self) -> Option<SourceImage> {
-        let extra = self.request.extra_source_images().iter();
-        let extra = extra.filter_map(|one| Some((one.image.clone()?, one.strength)));
-        Some(SourceImage {
-            image: self.request.source_image.clone()?,
-            mask: self.request.source_mask.clone(),
-            extra: extra.collect(),
-        })
     }
 }
 

@@ -7,7 +7,6 @@
 //! | [`status`] | what clients read back |
 //! | [`payload`] | what a worker is given |
 //! | [`metadata`] | what a worker remarks about an image |
-//! | [`drawn`] | how large what is drawn may be |
 //! | `limits` | the workers that may take a request |
 //! | [`neutral`] | a request of another API in the words of this one |
 //! | [`check`] | which parameters go together |
@@ -16,7 +15,6 @@
 
 pub mod baseline;
 pub mod check;
-pub mod drawn;
 mod limits;
 pub mod metadata;
 pub mod neutral;

@@ -7,9 +7,6 @@ use crate::legacy::words::SourceProcessing;
 
 use super::params::ModelGenerationInputImage;
 
-/// In a prompt, between what should be seen and what should not.
-pub const NEGATIVE: &str = "###";
-
 body! {
     /// `POST /v2/generate/async`
     pub struct GenerationInputImage {

@@ -1,8 +1,8 @@
 //! What a style makes of a prompt: its template with the client's words in it.
 
+use crate::job::NEGATIVE;
 use crate::legacy::error::{Code, Refusal};
 use crate::legacy::image::check::LONGEST_PROMPT as LONGEST_IMAGE_PROMPT;
-use crate::legacy::image::request::NEGATIVE;
 use crate::legacy::text::check::LONGEST_PROMPT as LONGEST_TEXT_PROMPT;
 
 use super::{MOST_MODELS, MOST_TAGS};

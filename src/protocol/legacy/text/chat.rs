@@ -4,9 +4,7 @@
 //!
 //! Marks of the format inside a message are taken out, so that no message can pretend to be another one.
 
-use serde_json::Value;
-
-use crate::job::Chat;
+use crate::job::{Chat, Voice};
 
 /// The text, and what ends an answer to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,14 +26,6 @@ struct Form {
     /// The system speaks at the beginning of what the user says first.
     joins_system: bool,
     stops: &'static [&'static str],
-}
-
-/// Who says something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Voice {
-    System,
-    User,
-    Model,
 }
 
 const CHATML: Form = Form {
@@ -101,7 +91,7 @@ const FORMS: [&Form; 5] = [&CHATML, &LLAMA_3, &GEMMA, &MISTRAL, &PHI];
 
 /// Nothing, if there is more in the chat than text.
 pub fn written(chat: &Chat, model: &str) -> Option<Written> {
-    let said = said(chat)?;
+    let said = chat.plain_lines()?;
     let form = Form::of(model);
     Some(Written {
         prompt: form.write(&said),
@@ -114,47 +104,11 @@ pub fn stops(model: &str) -> &'static [&'static str] {
     Form::of(model).stops
 }
 
-/// Whether a chat can be written out.
-pub fn is_plain(chat: &Chat) -> bool {
-    said(chat).is_some()
-}
-
 /// What the model said, without what a worker sends beyond it.
 pub fn answer(text: &str, stops: &[String]) -> String {
     let ends = stops.iter().filter_map(|stop| text.find(stop.as_str()));
     let end = ends.min().unwrap_or(text.len());
     text[..end].trim().to_owned()
-}
-
-fn said(chat: &Chat) -> Option<Vec<(Voice, String)>> {
-    let plain = chat.tools.is_empty() && chat.variables.is_empty();
-    plain.then_some(())?;
-    chat.messages.iter().map(line).collect()
-}
-
-fn line(message: &Value) -> Option<(Voice, String)> {
-    let voice = match message["role"].as_str()? {
-        "system" | "developer" => Voice::System,
-        "user" => Voice::User,
-        "assistant" if message["tool_calls"].is_null() => Voice::Model,
-        _ => return None,
-    };
-    Some((voice, text(&message["content"])?))
-}
-
-/// Text as it is, or as parts of nothing else.
-fn text(content: &Value) -> Option<String> {
-    match content {
-        Value::String(text) => Some(text.clone()),
-        Value::Array(parts) => parts
-            .iter()
-            .map(|part| match part["type"].as_str() {
-                Some("text") => part["text"].as_str(),
-                _ => None,
-            })
-            .collect(),
-        _ => None,
-    }
 }
 
 impl Form {
@@ -217,7 +171,7 @@ mod tests {
     use proptest::prelude::{any, prop_assert_eq, proptest};
     use serde_json::{Value, json};
 
-    use super::{FORMS, HEADINGS, answer, is_plain, written};
+    use super::{FORMS, HEADINGS, answer, written};
     use crate::job::Chat;
 
     fn chat(messages: Value) -> Chat {
@@ -299,7 +253,7 @@ mod tests {
             json!({"role": "tool", "content": "4"}),
             json!({"role": "assistant", "content": null, "tool_calls": []}),
         ] {
-            assert!(!is_plain(&chat(json!([message]))), "{message}");
+            assert!(chat(json!([message])).plain_lines().is_none(), "{message}");
         }
     }
 
@@ -320,11 +274,11 @@ mod tests {
                 let marks: Vec<&str> = marks.collect();
                 let said: String = parts.iter().map(|part| marks[usize::from(*part) % marks.len()]).collect();
                 let clean = form.unmarked(&said);
-                let messages = [(super::Voice::User, said.clone())];
+                let messages = [(crate::job::Voice::User, said.clone())];
                 let prompt = form.write(&messages);
                 for stop in form.stops {
                     prop_assert_eq!(clean.matches(stop).count(), 0);
-                    let own = form.write(&[(super::Voice::User, String::new())]).matches(stop).count();
+                    let own = form.write(&[(crate::job::Voice::User, String::new())]).matches(stop).count();
                     prop_assert_eq!(prompt.matches(stop).count(), own, "{} {}", stop, prompt);
                 }
             }

@@ -1,9 +1,8 @@
 //! A text request as the neutral job, and a neutral job as the payload of a legacy worker, whichever door it came
 //! through. A request of the poll API comes out of a legacy worker's payload as its client wrote it.
 
-use crate::job::{LegacySampling, OutputFormat, Sampling, StopRules, TextInput, TextRequest};
+use crate::job::{LegacySampling, Sampling, StopRules, TextInput, TextRequest};
 
-use super::chat;
 use super::params::ModelGenerationInputText;
 use super::payload::ModelPayloadText;
 use super::request::GenerationInputText;
@@ -110,42 +109,12 @@ fn as_written(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::from(number))
 }
 
-/// What of a request no legacy worker can be told, by its neutral name. Empty for every request of the poll API.
-pub fn only_for_our_workers(request: &TextRequest) -> Vec<&'static str> {
-    let sampling = &request.sampling;
-    let acts = |penalty: Option<f32>| penalty.is_some_and(|penalty| penalty != 0.0);
-    let (tools, files) = match &request.input {
-        TextInput::Chat(chat) => (!chat.tools.is_empty(), !chat::is_plain(chat)),
-        TextInput::Prompt(_) | TextInput::Tokens(_) => (false, false),
-    };
-    let free = matches!(request.format, None | Some(OutputFormat::Text));
-    let settings = [
-        ("tokens", matches!(request.input, TextInput::Tokens(_))),
-        ("tools", tools),
-        ("messages", files && !tools),
-        ("format", !free),
-        ("logprobs", request.logprobs.is_some()),
-        ("seed", sampling.seed.is_some()),
-        ("min_tokens", request.stop_rules.min_tokens.is_some()),
-        ("ignore_eos", request.stop_rules.ignore_eos),
-        (
-            "stop_token_ids",
-            !request.stop_rules.stop_token_ids.is_empty(),
-        ),
-        ("presence_penalty", acts(sampling.presence_penalty)),
-        ("frequency_penalty", acts(sampling.frequency_penalty)),
-        ("logit_bias", !sampling.logit_bias.is_empty()),
-    ];
-    let acting = settings.into_iter().filter(|(_, acts)| *acts);
-    acting.map(|(name, _)| name).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{prop_assert_eq, proptest};
     use serde_json::{Value, json};
 
-    use super::{Lengths, ModelPayloadText, as_written, only_for_our_workers};
+    use super::{Lengths, ModelPayloadText, as_written};
     use crate::job::{Chat, Sampling, StopRules, TextInput, TextRequest};
     use crate::legacy::Body;
     use crate::legacy::schemas::assert_fits;
@@ -222,11 +191,11 @@ mod tests {
             (512, 8192)
         );
         assert_eq!((payload.temperature, payload.rep_pen), (Some(0.3), None));
-        assert!(only_for_our_workers(&request).is_empty());
+        assert!(request.beyond_plain_text().is_empty());
         request.logprobs = Some(0);
         request.sampling.presence_penalty = Some(0.5);
         assert_eq!(
-            only_for_our_workers(&request),
+            request.beyond_plain_text(),
             ["logprobs", "presence_penalty"]
         );
     }

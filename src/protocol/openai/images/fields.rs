@@ -7,9 +7,7 @@ use serde_json::Value;
 use super::inputs::ImageInputs;
 use super::settings::{loras, sampler, schedule};
 use super::{ImageDelivery, ImageDoor, ImageFormat, ImagesRequest, LARGEST_SEED};
-use crate::job::{ImageRequest, Lora};
-use crate::legacy::image::neutral;
-use crate::legacy::words::Sampler;
+use crate::job::{ImageRequest, Lora, samplers};
 use crate::openai::field::Field;
 use crate::openai::form::FormFile;
 use crate::openai::media::{self, MediaEncoding, MediaTracking};
@@ -333,8 +331,7 @@ impl ImagesDraft {
             false => MediaEncoding::Url,
         };
         let has_schedule = self.schedule != Schedule::default();
-        let sampler = self.sampler.as_deref().and_then(neutral::sampler);
-        let is_newer = sampler.is_some_and(Sampler::is_newer);
+        let is_newer = self.sampler.as_deref().is_some_and(samplers::is_newer);
         let is_long_seed = self.seed.is_some_and(|seed| seed > POLLED_SEED - 3);
         let names = |list: &[(bool, &'static str)]| {
             let named = list.iter().filter(|(is_set, _)| *is_set);

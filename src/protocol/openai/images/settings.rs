@@ -4,9 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::fields::{Schedule, text};
-use crate::job::Lora;
-use crate::legacy::image::neutral;
-use crate::legacy::words::{Scheduler, Word, named};
+use crate::job::{Lora, samplers};
 use crate::openai::field::nothing_but;
 use crate::openai::nearest::{nearest, shortened};
 use crate::openai::shape::kind;
@@ -17,35 +15,24 @@ const LONGEST_NAME: usize = 255;
 const LONGEST_TRIGGER: usize = 30;
 const STRENGTH: Shape = Shape::Number(-2.0..=2.0);
 
-/// The sampler as the poll API calls it.
+/// The sampler by the name that jobs have.
 pub fn sampler(name: &str) -> Result<String, Problem> {
-    let known = neutral::sampler(name).map(|sampler| sampler.word().to_owned());
+    let known = samplers::sampler(name).map(str::to_owned);
     known.ok_or_else(|| {
-        unknown(
-            "sampler",
-            name,
-            &neutral::sampler_names().collect::<Vec<_>>(),
-        )
+        let names: Vec<_> = samplers::sampler_names().collect();
+        unknown("sampler", name, &names)
     })
 }
 
 pub fn schedule(name: &str) -> Result<Schedule, Problem> {
-    let words: Vec<_> = Scheduler::ALL.iter().map(|one| one.word()).collect();
-    let known: Option<Scheduler> = named(name);
-    match known.ok_or_else(|| unknown("scheduler", name, &words))? {
-        Scheduler::Karras => Ok(Schedule {
-            karras: Some(true),
-            other: None,
-        }),
-        Scheduler::Normal => Ok(Schedule {
-            karras: Some(false),
-            other: None,
-        }),
-        other => Ok(Schedule {
-            karras: Some(false),
-            other: Some(other.word().to_owned()),
-        }),
+    if !samplers::SCHEDULES.contains(&name) {
+        return Err(unknown("scheduler", name, &samplers::SCHEDULES));
     }
+    let other = ![samplers::KARRAS, samplers::NORMAL].contains(&name);
+    Ok(Schedule {
+        karras: Some(name == samplers::KARRAS),
+        other: other.then(|| name.to_owned()),
+    })
 }
 
 fn unknown(field: &'static str, name: &str, known: &[&str]) -> Problem {

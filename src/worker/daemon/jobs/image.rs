@@ -56,6 +56,10 @@ fn settings(
             "several source images are not supported by this worker".to_owned(),
         ));
     }
+    if let Some(setting) = request.foreign_setting() {
+        let message = format!("{setting} is not supported by this worker");
+        return Err(unsupported(message));
+    }
     let sampler = request.sampler.as_deref().map(|name| {
         let known = DiffusionSampler::named(name);
         known.ok_or_else(|| unknown("sampler", name, DiffusionSampler::names()))

@@ -25,8 +25,8 @@ use crate::modes::Modes;
 use crate::pictures::{Results, Unfit};
 use crate::pollers::{Ask, Badge, Given, Made, NotTaken, Pollers};
 use crate::requests::results::is_uploaded;
+use muster_protocol::job::drawn::{Drawn, most_bytes};
 use muster_protocol::job::{Body as JobBody, JobId, Kind, Product};
-use muster_protocol::legacy::image::drawn::{Drawn, most_bytes};
 use muster_protocol::legacy::interrogation::{
     Form, InterrogationPopFormPayload, InterrogationPopPayload, InterrogationSubmitInput,
     NoValidInterrogationsFound,

@@ -8,9 +8,8 @@ use super::{LINKS, key_of};
 use crate::dispatch::Offer;
 use crate::media::{Media, MediaError};
 use crate::pollers::Given;
-use muster_protocol::job::{Body as JobBody, Formats};
-use muster_protocol::legacy::Body;
-use muster_protocol::legacy::image::drawn::most_bytes;
+use muster_protocol::job::Body as JobBody;
+use muster_protocol::job::drawn::most_bytes;
 use muster_protocol::legacy::image::payload::{
     GenerationPayloadImage, ModelPayloadImage, NoValidRequestFoundImage,
 };
@@ -97,16 +96,11 @@ impl Ways<'_> {
     }
 }
 
-/// In the client's own words, or for a client of another API in the words for its request.
 fn asked_for(offer: &Offer) -> Option<(GenerationInputImage, u32)> {
     let JobBody::Image(image) = &offer.job.body else {
         return None;
     };
-    let original = offer.job.original.as_ref();
-    let request = match original.filter(|original| original.format.meets(Formats::LEGACY)) {
-        Some(original) => GenerationInputImage::read((*original.body).clone()).ok()?,
-        None => GenerationInputImage::of_neutral(image, &offer.model),
-    };
+    let request = GenerationInputImage::of_neutral(image, &offer.model);
     // Seeds of this API have 32 bits.
     Some((request, image.seed? as u32))
 }

@@ -22,8 +22,6 @@ use crate::media::MediaType;
 use crate::moderation::Medium;
 use crate::requests::orders::{MediaNotes, MediaWork};
 use muster_protocol::job::{Capabilities, Formats, Kind};
-use muster_protocol::legacy::image::neutral;
-use muster_protocol::legacy::image::request::NEGATIVE;
 use muster_protocol::link::MediaBody;
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::images::reply::ImagesHead;
@@ -247,14 +245,9 @@ async fn moderate(
     request: &mut ImagesRequest,
     model: &str,
 ) -> Result<(), ApiError> {
-    let text = neutral::prompt(&request.image);
+    let text = request.image.prompt_text();
     if let Some(rewritten) = endpoint.examine(&text, Medium::Image, model).await? {
-        let (shown, excluded) = match rewritten.split_once(NEGATIVE) {
-            Some((shown, excluded)) => (shown, Some(excluded.trim().to_owned())),
-            None => (&*rewritten, None),
-        };
-        request.image.prompt = shown.trim().to_owned();
-        request.image.negative_prompt = excluded;
+        request.image.set_prompt_text(&rewritten);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! How large what is drawn for a job may be, and must be: whoever draws it is a stranger, and it is kept for whoever
 //! asked.
 
-use crate::job::{Body, Job};
+use super::{Body, ImageRequest, Job};
 
 /// Post-processors make an image up to four times as long and as wide: one of them may enlarge it.
 const ENLARGED: u64 = 4 * 4;
@@ -28,7 +28,9 @@ pub struct Drawn {
 impl Drawn {
     pub fn of(job: &Job) -> Self {
         let (least, may_be_turned) = match &job.body {
-            Body::Image(image) if !returns_control_map(job) => ((image.width, image.height), false),
+            Body::Image(image) if !returns_control_map(image) => {
+                ((image.width, image.height), false)
+            }
             // The size of a control map is that of the model which makes it.
             Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Text(_) | Body::Encode(_) => {
                 (NO_LEAST, false)
@@ -70,7 +72,10 @@ pub fn most_pixels(job: &Job) -> u64 {
     let area = |width: u32, height: u32| u64::from(width) * u64::from(height);
     let (asked, is_enlarged) = match &job.body {
         Body::Text(_) | Body::Music(_) | Body::Video(_) | Body::Encode(_) => (0, false),
-        Body::Image(image) => (area(image.width, image.height), is_processed(job)),
+        Body::Image(image) => (
+            area(image.width, image.height),
+            !image.post_processing.is_empty(),
+        ),
         Body::Form(form) => (area(form.width, form.height), true),
     };
     let times = if is_enlarged { ENLARGED } else { 1 };
@@ -86,32 +91,20 @@ pub fn bytes_of(pixels: u64) -> u64 {
     pixels.saturating_mul(BYTES_A_PIXEL).saturating_add(ASIDE)
 }
 
-fn returns_control_map(job: &Job) -> bool {
-    let original = job.original.as_ref();
-    original.is_some_and(|original| original.body["params"]["return_control_map"] == true)
-}
-
-/// Only who asked in the words of this API can have asked for more than the drawing.
-fn is_processed(job: &Job) -> bool {
-    let original = job.original.as_ref();
-    let asked = original.map(|original| &original.body["params"]["post_processing"]);
-    let asked = asked.and_then(|asked| asked.as_array());
-    asked.is_some_and(|asked| !asked.is_empty())
+fn returns_control_map(image: &ImageRequest) -> bool {
+    let control = image.control.as_ref();
+    control.is_some_and(|control| control.returns_map)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use serde_json::{Value, json};
-
     use super::{ASIDE, Drawn, LEAST_PIXELS, most_bytes, most_pixels};
     use crate::job::{
-        AccountId, Body, FormRequest, Formats, ImageRequest, Job, JobId, Kind, Limits, ModelChoice,
-        Original, Privacy, RequestId, UnixMillis,
+        AccountId, Body, ControlMap, FormRequest, ImageRequest, Job, JobId, Kind, Limits,
+        ModelChoice, Privacy, RequestId, UnixMillis,
     };
 
-    fn job(kind: Kind, body: Body, params: Value) -> Job {
+    fn job(kind: Kind, body: Body) -> Job {
         Job {
             id: JobId::random(),
             request: RequestId::random(),
@@ -125,22 +118,25 @@ mod tests {
             deadline: UnixMillis(i64::MAX),
             durable: true,
             prefixes: Vec::new(),
-            original: Some(Original {
-                format: Formats::LEGACY,
-                body: Arc::new(json!({"params": params})),
-                native: None,
-            }),
+            original: None,
             price: None,
         }
     }
 
-    fn image(side: u32, params: Value) -> Job {
+    fn image(side: u32, request: ImageRequest) -> Job {
         let image = ImageRequest {
             width: side,
             height: side,
-            ..ImageRequest::default()
+            ..request
         };
-        job(Kind::Image, Body::Image(Box::new(image)), params)
+        job(Kind::Image, Body::Image(Box::new(image)))
+    }
+
+    fn enlarged() -> ImageRequest {
+        ImageRequest {
+            post_processing: vec!["RealESRGAN_x4plus".to_owned()],
+            ..ImageRequest::default()
+        }
     }
 
     #[test]
@@ -149,11 +145,9 @@ mod tests {
             assert_eq!(most_pixels(&job), pixels);
             assert_eq!(most_bytes(&job), 4 * pixels + ASIDE);
         };
-        check(image(64, json!({})), LEAST_PIXELS);
-        check(image(2048, json!({})), 2048 * 2048);
-        check(image(2048, json!({"post_processing": []})), 2048 * 2048);
-        let enlarged = json!({"post_processing": ["RealESRGAN_x4plus"]});
-        check(image(2048, enlarged), 8192 * 8192);
+        check(image(64, ImageRequest::default()), LEAST_PIXELS);
+        check(image(2048, ImageRequest::default()), 2048 * 2048);
+        check(image(2048, enlarged()), 8192 * 8192);
         let form = FormRequest {
             form: "strip_background".to_owned(),
             payload: None,
@@ -162,7 +156,7 @@ mod tests {
             height: 1024,
             slow_workers: true,
         };
-        let form = job(Kind::Interrogation, Body::Form(Box::new(form)), json!({}));
+        let form = job(Kind::Interrogation, Body::Form(Box::new(form)));
         let drawn = Drawn::of(&form);
         assert_eq!((drawn.least, drawn.may_be_turned), ((256, 256), true));
         check(form, 4096 * 4096);
@@ -170,12 +164,20 @@ mod tests {
 
     #[test]
     fn an_image_is_at_least_as_large_as_it_was_asked_for_but_for_control_maps() {
-        let least = |params: Value| Drawn::of(&image(512, params)).least;
-        assert_eq!(least(json!({})), (512, 512));
-        let enlarged = json!({"post_processing": ["RealESRGAN_x4plus"]});
-        assert_eq!(least(enlarged), (512, 512));
-        assert_eq!(least(json!({"return_control_map": true})), (1, 1));
-        let hidden = Drawn::of(&image(512, json!({}))).of_any_size();
+        let least = |request| Drawn::of(&image(512, request)).least;
+        assert_eq!(least(ImageRequest::default()), (512, 512));
+        assert_eq!(least(enlarged()), (512, 512));
+        let map = ControlMap {
+            kind: "canny".to_owned(),
+            returns_map: true,
+            ..ControlMap::default()
+        };
+        let map = ImageRequest {
+            control: Some(map),
+            ..ImageRequest::default()
+        };
+        assert_eq!(least(map), (1, 1));
+        let hidden = Drawn::of(&image(512, ImageRequest::default())).of_any_size();
         assert_eq!((hidden.least, hidden.pixels), ((1, 1), LEAST_PIXELS));
     }
 }

@@ -1,6 +1,6 @@
 //! How long what is written for a job may be: whoever writes it is a stranger, and it is kept for whoever asked.
 
-use crate::job::{Body, Job};
+use super::{Body, Job};
 
 /// Of a longer text the disk keeps the beginning only.
 pub const MOST_KEPT: usize = 1 << 20;
@@ -56,8 +56,6 @@ mod tests {
         AccountId, Body, FormRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy, RequestId,
         TextRequest, UnixMillis,
     };
-    use crate::legacy::Body as _;
-    use crate::legacy::text::request::GenerationInputText;
 
     fn job(kind: Kind, body: Body, output_tokens: Option<u32>) -> Job {
         Job {
@@ -82,11 +80,8 @@ mod tests {
     }
 
     fn text(max_tokens: Option<u32>, limit: Option<u32>) -> Job {
-        let asked = GenerationInputText::read(serde_json::json!({"prompt": "p"}));
-        let text = TextRequest {
-            max_tokens,
-            ..asked.unwrap().text(0)
-        };
+        let asked = serde_json::json!({"input": {"prompt": "p"}, "max_tokens": max_tokens});
+        let text: TextRequest = serde_json::from_value(asked).unwrap();
         job(Kind::Text, Body::Text(Box::new(text)), limit)
     }
 
