@@ -64,13 +64,19 @@ pub struct MusicPipeline {
     memory_bytes: Option<u64>,
 }
 
+/// As the makers of the models advise.
+const TURBO_STEPS: u32 = 8;
+const BASE_STEPS: u32 = 50;
+
 impl MusicDefaults {
     pub fn seconds(&self) -> f32 {
         self.seconds.unwrap_or(60.0)
     }
 
-    pub fn steps(&self) -> u32 {
-        self.steps.unwrap_or(8)
+    /// Turbo models were trained to need few.
+    pub fn steps(&self, is_turbo: bool) -> u32 {
+        let usual = if is_turbo { TURBO_STEPS } else { BASE_STEPS };
+        self.steps.unwrap_or(usual)
     }
 
     pub fn cfg_scale(&self) -> f32 {

@@ -53,7 +53,8 @@ impl MusicPlan {
         request: &SoundRequest,
     ) -> Result<Self, Refusal> {
         refuse_settings(request)?;
-        let steps = request.steps.unwrap_or_else(|| defaults.steps());
+        let is_turbo = networks.transformer.spec().is_turbo;
+        let steps = request.steps.unwrap_or_else(|| defaults.steps(is_turbo));
         in_range("steps", steps, 1, MOST_STEPS)?;
         in_range("index", request.index, 0, MOST_INDEX)?;
         if let Some(bpm) = request.bpm {

@@ -379,6 +379,19 @@ fn guided_songs_are_those_of_the_reference() {
         ..short()
     };
     let plan = pipeline.plan(&asked(guided.clone())).unwrap();
+    let by_default = SoundRequest {
+        steps: None,
+        ..guided.clone()
+    };
+    let by_default = [&pipeline, &super::tests::pipeline()].map(|pipeline| {
+        let cfg_scale = None;
+        let request = SoundRequest {
+            cfg_scale,
+            ..by_default.clone()
+        };
+        pipeline.plan(&asked(request)).unwrap().steps()
+    });
+    assert_eq!(by_default, [50, 8]);
     let latents = run(sample(&pipeline.networks, &plan, &PassReports::default())).unwrap();
     check(latents, "guided_latent", LATENT_TOLERANCE);
     let (steps, sound) = made(&pipeline, guided.clone());
