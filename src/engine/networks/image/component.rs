@@ -11,8 +11,8 @@ use crate::networks::weights::{
 };
 use muster_kernels::{self as kernels, Axis, Convolution, Edges};
 
-/// Types of tensors that are no matrices of linear layers.
-const DENSE_TYPES: &str = "f32, f16 and bf16";
+/// Types of tensors.
+const KNOWN_TYPES: &str = "f32, f16, bf16 and the blocks of GGUF files";
 const FINITE: &str = "finite numbers; the file is damaged, download or convert it again";
 
 /// Where a component's tensors are and what files call them.
@@ -271,7 +271,7 @@ impl<'a> ComponentReader<'a> {
         Ok(self.tensor(name, &[size])?.to_dtype(DType::F32)?)
     }
 
-    /// A tensor that must be there in this shape, dense, as it is stored.
+    /// A tensor that must be there in this shape: dense as it is stored, or the numbers of its blocks in f32.
     pub fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, Flaw> {
         let (header, dtype, bytes) = self.find(name, &[shape])?;
         self.dense(&header, dtype, &bytes)
@@ -283,11 +283,11 @@ impl<'a> ComponentReader<'a> {
         stored: GgmlDType,
         bytes: &[u8],
     ) -> Result<Tensor, Flaw> {
-        let Some(dtype) = convert::dense_dtype(stored) else {
-            let what = format!("the tensor {:?}", header.name);
-            return Err(Flaw::unsupported(what, header.dtype, DENSE_TYPES));
-        };
         let device = self.source.device;
+        let Some(dtype) = convert::dense_dtype(stored) else {
+            let numbers = convert::floats(stored, bytes)?;
+            return Ok(Tensor::from_vec(numbers, header.shape.as_slice(), device)?);
+        };
         Ok(Tensor::from_raw_buffer(
             bytes,
             dtype,
@@ -318,7 +318,7 @@ impl<'a> ComponentReader<'a> {
         shapes: &[&[usize]],
     ) -> Result<(TensorHeader, GgmlDType, TensorBytes), Flaw> {
         let name = (self.rename)(name);
-        let found = self.source.tensors.weight(&name, shapes, DENSE_TYPES)?;
+        let found = self.source.tensors.weight(&name, shapes, KNOWN_TYPES)?;
         self.used.insert(name);
         Ok(found)
     }

@@ -3,14 +3,19 @@
 
 use std::path::PathBuf;
 
+use candle_core::quantized::GgmlDType;
 use candle_core::{D, DType, Tensor};
 use safetensors::SafeTensors;
 
 use super::features::{Features, leveled};
 use super::{SpokenText, Whisper, WhisperSpec};
-use crate::networks::image::{ComponentSource, Layout, run};
+use crate::networks::image::{ComponentReader, ComponentSource, Layout, run};
 use crate::networks::test_device::device;
-use crate::networks::weights::{Checkpoint, Description, Quantize};
+use crate::networks::weights::convert::quantized;
+use crate::networks::weights::{
+    Checkpoint, Description, GgufWriter, Quantize, TensorHeader, TensorType,
+};
+use tempfile::TempDir;
 
 /// In parts of the largest number wanted.
 const TOLERANCE: f32 = 2e-5;
@@ -40,6 +45,27 @@ impl SoundGolden {
             quantize,
         };
         Whisper::load(WhisperSpec::read(config).unwrap(), source).unwrap()
+    }
+
+    /// The same weights in a GGUF file that says nothing of them, beside the model's settings.
+    fn as_gguf(&self) -> TempDir {
+        let checkpoint = Checkpoint::open(&self.folder).unwrap();
+        let stored = checkpoint.tensors();
+        let dtype = |header: &TensorHeader| match header.dtype {
+            TensorType::Weight(dtype) => dtype,
+            other => panic!("{other}"),
+        };
+        let mut writer = GgufWriter::default();
+        for header in stored {
+            writer.tensor(&header.name, &header.shape, dtype(header));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = std::fs::File::create(folder.path().join("model-q8_0.gguf")).unwrap();
+        let bytes = |index: usize| Ok(checkpoint.bytes(&stored[index]).to_vec());
+        writer.write(&mut file, bytes).unwrap();
+        let config = "config.json";
+        std::fs::copy(self.folder.join(config), folder.path().join(config)).unwrap();
+        folder
     }
 
     fn tensor(&self, name: &str) -> Tensor {
@@ -167,4 +193,50 @@ fn tokens_look_where_the_reference_looks() {
         let wanted = wanted.get(layer).unwrap().get(head).unwrap();
         check(&found.get(at).unwrap(), &wanted, TOLERANCE);
     }
+}
+
+#[test]
+fn weights_in_a_gguf_file_are_those_of_the_folder() {
+    let golden = SoundGolden::open("whisper");
+    let folder = golden.as_gguf();
+    let checkpoint = Checkpoint::open(&folder.path().join("model-q8_0.gguf")).unwrap();
+    assert!(Whisper::is_in(&checkpoint));
+    let config = std::fs::read(folder.path().join("config.json")).unwrap();
+    let config = serde_json::from_slice(&config).unwrap();
+    let source = ComponentSource {
+        tensors: &checkpoint,
+        layout: Layout::Folder,
+        device: device(),
+        quantize: None,
+    };
+    let whisper = Whisper::load(WhisperSpec::read(&config).unwrap(), source).unwrap();
+    let states = run(whisper.encode(&golden.tensor("features"))).unwrap();
+    check(&states, &golden.tensor("states"), TOLERANCE);
+}
+
+#[test]
+fn tables_in_blocks_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("table.gguf");
+    let numbers: Vec<f32> = (0..64).map(|at| (at as f32 - 31.0) / 16.0).collect();
+    let bytes: Vec<u8> = numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
+    let blocks = quantized(GgmlDType::F32, &bytes, 32, GgmlDType::Q8_0).unwrap();
+    let mut writer = GgufWriter::default();
+    writer.tensor("positions", &[2, 32], GgmlDType::Q8_0);
+    let mut file = std::fs::File::create(&path).unwrap();
+    writer.write(&mut file, |_| Ok(blocks.to_vec())).unwrap();
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    let source = ComponentSource {
+        tensors: &checkpoint,
+        layout: Layout::Folder,
+        device: device(),
+        quantize: None,
+    };
+    let mut reader = ComponentReader::new(source, str::to_owned);
+    let table = reader.table("positions", (2, 32)).unwrap();
+    let wanted = Tensor::from_vec(numbers, (2, 32), device()).unwrap();
+    check(&table, &wanted, 0.01);
 }

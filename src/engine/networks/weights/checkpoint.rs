@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs,
+    io::Read,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -41,6 +42,8 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 const INDEX: &str = "model.safetensors.index.json";
 /// The names of an index; the second one is that of diffusers.
 const INDEXES: [&str; 2] = [INDEX, "diffusion_pytorch_model.safetensors.index.json"];
+/// How files of whisper.cpp begin.
+const GGML_MAGIC: &[u8] = b"lmgg";
 const PICKLES: &[&str] = &["bin", "pt", "pth", "ckpt", "pkl", "pickle"];
 
 impl Checkpoint {
@@ -336,12 +339,26 @@ fn not_found(path: &Path, found: &str) -> CheckpointError {
 }
 
 fn pickle(path: &Path) -> CheckpointError {
+    if begins_with(path, GGML_MAGIC) {
+        return CheckpointError::Refused {
+            path: path.to_owned(),
+            reason: "this is a file of whisper.cpp's own format (ggml), which is not read; use the model's folder with \
+                     model.safetensors, or a GGUF file with the model's config.json and tokenizer.json beside it"
+                .to_owned(),
+        };
+    }
     CheckpointError::Refused {
         path: path.to_owned(),
         reason: "pickled weights can run code and are never opened; use the model's .safetensors or .gguf \
                  files, or write their tensors anew with `worker models convert FILE`, which runs nothing"
             .to_owned(),
     }
+}
+
+fn begins_with(path: &Path, magic: &[u8]) -> bool {
+    let mut first = vec![0; magic.len()];
+    let read = regular(path).ok().and_then(|_| fs::File::open(path).ok());
+    read.is_some_and(|mut file| file.read_exact(&mut first).is_ok()) && first == magic
 }
 
 fn extension(path: &Path) -> String {

@@ -79,6 +79,11 @@ fn pickled_weights_are_refused_with_advice() {
         assert!(message.contains("pytorch_model.bin: pickled weights can run code"));
         assert!(message.contains(".safetensors or .gguf"));
     }
+    let ggml: &[(&str, &[u8])] = &[("ggml-tiny.bin", b"lmgg\x01\0")];
+    for open in ["", "ggml-tiny.bin"] {
+        let message = refusal(ggml, open);
+        assert!(message.contains("whisper.cpp's own format"), "{message}");
+    }
     assert!(refusal(&[("notes.txt", b"")], "notes.txt").contains("use .safetensors or .gguf"));
 }
 

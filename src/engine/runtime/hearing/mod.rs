@@ -27,12 +27,15 @@ use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refu
 use super::{DeviceChoice, Failure, LoadError};
 use crate::networks::image::{ComponentSource, Layout};
 use crate::networks::sound::{Features, WINDOW_FRAMES, Whisper, WhisperSpec};
-use crate::networks::weights::{Checkpoint, Description, Quantize, read_description};
+use crate::networks::weights::{
+    Checkpoint, CheckpointError, Description, Quantize, read_description,
+};
 
 /// Where a Whisper is, and how to hold it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HearingSource {
-    /// A folder with `model.safetensors`, `config.json` and `tokenizer.json`.
+    /// A folder with `config.json`, `tokenizer.json` and the weights, as safetensors or as GGUF with the same names of
+    /// tensors; or the file of the weights in such a folder.
     pub path: PathBuf,
     /// Quantize the matrices of linear layers while loading.
     pub quantize: Option<Quantize>,
@@ -66,17 +69,32 @@ impl HearingSource {
 
     /// The folder of the files, where `path` names the one with the weights.
     fn folder(&self) -> &Path {
-        match self.path.is_file() {
-            true => self.path.parent().unwrap_or(&self.path),
-            false => &self.path,
-        }
+        folder_of(&self.path)
     }
 
-    /// Whether a folder holds a Whisper.
+    /// Whether a folder holds a Whisper, or a file in it the weights of one.
     pub fn is_at(path: &Path) -> bool {
-        let config = path.join("config.json");
-        config.is_file()
-            && read_description(&config).is_ok_and(|config| WhisperSpec::is_in(&config))
+        let config = folder_of(path).join("config.json");
+        let is_described = config.is_file()
+            && read_description(&config).is_ok_and(|config| WhisperSpec::is_in(&config));
+        is_described && (!path.is_file() || holds_whisper(path))
+    }
+
+    fn config(&self, checkpoint: &Checkpoint) -> Result<serde_json::Value, LoadError> {
+        if let Description::Config(config) = checkpoint.description() {
+            return Ok(config.clone());
+        }
+        let path = self.folder().join("config.json");
+        match path.is_file() {
+            true => Ok(read_description(&path)?),
+            false => Err(CheckpointError::NotFound {
+                path,
+                found: "no such file".to_owned(),
+                wanted: "config.json and tokenizer.json of the model beside the GGUF file"
+                    .to_owned(),
+            }
+            .into()),
+        }
     }
 
     /// Bytes of the weights, from the headers of the files.
@@ -92,12 +110,8 @@ impl HearingSource {
         let device = device.open()?;
         let checkpoint = Checkpoint::open(&self.path)?;
         let in_file = |flaw: crate::networks::weights::Flaw| flaw.in_file(checkpoint.path());
-        let Description::Config(config) = checkpoint.description() else {
-            let flaw =
-                crate::networks::weights::Flaw::unsupported("the file", "GGUF", "safetensors");
-            return Err(in_file(flaw).into());
-        };
-        let spec = WhisperSpec::read(config).map_err(in_file)?;
+        let config = self.config(&checkpoint)?;
+        let spec = WhisperSpec::read(&config).map_err(in_file)?;
         if 2 * spec.positions != WINDOW_FRAMES {
             let found = spec.positions;
             let flaw =
@@ -148,6 +162,18 @@ impl HearingSource {
             .flat_map(|layer| (0..heads).map(move |head| (layer, head)))
             .collect())
     }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.is_file() {
+        true => path.parent().unwrap_or(path),
+        false => path,
+    }
+}
+
+/// A folder may have files of other models, too.
+fn holds_whisper(path: &Path) -> bool {
+    Checkpoint::open(path).is_ok_and(|checkpoint| Whisper::is_in(&checkpoint))
 }
 
 impl Pipeline for HearingPipeline {

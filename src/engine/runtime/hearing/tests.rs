@@ -1,7 +1,12 @@
+use candle_core::quantized::GgmlDType;
+
+use super::HearingSource;
 use super::rules::{forbid, normalizer};
 use super::segments::cut;
 use super::vocabulary::HearingVocabulary;
 use super::window::WindowText;
+use crate::networks::weights::GgufWriter;
+use crate::runtime::DeviceChoice;
 
 const SPECIAL: &[&str] = &[
     "<|endoftext|>",
@@ -171,4 +176,32 @@ fn segments_are_cut_where_one_time_follows_another() {
     check(&one, &[(10.0, 13.0)], 3000);
     let endless = window(&vocabulary, &[(0.0, &[0, 1], None)]);
     check(&endless, &[(10.0, 40.0)], 3000);
+}
+
+#[test]
+fn a_file_is_a_whisper_by_its_tensors_and_the_settings_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let golden = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/fixtures/golden/sound/whisper"
+    );
+    let golden = std::path::Path::new(golden);
+    let write = |name: &str, tensor: &str| {
+        let mut writer = GgufWriter::default();
+        writer.tensor(tensor, &[1], GgmlDType::F32);
+        let path = folder.path().join(name);
+        let file = std::fs::File::create(&path).unwrap();
+        writer.write(file, |_| Ok(vec![0; 4])).unwrap();
+        path
+    };
+    let whisper = write("whisper.gguf", "model.encoder.conv1.weight");
+    let other = write("other.gguf", "token_embd.weight");
+    assert!(!HearingSource::is_at(&whisper));
+    let error = HearingSource::new(&whisper).load(DeviceChoice::of_tests());
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("config.json and tokenizer.json"), "{error}");
+    let config = "config.json";
+    std::fs::copy(golden.join(config), folder.path().join(config)).unwrap();
+    assert!(HearingSource::is_at(&whisper) && HearingSource::is_at(golden));
+    assert!(!HearingSource::is_at(&other));
 }

@@ -14,8 +14,11 @@ use candle_core::{D, Result, Tensor};
 use self::decoder::WhisperDecoder;
 use self::encoder::WhisperEncoder;
 use super::super::image::{AffineNorm, ComponentReader, ComponentSource, Projection};
-use crate::networks::weights::Flaw;
+use crate::networks::weights::{Flaw, TensorSource};
 use muster_kernels::{Mask, dense_attention};
+
+/// A tensor of every Whisper.
+const BARE: &str = "encoder.conv1.weight";
 
 /// The network on a device.
 pub struct Whisper {
@@ -25,9 +28,15 @@ pub struct Whisper {
 }
 
 impl Whisper {
+    /// Whether a file has the tensors of a Whisper.
+    pub fn is_in(tensors: &dyn TensorSource) -> bool {
+        let names = [BARE.to_owned(), format!("model.{BARE}")];
+        names.iter().any(|name| tensors.header(name).is_some())
+    }
+
     pub fn load(spec: WhisperSpec, source: ComponentSource) -> std::result::Result<Self, Flaw> {
         // Some files leave out the name of the model around it.
-        let is_bare = source.tensors.header("encoder.conv1.weight").is_some();
+        let is_bare = source.tensors.header(BARE).is_some();
         let mut reader = ComponentReader::new(source, move |name| match is_bare {
             true => name.to_owned(),
             false => format!("model.{name}"),
