@@ -20,7 +20,7 @@ mod tests;
 pub use flac::to_flac;
 pub use header::{SoundHeader, inspect};
 pub use listen::{HEARD_TYPES, listen};
-pub use opus::{OPUS_RATES, from_opus, to_opus};
+pub use opus::{OPUS_RATES, OpusStream, from_opus, to_opus};
 pub use wav::{WavFormat, from_wav, to_wav, wav_header};
 
 use crate::MediaType;

@@ -16,52 +16,140 @@ const MOST_CHANNELS: u16 = 2;
 /// Packets of 20 ms.
 const PACKETS_PER_SECOND: u32 = 50;
 
-/// `bits_per_second` is of all channels together: 32,000 for speech, 96,000 for music.
-pub fn to_opus(sound: &Sound, bits_per_second: u32) -> Result<Vec<u8>, SoundError> {
-    let (rate, channels) = (sound.rate(), sound.channels());
-    if channels > MOST_CHANNELS || !OPUS_RATES.contains(&rate) {
-        return Err(SoundError::Unsupported {
-            codec: MediaType::Opus,
-            channels,
-            rate,
-        });
-    }
-    write(sound, bits_per_second).map_err(|_| SoundError::Encoder(MediaType::Opus))
+/// Bytes of a page of a file that is written while the sound comes: some tenths of a second.
+const STREAM_PAGE_BYTES: usize = 1024;
+
+/// An Ogg Opus file that is written while the sound comes, page by page.
+pub struct OpusStream {
+    encoder: OpusEncoder,
+    writer: OggOpusWriter<Vec<u8>>,
+    channels: usize,
+    packet_frames: usize,
+    /// Ticks of 48,000 Hz a frame.
+    ticks: usize,
+    /// Ticks that the encoder is late by: silence behind the sound brings out the rest.
+    late: usize,
+    /// Samples that were not encoded. At least one is kept for the last packet.
+    rest: Vec<f32>,
+    packet: Vec<u8>,
+    /// Frames of the sound so far.
+    frames: usize,
+    packets: usize,
 }
 
-fn write(sound: &Sound, bits_per_second: u32) -> opus_pure::Result<Vec<u8>> {
-    let channels = usize::from(sound.channels());
-    let rate = sound.rate();
-    let signed = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
-    let mut encoder = OpusEncoder::new(signed(rate), channels, Application::Audio)?;
-    encoder.bitrate_bps = signed(bits_per_second.clamp(6_000, 510_000));
-    let head = OpusHead::for_encoder(&encoder, rate);
-    let ticks = (DECODED_RATE / rate) as usize;
-    let packet_frames = (rate / PACKETS_PER_SECOND) as usize;
-    // The encoder is late by so much: silence behind the sound brings out the rest.
-    let late = usize::from(head.pre_skip);
-    let packets = (sound.frames() + late.div_ceil(ticks)).div_ceil(packet_frames);
-    // The position of the last page says where the sound ends within its packet.
-    let end = (late + sound.frames() * ticks) as u64;
-    let mut writer = OggOpusWriter::new(Vec::new(), head)?;
-    let mut packet = vec![0; MAX_PACKET_BYTES];
-    let mut block = vec![0.0; packet_frames * channels];
-    let mut rest = sound.samples();
-    for number in 1..=packets {
-        let (now, later) = rest.split_at(rest.len().min(block.len()));
-        block[..now.len()].copy_from_slice(now);
-        block[now.len()..].fill(0.0);
-        rest = later;
-        let length = encoder.encode(&block, packet_frames, &mut packet)?;
-        if number == packets {
-            let written = u64::try_from(writer.granule()).unwrap_or_default();
-            let left = u32::try_from(end.saturating_sub(written)).unwrap_or(u32::MAX);
-            writer.write_packet_with_duration(&packet[..length], left)?;
-        } else {
-            writer.write_packet(&packet[..length])?;
+/// `bits_per_second` is of all channels together: 32,000 for speech, 96,000 for music.
+pub fn to_opus(sound: &Sound, bits_per_second: u32) -> Result<Vec<u8>, SoundError> {
+    let mut stream = OpusStream::new(sound.rate(), sound.channels(), bits_per_second)?;
+    let mut file = stream.push(sound.samples())?;
+    file.extend(stream.finish()?);
+    Ok(file)
+}
+
+impl OpusStream {
+    /// `bits_per_second` as for [`to_opus`].
+    pub fn new(rate: u32, channels: u16, bits_per_second: u32) -> Result<Self, SoundError> {
+        if channels > MOST_CHANNELS || !OPUS_RATES.contains(&rate) {
+            return Err(SoundError::Unsupported {
+                codec: MediaType::Opus,
+                channels,
+                rate,
+            });
         }
+        Self::begin(rate, channels.into(), bits_per_second).map_err(failed)
     }
-    writer.finish()
+
+    /// With pages that leave soon.
+    #[must_use]
+    pub fn in_small_pages(mut self) -> Self {
+        self.writer.set_page_target(STREAM_PAGE_BYTES);
+        self
+    }
+
+    /// The bytes of the file that the next samples make whole.
+    pub fn push(&mut self, samples: &[f32]) -> Result<Vec<u8>, SoundError> {
+        self.frames += samples.len() / self.channels;
+        self.rest.extend_from_slice(samples);
+        self.encode_all().map_err(failed)?;
+        Ok(self.written())
+    }
+
+    /// The rest of the file.
+    pub fn finish(mut self) -> Result<Vec<u8>, SoundError> {
+        self.encode_end().map_err(failed)?;
+        self.writer.finish().map_err(failed)
+    }
+
+    fn begin(rate: u32, channels: usize, bits_per_second: u32) -> opus_pure::Result<Self> {
+        let signed = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+        let mut encoder = OpusEncoder::new(signed(rate), channels, Application::Audio)?;
+        encoder.bitrate_bps = signed(bits_per_second.clamp(6_000, 510_000));
+        let head = OpusHead::for_encoder(&encoder, rate);
+        Ok(Self {
+            channels,
+            packet_frames: (rate / PACKETS_PER_SECOND) as usize,
+            ticks: (DECODED_RATE / rate) as usize,
+            late: usize::from(head.pre_skip),
+            encoder,
+            writer: OggOpusWriter::new(Vec::new(), head)?,
+            rest: Vec::new(),
+            packet: vec![0; MAX_PACKET_BYTES],
+            frames: 0,
+            packets: 0,
+        })
+    }
+
+    fn encode_all(&mut self) -> opus_pure::Result<()> {
+        let block = self.packet_frames * self.channels;
+        let rest = std::mem::take(&mut self.rest);
+        let mut rest = rest.as_slice();
+        while rest.len() > block {
+            let (now, later) = rest.split_at(block);
+            let length = self.encode(now)?;
+            self.writer.write_packet(&self.packet[..length])?;
+            rest = later;
+        }
+        self.rest = rest.to_vec();
+        Ok(())
+    }
+
+    fn encode_end(&mut self) -> opus_pure::Result<()> {
+        let silence = self.late.div_ceil(self.ticks);
+        let packets = (self.frames + silence).div_ceil(self.packet_frames);
+        // The position of the last page says where the sound ends within its packet.
+        let end = (self.late + self.frames * self.ticks) as u64;
+        let mut block = std::mem::take(&mut self.rest);
+        while self.packets < packets {
+            block.resize(self.packet_frames * self.channels, 0.0);
+            let length = self.encode(&block)?;
+            let packet = &self.packet[..length];
+            if self.packets == packets {
+                let written = u64::try_from(self.writer.granule()).unwrap_or_default();
+                let left = u32::try_from(end.saturating_sub(written)).unwrap_or(u32::MAX);
+                self.writer.write_packet_with_duration(packet, left)?;
+            } else {
+                self.writer.write_packet(packet)?;
+            }
+            block.clear();
+        }
+        Ok(())
+    }
+
+    fn encode(&mut self, block: &[f32]) -> opus_pure::Result<usize> {
+        self.packets += 1;
+        self.encoder
+            .encode(block, self.packet_frames, &mut self.packet)
+    }
+
+    fn written(&mut self) -> Vec<u8> {
+        self.writer
+            .get_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+}
+
+fn failed(_: opus_pure::Error) -> SoundError {
+    SoundError::Encoder(MediaType::Opus)
 }
 
 /// At 48,000 Hz.

@@ -3,8 +3,8 @@ use std::f32::consts::TAU;
 use proptest::prelude::*;
 
 use super::{
-    Sound, SoundBounds, SoundError, SoundHeader, WavFormat, from_opus, from_wav, inspect, to_flac,
-    to_opus, to_wav,
+    OpusStream, Sound, SoundBounds, SoundError, SoundHeader, WavFormat, from_opus, from_wav,
+    inspect, to_flac, to_opus, to_wav,
 };
 use crate::MediaType;
 
@@ -209,4 +209,32 @@ proptest! {
             prop_assert!(sound.seconds() <= BOUNDS.seconds && sound.channels() <= BOUNDS.channels);
         }
     }
+}
+
+#[test]
+fn opus_is_the_same_however_its_samples_come() {
+    let sound = tone(24_000, 1, 24_000 + 123);
+    let whole = to_opus(&sound, 48_000).unwrap();
+    let mut stream = OpusStream::new(24_000, 1, 48_000).unwrap();
+    let mut file = Vec::new();
+    for part in sound.samples().chunks(777) {
+        file.extend(stream.push(part).unwrap());
+    }
+    file.extend(stream.finish().unwrap());
+    assert_eq!(file, whole);
+
+    let mut stream = OpusStream::new(24_000, 1, 48_000).unwrap().in_small_pages();
+    let mut file = stream.push(&sound.samples()[..12_000]).unwrap();
+    // Half a second is on its way but for a page.
+    assert!(file.len() > 1500, "{}", file.len());
+    file.extend(stream.push(&sound.samples()[12_000..]).unwrap());
+    file.extend(stream.finish().unwrap());
+    let bounds = SoundBounds {
+        seconds: 2.0,
+        channels: 1,
+    };
+    let small = from_opus(&file, bounds).unwrap();
+    assert_eq!(small, from_opus(&whole, bounds).unwrap());
+    let nothing = OpusStream::new(24_000, 1, 48_000).unwrap().finish();
+    assert_eq!(MediaType::sniff(&nothing.unwrap()), Some(MediaType::Opus));
 }
