@@ -4,14 +4,18 @@
 //! | --- | --- |
 //! | `planes` | colors as H.264 has them: BT.709, one pair of color values for four pixels |
 //! | `color` | the note in the stream that says which colors they are |
+//! | `poster` | the first frame as a small image in the file |
 //!
 //! The encoder is Rust alone: it needs no C++ compiler and no library at run time.
 
 mod color;
 mod planes;
+mod poster;
 
 #[cfg(test)]
 mod tests;
+
+pub use poster::poster;
 
 use std::time::Duration;
 
@@ -29,6 +33,8 @@ pub struct Mp4Writer {
     frames: u32,
     /// Frames between two that need no other.
     key_frames_apart: u32,
+    /// The end of the file.
+    poster: Vec<u8>,
 }
 
 /// Why frames make no file.
@@ -102,6 +108,7 @@ impl Mp4Writer {
             rate,
             frames: 0,
             key_frames_apart,
+            poster: Vec::new(),
         })
     }
 
@@ -109,6 +116,9 @@ impl Mp4Writer {
         let Size { width, height } = frame.size();
         if frame.size() != self.size {
             return Err(VideoError::OtherSize { width, height });
+        }
+        if self.frames == 0 {
+            self.poster = poster::boxed(frame);
         }
         let planes = planes::of(frame);
         let encoded = self.encoder.try_encode(&planes).map_err(failed)?;
@@ -131,7 +141,9 @@ impl Mp4Writer {
             return Err(VideoError::Empty);
         }
         self.muxer.finish_in_place().map_err(failed)?;
-        Ok(self.muxer.into_writer())
+        let mut file = self.muxer.into_writer();
+        file.extend(self.poster);
+        Ok(file)
     }
 }
 

@@ -1,8 +1,11 @@
+use std::io::Cursor;
+
+use proptest::prelude::*;
 use rusty_h264_decoder::Decoder;
 
-use super::{Mp4Writer, VideoError, color, planes};
+use super::{Mp4Writer, VideoError, color, planes, poster};
 use crate::MediaType;
-use crate::image::{Channels, Pixels, Size};
+use crate::image::{Bounds, Channels, Pixels, Size, decode};
 
 fn frame(size: Size, at: u32) -> Pixels {
     let places = (0..size.height).flat_map(|y| (0..size.width).map(move |x| (x, y)));
@@ -112,4 +115,36 @@ fn sizes_and_rates_without_a_file_are_refused() {
     };
     assert!(writer.push(&frame(other, 0)).is_err());
     assert_eq!(writer.finish(), Err(VideoError::Empty));
+}
+
+#[test]
+fn the_first_frame_is_in_the_file() {
+    let file = film(SIZE, 9);
+    let image = poster(Cursor::new(&file)).unwrap().unwrap();
+    let shown = decode(&image, Bounds::Pixels(1 << 20)).unwrap();
+    assert_eq!(shown.size(), SIZE);
+    let wanted = frame(SIZE, 0);
+    // With or without an alpha channel.
+    let channels = 3 * shown.bytes().len() / wanted.bytes().len();
+    let colors = shown.bytes().chunks_exact(channels);
+    let colors = colors.flat_map(|pixel| &pixel[..3]);
+    let gaps = colors.zip(wanted.bytes());
+    let gaps: u32 = gaps.map(|(a, b)| u32::from(a.abs_diff(*b))).sum();
+    assert!(gaps / (wanted.bytes().len() as u32) < 12, "{gaps}");
+    for cut in [0, 7, 30, file.len() / 2, file.len() - 1] {
+        let found = poster(Cursor::new(&file[..cut])).unwrap();
+        assert_eq!(found, None, "{cut}");
+    }
+    let without = file.len() - image.len() - 24;
+    assert_eq!(poster(Cursor::new(&file[..without])).unwrap(), None);
+    let mut other = file.clone();
+    other[without + 24..].fill(7);
+    assert_eq!(poster(Cursor::new(&other)).unwrap(), None, "no image");
+}
+
+proptest! {
+    #[test]
+    fn fuzz_any_boxes_are_passed_by(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = poster(Cursor::new(&bytes)).unwrap();
+    }
 }

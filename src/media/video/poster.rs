@@ -1,0 +1,90 @@
+//! The first frame of a video as a small WebP, in a box of its own at the end of the file. Players pass such boxes by.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use crate::MediaType;
+use crate::image::{Pixels, preview};
+
+/// The kind of box for what the format has no name for.
+const NAME: u32 = u32::from_be_bytes(*b"uuid");
+/// Which of those it is.
+const ID: [u64; 2] = [0x6d75_7374_6572_4f1a, 0x9c2e_706f_7374_6572];
+const ID_BYTES: u64 = 16;
+/// A length and a name.
+const HEAD: u64 = 8;
+/// The length of a box whose length stands behind its name.
+const LONG: u64 = 1;
+const MOST_BYTES: u64 = 1 << 18;
+/// Boxes of a file, its fragments counted in.
+const MOST_BOXES: usize = 4096;
+
+/// The box of a frame; empty where the frame cannot be encoded, for a video is complete without.
+pub fn boxed(frame: &Pixels) -> Vec<u8> {
+    let image = preview(frame).unwrap_or_default();
+    let length = u32::try_from(HEAD + ID_BYTES + image.len() as u64).unwrap_or_default();
+    if length == 0 || image.is_empty() {
+        return Vec::new();
+    }
+    let mut file = [length.to_be_bytes(), NAME.to_be_bytes()].concat();
+    file.extend(ID.map(u64::to_be_bytes).concat());
+    file.extend(image);
+    file
+}
+
+/// The WebP of a file. None where there is none, and of a file that is no MP4 or is cut off.
+pub fn poster(mut file: impl Read + Seek) -> io::Result<Option<Vec<u8>>> {
+    let end = file.seek(SeekFrom::End(0))?;
+    let mut at = 0;
+    for _ in 0..MOST_BOXES {
+        let Some(found) = read_head(&mut file, at, end)? else {
+            return Ok(None);
+        };
+        if found.is_poster && found.bytes <= MOST_BYTES {
+            let mut image = vec![0; usize::try_from(found.bytes).unwrap_or_default()];
+            file.seek(SeekFrom::Start(found.start))?;
+            file.read_exact(&mut image)?;
+            let is_image = MediaType::sniff(&image) == Some(MediaType::Webp);
+            return Ok(is_image.then_some(image));
+        }
+        at = found.next;
+    }
+    Ok(None)
+}
+
+struct BoxHead {
+    is_poster: bool,
+    /// Of the image.
+    start: u64,
+    bytes: u64,
+    next: u64,
+}
+
+/// None at the end, and where no box can begin.
+fn read_head(mut file: impl Read + Seek, at: u64, end: u64) -> io::Result<Option<BoxHead>> {
+    let whole = HEAD + ID_BYTES;
+    let left = end.saturating_sub(at);
+    if left < HEAD {
+        return Ok(None);
+    }
+    let mut head = [0; 24];
+    let known = usize::try_from(left.min(whole)).unwrap_or_default();
+    file.seek(SeekFrom::Start(at))?;
+    file.read_exact(&mut head[..known])?;
+    let (words, _) = head.as_chunks::<8>();
+    let [first, second, third] = [words[0], words[1], words[2]].map(u64::from_be_bytes);
+    let length = match first >> 32 {
+        LONG => second,
+        length => length,
+    };
+    if length < HEAD || length > left {
+        return Ok(None);
+    }
+    Ok(Some(BoxHead {
+        is_poster: first & u64::from(u32::MAX) == u64::from(NAME)
+            && [second, third] == ID
+            && length > whole,
+        start: at + whole,
+        bytes: length.saturating_sub(whole),
+        next: at + length,
+    }))
+}
