@@ -12,16 +12,20 @@ settings! {
         model: String,
         /// Other names with the same price.
         aliases: Vec<String> = [],
-        /// USD per million prompt tokens.
+        /// USD per million prompt tokens. Without prices of their own, a second heard counts as 50 and a character spoken as 1.
         input_per_mtok_usd: Option<Usd>; unset "no price for texts",
         /// USD per million generated tokens.
         output_per_mtok_usd: Option<Usd>; unset "no price for texts; embeddings need none",
-        /// USD per image. Clients see the price; requests are not charged by it yet.
+        /// USD per image.
         per_image_usd: Option<Usd>; unset "no price for images",
-        /// USD per second of video. Clients see the price; requests are not charged by it yet.
+        /// USD per second of video.
         per_video_second_usd: Option<Usd>; unset "no price for videos",
-        /// USD per second of audio. Clients see the price; requests are not charged by it yet.
-        per_audio_second_usd: Option<Usd>; unset "no price for audio",
+        /// USD per second of music.
+        per_audio_second_usd: Option<Usd>; unset "no price for music",
+        /// USD per minute of a sound that is written down.
+        per_minute_heard_usd: Option<Usd>; unset "the price of prompt tokens",
+        /// USD per million characters of a text that is spoken.
+        per_mchar_spoken_usd: Option<Usd>; unset "the price of prompt tokens",
     }
 }
 

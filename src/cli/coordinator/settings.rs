@@ -160,6 +160,8 @@ fn price_book(config: &Config) -> PriceBook {
             per_image: rate(price.per_image_usd),
             per_video_second: rate(price.per_video_second_usd),
             per_audio_second: rate(price.per_audio_second_usd),
+            per_minute_heard: rate(price.per_minute_heard_usd),
+            per_mchar_spoken: rate(price.per_mchar_spoken_usd),
         };
         let aliases = price.aliases.iter().map(String::as_str);
         book.with(&price.model, aliases, rates)

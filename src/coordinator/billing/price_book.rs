@@ -14,6 +14,10 @@ pub struct ModelRates {
     pub per_image: Option<MicroUsd>,
     pub per_video_second: Option<MicroUsd>,
     pub per_audio_second: Option<MicroUsd>,
+    /// A minute of a sound that is written down.
+    pub per_minute_heard: Option<MicroUsd>,
+    /// A million characters of a text that is spoken.
+    pub per_mchar_spoken: Option<MicroUsd>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,6 +36,8 @@ pub enum Modality {
     Video,
     Audio,
     Mesh,
+    Speech,
+    Transcript,
 }
 
 impl Modality {
@@ -42,6 +48,8 @@ impl Modality {
             "video" => Self::Video,
             "audio" => Self::Audio,
             "3d" => Self::Mesh,
+            "speech" => Self::Speech,
+            "transcript" => Self::Transcript,
             _ => return None,
         })
     }
@@ -65,17 +73,48 @@ impl ModelRates {
         })
     }
 
+    /// A sound of so many milliseconds that is written down, rounded up. Without a price for minutes its tokens are paid,
+    /// of which a second has 50.
+    pub fn heard(&self, millis: u64) -> Option<JobPrice> {
+        let Some(per_minute) = self.per_minute_heard else {
+            return self.reading();
+        };
+        Some(JobPrice {
+            fixed: share(per_minute, millis, MILLIS_A_MINUTE),
+            ..JobPrice::default()
+        })
+    }
+
+    /// A text of so many characters that is spoken, rounded up. A character counts as a token where there is no other
+    /// price.
+    pub fn spoken(&self, characters: u64) -> Option<MicroUsd> {
+        let per_million = self.per_mchar_spoken.or(self.input_per_mtok)?;
+        Some(share(per_million, characters, MILLION))
+    }
+
     /// One output of a kind that is not text, of so many milliseconds where its length is paid, rounded up.
     pub fn output(&self, modality: Modality, millis: u64) -> Option<MicroUsd> {
         let per_second = match modality {
             Modality::Image => return self.per_image,
             Modality::Video => self.per_video_second?,
             Modality::Audio => self.per_audio_second?,
-            Modality::Text | Modality::Mesh => return None,
+            Modality::Text | Modality::Mesh | Modality::Speech | Modality::Transcript => {
+                return None;
+            }
         };
-        let micro = (i128::from(per_second.0) * i128::from(millis) + 999) / 1000;
-        Some(MicroUsd(i64::try_from(micro).unwrap_or(i64::MAX)))
+        Some(share(per_second, millis, MILLIS_A_SECOND))
     }
+}
+
+const MILLIS_A_SECOND: u64 = 1000;
+const MILLIS_A_MINUTE: u64 = 60_000;
+const MILLION: u64 = 1_000_000;
+
+/// The price of so many parts where `whole` of them cost so much, rounded up.
+fn share(price: MicroUsd, parts: u64, whole: u64) -> MicroUsd {
+    let whole = i128::from(whole);
+    let micro = (i128::from(price.0) * i128::from(parts) + whole - 1) / whole;
+    MicroUsd(i64::try_from(micro).unwrap_or(i64::MAX))
 }
 
 impl PriceBook {
@@ -187,6 +226,28 @@ mod tests {
         assert_eq!(rates.output(Modality::Audio, 1501), Some(MicroUsd(16)));
         assert_eq!(rates.output(Modality::Video, 1000), None);
         assert_eq!(rates.output(Modality::Mesh, 1000), None);
+    }
+
+    #[test]
+    fn minutes_heard_and_characters_spoken_have_prices_of_their_own() {
+        let rates = ModelRates {
+            per_minute_heard: Some(MicroUsd(6000)),
+            per_mchar_spoken: Some(MicroUsd(15_000_000)),
+            ..rates(1, 1)
+        };
+        let heard = |millis| rates.heard(millis).unwrap().of_tokens(9999, 0);
+        assert_eq!(heard(60_000), MicroUsd(6000));
+        assert_eq!(heard(2501), MicroUsd(251));
+        assert_eq!(rates.spoken(12), Some(MicroUsd(180)));
+        let by_tokens = ModelRates {
+            input_per_mtok: Some(MicroUsd(1_000_000)),
+            ..ModelRates::default()
+        };
+        let heard = by_tokens.heard(2501).unwrap();
+        assert_eq!(heard.of_tokens(126, 0), MicroUsd(126));
+        assert_eq!(by_tokens.spoken(12), Some(MicroUsd(12)));
+        assert_eq!(ModelRates::default().heard(1), None);
+        assert_eq!(ModelRates::default().spoken(1), None);
     }
 
     #[test]

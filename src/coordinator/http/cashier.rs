@@ -21,7 +21,7 @@ use crate::storage::{CreditHold, CreditOutcome, CreditRelease, RequestCount, Sto
 use crate::switchboard::Switchboard;
 use crate::workers::output_room;
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{Body, FailureKind, Job, JobId, UnixMillis};
+use muster_protocol::job::{Body, EncodeRequest, FailureKind, Job, JobId, UnixMillis};
 
 /// Charges the account of one HTTP request.
 #[derive(Debug, Clone)]
@@ -290,26 +290,29 @@ fn most_prompt_tokens(counted: u32) -> u64 {
 fn rates_of(rates: &ModelRates, job: &Job) -> Option<JobPrice> {
     match &job.body {
         Body::Text(_) => rates.text(),
-        Body::Encode(_) => rates.reading(),
-        Body::Image(_) => rates.output(Modality::Image, 0).map(|fixed| JobPrice {
-            fixed,
-            ..JobPrice::default()
-        }),
+        Body::Encode(request) => match &**request {
+            EncodeRequest::Transcribe(transcript) => rates.heard(transcript.millis()),
+            EncodeRequest::Speak(speech) => rates.spoken(speech.tokens()).map(whole),
+            _ => rates.reading(),
+        },
+        Body::Image(_) => rates.output(Modality::Image, 0).map(whole),
         Body::Music(music) => {
-            let fixed = rates.output(Modality::Audio, music.millis())?;
-            Some(JobPrice {
-                fixed,
-                ..JobPrice::default()
-            })
+            let spoken = || rates.spoken(music.characters());
+            let fixed = music.is_speech.then(spoken).flatten();
+            fixed
+                .or_else(|| rates.output(Modality::Audio, music.paid_millis()))
+                .map(whole)
         }
-        Body::Video(video) => {
-            let fixed = rates.output(Modality::Video, video.millis())?;
-            Some(JobPrice {
-                fixed,
-                ..JobPrice::default()
-            })
-        }
+        Body::Video(video) => rates.output(Modality::Video, video.millis()).map(whole),
         Body::Form(_) => None,
+    }
+}
+
+/// The price of an output as a whole.
+fn whole(fixed: MicroUsd) -> JobPrice {
+    JobPrice {
+        fixed,
+        ..JobPrice::default()
     }
 }
 
@@ -328,7 +331,7 @@ fn unpriced(model: &str) -> ApiError {
 
 fn too_little(missing: MicroUsd) -> ApiError {
     let message = format!(
-        "the account lacks {} USD of credits for this request: add credits or send a smaller max_tokens",
+        "the account lacks {} USD of credits for this request: add credits or ask for less, such as a smaller max_tokens or a shorter sound",
         missing.usd()
     );
     ApiError::new(FailureKind::InsufficientCredits, message)

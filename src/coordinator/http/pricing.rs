@@ -55,6 +55,8 @@ fn rates_of(rates: &ModelRates) -> Value {
         "per_image_usd": usd(rates.per_image),
         "per_video_second_usd": usd(rates.per_video_second),
         "per_audio_second_usd": usd(rates.per_audio_second),
+        "per_minute_heard_usd": usd(rates.per_minute_heard),
+        "per_mchar_spoken_usd": usd(rates.per_mchar_spoken),
         "per_3d_generation_usd": null,
     })
 }

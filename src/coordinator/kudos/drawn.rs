@@ -55,7 +55,7 @@ pub fn is_hidden(outcome: &Outcome) -> bool {
 
 /// The worth of a sound, by its length.
 pub fn played(music: &MusicRequest) -> Worth {
-    let millis = i64::try_from(music.millis()).unwrap_or(i64::MAX);
+    let millis = i64::try_from(music.paid_millis()).unwrap_or(i64::MAX);
     let reward = Kudos(millis.saturating_mul(MILLIKUDOS_A_SECOND) / 1000);
     Worth {
         reward,

@@ -221,7 +221,8 @@ fn cost(facts: &Facts, counted: Counted) -> Option<MicroUsd> {
     let has_output = facts.parts.iter().any(|part| part.events > 0);
     let is_delivered = match &facts.outcome {
         Outcome::Delivered { .. } => !drawn::is_hidden(&facts.outcome),
-        outcome => is_paid(outcome) && has_output,
+        // Of a transcript that comes later nothing is handed out before it is whole.
+        outcome => is_paid(outcome) && has_output && !facts.job.is_only_whole(),
     };
     if !is_delivered {
         return Some(MicroUsd(0));

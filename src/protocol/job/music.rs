@@ -28,6 +28,12 @@ pub struct MusicRequest {
     /// For a model that speaks: the prompt is the text, and `seconds` the longest sound.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_speech: bool,
+    /// Of a speech: a voice of the model, or a mixture such as `a+b`. None: the model's usual one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub voice: Option<String>,
+    /// Of a speech: 1 is the usual speed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
     /// The file that the worker uploads.
     pub format: SoundFormat,
 }
@@ -42,12 +48,15 @@ pub enum SoundFormat {
     Opus,
 }
 
+/// Of a text that is spoken: about 15 characters a second.
+const MILLIS_A_CHARACTER: u64 = 67;
+
 impl MusicRequest {
     /// A spoken text counts by its length alone.
     pub fn needs(&self) -> Needs {
         match self.is_speech {
             true => Needs::Speech(SpeechNeeds {
-                characters: u32::try_from(self.prompt.chars().count()).unwrap_or(u32::MAX),
+                characters: u32::try_from(self.characters()).unwrap_or(u32::MAX),
             }),
             false => Needs::Music(MusicNeeds {
                 seconds: self.seconds.max(0.0).floor() as u32,
@@ -57,5 +66,42 @@ impl MusicRequest {
 
     pub fn millis(&self) -> u64 {
         (self.seconds.max(0.0) * 1000.0).ceil() as u64
+    }
+
+    /// Of the prompt.
+    pub fn characters(&self) -> u64 {
+        self.prompt.chars().count() as u64
+    }
+
+    /// The length that a worker is paid by: of a speech about as long as its text, because `seconds` is only a limit.
+    pub fn paid_millis(&self) -> u64 {
+        match self.is_speech {
+            true => self.millis().min(self.characters() * MILLIS_A_CHARACTER),
+            false => self.millis(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MusicRequest;
+
+    #[test]
+    fn a_speech_is_paid_by_its_text_and_never_by_its_limit() {
+        let music = MusicRequest {
+            prompt: "a".repeat(30),
+            seconds: 60.0,
+            ..MusicRequest::default()
+        };
+        let speech = MusicRequest {
+            is_speech: true,
+            ..music.clone()
+        };
+        let short = MusicRequest {
+            seconds: 1.0,
+            ..speech.clone()
+        };
+        let paid = [&music, &speech, &short].map(MusicRequest::paid_millis);
+        assert_eq!(paid, [60_000, 2_010, 1_000]);
     }
 }

@@ -74,6 +74,11 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl TranscriptRequest {
+    /// The length of the sound.
+    pub fn millis(&self) -> u64 {
+        (self.seconds.max(0.0) * 1000.0).ceil() as u64
+    }
+
     /// What counts as its tokens: the positions that a network hears.
     pub fn tokens(&self) -> u64 {
         #[expect(

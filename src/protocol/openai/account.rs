@@ -48,17 +48,27 @@ pub const KEY_FIELDS: &[Field<KeyRequest>] = &[
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuoteRequest {
     pub model: String,
-    /// `text`, `image`, `video`, `audio` or `3d`.
+    /// `text`, `image`, `video`, `audio`, `3d`, `speech` or `transcript`.
     pub modality: &'static str,
     pub prompt_tokens: u64,
     /// None: as long as the context of the model allows.
     pub max_tokens: Option<u64>,
     pub outputs: i64,
-    /// Length of a video or of audio.
+    /// Length of a video, of audio, or of a sound to write down.
     pub millis: u64,
+    /// Of a text to speak.
+    pub characters: u64,
 }
 
-const MODALITIES: [&str; 5] = ["text", "image", "video", "audio", "3d"];
+const MODALITIES: [&str; 7] = [
+    "text",
+    "image",
+    "video",
+    "audio",
+    "3d",
+    "speech",
+    "transcript",
+];
 const MAX_TOKENS: i64 = 100_000_000;
 const MAX_SECONDS: f64 = 86_400.0;
 
@@ -68,7 +78,7 @@ pub const QUOTE_FIELDS: &[Field<QuoteRequest>] = &[
         request.model = short_text("model", value, MAX_MODEL_NAME)?;
         Ok(())
     }),
-    field("modality", Shape::Word(&MODALITIES), "Kind of output; default: text.", |request, value| {
+    field("modality", Shape::Word(&MODALITIES), "Kind of output; default: text. speech is a text that is spoken, transcript a sound that is written down.", |request, value| {
         let found = MODALITIES.into_iter().find(|word| value == *word);
         request.modality = found.unwrap_or(request.modality);
         Ok(())
@@ -85,8 +95,12 @@ pub const QUOTE_FIELDS: &[Field<QuoteRequest>] = &[
         request.outputs = whole(&value).unwrap_or(1);
         Ok(())
     }),
-    field("seconds", Shape::Number(0.0..=MAX_SECONDS), "Length of a video or of audio.", |request, value| {
+    field("seconds", Shape::Number(0.0..=MAX_SECONDS), "Length of a video, of audio or of a sound to write down.", |request, value| {
         request.millis = (value.as_f64().unwrap_or(0.0) * 1000.0).ceil() as u64;
+        Ok(())
+    }),
+    field("characters", Shape::Integer(0..=MAX_TOKENS), "Characters of a text to speak.", |request, value| {
+        request.characters = whole(&value).and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
         Ok(())
     }),
 ];
@@ -100,6 +114,7 @@ impl Default for QuoteRequest {
             max_tokens: None,
             outputs: 1,
             millis: 0,
+            characters: 0,
         }
     }
 }
@@ -192,6 +207,8 @@ mod tests {
         let video = json!({"model": "v", "modality": "video", "n": 2, "seconds": 1.5});
         let video = QuoteRequest::read(video).unwrap();
         assert_eq!((video.outputs, video.millis), (2, 1500));
+        let speech = json!({"model": "s", "modality": "speech", "characters": 12});
+        assert_eq!(QuoteRequest::read(speech).unwrap().characters, 12);
         for wrong in [
             json!({}),
             json!({"model": "v", "n": 17}),

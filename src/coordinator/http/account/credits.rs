@@ -19,6 +19,7 @@ use crate::state::DoorSettings;
 use crate::storage::{AccountCredits, CreditRow, Store};
 use crate::switchboard::Switchboard;
 use crate::workers::output_room;
+use muster_protocol::job::TranscriptRequest;
 use muster_protocol::openai::account::QuoteRequest;
 
 /// The money of an account.
@@ -70,6 +71,15 @@ fn cost(rates: &ModelRates, request: &QuoteRequest, context: u32) -> Option<Micr
             let price = rates.text().or_else(|| rates.reading())?;
             price.of_tokens(request.prompt_tokens, output)
         }
+        Modality::Transcript => {
+            let tokens = TranscriptRequest {
+                seconds: request.millis as f64 / 1000.0,
+                ..TranscriptRequest::default()
+            };
+            let price = rates.heard(request.millis)?;
+            price.of_tokens(tokens.tokens(), 0)
+        }
+        Modality::Speech => rates.spoken(request.characters)?,
         modality => rates.output(modality, request.millis)?,
     };
     Some(MicroUsd(of_one.0.saturating_mul(request.outputs)))

@@ -17,6 +17,36 @@ pub type Replies = Vec<(u16, &'static str, Vec<Content>)>;
 
 const FORM: &str = "multipart/form-data";
 
+const OBJECTS: [&str; 7] = [
+    "image/webp",
+    "image/png",
+    "image/jpeg",
+    "audio/wav",
+    "audio/flac",
+    "audio/ogg",
+    "video/mp4",
+];
+
+/// The targets of links: media, and the documents that transcripts become.
+pub fn objects() -> Vec<Content> {
+    let texts = ["text/plain", "text/vtt", "application/x-subrip"];
+    let texts = texts.map(|kind| Content::of(kind, json!({"type": "string"})));
+    let json = Content::of("application/json", reference("Transcription"));
+    media_files()
+        .into_iter()
+        .chain(texts)
+        .chain([json])
+        .collect()
+}
+
+pub fn media_files() -> Vec<Content> {
+    OBJECTS.map(binary).into()
+}
+
+fn binary(kind: &'static str) -> Content {
+    Content::of(kind, json!({"type": "string", "contentMediaType": kind}))
+}
+
 pub fn replies(route: &Route) -> Option<Replies> {
     let schema = match (route.method, route.path) {
         ("POST", "/v1/images/generations" | "/v1/images/edits" | "/v1/images/variations") => {
@@ -50,8 +80,7 @@ pub fn replies(route: &Route) -> Option<Replies> {
     }
     let mut replies = vec![(200, "Success.", contents)];
     if makes_media(route) {
-        let accepted = vec![Content::json(reference("MediaAccepted"))];
-        replies.push((202, "Accepted: the results come later.", accepted));
+        replies.push(accepted());
     }
     Some(replies)
 }
@@ -62,16 +91,23 @@ fn spoken() -> Replies {
     let mut contents: Vec<Content> = types.map(|name| Content::of(name, binary())).collect();
     let events = json!({"anyOf": [reference("SpeechEvent"), reference("Error")]});
     contents.push(Content::of("text/event-stream", events));
-    vec![(200, "Success.", contents)]
+    vec![(200, "Success.", contents), accepted()]
+}
+
+fn accepted() -> (u16, &'static str, Vec<Content>) {
+    let body = vec![Content::json(reference("MediaAccepted"))];
+    (202, "Accepted: the results come later.", body)
 }
 
 /// Whether its requests may be served later.
 fn makes_media(route: &Route) -> bool {
-    const PATHS: [&str; 6] = [
+    const PATHS: [&str; 8] = [
         "/v1/images/generations",
         "/v1/images/edits",
         "/v1/images/variations",
         "/v1/audio/generations",
+        "/v1/audio/transcriptions",
+        "/v1/audio/translations",
         "/v1/videos/generations",
         "/v1/generate",
     ];
@@ -127,7 +163,11 @@ pub fn parameters(route: &Route) -> Vec<Value> {
             query("limit", "integer", "1 to 100; 20 if absent."),
             query("after", "string", "Id of the last video that you have."),
         ],
-        ("GET", "/v1/videos/{id}/content") => vec![query("variant", "string", "Only video.")],
+        ("GET", "/v1/videos/{id}/content") => vec![query(
+            "variant",
+            "string",
+            "video, or thumbnail: the first frame as a small WebP.",
+        )],
         _ => Vec::new(),
     }
 }

@@ -20,16 +20,6 @@ use super::operation::{Content, RouteBodies, header, query, reference};
 use super::{account, generation, statistics};
 
 const PAGES: &str = "text/html";
-const OBJECTS: [&str; 7] = [
-    "image/webp",
-    "image/png",
-    "image/jpeg",
-    "audio/wav",
-    "audio/flac",
-    "audio/ogg",
-    "video/mp4",
-];
-
 pub fn path_parameter(route: &Route) -> String {
     let about = match route.path {
         "/v1/models/{*id}" => "Model name; with /params after it, its parameters.",
@@ -126,8 +116,8 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             Answers::Socket => vec![(101, "WebSocket opened.", Vec::new())],
             Answers::Object => {
                 let part = "The part that the header Range asks for.";
-                let mut answers = success(OBJECTS.map(binary).into());
-                answers.push((206, part, OBJECTS.map(binary).into()));
+                let mut answers = success(generation::objects());
+                answers.push((206, part, generation::objects()));
                 answers
             }
             _ => return None,
@@ -202,7 +192,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         ("GET", "/media/{*id}") => parameters = signed(&["until", "signature"]),
         ("PUT", "/media/{*id}") => {
             parameters = signed(&["until", "most", "signature"]);
-            body = OBJECTS.map(binary).into();
+            body = generation::media_files();
         }
         _ => {}
     }
@@ -218,10 +208,6 @@ pub fn idempotency(route: &Route) -> Option<Value> {
     let about = "A second request with the same key and body within 24 hours gets the stored reply, with Idempotent-Replayed: true.";
     let header = || header("Idempotency-Key", about);
     route.takes_idempotency_key().then(header)
-}
-
-fn binary(kind: &'static str) -> Content {
-    Content::of(kind, json!({"type": "string", "contentMediaType": kind}))
 }
 
 /// Schemas by their names.
@@ -479,6 +465,8 @@ fn price_list() -> Value {
             "per_image_usd": rate(),
             "per_video_second_usd": rate(),
             "per_audio_second_usd": rate(),
+            "per_minute_heard_usd": rate(),
+            "per_mchar_spoken_usd": rate(),
             "per_3d_generation_usd": rate(),
         }),
         &[
@@ -487,6 +475,8 @@ fn price_list() -> Value {
             "per_image_usd",
             "per_video_second_usd",
             "per_audio_second_usd",
+            "per_minute_heard_usd",
+            "per_mchar_spoken_usd",
             "per_3d_generation_usd",
         ],
     );

@@ -16,6 +16,8 @@ pub fn read(music: &MusicRequest) -> SoundRequest {
         seconds: (!music.is_speech).then_some(music.seconds as f32),
         steps: music.steps,
         seed: music.seed,
+        voice: music.voice.clone(),
+        speed: music.speed.map(|speed| speed as f32),
         ..SoundRequest::default()
     }
 }
@@ -47,8 +49,12 @@ mod tests {
         assert_eq!(names, (Some("3".to_owned()), Some("fr".to_owned())));
         let speech = MusicRequest {
             is_speech: true,
+            voice: Some("af_heart".to_owned()),
+            speed: Some(1.5),
             ..music
         };
-        assert_eq!(read(&speech).seconds, None);
+        let speech = read(&speech);
+        assert_eq!((speech.seconds, speech.speed), (None, Some(1.5)));
+        assert_eq!(speech.voice.as_deref(), Some("af_heart"));
     }
 }
