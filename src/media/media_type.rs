@@ -13,6 +13,12 @@ pub enum MediaType {
     Opus,
     Mp4,
     Webm,
+    Json,
+    PlainText,
+    /// Subtitles as SubRip has them.
+    Srt,
+    /// Subtitles as browsers have them.
+    Vtt,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,6 +26,8 @@ pub enum MediaKind {
     Image,
     Sound,
     Video,
+    /// What a sound says. Made here and never uploaded.
+    Document,
 }
 
 /// The number of leading bytes that decide on a type.
@@ -44,7 +52,7 @@ const MP4_BRANDS: [&[u8]; 8] = [
 ];
 
 impl MediaType {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Webp,
         Self::Png,
         Self::Jpeg,
@@ -53,6 +61,10 @@ impl MediaType {
         Self::Opus,
         Self::Mp4,
         Self::Webm,
+        Self::Json,
+        Self::PlainText,
+        Self::Srt,
+        Self::Vtt,
     ];
 
     pub const fn kind(self) -> MediaKind {
@@ -60,6 +72,7 @@ impl MediaType {
             Self::Webp | Self::Png | Self::Jpeg => MediaKind::Image,
             Self::Wav | Self::Flac | Self::Opus => MediaKind::Sound,
             Self::Mp4 | Self::Webm => MediaKind::Video,
+            Self::Json | Self::PlainText | Self::Srt | Self::Vtt => MediaKind::Document,
         }
     }
 
@@ -73,6 +86,10 @@ impl MediaType {
             Self::Opus => "opus",
             Self::Mp4 => "mp4",
             Self::Webm => "webm",
+            Self::Json => "json",
+            Self::PlainText => "txt",
+            Self::Srt => "srt",
+            Self::Vtt => "vtt",
         }
     }
 
@@ -86,6 +103,10 @@ impl MediaType {
             Self::Opus => "audio/ogg",
             Self::Mp4 => "video/mp4",
             Self::Webm => "video/webm",
+            Self::Json => "application/json",
+            Self::PlainText => "text/plain; charset=utf-8",
+            Self::Srt => "application/x-subrip; charset=utf-8",
+            Self::Vtt => "text/vtt; charset=utf-8",
         }
     }
 
@@ -100,6 +121,10 @@ impl MediaType {
             Self::Opus => "Ogg Opus",
             Self::Mp4 => "MP4",
             Self::Webm => "WebM",
+            Self::Json => "JSON",
+            Self::PlainText => "plain text",
+            Self::Srt => "SubRip",
+            Self::Vtt => "WebVTT",
         }
     }
 
@@ -111,8 +136,8 @@ impl MediaType {
 
     /// Ignores parameters, such as `; codecs=opus`.
     pub fn from_content_type(content_type: &str) -> Option<Self> {
-        let essence = content_type.split(';').next()?.trim();
-        let own = Self::ALL.map(|media_type| (media_type.content_type(), media_type));
+        let essence = essence_of(content_type);
+        let own = Self::ALL.map(|media_type| (essence_of(media_type.content_type()), media_type));
         own.into_iter()
             .chain(ALIASES)
             .find(|(name, _)| name.eq_ignore_ascii_case(essence))
@@ -136,6 +161,8 @@ impl MediaType {
             Self::Mp4 => mp4_brand(bytes)
                 .is_some_and(|brand| MP4_BRANDS.iter().any(|known| brand.starts_with(known))),
             Self::Webm => ebml_document(bytes) == Some(b"webm"),
+            // A text has no signature.
+            Self::Json | Self::PlainText | Self::Srt | Self::Vtt => false,
         }
     }
 }
@@ -147,6 +174,7 @@ impl MediaKind {
             Self::Image => "image",
             Self::Sound => "sound",
             Self::Video => "video",
+            Self::Document => "document",
         }
     }
 }
@@ -161,6 +189,10 @@ impl fmt::Display for MediaType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+fn essence_of(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
 }
 
 /// The first packet of an Ogg file: behind the page header and its table of segment lengths.
@@ -291,7 +323,8 @@ mod tests {
             let kind = match content_type.split('/').next() {
                 Some("image") => MediaKind::Image,
                 Some("audio") => MediaKind::Sound,
-                _ => MediaKind::Video,
+                Some("video") => MediaKind::Video,
+                _ => MediaKind::Document,
             };
             assert_eq!(media_type.kind(), kind);
         }

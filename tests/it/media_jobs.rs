@@ -23,7 +23,10 @@ use muster::media::sound;
 use muster::protocol::job::{self, FinishReason, Kudos, TextInput};
 use muster::protocol::legacy::image::reference::{family, knows};
 use muster::protocol::link::ModelLimits;
-use muster::runtime::maker::{Maker, MakerLimits, MediaKind, SampleFault, SamplePipeline};
+use muster::runtime::maker::{
+    Maker, MakerLimits, MediaKind, Pipeline, SampleFault, SamplePipeline,
+};
+use muster::runtime::music::MusicSource;
 use muster::runtime::{DeviceChoice, EngineLimits, Runtime};
 use muster::tasks::Tasks;
 use muster_testing::eventually;
@@ -83,11 +86,11 @@ async fn serving_from(
     app: &App,
     name: &str,
     model: MediaModel,
-    sample: SamplePipeline,
+    pipeline: impl Pipeline + 'static,
     (dial, folders): (Dial, AdapterFolders),
 ) -> Studio {
     let maker = Maker::start(MakerLimits::default()).unwrap();
-    let loader = Box::new(|| Ok(Box::new(sample) as Box<_>));
+    let loader = Box::new(|| Ok(Box::new(pipeline) as Box<_>));
     maker.load(&model.name, loader).await.unwrap();
     let engines = Engines {
         folders,
@@ -785,6 +788,15 @@ fn steps() -> Vec<u8> {
 }
 
 async fn hear(app: &App, route: &str, fields: &[(&str, &str)], file: &[u8]) -> Answer {
+    hear_as(app, &app.key, route, (fields, file)).await
+}
+
+async fn hear_as(
+    app: &App,
+    key: &str,
+    route: &str,
+    (fields, file): (&[(&str, &str)], &[u8]),
+) -> Answer {
     let mut body = Vec::new();
     let has_model = fields.iter().any(|(name, _)| *name == "model");
     let usual: &[(&str, &str)] = if has_model {
@@ -802,7 +814,7 @@ async fn hear(app: &App, route: &str, fields: &[(&str, &str)], file: &[u8]) -> A
     );
     body.extend(file);
     body.extend(b"\r\n--edge--\r\n");
-    let bearer = format!("Bearer {}", app.key);
+    let bearer = format!("Bearer {key}");
     let headers = [
         ("authorization", bearer.as_str()),
         ("content-type", "multipart/form-data; boundary=edge"),
@@ -964,8 +976,12 @@ async fn speaker(app: &App, sample: SamplePipeline) -> Studio {
 const SPEECH: &str = "/v1/audio/speech";
 
 async fn say(app: &App, more: Value) -> Answer {
+    say_as(app, &app.key, more).await
+}
+
+async fn say_as(app: &App, key: &str, more: Value) -> Answer {
     let body = json!({"model": "speaks", "input": "Hello there."});
-    let bearer = format!("Bearer {}", app.key);
+    let bearer = format!("Bearer {key}");
     let headers = [("authorization", bearer.as_str())];
     let body = Body::from(with(body, more).to_string());
     app.send(request(Method::POST, SPEECH, &headers, body))
@@ -1010,7 +1026,17 @@ async fn a_text_is_spoken_by_our_worker_as_each_type_of_file() {
         assert!((heard.seconds() - 1.0).abs() < 0.01, "{form}");
     }
 
-    for form in ["wav", "flac"] {
+    let more = json!({"response_format": "opus", "stream_format": "audio"});
+    let opus = say(&app, more).await;
+    assert_eq!(opus.header("content-type"), Some("audio/ogg"));
+    let heard = sound::listen(&opus.bytes().await, 24_000, 60.0).unwrap();
+    assert!((heard.seconds() - 1.0).abs() < 0.01);
+
+    for (form, content_type) in [
+        ("wav", "audio/wav"),
+        ("flac", "audio/flac"),
+        ("opus", "audio/ogg"),
+    ] {
         let more = json!({"response_format": form, "stream_format": "sse"});
         let stream = say(&app, more).await;
         assert_eq!(stream.header("content-type"), Some("text/event-stream"));
@@ -1032,9 +1058,14 @@ async fn a_text_is_spoken_by_our_worker_as_each_type_of_file() {
         });
         let file: Vec<u8> = bytes.collect();
         let kind = MediaType::sniff(&file).unwrap();
-        assert_eq!(kind.content_type(), format!("audio/{form}"));
+        assert_eq!(kind.content_type(), content_type);
+        // Of a flac the length is told at its beginning.
+        let is_streamed = form != "flac";
+        assert_eq!(deltas.len() > 1, is_streamed && form == "opus", "{form}");
+        let heard = sound::listen(&file, 24_000, 60.0);
+        assert!(form == "wav" || (heard.unwrap().seconds() - 1.0).abs() < 0.01);
     }
-    assert_eq!(studio.worker.activity().done, 7);
+    assert_eq!(studio.worker.activity().done, 9);
 
     let music = play(&app, &app.key, json!({"model": "speaks"})).await;
     assert_eq!(music.status, StatusCode::OK);
@@ -1122,6 +1153,324 @@ async fn a_client_that_leaves_cancels_its_speech() {
     drop(gate);
 }
 
+async fn get(app: &App, key: &str, path: &str) -> Value {
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str())];
+    let answer = app
+        .send(request(Method::GET, path, &headers, Body::empty()))
+        .await;
+    let (status, body) = (answer.status, answer.json().await);
+    assert_eq!(status, StatusCode::OK, "{body}");
+    body
+}
+
+/// The link to the results of a request that is served later.
+async fn accepted(answer: Answer) -> Value {
+    let (status, body) = (answer.status, answer.json().await);
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    assert_eq!(body["is_possible"], true);
+    body["links"].clone()
+}
+
+async fn finished(app: &App, links: &Value) -> Value {
+    let path = links["results"].as_str().unwrap();
+    eventually("the results", async || {
+        let results = get(app, &app.key, path).await;
+        match results["state"] == "pending" {
+            false => Ok(results),
+            true => Err(results),
+        }
+    })
+    .await
+}
+
+/// What a link leads to, and its type.
+async fn document(app: &App, results: &Value) -> (String, String) {
+    assert_eq!(results["state"], "completed", "{results}");
+    let media = results["result"]["media"].as_array().unwrap();
+    assert_eq!(media.len(), 1, "{results}");
+    let link = Url::parse(media[0]["url"].as_str().unwrap()).unwrap();
+    let path = format!("{}?{}", link.path(), link.query().unwrap());
+    let fetched = app.get(&path).await;
+    assert_eq!(fetched.status, StatusCode::OK);
+    let kind = fetched.header("content-type").unwrap().to_owned();
+    let bytes = fetched.bytes().await;
+    let digest = Sha256::digest(&bytes);
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(media[0]["sha256"], digest);
+    (kind, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn a_transcript_that_is_served_later_survives_a_restart() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let first = listener(&app, sample).await;
+    let fields = [
+        ("async", "true"),
+        ("client_ref", "talk"),
+        ("progress_token", "a-long-talk"),
+        ("response_format", "srt"),
+    ];
+    let links = accepted(hear(&app, TRANSCRIPTIONS, &fields, &steps()).await).await;
+    running(&first.maker, 1).await;
+    let path = "/v1/media/results?client_ref=talk";
+    assert_eq!(get(&app, &app.key, path).await["state"], "pending");
+    assert_eq!(app.sources(), 1);
+    assert!(first.tasks.stop(Duration::from_secs(5)).await);
+    drop((first, gate));
+
+    let app = app.anew_listening().await;
+    assert_eq!(get(&app, &app.key, path).await["state"], "pending");
+    let second = listener(&app, SamplePipeline::default()).await;
+    let results = finished(&app, &links).await;
+    assert_eq!(results["result"]["worker"], "listener");
+    let (kind, srt) = document(&app, &results).await;
+    assert_eq!(kind, "application/x-subrip; charset=utf-8");
+    assert!(srt.contains("3\n00:00:02,000 --> 00:00:02,500\n"), "{srt}");
+    let progress = app.get("/v1/progress/a-long-talk").await.json().await;
+    assert_eq!(progress["progress"], 100);
+    eventually("the sound to be deleted", async || {
+        (app.sources() == 0).then_some(())
+    })
+    .await;
+    assert_eq!(second.worker.activity().done, 1);
+    drop(second);
+
+    let app = app.anew_listening().await;
+    let again = document(&app, &finished(&app, &links).await).await;
+    assert_eq!(again, (kind, srt));
+}
+
+#[tokio::test]
+async fn transcripts_come_later_in_each_form_and_are_cancelled_by_their_link() {
+    let app = app().await;
+    let studio = listener(&app, SamplePipeline::default()).await;
+    let verbose = [
+        ("async", "true"),
+        ("response_format", "verbose_json"),
+        ("timestamp_granularities[]", "word"),
+    ];
+    let links = accepted(hear(&app, TRANSCRIPTIONS, &verbose, &steps()).await).await;
+    let (kind, text) = document(&app, &finished(&app, &links).await).await;
+    let body: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (kind.as_str(), &body["duration"]),
+        ("application/json", &json!(2.5))
+    );
+    assert_eq!(body["words"].as_array().unwrap().len(), 3);
+
+    let text = [("async", "true"), ("response_format", "text")];
+    let answer = hear(&app, "/v1/audio/translations", &text, &steps()).await;
+    let links = accepted(answer).await;
+    let (kind, text) = document(&app, &finished(&app, &links).await).await;
+    assert_eq!(kind, "text/plain; charset=utf-8");
+    check_levels(&text);
+
+    let _player = player(&app, SamplePipeline::default()).await;
+    let other = [("async", "true"), ("model", "plays")];
+    let other = hear(&app, TRANSCRIPTIONS, &other, &steps()).await;
+    assert_eq!(other.status, StatusCode::BAD_REQUEST);
+    assert_eq!(other.json().await["error"]["param"], "model");
+    let unknown = [("async", "true"), ("model", "nobody")];
+    let unknown = hear(&app, TRANSCRIPTIONS, &unknown, &steps()).await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+    assert!(studio.tasks.stop(Duration::from_secs(5)).await);
+
+    let (sample, gate) = SamplePipeline::default().gated();
+    let slow = listener(&app, sample).await;
+    let later = [("async", "true")];
+    let links = accepted(hear(&app, TRANSCRIPTIONS, &later, &steps()).await).await;
+    running(&slow.maker, 1).await;
+    let bearer = format!("Bearer {}", app.key);
+    let headers = [("authorization", bearer.as_str())];
+    let cancel = links["cancel"].as_str().unwrap();
+    let cancel = request(Method::POST, cancel, &headers, Body::from("{}"));
+    assert_eq!(app.send(cancel).await.status, StatusCode::OK);
+    let results = finished(&app, &links).await;
+    assert_eq!(
+        (&results["state"], &results["error"]),
+        (&json!("closed_without_result"), &json!("cancelled"))
+    );
+    eventually("the sounds to be deleted", async || {
+        (app.sources() == 0).then_some(())
+    })
+    .await;
+    drop(gate);
+}
+
+#[tokio::test]
+async fn a_speech_that_is_served_later_survives_a_restart() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let first = speaker(&app, sample).await;
+    let more = json!({"async": true, "response_format": "flac", "voice": "alloy", "speed": 2});
+    let links = accepted(say(&app, more).await).await;
+    running(&first.maker, 1).await;
+    assert!(first.tasks.stop(Duration::from_secs(5)).await);
+    drop((first, gate));
+
+    let app = app.anew_listening().await;
+    let _player = player(&app, SamplePipeline::default()).await;
+    let _second = speaker(&app, SamplePipeline::default()).await;
+    let results = finished(&app, &links).await;
+    assert_eq!(results["state"], "completed", "{results}");
+    let file = linked(&app, &results["result"]["media"][0]["url"]).await;
+    assert_eq!(MediaType::sniff(&file), Some(MediaType::Flac));
+    let heard = sound::listen(&file, 24_000, 60.0).unwrap();
+    assert!((heard.seconds() - 1.0).abs() < 0.01, "{}", heard.seconds());
+
+    let voice = say(&app, json!({"async": true, "voice": "nova"})).await;
+    assert_eq!(voice.status, StatusCode::BAD_REQUEST);
+    let other = say(&app, json!({"async": true, "model": "plays"})).await;
+    assert_eq!(other.status, StatusCode::BAD_REQUEST);
+    assert_eq!(other.json().await["error"]["param"], "model");
+}
+
+#[tokio::test]
+async fn sounds_are_paid_by_the_minute_and_speech_by_the_character() {
+    let rates = ModelRates {
+        per_minute_heard: Some(MicroUsd(6000)),
+        per_mchar_spoken: Some(MicroUsd(10_000_000)),
+        ..ModelRates::default()
+    };
+    let book = PriceBook::new(None);
+    let book = book
+        .with("hears", [], rates)
+        .with("speaks", ["says"], rates);
+    let app = App::listening(DoorSettings {
+        price_book: book,
+        ..charging()
+    })
+    .await;
+    let listener = listener(&app, SamplePipeline::default()).await;
+    let _speaker = speaker(&app, SamplePipeline::default()).await;
+    let key = app.account_with(Roles::USER, Scopes::ALL).await;
+    let listed = app.get("/v1/pricing").await.json().await;
+    let listed = listed["price_book"]["models"].as_array().unwrap().clone();
+    let listed = listed.iter().find(|model| model["model"] == "hears");
+    let listed = &listed.unwrap()["rates"];
+    assert_eq!(listed["per_minute_heard_usd"], json!(0.006));
+    assert_eq!(listed["per_mchar_spoken_usd"], json!(10.0));
+
+    let file = steps();
+    for fields in [&[][..], &[("async", "true")]] {
+        let refused = hear_as(&app, &key, TRANSCRIPTIONS, (fields, &file)).await;
+        assert_eq!(refused.status, StatusCode::PAYMENT_REQUIRED);
+    }
+    for more in [json!({}), json!({"async": true})] {
+        let refused = say_as(&app, &key, more).await;
+        assert_eq!(refused.status, StatusCode::PAYMENT_REQUIRED);
+    }
+    eventually("the sounds to be deleted", async || {
+        (app.sources() == 0).then_some(())
+    })
+    .await;
+    assert_eq!(listener.worker.activity().done, 0);
+
+    let quote = async |body: Value| {
+        let bearer = format!("Bearer {key}");
+        let headers = [("authorization", bearer.as_str())];
+        let body = Body::from(body.to_string());
+        let path = "/v1/account/credits/quote";
+        let answer = app.send(request(Method::POST, path, &headers, body)).await;
+        answer.json().await["estimate"]["cost_micro"]
+            .as_i64()
+            .unwrap()
+    };
+    let minutes = json!({"model": "hears", "modality": "transcript", "seconds": 2.5});
+    assert_eq!(quote(minutes).await, 250);
+    let characters = json!({"model": "says", "modality": "speech", "characters": 12});
+    assert_eq!(quote(characters).await, 120);
+
+    pay(&app, &key, 1000).await;
+    let heard = hear_as(&app, &key, TRANSCRIPTIONS, (&[], &file)).await;
+    assert_eq!(heard.status, StatusCode::OK);
+    drop(heard.text().await);
+    assert_eq!(money(&app, &key).await, (750, 0));
+    let said = say_as(&app, &key, json!({})).await;
+    assert_eq!(said.status, StatusCode::OK);
+    drop(said.bytes().await);
+    assert_eq!(money(&app, &key).await, (630, 0));
+
+    assert!(listener.tasks.stop(Duration::from_secs(5)).await);
+    let (sample, gate) = SamplePipeline::default().gated();
+    let slow = self::listener(&app, sample).await;
+    let later = &[("async", "true")][..];
+    let links = hear_as(&app, &key, TRANSCRIPTIONS, (later, &file)).await;
+    let links = accepted(links).await;
+    running(&slow.maker, 1).await;
+    assert_eq!(money(&app, &key).await, (380, 250));
+    let cancel = links["cancel"].as_str().unwrap();
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str())];
+    let cancel = request(Method::POST, cancel, &headers, Body::from("{}"));
+    assert_eq!(app.send(cancel).await.status, StatusCode::OK);
+    eventually("the hold to be given back", async || {
+        let money = money(&app, &key).await;
+        if money == (630, 0) {
+            Ok(())
+        } else {
+            Err(money)
+        }
+    })
+    .await;
+    drop(gate);
+
+    let links = accepted(say_as(&app, &key, json!({"async": true})).await).await;
+    let path = links["results"].as_str().unwrap();
+    let spoken = eventually("the speech", async || {
+        let results = get(&app, &key, path).await;
+        match results["state"] == "completed" {
+            true => Ok(results),
+            false => Err(results),
+        }
+    })
+    .await;
+    assert_eq!(spoken["actual_micro"], 120, "{spoken}");
+    assert_eq!(money(&app, &key).await, (510, 0));
+}
+
+#[tokio::test]
+async fn a_song_is_made_by_a_model_of_our_worker() {
+    let app = app().await;
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny-music");
+    let source = MusicSource::new(folder);
+    let pipeline = source.load(DeviceChoice::Cpu).unwrap();
+    let model = MediaModel::new("plays", MediaKind::Sound);
+    let folders = AdapterFolders::default();
+    let studio = serving_from(&app, "band", model, pipeline, (dial(&app), folders)).await;
+    let song = json!({
+        "prompt": "a calm piano", "lyrics": "[verse]\nRain falls", "seconds": 2, "seed": 7, "bpm": 96,
+        "key_scale": "D minor", "time_signature": "3/4", "vocal_language": "en", "inference_steps": 3,
+    });
+    let made = async |more: Value| {
+        let answer = play(&app, &app.key, with(song.clone(), more)).await;
+        let (status, body) = (answer.status, answer.json().await);
+        assert_eq!(status, StatusCode::OK, "{body}");
+        assert_eq!(body["grid"]["worker"], "band");
+        linked(&app, &body["data"][0]["url"]).await
+    };
+    let wav = made(json!({})).await;
+    let header = sound::inspect(&wav, MediaType::Wav).unwrap();
+    assert!((header.seconds() - 2.0).abs() < 0.01, "{header:?}");
+    assert_eq!(made(json!({})).await, wav, "the seed repeats");
+    assert_ne!(made(json!({"seed": 8})).await, wav);
+    assert_ne!(made(json!({"bpm": 97})).await, wav);
+    let short = made(json!({"inference_steps": null, "response_format": "flac"})).await;
+    assert_eq!(MediaType::sniff(&short), Some(MediaType::Flac));
+    assert_eq!(studio.worker.activity().done, 5);
+
+    let long = json!({"lyrics": "la ".repeat(5000)});
+    let refused = play(&app, &app.key, with(song.clone(), long)).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    let message = refused.json().await["error"]["message"].to_string();
+    assert!(
+        message.contains("lyrics has more than the 2048 tokens"),
+        "{message}"
+    );
+}
+
 async fn filmer(app: &App, sample: SamplePipeline) -> Studio {
     let model = MediaModel {
         size: Some((64, 64)),
@@ -1168,6 +1517,44 @@ async fn a_video_is_made_by_our_worker_in_the_size_that_suits_its_model() {
     let odd = film(&app, json!({"sampler": "k_euler"})).await;
     assert_eq!(odd.status, StatusCode::BAD_REQUEST);
     assert_eq!(studio.worker.activity().done, 2);
+}
+
+#[tokio::test]
+async fn a_video_of_our_worker_has_a_thumbnail() {
+    let app = app().await;
+    let _studio = filmer(&app, SamplePipeline::default()).await;
+    let bearer = format!("Bearer {}", app.key);
+    let headers = [("authorization", bearer.as_str())];
+    let body = json!({"model": "films", "prompt": "a white square"});
+    let created = request(
+        Method::POST,
+        "/v1/videos",
+        &headers,
+        Body::from(body.to_string()),
+    );
+    let created = app.send(created).await.json().await;
+    let path = format!("/v1/videos/{}", created["id"].as_str().unwrap());
+    eventually("the video", async || {
+        let video = get(&app, &app.key, &path).await;
+        match video["status"] == "completed" {
+            true => Ok(()),
+            false => Err(video),
+        }
+    })
+    .await;
+    let content = async |query: &str| {
+        let path = format!("{path}/content{query}");
+        app.send(request(Method::GET, &path, &headers, Body::empty()))
+            .await
+    };
+    let thumbnail = content("?variant=thumbnail").await;
+    assert_eq!(thumbnail.header("content-type"), Some("image/webp"));
+    let image = image::load_from_memory(&thumbnail.bytes().await).unwrap();
+    assert_eq!((image.width(), image.height()), (64, 64));
+    let video = content("").await;
+    assert_eq!(video.header("content-type"), Some("video/mp4"));
+    let other = content("?variant=spritesheet").await;
+    assert_eq!(other.status, StatusCode::BAD_REQUEST);
 }
 
 /// OpenAI's clients for Python and Node, on workers that speak, hear and film.

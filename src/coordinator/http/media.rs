@@ -22,7 +22,8 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tracing::warn;
 
 use crate::error::ApiError;
-use crate::media::{BadLink, Download, Interrupted, Key, Media, MediaError, Unaccepted};
+use crate::media::{BadLink, Download, Interrupted, Key, Media, MediaError, MediaType, Unaccepted};
+use crate::pictures;
 use crate::state::DoorSettings;
 use muster_protocol::job::FailureKind;
 
@@ -56,6 +57,30 @@ pub async fn stored_object(
     }
 }
 
+/// The image in the file of a video; none where there is none.
+pub async fn thumbnail(media: &Media, key: Key) -> Result<Option<Response>, ApiError> {
+    let opened = media.open_object(key).await;
+    let opened = opened.map_err(|error| refused(error.into()))?;
+    let found = opened.ok_or_else(gone)?;
+    let read = tokio::task::spawn_blocking(move || pictures::thumbnail(found.file)).await;
+    let image = read.map_err(std::io::Error::other).and_then(|read| read);
+    let Some(image) = image.map_err(unread)? else {
+        return Ok(None);
+    };
+    let mut response = Body::from(image).into_response();
+    dress(response.headers_mut(), MediaType::Webp);
+    Ok(Some(response))
+}
+
+fn dress(headers: &mut HeaderMap, kind: MediaType) {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind.content_type()));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private"));
+    // Strangers made it: a browser shows it as what we say it is, and does nothing else with it.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let nothing = HeaderValue::from_static("default-src 'none'; sandbox");
+    headers.insert(CONTENT_SECURITY_POLICY, nothing);
+}
+
 async fn whole_or_part(found: Download, asked: &HeaderMap) -> Result<Response, ApiError> {
     let Download { file, bytes, kind } = found;
     let (status, part) = match part(asked, bytes) {
@@ -70,18 +95,13 @@ async fn whole_or_part(found: Download, asked: &HeaderMap) -> Result<Response, A
     let body = pieces(file, from, length).await.map_err(unread)?;
     let mut response = (status, Body::from_stream(body)).into_response();
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind.content_type()));
+    dress(headers, kind);
     headers.insert(CONTENT_LENGTH, length.into());
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     if let Some(range) = part {
         let said = format!("bytes {}-{}/{bytes}", range.start(), range.end());
         headers.insert(CONTENT_RANGE, plain(&said));
     }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private"));
-    // Strangers made it: a browser shows it as what we say it is, and does nothing else with it.
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    let nothing = HeaderValue::from_static("default-src 'none'; sandbox");
-    headers.insert(CONTENT_SECURITY_POLICY, nothing);
     Ok(response)
 }
 

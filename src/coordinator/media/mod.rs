@@ -392,19 +392,20 @@ async fn in_file(bytes: Bytes) -> io::Result<(File, u64)> {
     Ok((written?, length))
 }
 
-/// Images of all types are encoded anew where they have to be; sound and video stay as they came.
+/// Images of all types are encoded anew where they have to be; sound and video stay as they came. Documents are made here.
 fn check_type(key: Key, found: Option<MediaType>) -> Result<(), Unaccepted> {
     let wanted = key.kind();
     let fits = |found: MediaType| match wanted.kind() {
         MediaKind::Image => found.kind() == MediaKind::Image,
         MediaKind::Sound | MediaKind::Video => found == wanted,
+        MediaKind::Document => false,
     };
     if found.is_some_and(fits) {
         return Ok(());
     }
     let wanted = match wanted.kind() {
         MediaKind::Image => "a WebP, PNG or JPEG image",
-        MediaKind::Sound | MediaKind::Video => wanted.name(),
+        MediaKind::Sound | MediaKind::Video | MediaKind::Document => wanted.name(),
     };
     Err(Unaccepted::OtherType { found, wanted })
 }

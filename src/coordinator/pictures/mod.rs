@@ -19,10 +19,11 @@ mod text;
 pub mod tests;
 
 pub use results::{Results, Unfit, UploadCheck, sound_bytes, video_bytes};
-pub use sound::{SourceSound, SourceSoundError, endless_wav, to_sound_file};
+pub use sound::{SourceSound, SourceSoundError, SpokenOpus, endless_wav, to_sound_file};
 pub use source::{Role, Sender, Source, SourceError, Sources, is_address};
 pub use text::{from_base64, to_base64};
 
+use std::io::{self, Read, Seek};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -31,9 +32,10 @@ use tokio::task::spawn_blocking;
 
 use muster_media::MediaType;
 use muster_media::image::{
-    Bounds, Channels, ImageError, Pixels, Size, WebpQuality, decode, decode_first_frame,
-    description, encode, encode_described, inspect, to_webp,
+    Bounds, Channels, ImageError, PREVIEW_SIDE, Pixels, Size, WebpQuality, decode,
+    decode_first_frame, description, encode, encode_described, inspect, preview, to_webp,
 };
+use muster_media::video::poster;
 
 /// Reads and writes images. Clones share the places.
 #[derive(Debug, Clone)]
@@ -205,6 +207,14 @@ impl Pictures {
         // A decoder that panics has met something that is no image.
         done.unwrap_or(Err(ImageError::Unreadable.into()))
     }
+}
+
+/// The image in the file of a video, encoded anew; none where there is none.
+pub fn thumbnail(video: impl Read + Seek) -> io::Result<Option<Vec<u8>>> {
+    let image = poster(video)?;
+    let bounds = Bounds::Pixels(u64::from(PREVIEW_SIDE).pow(2));
+    let pixels = image.and_then(|image| decode_first_frame(&image, bounds).ok());
+    Ok(pixels.and_then(|pixels| preview(&pixels).ok()))
 }
 
 fn megapixels(size: Size, most: u32) -> u32 {

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 use super::source::{Sender, Sources};
 use crate::media::{Holding, Key, MediaError};
 use muster_media::MediaType;
-use muster_media::sound::{self, Sound, SoundError, WavFormat};
+use muster_media::sound::{self, OpusStream, Sound, SoundError, WavFormat};
 
 /// Samples a second that models hear.
 const RATE: u32 = 16_000;
@@ -21,7 +21,7 @@ static DECODERS: Semaphore = Semaphore::const_new(2);
 pub struct SourceSound {
     pub key: Key,
     pub seconds: f64,
-    _holding: Holding,
+    pub holding: Holding,
 }
 
 /// Why a sound is not taken.
@@ -60,7 +60,7 @@ impl Sources {
         Ok(SourceSound {
             key,
             seconds,
-            _holding: holding,
+            holding,
         })
     }
 }
@@ -75,9 +75,7 @@ pub async fn to_sound_file(
     media_type: MediaType,
 ) -> Result<Vec<u8>, SoundError> {
     let encode = move || {
-        let pairs = samples.chunks_exact(2);
-        let levels = pairs.map(|pair| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32_767.0);
-        let sound = Sound::new(rate, 1, levels.collect())?;
+        let sound = Sound::new(rate, 1, levels(&samples))?;
         match media_type {
             MediaType::Wav => sound::to_wav(&sound, WavFormat::Int16),
             MediaType::Flac => sound::to_flac(&sound),
@@ -87,6 +85,37 @@ pub async fn to_sound_file(
     };
     let encoded = tokio::task::spawn_blocking(encode).await;
     encoded.unwrap_or(Err(SoundError::Encoder(media_type)))
+}
+
+fn levels(samples: &[u8]) -> Vec<f32> {
+    let pairs = samples.chunks_exact(2);
+    let level = |pair: &[u8]| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32_767.0;
+    pairs.map(level).collect()
+}
+
+/// An Ogg Opus file of one channel that is encoded while its samples come, off the async threads.
+pub struct SpokenOpus(Box<OpusStream>);
+
+impl SpokenOpus {
+    pub fn new(rate: u32) -> Result<Self, SoundError> {
+        let stream = OpusStream::new(rate, 1, SPEECH_BITS)?;
+        Ok(Self(Box::new(stream.in_small_pages())))
+    }
+
+    /// The bytes of the file that the next samples of 16 bits make whole.
+    pub async fn push(mut self, samples: Vec<u8>) -> Result<(Self, Vec<u8>), SoundError> {
+        let encode = move || {
+            let bytes = self.0.push(&levels(&samples))?;
+            Ok((self, bytes))
+        };
+        let encoded = tokio::task::spawn_blocking(encode).await;
+        encoded.unwrap_or(Err(SoundError::Encoder(MediaType::Opus)))
+    }
+
+    /// The rest of the file, which is short.
+    pub fn finish(self) -> Result<Vec<u8>, SoundError> {
+        self.0.finish()
+    }
 }
 
 /// The header of a WAV of one channel and 16 bits that goes on for as long as there are samples.

@@ -576,6 +576,7 @@ fn frames(out: &Out, made: Made, finish: FinishReason) -> Vec<Frame> {
                 Product::Text(text) if text.note == Note::default() => vec![token(text.text)],
                 Product::Text(text) => vec![Event::Note(text.note), token(text.text)],
                 Product::Media(media) => vec![Event::Media(media)],
+                Product::Transcript(_) => Vec::new(),
             };
             let finish = hidden.map_or(finish, Hidden::finish);
             output.into_iter().chain([done(finish)]).collect()
@@ -585,8 +586,7 @@ fn frames(out: &Out, made: Made, finish: FinishReason) -> Vec<Frame> {
             "the worker reported a fault",
         ))],
     };
-    let frame = |event| frame(out, event);
-    events.into_iter().map(frame).collect()
+    events.into_iter().map(|event| frame(out, event)).collect()
 }
 
 fn frame(out: &Out, event: Event) -> Frame {

@@ -183,7 +183,9 @@ fn hear(output: &Output, delivery: Delivery) {
 fn ending(output: &Output, outcome: Outcome) -> Ended {
     match outcome {
         Outcome::Delivered { finish, .. } => Ended::Made(made(output, Hidden::of(&finish))),
-        Outcome::Cancelled if !output.product().is_empty() => Ended::Made(made(output, None)),
+        Outcome::Cancelled if output.product().is_of_use_in_part() => {
+            Ended::Made(made(output, None))
+        }
         Outcome::Cancelled => Ended::Cancelled,
         Outcome::Expired => Ended::Expired,
         Outcome::Failed(failure) if failure.kind == FailureKind::Expired => Ended::Expired,

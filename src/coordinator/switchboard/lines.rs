@@ -75,7 +75,12 @@ impl Lines {
         };
         line.output.note(&event);
         match &event {
-            Event::Media(media) => line.media = Product::Media(media.clone()),
+            // Of other jobs the route puts the output together.
+            Event::Media(_) | Event::Encoded(_) | Event::Restarted
+                if line.whereabouts.is_some() =>
+            {
+                line.media.note(&event);
+            }
             Event::Note(note) => line.note.clone_from(note),
             _ => {}
         }
@@ -120,13 +125,14 @@ impl Lines {
             {
                 whereabouts.brought(wall_clock().after(life));
             }
+            let is_whole = matches!(facts.outcome, Outcome::Delivered { .. });
             let media = std::mem::take(&mut line.media);
-            let product = match media.is_empty() {
-                true => Product::Text(Text {
+            let product = match is_whole && !media.is_empty() || media.is_of_use_in_part() {
+                true => media,
+                false => Product::Text(Text {
                     text: line.output.text().to_owned(),
                     note: std::mem::take(&mut line.note),
                 }),
-                false => media,
             };
             line.written = Some(product.stored().into());
         }

@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, FinishReason, Kind};
+use super::{EncodeResult, Event, FinishReason, Kind, Transcript};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Product {
     Text(Text),
     Media(Media),
+    /// What a sound says, as far as it was heard.
+    Transcript(Box<Transcript>),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +33,15 @@ pub struct Note {
 
 /// So a text begins that is stored with a note.
 const NOTED: &str = "{\"text\":";
+/// So a stored transcript begins.
+const HEARD: &str = "{\"transcript\":";
+
+/// A transcript as it is stored.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredTranscript {
+    transcript: Box<Transcript>,
+}
 
 /// A finished output in the media store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,18 +111,52 @@ impl Product {
                 }
             }
             Event::Media(media) => *self = Self::Media(media.clone()),
+            Event::Encoded(result) => {
+                if let EncodeResult::Transcript(part) = &**result {
+                    self.hear(part);
+                }
+            }
+            // A transcript begins anew with its job.
+            Event::Restarted if self.transcript().is_some() => *self = Self::default(),
             _ => {}
         }
     }
 
+    /// The next part of a transcript, whose first part has no text.
+    fn hear(&mut self, part: &Transcript) {
+        match self {
+            Self::Transcript(heard) if !part.segments.is_empty() => heard.absorb(part.clone()),
+            _ => *self = Self::Transcript(Box::new(part.clone())),
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.text().is_empty() && self.media().is_none()
+        match self {
+            Self::Text(text) => text.text.is_empty(),
+            Self::Media(_) | Self::Transcript(_) => false,
+        }
+    }
+
+    /// Whether it is of use to its client where its job was cancelled.
+    pub fn is_of_use_in_part(&self) -> bool {
+        match self {
+            Self::Text(text) => !text.text.is_empty(),
+            Self::Media(_) => true,
+            Self::Transcript(_) => false,
+        }
     }
 
     pub fn text(&self) -> &str {
         match self {
             Self::Text(text) => &text.text,
-            Self::Media(_) => "",
+            Self::Media(_) | Self::Transcript(_) => "",
+        }
+    }
+
+    pub fn transcript(&self) -> Option<&Transcript> {
+        match self {
+            Self::Transcript(transcript) => Some(transcript),
+            Self::Text(_) | Self::Media(_) => None,
         }
     }
 
@@ -119,14 +164,14 @@ impl Product {
     pub fn note_of_text(&self) -> Option<&Note> {
         match self {
             Self::Text(text) => Some(&text.note),
-            Self::Media(_) => None,
+            Self::Media(_) | Self::Transcript(_) => None,
         }
     }
 
     pub fn media(&self) -> Option<&Media> {
         match self {
-            Self::Text(_) => None,
             Self::Media(media) => Some(media),
+            Self::Text(_) | Self::Transcript(_) => None,
         }
     }
 
@@ -137,6 +182,9 @@ impl Product {
             Self::Text(text) if text.is_plain() => text.text,
             Self::Text(text) => serde_json::to_string(&text).unwrap_or_default(),
             Self::Media(media) => serde_json::to_string(&media).unwrap_or_default(),
+            Self::Transcript(transcript) => {
+                serde_json::to_string(&StoredTranscript { transcript }).unwrap_or_default()
+            }
         }
     }
 
@@ -147,6 +195,10 @@ impl Product {
             Kind::Text | Kind::Interrogation if text.starts_with(NOTED) => {
                 serde_json::from_str(text).map_or_else(|_| plain(), Self::Text)
             }
+            Kind::Text if text.starts_with(HEARD) => {
+                let read = serde_json::from_str::<StoredTranscript>(text);
+                read.map_or_else(|_| plain(), |read| Self::Transcript(read.transcript))
+            }
             Kind::Text | Kind::Interrogation => plain(),
             _ => serde_json::from_str(text).map_or_else(|_| plain(), Self::Media),
         }
@@ -156,7 +208,10 @@ impl Product {
 impl Text {
     /// It is stored as it is, and read again as it was.
     fn is_plain(&self) -> bool {
-        self.note == Note::default() && !self.text.starts_with(NOTED)
+        let is_marked = [NOTED, HEARD]
+            .iter()
+            .any(|mark| self.text.starts_with(mark));
+        self.note == Note::default() && !is_marked
     }
 }
 
@@ -176,7 +231,7 @@ impl From<String> for Product {
 #[cfg(test)]
 mod tests {
     use super::{Media, Note, Product, Remark, Text};
-    use crate::job::{Event, Kind, TokenEvent};
+    use crate::job::{EncodeResult, Event, Kind, TokenEvent, Transcript, TranscriptSegment};
 
     #[test]
     fn what_is_stored_is_read_again_by_its_kind() {
@@ -200,6 +255,8 @@ mod tests {
             r#"{"key": "a text"}"#,
             r#"{"text":"","note":{}}"#,
             r#"{"text":"#,
+            r#"{"transcript":{"language":"en","segments":[]}}"#,
+            r#"{"transcript":7"#,
             "",
         ];
         for text in texts.map(str::to_owned) {
@@ -227,5 +284,32 @@ mod tests {
         assert_eq!(product.text(), "one two");
         product.note(&Event::Media(Media::default()));
         assert!(product.media().is_some() && !product.is_empty());
+    }
+
+    #[test]
+    fn a_transcript_grows_and_begins_anew_with_its_job() {
+        let part = |texts: &[&str]| {
+            let segments = texts.iter().map(|text| TranscriptSegment {
+                text: (*text).to_owned(),
+                ..TranscriptSegment::default()
+            });
+            let transcript = Transcript {
+                language: "en".to_owned(),
+                segments: segments.collect(),
+            };
+            Event::Encoded(Box::new(EncodeResult::Transcript(Box::new(transcript))))
+        };
+        let mut product = Product::default();
+        for part in [part(&[]), part(&[" one"]), part(&[" two", " three"])] {
+            product.note(&part);
+        }
+        assert_eq!(product.transcript().unwrap().text(), "one two three");
+        let stored = product.clone().stored();
+        assert_eq!(Product::from_stored(Kind::Text, &stored), product);
+        assert!(!product.is_empty() && !product.is_of_use_in_part());
+        product.note(&Event::Restarted);
+        assert!(product.is_empty());
+        product.note(&part(&[" four"]));
+        assert_eq!(product.transcript().unwrap().text(), "four");
     }
 }

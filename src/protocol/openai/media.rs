@@ -42,6 +42,8 @@ pub const ASYNC: &str = "Answer 202 at once with a link to the results in /v1/me
 pub const CLIENT_REF: &str = "Your name for a request with async, of at most 128 bytes: /v1/media/results?client_ref=NAME finds it.";
 pub const PROGRESS_TOKEN: &str = "A name that is hard to guess, of at most 128 bytes: /v1/progress/{token} shows how far the request is.";
 
+pub const LATER_PROGRESS: &str = "A name that is hard to guess, of at most 128 bytes: /v1/progress/{token} shows how far a request with async is.";
+
 impl MediaTracking {
     pub fn take_async(&mut self, value: &Value) -> Result<(), Problem> {
         self.is_async = *value == true;
@@ -62,6 +64,15 @@ impl MediaTracking {
     pub fn take_progress_token(&mut self, value: Value) -> Result<(), Problem> {
         self.progress_token = Some(progress_token(text(value))?);
         Ok(())
+    }
+
+    /// For routes that show the progress of later results alone. Otherwise as [`Self::check`].
+    pub fn check_for_later(&self, whole: bool, field: &'static str) -> Result<(), Problem> {
+        if self.progress_token.is_some() && !self.is_async {
+            let message = "progress_token requires async to be true";
+            return Err(Problem::unsupported("progress_token", message));
+        }
+        self.check(whole, field)
     }
 
     /// `whole` is false where the client wants a stream or the bytes in the reply, with the field that says so.

@@ -80,9 +80,17 @@ impl App {
 
     /// Reachable over TCP too, so that workers of ours can use its media store.
     pub async fn listening(settings: DoorSettings) -> Self {
+        Self::listening_on(tempfile::tempdir().unwrap(), settings, None).await
+    }
+
+    async fn listening_on(
+        folder: TempDir,
+        settings: DoorSettings,
+        known: Option<(String, AccountId)>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let app = Self::on(tempfile::tempdir().unwrap(), settings, None, 0, &base).await;
+        let app = Self::on(folder, settings, known, 0, &base).await;
         let router = app.router.clone();
         serve(listener, router, None, Connections::default(), &app.tasks);
         app
@@ -117,7 +125,19 @@ impl App {
         self.anew_keeping_free(u64::MAX).await
     }
 
+    /// The same, reachable over TCP.
+    pub async fn anew_listening(self) -> Self {
+        let (folder, known) = self.ended().await;
+        Self::listening_on(folder, DoorSettings::default(), Some(known)).await
+    }
+
     async fn anew_keeping_free(self, spare: u64) -> Self {
+        let (folder, known) = self.ended().await;
+        Self::on(folder, DoorSettings::default(), Some(known), spare, BASE).await
+    }
+
+    /// What an ended process has left.
+    async fn ended(self) -> (TempDir, (String, AccountId)) {
         let Self {
             router,
             board,
@@ -138,8 +158,7 @@ impl App {
         drop((router, board, accounts, workers));
         drop((media, moderation, requests, store));
         assert!(tasks.stop(PATIENCE).await, "a task did not end");
-        let known = (key, account);
-        Self::on(folder, DoorSettings::default(), Some(known), spare, BASE).await
+        (folder, (key, account))
     }
 
     async fn on(

@@ -13,7 +13,7 @@ use crate::error::ApiError;
 use crate::media::{self, Area, Holding, Key, MediaError, MediaType};
 use crate::pictures::{Results, Unfit};
 use muster_protocol::job::drawn::Drawn;
-use muster_protocol::job::{FailureKind, Media};
+use muster_protocol::job::{FailureKind, JobId, Media};
 use muster_protocol::openai::media::{FinishedMedia, MediaEncoding};
 
 /// How long links are valid.
@@ -113,6 +113,20 @@ impl ResultStore {
             self.media.put(encoded, bytes).await?;
         }
         Ok(self.media.download_link(encoded, LINKS).await?)
+    }
+
+    /// A text that is made of an output, and a link to it.
+    pub async fn document_link(
+        &self,
+        job: JobId,
+        kind: MediaType,
+        text: String,
+    ) -> Result<(Key, String), Unfit> {
+        let key = Key::new(Area::Results, job.0, ENCODED, kind);
+        if self.media.get(key).await?.is_none() {
+            self.media.put(key, text.into()).await?;
+        }
+        Ok((key, self.media.download_link(key, LINKS).await?))
     }
 
     async fn base64(&self, stored: StoredResult, kind: MediaType) -> Result<String, Unfit> {

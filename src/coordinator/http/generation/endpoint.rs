@@ -23,6 +23,7 @@ use crate::http::body::Whole;
 use crate::http::cashier::Cashier;
 use crate::http::entrance::{Arrival, JOB_ID};
 use crate::http::open::{KnownModels, Open};
+use crate::http::openai::encode::Encoder;
 use crate::http::openai::tokens::{COPIES, read};
 use crate::http::reply;
 use crate::http::room::{Memory, Room};
@@ -144,6 +145,18 @@ impl MediaEndpoint {
 
     pub fn request(&self) -> RequestId {
         self.arrival.id
+    }
+
+    /// For jobs of the same request that read.
+    pub fn encoder(&self) -> Encoder {
+        Encoder::beside(
+            self.board.clone(),
+            self.models.clone(),
+            self.settings.clone(),
+            (self.moderation.clone(), self.cashier.clone()),
+            self.asker,
+            (self.caller.clone(), self.arrival.id),
+        )
     }
 
     /// The id of the model that the client calls this.

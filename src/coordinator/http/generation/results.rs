@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRef, RawQuery, State};
+use sha2::{Digest, Sha256};
 
 use super::delivery::{ResultStore, unreadable};
 use crate::error::ApiError;
@@ -10,11 +11,12 @@ use crate::http::auth::Admitted;
 use crate::http::open::Open;
 use crate::http::reply::Reply;
 use crate::http::statistics::parameter;
-use crate::media::{Key, Media};
+use crate::media::{Key, Media, MediaType};
 use crate::pictures::Results;
 use crate::requests::{Ended, Made, MediaName, Output, Request, Requests};
 use crate::storage::Store;
 use muster_protocol::job::{FailureKind, JobId};
+use muster_protocol::openai::hearing::reply::TranscriptForm;
 use muster_protocol::openai::media::{MediaResults, MediaState, StoredMedia};
 
 pub async fn show(
@@ -106,13 +108,20 @@ async fn link(
     made: &Made,
     store: &ResultStore,
 ) -> Result<Option<StoredMedia>, ApiError> {
+    let notes = request.wishes.media.as_deref();
+    let document = notes.and_then(|notes| notes.document);
+    if let (Some(document), Some(transcript)) = (document, made.product.transcript()) {
+        let text = document.render(transcript.clone());
+        return document_link(output, document.form, text, store)
+            .await
+            .map(Some);
+    }
     let Some(media) = made.product.media() else {
         return Ok(None);
     };
     let Ok(key) = media.key.parse::<Key>() else {
         return Ok(None);
     };
-    let notes = request.wishes.media.as_deref();
     let wanted = notes.and_then(|notes| notes.image_type);
     let kind = wanted.unwrap_or(key.kind());
     let url = store.kept_link(key, output.drawn(), kind).await;
@@ -122,6 +131,29 @@ async fn link(
         sha256: media.sha256.clone(),
         seed: media.seed.or(output.seed),
     }))
+}
+
+async fn document_link(
+    output: &Output,
+    form: TranscriptForm,
+    text: String,
+    store: &ResultStore,
+) -> Result<StoredMedia, ApiError> {
+    let kind = match form {
+        TranscriptForm::Json | TranscriptForm::VerboseJson => MediaType::Json,
+        TranscriptForm::Text => MediaType::PlainText,
+        TranscriptForm::Srt => MediaType::Srt,
+        TranscriptForm::Vtt => MediaType::Vtt,
+    };
+    let digest = Sha256::digest(text.as_bytes());
+    let linked = store.document_link(output.job, kind, text).await;
+    let (key, url) = linked.map_err(|unfit| unreadable(&unfit))?;
+    Ok(StoredMedia {
+        url,
+        key: key.to_string(),
+        sha256: Some(digest.iter().map(|byte| format!("{byte:02x}")).collect()),
+        seed: None,
+    })
 }
 
 /// The same for a request of another account, whose existence is a secret.

@@ -205,6 +205,17 @@ impl Encoder {
         examined.map(drop).map_err(blocked)
     }
 
+    /// Refuses a model that is online and cannot do it.
+    pub async fn check_able(&self, model: &str, task: Capabilities) -> Result<(), ApiError> {
+        let overview = self.board.current().await;
+        match overview.model(&self.models.id(model)) {
+            Some(online) if !online.capabilities.contains(task) => {
+                Err(self.unable(model, task).await)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The voices of a model, if it is online and speaks.
     pub async fn voices(&self, model: &str) -> Arc<[Arc<str>]> {
         let overview = self.board.current().await;

@@ -1,11 +1,11 @@
 //! `POST /v1/audio/transcriptions` and `/v1/audio/translations`: a sound file is decoded within bounds, kept in the media
-//! store until its job has ended, and written down by a worker. A client that leaves cancels the job.
+//! store until its job has ended, and written down by a worker. A client that leaves cancels the job, unless the document
+//! is wanted later.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
@@ -15,33 +15,39 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::encode::{EncodePart, Encoder, Encoding, RunningEncoding, unexpected};
+use super::encode::{EncodePart, Encoding, RunningEncoding, unexpected};
 use super::tokens::answer;
 use crate::error::ApiError;
 use crate::http::body::Whole;
 use crate::http::entrance::JOB_ID;
 use crate::http::form::read_json_or_form;
+use crate::http::generation::{MediaEndpoint, MediaOrder, RefusedFields};
 use crate::http::reply::{EVENTS, streamed};
-use crate::http::room::{Memory, Room};
+use crate::http::room::Room;
 use crate::media::{Area, Key, MediaType};
 use crate::pictures::{Sender, SourceSound, SourceSoundError, Sources};
+use crate::requests::orders::{MediaNotes, MediaWork};
 use crate::state::DoorSettings;
 use muster_protocol::job::{
-    Capabilities, EncodeRequest, EncodeResult, FailureKind, RequestId, Transcript,
+    Capabilities, EncodeRequest, EncodeResult, FailureKind, Kind, RequestId, Transcript,
     TranscriptRequest, TranscriptSegment,
 };
 use muster_protocol::openai::form::FormBody;
 use muster_protocol::openai::hearing::HearingRequest;
 use muster_protocol::openai::hearing::reply::{
-    FinishedTranscript, TranscriptForm, delta, done, event,
+    FinishedTranscript, TranscriptDocument, TranscriptForm, delta, done, event,
 };
 use muster_protocol::openai::{Problem, error};
 
 const HEARTBEAT: &str = ": heartbeat\n\n";
 
+impl RefusedFields for HearingRequest {
+    const KIND: Kind = Kind::Text;
+    const OUTPUT: &'static str = "a transcript";
+}
+
 pub async fn transcribe(
-    encoder: Result<Encoder, ApiError>,
-    parts: HearingParts,
+    endpoint: Result<MediaEndpoint, ApiError>,
     headers: HeaderMap,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
@@ -49,12 +55,11 @@ pub async fn transcribe(
         HearingRequest::transcription_of_json,
         HearingRequest::transcription,
     );
-    hear(encoder, parts, &headers, whole, (of_json, of_form)).await
+    hear(endpoint, &headers, whole, (of_json, of_form)).await
 }
 
 pub async fn translate(
-    encoder: Result<Encoder, ApiError>,
-    parts: HearingParts,
+    endpoint: Result<MediaEndpoint, ApiError>,
     headers: HeaderMap,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
@@ -62,11 +67,9 @@ pub async fn translate(
         HearingRequest::translation_of_json,
         HearingRequest::translation,
     );
-    hear(encoder, parts, &headers, whole, (of_json, of_form)).await
+    hear(endpoint, &headers, whole, (of_json, of_form)).await
 }
 
-/// The media store behind the sources, and the memory of requests.
-type HearingParts = (State<Sources>, State<Memory>);
 /// How a body in JSON and one in a form are read.
 type Readers = (
     fn(Value) -> Result<HearingRequest, Problem>,
@@ -74,20 +77,24 @@ type Readers = (
 );
 
 async fn hear(
-    encoder: Result<Encoder, ApiError>,
-    parts: HearingParts,
+    endpoint: Result<MediaEndpoint, ApiError>,
     headers: &HeaderMap,
     whole: Result<Whole, ApiError>,
     (of_json, of_form): Readers,
 ) -> Result<Response, ApiError> {
-    let (whole, encoder) = (whole?, encoder?);
-    let (State(sources), State(memory)) = parts;
+    let (whole, endpoint) = (whole?, endpoint?);
+    let encoder = endpoint.encoder();
     let (mut request, room) = read_json_or_form(headers, whole, of_json, of_form).await?;
     if let Some(prompt) = &request.prompt {
         encoder.examine(prompt, &request.model).await?;
     }
+    if request.tracking.is_async {
+        // Refused now: a stored request would wait for such a worker.
+        let task = Capabilities::TRANSCRIBE;
+        encoder.check_able(&request.model, task).await?;
+    }
     let file = std::mem::take(&mut request.file);
-    let stored = store(file, encoder.sender(), &sources).await?;
+    let stored = store(file, encoder.sender(), endpoint.sources()).await?;
     let transcript = TranscriptRequest {
         sound: stored.key.to_string(),
         seconds: stored.seconds,
@@ -97,6 +104,9 @@ async fn hear(
         temperature: request.temperature,
         words: request.has_words,
     };
+    if request.tracking.is_async {
+        return later(&endpoint, request, (transcript, stored), room).await;
+    }
     let encoding = Encoding {
         model: request.model.clone(),
         request: EncodeRequest::Transcribe(Box::new(transcript)),
@@ -120,13 +130,40 @@ async fn hear(
         has_words: request.has_words,
     };
     let text = finished.render(request.form);
-    let room = memory.room_to_tell();
+    let room = endpoint.memory().room_to_tell();
     let mut response = answer(room, Some(found.job), text).await?;
     if request.form != TranscriptForm::Json {
         let content_type = HeaderValue::from_static(request.form.content_type());
         response.headers_mut().insert(CONTENT_TYPE, content_type);
     }
     Ok(response)
+}
+
+/// The sound stays in the media store until the document is there.
+async fn later(
+    endpoint: &MediaEndpoint,
+    mut request: HearingRequest,
+    (transcript, stored): (TranscriptRequest, SourceSound),
+    room: Room,
+) -> Result<Response, ApiError> {
+    let model = endpoint.model_of(Some(&request.model), Kind::Text).await?;
+    let document = TranscriptDocument {
+        form: request.form,
+        millis: (stored.seconds * 1000.0).round() as u64,
+        is_translated: request.is_translated,
+        has_segments: request.has_segments,
+        has_words: request.has_words,
+    };
+    let notes = MediaNotes {
+        document: Some(document),
+        ..MediaNotes::default()
+    };
+    let order = MediaOrder {
+        work: MediaWork::new(transcript, &model, 1).noted(notes),
+        tracking: std::mem::take(&mut request.tracking),
+        sources: Some(stored.holding),
+    };
+    endpoint.accept(order, &request, room).await
 }
 
 pub async fn store(

@@ -17,22 +17,25 @@ use futures_util::stream::unfold;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::encode::{EncodePart, Encoder, Encoding, RunningEncoding, unexpected};
-use super::tokens::read;
+use super::encode::{EncodePart, Encoding, RunningEncoding, unexpected};
 use crate::error::ApiError;
 use crate::http::body::Whole;
 use crate::http::entrance::JOB_ID;
+use crate::http::generation::{MediaEndpoint, MediaOrder, RefusedFields, read_body};
 use crate::http::models;
 use crate::http::open::KnownModels;
 use crate::http::reply::{self, Reply};
-use crate::http::room::Memory;
+use crate::http::room::{Memory, Room};
 use crate::http::statistics::parameter;
-use crate::pictures::{endless_wav, to_sound_file};
+use crate::pictures::{SpokenOpus, endless_wav, to_sound_file};
+use crate::requests::orders::MediaWork;
 use crate::state::DoorSettings;
 use crate::switchboard::Switchboard;
 use muster_protocol::job::{
-    Capabilities, EncodeRequest, EncodeResult, FailureKind, JobId, SpeechPart, SpeechRequest,
+    Capabilities, EncodeRequest, EncodeResult, FailureKind, JobId, Kind, MusicRequest, SoundFormat,
+    SpeechPart, SpeechRequest,
 };
+use muster_protocol::link::MediaBody;
 use muster_protocol::openai::error;
 use muster_protocol::openai::hearing::reply::event;
 use muster_protocol::openai::speech::{
@@ -42,20 +45,36 @@ use muster_protocol::openai::speech::{
 const HEARTBEAT: &str = ": heartbeat\n\n";
 /// The longest speech, in bytes of its samples: over twenty minutes at 24 kHz.
 const MOST_BYTES: usize = 64 << 20;
+/// The same in seconds.
+const MOST_SECONDS: f64 = 1398.0;
+/// Of any text, however short.
+const LEAST_SECONDS: f64 = 10.0;
+
+impl RefusedFields for VoicedText {
+    const KIND: Kind = Kind::Audio;
+    const OUTPUT: &'static str = "a speech";
+}
 
 pub async fn speak(
-    encoder: Result<Encoder, ApiError>,
-    State(memory): State<Memory>,
+    endpoint: Result<MediaEndpoint, ApiError>,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (whole, encoder) = (whole?, encoder?);
-    let request = read(whole, VoicedText::read).await?;
+    let (whole, endpoint) = (whole?, endpoint?);
+    let encoder = endpoint.encoder();
+    let (request, room) = read_body(whole, VoicedText::read).await?;
     encoder.examine(&request.text, &request.model).await?;
     let voices = encoder.voices(&request.model).await;
     let voice = match &request.voice {
         Some(asked) if !voices.is_empty() => Some(resolve(asked, &voices)?),
         asked => asked.clone(),
     };
+    if request.tracking.is_async {
+        // Refused now: a stored request would wait for such a worker.
+        let task = Capabilities::SPEAK;
+        encoder.check_able(&request.model, task).await?;
+        return later(&endpoint, request, voice, room).await;
+    }
+    drop(room);
     let speech = SpeechRequest {
         text: request.text.clone(),
         voice,
@@ -77,8 +96,39 @@ pub async fn speak(
     };
     match is_relayed {
         true => relay(running, &request, characters, encoder.settings()).await,
-        false => gather(running, request.form, &memory).await,
+        false => gather(running, request.form, endpoint.memory()).await,
     }
+}
+
+/// The file comes by upload, as that of music does.
+async fn later(
+    endpoint: &MediaEndpoint,
+    mut request: VoicedText,
+    voice: Option<String>,
+    room: Room,
+) -> Result<Response, ApiError> {
+    let model = endpoint.model_of(Some(&request.model), Kind::Audio).await?;
+    // No voice takes a second for a character.
+    let longest = request.text.chars().count() as f64 / request.speed.unwrap_or(1.0);
+    let speech = MusicRequest {
+        prompt: request.text.clone(),
+        seconds: (LEAST_SECONDS + longest).min(MOST_SECONDS),
+        is_speech: true,
+        voice,
+        speed: request.speed,
+        format: match request.form {
+            SpeechForm::Wav | SpeechForm::Pcm => SoundFormat::Wav,
+            SpeechForm::Flac => SoundFormat::Flac,
+            SpeechForm::Opus => SoundFormat::Opus,
+        },
+        ..MusicRequest::default()
+    };
+    let order = MediaOrder {
+        work: MediaWork::new(MediaBody::Music(speech), &model, 1),
+        tracking: std::mem::take(&mut request.tracking),
+        sources: None,
+    };
+    endpoint.accept(order, &request, room).await
 }
 
 /// The whole file.
@@ -125,7 +175,11 @@ async fn file(speech: SpeechPart, form: SpeechForm) -> Result<Vec<u8>, ApiError>
         SpeechForm::Opus => crate::media::MediaType::Opus,
     };
     let file = to_sound_file(speech.samples.0, speech.rate, media_type).await;
-    file.map_err(|error| ApiError::new(FailureKind::Internal, error.to_string()))
+    file.map_err(unencoded)
+}
+
+fn unencoded(error: impl std::fmt::Display) -> ApiError {
+    ApiError::new(FailureKind::Internal, error.to_string())
 }
 
 fn dress(headers: &mut HeaderMap, content_type: &'static str, job: JobId) {
@@ -147,6 +201,8 @@ struct SpeechRelay {
     rate: Option<u32>,
     /// The samples of a file that is sent when it is complete.
     kept: SpeechPart,
+    /// Encodes while the text is spoken. None before the first part, and of other files.
+    opus: Option<SpokenOpus>,
     form: SpeechForm,
     has_events: bool,
     characters: u64,
@@ -177,6 +233,7 @@ async fn relay(
         sent: 0,
         rate: None,
         kept: SpeechPart::default(),
+        opus: None,
         form: request.form,
         has_events,
         characters,
@@ -212,7 +269,7 @@ impl SpeechRelay {
                 }
             };
             let piece = match part {
-                Ok(EncodePart::Part(EncodeResult::Speech(part))) => self.part(*part),
+                Ok(EncodePart::Part(EncodeResult::Speech(part))) => self.part(*part).await,
                 Ok(EncodePart::Part(_)) => Err(unexpected()),
                 Ok(EncodePart::End(_)) => return self.end().await,
                 Err(error) => Err(error),
@@ -226,8 +283,8 @@ impl SpeechRelay {
     }
 
     /// What of the part was not sent before.
-    fn part(&mut self, part: SpeechPart) -> Result<Option<Vec<u8>>, ApiError> {
-        if matches!(self.form, SpeechForm::Flac | SpeechForm::Opus) {
+    async fn part(&mut self, part: SpeechPart) -> Result<Option<Vec<u8>>, ApiError> {
+        if self.form == SpeechForm::Flac {
             take(&mut self.kept, part)?;
             return Ok(None);
         }
@@ -240,23 +297,40 @@ impl SpeechRelay {
         take(&mut known, part)?;
         self.sent = known.end();
         let mut bytes = known.samples.0;
-        if self.rate.replace(rate).is_none() && self.form == SpeechForm::Wav {
+        let is_first = self.rate.replace(rate).is_none();
+        if is_first && self.form == SpeechForm::Wav {
             bytes.splice(0..0, endless_wav(rate));
+        }
+        if self.form == SpeechForm::Opus {
+            let opus = match self.opus.take() {
+                Some(opus) => opus,
+                None => SpokenOpus::new(rate).map_err(unencoded)?,
+            };
+            let (opus, encoded) = opus.push(bytes).await.map_err(unencoded)?;
+            (self.opus, bytes) = (Some(opus), encoded);
         }
         Ok((!bytes.is_empty()).then_some(bytes))
     }
 
     async fn end(&mut self) -> Option<Result<Bytes, BrokenOff>> {
         self.running = None;
+        let rest = match (self.form, self.opus.take()) {
+            (SpeechForm::Flac, _) => file(std::mem::take(&mut self.kept), self.form)
+                .await
+                .map(Some),
+            (_, Some(opus)) => opus.finish().map(Some).map_err(unencoded),
+            (_, None) => Ok(None),
+        };
+        let rest = match rest {
+            Ok(rest) => rest,
+            Err(error) => return Some(self.failed(&error)),
+        };
         if !self.has_events {
-            return None;
+            return rest.map(|rest| Ok(rest.into()));
         }
         let mut events = String::new();
-        if matches!(self.form, SpeechForm::Flac | SpeechForm::Opus) {
-            match file(std::mem::take(&mut self.kept), self.form).await {
-                Ok(file) => events += &event(&delta(&STANDARD.encode(file))),
-                Err(error) => return Some(self.failed(&error)),
-            }
+        if let Some(rest) = rest {
+            events += &event(&delta(&STANDARD.encode(rest)));
         }
         events += &event(&done(self.characters, 0));
         Some(Ok(events.into()))

@@ -14,7 +14,7 @@ use crate::http::form::read_json_or_form;
 use crate::http::generation::{
     MediaDelivery, MediaEndpoint, MediaOrder, RefusedFields, read_body, with_job_ids,
 };
-use crate::http::media::stored_object;
+use crate::http::media::{stored_object, thumbnail};
 use crate::http::reply::Reply;
 use crate::http::statistics::parameter;
 use crate::media::{Key, Media};
@@ -159,11 +159,14 @@ pub async fn content(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let variant = parameter(query.as_deref(), "variant");
-    if variant.is_some_and(|variant| variant != "video") {
-        let message = "variant must be video: no thumbnails are made here";
-        return Err(Problem::unsupported("variant", message).into());
-    }
+    let wants_thumbnail = match parameter(query.as_deref(), "variant").as_deref() {
+        None | Some("video") => false,
+        Some("thumbnail") => true,
+        Some(_) => {
+            let message = "variant must be video or thumbnail";
+            return Err(Problem::unsupported("variant", message).into());
+        }
+    };
     let request = find(&requests, &id, caller.account).await?;
     let key = made(&request).ok_or_else(|| {
         let message = format!(
@@ -172,7 +175,13 @@ pub async fn content(
         );
         ApiError::new(FailureKind::InvalidRequest, message).with_status(409)
     })?;
-    stored_object(&media, key, &headers).await
+    match wants_thumbnail {
+        true => thumbnail(&media, key).await?.ok_or_else(|| {
+            let message = "the video has no thumbnail: its worker has put none in the file";
+            ApiError::new(FailureKind::InvalidRequest, message).with_status(404)
+        }),
+        false => stored_object(&media, key, &headers).await,
+    }
 }
 
 /// `DELETE /v1/videos/{id}`: an open request is cancelled.

@@ -1,5 +1,5 @@
-//! Media of `/v1` in their neutral form, and how their client gets them. Source images stand in it by their keys in the
-//! media store.
+//! Media and transcripts of `/v1` in their neutral form, and how their client gets them. Source images and sounds stand in
+//! it by their keys in the media store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,13 @@ use serde_json::{Value, json};
 use super::{Nth, Task, Unreadable};
 use crate::media::MediaType;
 use crate::requests::Wishes;
-use muster_protocol::job::{Body, Formats, JobPrice, Kind, Limits, MicroUsd, SoundFormat};
+use muster_protocol::job::{
+    Body, Capabilities, EncodeRequest, Formats, JobPrice, Kind, Limits, MicroUsd, SoundFormat,
+    TranscriptRequest,
+};
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::link::MediaBody;
+use muster_protocol::openai::hearing::reply::{TranscriptDocument, TranscriptForm};
 use muster_protocol::openai::images::LARGEST_SEED;
 
 /// From when it was accepted, a worker has taken one of its jobs, or has brought one.
@@ -20,7 +24,7 @@ pub const LIFETIME: Duration = Duration::from_secs(3600);
 /// Outputs of one kind by one model, which differ in their seeds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MediaWork {
-    pub body: MediaBody,
+    body: WorkBody,
     /// One name, which is an id.
     model: [String; 1],
     pub count: u32,
@@ -32,6 +36,17 @@ pub struct MediaWork {
     pub price: Option<JobPrice>,
 }
 
+/// The request of each output.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one for each request, and most are media"
+)]
+pub enum WorkBody {
+    Media(MediaBody),
+    Transcript(TranscriptRequest),
+}
+
 /// What the client of a request that is asked for later said of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MediaNotes {
@@ -41,6 +56,8 @@ pub struct MediaNotes {
     pub client_ref: Option<Arc<str>>,
     /// For `/v1/progress`.
     pub progress_token: Option<Arc<str>>,
+    /// The form of a transcript.
+    pub document: Option<TranscriptDocument>,
     /// The settings of a video, which its routes show. Read from the work, and not stored.
     pub video: Option<VideoFacts>,
 }
@@ -55,9 +72,9 @@ pub struct VideoFacts {
 }
 
 impl MediaWork {
-    pub fn new(body: MediaBody, model: &str, count: u32) -> Self {
+    pub fn new(body: impl Into<WorkBody>, model: &str, count: u32) -> Self {
         let mut work = Self {
-            body,
+            body: body.into(),
             model: [model.to_owned()],
             count,
             formats: Formats::NEUTRAL,
@@ -92,9 +109,10 @@ impl MediaWork {
 
     pub fn kind(&self) -> Kind {
         match self.body {
-            MediaBody::Image(_) => Kind::Image,
-            MediaBody::Music(_) => Kind::Audio,
-            MediaBody::Video(_) => Kind::Video,
+            WorkBody::Media(MediaBody::Image(_)) => Kind::Image,
+            WorkBody::Media(MediaBody::Music(_)) => Kind::Audio,
+            WorkBody::Media(MediaBody::Video(_)) => Kind::Video,
+            WorkBody::Transcript(_) => Kind::Text,
         }
     }
 
@@ -119,9 +137,13 @@ impl MediaWork {
             })
         };
         let mut body = match self.body.clone() {
-            MediaBody::Image(image) => Body::Image(Box::new(image)),
-            MediaBody::Music(music) => Body::Music(Box::new(music)),
-            MediaBody::Video(video) => Body::Video(Box::new(video)),
+            WorkBody::Media(MediaBody::Image(image)) => Body::Image(Box::new(image)),
+            WorkBody::Media(MediaBody::Music(music)) => Body::Music(Box::new(music)),
+            WorkBody::Media(MediaBody::Video(video)) => Body::Video(Box::new(video)),
+            WorkBody::Transcript(transcript) => {
+                let transcript = EncodeRequest::Transcribe(Box::new(transcript));
+                Body::Encode(Box::new(transcript))
+            }
         };
         match &mut body {
             Body::Image(image) => image.seed = Some(seed_of(image.seed)),
@@ -140,17 +162,17 @@ impl MediaWork {
         };
         match &self.body {
             // Workers draw the images of a batch from seeds of their own.
-            MediaBody::Image(image) if image.seed.is_some() => Limits {
+            WorkBody::Media(MediaBody::Image(image)) if image.seed.is_some() => Limits {
                 bulk: u64::MAX,
                 ..limits
             },
-            MediaBody::Image(_) | MediaBody::Music(_) | MediaBody::Video(_) => limits,
+            WorkBody::Media(_) | WorkBody::Transcript(_) => limits,
         }
     }
 
     fn usual_limits(&self) -> Limits {
         match &self.body {
-            MediaBody::Image(image) => {
+            WorkBody::Media(MediaBody::Image(image)) => {
                 let [model] = &self.model;
                 let polled = GenerationInputImage::of_neutral(image, model);
                 Limits {
@@ -159,17 +181,24 @@ impl MediaWork {
                 }
             }
             // Their protocol has no type of file but this one.
-            MediaBody::Music(music) => Limits {
+            WorkBody::Media(MediaBody::Music(music)) => Limits {
                 formats: match music.format {
-                    SoundFormat::Wav => Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
-                    SoundFormat::Flac | SoundFormat::Opus => Formats::NEUTRAL,
+                    SoundFormat::Wav if music.voice.is_none() && music.speed.is_none() => {
+                        Formats::NEUTRAL.with(Formats::OPENAI_CHAT)
+                    }
+                    _ => Formats::NEUTRAL,
                 },
                 needs: music.needs(),
                 ..Limits::default()
             },
-            MediaBody::Video(video) => Limits {
+            WorkBody::Media(MediaBody::Video(video)) => Limits {
                 formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
                 needs: video.needs(),
+                ..Limits::default()
+            },
+            WorkBody::Transcript(_) => Limits {
+                formats: Formats::NEUTRAL,
+                requires: Capabilities::TRANSCRIBE,
                 ..Limits::default()
             },
         }
@@ -188,7 +217,7 @@ impl MediaWork {
     }
 
     fn facts(&self) -> Option<VideoFacts> {
-        let MediaBody::Video(video) = &self.body else {
+        let WorkBody::Media(MediaBody::Video(video)) = &self.body else {
             return None;
         };
         Some(VideoFacts {
@@ -201,9 +230,10 @@ impl MediaWork {
 
     pub fn sources(&self) -> Vec<&str> {
         let source = match &self.body {
-            MediaBody::Image(image) => &image.source,
-            MediaBody::Video(video) => &video.source,
-            MediaBody::Music(_) => &None,
+            WorkBody::Media(MediaBody::Image(image)) => &image.source,
+            WorkBody::Media(MediaBody::Video(video)) => &video.source,
+            WorkBody::Media(MediaBody::Music(_)) => &None,
+            WorkBody::Transcript(transcript) => return vec![transcript.sound.as_str()],
         };
         let Some(source) = source else {
             return Vec::new();
@@ -240,7 +270,7 @@ impl MediaWork {
         });
         let notes = &self.notes;
         json!({
-            MEDIA: self.body,
+            MEDIA: self.body.stored(),
             "model": self.model[0],
             "count": self.count,
             "formats": self.formats.names().collect::<Vec<_>>(),
@@ -249,6 +279,7 @@ impl MediaWork {
             "image_type": notes.image_type.map(MediaType::extension),
             "client_ref": notes.client_ref.as_deref(),
             "progress_token": notes.progress_token.as_deref(),
+            "document": notes.document.map(stored_document),
         })
     }
 
@@ -259,7 +290,7 @@ impl MediaWork {
 
     pub fn read(mut body: Value) -> Result<Self, Unreadable> {
         let broken = |what: &str| Unreadable(format!("invalid {what}"));
-        let media = serde_json::from_value(body[MEDIA].take()).map_err(|_| broken(MEDIA))?;
+        let media = WorkBody::read(body[MEDIA].take()).ok_or_else(|| broken(MEDIA))?;
         let model = body["model"].as_str().ok_or_else(|| broken("model"))?;
         let count = body["count"].as_u64().and_then(|it| u32::try_from(it).ok());
         let count = count.ok_or_else(|| broken("count"))?;
@@ -272,6 +303,7 @@ impl MediaWork {
                 .and_then(MediaType::from_extension),
             client_ref: text("client_ref"),
             progress_token: text("progress_token"),
+            document: read_document(&body["document"]),
             video: None,
         };
         let price: Option<[i64; 4]> =
@@ -295,15 +327,69 @@ impl MediaWork {
 }
 
 const MEDIA: &str = "media";
+const TRANSCRIPT: &str = "transcript";
+
+impl From<MediaBody> for WorkBody {
+    fn from(body: MediaBody) -> Self {
+        Self::Media(body)
+    }
+}
+
+impl From<TranscriptRequest> for WorkBody {
+    fn from(transcript: TranscriptRequest) -> Self {
+        Self::Transcript(transcript)
+    }
+}
+
+impl WorkBody {
+    fn stored(&self) -> Value {
+        match self {
+            Self::Media(body) => json!(body),
+            Self::Transcript(transcript) => json!({ TRANSCRIPT: transcript }),
+        }
+    }
+
+    /// What [`Self::stored`] has written.
+    fn read(mut stored: Value) -> Option<Self> {
+        match stored.get_mut(TRANSCRIPT).map(Value::take) {
+            Some(transcript) => serde_json::from_value(transcript)
+                .ok()
+                .map(Self::Transcript),
+            None => serde_json::from_value(stored).ok().map(Self::Media),
+        }
+    }
+}
+
+fn stored_document(document: TranscriptDocument) -> Value {
+    json!({
+        "form": document.form.name(),
+        "millis": document.millis,
+        "translated": document.is_translated,
+        "segments": document.has_segments,
+        "words": document.has_words,
+    })
+}
+
+fn read_document(stored: &Value) -> Option<TranscriptDocument> {
+    Some(TranscriptDocument {
+        form: TranscriptForm::named(stored["form"].as_str()?)?,
+        millis: stored["millis"].as_u64()?,
+        is_translated: stored["translated"] == true,
+        has_segments: stored["segments"] == true,
+        has_words: stored["words"] == true,
+    })
+}
 
 #[cfg(test)]
 mod tests {
     use super::{MediaNotes, MediaWork};
     use crate::media::MediaType;
     use muster_protocol::job::{
-        Body, Formats, ImageRequest, JobPrice, MicroUsd, MusicRequest, SourceImage,
+        Body, Capabilities, Formats, ImageRequest, JobPrice, Kind, MicroUsd, MusicRequest,
+        SourceImage, TranscriptRequest,
     };
     use muster_protocol::link::MediaBody;
+    use muster_protocol::openai::hearing::reply::{TranscriptDocument, TranscriptForm};
 
     fn image(seed: Option<u64>) -> MediaWork {
         let image = ImageRequest {
@@ -325,6 +411,7 @@ mod tests {
             image_type: Some(MediaType::Png),
             client_ref: Some("mine".into()),
             progress_token: Some("token".into()),
+            document: None,
             video: None,
         };
         let priced = MediaWork {
@@ -336,7 +423,17 @@ mod tests {
             ..image(None).in_formats(Formats::NEUTRAL).for_trusted(true)
         };
         let music = MediaBody::Music(MusicRequest::default());
-        for work in [priced.noted(notes), MediaWork::new(music, "plays", 1)] {
+        let heard = transcript().noted(MediaNotes {
+            document: Some(TranscriptDocument {
+                form: TranscriptForm::Vtt,
+                millis: 2500,
+                has_words: true,
+                ..TranscriptDocument::default()
+            }),
+            ..MediaNotes::default()
+        });
+        let played = MediaWork::new(music, "plays", 1);
+        for work in [priced.noted(notes), played, heard] {
             let stored = work.stored();
             assert!(MediaWork::is_in(&stored));
             let again = MediaWork::read(stored).unwrap();
@@ -344,6 +441,26 @@ mod tests {
             assert_eq!(again.output(1, 5), work.output(1, 5));
         }
         assert_eq!(image(None).sources(), ["a", "b"]);
+    }
+
+    fn transcript() -> MediaWork {
+        let transcript = TranscriptRequest {
+            sound: "sources/a.flac".to_owned(),
+            seconds: 2.5,
+            words: true,
+            ..TranscriptRequest::default()
+        };
+        MediaWork::new(transcript, "hears", 1)
+    }
+
+    #[test]
+    fn a_transcript_is_a_text_job_of_a_sound() {
+        let (work, (body, limits)) = (transcript(), transcript().output(0, 5));
+        assert_eq!(work.kind(), Kind::Text);
+        assert_eq!(work.sources(), ["sources/a.flac"]);
+        assert!(matches!(body, Body::Encode(_)));
+        assert_eq!(limits.formats, Formats::NEUTRAL);
+        assert!(limits.requires.contains(Capabilities::TRANSCRIBE));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::{HearingDoor, HearingRequest, languages};
 use crate::openai::field::{Field, FieldRow};
 use crate::openai::form::FormBody;
 use crate::openai::images::{bounded, text};
+use crate::openai::media::{self, MediaTracking};
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Shape, Strictness, field};
 
@@ -30,6 +31,7 @@ pub struct HearingDraft {
     has_segments: bool,
     has_words: bool,
     is_streamed: bool,
+    tracking: MediaTracking,
 }
 
 const fn field(
@@ -84,6 +86,15 @@ const TEMPERATURE: Field<HearingDraft> = field("temperature", Shape::Number(0.0.
 });
 
 #[rustfmt::skip]
+const ASYNC: Field<HearingDraft> = field("async", Shape::Flag, media::ASYNC, |draft, value| draft.tracking.take_async(&value));
+
+#[rustfmt::skip]
+const CLIENT_REF: Field<HearingDraft> = field("client_ref", Shape::Text, media::CLIENT_REF, |draft, value| draft.tracking.take_client_ref(value));
+
+#[rustfmt::skip]
+const PROGRESS_TOKEN: Field<HearingDraft> = field("progress_token", Shape::Text, media::LATER_PROGRESS, |draft, value| draft.tracking.take_progress_token(value));
+
+#[rustfmt::skip]
 pub const TRANSCRIBED: &[Field<HearingDraft>] = &[
     FILE,
     MODEL,
@@ -128,9 +139,14 @@ pub const TRANSCRIBED: &[Field<HearingDraft>] = &[
             false => Err(Problem::unsupported("include", "include must be empty: log probabilities of tokens are not supported here")),
         }
     }),
+    ASYNC,
+    CLIENT_REF,
+    PROGRESS_TOKEN,
 ];
 
-pub const TRANSLATED: &[Field<HearingDraft>] = &[FILE, MODEL, PROMPT, FORM, TEMPERATURE];
+#[rustfmt::skip]
+pub const TRANSLATED: &[Field<HearingDraft>] =
+    &[FILE, MODEL, PROMPT, FORM, TEMPERATURE, ASYNC, CLIENT_REF, PROGRESS_TOKEN];
 
 fn table(door: HearingDoor) -> &'static [Field<HearingDraft>] {
     match door {
@@ -211,6 +227,7 @@ impl HearingDraft {
             let message = "response_format must be json or text where stream is true";
             return Err(Problem::invalid("response_format", message));
         }
+        self.tracking.check_for_later(!self.is_streamed, "stream")?;
         Ok(HearingRequest {
             model: Arc::from(model),
             file,
@@ -222,6 +239,7 @@ impl HearingDraft {
             has_segments: self.has_segments || !self.has_words,
             has_words: self.has_words,
             is_streamed: self.is_streamed,
+            tracking: self.tracking,
         })
     }
 }

@@ -22,6 +22,7 @@ pub use fields::rows;
 use self::reply::TranscriptForm;
 use super::Problem;
 use super::form::FormBody;
+use super::media::MediaTracking;
 
 /// The routes that hear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,7 @@ pub struct HearingRequest {
     pub has_segments: bool,
     pub has_words: bool,
     pub is_streamed: bool,
+    pub tracking: MediaTracking,
 }
 
 impl HearingRequest {
@@ -109,8 +111,10 @@ mod tests {
             (read.temperature, read.prompt.as_deref()),
             (Some(0.5), Some("names"))
         );
-        let read = HearingRequest::translation(form(&[("model", "w")])).unwrap();
-        assert!(read.is_translated);
+        let later = [("model", "w"), ("async", "true"), ("client_ref", "mine")];
+        let read = HearingRequest::translation(form(&later)).unwrap();
+        assert!(read.is_translated && read.tracking.is_async);
+        assert_eq!(read.tracking.client_ref.as_deref(), Some("mine"));
     }
 
     #[test]
@@ -133,6 +137,9 @@ mod tests {
             "response_format",
         );
         check(&[("voice", "x")], "voice");
+        check(&[("async", "true"), ("stream", "true")], "stream");
+        check(&[("client_ref", "mine")], "client_ref");
+        check(&[("progress_token", "hard-to-guess")], "progress_token");
         let mut two = form(&[("model", "w")]);
         two.files.push(two.files[0].clone());
         assert!(HearingRequest::transcription(two).is_err());

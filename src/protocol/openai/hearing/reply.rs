@@ -32,6 +32,11 @@ impl TranscriptForm {
         row.map(|(_, form)| *form)
     }
 
+    pub fn name(self) -> &'static str {
+        let row = Self::NAMES.iter().find(|(_, form)| *form == self);
+        row.map_or("json", |(name, _)| *name)
+    }
+
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Json | Self::VerboseJson => "application/json",
@@ -39,6 +44,18 @@ impl TranscriptForm {
             Self::Vtt => "text/vtt; charset=utf-8",
         }
     }
+}
+
+/// The document that a request makes of a transcript.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TranscriptDocument {
+    pub form: TranscriptForm,
+    /// Of the sound.
+    pub millis: u64,
+    /// The text is English, whatever the language of the sound.
+    pub is_translated: bool,
+    pub has_segments: bool,
+    pub has_words: bool,
 }
 
 /// A transcript that is complete.
@@ -51,6 +68,19 @@ pub struct FinishedTranscript {
     pub is_translated: bool,
     pub has_segments: bool,
     pub has_words: bool,
+}
+
+impl TranscriptDocument {
+    pub fn render(self, transcript: Transcript) -> String {
+        let finished = FinishedTranscript {
+            transcript,
+            seconds: self.millis as f64 / 1000.0,
+            is_translated: self.is_translated,
+            has_segments: self.has_segments,
+            has_words: self.has_words,
+        };
+        finished.render(self.form)
+    }
 }
 
 impl FinishedTranscript {

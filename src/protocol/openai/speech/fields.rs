@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{SpeechDelivery, SpeechForm, VoicedText};
 use crate::openai::field::Field;
 use crate::openai::images::{bounded, text};
+use crate::openai::media::{self, MediaTracking};
 use crate::openai::{Problem, Shape};
 
 /// As OpenAI has it.
@@ -22,6 +23,7 @@ pub struct SpeechDraft {
     speed: Option<f64>,
     form: SpeechForm,
     delivery: SpeechDelivery,
+    tracking: MediaTracking,
 }
 
 const fn field(
@@ -70,7 +72,7 @@ pub const FIELDS: &[Field<SpeechDraft>] = &[
         })?;
         Ok(())
     }),
-    field("stream_format", Shape::Word(&["audio", "sse"]), "audio sends wav and pcm while the text is spoken, sse sends any type in events. If absent, pcm is sent while the text is spoken, and other types when they are complete.", |draft, value| {
+    field("stream_format", Shape::Word(&["audio", "sse"]), "audio sends wav, opus and pcm while the text is spoken, sse sends any type in events. If absent, pcm is sent while the text is spoken, and other types when they are complete.", |draft, value| {
         draft.delivery = match value.as_str() {
             Some("sse") => SpeechDelivery::Events,
             _ => SpeechDelivery::Audio,
@@ -86,6 +88,9 @@ pub const FIELDS: &[Field<SpeechDraft>] = &[
             }
         }
     }),
+    field("async", Shape::Flag, media::ASYNC, |draft, value| draft.tracking.take_async(&value)),
+    field("client_ref", Shape::Text, media::CLIENT_REF, |draft, value| draft.tracking.take_client_ref(value)),
+    field("progress_token", Shape::Text, media::LATER_PROGRESS, |draft, value| draft.tracking.take_progress_token(value)),
 ];
 
 impl SpeechDraft {
@@ -99,10 +104,15 @@ impl SpeechDraft {
         let text = self
             .input
             .ok_or_else(|| missing("input", "the text to speak"))?;
-        let is_whole = matches!(self.form, SpeechForm::Flac | SpeechForm::Opus);
-        if is_whole && self.delivery == SpeechDelivery::Audio {
-            let message = "stream_format audio sends wav or pcm: choose one of them as response_format, or leave stream_format out";
+        if self.form == SpeechForm::Flac && self.delivery == SpeechDelivery::Audio {
+            let message = "stream_format audio sends wav, opus or pcm: choose one of them as response_format, or leave stream_format out";
             return Err(Problem::unsupported("stream_format", message));
+        }
+        let is_whole = self.delivery == SpeechDelivery::Usual;
+        self.tracking.check_for_later(is_whole, "stream_format")?;
+        if self.tracking.is_async && self.form == SpeechForm::Pcm {
+            let message = "pcm cannot be combined with async, because the file has no header: choose wav as response_format";
+            return Err(Problem::unsupported("response_format", message));
         }
         Ok(VoicedText {
             model: Arc::from(model),
@@ -111,6 +121,7 @@ impl SpeechDraft {
             speed: self.speed,
             form: self.form,
             delivery: self.delivery,
+            tracking: self.tracking,
         })
     }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::field::{self, FieldRow};
+use super::media::MediaTracking;
 use super::shape::kind;
 use super::{Problem, Strictness};
 
@@ -32,6 +33,7 @@ pub struct VoicedText {
     pub speed: Option<f64>,
     pub form: SpeechForm,
     pub delivery: SpeechDelivery,
+    pub tracking: MediaTracking,
 }
 
 /// The file of a reply.
@@ -182,6 +184,17 @@ mod tests {
             "stream_format",
         );
         check(json!({"voices": "a"}), "voices");
+        check(json!({"client_ref": "mine"}), "client_ref");
+        check(json!({"progress_token": "hard-to-guess"}), "progress_token");
+        check(
+            json!({"async": true, "stream_format": "sse"}),
+            "stream_format",
+        );
+        let message = check(
+            json!({"async": true, "response_format": "pcm"}),
+            "response_format",
+        );
+        assert!(message.contains("wav"), "{message}");
         assert!(VoicedText::read(json!({"input": "a"})).is_err());
         assert!(VoicedText::read(json!([])).is_err());
     }
