@@ -53,7 +53,7 @@ impl From<Failure> for Untold {
 pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<Drawing, Untold> {
     let media = media.ok_or_else(|| internal("no media store is configured for the image"))?;
     let payload = match offer.format == Formats::NEUTRAL {
-        true => Payload::Media(Box::new(MediaBody::Image(linked(image, media)?))),
+        true => Payload::Media(Box::new(MediaBody::Image(Box::new(linked(image, media)?)))),
         false => {
             let mut payload = flat(image, &offer.model);
             if let Some(source) = &image.source {

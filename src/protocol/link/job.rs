@@ -60,7 +60,7 @@ pub enum Payload {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum MediaBody {
-    Image(ImageRequest),
+    Image(Box<ImageRequest>),
     Music(MusicRequest),
     Video(VideoRequest),
 }

@@ -381,7 +381,7 @@ fn an_image_job_comes_back_as_it_was_written() {
         "source": {"image": "https://example.org/a?signature=b", "mask": "https://example.org/c"},
     }))
     .unwrap();
-    let payload = Payload::Media(Box::new(MediaBody::Image(image)));
+    let payload = Payload::Media(Box::new(MediaBody::Image(Box::new(image))));
     let job = JobFrame {
         kind: Kind::Image,
         upload: vec![UploadSlot {

@@ -38,10 +38,6 @@ pub struct MediaWork {
 
 /// The request of each output.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one for each request, and most are media"
-)]
 pub enum WorkBody {
     Media(MediaBody),
     Transcript(TranscriptRequest),
@@ -137,7 +133,7 @@ impl MediaWork {
             })
         };
         let mut body = match self.body.clone() {
-            WorkBody::Media(MediaBody::Image(image)) => Body::Image(Box::new(image)),
+            WorkBody::Media(MediaBody::Image(image)) => Body::Image(image),
             WorkBody::Media(MediaBody::Music(music)) => Body::Music(Box::new(music)),
             WorkBody::Media(MediaBody::Video(video)) => Body::Video(Box::new(video)),
             WorkBody::Transcript(transcript) => {
@@ -402,7 +398,7 @@ mod tests {
             }),
             ..ImageRequest::default()
         };
-        MediaWork::new(MediaBody::Image(image), "tiny", 2)
+        MediaWork::new(MediaBody::Image(Box::new(image)), "tiny", 2)
     }
 
     #[test]

@@ -376,13 +376,11 @@ fn in_gguf(dtype: GgmlDType) -> tempfile::TempDir {
         std::os::unix::fs::symlink(tiny.join(name), place(name)).unwrap();
     }
     std::fs::copy(tiny.join("model_index.json"), place("model_index.json")).unwrap();
-    let names: [(&str, &dyn Fn(&str) -> String); 2] = [
-        ("transformer", &|name| {
-            TransformerNames::Original("").name(name)
-        }),
-        ("text_encoder", &|name| TextNames::Gguf.name(name)),
-    ];
-    for (network, rename) in names {
+    for network in ["transformer", "text_encoder"] {
+        let rename = |name: &str| match network {
+            "transformer" => TransformerNames::Original("").name(name),
+            _ => TextNames::Gguf.name(name),
+        };
         std::fs::create_dir(place(network)).unwrap();
         let config = format!("{network}/config.json");
         std::fs::copy(tiny.join(&config), place(&config)).unwrap();

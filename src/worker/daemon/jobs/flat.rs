@@ -62,10 +62,10 @@ pub fn images(keys: Map<String, Value>) -> Result<Vec<MediaBody>, Failure> {
         listed.or_else(|| Some(whole("seed")?.wrapping_add(index)))
     };
     let one = |index| {
-        MediaBody::Image(ImageRequest {
+        MediaBody::Image(Box::new(ImageRequest {
             seed: seed(index),
             ..image.clone()
-        })
+        }))
     };
     Ok((0..count).map(one).collect())
 }

@@ -126,7 +126,7 @@ async fn one(
     let (request, seed) = match body {
         MediaBody::Image(request) => {
             let folders = &desk.engines.folders;
-            let mut request = image::read(request, folders, desk.transfers).await?;
+            let mut request = image::read(*request, folders, desk.transfers).await?;
             // The settings stand in the file.
             if let Some(defaults) = desk.engines.drawing.get(model) {
                 request = defaults.fill(request);

@@ -137,7 +137,7 @@ impl Job {
         let (kind, payload, upload) = match &self.body {
             JobBody::Text { text, .. } => (Kind::Text, Payload::Neutral(text.clone()), Vec::new()),
             JobBody::Image { image, uploads } => {
-                let body = MediaBody::Image((**image).clone());
+                let body = MediaBody::Image(image.clone());
                 let links = uploads.iter().map(|link| UploadSlot {
                     put_url: link.clone().unwrap_or_default(),
                     key: id.to_owned(),

@@ -182,7 +182,7 @@ async fn serve(
 /// Settings that the client left unset stay so: the worker knows what suits the model.
 fn work_of(request: &ImagesRequest, model: &str) -> Result<MediaWork, Problem> {
     let work = MediaWork::new(
-        MediaBody::Image(request.image.clone()),
+        MediaBody::Image(Box::new(request.image.clone())),
         model,
         request.count,
     );
