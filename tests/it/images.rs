@@ -105,7 +105,7 @@ async fn a_polling_worker_makes_an_image_for_openais_route() {
         (&json!("tiny"), &json!(150))
     );
     let payload = &served[0]["payload"];
-    assert_eq!(payload["prompt"], "a cat ### a dog");
+    assert_eq!(payload["prompt"], "a cat###a dog");
     assert_eq!(
         (&payload["seed"], &payload["width"], &payload["ddim_steps"]),
         (&json!("42"), &json!(640), &json!(12))

@@ -192,12 +192,8 @@ impl ImageRequest {
     pub fn prompt_text(&self) -> String {
         let shown = self.prompt.replace(NEGATIVE, "# # #");
         match &self.negative_prompt {
-            Some(negative) if !negative.is_empty() => {
-                let is_apart = shown.ends_with(' ') || negative.starts_with(' ');
-                let space = if is_apart { "" } else { " " };
-                format!("{shown}{space}{NEGATIVE}{space}{negative}")
-            }
-            _ => shown,
+            Some(negative) => format!("{shown}{NEGATIVE}{negative}"),
+            None => shown,
         }
     }
 
@@ -275,13 +271,14 @@ mod tests {
         };
         check("a cat", "a cat", None);
         check("a cat ### a dog", "a cat ", Some(" a dog"));
-        check("a cat ###a###b", "a cat ", Some("a###b"));
+        check("a cat###a###b", "a cat", Some("a###b"));
+        check("a cat###", "a cat", Some(""));
         let marked = ImageRequest {
             prompt: "a ### b".to_owned(),
             negative_prompt: Some("c".to_owned()),
             ..ImageRequest::default()
         };
-        assert_eq!(marked.prompt_text(), "a # # # b ### c");
+        assert_eq!(marked.prompt_text(), "a # # # b###c");
     }
 
     #[test]

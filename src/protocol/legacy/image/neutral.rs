@@ -301,7 +301,7 @@ mod tests {
         let written = json!(request);
         assert_eq!(GenerationInputImage::read(written).as_ref(), Ok(&request));
         let payload = json!(ModelPayloadImage::of(&request, 1, 7));
-        assert_eq!(payload["prompt"], "a cat ### a dog");
+        assert_eq!(payload["prompt"], "a cat###a dog");
         assert_eq!(
             (&payload["width"], &payload["height"]),
             (&json!(1024), &json!(768))

@@ -355,7 +355,7 @@ impl ImagesDraft {
             count: self.count,
             image: ImageRequest {
                 prompt,
-                negative_prompt: self.negative_prompt,
+                negative_prompt: self.negative_prompt.filter(|text| !text.is_empty()),
                 width,
                 height,
                 steps: self.steps,
