@@ -110,7 +110,9 @@ pub(super) struct Board {
 #[derive(Debug)]
 pub(super) struct Upkeep {
     made: Instant,
+    /// The lesser of the last two: a thread that was interrupted while it worked is no sign of a dear overview.
     cost: Duration,
+    last_cost: Duration,
     stale: Stale,
 }
 
@@ -310,6 +312,7 @@ impl Upkeep {
         Self {
             made: Instant::now(),
             cost: Duration::ZERO,
+            last_cost: Duration::ZERO,
             stale: Stale::Not,
         }
     }
@@ -354,7 +357,32 @@ impl Upkeep {
             board.members.send_replace(());
         }
         self.made = Instant::now();
-        self.cost = self.made - started;
+        self.note_cost(self.made - started);
         self.stale = Stale::Not;
+    }
+
+    fn note_cost(&mut self, cost: Duration) {
+        self.cost = cost.min(self.last_cost);
+        self.last_cost = cost;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_slow_pass_delays_nothing() {
+        let (board, mut upkeep) = (Board::default(), Upkeep::new());
+        let wait = |upkeep: &mut Upkeep, cost| {
+            upkeep.note_cost(cost);
+            upkeep.note(Stale::Members);
+            upkeep.due(&board).map(|due| due - upkeep.made)
+        };
+        let (usual, slow) = (Duration::from_millis(1), Duration::from_secs(1));
+        assert_eq!(wait(&mut upkeep, slow), Some(Duration::ZERO));
+        assert_eq!(wait(&mut upkeep, usual), Some(usual * SHARE));
+        assert_eq!(wait(&mut upkeep, slow), Some(usual * SHARE));
+        assert_eq!(wait(&mut upkeep, slow), Some(slow * SHARE));
     }
 }
