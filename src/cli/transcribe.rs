@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::{Exit, Failure, Place, Root, load, output, threads};
 use crate::daemon::locate::LocatedSource;
+use crate::daemon::sources::MediaSource;
 use crate::daemon::transcript;
 use crate::media::sound;
 use crate::networks::weights::Quantize;
@@ -70,7 +71,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let place = Place::open(&config)?;
     let mut located = place.locate(&args.model)?;
     let name = located.name.clone();
-    let LocatedSource::Hearing(source) = &mut located.source else {
+    let LocatedSource::Media(MediaSource::Hearing(source)) = &mut located.source else {
         let what = format!("{name} hears nothing, but this command needs a model that does");
         return Err(Failure::new(Exit::Usage, what)
             .hint("whisper-base does: `worker models list` shows the kind of each model"));

@@ -221,7 +221,7 @@ fn is_short(job: &Job, output: &Output) -> bool {
                 chat.tools.is_empty() && messages.all(|message| fits(message, &mut left))
             }
         },
-        Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Form(_) => true,
+        Body::Media(_) | Body::Form(_) => true,
         Body::Encode(request) => !request.is_computed() || request.size() <= left,
     }
 }
@@ -320,7 +320,7 @@ fn count_prompt(job: &Job) -> (u32, u32) {
                 tokens += usize::try_from(speech.tokens()).unwrap_or(usize::MAX);
             }
         },
-        Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Form(_) => {}
+        Body::Media(_) | Body::Form(_) => {}
     }
     let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
     (

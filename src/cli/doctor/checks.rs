@@ -11,7 +11,7 @@ use crate::cli::{Failure, quantity};
 use crate::config::{Config, Exposure};
 use crate::daemon::fit::{Wishes, fit, room};
 use crate::daemon::locate::LocatedSource;
-use crate::daemon::{DaemonError, hearing_needs, kv_dtype, limits, needs, speech_needs};
+use crate::daemon::{DaemonError, kv_dtype, limits, needs};
 use crate::hardware::{self, Machine, Memory};
 use crate::runtime::{LoadError, ModelSource};
 
@@ -181,17 +181,7 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
                         };
                         needs(&source, &room, &limits(config))?
                     }
-                    LocatedSource::Image(source) => {
-                        source.footprint().map_err(DaemonError::from)?.into()
-                    }
-                    LocatedSource::Hearing(source) => hearing_needs(&source)?,
-                    LocatedSource::Video(source) => {
-                        source.footprint().map_err(DaemonError::from)?.into()
-                    }
-                    LocatedSource::Speech(source) => speech_needs(&source)?,
-                    LocatedSource::Music(source) => {
-                        source.footprint().map_err(DaemonError::from)?.into()
-                    }
+                    LocatedSource::Media(source) => source.needs().map_err(DaemonError::from)?,
                 };
                 Ok(fit(needs, Wishes::of(&config.engine), &room))
             });

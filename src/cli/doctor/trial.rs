@@ -8,6 +8,7 @@ use crate::cli::place::Place;
 use crate::cli::{Failure, load};
 use crate::config::Config;
 use crate::daemon::locate::{Located, LocatedSource};
+use crate::daemon::sources::MediaSource;
 use crate::runtime::maker::{ImageRequest, MakeEvent, MakeRequest, Output};
 use crate::runtime::{
     CacheScope, Event, Failure as Refused, Prompt, Sampling, StopRules, TextRequest, Usage,
@@ -107,11 +108,8 @@ fn failed(trial: &'static str, failure: &Failure) -> Check {
 fn kind_of(located: &Located) -> Option<Trial> {
     match &located.source {
         LocatedSource::Text(_) => Some(Trial::Text),
-        LocatedSource::Image(_) => Some(Trial::Image),
-        LocatedSource::Hearing(_)
-        | LocatedSource::Video(_)
-        | LocatedSource::Speech(_)
-        | LocatedSource::Music(_) => None,
+        LocatedSource::Media(MediaSource::Image(_)) => Some(Trial::Image),
+        LocatedSource::Media(_) => None,
     }
 }
 

@@ -16,6 +16,7 @@ use super::place::Place;
 use super::{Exit, Failure, Root, load, output, threads};
 use crate::config::{Config, Flag};
 use crate::daemon::locate::{Located, LocatedSource};
+use crate::daemon::sources::MediaSource;
 use crate::networks::weights::Quantize;
 use crate::runtime::{
     CacheScope, Chat, ModelInfo, Prompt, Runtime, Sampling, StopRules, TextRequest,
@@ -154,16 +155,18 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let quantize = args.quantize.map(Quantize::from);
     match &mut located.source {
         LocatedSource::Text(source) => source.quantize = quantize,
-        LocatedSource::Image(source) => source.quantize = quantize,
-        LocatedSource::Video(source) => source.quantize = quantize,
-        LocatedSource::Hearing(_) => return Err(load::no_text(&located.name)),
-        LocatedSource::Speech(_) => return args.speak(&config, located, root),
-        LocatedSource::Music(source) => {
-            source.quantize = quantize;
-            return args.play(&config, located, root);
-        }
+        LocatedSource::Media(source) => match source {
+            MediaSource::Image(source) => source.quantize = quantize,
+            MediaSource::Video(source) => source.quantize = quantize,
+            MediaSource::Hearing(_) => return Err(load::no_text(&located.name)),
+            MediaSource::Speech(_) => return args.speak(&config, located, root),
+            MediaSource::Music(source) => {
+                source.quantize = quantize;
+                return args.play(&config, located, root);
+            }
+        },
     }
-    if let LocatedSource::Video(source) = &located.source {
+    if let LocatedSource::Media(MediaSource::Video(source)) = &located.source {
         let (source, name) = (source.clone(), located.name.clone());
         args.refuse_settings_of_text(&format!("{name} makes videos"))?;
         args.image.refuse_for_video(&name)?;
@@ -175,7 +178,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         let task = video::VideoTask::new(&args, &source, prompt)?;
         return load::block_on(task.make(&config, located, root));
     }
-    if let LocatedSource::Image(source) = &located.source {
+    if let LocatedSource::Media(MediaSource::Image(source)) = &located.source {
         let source = source.clone();
         let reason = format!("{} makes images", located.name);
         args.refuse_settings_of_text(&reason)?;

@@ -130,11 +130,7 @@ pub fn of_quantization<'a>(
         licence: &entry.licence,
         context: match &entry.facts {
             Facts::Text(facts) => Some(facts.context),
-            Facts::Image(_)
-            | Facts::Hearing(_)
-            | Facts::Speech(_)
-            | Facts::Video(_)
-            | Facts::Music(_) => None,
+            _ => None,
         },
         parameters: entry.parameters(),
         default_quantization: &entry.default_quantization,

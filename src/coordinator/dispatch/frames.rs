@@ -181,7 +181,7 @@ impl Dispatcher {
         let job = self.jobs.get(&job).map(|entry| &entry.job);
         let most = job.and_then(|job| match &job.body {
             Body::Text(text) => text.max_tokens.or(job.limits.output_tokens),
-            Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Form(_) => None,
+            Body::Media(_) | Body::Form(_) => None,
             Body::Encode(_) => Some(0),
         });
         let most = most.unwrap_or(u32::MAX);

@@ -91,19 +91,11 @@ impl Wants {
             return Some(Unwanted::Kudos);
         }
         let holds_one = match &entry.job.body {
-            Body::Image(image) => entry.judged.by(&self.unwanted, || {
-                let unseen = image.negative_prompt.as_deref();
-                let prompts = [Some(&*image.prompt), unseen];
-                let mut prompts = prompts.into_iter().flatten();
-                prompts.any(|prompt| self.unwanted.are_in(prompt))
+            Body::Media(media) => entry.judged.by(&self.unwanted, || {
+                let texts = media.texts();
+                texts.iter().any(|text| self.unwanted.are_in(text))
             }),
-            Body::Music(music) => entry.judged.by(&self.unwanted, || {
-                let prompts = [Some(&*music.prompt), music.lyrics.as_deref()];
-                let mut prompts = prompts.into_iter().flatten();
-                prompts.any(|prompt| self.unwanted.are_in(prompt))
-            }),
-            // No worker that polls makes videos.
-            Body::Video(_) | Body::Text(_) | Body::Form(_) | Body::Encode(_) => false,
+            Body::Text(_) | Body::Form(_) | Body::Encode(_) => false,
         };
         holds_one.then_some(Unwanted::Words)
     }

@@ -21,7 +21,7 @@ use crate::storage::{CreditHold, CreditOutcome, CreditRelease, RequestCount, Sto
 use crate::switchboard::Switchboard;
 use crate::workers::output_room;
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{Body, EncodeRequest, FailureKind, Job, JobId, UnixMillis};
+use muster_protocol::job::{Body, EncodeRequest, FailureKind, Job, JobId, MediaFile, UnixMillis};
 
 /// Charges the account of one HTTP request.
 #[derive(Debug, Clone)]
@@ -295,15 +295,17 @@ fn rates_of(rates: &ModelRates, job: &Job) -> Option<JobPrice> {
             EncodeRequest::Speak(speech) => rates.spoken(speech.tokens()).map(whole),
             _ => rates.reading(),
         },
-        Body::Image(_) => rates.output(Modality::Image, 0).map(whole),
-        Body::Music(music) => {
-            let spoken = || rates.spoken(music.characters());
-            let fixed = music.is_speech.then(spoken).flatten();
-            fixed
-                .or_else(|| rates.output(Modality::Audio, music.paid_millis()))
-                .map(whole)
+        Body::Media(media) => {
+            let spoken = media.spoken_characters();
+            let fixed = spoken.and_then(|characters| rates.spoken(characters));
+            let file = match media.file() {
+                MediaFile::Image => Modality::Image,
+                MediaFile::Sound { .. } => Modality::Audio,
+                MediaFile::Video { .. } => Modality::Video,
+            };
+            let fixed = fixed.or_else(|| rates.output(file, media.paid_millis()));
+            fixed.map(whole)
         }
-        Body::Video(video) => rates.output(Modality::Video, video.millis()).map(whole),
         Body::Form(_) => None,
     }
 }

@@ -2,9 +2,7 @@
 //! the model that drew it.
 
 use crate::dispatch::{Facts, Outcome};
-use muster_protocol::job::{
-    Body as JobBody, Capabilities, FormRequest, Hidden, Kudos, MusicRequest, VideoRequest,
-};
+use muster_protocol::job::{Capabilities, FormRequest, Hidden, Kudos, MediaBody, MediaFile};
 use muster_protocol::legacy::agent::BridgeAgent;
 use muster_protocol::legacy::annotation;
 use muster_protocol::legacy::image::reference;
@@ -25,8 +23,17 @@ pub struct Worth {
     pub charge: Kudos,
 }
 
+/// The worth of a file, by its kind.
+pub fn made(facts: &Facts, media: &MediaBody) -> Worth {
+    match media.file() {
+        MediaFile::Image => worth(facts),
+        MediaFile::Sound { .. } => played(media.paid_millis()),
+        MediaFile::Video { .. } => filmed(media.size(), media.steps()),
+    }
+}
+
 /// Of an image that may not be shown its client pays the fee alone.
-pub fn worth(facts: &Facts) -> Worth {
+fn worth(facts: &Facts) -> Worth {
     let last = facts.parts.last();
     let model = last.map_or("", |part| &part.model);
     let Some((drawing, terms)) = drawing(facts, model) else {
@@ -54,8 +61,8 @@ pub fn is_hidden(outcome: &Outcome) -> bool {
 }
 
 /// The worth of a sound, by its length.
-pub fn played(music: &MusicRequest) -> Worth {
-    let millis = i64::try_from(music.paid_millis()).unwrap_or(i64::MAX);
+fn played(millis: u64) -> Worth {
+    let millis = i64::try_from(millis).unwrap_or(i64::MAX);
     let reward = Kudos(millis.saturating_mul(MILLIKUDOS_A_SECOND) / 1000);
     Worth {
         reward,
@@ -65,10 +72,9 @@ pub fn played(music: &MusicRequest) -> Worth {
 }
 
 /// The worth of a video, by its pixels.
-pub fn filmed(video: &VideoRequest) -> Worth {
-    let pixels = f64::from(video.width) * f64::from(video.height) * f64::from(video.frames());
-    let steps = f64::from(video.steps.unwrap_or(VIDEO_STEPS));
-    let reward = rounded(pixels * steps * MILLIKUDOS_A_PIXELSTEP);
+fn filmed(pixels: u64, steps: Option<u32>) -> Worth {
+    let steps = f64::from(steps.unwrap_or(VIDEO_STEPS));
+    let reward = rounded(pixels as f64 * steps * MILLIKUDOS_A_PIXELSTEP);
     Worth {
         reward,
         paid: reward,
@@ -100,9 +106,7 @@ pub fn looked(form: &FormRequest) -> Worth {
 
 /// In the words of the poll API, whose prices these are.
 fn drawing(facts: &Facts, model: &str) -> Option<(Drawing, Terms)> {
-    let JobBody::Image(image) = &facts.job.body else {
-        return None;
-    };
+    let image = facts.job.body.image()?;
     let asked = GenerationInputImage::of_neutral(image, model);
     let limits = &facts.job.limits;
     let terms = Terms {

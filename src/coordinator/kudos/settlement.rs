@@ -154,9 +154,7 @@ impl Bill {
     fn of(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
         match &facts.job.body {
             Body::Text(_) => Self::of_text(facts, counted, prices),
-            Body::Image(_) => Self::of_one(facts, drawn::worth(facts)),
-            Body::Music(music) => Self::of_one(facts, drawn::played(music)),
-            Body::Video(video) => Self::of_one(facts, drawn::filmed(video)),
+            Body::Media(media) => Self::of_one(facts, drawn::made(facts, media)),
             Body::Form(form) => Self::of_one(facts, drawn::looked(form)),
             Body::Encode(request) => Self::of_encoded(facts, request, counted, prices),
         }

@@ -274,7 +274,7 @@ fn nobody_pays_for_an_image_that_was_cancelled_and_never_came() {
             height: 512,
             ..ImageRequest::default()
         };
-        job.body = Body::Image(Box::new(image));
+        job.body = image.into();
         settle(&facts, 0)
     };
     let brought = drawn(1);

@@ -282,10 +282,7 @@ mod tests {
 
     use super::{Held, NotTaken};
     use crate::dispatch::{Offer, SessionId};
-    use muster_protocol::job::{
-        AccountId, Body, FormRequest, Formats, Job, JobId, Kind, Limits, ModelChoice, Privacy,
-        RequestId, UnixMillis,
-    };
+    use muster_protocol::job::{AccountId, Body, FormRequest, Formats, Job};
 
     const SESSION: SessionId = SessionId(1);
     const OWNER: AccountId = AccountId(9);
@@ -308,29 +305,15 @@ mod tests {
     }
 
     fn job() -> Job {
-        Job {
-            id: JobId::random(),
-            request: RequestId::random(),
-            account: AccountId(1),
-            shared_key: None,
-            kind: Kind::Interrogation,
-            model: ModelChoice(vec!["caption".into()]),
-            body: Body::Form(Box::new(FormRequest {
-                form: "caption".to_owned(),
-                payload: None,
-                image: String::new(),
-                width: 1,
-                height: 1,
-                slow_workers: true,
-            })),
-            limits: Limits::default(),
-            privacy: Privacy::Anyone,
-            deadline: UnixMillis(i64::MAX),
-            durable: true,
-            prefixes: Vec::new(),
-            original: None,
-            price: None,
-        }
+        let form = FormRequest {
+            form: "caption".to_owned(),
+            payload: None,
+            image: String::new(),
+            width: 1,
+            height: 1,
+            slow_workers: true,
+        };
+        Job::plain(AccountId(1), "caption", Body::Form(Box::new(form)))
     }
 
     fn sweep(held: &mut Held, now: Instant) {

@@ -71,9 +71,7 @@ impl Output {
     pub(super) fn of(job: &Arc<Job>, streams: &[JobStream]) -> Self {
         let (seed, legacy) = match &job.body {
             Body::Text(text) => (text.sampling.seed, text.sampling.legacy.as_deref().cloned()),
-            Body::Image(image) => (image.seed, None),
-            Body::Music(music) => (music.seed, None),
-            Body::Video(video) => (video.seed, None),
+            Body::Media(media) => (media.seed(), None),
             Body::Form(_) | Body::Encode(_) => (None, None),
         };
         let output = Self {

@@ -1,4 +1,4 @@
-//! An image job as workers on sockets know it, and a place to upload to: the neutral request for our own, flat keys for
+//! A job for media as workers on sockets know it, and a place to upload to: the neutral request for our own, flat keys for
 //! public media workers. Which noise schedule is used is theirs to decide; their protocol has no word for it.
 
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::media::{Area, Key, Media, MediaType};
 use crate::pictures::{UploadCheck, sound_bytes, video_bytes};
 use muster_protocol::job::drawn::{Drawn, most_bytes};
 use muster_protocol::job::{
-    self, Body, EncodeRequest, Failure, FailureKind, Formats, ImageRequest, Job, Lora,
-    MusicRequest, SoundFormat, SourceImage, TranscriptRequest, VideoRequest, samplers,
+    self, Body, EncodeRequest, Failure, FailureKind, Formats, ImageRequest, Job, Lora, MediaBody,
+    MediaFile, MusicRequest, SoundFormat, TranscriptRequest, VideoRequest, samplers,
 };
 use muster_protocol::legacy::image::reference;
-use muster_protocol::link::{MediaBody, MediaResult, Payload, UploadSlot};
+use muster_protocol::link::{MediaResult, Payload, UploadSlot};
 
 /// How long such links are good, as the public protocol says.
 const UPLOADS: Duration = Duration::from_secs(900);
@@ -50,64 +50,32 @@ impl From<Failure> for Untold {
 }
 
 /// With links of the media store, which are made without waiting.
-pub fn of(offer: &Offer, image: &ImageRequest, media: Option<&Media>) -> Result<Drawing, Untold> {
-    let media = media.ok_or_else(|| internal("no media store is configured for the image"))?;
+pub fn of(offer: &Offer, request: &MediaBody, media: Option<&Media>) -> Result<Drawing, Untold> {
+    let media = media.ok_or_else(|| internal("no media store is configured for the output"))?;
+    let mut linked = request.clone();
+    for source in linked.sources_mut() {
+        *source = link_to(source, media)?;
+    }
     let payload = match offer.format == Formats::NEUTRAL {
-        true => Payload::Media(Box::new(MediaBody::Image(Box::new(linked(image, media)?)))),
-        false => {
-            let mut payload = flat(image, &offer.model);
-            if let Some(source) = &image.source {
-                let link = link_to(&source.image, media)?;
-                payload.insert("source_image_url".into(), json!(link));
-            }
-            Payload::Public(payload)
-        }
+        true => Payload::Media(Box::new(linked)),
+        false => Payload::Public(flat(&linked, &offer.model)?),
     };
-    drawing(offer, payload, most_bytes(&offer.job), media)
-}
-
-/// The same for a sound.
-pub fn of_music(
-    offer: &Offer,
-    music: &MusicRequest,
-    media: Option<&Media>,
-) -> Result<Drawing, Untold> {
-    let media = media.ok_or_else(|| internal("no media store is configured for the sound"))?;
-    let payload = match offer.format == Formats::NEUTRAL {
-        true => Payload::Media(Box::new(MediaBody::Music(music.clone()))),
-        false => Payload::Public(flat_music(music)),
+    let most = match request.file() {
+        MediaFile::Image => most_bytes(&offer.job),
+        MediaFile::Sound { longest, .. } => sound_bytes(longest),
+        MediaFile::Video { seconds } => video_bytes(seconds),
     };
-    let most = sound_bytes(music.seconds);
-    drawing(offer, payload, most, media)
-}
-
-/// The same for a video.
-pub fn of_video(
-    offer: &Offer,
-    video: &VideoRequest,
-    media: Option<&Media>,
-) -> Result<Drawing, Untold> {
-    let media = media.ok_or_else(|| internal("no media store is configured for the video"))?;
-    let source = match &video.source {
-        Some(source) => Some(link_to(&source.image, media)?),
-        None => None,
-    };
-    let payload = match offer.format == Formats::NEUTRAL {
-        true => Payload::Media(Box::new(MediaBody::Video(VideoRequest {
-            source: source.map(|image| SourceImage {
-                image,
-                ..SourceImage::default()
-            }),
-            ..video.clone()
-        }))),
-        false => {
-            let mut payload = flat_video(video);
-            let link = source.map(|link| ("source_image_url".to_owned(), json!(link)));
-            payload.extend(link);
-            Payload::Public(payload)
-        }
-    };
-    drawing(offer, payload, video_bytes(video.seconds), media)
+    let key = key_of(&offer.job, offer.attempt);
+    let link = media.upload_link_up_to(most, key, UPLOADS).now_or_never();
+    Ok(Drawing {
+        payload,
+        slot: UploadSlot {
+            put_url: link.and_then(Result::ok).ok_or(NOT_NOW)?,
+            key: key.to_string(),
+            content_type: key.kind().content_type().to_owned(),
+        },
+        key,
+    })
 }
 
 /// A sound that is to be written down, with a link to it; none of other jobs that read.
@@ -127,63 +95,39 @@ pub fn heard(request: &EncodeRequest, media: Option<&Media>) -> Option<Result<Pa
     }))
 }
 
-fn drawing(offer: &Offer, payload: Payload, most: u64, media: &Media) -> Result<Drawing, Untold> {
-    let key = key_of(&offer.job, offer.attempt);
-    let link = media.upload_link_up_to(most, key, UPLOADS).now_or_never();
-    Ok(Drawing {
-        payload,
-        slot: UploadSlot {
-            put_url: link.and_then(Result::ok).ok_or(NOT_NOW)?,
-            key: key.to_string(),
-            content_type: key.kind().content_type().to_owned(),
-        },
-        key,
-    })
-}
-
 /// The check of an upload for this job; none of a job without one.
 pub fn check_of(job: &Job) -> Option<UploadCheck> {
-    match &job.body {
-        Body::Image(_) => Some(UploadCheck::Image(Drawn::of(job))),
-        Body::Music(music) => Some(UploadCheck::Sound {
-            // A speech ends with its text.
-            least: if music.is_speech { 0.0 } else { music.seconds },
-            seconds: music.seconds,
-        }),
-        Body::Video(video) => Some(UploadCheck::Video {
-            seconds: video.seconds,
-        }),
-        Body::Text(_) | Body::Form(_) | Body::Encode(_) => None,
-    }
+    let Body::Media(media) = &job.body else {
+        return None;
+    };
+    Some(match media.file() {
+        MediaFile::Image => UploadCheck::Image(Drawn::of(job)),
+        MediaFile::Sound {
+            shortest, longest, ..
+        } => UploadCheck::Sound {
+            least: shortest,
+            seconds: longest,
+        },
+        MediaFile::Video { seconds } => UploadCheck::Video { seconds },
+    })
 }
 
 /// Where the output of an attempt goes.
 pub fn key_of(job: &Job, attempt: u32) -> Key {
-    let kind = match &job.body {
-        Body::Music(music) => match music.format {
+    let file = match &job.body {
+        Body::Media(media) => media.file(),
+        Body::Text(_) | Body::Form(_) | Body::Encode(_) => MediaFile::Image,
+    };
+    let kind = match file {
+        MediaFile::Image => MediaType::Webp,
+        MediaFile::Sound { format, .. } => match format {
             SoundFormat::Wav => MediaType::Wav,
             SoundFormat::Flac => MediaType::Flac,
             SoundFormat::Opus => MediaType::Opus,
         },
-        Body::Video(_) => MediaType::Mp4,
-        Body::Image(_) | Body::Text(_) | Body::Form(_) | Body::Encode(_) => MediaType::Webp,
+        MediaFile::Video { .. } => MediaType::Mp4,
     };
     Key::new(Area::Results, job.id.0, attempt, kind)
-}
-
-/// The same request with links to its source images.
-fn linked(image: &ImageRequest, media: &Media) -> Result<ImageRequest, Untold> {
-    let mut image = image.clone();
-    if let Some(source) = &mut image.source {
-        source.image = link_to(&source.image, media)?;
-        if let Some(mask) = &mut source.mask {
-            *mask = link_to(mask, media)?;
-        }
-        for (extra, _) in &mut source.extra {
-            *extra = link_to(extra, media)?;
-        }
-    }
-    Ok(image)
 }
 
 /// What was uploaded, if the worker names just this one and its digest.
@@ -219,7 +163,20 @@ fn internal(message: &'static str) -> Failure {
     Failure::new(FailureKind::Internal, message)
 }
 
-fn flat(image: &ImageRequest, model: &str) -> Map<String, Value> {
+/// In the flat keys of the public protocol. Dispatch offers no other media to its workers.
+fn flat(media: &MediaBody, model: &str) -> Result<Map<String, Value>, Failure> {
+    let (mut keys, source) = match media {
+        MediaBody::Image(image) => (flat_image(image, model), image.source.as_ref()),
+        MediaBody::Music(music) => (flat_music(music), None),
+        MediaBody::Video(video) => (flat_video(video), video.source.as_ref()),
+    };
+    if let Some(source) = source {
+        keys.insert("source_image_url".into(), json!(source.image));
+    }
+    Ok(keys)
+}
+
+fn flat_image(image: &ImageRequest, model: &str) -> Map<String, Value> {
     let seed = image.seed.unwrap_or_default();
     let suited = || reference::defaults(model).steps;
     let steps = image.steps.unwrap_or_else(suited);
@@ -337,7 +294,7 @@ mod tests {
     use serde_json::json;
     use uuid::Uuid;
 
-    use super::{brought, flat};
+    use super::{brought, flat_image};
     use crate::media::{Area, Key, MediaType};
     use muster_protocol::job::ImageRequest;
     use muster_protocol::link::MediaResult;
@@ -358,7 +315,7 @@ mod tests {
             "sampler_name": "euler_ancestral", "seed": 900, "seeds": [900],
             "recipe_inputs": {"width": 1024, "height": 768, "steps": 8},
         });
-        assert_eq!(json!(flat(&image, "tiny")), expected);
+        assert_eq!(json!(flat_image(&image, "tiny")), expected);
     }
 
     #[test]

@@ -447,9 +447,7 @@ impl Session {
         let mut upload = Vec::new();
         let media = self.media.as_ref();
         let drawing = match &offer.job.body {
-            Body::Image(image) => Some(drawing::of(offer, image, media)),
-            Body::Music(music) => Some(drawing::of_music(offer, music, media)),
-            Body::Video(video) => Some(drawing::of_video(offer, video, media)),
+            Body::Media(request) => Some(drawing::of(offer, request, media)),
             Body::Text(_) | Body::Form(_) | Body::Encode(_) => None,
         };
         let payload = match drawing {
@@ -574,35 +572,18 @@ mod tests {
     use crate::switchboard::{Gpus, Order};
     use crate::workers::agreement::Peer;
     use muster_process::tasks::Tasks;
-    use muster_protocol::job::{
-        AccountId, Body, Event, Formats, ImageRequest, Job, JobId, Kind, Limits, ModelChoice,
-        Privacy, RequestId, UnixMillis,
-    };
+    use muster_protocol::job::{AccountId, Event, Formats, ImageRequest, Job};
     use muster_protocol::link::Registration;
 
     const SESSION: SessionId = SessionId(1);
 
     fn image() -> Job {
-        Job {
-            id: JobId::random(),
-            request: RequestId::random(),
-            account: AccountId(1),
-            shared_key: None,
-            kind: Kind::Image,
-            model: ModelChoice(vec!["tiny".into()]),
-            body: Body::Image(Box::new(ImageRequest {
-                width: 64,
-                height: 64,
-                ..ImageRequest::default()
-            })),
-            limits: Limits::default(),
-            privacy: Privacy::Anyone,
-            deadline: UnixMillis(i64::MAX),
-            durable: true,
-            prefixes: Vec::new(),
-            original: None,
-            price: None,
-        }
+        let image = ImageRequest {
+            width: 64,
+            height: 64,
+            ..ImageRequest::default()
+        };
+        Job::plain(AccountId(1), "tiny", image.into())
     }
 
     /// What dispatch hears at once of an image that is offered; nothing, if its worker is told of it.

@@ -72,7 +72,8 @@ impl<S> Component<S> {
     }
 }
 
-fn config(checkpoint: &Checkpoint) -> Result<&Value, CheckpointError> {
+/// The description of a network whose files hold its tensors alone.
+pub fn config(checkpoint: &Checkpoint) -> Result<&Value, CheckpointError> {
     match checkpoint.description() {
         Description::Config(config) => Ok(config),
         Description::Gguf(_) => {

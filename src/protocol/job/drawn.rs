@@ -28,13 +28,7 @@ pub struct Drawn {
 impl Drawn {
     pub fn of(job: &Job) -> Self {
         let (least, may_be_turned) = match &job.body {
-            Body::Image(image) if !returns_control_map(image) => {
-                ((image.width, image.height), false)
-            }
-            // The size of a control map is that of the model which makes it.
-            Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Text(_) | Body::Encode(_) => {
-                (NO_LEAST, false)
-            }
+            Body::Media(_) | Body::Text(_) | Body::Encode(_) => (least_size(&job.body), false),
             Body::Form(form) => {
                 let side = |side: u32| (side / FORM_REDUCTION).max(1);
                 ((side(form.width), side(form.height)), true)
@@ -71,11 +65,11 @@ const NO_LEAST: (u32, u32) = (1, 1);
 pub fn most_pixels(job: &Job) -> u64 {
     let area = |width: u32, height: u32| u64::from(width) * u64::from(height);
     let (asked, is_enlarged) = match &job.body {
-        Body::Text(_) | Body::Music(_) | Body::Video(_) | Body::Encode(_) => (0, false),
-        Body::Image(image) => (
-            area(image.width, image.height),
-            !image.post_processing.is_empty(),
-        ),
+        Body::Text(_) | Body::Encode(_) => (0, false),
+        Body::Media(_) => job.body.image().map_or((0, false), |image| {
+            let is_enlarged = !image.post_processing.is_empty();
+            (area(image.width, image.height), is_enlarged)
+        }),
         Body::Form(form) => (area(form.width, form.height), true),
     };
     let times = if is_enlarged { ENLARGED } else { 1 };
@@ -91,6 +85,12 @@ pub fn bytes_of(pixels: u64) -> u64 {
     pixels.saturating_mul(BYTES_A_PIXEL).saturating_add(ASIDE)
 }
 
+/// The size of a control map is that of the model which makes it.
+fn least_size(body: &Body) -> (u32, u32) {
+    let image = body.image().filter(|image| !returns_control_map(image));
+    image.map_or(NO_LEAST, |image| (image.width, image.height))
+}
+
 fn returns_control_map(image: &ImageRequest) -> bool {
     let control = image.control.as_ref();
     control.is_some_and(|control| control.returns_map)
@@ -99,29 +99,7 @@ fn returns_control_map(image: &ImageRequest) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{ASIDE, Drawn, LEAST_PIXELS, most_bytes, most_pixels};
-    use crate::job::{
-        AccountId, Body, ControlMap, FormRequest, ImageRequest, Job, JobId, Kind, Limits,
-        ModelChoice, Privacy, RequestId, UnixMillis,
-    };
-
-    fn job(kind: Kind, body: Body) -> Job {
-        Job {
-            id: JobId::random(),
-            request: RequestId::random(),
-            account: AccountId(1),
-            shared_key: None,
-            kind,
-            model: ModelChoice(vec!["tiny".into()]),
-            body,
-            limits: Limits::default(),
-            privacy: Privacy::Anyone,
-            deadline: UnixMillis(i64::MAX),
-            durable: true,
-            prefixes: Vec::new(),
-            original: None,
-            price: None,
-        }
-    }
+    use crate::job::{AccountId, Body, ControlMap, FormRequest, ImageRequest, Job};
 
     fn image(side: u32, request: ImageRequest) -> Job {
         let image = ImageRequest {
@@ -129,7 +107,7 @@ mod tests {
             height: side,
             ..request
         };
-        job(Kind::Image, Body::Image(Box::new(image)))
+        Job::plain(AccountId(1), "tiny", image.into())
     }
 
     fn enlarged() -> ImageRequest {
@@ -156,7 +134,7 @@ mod tests {
             height: 1024,
             slow_workers: true,
         };
-        let form = job(Kind::Interrogation, Body::Form(Box::new(form)));
+        let form = Job::plain(AccountId(1), "tiny", Body::Form(Box::new(form)));
         let drawn = Drawn::of(&form);
         assert_eq!((drawn.least, drawn.may_be_turned), ((256, 256), true));
         check(form, 4096 * 4096);

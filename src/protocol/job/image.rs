@@ -6,6 +6,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::media::{MediaFile, MediaRequest};
+use super::needs::{ImageNeeds, Needs};
+use super::{Formats, Kind, Limits};
+
 /// In a prompt as one text, before the part that should not be seen.
 pub const NEGATIVE: &str = "###";
 
@@ -228,6 +232,69 @@ impl ImageRequest {
     }
 }
 
+/// As many as most models take.
+const USUAL_STEPS: u32 = 30;
+
+impl MediaRequest for ImageRequest {
+    fn kind(&self) -> Kind {
+        Kind::Image
+    }
+
+    fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
+    fn set_seed(&mut self, seed: u64) {
+        self.seed = Some(seed);
+    }
+
+    fn file(&self) -> MediaFile {
+        MediaFile::Image
+    }
+
+    fn size(&self) -> u64 {
+        let pixels = u64::from(self.width) * u64::from(self.height);
+        pixels.saturating_mul(self.steps.unwrap_or(USUAL_STEPS).into())
+    }
+
+    /// Of our own workers. The API that others poll says more.
+    fn limits(&self) -> Limits {
+        Limits {
+            formats: Formats::NEUTRAL,
+            needs: Needs::Image(ImageNeeds {
+                pixels: self.width.saturating_mul(self.height),
+                steps: self.steps.unwrap_or_default(),
+            }),
+            ..Limits::default()
+        }
+    }
+
+    fn steps(&self) -> Option<u32> {
+        self.steps
+    }
+
+    fn previews(&self) -> u32 {
+        self.previews
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        let unseen = self.negative_prompt.as_deref();
+        std::iter::once(&*self.prompt).chain(unseen).collect()
+    }
+
+    fn sources(&self) -> Vec<&str> {
+        self.source
+            .as_ref()
+            .map(SourceImage::keys)
+            .unwrap_or_default()
+    }
+
+    fn sources_mut(&mut self) -> Vec<&mut String> {
+        let source = self.source.as_mut();
+        source.map(SourceImage::keys_mut).unwrap_or_default()
+    }
+}
+
 /// In a prompt, before the name of a textual inversion.
 const INVERSION: &str = "embedding:";
 
@@ -254,6 +321,20 @@ pub struct SourceImage {
     /// Further ones, and what each weighs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<(String, f64)>,
+}
+
+impl SourceImage {
+    pub fn keys(&self) -> Vec<&str> {
+        let extra = self.extra.iter().map(|(image, _)| &**image);
+        let first = std::iter::once(&*self.image).chain(self.mask.as_deref());
+        first.chain(extra).collect()
+    }
+
+    pub fn keys_mut(&mut self) -> Vec<&mut String> {
+        let extra = self.extra.iter_mut().map(|(image, _)| image);
+        let first = std::iter::once(&mut self.image).chain(self.mask.as_mut());
+        first.chain(extra).collect()
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod ids;
 mod image;
 mod keep_alive;
 mod legacy;
+mod media;
 mod music;
 mod needs;
 mod price;
@@ -42,6 +43,7 @@ pub use image::{
 };
 pub use keep_alive::{KeepAlive, MemoryStay};
 pub use legacy::LegacySampling;
+pub use media::{MediaBody, MediaFile, MediaRequest};
 pub use music::{MusicRequest, SoundFormat};
 pub use needs::{
     Formats, ImageNeeds, InterrogationNeeds, Kind, Kinds, MusicNeeds, Needs, Reach, SpeechNeeds,
@@ -105,7 +107,48 @@ impl CacheOwner {
     }
 }
 
+impl Body {
+    /// The kind of its output. A reading ends as text.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Text(_) | Self::Encode(_) => Kind::Text,
+            Self::Media(media) => media.kind(),
+            Self::Form(_) => Kind::Interrogation,
+        }
+    }
+
+    pub fn image(&self) -> Option<&ImageRequest> {
+        match self {
+            Self::Media(media) => match &**media {
+                MediaBody::Image(image) => Some(image),
+                _ => None,
+            },
+            Self::Text(_) | Self::Form(_) | Self::Encode(_) => None,
+        }
+    }
+}
+
 impl Job {
+    /// For any worker that serves the model, without a deadline, a price or a promise to outlive its client.
+    pub fn plain(account: AccountId, model: &str, body: Body) -> Self {
+        Self {
+            id: JobId::random(),
+            request: RequestId::random(),
+            account,
+            shared_key: None,
+            kind: body.kind(),
+            model: ModelChoice(vec![model.into()]),
+            body,
+            limits: Limits::default(),
+            privacy: Privacy::default(),
+            deadline: UnixMillis(i64::MAX),
+            durable: false,
+            prefixes: Vec::new(),
+            original: None,
+            price: None,
+        }
+    }
+
     pub fn cache_owner(&self) -> CacheOwner {
         CacheOwner::of(self.account, self.shared_key, self.request)
     }
@@ -141,16 +184,7 @@ impl Job {
                 .limits
                 .output_tokens
                 .map_or(UNLIMITED_OUTPUT, u64::from),
-            Body::Image(image) => {
-                let steps = u64::from(image.steps.unwrap_or(USUAL_STEPS));
-                let pixels = u64::from(image.width) * u64::from(image.height);
-                pixels.saturating_mul(steps)
-            }
-            Body::Music(music) => music.paid_millis().div_ceil(1000),
-            Body::Video(video) => {
-                let pixels = u64::from(video.width) * u64::from(video.height);
-                pixels.saturating_mul(video.frames().into())
-            }
+            Body::Media(media) => media.size(),
             Body::Form(_) => 1,
             Body::Encode(request) => request.tokens(),
         }
@@ -160,16 +194,13 @@ impl Job {
     pub fn work(&self, output_tokens: u32) -> u64 {
         match &self.body {
             Body::Text(_) => output_tokens.into(),
-            Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Form(_) | Body::Encode(_) => {
-                self.size()
-            }
+            Body::Media(_) | Body::Form(_) | Body::Encode(_) => self.size(),
         }
     }
 }
 
 /// What an output counts as that nobody limits: twice a typical one.
 const UNLIMITED_OUTPUT: u64 = 512;
-const USUAL_STEPS: u32 = 30;
 
 /// Which models may serve it, the most wanted first. Names are compared exactly.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -179,9 +210,8 @@ pub struct ModelChoice(pub Vec<Arc<str>>);
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
     Text(Box<TextRequest>),
-    Image(Box<ImageRequest>),
-    Music(Box<MusicRequest>),
-    Video(Box<VideoRequest>),
+    /// Making a file.
+    Media(Box<MediaBody>),
     /// Looking at an image, or working on one.
     Form(Box<FormRequest>),
     /// Reading a text without writing one.

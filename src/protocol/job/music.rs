@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::media::{MediaFile, MediaRequest};
 use super::needs::{MusicNeeds, Needs, SpeechNeeds};
+use super::{Formats, Kind, Limits};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -72,19 +74,74 @@ impl MusicRequest {
     pub fn characters(&self) -> u64 {
         self.prompt.chars().count() as u64
     }
+}
 
-    /// The length that a worker is paid by: of a speech about as long as its text, because `seconds` is only a limit.
-    pub fn paid_millis(&self) -> u64 {
+impl MediaRequest for MusicRequest {
+    fn kind(&self) -> Kind {
+        Kind::Audio
+    }
+
+    fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
+    fn set_seed(&mut self, seed: u64) {
+        self.seed = Some(seed);
+    }
+
+    fn file(&self) -> MediaFile {
+        MediaFile::Sound {
+            format: self.format,
+            // A speech ends with its text.
+            shortest: if self.is_speech { 0.0 } else { self.seconds },
+            longest: self.seconds,
+        }
+    }
+
+    fn size(&self) -> u64 {
+        self.paid_millis().div_ceil(1000)
+    }
+
+    fn limits(&self) -> Limits {
+        // The protocol of public workers has no type of file but this one, and no word for a voice.
+        let is_public =
+            self.format == SoundFormat::Wav && self.voice.is_none() && self.speed.is_none();
+        Limits {
+            formats: match is_public {
+                true => Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+                false => Formats::NEUTRAL,
+            },
+            needs: self.needs(),
+            ..Limits::default()
+        }
+    }
+
+    fn steps(&self) -> Option<u32> {
+        self.steps
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        let lyrics = self.lyrics.as_deref();
+        std::iter::once(&*self.prompt).chain(lyrics).collect()
+    }
+
+    /// Of a speech about as long as its text, because `seconds` is only a limit.
+    fn paid_millis(&self) -> u64 {
         match self.is_speech {
             true => self.millis().min(self.characters() * MILLIS_A_CHARACTER),
             false => self.millis(),
         }
+    }
+
+    fn spoken_characters(&self) -> Option<u64> {
+        self.is_speech.then(|| self.characters())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::MusicRequest;
+    use crate::job::MediaRequest;
 
     #[test]
     fn a_speech_is_paid_by_its_text_and_never_by_its_limit() {

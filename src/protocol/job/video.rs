@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::image::SourceImage;
+use super::media::{MediaFile, MediaRequest};
 use super::needs::{Needs, VideoNeeds};
+use super::{Formats, Kind, Limits};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -62,5 +64,63 @@ impl VideoRequest {
 
     pub fn millis(&self) -> u64 {
         (self.seconds.max(0.0) * 1000.0).ceil() as u64
+    }
+}
+
+impl MediaRequest for VideoRequest {
+    fn kind(&self) -> Kind {
+        Kind::Video
+    }
+
+    fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
+    fn set_seed(&mut self, seed: u64) {
+        self.seed = Some(seed);
+    }
+
+    fn file(&self) -> MediaFile {
+        MediaFile::Video {
+            seconds: self.seconds,
+        }
+    }
+
+    fn size(&self) -> u64 {
+        let pixels = u64::from(self.width) * u64::from(self.height);
+        pixels.saturating_mul(self.frames().into())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+            needs: self.needs(),
+            ..Limits::default()
+        }
+    }
+
+    fn steps(&self) -> Option<u32> {
+        self.steps
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        let unseen = self.negative_prompt.as_deref();
+        std::iter::once(&*self.prompt).chain(unseen).collect()
+    }
+
+    fn sources(&self) -> Vec<&str> {
+        self.source
+            .as_ref()
+            .map(SourceImage::keys)
+            .unwrap_or_default()
+    }
+
+    fn sources_mut(&mut self) -> Vec<&mut String> {
+        let source = self.source.as_mut();
+        source.map(SourceImage::keys_mut).unwrap_or_default()
+    }
+
+    fn paid_millis(&self) -> u64 {
+        self.millis()
     }
 }

@@ -19,9 +19,7 @@ const LEAST_BYTES: usize = 64 << 10;
 pub fn most_bytes(job: &Job) -> usize {
     let tokens = match &job.body {
         Body::Text(text) => text.max_tokens.or(job.limits.output_tokens),
-        Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Form(_) | Body::Encode(_) => {
-            Some(0)
-        }
+        Body::Media(_) | Body::Form(_) | Body::Encode(_) => Some(0),
     };
     let bytes = tokens.map_or(MOST_KEPT, |tokens| {
         (tokens as usize).saturating_mul(BYTES_A_TOKEN)
@@ -36,7 +34,7 @@ pub fn most_relayed(job: &Job) -> usize {
         Body::Text(text) if text.prompt_logprobs.is_some() => return MOST_SCORED,
         Body::Text(text) => text,
         Body::Encode(_) => return MOST_ENCODED,
-        Body::Image(_) | Body::Music(_) | Body::Video(_) | Body::Form(_) => return usize::MAX,
+        Body::Media(_) | Body::Form(_) => return usize::MAX,
     };
     let tokens = text.max_tokens.or(job.limits.output_tokens);
     // Each alternative has a text of its own.
@@ -52,37 +50,22 @@ pub fn most_relayed(job: &Job) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{BYTES_A_TOKEN, LEAST_BYTES, MOST_KEPT, most_bytes};
-    use crate::job::{
-        AccountId, Body, FormRequest, Job, JobId, Kind, Limits, ModelChoice, Privacy, RequestId,
-        TextRequest, UnixMillis,
-    };
+    use crate::job::{AccountId, Body, FormRequest, Job, Limits, TextRequest};
 
-    fn job(kind: Kind, body: Body, output_tokens: Option<u32>) -> Job {
+    fn job(body: Body, output_tokens: Option<u32>) -> Job {
         Job {
-            id: JobId::random(),
-            request: RequestId::random(),
-            account: AccountId(1),
-            shared_key: None,
-            kind,
-            model: ModelChoice(vec!["tiny".into()]),
-            body,
             limits: Limits {
                 output_tokens,
                 ..Limits::default()
             },
-            privacy: Privacy::Anyone,
-            deadline: UnixMillis(i64::MAX),
-            durable: true,
-            prefixes: Vec::new(),
-            original: None,
-            price: None,
+            ..Job::plain(AccountId(1), "tiny", body)
         }
     }
 
     fn text(max_tokens: Option<u32>, limit: Option<u32>) -> Job {
         let asked = serde_json::json!({"input": {"prompt": "p"}, "max_tokens": max_tokens});
         let text: TextRequest = serde_json::from_value(asked).unwrap();
-        job(Kind::Text, Body::Text(Box::new(text)), limit)
+        job(Body::Text(Box::new(text)), limit)
     }
 
     #[test]
@@ -101,7 +84,7 @@ mod tests {
             height: 1,
             slow_workers: true,
         };
-        let form = job(Kind::Interrogation, Body::Form(Box::new(form)), None);
+        let form = job(Body::Form(Box::new(form)), None);
         check(form, LEAST_BYTES);
     }
 }

@@ -11,9 +11,7 @@ use super::object::Object;
 use super::output::about;
 use super::registration::{kind_name, kind_named};
 use super::{About, FrameError};
-use crate::job::{
-    EncodeRequest, ImageRequest, KeepAlive, Kind, MusicRequest, TextRequest, VideoRequest,
-};
+use crate::job::{EncodeRequest, KeepAlive, Kind, MediaBody, TextRequest};
 
 const MOST_SLOTS: usize = 64;
 /// What the payload of a job between our own peers calls its format.
@@ -54,15 +52,6 @@ pub enum Payload {
     Unreadable,
     /// It is nested more deeply, or has larger numbers, than is read here.
     Excessive,
-}
-
-/// Media to be made, tagged by kind.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum MediaBody {
-    Image(Box<ImageRequest>),
-    Music(MusicRequest),
-    Video(VideoRequest),
 }
 
 /// Where one output goes, by HTTP PUT.

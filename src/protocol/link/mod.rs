@@ -36,7 +36,7 @@ pub use endings::{Done, ErrorFrame, MediaResult};
 pub use error::FrameError;
 pub use extensions::{Ability, Agreed, Extension, Extensions, VERSION, Wanted};
 pub use from_worker::{FromWorker, MOST_PREVIEW_BYTES};
-pub use job::{JobFrame, MediaBody, Payload, Prefill, UploadSlot};
+pub use job::{JobFrame, Payload, Prefill, UploadSlot};
 pub use loose::has_more_values_than;
 pub use output::{Output, write_tokens};
 pub use ready::{Ready, RefusalCode, RefusalFrame, Verdict};

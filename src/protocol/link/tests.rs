@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     About, Agreed, CancelWhy, Done, ErrorFrame, Extension, Extensions, FrameError, FromWorker,
-    JobFrame, MOST_PREVIEW_BYTES, MediaBody, MediaResult, Output, Payload, Prefill, Ready,
-    Registration, ToWorker, UploadSlot, Verdict, write_tokens,
+    JobFrame, MOST_PREVIEW_BYTES, MediaResult, Output, Payload, Prefill, Ready, Registration,
+    ToWorker, UploadSlot, Verdict, write_tokens,
 };
 use crate::job::{
     Channel, Event, FailureKind, FinishReason, Formats, ImageRequest, JobId, Kind, Kinds, Kudos,
@@ -381,7 +381,7 @@ fn an_image_job_comes_back_as_it_was_written() {
         "source": {"image": "https://example.org/a?signature=b", "mask": "https://example.org/c"},
     }))
     .unwrap();
-    let payload = Payload::Media(Box::new(MediaBody::Image(Box::new(image))));
+    let payload = Payload::Media(Box::new(image.into()));
     let job = JobFrame {
         kind: Kind::Image,
         upload: vec![UploadSlot {

@@ -315,10 +315,7 @@ impl Entry {
         let weights = self.weight_bytes(quantization)?;
         let facts = match &self.facts {
             Facts::Text(facts) => facts,
-            Facts::Image(facts) => return weights.checked_add(facts.drawing_bytes()),
-            Facts::Hearing(_) | Facts::Speech(_) => return weights.checked_add(WORKSPACE_BYTES),
-            Facts::Video(facts) => return weights.checked_add(facts.filming_bytes()),
-            Facts::Music(facts) => return weights.checked_add(facts.composing_bytes()),
+            others => return weights.checked_add(others.workspace_bytes()),
         };
         let context = facts.context.min(MINIMUM_CONTEXT);
         let shape = facts.shape;
@@ -363,6 +360,18 @@ impl Entry {
                 .find(|(name, _)| name.eq_ignore_ascii_case(quantization))?;
             Some(self.parameters().checked_mul(*milli_bits)? / 8000)
         })
+    }
+}
+
+impl Facts {
+    /// Beside the weights, for one job of the usual size.
+    pub fn workspace_bytes(&self) -> u64 {
+        match self {
+            Self::Text(_) | Self::Hearing(_) | Self::Speech(_) => WORKSPACE_BYTES,
+            Self::Image(facts) => facts.drawing_bytes(),
+            Self::Video(facts) => facts.filming_bytes(),
+            Self::Music(facts) => facts.composing_bytes(),
+        }
     }
 }
 

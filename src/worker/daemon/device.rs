@@ -4,24 +4,16 @@ use std::path::PathBuf;
 
 use super::fit::{Fit, Needs, Refusal, Room, Wishes, fit, room};
 use super::locate::{Located, LocatedSource};
-use super::{AdapterFolders, DaemonError, DeviceModel, Engines, MediaModel};
+use super::sources::MediaSource;
+use super::{AdapterFolders, DaemonError, DeviceModel, Engines};
 use crate::hardware::Machine;
 use muster_config::{Config, KvCacheSetting, SpeculationSetting};
 use muster_engine::runtime::grammar::ProverProgram;
-use muster_engine::runtime::hearing::HearingSource;
-use muster_engine::runtime::image::{self, ImageFootprint, ImageSource};
-use muster_engine::runtime::maker::{Maker, MakerLimits, MediaKind, Pipeline, PipelineLoader};
-use muster_engine::runtime::music::{self, MusicFootprint, MusicSource};
-use muster_engine::runtime::speech::SpeechSource;
+use muster_engine::runtime::maker::{Maker, MakerLimits, PipelineLoader};
 use muster_engine::runtime::text::Isolation;
-use muster_engine::runtime::video::{self, VideoFootprint, VideoSource};
 use muster_engine::runtime::{
     CacheRoom, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime, Speculation,
 };
-use muster_protocol::link::ModelLimits;
-
-/// Characters of a text to speak.
-pub const SPOKEN_CHARACTERS: u32 = 16_384;
 
 pub struct Device {
     engines: Engines,
@@ -169,11 +161,7 @@ impl Device {
                 let info = self.engines.runtime.load(&name, *source, progress).await?;
                 DeviceModel::Text(info)
             }
-            LocatedSource::Image(source) => self.load_image(name, source, &fitted).await?,
-            LocatedSource::Hearing(source) => self.load_hearing(name, source).await?,
-            LocatedSource::Video(source) => self.load_video(name, source, &fitted).await?,
-            LocatedSource::Speech(source) => self.load_speech(name, source).await?,
-            LocatedSource::Music(source) => self.load_music(name, source, &fitted).await?,
+            LocatedSource::Media(source) => self.load_media(name, source, &fitted).await?,
         };
         Ok(model)
     }
@@ -225,116 +213,23 @@ impl Device {
         }
     }
 
-    async fn load_image(
-        &mut self,
-        name: String,
-        mut source: ImageSource,
-        fitted: &Fit,
-    ) -> Result<DeviceModel, DaemonError> {
-        let footprint = source.footprint()?;
-        let [width, height] = footprint.size;
-        let device = self.room.device;
-        let left_bytes = self.room.left_bytes();
-        source.memory_bytes = Some(left_bytes.saturating_sub(fitted.weight_bytes));
-        let model = MediaModel {
-            size: Some((width, height)),
-            limits: ModelLimits {
-                pixels: Some(most_pixels(&footprint, source.memory_bytes)),
-                steps: Some(image::MOST_STEPS),
-                ..ModelLimits::default()
-            },
-            ..MediaModel::new(name, MediaKind::Image)
-        };
-        let (name, defaults) = (model.name.clone(), source.defaults);
-        let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
-        let loaded = self.load_media(model, Box::new(load)).await?;
-        self.engines.drawing.insert(name, defaults);
-        Ok(loaded)
-    }
-
-    async fn load_hearing(
-        &mut self,
-        name: String,
-        source: HearingSource,
-    ) -> Result<DeviceModel, DaemonError> {
-        let device = self.room.device;
-        let model = MediaModel::new(name, MediaKind::Transcript);
-        let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
-        self.load_media(model, Box::new(load)).await
-    }
-
-    async fn load_video(
-        &mut self,
-        name: String,
-        mut source: VideoSource,
-        fitted: &Fit,
-    ) -> Result<DeviceModel, DaemonError> {
-        let footprint = source.footprint()?;
-        let device = self.room.device;
-        let left_bytes = self.room.left_bytes();
-        source.memory_bytes = Some(left_bytes.saturating_sub(fitted.weight_bytes));
-        let model = MediaModel {
-            size: Some(footprint.size.into()),
-            clip: Some((footprint.rate.round() as u32, footprint.frames)),
-            limits: ModelLimits {
-                pixels: Some(video::MOST_PIXELS),
-                frames: Some(video::MOST_FRAMES),
-                ..ModelLimits::default()
-            },
-            ..MediaModel::new(name, MediaKind::Video)
-        };
-        let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
-        self.load_media(model, Box::new(load)).await
-    }
-
-    async fn load_speech(
-        &mut self,
-        name: String,
-        source: SpeechSource,
-    ) -> Result<DeviceModel, DaemonError> {
-        let device = self.room.device;
-        let model = MediaModel {
-            voices: source.voices()?,
-            limits: ModelLimits {
-                characters: Some(SPOKEN_CHARACTERS),
-                ..ModelLimits::default()
-            },
-            ..MediaModel::new(name, MediaKind::Sound)
-        };
-        let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
-        self.load_media(model, Box::new(load)).await
-    }
-
-    async fn load_music(
-        &mut self,
-        name: String,
-        mut source: MusicSource,
-        fitted: &Fit,
-    ) -> Result<DeviceModel, DaemonError> {
-        let device = self.room.device;
-        let left_bytes = self.room.left_bytes();
-        source.memory_bytes = Some(left_bytes.saturating_sub(fitted.weight_bytes));
-        let model = MediaModel {
-            limits: ModelLimits {
-                seconds: Some(music::MOST_SECONDS),
-                ..ModelLimits::default()
-            },
-            ..MediaModel::new(name, MediaKind::Sound)
-        };
-        let load = move || Ok(Box::new(source.load(device)?) as Box<dyn Pipeline>);
-        self.load_media(model, Box::new(load)).await
-    }
-
     async fn load_media(
         &mut self,
-        model: MediaModel,
-        loader: PipelineLoader,
+        name: String,
+        mut source: MediaSource,
+        fitted: &Fit,
     ) -> Result<DeviceModel, DaemonError> {
-        if self.engines.runtime.info(&model.name).is_ok() {
-            let name = model.name;
+        if self.engines.runtime.info(&name).is_ok() {
             return Err(LoadError::AlreadyLoaded { name }.into());
         }
-        self.maker()?.load(&model.name, loader).await?;
+        let left_bytes = self.room.left_bytes();
+        let model = source.describe(&name, left_bytes.saturating_sub(fitted.weight_bytes))?;
+        let (device, drawing) = (self.room.device, source.drawing());
+        let load: PipelineLoader = Box::new(move || source.load(device));
+        self.maker()?.load(&name, load).await?;
+        if let Some(defaults) = drawing {
+            self.engines.drawing.insert(name, defaults);
+        }
         Ok(DeviceModel::Media(model))
     }
 
@@ -353,11 +248,7 @@ impl Device {
                 };
                 needs(&source, room, &self.limits)?
             }
-            LocatedSource::Image(source) => source.footprint()?.into(),
-            LocatedSource::Hearing(source) => hearing_needs(source)?,
-            LocatedSource::Video(source) => source.footprint()?.into(),
-            LocatedSource::Speech(source) => speech_needs(source)?,
-            LocatedSource::Music(source) => source.footprint()?.into(),
+            LocatedSource::Media(source) => source.needs()?,
         };
         let fitted = fit(needs, self.wishes, room);
         fitted.map_err(|refusal| DaemonError::DoesNotFit {
@@ -395,12 +286,6 @@ impl Device {
         self.engines
     }
 }
-
-/// Beside the weights, for one window of the largest network.
-const HEARING_BYTES: u64 = 256 << 20;
-
-/// Beside the weights, for the longest sentence.
-const SPEECH_BYTES: u64 = 512 << 20;
 
 /// This program once more, as the text process of a model.
 fn isolation(model: &str) -> Isolation {
@@ -442,24 +327,6 @@ pub fn kv_dtype(config: &Config) -> Option<KvDtype> {
     }
 }
 
-/// What a model that hears takes on a device.
-pub fn hearing_needs(source: &HearingSource) -> Result<Needs, DaemonError> {
-    Ok(Needs {
-        weight_bytes: source.weight_bytes()?,
-        workspace_bytes: HEARING_BYTES,
-        ..Needs::default()
-    })
-}
-
-/// What a model that speaks takes on a device.
-pub fn speech_needs(source: &SpeechSource) -> Result<Needs, DaemonError> {
-    Ok(Needs {
-        weight_bytes: source.weight_bytes()?,
-        workspace_bytes: SPEECH_BYTES,
-        ..Needs::default()
-    })
-}
-
 /// What a model takes on a device, from its files' headers.
 pub fn needs(
     source: &ModelSource,
@@ -477,47 +344,6 @@ impl From<Footprint> for Needs {
             workspace_bytes: footprint.workspace_bytes,
             scratch_bytes_per_token: footprint.scratch_bytes_per_token,
             context: footprint.context,
-        }
-    }
-}
-
-impl From<VideoFootprint> for Needs {
-    fn from(footprint: VideoFootprint) -> Self {
-        Self {
-            weight_bytes: footprint.weight_bytes,
-            workspace_bytes: footprint.video_bytes,
-            ..Self::default()
-        }
-    }
-}
-
-impl From<MusicFootprint> for Needs {
-    fn from(footprint: MusicFootprint) -> Self {
-        Self {
-            weight_bytes: footprint.weight_bytes,
-            workspace_bytes: footprint.song_bytes,
-            ..Self::default()
-        }
-    }
-}
-
-/// The largest image that fits beside the weights: its memory grows with its pixels. Where nothing is guided it is half.
-fn most_pixels(footprint: &ImageFootprint, room_bytes: Option<u64>) -> u32 {
-    let [width, height] = footprint.size.map(u64::from);
-    let fitting = room_bytes.and_then(|room| {
-        let pixels = 2 * u128::from(room) * u128::from(width * height);
-        pixels.checked_div(u128::from(footprint.drawing_bytes))
-    });
-    let fitting = fitting.and_then(|pixels| u32::try_from(pixels).ok());
-    fitting.map_or(image::MOST_PIXELS, |pixels| pixels.min(image::MOST_PIXELS))
-}
-
-impl From<ImageFootprint> for Needs {
-    fn from(footprint: ImageFootprint) -> Self {
-        Self {
-            weight_bytes: footprint.weight_bytes,
-            workspace_bytes: footprint.drawing_bytes,
-            ..Self::default()
         }
     }
 }

@@ -122,39 +122,21 @@ impl Wishes {
 }
 
 impl Needs {
+    /// Of a model for media: nothing grows with a context.
+    pub fn beside(weight_bytes: u64, workspace_bytes: u64) -> Self {
+        Self {
+            weight_bytes,
+            workspace_bytes,
+            ..Self::default()
+        }
+    }
+
     /// What the catalog says a model takes. `None` where its size is not known before it is here.
     pub fn of_entry(entry: &Entry, quantization: &str) -> Option<Self> {
         let weight_bytes = entry.weight_bytes(quantization)?;
         let facts = match &entry.facts {
             Facts::Text(facts) => facts,
-            Facts::Hearing(_) | Facts::Speech(_) => {
-                return Some(Self {
-                    weight_bytes,
-                    workspace_bytes: USUAL_WORKSPACE_BYTES,
-                    ..Self::default()
-                });
-            }
-            Facts::Video(facts) => {
-                return Some(Self {
-                    weight_bytes,
-                    workspace_bytes: facts.filming_bytes(),
-                    ..Self::default()
-                });
-            }
-            Facts::Music(facts) => {
-                return Some(Self {
-                    weight_bytes,
-                    workspace_bytes: facts.composing_bytes(),
-                    ..Self::default()
-                });
-            }
-            Facts::Image(facts) => {
-                return Some(Self {
-                    weight_bytes,
-                    workspace_bytes: facts.drawing_bytes(),
-                    ..Self::default()
-                });
-            }
+            others => return Some(Self::beside(weight_bytes, others.workspace_bytes())),
         };
         let shape = facts.shape;
         let numbers = [2, shape.layers, shape.kv_heads, shape.head_dim];

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 
+use super::sources::MediaSource;
 use crate::catalog::{
     Catalog, ComposingDefaults, Defaults, DrawingDefaults, Entry, Facts, FilmingDefaults,
     FindError, IMAGE_INDEX, Source, UnknownQuantization, UnpackError,
@@ -35,11 +36,7 @@ pub struct Located {
 #[derive(Debug, Clone, PartialEq)]
 pub enum LocatedSource {
     Text(Box<ModelSource>),
-    Image(ImageSource),
-    Hearing(HearingSource),
-    Video(VideoSource),
-    Speech(SpeechSource),
-    Music(MusicSource),
+    Media(MediaSource),
 }
 
 /// Files of a model of the catalog.
@@ -109,31 +106,16 @@ pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
 }
 
 impl LocatedSource {
-    /// A file or a folder; the folder of a model that draws, makes videos or makes music says so itself.
+    /// A file or a folder.
     fn at(path: &Path) -> Self {
-        if VideoSource::is_at(path) {
-            Self::Video(VideoSource::new(path))
-        } else if MusicSource::is_at(path) {
-            Self::Music(MusicSource::new(path))
-        } else if ImageSource::is_at(path) {
-            Self::Image(ImageSource::new(path))
-        } else if HearingSource::is_at(path) {
-            Self::Hearing(HearingSource::new(path))
-        } else if SpeechSource::is_at(path) {
-            Self::Speech(SpeechSource::new(path))
-        } else {
-            Self::Text(Box::new(ModelSource::new(path)))
-        }
+        MediaSource::at(path)
+            .map_or_else(|| Self::Text(Box::new(ModelSource::new(path))), Self::Media)
     }
 
     pub fn path(&self) -> &Path {
         match self {
             Self::Text(source) => &source.path,
-            Self::Image(source) => &source.path,
-            Self::Hearing(source) => &source.path,
-            Self::Video(source) => &source.path,
-            Self::Speech(source) => &source.path,
-            Self::Music(source) => &source.path,
+            Self::Media(source) => source.path(),
         }
     }
 }
@@ -202,23 +184,27 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
             defaults: sampling(&facts.defaults),
             ..ModelSource::new(found.path)
         })),
-        Facts::Hearing(_) => LocatedSource::Hearing(HearingSource::new(found.path)),
-        Facts::Video(facts) => LocatedSource::Video(VideoSource {
+        Facts::Hearing(_) => {
+            LocatedSource::Media(MediaSource::Hearing(HearingSource::new(found.path)))
+        }
+        Facts::Video(facts) => LocatedSource::Media(MediaSource::Video(VideoSource {
             defaults: filming(facts.defaults),
             ..VideoSource::new(found.path)
-        }),
-        Facts::Speech(_) => LocatedSource::Speech(SpeechSource::new(found.path)),
-        Facts::Music(facts) => LocatedSource::Music(MusicSource {
+        })),
+        Facts::Speech(_) => {
+            LocatedSource::Media(MediaSource::Speech(SpeechSource::new(found.path)))
+        }
+        Facts::Music(facts) => LocatedSource::Media(MediaSource::Music(MusicSource {
             defaults: composing(facts.defaults),
             ..MusicSource::new(found.path)
-        }),
-        Facts::Image(facts) => LocatedSource::Image(ImageSource {
+        })),
+        Facts::Image(facts) => LocatedSource::Media(MediaSource::Image(ImageSource {
             defaults: drawing(&facts.defaults).map_err(|what| LocateError::Defaults {
                 name: entry.id.clone(),
                 what,
             })?,
             ..ImageSource::new(found.path)
-        }),
+        })),
     };
     Ok(Located {
         name: entry.id.clone(),

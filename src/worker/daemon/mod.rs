@@ -6,6 +6,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `fit`, `device`, `locate`, `fetch` | which models this machine holds, and where their files are |
+//! | `sources` | what is asked of the files of each kind of media model |
 //! | `crew` | the loaded models and the worker that serves them |
 //! | `residency` | which models are in memory |
 //! | `control` | commands of the owner to the running worker |
@@ -32,6 +33,7 @@ mod pace;
 mod posts;
 mod residency;
 mod signals;
+pub mod sources;
 mod summary;
 mod worker;
 
@@ -48,9 +50,7 @@ use muster_process::tasks::Tasks;
 use control::ControlSocket;
 pub use crew::Crew;
 use crew::{LoadedModel, first_models};
-pub use device::{
-    Device, TEXT_PROCESS, THIS_PROGRAM, hearing_needs, kv_dtype, limits, needs, speech_needs,
-};
+pub use device::{Device, TEXT_PROCESS, THIS_PROGRAM, kv_dtype, limits, needs};
 pub use engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
 pub use error::DaemonError;
 use fit::Wishes;

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
-use super::device::SPOKEN_CHARACTERS;
 use super::engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
 use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
+use super::sources::SPOKEN_CHARACTERS;
 use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, PolledKind, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};

@@ -7,8 +7,8 @@ use crate::dispatch::{
     Effect, Input, Missing, ModelReport, Offering, Refusal, Report, ServedModel, SessionId,
 };
 use muster_protocol::job::{
-    AccountId, Body, Capabilities, Formats, ImageNeeds, Job, Kind, MemoryStay, ModelChoice, Needs,
-    Privacy, Reach,
+    AccountId, Capabilities, Formats, ImageNeeds, ImageRequest, Job, Kind, MemoryStay, ModelChoice,
+    Needs, Privacy, Reach,
 };
 
 fn refusal(desk: &mut Desk, change: impl FnOnce(&mut Job)) -> Option<Missing> {
@@ -321,7 +321,7 @@ fn drawing(desk: &mut Desk) -> SessionId {
 fn image(desk: &mut Desk, models: &[&str], pixels: u32, steps: u32) -> Job {
     let mut job = desk.new_job();
     job.kind = Kind::Image;
-    job.body = Body::Image(Box::default());
+    job.body = ImageRequest::default().into();
     job.model = ModelChoice(models.iter().map(|name| Arc::from(*name)).collect());
     job.limits.needs = Needs::Image(ImageNeeds { pixels, steps });
     job

@@ -11,7 +11,6 @@ use crate::http::generation::{
 use crate::moderation::Medium;
 use crate::requests::orders::MediaWork;
 use muster_protocol::job::{Kind, MusicRequest};
-use muster_protocol::link::MediaBody;
 use muster_protocol::openai::audio::AudioRequest;
 use muster_protocol::openai::media;
 
@@ -35,7 +34,7 @@ pub async fn generate(
         .model(&model)
         .is_some_and(|model| !model.voices.is_empty());
     let order = MediaOrder {
-        work: MediaWork::new(MediaBody::Music(request.music.clone()), &model, 1),
+        work: MediaWork::new(request.music.clone(), &model, 1),
         tracking: std::mem::take(&mut request.tracking),
         sources: None,
     };

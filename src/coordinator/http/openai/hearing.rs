@@ -159,7 +159,7 @@ async fn later(
         ..MediaNotes::default()
     };
     let order = MediaOrder {
-        work: MediaWork::new(transcript, &model, 1).noted(notes),
+        work: MediaWork::transcript(transcript, &model).noted(notes),
         tracking: std::mem::take(&mut request.tracking),
         sources: Some(stored.holding),
     };

@@ -35,7 +35,6 @@ use muster_protocol::job::{
     Capabilities, EncodeRequest, EncodeResult, FailureKind, JobId, Kind, MusicRequest, SoundFormat,
     SpeechPart, SpeechRequest,
 };
-use muster_protocol::link::MediaBody;
 use muster_protocol::openai::error;
 use muster_protocol::openai::hearing::reply::event;
 use muster_protocol::openai::speech::{
@@ -124,7 +123,7 @@ async fn later(
         ..MusicRequest::default()
     };
     let order = MediaOrder {
-        work: MediaWork::new(MediaBody::Music(speech), &model, 1),
+        work: MediaWork::new(speech, &model, 1),
         tracking: std::mem::take(&mut request.tracking),
         sources: None,
     };

@@ -22,7 +22,6 @@ use crate::moderation::Medium;
 use crate::requests::orders::MediaWork;
 use crate::requests::{Ended, MediaName, Request, Requests};
 use muster_protocol::job::{AccountId, FailureKind, JobId, Kind};
-use muster_protocol::link::MediaBody;
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::media;
 use muster_protocol::openai::nearest::shortened;
@@ -97,7 +96,7 @@ pub async fn order_of(
         taken.holding
     });
     Ok(MediaOrder {
-        work: MediaWork::new(MediaBody::Video(request.video.clone()), &model, 1),
+        work: MediaWork::new(request.video.clone(), &model, 1),
         tracking: std::mem::take(&mut request.tracking),
         sources,
     })

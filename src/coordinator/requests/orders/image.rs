@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Nth, Task, end_user};
 use crate::requests::Wishes;
-use muster_protocol::job::{Body, ImageRequest};
+use muster_protocol::job::ImageRequest;
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::legacy::{Body as _, Refusal, seed};
 
@@ -66,7 +66,7 @@ impl ImageAsked {
 
     pub(super) fn task(&self, nth: Nth) -> Task {
         Task {
-            body: Body::Image(Box::new(self.image(nth))),
+            body: self.image(nth).into(),
             limits: self.request.limits(),
             trusted: self.request.trusted_workers,
             original: None,
@@ -105,7 +105,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{ImageAsked, Nth};
-    use muster_protocol::job::{Body, Formats};
+    use muster_protocol::job::Formats;
     use muster_protocol::legacy::Body as _;
     use muster_protocol::legacy::image::request::GenerationInputImage;
 
@@ -116,9 +116,9 @@ mod tests {
 
     fn seeds(params: Value) -> Vec<u64> {
         let asked = asked(params);
-        let seed = |index| match asked.task(Nth { index, seed: 7 }).body {
-            Body::Image(image) => image.seed.unwrap(),
-            _ => panic!("an image was asked for"),
+        let seed = |index| {
+            let body = asked.task(Nth { index, seed: 7 }).body;
+            body.image().and_then(|image| image.seed).unwrap()
         };
         (0..asked.outputs()).map(seed).collect()
     }

@@ -10,11 +10,10 @@ use super::{Nth, Task, Unreadable};
 use crate::media::MediaType;
 use crate::requests::Wishes;
 use muster_protocol::job::{
-    Body, Capabilities, EncodeRequest, Formats, JobPrice, Kind, Limits, MicroUsd, SoundFormat,
+    Body, Capabilities, EncodeRequest, Formats, JobPrice, Kind, Limits, MediaBody, MicroUsd,
     TranscriptRequest,
 };
 use muster_protocol::legacy::image::request::GenerationInputImage;
-use muster_protocol::link::MediaBody;
 use muster_protocol::openai::hearing::reply::{TranscriptDocument, TranscriptForm};
 use muster_protocol::openai::images::LARGEST_SEED;
 
@@ -68,9 +67,17 @@ pub struct VideoFacts {
 }
 
 impl MediaWork {
-    pub fn new(body: impl Into<WorkBody>, model: &str, count: u32) -> Self {
+    pub fn new(request: impl Into<MediaBody>, model: &str, count: u32) -> Self {
+        Self::of(WorkBody::Media(request.into()), model, count)
+    }
+
+    pub fn transcript(request: TranscriptRequest, model: &str) -> Self {
+        Self::of(WorkBody::Transcript(request), model, 1)
+    }
+
+    fn of(body: WorkBody, model: &str, count: u32) -> Self {
         let mut work = Self {
-            body: body.into(),
+            body,
             model: [model.to_owned()],
             count,
             formats: Formats::NEUTRAL,
@@ -104,10 +111,8 @@ impl MediaWork {
     }
 
     pub fn kind(&self) -> Kind {
-        match self.body {
-            WorkBody::Media(MediaBody::Image(_)) => Kind::Image,
-            WorkBody::Media(MediaBody::Music(_)) => Kind::Audio,
-            WorkBody::Media(MediaBody::Video(_)) => Kind::Video,
+        match &self.body {
+            WorkBody::Media(media) => media.kind(),
             WorkBody::Transcript(_) => Kind::Text,
         }
     }
@@ -132,21 +137,17 @@ impl MediaWork {
                 named.wrapping_add(index.into()) % (LARGEST_SEED.cast_unsigned() + 1)
             })
         };
-        let mut body = match self.body.clone() {
-            WorkBody::Media(MediaBody::Image(image)) => Body::Image(image),
-            WorkBody::Media(MediaBody::Music(music)) => Body::Music(Box::new(music)),
-            WorkBody::Media(MediaBody::Video(video)) => Body::Video(Box::new(video)),
+        let body = match self.body.clone() {
+            WorkBody::Media(mut media) => {
+                let seed = seed_of(media.seed());
+                media.set_seed(seed);
+                media.into()
+            }
             WorkBody::Transcript(transcript) => {
                 let transcript = EncodeRequest::Transcribe(Box::new(transcript));
                 Body::Encode(Box::new(transcript))
             }
         };
-        match &mut body {
-            Body::Image(image) => image.seed = Some(seed_of(image.seed)),
-            Body::Music(music) => music.seed = Some(seed_of(music.seed)),
-            Body::Video(video) => video.seed = Some(seed_of(video.seed)),
-            Body::Text(_) | Body::Form(_) | Body::Encode(_) => {}
-        }
         (body, self.limits())
     }
 
@@ -169,6 +170,7 @@ impl MediaWork {
     fn usual_limits(&self) -> Limits {
         match &self.body {
             WorkBody::Media(MediaBody::Image(image)) => {
+                // The API that workers poll says more of images.
                 let [model] = &self.model;
                 let polled = GenerationInputImage::of_neutral(image, model);
                 Limits {
@@ -176,22 +178,7 @@ impl MediaWork {
                     ..polled.limits()
                 }
             }
-            // Their protocol has no type of file but this one.
-            WorkBody::Media(MediaBody::Music(music)) => Limits {
-                formats: match music.format {
-                    SoundFormat::Wav if music.voice.is_none() && music.speed.is_none() => {
-                        Formats::NEUTRAL.with(Formats::OPENAI_CHAT)
-                    }
-                    _ => Formats::NEUTRAL,
-                },
-                needs: music.needs(),
-                ..Limits::default()
-            },
-            WorkBody::Media(MediaBody::Video(video)) => Limits {
-                formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
-                needs: video.needs(),
-                ..Limits::default()
-            },
+            WorkBody::Media(media) => media.limits(),
             WorkBody::Transcript(_) => Limits {
                 formats: Formats::NEUTRAL,
                 requires: Capabilities::TRANSCRIBE,
@@ -225,21 +212,10 @@ impl MediaWork {
     }
 
     pub fn sources(&self) -> Vec<&str> {
-        let source = match &self.body {
-            WorkBody::Media(MediaBody::Image(image)) => &image.source,
-            WorkBody::Media(MediaBody::Video(video)) => &video.source,
-            WorkBody::Media(MediaBody::Music(_)) => &None,
-            WorkBody::Transcript(transcript) => return vec![transcript.sound.as_str()],
-        };
-        let Some(source) = source else {
-            return Vec::new();
-        };
-        let extra = source.extra.iter().map(|(image, _)| &**image);
-        let mask = source.mask.as_deref();
-        std::iter::once(&*source.image)
-            .chain(mask)
-            .chain(extra)
-            .collect()
+        match &self.body {
+            WorkBody::Media(media) => media.sources(),
+            WorkBody::Transcript(transcript) => vec![&transcript.sound],
+        }
     }
 
     pub(super) fn task(&self, nth: Nth) -> Task {
@@ -286,7 +262,7 @@ impl MediaWork {
 
     pub fn read(mut body: Value) -> Result<Self, Unreadable> {
         let broken = |what: &str| Unreadable(format!("invalid {what}"));
-        let media = WorkBody::read(body[MEDIA].take()).ok_or_else(|| broken(MEDIA))?;
+        let work = WorkBody::read(body[MEDIA].take()).ok_or_else(|| broken(MEDIA))?;
         let model = body["model"].as_str().ok_or_else(|| broken("model"))?;
         let count = body["count"].as_u64().and_then(|it| u32::try_from(it).ok());
         let count = count.ok_or_else(|| broken("count"))?;
@@ -317,25 +293,13 @@ impl MediaWork {
             formats: formats.fold(Formats::default(), Formats::with),
             trusted: body["trusted"] == true,
             price,
-            ..Self::new(media, model, count).noted(notes)
+            ..Self::of(work, model, count).noted(notes)
         })
     }
 }
 
 const MEDIA: &str = "media";
 const TRANSCRIPT: &str = "transcript";
-
-impl From<MediaBody> for WorkBody {
-    fn from(body: MediaBody) -> Self {
-        Self::Media(body)
-    }
-}
-
-impl From<TranscriptRequest> for WorkBody {
-    fn from(transcript: TranscriptRequest) -> Self {
-        Self::Transcript(transcript)
-    }
-}
 
 impl WorkBody {
     fn stored(&self) -> Value {
@@ -384,7 +348,6 @@ mod tests {
         Body, Capabilities, Formats, ImageRequest, JobPrice, Kind, MicroUsd, MusicRequest,
         SourceImage, TranscriptRequest,
     };
-    use muster_protocol::link::MediaBody;
     use muster_protocol::openai::hearing::reply::{TranscriptDocument, TranscriptForm};
 
     fn image(seed: Option<u64>) -> MediaWork {
@@ -398,7 +361,7 @@ mod tests {
             }),
             ..ImageRequest::default()
         };
-        MediaWork::new(MediaBody::Image(Box::new(image)), "tiny", 2)
+        MediaWork::new(image, "tiny", 2)
     }
 
     #[test]
@@ -418,7 +381,7 @@ mod tests {
             }),
             ..image(None).in_formats(Formats::NEUTRAL).for_trusted(true)
         };
-        let music = MediaBody::Music(MusicRequest::default());
+        let music = MusicRequest::default();
         let heard = transcript().noted(MediaNotes {
             document: Some(TranscriptDocument {
                 form: TranscriptForm::Vtt,
@@ -446,7 +409,7 @@ mod tests {
             words: true,
             ..TranscriptRequest::default()
         };
-        MediaWork::new(transcript, "hears", 1)
+        MediaWork::transcript(transcript, "hears")
     }
 
     #[test]
@@ -462,9 +425,9 @@ mod tests {
     #[test]
     fn outputs_have_seeds_of_their_own() {
         let seeds = |work: MediaWork| {
-            [0, 1].map(|index| match work.output(index, 5).0 {
-                Body::Image(image) => image.seed.unwrap(),
-                _ => panic!("an image was asked for"),
+            [0, 1].map(|index| {
+                let (body, _) = work.output(index, 5);
+                body.image().and_then(|image| image.seed).unwrap()
             })
         };
         assert_eq!(seeds(image(Some(40))), [40, 41]);

@@ -24,12 +24,10 @@ use candle_core::Device;
 use self::job::hear;
 use self::vocabulary::HearingVocabulary;
 use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
-use super::{DeviceChoice, Failure, LoadError};
+use super::{DeviceChoice, Failure, LoadError, component};
 use crate::networks::image::{ComponentSource, Layout};
 use crate::networks::sound::{Features, WINDOW_FRAMES, Whisper, WhisperSpec};
-use crate::networks::weights::{
-    Checkpoint, CheckpointError, Description, Quantize, read_description,
-};
+use crate::networks::weights::{Checkpoint, Quantize, read_description};
 
 /// Where a Whisper is, and how to hold it.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,23 +78,6 @@ impl HearingSource {
         is_described && (!path.is_file() || holds_whisper(path))
     }
 
-    fn config(&self, checkpoint: &Checkpoint) -> Result<serde_json::Value, LoadError> {
-        if let Description::Config(config) = checkpoint.description() {
-            return Ok(config.clone());
-        }
-        let path = self.folder().join("config.json");
-        match path.is_file() {
-            true => Ok(read_description(&path)?),
-            false => Err(CheckpointError::NotFound {
-                path,
-                found: "no such file".to_owned(),
-                wanted: "config.json and tokenizer.json of the model beside the GGUF file"
-                    .to_owned(),
-            }
-            .into()),
-        }
-    }
-
     /// Bytes of the weights, from the headers of the files.
     pub fn weight_bytes(&self) -> Result<u64, LoadError> {
         let checkpoint = Checkpoint::open(&self.path)?;
@@ -108,10 +89,9 @@ impl HearingSource {
 
     pub fn load(&self, device: DeviceChoice) -> Result<HearingPipeline, LoadError> {
         let device = device.open()?;
-        let checkpoint = Checkpoint::open(&self.path)?;
+        let checkpoint = Checkpoint::open(&self.path)?.described_beside()?;
         let in_file = |flaw: crate::networks::weights::Flaw| flaw.in_file(checkpoint.path());
-        let config = self.config(&checkpoint)?;
-        let spec = WhisperSpec::read(&config).map_err(in_file)?;
+        let spec = WhisperSpec::read(component::config(&checkpoint)?).map_err(in_file)?;
         if 2 * spec.positions != WINDOW_FRAMES {
             let found = spec.positions;
             let flaw =

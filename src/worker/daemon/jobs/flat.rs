@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use muster_protocol::job::{Failure, FailureKind, ImageRequest, Lora, SourceImage};
-use muster_protocol::link::MediaBody;
+use muster_protocol::job::{Failure, FailureKind, ImageRequest, Lora, MediaBody, SourceImage};
 
 /// Outputs of one job.
 const MOST_OUTPUTS: u64 = 4;
@@ -62,10 +61,10 @@ pub fn images(keys: Map<String, Value>) -> Result<Vec<MediaBody>, Failure> {
         listed.or_else(|| Some(whole("seed")?.wrapping_add(index)))
     };
     let one = |index| {
-        MediaBody::Image(Box::new(ImageRequest {
+        MediaBody::from(ImageRequest {
             seed: seed(index),
             ..image.clone()
-        }))
+        })
     };
     Ok((0..count).map(one).collect())
 }
@@ -107,7 +106,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::images;
-    use muster_protocol::link::MediaBody;
+    use muster_protocol::job::MediaBody;
 
     fn read(keys: Value) -> Result<Vec<MediaBody>, String> {
         let Value::Object(keys) = keys else {

@@ -17,8 +17,8 @@ use muster_engine::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, PixelFo
 use muster_media::image::{Channels, Size};
 use muster_media::sound::{self, Sound, WavFormat};
 use muster_media::{MediaType, image as codec};
-use muster_protocol::job::{Failure, FailureKind, Kind};
-use muster_protocol::link::{MediaBody, MediaResult, Payload, UploadSlot};
+use muster_protocol::job::{Failure, FailureKind, Kind, MediaBody, MediaFile};
+use muster_protocol::link::{MediaResult, Payload, UploadSlot};
 
 /// A finished output as a file.
 struct EncodedOutput {
@@ -117,33 +117,16 @@ async fn one(
     piece: Piece<'_>,
     desk: &mut MediaDesk<'_>,
 ) -> Result<MediaResult, Said> {
-    let mut plan = PreviewPlan::of(&body);
-    let longest = match &body {
-        MediaBody::Music(music) if music.is_speech => Some(music.seconds),
-        MediaBody::Music(_) | MediaBody::Image(_) | MediaBody::Video(_) => None,
+    let (seed, longest) = (body.seed(), longest_speech(&body));
+    let mut plan = PreviewPlan {
+        wanted: body.previews(),
+        sent: 0,
     };
-    let mut about = None;
-    let (request, seed) = match body {
-        MediaBody::Image(request) => {
-            let folders = &desk.engines.folders;
-            let mut request = image::read(*request, folders, desk.transfers).await?;
-            // The settings stand in the file.
-            if let Some(defaults) = desk.engines.drawing.get(model) {
-                request = defaults.fill(request);
-            }
-            about = Some(Infotext::of(model, &request));
-            let seed = request.seed;
-            (MakeRequest::Image(Box::new(request)), seed)
-        }
-        MediaBody::Music(request) => {
-            let sound = music::read(&request);
-            (MakeRequest::Sound(Box::new(sound)), request.seed)
-        }
-        MediaBody::Video(request) => {
-            let seed = request.seed;
-            let request = video::read(request, desk.transfers).await?;
-            (MakeRequest::Video(Box::new(request)), seed)
-        }
+    let request = read(model, body, desk).await?;
+    // The settings stand in the file.
+    let about = match &request {
+        MakeRequest::Image(request) => Some(Infotext::of(model, request)),
+        _ => None,
     };
     let Some(maker) = &desk.engines.maker else {
         return Err(failed(format!("the worker has no media model {model}")));
@@ -189,6 +172,32 @@ async fn one(
     })
 }
 
+/// The request as the maker takes it, with its source files.
+async fn read(model: &str, body: MediaBody, desk: &MediaDesk<'_>) -> Result<MakeRequest, Said> {
+    Ok(match body {
+        MediaBody::Image(request) => {
+            let folders = &desk.engines.folders;
+            let mut request = image::read(*request, folders, desk.transfers).await?;
+            if let Some(defaults) = desk.engines.drawing.get(model) {
+                request = defaults.fill(request);
+            }
+            MakeRequest::Image(Box::new(request))
+        }
+        MediaBody::Music(request) => MakeRequest::Sound(Box::new(music::read(&request))),
+        MediaBody::Video(request) => {
+            MakeRequest::Video(Box::new(video::read(request, desk.transfers).await?))
+        }
+    })
+}
+
+/// In seconds. A speech is as long as its text, and may be longer than its client wants.
+fn longest_speech(body: &MediaBody) -> Option<f64> {
+    match (body.file(), body.spoken_characters()) {
+        (MediaFile::Sound { longest, .. }, Some(_)) => Some(longest),
+        _ => None,
+    }
+}
+
 fn check_length(output: &Output, longest: Option<f64>) -> Result<(), Said> {
     let (Output::Sound(pcm), Some(longest)) = (output, longest) else {
         return Ok(());
@@ -228,14 +237,6 @@ impl Piece<'_> {
 }
 
 impl PreviewPlan {
-    fn of(body: &MediaBody) -> Self {
-        let wanted = match body {
-            MediaBody::Image(image) => image.previews,
-            MediaBody::Music(_) | MediaBody::Video(_) => 0,
-        };
-        Self { wanted, sent: 0 }
-    }
-
     /// Asked once for each step that has a preview. Steps may be left out.
     fn is_due(&mut self, at: u32, of: u32) -> bool {
         let next = u64::from(self.sent + 1) * u64::from(of);

@@ -18,11 +18,12 @@ use crate::link::session::{Backoff, Peer, Slot, Work};
 use crate::link::{Feedback, LineId, Offer, Reply, Said, Stop, Transfers, rand_seed};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
-    Event, FinishReason, ImageRequest, JobId, Kind, Kudos, LegacySampling, TextInput, TextRequest,
+    Event, FinishReason, ImageRequest, JobId, Kind, Kudos, LegacySampling, MediaBody, TextInput,
+    TextRequest,
 };
 use muster_protocol::legacy::popped::{PoppedBody, PoppedJob};
 use muster_protocol::legacy::text::format;
-use muster_protocol::link::{MediaBody, MediaResult, Payload, UploadSlot};
+use muster_protocol::link::{MediaResult, Payload, UploadSlot};
 
 /// Words that may wait to be taken in.
 const WAITING_WORDS: usize = 256;

@@ -11,8 +11,8 @@ use super::{Happening, World};
 use crate::dispatch::tests::text;
 use crate::dispatch::{Input, Priority, Standing, Submission};
 use muster_protocol::job::{
-    AccountId, Body, Capabilities, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Privacy,
-    RequestId,
+    AccountId, Capabilities, Formats, ImageRequest, Job, JobId, Kind, Kudos, Limits, ModelChoice,
+    Privacy, RequestId,
 };
 
 impl World {
@@ -55,7 +55,7 @@ impl World {
                     _ => model.into(),
                 }]),
                 body: match kind {
-                    Kind::Image => Body::Image(Box::default()),
+                    Kind::Image => ImageRequest::default().into(),
                     _ => text(),
                 },
                 limits: Limits {

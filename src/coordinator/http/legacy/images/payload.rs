@@ -8,7 +8,6 @@ use super::{LINKS, key_of};
 use crate::dispatch::Offer;
 use crate::media::{Media, MediaError};
 use crate::pollers::Given;
-use muster_protocol::job::Body as JobBody;
 use muster_protocol::job::drawn::most_bytes;
 use muster_protocol::legacy::image::payload::{
     GenerationPayloadImage, ModelPayloadImage, NoValidRequestFoundImage,
@@ -97,9 +96,7 @@ impl Ways<'_> {
 }
 
 fn asked_for(offer: &Offer) -> Option<(GenerationInputImage, u32)> {
-    let JobBody::Image(image) = &offer.job.body else {
-        return None;
-    };
+    let image = offer.job.body.image()?;
     let request = GenerationInputImage::of_neutral(image, &offer.model);
     // Seeds of this API have 32 bits.
     Some((request, image.seed? as u32))

@@ -22,7 +22,6 @@ use crate::media::MediaType;
 use crate::moderation::Medium;
 use crate::requests::orders::{MediaNotes, MediaWork};
 use muster_protocol::job::{Capabilities, Formats, Kind};
-use muster_protocol::link::MediaBody;
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::images::reply::ImagesHead;
 use muster_protocol::openai::images::{
@@ -181,11 +180,7 @@ async fn serve(
 
 /// Settings that the client left unset stay so: the worker knows what suits the model.
 fn work_of(request: &ImagesRequest, model: &str) -> Result<MediaWork, Problem> {
-    let work = MediaWork::new(
-        MediaBody::Image(Box::new(request.image.clone())),
-        model,
-        request.count,
-    );
+    let work = MediaWork::new(request.image.clone(), model, request.count);
     let formats = formats(request, work.formats())?;
     let notes = MediaNotes {
         image_type: Some(image_type(request.delivery.format)),

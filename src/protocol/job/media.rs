@@ -1,0 +1,188 @@
+//! Media to be made: one variant a kind of request, and the questions that are put to each of them.
+//!
+//! A new kind is a request with [`MediaRequest`] and a variant of [`MediaBody`]. The coordinator carries, weighs, prices,
+//! judges and checks it by its answers.
+
+use std::ops::{Deref, DerefMut};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Body, Formats, ImageRequest, Kind, Limits, MusicRequest, SoundFormat, VideoRequest};
+
+/// On the link to a worker and on disk, tagged by kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum MediaBody {
+    Image(Box<ImageRequest>),
+    Music(MusicRequest),
+    Video(VideoRequest),
+}
+
+/// The file that a worker uploads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MediaFile {
+    Image,
+    Sound {
+        format: SoundFormat,
+        /// In seconds.
+        shortest: f64,
+        longest: f64,
+    },
+    Video {
+        seconds: f64,
+    },
+}
+
+/// A request for one output.
+pub trait MediaRequest {
+    fn kind(&self) -> Kind;
+
+    fn seed(&self) -> Option<u64>;
+
+    fn set_seed(&mut self, seed: u64);
+
+    fn file(&self) -> MediaFile;
+
+    /// How much work it is as people count it: pixelsteps, seconds.
+    fn size(&self) -> u64;
+
+    /// The demands on a worker, and the formats that can say all of it.
+    fn limits(&self) -> Limits {
+        Limits {
+            formats: Formats::NEUTRAL,
+            ..Limits::default()
+        }
+    }
+
+    /// The words of the client: a worker may refuse some.
+    fn texts(&self) -> Vec<&str>;
+
+    /// The files it begins with, by their keys in the media store; on the link to a worker, by signed links.
+    fn sources(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    fn sources_mut(&mut self) -> Vec<&mut String> {
+        Vec::new()
+    }
+
+    /// Passes of its model, where they are named.
+    fn steps(&self) -> Option<u32> {
+        None
+    }
+
+    /// Previews that the client wants at most.
+    fn previews(&self) -> u32 {
+        0
+    }
+
+    /// Of a sound or a video, the length that is paid.
+    fn paid_millis(&self) -> u64 {
+        0
+    }
+
+    /// Of a spoken text, where its characters have a price.
+    fn spoken_characters(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Deref for MediaBody {
+    type Target = dyn MediaRequest;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Image(image) => &**image,
+            Self::Music(music) => music,
+            Self::Video(video) => video,
+        }
+    }
+}
+
+impl DerefMut for MediaBody {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Self::Image(image) => &mut **image,
+            Self::Music(music) => music,
+            Self::Video(video) => video,
+        }
+    }
+}
+
+impl From<ImageRequest> for MediaBody {
+    fn from(image: ImageRequest) -> Self {
+        Self::Image(Box::new(image))
+    }
+}
+
+impl From<MusicRequest> for MediaBody {
+    fn from(music: MusicRequest) -> Self {
+        Self::Music(music)
+    }
+}
+
+impl From<VideoRequest> for MediaBody {
+    fn from(video: VideoRequest) -> Self {
+        Self::Video(video)
+    }
+}
+
+impl<T: Into<MediaBody>> From<T> for Body {
+    fn from(request: T) -> Self {
+        Self::Media(Box::new(request.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MediaBody;
+    use crate::job::{ImageRequest, MusicRequest, SourceImage, VideoRequest};
+
+    #[test]
+    fn each_kind_has_its_seed_its_words_and_its_sources() {
+        let source = || {
+            Some(SourceImage {
+                image: "a".to_owned(),
+                mask: Some("b".to_owned()),
+                extra: vec![("c".to_owned(), 1.0)],
+            })
+        };
+        let (prompt, negative_prompt) = ("seen".to_owned(), Some("unseen".to_owned()));
+        let image: MediaBody = ImageRequest {
+            prompt: prompt.clone(),
+            negative_prompt: negative_prompt.clone(),
+            source: source(),
+            ..ImageRequest::default()
+        }
+        .into();
+        let music: MediaBody = MusicRequest {
+            prompt: prompt.clone(),
+            lyrics: Some("sung".to_owned()),
+            ..MusicRequest::default()
+        }
+        .into();
+        let video: MediaBody = VideoRequest {
+            prompt,
+            negative_prompt,
+            source: source(),
+            ..VideoRequest::default()
+        }
+        .into();
+        let check = |mut body: MediaBody, texts: &[&str], sources: &[&str]| {
+            body.set_seed(7);
+            assert_eq!(body.seed(), Some(7));
+            assert_eq!(
+                (body.texts(), body.sources()),
+                (texts.to_vec(), sources.to_vec())
+            );
+            for source in body.sources_mut() {
+                source.push('!');
+            }
+            let marked: Vec<_> = sources.iter().map(|name| format!("{name}!")).collect();
+            assert_eq!(body.sources(), marked);
+        };
+        check(image, &["seen", "unseen"], &["a", "b", "c"]);
+        check(music, &["seen", "sung"], &[]);
+        check(video, &["seen", "unseen"], &["a", "b", "c"]);
+    }
+}
