@@ -14,7 +14,7 @@ mod ids;
 mod image;
 mod keep_alive;
 mod legacy;
-mod media;
+pub mod media;
 mod music;
 mod needs;
 mod price;
