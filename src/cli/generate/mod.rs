@@ -155,16 +155,14 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let quantize = args.quantize.map(Quantize::from);
     match &mut located.source {
         LocatedSource::Text(source) => source.quantize = quantize,
-        LocatedSource::Media(source) => match source {
-            MediaSource::Image(source) => source.quantize = quantize,
-            MediaSource::Video(source) => source.quantize = quantize,
-            MediaSource::Hearing(_) => return Err(load::no_text(&located.name)),
-            MediaSource::Speech(_) => return args.speak(&config, located, root),
-            MediaSource::Music(source) => {
-                source.quantize = quantize;
-                return args.play(&config, located, root);
-            }
-        },
+        LocatedSource::Media(MediaSource::Image(source)) => source.quantize = quantize,
+        LocatedSource::Media(MediaSource::Video(source)) => source.quantize = quantize,
+        LocatedSource::Media(MediaSource::Speech(_)) => return args.speak(&config, located, root),
+        LocatedSource::Media(MediaSource::Music(source)) => {
+            source.quantize = quantize;
+            return args.play(&config, located, root);
+        }
+        LocatedSource::Media(_) => return Err(load::no_text(&located.name)),
     }
     if let LocatedSource::Media(MediaSource::Video(source)) = &located.source {
         let (source, name) = (source.clone(), located.name.clone());

@@ -165,10 +165,14 @@ fn internal(message: &'static str) -> Failure {
 
 /// In the flat keys of the public protocol. Dispatch offers no other media to its workers.
 fn flat(media: &MediaBody, model: &str) -> Result<Map<String, Value>, Failure> {
-    let (mut keys, source) = match media {
-        MediaBody::Image(image) => (flat_image(image, model), image.source.as_ref()),
-        MediaBody::Music(music) => (flat_music(music), None),
-        MediaBody::Video(video) => (flat_video(video), video.source.as_ref()),
+    let (mut keys, source) = if let MediaBody::Image(image) = media {
+        (flat_image(image, model), image.source.as_ref())
+    } else if let MediaBody::Music(music) = media {
+        (flat_music(music), None)
+    } else if let MediaBody::Video(video) = media {
+        (flat_video(video), video.source.as_ref())
+    } else {
+        return Err(internal("the job has no form in the public protocol"));
     };
     if let Some(source) = source {
         keys.insert("source_image_url".into(), json!(source.image));
