@@ -87,6 +87,15 @@ pub trait MediaRequest {
     }
 }
 
+impl MediaBody {
+    pub fn image(&self) -> Option<&ImageRequest> {
+        match self {
+            Self::Image(image) => Some(image),
+            _ => None,
+        }
+    }
+}
+
 impl Deref for MediaBody {
     type Target = dyn MediaRequest;
 

@@ -119,10 +119,7 @@ impl Body {
 
     pub fn image(&self) -> Option<&ImageRequest> {
         match self {
-            Self::Media(media) => match &**media {
-                MediaBody::Image(image) => Some(image),
-                _ => None,
-            },
+            Self::Media(media) => media.image(),
             Self::Text(_) | Self::Form(_) | Self::Encode(_) => None,
         }
     }

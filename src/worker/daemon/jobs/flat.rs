@@ -122,11 +122,8 @@ mod tests {
             "sampler_name": "euler_ancestral", "seed": 900, "seeds": [900, 901],
             "loras": [{"name": "paper", "model": 0.5, "inject_trigger": null}],
         }));
-        let images = bodies.unwrap().into_iter().map(|body| match body {
-            MediaBody::Image(image) => image,
-            MediaBody::Music(_) | MediaBody::Video(_) => panic!("expected an image"),
-        });
-        let images: Vec<_> = images.collect();
+        let bodies = bodies.unwrap();
+        let images: Vec<_> = bodies.iter().filter_map(MediaBody::image).collect();
         let seeds: Vec<_> = images.iter().map(|image| image.seed).collect();
         assert_eq!(seeds, [Some(900), Some(901)]);
         let lora = &images[0].loras[0];
