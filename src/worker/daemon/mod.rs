@@ -6,7 +6,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `fit`, `device`, `locate`, `fetch` | which models this machine holds, and where their files are |
-//! | `sources` | what is asked of the files of each kind of media model |
+//! | `sources` | the files of media models of each kind, as a device asks them |
 //! | `crew` | the loaded models and the worker that serves them |
 //! | `residency` | which models are in memory |
 //! | `control` | commands of the owner to the running worker |
