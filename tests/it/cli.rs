@@ -237,6 +237,9 @@ fn generate_films_into_a_file() {
     assert_ne!(read("a.mp4"), read("b.mp4"));
     film(&["-o", &path("c.png")]).fails(2, "unknown kind of video file");
     film(&[]).fails(2, "no file given for the video");
+    film(&["-o", &path("d.webp"), "--seconds", "0.5"]).ok();
+    assert_eq!(&read("d.webp")[8..16], b"WEBPVP8X");
+    film(&["-o", &path("e.gif")]).fails(2, "end the name in .mp4, or in .webp");
     film(&["-o", &path("c.mp4"), "--seconds", "0"]).fails(2, "frames is 0");
     film(&["-o", &path("c.mp4"), "--seconds", "1000"]).fails(2, "frames is 16000");
     film(&["-o", &path("c.mp4"), "--tile"]).fails(2, "--tile is for image models");

@@ -1,4 +1,4 @@
-//! Videos of `worker generate`: from the options to an MP4.
+//! Videos of `worker generate`: from the options to an MP4 or an animated WebP.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use super::step_meter::StepMeter;
 use super::{Args, refuse_first};
 use crate::cli::{Exit, Failure, Root, load, output};
 use crate::config::Config;
-use crate::daemon::VideoFile;
 use crate::daemon::locate::Located;
+use crate::daemon::{FilmType, VideoFile};
 use crate::runtime;
 use crate::runtime::maker::{MakeEvent, MakeRequest, Maker, Output, VideoRequest};
 use crate::runtime::video::VideoSource;
@@ -50,6 +50,7 @@ impl VideoArgs {
 pub struct VideoTask {
     request: VideoRequest,
     path: PathBuf,
+    kind: FilmType,
     count: u32,
     is_json: bool,
 }
@@ -62,10 +63,13 @@ impl VideoTask {
             return Err(Failure::new(Exit::Usage, missing).hint("add -o FILE, such as -o clip.mp4"));
         };
         let ending = path.extension().unwrap_or_default();
-        if !ending.eq_ignore_ascii_case("mp4") {
+        let kinds = [("mp4", FilmType::Mp4), ("webp", FilmType::Webp)];
+        let mut kinds = kinds.into_iter();
+        let Some((_, kind)) = kinds.find(|(name, _)| ending.eq_ignore_ascii_case(name)) else {
             let what = format!("{}: unknown kind of video file", path.display());
-            return Err(Failure::new(Exit::Usage, what).hint("end the name in .mp4"));
-        }
+            let hint = "end the name in .mp4, or in .webp for an animated image";
+            return Err(Failure::new(Exit::Usage, what).hint(hint));
+        };
         in_folder(path)?;
         let [width, height] = image.size.map_or([None; 2], |size| size.map(Some));
         let rate = args.video.fps.unwrap_or_else(|| source.defaults.rate());
@@ -90,6 +94,7 @@ impl VideoTask {
                 wants_previews: false,
             },
             path: path.clone(),
+            kind,
             count: args.max_tokens.unwrap_or(1),
             is_json: args.json,
         })
@@ -106,7 +111,7 @@ impl VideoTask {
             };
             let started = Instant::now();
             let file = tokio::select! {
-                made = film(&maker, &model, request, StepMeter::new(is_shown)) => made?,
+                made = film(&maker, &model, request, (self.kind, StepMeter::new(is_shown))) => made?,
                 _ = tokio::signal::ctrl_c() => {
                     return Err(Failure::new(Exit::Interrupted, "interrupted"));
                 }
@@ -156,10 +161,10 @@ async fn film(
     maker: &Maker,
     model: &str,
     request: VideoRequest,
-    mut meter: StepMeter,
+    (kind, mut meter): (FilmType, StepMeter),
 ) -> Result<VideoFile, Failure> {
     let mut stream = maker.make(model, MakeRequest::Video(Box::new(request)))?;
-    let mut file = VideoFile::default();
+    let mut file = VideoFile::of(kind);
     while let Some(event) = stream.next().await {
         match event {
             MakeEvent::Step { at, of, .. } => meter.step(at, of),

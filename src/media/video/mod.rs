@@ -1,13 +1,15 @@
-//! Video as MP4 with H.264, from frames that come one by one.
+//! Video as MP4 with H.264 or as animated WebP, from frames that come one by one.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `planes` | colors as H.264 has them: BT.709, one pair of color values for four pixels |
 //! | `color` | the note in the stream that says which colors they are |
 //! | `poster` | the first frame as a small image in the file |
+//! | `animation` | animated WebP |
 //!
 //! The encoder is Rust alone: it needs no C++ compiler and no library at run time.
 
+mod animation;
 mod color;
 mod planes;
 mod poster;
@@ -15,6 +17,7 @@ mod poster;
 #[cfg(test)]
 mod tests;
 
+pub use animation::WebpWriter;
 pub use poster::poster;
 
 use std::time::Duration;
@@ -44,6 +47,10 @@ pub enum VideoError {
         "a video of {width} x {height} cannot be encoded: both sides must be even, from {LEAST_SIDE} to {MOST_SIDE}"
     )]
     Size { width: u32, height: u32 },
+    #[error(
+        "an animated WebP of {width} x {height} cannot be encoded: a side has 1 to 16383 pixels"
+    )]
+    WebpSize { width: u32, height: u32 },
     #[error(
         "{0} frames a second cannot be encoded: there must be more than 0 and at most {MOST_RATE}"
     )]

@@ -55,7 +55,7 @@ pub use engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
 pub use error::DaemonError;
 use fit::Wishes;
 pub use infotext::infotext;
-pub use jobs::{VideoFile, transcript};
+pub use jobs::{FilmType, VideoFile, transcript};
 use locate::{LocateError, Located, Shelves};
 use posts::posts;
 pub use posts::tls;

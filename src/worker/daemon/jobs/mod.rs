@@ -30,7 +30,7 @@ mod speech;
 mod video;
 
 pub use hearing::transcript;
-pub use video::VideoFile;
+pub use video::{FilmType, VideoFile};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

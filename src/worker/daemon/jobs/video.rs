@@ -6,7 +6,8 @@ use super::image::fetch;
 use super::media::picture;
 use crate::link::{Said, Transfers};
 use muster_engine::runtime::maker::{Pixels, VideoRequest};
-use muster_media::video::{Mp4Writer, VideoError};
+use muster_media::image::{self as codec, Size};
+use muster_media::video::{Mp4Writer, VideoError, WebpWriter};
 use muster_protocol::job::{self, Failure, FailureKind};
 
 /// Reads the settings and fetches the first frame.
@@ -39,10 +40,25 @@ fn settings(request: &job::VideoRequest) -> Result<VideoRequest, Failure> {
     })
 }
 
-/// An MP4 of frames that come a few at a time.
+/// The type of a file with moving pictures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FilmType {
+    #[default]
+    Mp4,
+    /// Animated.
+    Webp,
+}
+
+enum FilmWriter {
+    Mp4(Box<Mp4Writer>),
+    Webp(WebpWriter),
+}
+
+/// A file of frames that come a few at a time.
 #[derive(Default)]
 pub struct VideoFile {
-    writer: Option<Mp4Writer>,
+    kind: FilmType,
+    writer: Option<FilmWriter>,
     pub frames: u32,
     /// Frames a second.
     pub rate: f32,
@@ -50,7 +66,37 @@ pub struct VideoFile {
     pub size: [u32; 2],
 }
 
+impl FilmWriter {
+    fn new(kind: FilmType, size: Size, rate: f64) -> Result<Self, VideoError> {
+        Ok(match kind {
+            FilmType::Mp4 => Self::Mp4(Box::new(Mp4Writer::new(size, rate)?)),
+            FilmType::Webp => Self::Webp(WebpWriter::new(size, rate)?),
+        })
+    }
+
+    fn push(&mut self, frame: &codec::Pixels) -> Result<(), VideoError> {
+        match self {
+            Self::Mp4(writer) => writer.push(frame),
+            Self::Webp(writer) => writer.push(frame),
+        }
+    }
+
+    fn finish(self) -> Result<Vec<u8>, VideoError> {
+        match self {
+            Self::Mp4(writer) => writer.finish(),
+            Self::Webp(writer) => writer.finish(),
+        }
+    }
+}
+
 impl VideoFile {
+    pub fn of(kind: FilmType) -> Self {
+        Self {
+            kind,
+            ..Self::default()
+        }
+    }
+
     pub fn push(&mut self, frames: Vec<Pixels>, rate: f32) -> Result<(), String> {
         let said = |error: VideoError| error.to_string();
         for frame in frames {
@@ -59,7 +105,8 @@ impl VideoFile {
                 Some(writer) => writer,
                 None => {
                     (self.rate, self.size) = (rate, [pixels.width(), pixels.height()]);
-                    let writer = Mp4Writer::new(pixels.size(), rate.into()).map_err(said)?;
+                    let writer = FilmWriter::new(self.kind, pixels.size(), rate.into());
+                    let writer = writer.map_err(said)?;
                     self.writer.insert(writer)
                 }
             };
@@ -90,7 +137,7 @@ impl VideoFile {
 
 #[cfg(test)]
 mod tests {
-    use super::{VideoFile, settings};
+    use super::{FilmType, VideoFile, settings};
     use muster_engine::runtime::maker::Pixels;
     use muster_media::MediaType;
     use muster_protocol::job::{Blame, VideoRequest};
@@ -130,6 +177,10 @@ mod tests {
         assert_eq!(MediaType::sniff(&encoded), Some(MediaType::Mp4));
         assert!(VideoFile::default().finish().is_err());
         let odd = vec![Pixels::rgb(33, 16, |_, _| [0; 3])];
-        assert!(VideoFile::default().push(odd, 8.0).is_err());
+        assert!(VideoFile::default().push(odd.clone(), 8.0).is_err());
+        let mut animated = VideoFile::of(FilmType::Webp);
+        animated.push(odd, 8.0).unwrap();
+        let animated = animated.finish().unwrap();
+        assert_eq!(MediaType::sniff(&animated), Some(MediaType::Webp));
     }
 }
