@@ -46,6 +46,7 @@ pub const ENTRIES: &[(&str, &str)] = &[
     entry!("stable-diffusion-1.5.toml"),
     entry!("stable-diffusion-2.1.toml"),
     entry!("stable-diffusion-xl.toml"),
+    entry!("stable-diffusion-xl-lightning.toml"),
     entry!("stable-diffusion-xl-turbo.toml"),
     entry!("tinyllama-1.1b-chat.toml"),
     entry!("distil-large-v3.toml"),

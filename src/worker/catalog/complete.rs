@@ -7,6 +7,7 @@ pub fn refuse_incomplete(kind: Kind, source: &hub::Source) -> Result<(), String>
     match kind {
         Kind::Text | Kind::Hearing => refuse_incomplete_text(source),
         Kind::Speech => refuse_incomplete_speech(source),
+        Kind::Image if is_one_file(source) => Ok(()),
         Kind::Image => refuse_incomplete_folder(source, &["text_encoder", "unet", "vae"]),
         Kind::Video => refuse_incomplete_folder(source, &["text_encoder", "transformer", "vae"]),
         Kind::Music => {
@@ -64,6 +65,14 @@ fn refuse_incomplete_speech(source: &hub::Source) -> Result<(), String> {
 
 /// Files that every model of components has, in the layout of diffusers, beside the `config.json` of each component.
 const IMAGE_FILES: [&str; 2] = [IMAGE_INDEX, "scheduler/scheduler_config.json"];
+
+/// A checkpoint with all networks of a model that draws; its tokenizers are built in.
+fn is_one_file(source: &hub::Source) -> bool {
+    match source.files.as_slice() {
+        [only] => only.path.is_weights() && !only.path.is_gguf(),
+        _ => false,
+    }
+}
 
 fn refuse_incomplete_folder(source: &hub::Source, components: &[&str]) -> Result<(), String> {
     let wanted = components

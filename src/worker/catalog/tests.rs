@@ -519,3 +519,12 @@ fn a_quantization_is_named_after_a_colon() {
         "qwen3-4b has no quantization q3; available: bf16, q4_k_m, q8_0"
     );
 }
+
+#[test]
+fn one_file_of_safetensors_is_all_that_a_model_that_draws_needs() {
+    let (head, _) = DRAWING.split_once("files = [").unwrap();
+    let one = |file: &str| read(&format!("{head}files = [{{ path = \"{file}\" }}]\n"));
+    one("all.safetensors").unwrap();
+    let refused = one("all.gguf").unwrap_err();
+    assert!(refused.contains("also needs model_index.json"), "{refused}");
+}
