@@ -128,7 +128,7 @@ const KNOWS_NO_API: &[&str] = &[
     "coordinator/http/generation",
     "coordinator/http/openai",
     "coordinator/http/text",
-    "coordinator/metering.rs",
+    "coordinator/metering",
     "coordinator/switchboard",
     "coordinator/workers",
     "protocol/job",

@@ -3,14 +3,16 @@
 //! counted on one made for computing; tokens on their way to clients never wait for it. Beside the tokens stands what the
 //! legacy network takes for them, a fourth of the characters: that is what workers are paid by that poll.
 
+mod o200k;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-use bpe_openai::Tokenizer;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
+use self::o200k::O200k;
 use crate::secrets::is_data_url;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::written::MOST_KEPT;
@@ -359,10 +361,10 @@ fn gather(value: &Value, into: &mut Text) {
 }
 
 /// As soon as they are loaded.
-static TABLES: OnceLock<&Tokenizer> = OnceLock::new();
+static TABLES: OnceLock<O200k> = OnceLock::new();
 
 fn count(text: &str) -> u32 {
-    let tables = TABLES.get_or_init(bpe_openai::o200k_base);
+    let tables = TABLES.get_or_init(O200k::load);
     u32::try_from(tables.count(text)).unwrap_or(u32::MAX)
 }
 
