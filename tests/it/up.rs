@@ -352,6 +352,127 @@ fn an_engine_that_dies_is_replaced_and_its_job_ends_elsewhere() {
 }
 
 #[test]
+fn models_that_the_owner_loads_and_unloads_survive_the_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut up = only_text(folder.path(), &[]);
+    let said = beside(folder.path(), &["models", "load", "demo-image"]);
+    assert!(said.starts_with("loaded demo-image"), "{said}");
+    beside(folder.path(), &["stop", "demo-text"]);
+    let engine = eventually_blocking("an engine", || engine_of(up.child.id()));
+    send_signal("-KILL", engine);
+    let mut log = Lines::of(up.child.stderr.take().unwrap());
+    log.until("the next one starts in");
+    let data = folder.path().join("data");
+    let said = eventually_blocking("the next engine", || {
+        let place = ["--data-dir", data.to_str().unwrap()];
+        let arguments = [&["models", "load", "demo-image"], &place[..]].concat();
+        let out = worker(&arguments).command().output().unwrap();
+        out.status.success().then_some(out.stdout).ok_or(out.stderr)
+    });
+    let said = String::from_utf8(said).unwrap();
+    assert_eq!(said, "demo-image is already in memory\n");
+    let said = beside(folder.path(), &["stop", "demo-text"]);
+    assert_eq!(said, "demo-text is not in memory\n");
+    let report = beside(folder.path(), &["status", "--json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["models"].as_array().unwrap().len(), 2, "{report}");
+    let talked = beside(folder.path(), &["run", "demo-text", "What is Muster?"]);
+    assert!(talked.contains("Muster"), "{talked}");
+}
+
+/// Only the model that writes.
+fn only_text(folder: &Path, variables: &[(&str, &str)]) -> Up {
+    let models = [("MUSTER_MODELS_SERVE", "demo-text")];
+    let variables: Vec<_> = models.iter().chain(variables).copied().collect();
+    let up = up_with(folder, &variables);
+    assert_eq!(up.models, ["demo-text"]);
+    up
+}
+
+#[test]
+fn jobs_of_other_models_go_on_while_the_owner_loads_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut up = only_text(folder.path(), &[("MUSTER_ENGINE_MAX_RUNNING", "1")]);
+    let body = r#"{"model":"demo-text","n":3,"max_tokens":900,"stream":true,"stream_options":{"include_usage":true},
+        "logit_bias":{"0":-100,"1":-100,"2":-100},"messages":[{"role":"user","content":"Tell me a story."}]}"#;
+    let (key, route) = (
+        format!("apikey: {}", up.key),
+        format!("{}/v1/chat/completions", up.url),
+    );
+    let mut curl = Command::new("curl");
+    curl.args(["-sN", "-d", body, "-H", &key, &route]);
+    let mut curl = curl.stdout(Stdio::piped()).spawn().unwrap();
+    let mut stream = Lines::of(curl.stdout.take().unwrap());
+    // The first job has begun.
+    stream.until("\"content\":\"");
+    let said = beside(folder.path(), &["models", "load", "demo-image"]);
+    assert!(said.starts_with("loaded demo-image"), "{said}");
+    let rest = stream.rest();
+    assert!(rest.contains("\"completion_tokens\":2700"), "{rest}");
+    assert!(rest.trim_end().ends_with("data: [DONE]"), "{rest}");
+    assert!(!rest.contains("\"error\""), "{rest}");
+    curl.wait().unwrap();
+    let mut log = Lines::of(up.child.stderr.take().unwrap());
+    assert_eq!(up.interrupted(), Some(0));
+    let log = log.rest();
+    assert!(log.contains("changing models"), "{log}");
+    assert!(!log.contains("handed back"), "{log}");
+}
+
+#[test]
+fn the_demo_model_ends_the_strings_of_schemas_and_of_forced_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = only_text(folder.path(), &[]);
+    let fields = serde_json::json!({"type": "object",
+        "properties": {"title": {"type": "string"}, "summary": {"type": "string"}},
+        "required": ["title", "summary"], "additionalProperties": false});
+    let is_whole = |text: &str| {
+        let value: Value = serde_json::from_str(text).unwrap_or_default();
+        value["title"].is_string() && value["summary"].is_string()
+    };
+    let tools = serde_json::json!([{"type": "function",
+        "function": {"name": "take_note", "description": "Writes a note.", "parameters": fields}}]);
+    let mut wrong = Vec::new();
+    for asked in [
+        "Who are you?",
+        "What is the weather in Paris?",
+        "Tell me a story about a robot named Bolt.",
+        "Write a note.",
+    ] {
+        let ask = |more: Value| {
+            let mut body = serde_json::json!({"model": "demo-text", "max_tokens": 600, "stream": false,
+                "messages": [{"role": "user", "content": asked}]});
+            for (name, value) in more.as_object().unwrap() {
+                body[name] = value.clone();
+            }
+            let (body, key) = (body.to_string(), format!("apikey: {}", up.key));
+            let route = format!("{}/v1/chat/completions", up.url);
+            let mut curl = Command::new("curl");
+            let curl = curl.args(["-s", "-d", &body, "-H", &key, &route]);
+            serde_json::from_slice::<Value>(&curl.output().unwrap().stdout).unwrap()
+        };
+        let format = serde_json::json!({"response_format": {"type": "json_schema",
+            "json_schema": {"name": "note", "strict": true, "schema": fields}}});
+        let reply = ask(format);
+        let text = reply["choices"][0]["message"]["content"].as_str();
+        if !text.is_some_and(is_whole) {
+            wrong.push(format!("{asked}: {reply}"));
+        }
+        for choice in [
+            serde_json::json!("required"),
+            serde_json::json!({"type": "function", "function": {"name": "take_note"}}),
+        ] {
+            let reply = ask(serde_json::json!({"tools": tools, "tool_choice": choice}));
+            let call = &reply["choices"][0]["message"]["tool_calls"][0]["function"];
+            if !call["arguments"].as_str().is_some_and(is_whole) {
+                wrong.push(format!("{asked}, {choice}: {reply}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn an_engine_does_not_outlive_its_coordinator() {
     let folder = tempfile::tempdir().unwrap();
     let up = up(folder.path());

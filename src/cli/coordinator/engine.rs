@@ -18,7 +18,9 @@ use crate::cli::{Exit, Failure, Root, output, threads};
 use crate::config::Config;
 use crate::daemon::control::ControlSocket;
 use crate::daemon::locate::Located;
-use crate::daemon::{Crew, Device, DeviceModel, Post, Residency, Signal, Signals, Way};
+use crate::daemon::{
+    Crew, Device, DeviceModel, OwnerChoices, Post, Residency, Signal, Signals, Way,
+};
 use crate::hardware;
 use crate::link::Dial;
 use crate::runtime::Purpose;
@@ -47,6 +49,12 @@ pub struct EngineArgs {
     /// As `worker up --model`.
     #[arg(long, value_name = "MODEL")]
     pub model: Vec<String>,
+    /// Model that the owner loaded into an earlier engine; repeat for several.
+    #[arg(long, value_name = "MODEL")]
+    pub loaded: Vec<String>,
+    /// Model that the owner unloaded from an earlier engine; repeat for several.
+    #[arg(long, value_name = "MODEL")]
+    pub unloaded: Vec<String>,
     /// Ask on the terminal whether to download a better model.
     #[arg(long)]
     pub asks: bool,
@@ -59,6 +67,13 @@ pub struct Working {
     pub examples: ExampleModels,
     /// About a better model for this machine.
     pub advice: Option<String>,
+}
+
+/// The report after each command of the owner, for the engine that may replace this one: a further line.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct EngineChoices {
+    pub loaded: Vec<String>,
+    pub unloaded: Vec<String>,
 }
 
 pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
@@ -88,6 +103,8 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
                     };
                     let (changed, reply) = carried_out;
                     crew = changed;
+                    let OwnerChoices { loaded, unloaded } = crew.choices().clone();
+                    output::json_line(&EngineChoices { loaded, unloaded })?;
                     request.reply(reply);
                 }
                 () = crew.worker.engine_ended() => {
@@ -149,8 +166,12 @@ async fn start(
         residency.add(located, model.clone()).await;
         serving.push((model.name().to_owned(), model));
     }
-    let context = (config, &place.catalog);
-    let crew = Crew::start(residency, serving, vec![post], context, tasks).await;
+    let choices = OwnerChoices {
+        loaded: args.loaded.clone(),
+        unloaded: args.unloaded.clone(),
+    };
+    let context = (config, &place.catalog, &place.hub);
+    let crew = Crew::resume(choices, residency, serving, vec![post], context, tasks).await;
     if !crew.worker.connected().await {
         return Err(Failure::new(
             Exit::Failed,

@@ -5,12 +5,13 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::engine::{self, Working};
+use super::engine::{self, EngineChoices, Working};
 use crate::cli::{Exit, Failure, Root};
 use crate::daemon::THIS_PROGRAM;
 
@@ -19,7 +20,13 @@ pub struct EngineProgram {
     pub root: Root,
     pub door: SocketAddr,
     pub models: Vec<String>,
+    /// Of the engine before.
+    pub choices: LastChoices,
 }
+
+/// The owner's choices, as the last engine reported them.
+#[derive(Debug, Clone, Default)]
+pub struct LastChoices(Arc<Mutex<EngineChoices>>);
 
 /// A running engine; killed when it is dropped.
 pub struct EngineProcess {
@@ -53,6 +60,13 @@ impl EngineProgram {
         for model in &self.models {
             command.args(["--model", model]);
         }
+        let EngineChoices { loaded, unloaded } = self.choices.get();
+        for model in &loaded {
+            command.args(["--loaded", model]);
+        }
+        for model in &unloaded {
+            command.args(["--unloaded", model]);
+        }
         if asks {
             command.arg("--asks");
         }
@@ -61,13 +75,27 @@ impl EngineProgram {
             .map_err(|error| anyhow::Error::from(error).context("starting the engine failed"))?;
         let id = Pid::from_child(&child);
         let (told, line) = oneshot::channel();
+        let choices = self.choices.clone();
         let waiting = spawn_blocking(move || {
-            let mut line = String::new();
-            if let Some(stdout) = child.stdout.take() {
-                // Without a line there is an end, which says more.
-                let _ = BufReader::new(stdout).read_line(&mut line);
+            let mut lines = child.stdout.take().map(BufReader::new);
+            let mut next = || {
+                let mut line = String::new();
+                if let Some(lines) = &mut lines {
+                    // Without a line there is an end, which says more.
+                    let _ = lines.read_line(&mut line);
+                }
+                line
+            };
+            let _ = told.send(next());
+            loop {
+                let line = next();
+                if line.is_empty() {
+                    break;
+                }
+                if let Ok(reported) = serde_json::from_str(&line) {
+                    choices.set(reported);
+                }
             }
-            let _ = told.send(line);
             // Waiting for a child fails only where it was waited for before.
             child.wait().unwrap_or_default()
         });
@@ -77,6 +105,23 @@ impl EngineProgram {
             end: None,
         };
         Ok((process, line))
+    }
+}
+
+impl LastChoices {
+    fn get(&self) -> EngineChoices {
+        let choices = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        choices.clone()
+    }
+
+    fn set(&self, choices: EngineChoices) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = choices;
+    }
+
+    /// Forgets the models beside those of the first engine; false where there are none.
+    pub fn leave_out_loaded(&self) -> bool {
+        let mut choices = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        !std::mem::take(&mut choices.loaded).is_empty()
     }
 }
 

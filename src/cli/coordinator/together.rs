@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tracing::error;
 
 use super::announce::Ready;
-use super::engine_process::{EngineProcess, EngineProgram};
+use super::engine_process::{EngineProcess, EngineProgram, LastChoices};
 use super::offer::Asking;
 use super::stay::Stay;
 use super::{interfaces, key, settings};
@@ -134,6 +134,7 @@ async fn start(
         root: root.clone(),
         door: door.local_addr().map_err(no_door)?,
         models: args.model.clone(),
+        choices: LastChoices::default(),
     };
     receive(door, &coordinator, tasks);
     let (engine, working) = program.start(asking == Asking::Allowed).await?;
@@ -194,7 +195,13 @@ impl Staff {
                     self.began = Instant::now();
                     return;
                 }
-                Err(failure) => end = failure.to_string(),
+                Err(failure) => {
+                    end = failure.to_string();
+                    // A model among them may be the cause, and the others are to come back.
+                    if self.program.choices.leave_out_loaded() {
+                        error!("the next engine leaves out models that `worker models load` added");
+                    }
+                }
             }
         }
     }

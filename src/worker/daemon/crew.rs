@@ -26,13 +26,21 @@ const RETURN_TIME: Duration = Duration::from_secs(10);
 pub struct Crew {
     residency: Residency,
     models: Vec<(String, DeviceModel)>,
-    /// Names of models that the owner loaded beside the configuration.
-    extras: Vec<String>,
+    choices: OwnerChoices,
     pub worker: Worker,
     posts: Vec<Post>,
     /// Of the worker.
     tasks: Tasks,
     whole: Tasks,
+}
+
+/// The effect of the owner's commands so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnerChoices {
+    /// Models that the owner loaded beside the configuration, as the commands name them.
+    pub loaded: Vec<String>,
+    /// Names of models that the owner unloaded, also where a job has loaded them again.
+    pub unloaded: Vec<String>,
 }
 
 /// A model's name in the configuration, its files, and what they became.
@@ -49,11 +57,46 @@ impl Crew {
         context: (&Config, &Catalog),
         whole: &Tasks,
     ) -> Self {
-        Self::start_with(Vec::new(), residency, models, posts, context, whole).await
+        let choices = OwnerChoices::default();
+        Self::start_with(choices, residency, models, posts, context, whole).await
+    }
+
+    /// Starts with the choices that the owner made in an earlier process. A model that does not load again is left out.
+    pub async fn resume(
+        choices: OwnerChoices,
+        residency: Residency,
+        mut models: Vec<(String, DeviceModel)>,
+        posts: Vec<Post>,
+        (config, catalog, hub): (&Config, &Catalog, &Hub),
+        whole: &Tasks,
+    ) -> Self {
+        choices.unload(&residency).await;
+        for wanted in &choices.loaded {
+            let located = match here_already(wanted, config, catalog, hub) {
+                Ok(located) => located,
+                Err(failure) => {
+                    error!("not serving {wanted}, which the owner loaded: {failure}");
+                    continue;
+                }
+            };
+            let mut names = models.iter().map(|(_, model)| model.name());
+            if names.any(|name| name == located.name) {
+                continue;
+            }
+            match residency.load_new(located).await {
+                Ok((model, _)) => {
+                    info!("loaded {wanted}, as the owner did");
+                    models.push((wanted.clone(), model));
+                }
+                Err(failure) => error!("not serving {wanted}, which the owner loaded: {failure}"),
+            }
+        }
+        choices.unload(&residency).await;
+        Self::start_with(choices, residency, models, posts, (config, catalog), whole).await
     }
 
     async fn start_with(
-        extras: Vec<String>,
+        choices: OwnerChoices,
         residency: Residency,
         models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
@@ -71,7 +114,7 @@ impl Crew {
         Self {
             residency,
             models,
-            extras,
+            choices,
             worker,
             posts,
             tasks,
@@ -103,7 +146,7 @@ impl Crew {
     }
 
     fn is_wanted(&self, name: &String, config: &Config) -> bool {
-        config.models.serve.0.contains(name) || self.extras.contains(name)
+        config.models.serve.0.contains(name) || self.choices.loaded.contains(name)
     }
 
     /// Unloads models that the configuration has no more and loads the others. Jobs that run have the grace period to
@@ -152,7 +195,7 @@ impl Crew {
         let Self {
             residency,
             models,
-            extras,
+            choices,
             worker,
             posts,
             tasks,
@@ -167,12 +210,16 @@ impl Crew {
         }
         tasks.stop(LAST_TASKS).await;
         let models = change(&residency, models).await;
-        Self::start_with(extras, residency, models, posts, context, &whole).await
+        Self::start_with(choices, residency, models, posts, context, &whole).await
+    }
+
+    pub fn choices(&self) -> &OwnerChoices {
+        &self.choices
     }
 
     /// Carries out a command of the owner.
     pub async fn carry_out(
-        self,
+        mut self,
         command: OwnerCommand,
         context: (&Config, &Catalog, &Hub),
         grace: Duration,
@@ -181,6 +228,11 @@ impl Crew {
             OwnerCommand::Load(wanted) => self.load(&wanted, context, grace).await,
             OwnerCommand::Unload(wanted) => {
                 let reply = self.unload(&wanted).await;
+                if let Ok(outcome) = &reply
+                    && !self.choices.unloaded.contains(&outcome.model)
+                {
+                    self.choices.unloaded.push(outcome.model.clone());
+                }
                 (self, reply)
             }
         }
@@ -188,7 +240,7 @@ impl Crew {
 
     /// Loads a model that is served, or serves another one until the worker ends.
     async fn load(
-        self,
+        mut self,
         wanted: &str,
         (config, catalog, hub): (&Config, &Catalog, &Hub),
         grace: Duration,
@@ -207,6 +259,9 @@ impl Crew {
             Ok(located) => located,
             Err(name) => {
                 let reply = self.load_served(&name).await;
+                if reply.is_ok() {
+                    self.choices.unloaded.retain(|unloaded| *unloaded != name);
+                }
                 return (self, reply);
             }
         };
@@ -225,7 +280,9 @@ impl Crew {
             models
         };
         let mut changed = self.restart(add, (config, catalog), grace).await;
-        changed.extras.push(wanted.to_owned());
+        if !changed.choices.loaded.iter().any(|name| name == wanted) {
+            changed.choices.loaded.push(wanted.to_owned());
+        }
         // Where no coordinator can be reached the model is loaded as well.
         let _ = timeout(RETURN_TIME, changed.worker.connected()).await;
         let mut text = format!("loaded {name}; served until this worker ends");
@@ -297,6 +354,15 @@ impl Crew {
 
     pub fn into_worker(self) -> (Worker, Tasks) {
         (self.worker, self.tasks)
+    }
+}
+
+impl OwnerChoices {
+    /// Frees the memory of the models that are loaded by now; their next jobs load them again.
+    async fn unload(&self, residency: &Residency) {
+        for name in &self.unloaded {
+            residency.unload(name).await;
+        }
     }
 }
 

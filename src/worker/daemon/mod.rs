@@ -48,7 +48,7 @@ use muster_config::{Config, Quantization, show_duration};
 use muster_process::tasks::Tasks;
 
 use control::ControlSocket;
-pub use crew::Crew;
+pub use crew::{Crew, OwnerChoices};
 use crew::{LoadedModel, first_models};
 pub use device::{Device, TEXT_PROCESS, THIS_PROGRAM, kv_dtype, limits, needs};
 pub use engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
