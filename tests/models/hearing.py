@@ -47,6 +47,8 @@ def main(worker, cache, *models):
     for name, folder in (model.split("=") for model in models):
         reference = WhisperModel(folder, device="cpu", compute_type="float32")
         for sound, (voice, speed, text, language) in SOUNDS.items():
+            if language and not reference.model.is_multilingual:
+                continue
             path = Path(cache) / f"{sound}.wav"
             subprocess.run(["espeak-ng", "-v", voice, "-s", str(speed), "-w", path, text], check=True)
             given = ["--language", language] if language else []
