@@ -34,7 +34,7 @@ const RIGHT: Judged<f64> = Judged {
     all: 85.0,
 };
 /// Every so many of the 224 prompts is measured here; all of them with MUSTER_DEMO_IMAGES=1.
-const EVERY: usize = 7;
+const EVERY: usize = 13;
 
 /// A prompt of one object and what is to be seen.
 struct WantedScene {
