@@ -20,7 +20,7 @@ use crate::support::puppet::{Puppet, done, started, text};
 use crate::up::tool;
 
 /// What an agent may take on a busy machine: some start for ten seconds.
-const LONGEST: Duration = Duration::from_secs(120);
+const LONGEST: Duration = Duration::from_secs(240);
 
 /// A coordinator, and the requests that its scripted worker got.
 struct Scripted {
