@@ -6,7 +6,9 @@ use image::RgbImage;
 use muster::runtime::DeviceChoice;
 use muster::runtime::diffusion::{DiffusionSampler, Schedule};
 use muster::runtime::image::{ImagePipeline, ImageSource};
-use muster::runtime::maker::{Advance, ImageRequest, MakeRequest, Output, Pipeline as _, Pixels};
+use muster::runtime::maker::{
+    Advance, ImageRequest, LoraUse, MakeRequest, Output, Pipeline as _, Pixels,
+};
 use serde::Deserialize;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/demo-image");
@@ -33,6 +35,8 @@ const RIGHT: Judged<f64> = Judged {
     shape: 90.0,
     all: 85.0,
 };
+/// Enough for plain scenes.
+const FEW_STEPS: u32 = 12;
 /// Every so many of the 224 prompts is measured here; all of them with MUSTER_DEMO_IMAGES=1.
 const EVERY: usize = 13;
 
@@ -147,6 +151,91 @@ fn colors_and_shapes_are_those_asked_for() {
         is_reached(right.all, RIGHT.all),
     ];
     assert_eq!(reached, [true; 4], "{right:?} of {count}");
+}
+
+/// `blueprint` draws white on blue, whatever colors are asked for, and in the shape that is asked for.
+#[test]
+fn a_lora_brings_its_palette_and_a_seed_repeats_its_image() {
+    let pipeline = pipeline();
+    let request = |prompt: &str, seed: u64, strength: f32| ImageRequest {
+        prompt: prompt.to_owned(),
+        seed: Some(seed),
+        loras: vec![LoraUse {
+            file: Path::new(FOLDER).join("blueprint.safetensors"),
+            model: strength,
+            clip: 0.0,
+        }],
+        ..ImageRequest::default()
+    };
+    let prompts = [
+        ("a big red circle on a yellow background", "circle"),
+        ("a big green square on a black background", "square"),
+        ("a big purple triangle on an orange background", "triangle"),
+        ("a big black cross on a white background", "cross"),
+    ];
+    let drawn = prompts.map(|(prompt, _)| draw(&pipeline, request(prompt, 3, 1.0)));
+    let named = |(background, color, shape): (usize, Option<usize>, Option<usize>)| {
+        let color = color.map(|color| COLORS[color].0);
+        (
+            COLORS[background].0,
+            color,
+            shape.map(|shape| SHAPES[shape]),
+        )
+    };
+    let found = drawn.each_ref().map(|image| named(judge(image)));
+    let wanted = prompts.map(|(_, shape)| ("blue", Some("white"), Some(shape)));
+    assert_eq!(found, wanted);
+    let (first, _) = prompts[0];
+    let again = draw(&pipeline, request(first, 3, 1.0));
+    assert!(again == drawn[0], "the same seed");
+    let other = draw(&pipeline, request(first, 4, 1.0));
+    assert!(other != drawn[0], "another seed");
+    let (background, color, _) = named(judge(&draw(&pipeline, request(first, 3, 0.0))));
+    assert_eq!((background, color), ("yellow", Some("red")), "without it");
+}
+
+#[test]
+fn a_mask_is_filled_with_what_is_asked_for_and_the_rest_stays() {
+    let (yellow, black) = (COLORS[3].1, COLORS[7].1);
+    let source = Pixels::rgb(256, 256, |x, y| {
+        let (dx, dy) = (f64::from(x) - 69.0, f64::from(y) - 128.0);
+        if dx.hypot(dy) < 45.0 { black } else { yellow }
+    });
+    let request = ImageRequest {
+        prompt: "a black circle and a blue square on a yellow background".to_owned(),
+        seed: Some(1),
+        source: Some(source.clone()),
+        mask: Some(Pixels::rgb(256, 256, |x, _| {
+            [if x < 128 { 0 } else { 255 }; 3]
+        })),
+        strength: Some(1.0),
+        steps: Some(FEW_STEPS),
+        ..ImageRequest::default()
+    };
+    let drawn = draw(&pipeline(), request);
+    let half = |image: &RgbImage, left: u32| {
+        image::imageops::crop_imm(image, left, 0, 128, 256).to_image()
+    };
+    let source = RgbImage::from_raw(256, 256, source.bytes).unwrap();
+    assert!(half(&drawn, 0) == half(&source, 0), "the rest");
+    let (background, color, shape) = judge(&half(&drawn, 128));
+    assert_eq!((background, color, shape), (3, Some(2), Some(1)));
+}
+
+#[test]
+fn a_second_pass_keeps_the_scene() {
+    let request = ImageRequest {
+        prompt: "a big red triangle on a white background".to_owned(),
+        seed: Some(2),
+        width: Some(384),
+        height: Some(384),
+        steps: Some(FEW_STEPS),
+        hires: Some(0.5),
+        ..ImageRequest::default()
+    };
+    let drawn = draw(&pipeline(), request);
+    assert_eq!(drawn.dimensions(), (384, 384));
+    assert_eq!(judge(&drawn), (6, Some(0), Some(2)));
 }
 
 /// Every color on every other, in every shape.
