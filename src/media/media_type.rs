@@ -26,7 +26,7 @@ pub enum MediaKind {
     Image,
     Sound,
     Video,
-    /// What a sound says. Made here and never uploaded.
+    /// A transcript. Made here and never uploaded.
     Document,
 }
 

@@ -1520,7 +1520,7 @@ async fn a_video_is_made_by_our_worker_in_the_size_that_suits_its_model() {
 }
 
 #[tokio::test]
-async fn a_video_of_our_worker_has_a_thumbnail() {
+async fn a_video_of_our_worker_has_a_thumbnail_and_a_sheet() {
     let app = app().await;
     let _studio = filmer(&app, SamplePipeline::default()).await;
     let bearer = format!("Bearer {}", app.key);
@@ -1553,7 +1553,11 @@ async fn a_video_of_our_worker_has_a_thumbnail() {
     assert_eq!((image.width(), image.height()), (64, 64));
     let video = content("").await;
     assert_eq!(video.header("content-type"), Some("video/mp4"));
-    let other = content("?variant=spritesheet").await;
+    let sheet = content("?variant=spritesheet").await;
+    assert_eq!(sheet.header("content-type"), Some("image/webp"));
+    let sheet = image::load_from_memory(&sheet.bytes().await).unwrap();
+    assert_eq!(sheet.width(), 4 * 64);
+    let other = content("?variant=poster").await;
     assert_eq!(other.status, StatusCode::BAD_REQUEST);
 }
 

@@ -23,7 +23,7 @@ use tracing::warn;
 
 use crate::error::ApiError;
 use crate::media::{BadLink, Download, Interrupted, Key, Media, MediaError, MediaType, Unaccepted};
-use crate::pictures;
+use crate::pictures::{self, VideoStill};
 use crate::state::DoorSettings;
 use muster_protocol::job::FailureKind;
 
@@ -57,12 +57,16 @@ pub async fn stored_object(
     }
 }
 
-/// The image in the file of a video; none where there is none.
-pub async fn thumbnail(media: &Media, key: Key) -> Result<Option<Response>, ApiError> {
+/// An image in the file of a video; none where there is none.
+pub async fn video_still(
+    media: &Media,
+    key: Key,
+    wanted: VideoStill,
+) -> Result<Option<Response>, ApiError> {
     let opened = media.open_object(key).await;
     let opened = opened.map_err(|error| refused(error.into()))?;
     let found = opened.ok_or_else(gone)?;
-    let read = tokio::task::spawn_blocking(move || pictures::thumbnail(found.file)).await;
+    let read = tokio::task::spawn_blocking(move || pictures::video_still(found.file, wanted)).await;
     let image = read.map_err(std::io::Error::other).and_then(|read| read);
     let Some(image) = image.map_err(unread)? else {
         return Ok(None);

@@ -33,9 +33,10 @@ use tokio::task::spawn_blocking;
 use muster_media::MediaType;
 use muster_media::image::{
     Bounds, Channels, ImageError, PREVIEW_SIDE, Pixels, Size, WebpQuality, decode,
-    decode_first_frame, description, encode, encode_described, inspect, preview, to_webp,
+    decode_first_frame, description, encode, encode_described, inspect, preview_within, to_webp,
 };
-use muster_media::video::poster;
+pub use muster_media::video::VideoStill;
+use muster_media::video::{SHEET_SIDE, still};
 
 /// Reads and writes images. Clones share the places.
 #[derive(Debug, Clone)]
@@ -209,12 +210,19 @@ impl Pictures {
     }
 }
 
-/// The image in the file of a video, encoded anew; none where there is none.
-pub fn thumbnail(video: impl Read + Seek) -> io::Result<Option<Vec<u8>>> {
-    let image = poster(video)?;
-    let bounds = Bounds::Pixels(u64::from(PREVIEW_SIDE).pow(2));
+/// The most bytes of an image in the file of a video.
+const MOST_STILL_BYTES: usize = 128 << 10;
+
+/// An image in the file of a video, encoded anew; none where there is none.
+pub fn video_still(video: impl Read + Seek, wanted: VideoStill) -> io::Result<Option<Vec<u8>>> {
+    let image = still(video, wanted)?;
+    let side = match wanted {
+        VideoStill::Poster => PREVIEW_SIDE,
+        VideoStill::Sheet => SHEET_SIDE,
+    };
+    let bounds = Bounds::Pixels(u64::from(side).pow(2));
     let pixels = image.and_then(|image| decode_first_frame(&image, bounds).ok());
-    Ok(pixels.and_then(|pixels| preview(&pixels).ok()))
+    Ok(pixels.and_then(|pixels| preview_within(&pixels, side, MOST_STILL_BYTES).ok()))
 }
 
 fn megapixels(size: Size, most: u32) -> u32 {

@@ -20,7 +20,7 @@ mod tests;
 pub use decode::{decode, decode_first_frame, inspect};
 pub use description::{DESCRIPTION_KEYWORD, description};
 pub use encode::{PngText, WebpQuality, encode, encode_described, to_jpeg, to_png, to_webp};
-pub use preview::{PREVIEW_BYTES, PREVIEW_SIDE, preview};
+pub use preview::{PREVIEW_BYTES, PREVIEW_SIDE, preview, preview_within, reduced};
 
 use crate::MediaType;
 

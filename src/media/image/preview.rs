@@ -16,7 +16,15 @@ const LEAST_QUALITY: f32 = 15.0;
 
 /// At most [`PREVIEW_BYTES`] and [`PREVIEW_SIDE`]. Small images are not enlarged.
 pub fn preview(pixels: &Pixels) -> Result<Vec<u8>, ImageError> {
-    let mut side = PREVIEW_SIDE;
+    preview_within(pixels, PREVIEW_SIDE, PREVIEW_BYTES)
+}
+
+/// The same with other limits.
+pub fn preview_within(
+    pixels: &Pixels,
+    mut side: u32,
+    most_bytes: usize,
+) -> Result<Vec<u8>, ImageError> {
     loop {
         let small = reduced(pixels, side)?;
         let small = small.as_ref().unwrap_or(pixels);
@@ -24,7 +32,7 @@ pub fn preview(pixels: &Pixels) -> Result<Vec<u8>, ImageError> {
         while quality >= LEAST_QUALITY {
             let webp = to_webp(small, WebpQuality::Lossy(quality))?;
             // One pixel fits in any case.
-            if webp.len() <= PREVIEW_BYTES || side == 1 {
+            if webp.len() <= most_bytes || side == 1 {
                 return Ok(webp);
             }
             quality /= 2.0;
@@ -34,7 +42,7 @@ pub fn preview(pixels: &Pixels) -> Result<Vec<u8>, ImageError> {
 }
 
 /// The image with this longest side; `None` where it is no longer than that.
-fn reduced(pixels: &Pixels, side: u32) -> Result<Option<Pixels>, ImageError> {
+pub fn reduced(pixels: &Pixels, side: u32) -> Result<Option<Pixels>, ImageError> {
     let Size { width, height } = pixels.size();
     let longest = width.max(height);
     if longest <= side {

@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | `planes` | colors as H.264 has them: BT.709, one pair of color values for four pixels |
 //! | `color` | the note in the stream that says which colors they are |
-//! | `poster` | the first frame as a small image in the file |
+//! | `stills` | small images in the file |
+//! | `sheet` | frames side by side as one of them |
 //! | `animation` | animated WebP |
 //!
 //! The encoder is Rust alone: it needs no C++ compiler and no library at run time.
@@ -12,20 +13,24 @@
 mod animation;
 mod color;
 mod planes;
-mod poster;
+mod sheet;
+mod stills;
 
 #[cfg(test)]
 mod tests;
 
 pub use animation::WebpWriter;
-pub use poster::poster;
+pub use sheet::SHEET_SIDE;
+pub use stills::{VideoStill, still};
 
 use std::time::Duration;
 
 use muxide::api::{Muxer, MuxerBuilder, VideoCodec};
 use rusty_h264_encoder::{Encoder, EncoderConfig, Preset};
 
-use crate::image::{Pixels, Size};
+use self::sheet::Sheet;
+use self::stills::boxed;
+use crate::image::{Pixels, Size, preview};
 
 /// Writes a file: the table of its frames comes first, so that players begin before all of it is loaded.
 pub struct Mp4Writer {
@@ -36,8 +41,9 @@ pub struct Mp4Writer {
     frames: u32,
     /// Frames between two that need no other.
     key_frames_apart: u32,
-    /// The end of the file.
+    /// The first frame as an image.
     poster: Vec<u8>,
+    sheet: Sheet,
 }
 
 /// Why frames make no file.
@@ -116,6 +122,7 @@ impl Mp4Writer {
             frames: 0,
             key_frames_apart,
             poster: Vec::new(),
+            sheet: Sheet::new(),
         })
     }
 
@@ -125,8 +132,10 @@ impl Mp4Writer {
             return Err(VideoError::OtherSize { width, height });
         }
         if self.frames == 0 {
-            self.poster = poster::boxed(frame);
+            // A video is complete without.
+            self.poster = preview(frame).unwrap_or_default();
         }
+        self.sheet.push(self.frames, frame);
         let planes = planes::of(frame);
         let encoded = self.encoder.try_encode(&planes).map_err(failed)?;
         let is_key = self.frames.is_multiple_of(self.key_frames_apart);
@@ -149,7 +158,9 @@ impl Mp4Writer {
         }
         self.muxer.finish_in_place().map_err(failed)?;
         let mut file = self.muxer.into_writer();
-        file.extend(self.poster);
+        file.extend(boxed(VideoStill::Poster, &self.poster));
+        let sheet = self.sheet.image().unwrap_or_default();
+        file.extend(boxed(VideoStill::Sheet, &sheet));
         Ok(file)
     }
 }

@@ -3,7 +3,7 @@ use std::io::Cursor;
 use proptest::prelude::*;
 use rusty_h264_decoder::Decoder;
 
-use super::{Mp4Writer, VideoError, color, planes, poster};
+use super::{Mp4Writer, VideoError, VideoStill, color, planes, still};
 use crate::MediaType;
 use crate::image::{Bounds, Channels, Pixels, Size, decode};
 
@@ -120,7 +120,9 @@ fn sizes_and_rates_without_a_file_are_refused() {
 #[test]
 fn the_first_frame_is_in_the_file() {
     let file = film(SIZE, 9);
-    let image = poster(Cursor::new(&file)).unwrap().unwrap();
+    let image = still(Cursor::new(&file), VideoStill::Poster)
+        .unwrap()
+        .unwrap();
     let shown = decode(&image, Bounds::Pixels(1 << 20)).unwrap();
     assert_eq!(shown.size(), SIZE);
     let wanted = frame(SIZE, 0);
@@ -131,20 +133,33 @@ fn the_first_frame_is_in_the_file() {
     let gaps = colors.zip(wanted.bytes());
     let gaps: u32 = gaps.map(|(a, b)| u32::from(a.abs_diff(*b))).sum();
     assert!(gaps / (wanted.bytes().len() as u32) < 12, "{gaps}");
-    for cut in [0, 7, 30, file.len() / 2, file.len() - 1] {
-        let found = poster(Cursor::new(&file[..cut])).unwrap();
+    let sheet = still(Cursor::new(&file), VideoStill::Sheet)
+        .unwrap()
+        .unwrap();
+    let shown = decode(&sheet, Bounds::Pixels(1 << 20)).unwrap();
+    let Size { width, height } = SIZE;
+    // Nine frames in rows of four.
+    let size = Size {
+        width: 4 * width,
+        height: 3 * height,
+    };
+    assert_eq!(shown.size(), size);
+    let without_sheet = file.len() - sheet.len() - 24;
+    for cut in [0, 7, 30, file.len() / 2, without_sheet - 1] {
+        let found = still(Cursor::new(&file[..cut]), VideoStill::Poster).unwrap();
         assert_eq!(found, None, "{cut}");
     }
-    let without = file.len() - image.len() - 24;
-    assert_eq!(poster(Cursor::new(&file[..without])).unwrap(), None);
+    let without = without_sheet - image.len() - 24;
+    let found = |file: &[u8]| still(Cursor::new(file), VideoStill::Poster).unwrap();
+    assert_eq!(found(&file[..without]), None);
     let mut other = file.clone();
-    other[without + 24..].fill(7);
-    assert_eq!(poster(Cursor::new(&other)).unwrap(), None, "no image");
+    other[without + 24..without_sheet].fill(7);
+    assert_eq!(found(&other), None, "no image");
 }
 
 proptest! {
     #[test]
     fn fuzz_any_boxes_are_passed_by(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = poster(Cursor::new(&bytes)).unwrap();
+        let _ = still(Cursor::new(&bytes), VideoStill::Poster).unwrap();
     }
 }

@@ -46,7 +46,7 @@ const HEARTBEAT: &str = ": heartbeat\n\n";
 const MOST_BYTES: usize = 64 << 20;
 /// The same in seconds.
 const MOST_SECONDS: f64 = 1398.0;
-/// Of any text, however short.
+/// The longest speech of a short text may last as long.
 const LEAST_SECONDS: f64 = 10.0;
 
 impl RefusedFields for VoicedText {

@@ -14,11 +14,12 @@ use crate::http::form::read_json_or_form;
 use crate::http::generation::{
     MediaDelivery, MediaEndpoint, MediaOrder, RefusedFields, read_body, with_job_ids,
 };
-use crate::http::media::{stored_object, thumbnail};
+use crate::http::media::{stored_object, video_still};
 use crate::http::reply::Reply;
 use crate::http::statistics::parameter;
 use crate::media::{Key, Media};
 use crate::moderation::Medium;
+use crate::pictures::VideoStill;
 use crate::requests::orders::MediaWork;
 use crate::requests::{Ended, MediaName, Request, Requests};
 use muster_protocol::job::{AccountId, FailureKind, JobId, Kind};
@@ -158,11 +159,12 @@ pub async fn content(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let wants_thumbnail = match parameter(query.as_deref(), "variant").as_deref() {
-        None | Some("video") => false,
-        Some("thumbnail") => true,
+    let still = match parameter(query.as_deref(), "variant").as_deref() {
+        None | Some("video") => None,
+        Some("thumbnail") => Some(VideoStill::Poster),
+        Some("spritesheet") => Some(VideoStill::Sheet),
         Some(_) => {
-            let message = "variant must be video or thumbnail";
+            let message = "variant must be video, thumbnail or spritesheet";
             return Err(Problem::unsupported("variant", message).into());
         }
     };
@@ -174,12 +176,12 @@ pub async fn content(
         );
         ApiError::new(FailureKind::InvalidRequest, message).with_status(409)
     })?;
-    match wants_thumbnail {
-        true => thumbnail(&media, key).await?.ok_or_else(|| {
-            let message = "the video has no thumbnail: its worker has put none in the file";
+    match still {
+        Some(still) => video_still(&media, key, still).await?.ok_or_else(|| {
+            let message = "the video has no such image: its worker has put none in the file";
             ApiError::new(FailureKind::InvalidRequest, message).with_status(404)
         }),
-        false => stored_object(&media, key, &headers).await,
+        None => stored_object(&media, key, &headers).await,
     }
 }
 

@@ -166,7 +166,7 @@ pub fn parameters(route: &Route) -> Vec<Value> {
         ("GET", "/v1/videos/{id}/content") => vec![query(
             "variant",
             "string",
-            "video, or thumbnail: the first frame as a small WebP.",
+            "video, thumbnail (the first frame) or spritesheet (frames side by side), as small WebP.",
         )],
         _ => Vec::new(),
     }

@@ -1,14 +1,20 @@
-//! The first frame of a video as a small WebP, in a box of its own at the end of the file. Players pass such boxes by.
+//! Small images of a video, as WebP in boxes of their own at the end of the file. Players pass such boxes by.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::MediaType;
-use crate::image::{Pixels, preview};
+
+/// An image of a video.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VideoStill {
+    /// The first frame.
+    Poster,
+    /// Frames from begin to end, side by side.
+    Sheet,
+}
 
 /// The kind of box for what the format has no name for.
 const NAME: u32 = u32::from_be_bytes(*b"uuid");
-/// Which of those it is.
-const ID: [u64; 2] = [0x6d75_7374_6572_4f1a, 0x9c2e_706f_7374_6572];
 const ID_BYTES: u64 = 16;
 /// A length and a name.
 const HEAD: u64 = 8;
@@ -18,28 +24,37 @@ const MOST_BYTES: u64 = 1 << 18;
 /// Boxes of a file, its fragments counted in.
 const MOST_BOXES: usize = 4096;
 
-/// The box of a frame; empty where the frame cannot be encoded, for a video is complete without.
-pub fn boxed(frame: &Pixels) -> Vec<u8> {
-    let image = preview(frame).unwrap_or_default();
+impl VideoStill {
+    /// Which of the boxes without a name it is.
+    fn id(self) -> [u64; 2] {
+        match self {
+            Self::Poster => [0x6d75_7374_6572_4f1a, 0x9c2e_706f_7374_6572],
+            Self::Sheet => [0x6d75_7374_6572_4f1a, 0x9c2e_0073_6865_6574],
+        }
+    }
+}
+
+/// The box of an image; empty where there is none, for a video is complete without.
+pub fn boxed(still: VideoStill, image: &[u8]) -> Vec<u8> {
     let length = u32::try_from(HEAD + ID_BYTES + image.len() as u64).unwrap_or_default();
     if length == 0 || image.is_empty() {
         return Vec::new();
     }
     let mut file = [length.to_be_bytes(), NAME.to_be_bytes()].concat();
-    file.extend(ID.map(u64::to_be_bytes).concat());
+    file.extend(still.id().map(u64::to_be_bytes).concat());
     file.extend(image);
     file
 }
 
 /// The WebP of a file. None where there is none, and of a file that is no MP4 or is cut off.
-pub fn poster(mut file: impl Read + Seek) -> io::Result<Option<Vec<u8>>> {
+pub fn still(mut file: impl Read + Seek, wanted: VideoStill) -> io::Result<Option<Vec<u8>>> {
     let end = file.seek(SeekFrom::End(0))?;
     let mut at = 0;
     for _ in 0..MOST_BOXES {
         let Some(found) = read_head(&mut file, at, end)? else {
             return Ok(None);
         };
-        if found.is_poster && found.bytes <= MOST_BYTES {
+        if found.id == Some(wanted.id()) && found.bytes <= MOST_BYTES {
             let mut image = vec![0; usize::try_from(found.bytes).unwrap_or_default()];
             file.seek(SeekFrom::Start(found.start))?;
             file.read_exact(&mut image)?;
@@ -52,8 +67,9 @@ pub fn poster(mut file: impl Read + Seek) -> io::Result<Option<Vec<u8>>> {
 }
 
 struct BoxHead {
-    is_poster: bool,
-    /// Of the image.
+    /// Set for a box without a name.
+    id: Option<[u64; 2]>,
+    /// Where the image begins.
     start: u64,
     bytes: u64,
     next: u64,
@@ -79,10 +95,9 @@ fn read_head(mut file: impl Read + Seek, at: u64, end: u64) -> io::Result<Option
     if length < HEAD || length > left {
         return Ok(None);
     }
+    let has_id = first & u64::from(u32::MAX) == u64::from(NAME) && length > whole;
     Ok(Some(BoxHead {
-        is_poster: first & u64::from(u32::MAX) == u64::from(NAME)
-            && [second, third] == ID
-            && length > whole,
+        id: has_id.then_some([second, third]),
         start: at + whole,
         bytes: length.saturating_sub(whole),
         next: at + length,
