@@ -392,7 +392,11 @@ fn only_text(folder: &Path, variables: &[(&str, &str)]) -> Up {
 #[test]
 fn jobs_of_other_models_go_on_while_the_owner_loads_one() {
     let folder = tempfile::tempdir().unwrap();
-    let mut up = only_text(folder.path(), &[("MUSTER_ENGINE_MAX_RUNNING", "1")]);
+    let settings = [
+        ("MUSTER_ENGINE_MAX_RUNNING", "1"),
+        ("MUSTER_WORKER_DRAIN", "0s"),
+    ];
+    let mut up = only_text(folder.path(), &settings);
     let body = r#"{"model":"demo-text","n":3,"max_tokens":900,"stream":true,"stream_options":{"include_usage":true},
         "logit_bias":{"0":-100,"1":-100,"2":-100},"messages":[{"role":"user","content":"Tell me a story."}]}"#;
     let (key, route) = (
@@ -415,8 +419,10 @@ fn jobs_of_other_models_go_on_while_the_owner_loads_one() {
     let mut log = Lines::of(up.child.stderr.take().unwrap());
     assert_eq!(up.interrupted(), Some(0));
     let log = log.rest();
-    assert!(log.contains("changing models"), "{log}");
-    assert!(!log.contains("handed back"), "{log}");
+    assert!(log.contains("of the models that are served now"), "{log}");
+    for word in ["handed back", "changing models"] {
+        assert!(!log.contains(word), "{log}");
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@ use tracing::{error, info, warn};
 use super::control::{CommandCause, CommandFailure, CommandOutcome, CommandReply, OwnerCommand};
 use super::residency::{LoadOutcome, UnloadOutcome};
 use super::{
-    Device, DeviceModel, Engines, LAST_TASKS, Post, Residency, Served, Worker, here, here_already,
-    limits,
+    Device, DeviceModel, Engines, LAST_TASKS, Post, Residency, Served, Stock, Worker, here,
+    here_already, limits,
 };
 use crate::catalog::Catalog;
 use crate::daemon::DaemonError;
@@ -19,7 +19,7 @@ use crate::hub::Hub;
 use muster_config::{Config, nearest, show_duration};
 use muster_process::tasks::Tasks;
 
-/// For a worker with a new model to register before the owner's command ends.
+/// For a coordinator to hear of a new model before the owner's command ends.
 const RETURN_TIME: Duration = Duration::from_secs(10);
 
 /// A device, its models under the names of the configuration, and the worker.
@@ -83,13 +83,7 @@ impl Crew {
             if names.any(|name| name == located.name) {
                 continue;
             }
-            match residency.load_new(located).await {
-                Ok((model, _)) => {
-                    info!("loaded {wanted}, as the owner did");
-                    models.push((wanted.clone(), model));
-                }
-                Err(failure) => error!("not serving {wanted}, which the owner loaded: {failure}"),
-            }
+            models.extend(load(&residency, wanted.clone(), located).await);
         }
         choices.unload(&residency).await;
         Self::start_with(choices, residency, models, posts, (config, catalog), whole).await
@@ -104,11 +98,7 @@ impl Crew {
         whole: &Tasks,
     ) -> Self {
         let tasks = whole.part();
-        let served = served(&models, config, catalog);
-        let engines = Engines {
-            residency: Some(residency.clone()),
-            ..residency.device().await.engines().clone()
-        };
+        let Stock { engines, served } = stock(&residency, &models, config, catalog).await;
         let worker = Worker::start(engines, served, posts.clone(), &tasks);
         residency.keep(&tasks);
         Self {
@@ -149,14 +139,21 @@ impl Crew {
         config.models.serve.0.contains(name) || self.choices.loaded.contains(name)
     }
 
-    /// Unloads models that the configuration has no more and loads the others. Jobs that run have the grace period to
-    /// finish; coordinators hear of the new models when the worker comes back.
+    /// Loads models that the configuration has now, while jobs go on. Where it has some no more, jobs have the grace
+    /// period to finish first, and coordinators hear of the models when the worker comes back.
     pub async fn change(
         self,
         recruits: Recruits,
         (config, catalog): (&Config, &Catalog),
         grace: Duration,
     ) -> Self {
+        if !self.has_left_overs(config) {
+            let mut models = Vec::new();
+            for (name, located) in recruits {
+                models.extend(load(&self.residency, name, located).await);
+            }
+            return self.add(models, (config, catalog), grace).await;
+        }
         let wanted = |(name, _): &(String, DeviceModel)| self.is_wanted(name, config);
         let is_wanted: Vec<bool> = self.models.iter().map(wanted).collect();
         let change = async |residency: &Residency, models: Vec<(String, DeviceModel)>| {
@@ -172,17 +169,27 @@ impl Crew {
                 }
             }
             for (name, located) in recruits {
-                match residency.load_new(located).await {
-                    Ok((model, _)) => {
-                        info!("loaded {name}");
-                        kept.push((name, model));
-                    }
-                    Err(failure) => error!("not serving {name}: {failure}"),
-                }
+                kept.extend(load(residency, name, located).await);
             }
             kept
         };
         self.restart(change, (config, catalog), grace).await
+    }
+
+    /// Serves models beside the others. Jobs go on, unless the worker needs a new start for these.
+    async fn add(
+        mut self,
+        models: Vec<(String, DeviceModel)>,
+        (config, catalog): (&Config, &Catalog),
+        grace: Duration,
+    ) -> Self {
+        self.models.extend(models);
+        let stock = stock(&self.residency, &self.models, config, catalog).await;
+        if self.worker.offer(stock) {
+            return self;
+        }
+        let same = async |_: &Residency, models: Vec<(String, DeviceModel)>| models;
+        self.restart(same, (config, catalog), grace).await
     }
 
     /// Ends the worker, changes its models and starts it with them.
@@ -275,16 +282,13 @@ impl Crew {
             }
         };
         let name = model.name().to_owned();
-        let add = async |_: &Residency, mut models: Vec<(String, DeviceModel)>| {
-            models.push((wanted.to_owned(), model));
-            models
-        };
-        let mut changed = self.restart(add, (config, catalog), grace).await;
+        let models = vec![(wanted.to_owned(), model)];
+        let mut changed = self.add(models, (config, catalog), grace).await;
         if !changed.choices.loaded.iter().any(|name| name == wanted) {
             changed.choices.loaded.push(wanted.to_owned());
         }
         // Where no coordinator can be reached the model is loaded as well.
-        let _ = timeout(RETURN_TIME, changed.worker.connected()).await;
+        let _ = timeout(RETURN_TIME, changed.worker.is_up_to_date()).await;
         let mut text = format!("loaded {name}; served until this worker ends");
         if !unloaded.is_empty() {
             text.push_str(&format!("; unloaded to make room: {}", unloaded.join(", ")));
@@ -354,6 +358,40 @@ impl Crew {
 
     pub fn into_worker(self) -> (Worker, Tasks) {
         (self.worker, self.tasks)
+    }
+}
+
+/// Loads a model; None, and a line in the log, where that fails.
+async fn load(
+    residency: &Residency,
+    name: String,
+    located: Located,
+) -> Option<(String, DeviceModel)> {
+    match residency.load_new(located).await {
+        Ok((model, _)) => {
+            info!("loaded {name}");
+            Some((name, model))
+        }
+        Err(failure) => {
+            error!("not serving {name}: {failure}");
+            None
+        }
+    }
+}
+
+/// The models and the engine that has them now.
+async fn stock(
+    residency: &Residency,
+    models: &[(String, DeviceModel)],
+    config: &Config,
+    catalog: &Catalog,
+) -> Stock {
+    Stock {
+        engines: Engines {
+            residency: Some(residency.clone()),
+            ..residency.device().await.engines().clone()
+        },
+        served: served(models, config, catalog),
     }
 }
 

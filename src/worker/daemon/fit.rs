@@ -122,7 +122,7 @@ impl Wishes {
 }
 
 impl Needs {
-    /// Of a model for media: nothing grows with a context.
+    /// The needs of a model for media: nothing grows with a context.
     pub fn beside(weight_bytes: u64, workspace_bytes: u64) -> Self {
         Self {
             weight_bytes,

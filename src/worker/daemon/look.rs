@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::jobs::Shop;
-use super::worker::{MEDIA_SLOTS, Served, small};
+use super::worker::{MEDIA_SLOTS, Stock, small};
 use crate::hardware::{Cards, GpuLoad};
 use crate::link::Condition;
 use muster_engine::runtime::maker::Maker;
@@ -23,16 +23,20 @@ const LOOKS_PER_READING: u32 = 5;
 
 /// Keeps the condition up to date.
 pub struct Look {
-    served: Served,
+    stock: watch::Receiver<Stock>,
     shop: Shop,
     condition: watch::Sender<Condition>,
     gpus: Vec<GpuState>,
 }
 
 impl Look {
-    pub fn new(served: Served, shop: Shop, condition: watch::Sender<Condition>) -> Self {
+    pub fn new(
+        stock: watch::Receiver<Stock>,
+        shop: Shop,
+        condition: watch::Sender<Condition>,
+    ) -> Self {
         let look = Self {
-            served,
+            stock,
             shop,
             condition,
             gpus: Vec::new(),
@@ -52,6 +56,7 @@ impl Look {
             tokio::select! {
                 () = stopping.cancelled() => return,
                 () = self.condition.closed() => return,
+                Ok(()) = self.stock.changed() => {}
                 _ = ticks.tick() => {}
             }
             if let (0, Some(cards)) = (looks % LOOKS_PER_READING, &cards) {
@@ -63,17 +68,18 @@ impl Look {
     }
 
     fn look(&self) {
-        let status = self.shop.engines.runtime.status();
-        let residency = self.shop.engines.residency.as_ref();
+        let Stock { engines, served } = self.stock.borrow().clone();
+        let status = engines.runtime.status();
+        let residency = engines.residency.as_ref();
         let stay = |name: &str| residency.map(|residency| residency.stay(name));
-        let texts = self.served.models.iter().map(|info| {
+        let texts = served.models.iter().map(|info| {
             let pace = self.shop.paces.of(&info.name);
             let one = status.models.iter().find(|one| one.info.name == info.name);
             let (loaded, expires_at) = told(stay(&info.name));
             ModelState {
                 name: info.name.clone(),
                 status: status_of(status.is_paused),
-                max: Some(small(self.served.slots)),
+                max: Some(small(served.slots)),
                 running: pace.running,
                 waiting: one.map_or(0, |one| small(one.waiting)),
                 context: Some(small(info.context)),
@@ -84,8 +90,8 @@ impl Look {
                 expires_at,
             }
         });
-        let maker = self.shop.engines.maker.as_ref().map(Maker::status);
-        let media = self.served.media.iter().map(|model| {
+        let maker = engines.maker.as_ref().map(Maker::status);
+        let media = served.media.iter().map(|model| {
             let pipelines = maker.iter().flat_map(|maker| &maker.models);
             let one = pipelines.into_iter().find(|one| one.name == model.name);
             let (loaded, expires_at) = told(stay(&model.name));

@@ -62,7 +62,7 @@ pub use posts::tls;
 pub use residency::Residency;
 pub use signals::{Signal, Signals};
 pub use summary::Activity;
-pub use worker::{Post, Served, Way, Worker};
+pub use worker::{Post, Served, Stock, Way, Worker};
 
 /// Runs until it is told to stop, or until every coordinator there is has refused it for good. To reload gives the new
 /// configuration, where it could be read.

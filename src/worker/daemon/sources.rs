@@ -44,7 +44,7 @@ pub trait MediaFiles {
 
     fn load(&self, device: DeviceChoice) -> Result<Box<dyn Pipeline>, LoadError>;
 
-    /// Of a model that draws: settings for requests that leave them open.
+    /// Settings of a model that draws for requests that leave them open.
     fn drawing(&self) -> Option<ImageDefaults> {
         None
     }

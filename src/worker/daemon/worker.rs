@@ -78,15 +78,34 @@ pub enum Way {
     },
 }
 
+/// The models that a worker offers, and the threads that run them. Both change while it works.
+#[derive(Clone)]
+pub struct Stock {
+    pub engines: Engines,
+    pub served: Served,
+}
+
 /// Takes jobs from its coordinators and does them.
 pub struct Worker {
-    engines: Engines,
+    stock: watch::Sender<Stock>,
     condition: watch::Sender<Condition>,
     paused: watch::Sender<bool>,
     links: Vec<Link>,
     /// What the coordinators of the links are called in the log.
     labels: Vec<String>,
+    /// How the links hear of other models, in their order.
+    offered: Vec<LineModels>,
     counters: Counters,
+}
+
+/// The models that one link offers.
+enum LineModels {
+    Socket(Post, watch::Sender<Registration>),
+    Calls {
+        /// Jobs at once.
+        jobs: usize,
+        served: watch::Sender<legacy::Served>,
+    },
 }
 
 impl Worker {
@@ -98,7 +117,7 @@ impl Worker {
         tasks: &Tasks,
     ) -> Self {
         let engines = engines.into();
-        let (offers, offered) = mpsc::channel(WAITING_OFFERS);
+        let (offers, taken) = mpsc::channel(WAITING_OFFERS);
         let (condition, heard) = watch::channel(Condition::default());
         let (paused, is_paused) = watch::channel(false);
         let shop = Shop {
@@ -108,19 +127,24 @@ impl Worker {
             counters: Counters::default(),
         };
         let counters = shop.counters.clone();
-        let look = Look::new(served.clone(), shop.clone(), condition.clone());
+        let (stock, stocked) = watch::channel(Stock { engines, served });
+        let look = Look::new(stocked.clone(), shop.clone(), condition.clone());
         tasks.start(look.keep(tasks.clone()));
-        tasks.start(take_offers(offered, shop, tasks.clone()));
+        tasks.start(take_offers(taken, shop, stocked.clone(), tasks.clone()));
+        let Stock { engines, served } = stocked.borrow().clone();
         let abilities = abilities(&engines, &served);
         let keep = |post: Post| match post.way.clone() {
             Way::Socket { dial, sockets } => {
+                let (told, registration) =
+                    watch::channel(registration(&post, &served, abilities.clone()));
                 let line = Line {
-                    registration: registration(&post, &served, abilities.clone()),
+                    registration,
                     label: post.label.clone(),
                     dial,
                     sockets,
                 };
-                vec![(post.label, line.keep(&offers, &heard, tasks))]
+                let link = line.keep(&offers, &heard, tasks);
+                vec![(post.label.clone(), link, LineModels::Socket(post, told))]
             }
             Way::Calls {
                 base,
@@ -130,37 +154,106 @@ impl Worker {
             } => {
                 let kinds = served.to_those_polled(jobs, &engines.folders);
                 let has_several = kinds.len() > 1;
-                let line = |served: legacy::Served| Polling {
-                    label: post.label.clone(),
-                    base: base.clone(),
-                    tls: tls.clone(),
-                    key: post.key.clone(),
+                let keep = |served: legacy::Served| {
                     // A name stands for one kind of worker there.
-                    name: match (has_several, served.kind) {
+                    let name = match (has_several, served.kind) {
                         (true, PolledKind::Image) => format!("{} images", post.name),
                         _ => post.name.clone(),
-                    },
-                    agent: agent.clone().unwrap_or_else(|| AGENT.to_owned()),
-                    served,
+                    };
+                    let (told, served) = watch::channel(served);
+                    let line = Polling {
+                        label: post.label.clone(),
+                        base: base.clone(),
+                        tls: tls.clone(),
+                        key: post.key.clone(),
+                        name,
+                        agent: agent.clone().unwrap_or_else(|| AGENT.to_owned()),
+                        served,
+                    };
+                    let link = line.keep(&offers, &heard, tasks);
+                    let offered = LineModels::Calls { jobs, served: told };
+                    (post.label.clone(), link, offered)
                 };
-                let lines = kinds.into_iter().map(line);
-                let keep = |line: Polling| (line.label.clone(), line.keep(&offers, &heard, tasks));
-                lines.map(keep).collect()
+                kinds.into_iter().map(keep).collect()
             }
         };
-        let kept: Vec<Vec<(String, Link)>> = posts.into_iter().map(keep).collect();
-        let (labels, links): (Vec<String>, Vec<Link>) = kept.into_iter().flatten().unzip();
+        let kept: Vec<Vec<(String, Link, LineModels)>> = posts.into_iter().map(keep).collect();
+        let (mut labels, mut links, mut offered) = (Vec::new(), Vec::new(), Vec::new());
+        for (label, link, told) in kept.into_iter().flatten() {
+            labels.push(label);
+            links.push(link);
+            offered.push(told);
+        }
         let named = labels.iter().cloned().zip(links.iter().cloned()).collect();
         let summary = summary::keep(counters.clone(), named, paused.subscribe(), tasks.clone());
         tasks.start(summary);
         Self {
-            engines,
+            stock,
             condition,
             paused,
             links,
             labels,
+            offered,
             counters,
         }
+    }
+
+    /// Offers other models from now on, while running jobs go on. False where this takes a new start: a coordinator that
+    /// is polled would need a line for another kind of jobs. A model that is left out must have no jobs.
+    pub fn offer(&self, stock: Stock) -> bool {
+        let Stock { engines, served } = &stock;
+        let polled = |jobs: usize| served.to_those_polled(jobs, &engines.folders);
+        let has_lines = |offered: &LineModels| match offered {
+            LineModels::Socket(..) => true,
+            LineModels::Calls { jobs, .. } => {
+                let mut kinds = polled(*jobs).into_iter();
+                kinds.all(|kind| self.is_polled_for(kind.kind))
+            }
+        };
+        if !self.offered.iter().all(has_lines) {
+            return false;
+        }
+        let abilities = abilities(engines, served);
+        for offered in &self.offered {
+            match offered {
+                LineModels::Socket(post, told) => {
+                    told.send_replace(registration(post, served, abilities.clone()));
+                }
+                LineModels::Calls { jobs, served: told } => {
+                    let kind = told.borrow().kind;
+                    let mut kinds = polled(*jobs).into_iter();
+                    if let Some(now) = kinds.find(|now| now.kind == kind) {
+                        told.send_replace(now);
+                    }
+                }
+            }
+        }
+        self.stock.send_replace(stock);
+        true
+    }
+
+    fn is_polled_for(&self, kind: PolledKind) -> bool {
+        self.offered.iter().any(|offered| match offered {
+            LineModels::Socket(..) => false,
+            LineModels::Calls { served, .. } => served.borrow().kind == kind,
+        })
+    }
+
+    /// Waits until a coordinator has heard of the models that are offered now.
+    pub async fn is_up_to_date(&self) {
+        let waits = self.links.iter().cloned().map(|mut link| {
+            Box::pin(async move {
+                link.up_to_date().await;
+            })
+        });
+        let waits: Vec<_> = waits.collect();
+        if !waits.is_empty() {
+            futures_util::future::select_all(waits).await;
+        }
+    }
+
+    fn engines(&self) -> Engines {
+        self.stock.borrow().engines.clone()
     }
 
     /// Waits until a coordinator has taken it in. False when every one of them refuses it for good.
@@ -202,7 +295,7 @@ impl Worker {
 
     /// Waits until a thread of the engine has panicked.
     pub async fn engine_ended(&self) {
-        self.engines.ended().await;
+        self.engines().ended().await;
     }
 
     /// What it has done since its start.
@@ -230,11 +323,11 @@ impl Worker {
             condition.is_paused = true;
             set_status(&mut condition.state, true);
         });
-        self.engines.pause().await
+        self.engines().pause().await
     }
 
     pub async fn resume(&self) -> Result<(), Failure> {
-        self.engines.resume().await?;
+        self.engines().resume().await?;
         self.paused.send_replace(false);
         self.condition.send_modify(|condition| {
             condition.is_paused = false;
@@ -258,14 +351,23 @@ impl Worker {
     }
 }
 
-async fn take_offers(mut offered: mpsc::Receiver<Offer>, shop: Shop, tasks: Tasks) {
+async fn take_offers(
+    mut offered: mpsc::Receiver<Offer>,
+    shop: Shop,
+    stock: watch::Receiver<Stock>,
+    tasks: Tasks,
+) {
     let stopping = tasks.stopping();
     loop {
         tokio::select! {
             biased;
             () = stopping.cancelled() => return,
             offer = offered.recv() => match offer {
-                Some(offer) => tasks.start(jobs::serve(offer, shop.clone())),
+                Some(offer) => {
+                    let engines = stock.borrow().engines.clone();
+                    let shop = Shop { engines, ..shop.clone() };
+                    tasks.start(jobs::serve(offer, shop));
+                }
                 None => return,
             },
         };

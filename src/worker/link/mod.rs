@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `session/` | registration, offers, numbered frames, reconnecting, draining: pure |
 //! | `ws` | the task of one socket: reads it, writes it, keeps the time |
+//! | `wire` | its socket, and the messages that wait for it |
 //! | `dial` | TCP, TLS or a pipe in memory, up to the WebSocket |
 //! | `tls` | which certificates are trusted, and why a handshake failed |
 //! | `feedback` | kudos and maintenance, as the coordinator tells them |
@@ -26,8 +27,10 @@ mod offer;
 pub mod session;
 mod tls;
 mod transfer;
+mod wire;
 mod ws;
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +73,8 @@ pub struct Line {
     /// What it is called in the log.
     pub label: String,
     pub dial: Dial,
-    pub registration: Registration,
+    /// The line registers anew when it changes, and keeps its jobs.
+    pub registration: watch::Receiver<Registration>,
     /// Sockets towards a coordinator that gives each one job at a time.
     pub sockets: usize,
 }
@@ -101,9 +105,22 @@ pub enum Standing {
 #[derive(Debug, Clone)]
 pub struct Link {
     standing: watch::Receiver<Standing>,
+    /// Whether the coordinator knows the models that are offered now.
+    up_to_date: UpToDate,
     /// Tells when the last of its sockets has let go.
     absent: watch::Receiver<()>,
     feedback: Feedback,
+}
+
+#[derive(Debug, Clone)]
+enum UpToDate {
+    /// Told with each call.
+    Always,
+    /// A registration, and the one that the coordinator has accepted last.
+    Registered(
+        watch::Receiver<Registration>,
+        watch::Receiver<Option<Registration>>,
+    ),
 }
 
 /// Held by every task that belongs to a line.
@@ -119,6 +136,8 @@ impl Line {
     ) -> Link {
         let (told, standing) = watch::channel(Standing::Away);
         let (present, absent) = watch::channel(());
+        let (accepted, known) = watch::channel(None);
+        let up_to_date = UpToDate::Registered(self.registration.clone(), known);
         let feedback = Feedback::default();
         let sockets = Sockets {
             id: LineId(rand_seed()),
@@ -132,27 +151,26 @@ impl Line {
             retired: None,
         };
         let first = sockets.shell(1, CancellationToken::new());
-        tasks.start(first.run(told));
+        tasks.start(first.run(told, accepted));
         tasks.start(sockets.follow(standing.clone()));
         Link {
             standing,
+            up_to_date,
             absent,
             feedback,
         }
     }
+}
 
-    fn session(&self, socket: usize) -> Session {
-        let mut registration = self.registration.clone();
-        if socket > 1 {
-            registration.name = format!("{}#{socket}", registration.name);
-            registration.ext = None;
-            registration.capacity = None;
-        }
-        Session::new(Settings {
-            registration,
-            jitter: rand_seed(),
-        })
+/// The registration of one of the sockets of a line.
+fn registration_of(socket: usize, registration: &Registration) -> Registration {
+    let mut registration = registration.clone();
+    if socket > 1 {
+        registration.name = format!("{}#{socket}", registration.name);
+        registration.ext = None;
+        registration.capacity = None;
     }
+    registration
 }
 
 /// The sockets of a line: the first, and further ones while the coordinator is a public one.
@@ -171,11 +189,18 @@ struct Sockets {
 
 impl Sockets {
     fn shell(&self, socket: usize, retired: CancellationToken) -> Shell {
+        let mut registration = self.line.registration.clone();
+        let first = registration_of(socket, &registration.borrow_and_update());
         Shell {
             line: self.id,
             label: self.line.label.clone(),
             dial: self.line.dial.clone(),
-            session: self.line.session(socket),
+            socket,
+            registration,
+            session: Session::new(Settings {
+                registration: first,
+                jitter: rand_seed(),
+            }),
             offers: self.offers.clone(),
             transfers: self.transfers.clone(),
             condition: self.condition.clone(),
@@ -208,7 +233,8 @@ impl Sockets {
         for socket in 2..=self.line.sockets {
             let shell = self.shell(socket, retired.clone());
             let (told, _) = watch::channel(Standing::Away);
-            self.tasks.start(shell.run(told));
+            let (accepted, _) = watch::channel(None);
+            self.tasks.start(shell.run(told, accepted));
         }
         self.retired = Some(retired);
     }
@@ -234,6 +260,22 @@ impl Link {
     pub async fn until(&mut self, wanted: impl Fn(&Standing) -> bool) -> Option<Standing> {
         let reached = self.standing.wait_for(|standing| wanted(standing)).await;
         reached.ok().map(|standing| standing.clone())
+    }
+
+    /// Waits until the coordinator knows the models that are offered now. For ever where it refuses this worker.
+    pub async fn up_to_date(&mut self) {
+        let is_there = self.until(|standing| matches!(standing, Standing::Connected(_)));
+        if is_there.await.is_none() {
+            return pending().await;
+        }
+        let UpToDate::Registered(offered, accepted) = &mut self.up_to_date else {
+            return;
+        };
+        let is_known =
+            |accepted: &Option<Registration>| accepted.as_ref() == Some(&*offered.borrow());
+        if accepted.wait_for(is_known).await.is_err() {
+            pending().await
+        }
     }
 
     /// Waits until the line is not kept any longer: all of its sockets have left, not only the first.

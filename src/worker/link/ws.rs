@@ -1,35 +1,30 @@
 //! The task of one socket: it reads, writes and keeps the time, and leaves every decision to the session.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{Sink, Stream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
+use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::dial::{DialError, Socket};
 use super::offer::{LineId, Offer, Reply, Said, Stop};
 use super::session::{Ending, Input, Moment, Output, Peer, Session, Slot, Work};
-use super::{Condition, Dial, Feedback, Present, Standing, Transfers};
-use muster_process::intake::MessageRefused;
-use muster_protocol::link::{Extension, LARGEST_FRAME, ToWorker};
+use super::wire::{Closed, Wire};
+use super::{Condition, Dial, Feedback, Present, Standing, Transfers, registration_of};
+use muster_protocol::link::{Extension, Registration, ToWorker};
 
 /// Words of jobs that may wait for the line.
 const WAITING_WORDS: usize = 1024;
 /// Words taken in one turn, so that frames are still read.
 const WORDS_A_TURN: usize = 64;
-/// What may wait for a coordinator that reads nothing for a while before the socket counts as lost.
-const MOST_UNSENT_BYTES: usize = 32 << 20;
-const STANDSTILL: Duration = Duration::from_secs(10);
 /// How long a farewell may take.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long a socket that is not needed any longer may go on with its job.
@@ -48,6 +43,9 @@ pub struct Shell {
     pub line: LineId,
     pub label: String,
     pub dial: Dial,
+    /// Which one of its line, from 1.
+    pub socket: usize,
+    pub registration: watch::Receiver<Registration>,
     pub session: Session,
     pub offers: mpsc::Sender<Offer>,
     pub transfers: Transfers,
@@ -67,41 +65,16 @@ enum Woken {
     Parted,
     Said(Slot, Said),
     Condition,
+    Registration,
     Retired,
     Stopping,
     Time,
 }
 
-/// The socket is gone.
-struct Closed {
-    /// As far as the coordinator has closed it with one.
-    code: Option<u16>,
-    /// Its words, if it had any.
-    why: String,
-}
-
-impl Closed {
-    /// By us, where the coordinator sends more than is read.
-    fn of(error: &Error) -> Self {
-        if let Error::Io(error) = error
-            && let Some(refused) = MessageRefused::of(error)
-        {
-            warn!("closing the socket to the coordinator: {refused}");
-        }
-        Self::broken()
-    }
-
-    fn broken() -> Self {
-        Self {
-            code: None,
-            why: String::new(),
-        }
-    }
-}
-
 struct Running {
     shell: Shell,
     told: watch::Sender<Standing>,
+    accepted: watch::Sender<Option<Registration>>,
     began: Instant,
     dialling: Option<Dialling>,
     wire: Option<Wire>,
@@ -115,11 +88,16 @@ struct Running {
 }
 
 impl Shell {
-    pub async fn run(self, told: watch::Sender<Standing>) {
+    pub async fn run(
+        self,
+        told: watch::Sender<Standing>,
+        accepted: watch::Sender<Option<Registration>>,
+    ) {
         let (mouth, words) = mpsc::channel(WAITING_WORDS);
         let running = Running {
             shell: self,
             told,
+            accepted,
             began: Instant::now(),
             dialling: None,
             wire: None,
@@ -181,6 +159,7 @@ impl Running {
         tokio::select! {
             () = self.shell.stopping.cancelled() => Woken::Stopping,
             Ok(()) = self.shell.condition.changed() => Woken::Condition,
+            Ok(()) = self.shell.registration.changed() => Woken::Registration,
             () = self.shell.retired.cancelled(), if !self.is_retired => Woken::Retired,
             Some((slot, said)) = self.words.recv() => Woken::Said(slot, said),
             dialled = dialled(dialling) => Woken::Dialled(Box::new(dialled)),
@@ -202,6 +181,7 @@ impl Running {
             Woken::Parted => self.parting = None,
             Woken::Said(slot, said) => self.take_words(slot, said, out),
             Woken::Condition => self.take_condition(out),
+            Woken::Registration => self.take_registration(out),
             Woken::Retired => {
                 self.is_retired = true;
                 let within = RETIREMENT;
@@ -321,6 +301,14 @@ impl Running {
         }
     }
 
+    fn take_registration(&mut self, out: &mut Vec<Output>) {
+        let registration = self.shell.registration.borrow_and_update().clone();
+        let registration = registration_of(self.shell.socket, &registration);
+        let (label, models) = (&self.shell.label, registration.models.join(", "));
+        info!("telling {label} of the models that are served now: {models}");
+        self.turn(Input::Registration(Box::new(registration)), out);
+    }
+
     /// One input, and everything it leads to.
     fn turn(&mut self, input: Input, out: &mut Vec<Output>) {
         let now = Moment(self.began.elapsed());
@@ -409,10 +397,14 @@ impl Running {
 
     /// Says how the line stands, when that has changed.
     fn tell(&mut self) {
+        if let Some(registration) = self.shell.session.take_accepted() {
+            self.accepted.send_replace(Some(registration));
+        }
         let standing = match (&self.ending, self.shell.session.peer()) {
             (Some(Ending::Left), _) => Standing::Left,
             (Some(Ending::Refused(why)), _) => Standing::Refused(why.clone()),
             (None, Some(peer)) => Standing::Connected(peer),
+            (None, None) if self.shell.session.is_renewing() => return,
             (None, None) => Standing::Away,
         };
         let is_new = *self.told.borrow() != standing;
@@ -495,106 +487,4 @@ async fn until(due: Option<Instant>) {
 struct Parting {
     wire: Wire,
     until: Instant,
-}
-
-/// A socket and what waits to be written to it. Reading and writing never wait for each other.
-struct Wire {
-    socket: Socket,
-    unsent: VecDeque<Message>,
-    unsent_bytes: usize,
-    needs_flush: bool,
-    /// When the socket last took something.
-    moved: Instant,
-}
-
-impl Wire {
-    fn new(socket: Socket) -> Self {
-        Self {
-            socket,
-            unsent: VecDeque::new(),
-            unsent_bytes: 0,
-            needs_flush: false,
-            moved: Instant::now(),
-        }
-    }
-
-    fn push(&mut self, message: Message) {
-        if self.unsent.is_empty() {
-            self.moved = Instant::now();
-        }
-        self.unsent_bytes += message.len();
-        self.unsent.push_back(message);
-    }
-
-    fn is_overfull(&self) -> bool {
-        self.unsent_bytes > MOST_UNSENT_BYTES && self.moved.elapsed() > STANDSTILL
-    }
-
-    /// Jobs may be as large as any frame.
-    fn allow_jobs(&mut self) {
-        self.socket.get_mut().set_limit(LARGEST_FRAME);
-    }
-
-    /// When a message that has begun has to be there.
-    fn deadline(&self) -> Option<Instant> {
-        self.socket.get_ref().deadline()
-    }
-
-    fn is_overdue(&self) -> bool {
-        self.socket.get_ref().is_overdue()
-    }
-
-    /// Writes what it can, then says what has come.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Closed>> {
-        if let Poll::Ready(Err(_)) = self.poll_write(cx) {
-            return Poll::Ready(Err(Closed::broken()));
-        }
-        match Pin::new(&mut self.socket).poll_next(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Some(Ok(Message::Close(frame)))) => {
-                let code = frame.as_ref().map(|frame| u16::from(frame.code));
-                let why = frame.map(|frame| frame.reason.to_string());
-                Poll::Ready(Err(Closed {
-                    code,
-                    why: why.unwrap_or_default(),
-                }))
-            }
-            Poll::Ready(Some(Ok(message))) => Poll::Ready(Ok(message)),
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Err(Closed::of(&error))),
-            Poll::Ready(None) => Poll::Ready(Err(Closed::broken())),
-        }
-    }
-
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let mut socket = Pin::new(&mut self.socket);
-        while let Some(message) = self.unsent.pop_front() {
-            match socket.as_mut().poll_ready(cx) {
-                Poll::Ready(Ok(())) => {
-                    self.unsent_bytes -= message.len();
-                    self.moved = Instant::now();
-                    socket.as_mut().start_send(message)?;
-                    self.needs_flush = true;
-                }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => {
-                    self.unsent.push_front(message);
-                    return Poll::Pending;
-                }
-            }
-        }
-        if self.needs_flush {
-            match socket.poll_flush(cx) {
-                Poll::Ready(Ok(())) => self.needs_flush = false,
-                other => return other,
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Writes what is left, and reads until the other side has closed too.
-    async fn finish(&mut self) {
-        while poll_fn(|cx| self.poll(cx)).await.is_ok() {}
-        // The answer to a close is written by reading on.
-        let _ = poll_fn(|cx| self.poll(cx)).await;
-    }
 }

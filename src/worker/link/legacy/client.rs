@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::rounds::Came;
-use super::{PolledKind, Polling};
+use super::{PolledKind, Polling, Served};
 use crate::link::tls;
 use muster_protocol::legacy::popped::{PoppedWork, Told};
 use muster_protocol::legacy::submit::UPLOADED;
@@ -95,11 +95,10 @@ impl Client {
     }
 
     /// Asks for so many jobs.
-    pub async fn pop(&self, line: &Polling, amount: usize) -> Popped {
-        let served = &line.served;
+    pub async fn pop(&self, name: &str, served: &Served, amount: usize) -> Popped {
         let models: Vec<&String> = served.models.keys().collect();
         let mut body = json!({
-            "name": line.name,
+            "name": name,
             "models": models,
             "threads": served.jobs.clamp(1, 50),
             "amount": amount.clamp(1, 20),

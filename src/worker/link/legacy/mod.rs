@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
-use super::{Condition, Link, Offer, Standing};
+use super::{Condition, Link, Offer, Standing, UpToDate};
 use muster_process::tasks::Tasks;
 
 use task::Task;
@@ -46,7 +46,7 @@ pub struct Polling {
     pub name: String,
     /// What the software calls itself there: features are known by it.
     pub agent: String,
-    pub served: Served,
+    pub served: watch::Receiver<Served>,
 }
 
 /// The kind of jobs: each has calls of its own.
@@ -88,6 +88,7 @@ impl Polling {
         tasks.start(task.run(told, present));
         Link {
             standing,
+            up_to_date: UpToDate::Always,
             absent,
             feedback,
         }

@@ -8,12 +8,12 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::Polling;
 use super::client::{Client, Popped, said};
 use super::heard::Heard;
 use super::job::{Errand, Job, Records};
 use super::rounds::{Came, Rounds};
 use super::skips::Skips;
+use super::{Polling, Served};
 use crate::link::session::Peer;
 use crate::link::ws::{report_maintenance, whole_seconds};
 use crate::link::{Condition, Feedback, Offer, Present, Standing, Transfers, rand_seed};
@@ -25,6 +25,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 pub struct Task {
     line: Polling,
+    /// As the coordinator was told last.
+    served: Served,
     offers: mpsc::Sender<Offer>,
     condition: watch::Receiver<Condition>,
     tasks: Tasks,
@@ -47,8 +49,10 @@ impl Task {
         condition: watch::Receiver<Condition>,
         tasks: Tasks,
     ) -> Self {
+        let served = line.served.borrow().clone();
         Self {
-            seats: Arc::new(Semaphore::new(line.served.jobs)),
+            seats: Arc::new(Semaphore::new(served.jobs)),
+            served,
             ending: tasks.stopping().child_token(),
             rounds: Rounds::new(rand_seed()),
             heard: Heard::default(),
@@ -94,7 +98,8 @@ impl Task {
             }
             let mut refusal = None;
             let amount = self.seats.available_permits() + 1;
-            let came = match client.pop(&self.line, amount).await {
+            self.served = self.line.served.borrow().clone();
+            let came = match client.pop(&self.line.name, &self.served, amount).await {
                 Popped::Refused(why) => return Some(why),
                 Popped::Work(popped, messages) => {
                     self.hear(messages);
@@ -192,7 +197,7 @@ impl Task {
 
     /// Each of its ids is a job of its own.
     fn start(&self, popped: PoppedJob, seat: OwnedSemaphorePermit, client: &Client) {
-        let job = Job::of(&popped, &self.line.served);
+        let job = Job::of(&popped, &self.served);
         if let Err(why) = &job {
             warn!("{}: handing back a job: {why}", self.line.label);
         }
@@ -215,7 +220,7 @@ impl Task {
         Errand {
             label: self.line.label.clone(),
             client: client.clone(),
-            kind: self.line.served.kind,
+            kind: self.served.kind,
             transfers: self.transfers.clone(),
             offers: self.offers.clone(),
             ending: self.ending.clone(),
@@ -257,7 +262,7 @@ impl Task {
 
     /// What runs was given to us before we were refused: it is made and brought, unless it is time to leave.
     async fn go_on(&self) {
-        let all = u32::try_from(self.line.served.jobs).unwrap_or(u32::MAX);
+        let all = u32::try_from(self.served.jobs).unwrap_or(u32::MAX);
         tokio::select! {
             _ = self.seats.acquire_many(all) => {}
             () = self.time_to_leave() => {}
@@ -266,7 +271,7 @@ impl Task {
 
     /// What runs may end within the time there is; the rest is given back.
     async fn finish(&mut self) {
-        let all = u32::try_from(self.line.served.jobs).unwrap_or(u32::MAX);
+        let all = u32::try_from(self.served.jobs).unwrap_or(u32::MAX);
         let grace = self.condition.borrow().leave_within.unwrap_or_default();
         let done = async || self.seats.acquire_many(all).await.is_ok();
         if timeout(grace, done()).await.is_err() {

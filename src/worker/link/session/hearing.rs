@@ -59,6 +59,8 @@ impl Session {
             said: self.now,
         });
         self.backoff.reset();
+        self.is_renewing = false;
+        self.accepted = (!self.is_outdated).then(|| self.registration.clone());
         self.report.is_new = true;
         self.report.sent = None;
         self.come_back(&ready.resume, out);

@@ -73,6 +73,7 @@ impl Session {
 
     /// Does everything whose time has come.
     pub(super) fn fall_due(&mut self, out: &mut Vec<Output>) {
+        self.renew(out);
         self.phase_due(out);
         self.give_up_waiting_jobs(out);
         let is_due = |(slot, job): (&Slot, &Job)| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::jobs::{Job, Phase as JobPhase};
 use super::words::{Ending, Moment, Output, Peer, Slot};
 use super::{Phase, Session, send};
-use muster_protocol::link::{Extension, FromWorker};
+use muster_protocol::link::{Extension, FromWorker, Registration};
 
 /// The least wait after a refusal that may pass: a cool-down, a name that is taken.
 const AFTER_REFUSAL: Duration = Duration::from_secs(30);
@@ -38,6 +38,7 @@ impl Session {
             let said = said.unwrap_or_else(|| "the key or the name was refused".to_owned());
             return self.over(Ending::Refused(said), out);
         }
+        self.is_renewing = false;
         let least = self.least_wait(code);
         let wait = self.backoff.wait().max(least);
         self.phase = Phase::Waiting {
@@ -103,6 +104,34 @@ impl Session {
         };
         self.phase = Phase::Waiting { until };
         self.over_if_left(out);
+    }
+
+    pub(super) fn change(&mut self, registration: Registration) {
+        self.registration = registration;
+        self.is_outdated = matches!(self.phase, Phase::Greeting { .. } | Phase::Open(_));
+    }
+
+    /// Comes back with the registration as it is now, as soon as no job is lost by that: a public coordinator gives no
+    /// job back.
+    pub(super) fn renew(&mut self, out: &mut Vec<Output>) {
+        if !self.is_outdated || self.leaving.is_some() {
+            return;
+        }
+        let is_possible = match self.phase {
+            Phase::Open(_) => self.resumable.is_some() || !self.has_unfinished(),
+            _ => false,
+        };
+        if !is_possible {
+            return;
+        }
+        out.push(Output::Close(Some(NORMAL)));
+        let now = self.now;
+        match &mut self.resumable {
+            Some(resumable) => resumable.lost = Some(now),
+            None => self.forget_all(out),
+        }
+        self.is_renewing = true;
+        self.phase = Phase::Waiting { until: now };
     }
 
     pub(super) fn leave(&mut self, within: Duration, out: &mut Vec<Output>) {

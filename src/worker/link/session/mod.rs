@@ -52,6 +52,12 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Session {
     registration: Registration,
+    /// The coordinator knows an earlier one.
+    is_outdated: bool,
+    /// Coming back with a newer registration; no connection was lost.
+    is_renewing: bool,
+    /// Accepted, and not taken yet by [`Self::take_accepted`].
+    accepted: Option<Registration>,
     now: Moment,
     phase: Phase,
     jobs: BTreeMap<Slot, Job>,
@@ -115,6 +121,9 @@ impl Session {
     pub fn new(settings: Settings) -> Self {
         Self {
             registration: settings.registration,
+            is_outdated: false,
+            is_renewing: false,
+            accepted: None,
             now: Moment::default(),
             phase: Phase::Waiting {
                 until: Moment::default(),
@@ -142,11 +151,22 @@ impl Session {
             Input::Lost { code } => self.lose(code, out),
             Input::Said { slot, said } => self.say(slot, said, out),
             Input::Report(state) => self.note(state),
+            Input::Registration(registration) => self.change(*registration),
             Input::Pause(is_paused) => self.pause(is_paused, out),
             Input::Leave { within } => self.leave(within, out),
             Input::Tick => {}
         }
         self.fall_due(out);
+    }
+
+    /// A registration that the coordinator has accepted since the last call.
+    pub fn take_accepted(&mut self) -> Option<Registration> {
+        self.accepted.take()
+    }
+
+    /// Whether it is away only to come back with other models.
+    pub fn is_renewing(&self) -> bool {
+        self.is_renewing
     }
 
     /// The coordinator it is connected to.
@@ -170,6 +190,7 @@ impl Session {
         };
         self.is_dismissed = false;
         self.refusal = None;
+        self.is_outdated = false;
         let mut registration = self.registration.clone();
         registration.resume = self.resumable.as_ref().map(|resumable| Resume {
             session: resumable.session.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::link::offer::Said;
 use muster_protocol::job::{JobId, KeepAlive, Kind};
 use muster_protocol::link::{
-    Agreed, Extension, Extensions, Payload, Prefill, State, ToWorker, UploadSlot,
+    Agreed, Extension, Extensions, Payload, Prefill, Registration, State, ToWorker, UploadSlot,
 };
 
 /// Time since the line was made.
@@ -33,6 +33,8 @@ pub enum Input {
     },
     /// The worker's state has changed.
     Report(State),
+    /// The worker serves other models from now on.
+    Registration(Box<Registration>),
     Pause(bool),
     Leave {
         within: Duration,

@@ -5,7 +5,9 @@
 //! | `talking` | jobs that go as they should |
 //! | `losing` | sockets that break, and coming back |
 //! | `leaving` | draining and pausing |
+//! | `changing` | other models |
 
+mod changing;
 mod leaving;
 mod losing;
 mod talking;
