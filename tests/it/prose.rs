@@ -20,7 +20,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("kernels", [3, 3, 1]),
     ("muster", [20, 24, 16]),
     ("process", [6, 4, 0]),
-    ("protocol", [83, 54, 51]),
+    ("protocol", [82, 54, 51]),
     ("worker", [73, 53, 22]),
 ];
 

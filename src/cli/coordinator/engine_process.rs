@@ -20,7 +20,7 @@ pub struct EngineProgram {
     pub root: Root,
     pub door: SocketAddr,
     pub models: Vec<String>,
-    /// Of the engine before.
+    /// The choices in the engine before.
     pub choices: LastChoices,
 }
 

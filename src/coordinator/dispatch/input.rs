@@ -124,7 +124,7 @@ pub struct Registration {
     /// Its limits for jobs that name no model, where the worker names none either.
     pub reach: Reach,
     pub models: Vec<ServedModel>,
-    /// Jobs it takes at once; 1 for peers that negotiated nothing.
+    /// Jobs at once; 1 for peers that negotiated nothing.
     pub slots: u32,
     pub extensions: Extensions,
     /// Whether the worker comes for its jobs.

@@ -63,18 +63,17 @@ pub fn is_hidden(outcome: &Outcome) -> bool {
 /// The worth of a sound, by its length.
 fn played(millis: u64) -> Worth {
     let millis = i64::try_from(millis).unwrap_or(i64::MAX);
-    let reward = Kudos(millis.saturating_mul(MILLIKUDOS_A_SECOND) / 1000);
-    Worth {
-        reward,
-        paid: reward,
-        charge: Kudos(reward.0.saturating_add(FEE.0)),
-    }
+    with_fee(Kudos(millis.saturating_mul(MILLIKUDOS_A_SECOND) / 1000))
 }
 
 /// The worth of a video, by its pixels.
 fn filmed(pixels: u64, steps: Option<u32>) -> Worth {
     let steps = f64::from(steps.unwrap_or(VIDEO_STEPS));
-    let reward = rounded(pixels as f64 * steps * MILLIKUDOS_A_PIXELSTEP);
+    with_fee(rounded(pixels as f64 * steps * MILLIKUDOS_A_PIXELSTEP))
+}
+
+/// The whole reward is paid, and the client pays the fee beside it.
+fn with_fee(reward: Kudos) -> Worth {
     Worth {
         reward,
         paid: reward,

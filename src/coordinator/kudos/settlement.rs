@@ -219,7 +219,7 @@ fn cost(facts: &Facts, counted: Counted) -> Option<MicroUsd> {
     let has_output = facts.parts.iter().any(|part| part.events > 0);
     let is_delivered = match &facts.outcome {
         Outcome::Delivered { .. } => !drawn::is_hidden(&facts.outcome),
-        // Of a transcript that comes later nothing is handed out before it is whole.
+        // A transcript that comes later is handed out whole or not at all.
         outcome => is_paid(outcome) && has_output && !facts.job.is_only_whole(),
     };
     if !is_delivered {

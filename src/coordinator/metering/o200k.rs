@@ -92,7 +92,7 @@ impl O200k {
 }
 
 impl Vocabulary {
-    /// Of tokens, each behind its length.
+    /// From tokens, each behind its length.
     fn new(bytes: Vec<u8>) -> Self {
         let (mut tokens, mut longest, mut at) = (Vec::new(), 0, 0);
         while let Some(length) = bytes.get(at) {

@@ -75,7 +75,7 @@ impl Lines {
         };
         line.output.note(&event);
         match &event {
-            // Of other jobs the route puts the output together.
+            // For other jobs the route puts the output together.
             Event::Media(_) | Event::Encoded(_) | Event::Restarted
                 if line.whereabouts.is_some() =>
             {

@@ -11,7 +11,7 @@ const LEAST_PIXELS: u64 = 1 << 20;
 const BYTES_A_PIXEL: u64 = 4;
 const ASIDE: u64 = 1 << 20;
 
-/// Of an image that is looked at, what is made of it may have so much less: some workers make large ones smaller first.
+/// How many times smaller the output of a form may be than its image: some workers make large images smaller first.
 const FORM_REDUCTION: u32 = 4;
 
 /// What an image has to be so that it counts as drawn for a job.
@@ -41,7 +41,7 @@ impl Drawn {
         }
     }
 
-    /// Of any size up to so many pixels.
+    /// Any size up to so many pixels.
     pub fn up_to(pixels: u64) -> Self {
         Self {
             pixels,

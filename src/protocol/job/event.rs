@@ -125,7 +125,7 @@ pub struct Usage {
     pub cached_tokens: u32,
     /// All tokens of the output, those of attempts before this one counted in.
     pub completion_tokens: u32,
-    /// Of those, the ones spent on reasoning.
+    /// Tokens that were spent on reasoning.
     #[serde(default)]
     pub reasoning_tokens: u32,
 }

@@ -6,9 +6,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::Kind;
 use super::media::{MediaFile, MediaRequest};
-use super::needs::{ImageNeeds, Needs};
-use super::{Formats, Kind, Limits};
 
 /// In a prompt as one text, before the part that should not be seen.
 pub const NEGATIVE: &str = "###";
@@ -255,18 +254,6 @@ impl MediaRequest for ImageRequest {
     fn size(&self) -> u64 {
         let pixels = u64::from(self.width) * u64::from(self.height);
         pixels.saturating_mul(self.steps.unwrap_or(USUAL_STEPS).into())
-    }
-
-    /// Of our own workers. The API that others poll says more.
-    fn limits(&self) -> Limits {
-        Limits {
-            formats: Formats::NEUTRAL,
-            needs: Needs::Image(ImageNeeds {
-                pixels: self.width.saturating_mul(self.height),
-                steps: self.steps.unwrap_or_default(),
-            }),
-            ..Limits::default()
-        }
     }
 
     fn steps(&self) -> Option<u32> {

@@ -46,7 +46,8 @@ pub trait MediaRequest {
     /// How much work it is as people count it: pixelsteps, seconds.
     fn size(&self) -> u64;
 
-    /// The demands on a worker, and the formats that can say all of it.
+    /// The demands on a worker, and the formats that can say all of it. An image has those of its form for workers that
+    /// poll, which says more.
     fn limits(&self) -> Limits {
         Limits {
             formats: Formats::NEUTRAL,
@@ -76,12 +77,12 @@ pub trait MediaRequest {
         0
     }
 
-    /// Of a sound or a video, the length that is paid.
+    /// The length of a sound or a video that is paid.
     fn paid_millis(&self) -> u64 {
         0
     }
 
-    /// Of a spoken text, where its characters have a price.
+    /// The characters of a spoken text, which have a price.
     fn spoken_characters(&self) -> Option<u64> {
         None
     }

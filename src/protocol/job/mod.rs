@@ -70,7 +70,7 @@ pub struct Job {
     pub id: JobId,
     pub request: RequestId,
     pub account: AccountId,
-    /// Of the account's, the key it was asked with, which has a budget of its own.
+    /// The account's key that the job was asked with, if it has a budget of its own.
     pub shared_key: Option<SharedKeyId>,
     pub kind: Kind,
     pub model: ModelChoice,

@@ -30,10 +30,10 @@ pub struct MusicRequest {
     /// For a model that speaks: the prompt is the text, and `seconds` the longest sound.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_speech: bool,
-    /// Of a speech: a voice of the model, or a mixture such as `a+b`. None: the model's usual one.
+    /// A voice of a model that speaks, or a mixture such as `a+b`. None: the model's usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub voice: Option<String>,
-    /// Of a speech: 1 is the usual speed.
+    /// How fast a model speaks; 1 is the usual speed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
     /// The file that the worker uploads.
@@ -50,7 +50,7 @@ pub enum SoundFormat {
     Opus,
 }
 
-/// Of a text that is spoken: about 15 characters a second.
+/// Speech has about 15 characters a second.
 const MILLIS_A_CHARACTER: u64 = 67;
 
 impl MusicRequest {
@@ -70,7 +70,7 @@ impl MusicRequest {
         (self.seconds.max(0.0) * 1000.0).ceil() as u64
     }
 
-    /// Of the prompt.
+    /// How many the prompt has.
     pub fn characters(&self) -> u64 {
         self.prompt.chars().count() as u64
     }
@@ -125,7 +125,7 @@ impl MediaRequest for MusicRequest {
         std::iter::once(&*self.prompt).chain(lyrics).collect()
     }
 
-    /// Of a speech about as long as its text, because `seconds` is only a limit.
+    /// A speech is counted by its text, because `seconds` is only a limit.
     fn paid_millis(&self) -> u64 {
         match self.is_speech {
             true => self.millis().min(self.characters() * MILLIS_A_CHARACTER),

@@ -170,13 +170,7 @@ impl MediaWork {
     fn usual_limits(&self) -> Limits {
         match &self.body {
             WorkBody::Media(MediaBody::Image(image)) => {
-                // The API that workers poll says more of images.
-                let [model] = &self.model;
-                let polled = GenerationInputImage::of_neutral(image, model);
-                Limits {
-                    formats: polled.formats(),
-                    ..polled.limits()
-                }
+                GenerationInputImage::of_neutral(image, self.model()).limits()
             }
             WorkBody::Media(media) => media.limits(),
             WorkBody::Transcript(_) => Limits {
