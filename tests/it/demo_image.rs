@@ -165,6 +165,7 @@ fn a_lora_brings_its_palette_and_a_seed_repeats_its_image() {
             model: strength,
             clip: 0.0,
         }],
+        cfg_scale: Some(4.0),
         ..ImageRequest::default()
     };
     let prompts = [
