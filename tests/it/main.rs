@@ -24,6 +24,7 @@ mod config;
 mod conformance;
 mod demo;
 mod demo_image;
+mod demo_music;
 mod demo_video;
 mod documents;
 #[cfg(feature = "coordinator")]

@@ -239,7 +239,7 @@ fn a_script_is_never_asked() {
     assert!(!said.contains("[y/N]"), "{said}");
     assert_eq!(
         ready["models"],
-        serde_json::json!(["demo-text", "demo-image", "demo-video"])
+        serde_json::json!(["demo-text", "demo-image", "demo-video", "demo-music"])
     );
 }
 

@@ -121,7 +121,7 @@ fn chat_talks_to_the_running_up_or_starts_a_model() {
     );
     let report: Value =
         serde_json::from_str(&beside(folder.path(), &["status", "--json"])).unwrap();
-    assert_eq!(report["models"].as_array().unwrap().len(), 3, "{report}");
+    assert_eq!(report["models"].as_array().unwrap().len(), 4, "{report}");
 }
 
 #[test]
@@ -224,7 +224,10 @@ fn printed(child: &mut Child) -> String {
 fn up_is_ready_on_an_empty_machine_within_seconds() {
     let folder = tempfile::tempdir().unwrap();
     let up = up(folder.path());
-    assert_eq!(up.models, ["demo-text", "demo-image", "demo-video"]);
+    assert_eq!(
+        up.models,
+        ["demo-text", "demo-image", "demo-video", "demo-music"]
+    );
     assert_eq!(up.key.len(), 22);
     assert!(up.took < Duration::from_secs(3), "it took {:?}", up.took);
 }
@@ -240,7 +243,7 @@ fn an_image_model_that_does_not_load_leaves_the_text_model_served() {
     fs::write(models.join("demo-image.toml"), entry).unwrap();
     let variables = [("MUSTER_MODELS_DIR", models.to_str().unwrap())];
     let up = up_with(folder.path(), &variables);
-    assert_eq!(up.models, ["demo-text", "demo-video"]);
+    assert_eq!(up.models, ["demo-text", "demo-video", "demo-music"]);
 }
 
 #[test]
@@ -253,8 +256,9 @@ fn the_lines_up_prints_work_when_pasted() {
         "python3 ",
         "images/generations",
         "videos/generations",
+        "audio/generations",
     ];
-    let [curl, python, image, video] = parts.map(|part| {
+    let [curl, python, image, video, song] = parts.map(|part| {
         let line = text.lines().find(|line| line.contains(part)).unwrap();
         let out = Command::new("sh").args(["-c", line]).output().unwrap();
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
@@ -273,6 +277,10 @@ fn the_lines_up_prints_work_when_pasted() {
     let link = filmed["data"][0]["url"].as_str().unwrap();
     let file = Command::new("curl").args(["-s", link]).output().unwrap();
     assert_eq!(&file.stdout[4..8], b"ftyp", "{filmed}");
+    let played: Value = serde_json::from_str(&song).unwrap();
+    let link = played["data"][0]["url"].as_str().unwrap();
+    let file = Command::new("curl").args(["-s", link]).output().unwrap();
+    assert_eq!(&file.stdout[..4], b"RIFF", "{played}");
     child.kill().unwrap();
     child.wait().unwrap();
 }

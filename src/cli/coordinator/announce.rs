@@ -26,11 +26,13 @@ pub struct ExampleModels {
     pub image: Option<String>,
     pub speech: Option<String>,
     pub video: Option<String>,
+    pub music: Option<String>,
 }
 
 const QUESTION: &str = "What is Muster?";
 const SCENE: &str = "a big red circle on a blue background";
 const FILM: &str = "a red circle moves to the right on a blue background";
+const MELODY: &str = "a fast bell melody that rises from C";
 const GREETING: &str = "Good morning.";
 
 impl Ready {
@@ -83,6 +85,12 @@ impl Ready {
             let body = json!({ "model": model, "prompt": FILM }).to_string();
             let curl = self.curl(VIDEOS, &body);
             examples += &format!("Make a video; the answer has a link to it:\n\n{curl}\n\n");
+        }
+        if let Some(model) = &self.examples.music {
+            // Music is half a minute long unless the request says more.
+            let body = json!({ "model": model, "prompt": MELODY, "seconds": 4 }).to_string();
+            let curl = self.curl(SONGS, &body);
+            examples += &format!("Play a melody; the answer has a link to it:\n\n{curl}\n\n");
         }
         if let Some(model) = &self.examples.speech {
             let body = json!({ "model": model, "input": GREETING }).to_string();
@@ -142,6 +150,7 @@ impl Ready {
 const CHAT: &str = "/v1/chat/completions";
 const IMAGES: &str = "/v1/images/generations";
 const VIDEOS: &str = "/v1/videos/generations";
+const SONGS: &str = "/v1/audio/generations";
 const SPEECH: &str = "/v1/audio/speech";
 
 fn chat(model: &str) -> String {

@@ -20,7 +20,7 @@ const BESIDE: [(Kind, Option<&str>); 5] = [
     (Kind::Speech, None),
     (Kind::Hearing, None),
     (Kind::Video, Some("demo-video")),
-    (Kind::Music, None),
+    (Kind::Music, Some("demo-music")),
 ];
 
 /// What will be served, and a better model that could be.

@@ -10,6 +10,7 @@ macro_rules! entry {
 pub const ENTRIES: &[(&str, &str)] = &[
     entry!("ace-step-1.5-turbo.toml"),
     entry!("demo-image.toml"),
+    entry!("demo-music.toml"),
     entry!("demo-text.toml"),
     entry!("demo-video.toml"),
     entry!("gemma-2-2b-it.toml"),
