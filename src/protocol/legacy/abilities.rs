@@ -164,10 +164,10 @@ impl PopInputImage {
                 Capabilities::KARRAS_DDIM,
             ),
         ];
+        // Older workers of ours allowed files of both kinds by one flag.
+        let inverts = self.allow_textual_inversions.unwrap_or(self.allow_lora);
         let known = SOFTWARE.map(|(one, name)| {
-            // A worker of ours allows files of both kinds by one flag.
-            let allowed =
-                one != Capabilities::INVERSIONS || agent.name != MUSTER || self.allow_lora;
+            let allowed = one != Capabilities::INVERSIONS || agent.name != MUSTER || inverts;
             (allowed && agent.can(name), one)
         });
         let set = gathered(offered).with(gathered(known));
@@ -265,7 +265,18 @@ mod tests {
         check("AI Horde Worker:23:x", json!({}), listed.clone(), missing);
         check(NEWEST, json!({}), listed.clone(), &[]);
         check("Muster:0:x", json!({}), listed.clone(), missing);
-        check("Muster:0:x", json!({"allow_lora": true}), listed, &[]);
+        check(
+            "Muster:0:x",
+            json!({"allow_lora": true}),
+            listed.clone(),
+            &[],
+        );
+        let alone = json!({"allow_lora": false, "allow_textual_inversions": true});
+        check("Muster:0:x", alone.clone(), listed.clone(), &[]);
+        let lora = json!({"params": {"loras": [{"name": "a"}]}});
+        check("Muster:0:x", alone, lora, &["LoRAs"]);
+        let without = json!({"allow_lora": true, "allow_textual_inversions": false});
+        check("Muster:0:x", without, listed, missing);
         let named = |prompt: &str| {
             let asked = GenerationInputImage::read(json!({"prompt": prompt})).unwrap();
             let asked = asked.abilities(Baseline::of_unknown);

@@ -42,6 +42,8 @@ body! {
             blacklist: Vec<String> = list(text(..)),
             priority_usernames: Vec<String> = list(text(..)),
             models: Vec<String> = list(text(3..=255)).at_most(MOST_MODELS),
+            /// Of Muster's workers, which have files of their own; of other workers the software decides.
+            allow_textual_inversions: bool = flag(),
         }
     }
 }

@@ -465,6 +465,7 @@ impl Served {
             jobs: 1,
             pixels: MOST_PIXELS,
             has_loras: folders.loras.is_some(),
+            has_inversions: folders.embeddings.is_some(),
             ..legacy::Served::default()
         };
         let kinds = [texts, images].into_iter();

@@ -166,6 +166,7 @@ async fn an_image_without_an_upload_link_goes_along_and_what_is_not_drawn_is_giv
         (&asked["models"], &asked["nsfw"], &asked["allow_lora"]),
         (&json!(["tiny"]), &json!(false), &json!(false))
     );
+    assert_eq!(asked["allow_textual_inversions"], json!(false));
     let brought = script.hear("submit").await;
     assert_eq!(
         (&brought["state"], &brought["seed"]),
@@ -213,6 +214,31 @@ async fn files_that_a_polled_job_names_are_those_of_our_folders() {
     assert!(about.starts_with("(embedding:owl:1), a cat\n"), "{about}");
     assert!(about.contains("Loras: \"paper: 0.5\""), "{about}");
     assert_eq!(script.hear("submit").await["state"], "faulted");
+}
+
+#[tokio::test]
+async fn an_inversion_reaches_a_polling_worker_that_has_their_folder_alone() {
+    let app = App::listening(DoorSettings::default()).await;
+    let address = open(app.router.clone(), &app.tasks).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("owl.safetensors"), b"").unwrap();
+    let folders = AdapterFolders {
+        embeddings: Some(folder.path().to_owned()),
+        ..AdapterFolders::default()
+    };
+    let posts = vec![post_at(address, &app.key)];
+    let (worker, _maker) = drawing_work_with(posts, folders, &app.tasks).await;
+    assert!(worker.connected().await);
+    let with = |params: Value| json!({"nsfw": false, "censor_nsfw": false, "params": params});
+    let inverted = with(json!({"tis": [{"name": "owl", "inject_ti": "prompt"}]}));
+    let id = images::ask(&app, inverted).await;
+    let status = images::until_done(&app, &id).await;
+    assert_eq!(status["generations"][0]["worker_name"], "ours", "{status}");
+    let lora = images::ask(&app, with(json!({"loras": [{"name": "paper"}]}))).await;
+    let path = format!("/api/v2/generate/check/{lora}");
+    let check = app.get(&path).await.json().await;
+    assert_eq!(check["is_possible"], false, "{check}");
+    assert!(worker.drain(PATIENCE).await);
 }
 
 #[tokio::test]

@@ -120,6 +120,8 @@ impl Client {
                 "allow_post_processing": false,
                 "allow_controlnet": false,
                 "allow_lora": served.has_loras,
+                // Servers other than Muster's know it of no worker's files.
+                "allow_textual_inversions": served.has_inversions,
             }),
         };
         if let (Some(body), Value::Object(more)) = (body.as_object_mut(), more) {

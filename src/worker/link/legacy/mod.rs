@@ -69,8 +69,10 @@ pub struct Served {
     pub context: u32,
     /// Width times height of the largest image.
     pub pixels: u64,
-    /// Applies LoRAs, and textual inversions, of its own folders. Jobs that name others are handed back.
+    /// Applies LoRAs of its own folder. Jobs that name others are handed back.
     pub has_loras: bool,
+    /// The same for textual inversions, which have a folder of their own.
+    pub has_inversions: bool,
 }
 
 impl Polling {
