@@ -65,6 +65,28 @@ fn a_drawing_is_measured_beside_the_machines_limits() {
 }
 
 #[test]
+fn single_blocks_of_a_drawing_are_measured() {
+    let arguments = ["bench", "image", "--synthetic", "tiny", "--blocks"];
+    let text = worker(&[&arguments[..], &["--repeat", "1", "--json"]].concat())
+        .run()
+        .ok();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let parts = report["report"]["parts"].as_array().unwrap();
+    let names: Vec<&str> = parts
+        .iter()
+        .map(|part| part["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 6, "{names:?}");
+    assert_eq!(names[0], "resnet 32 at 32x32");
+    for part in parts {
+        assert!(part["operations"].as_u64().unwrap() > 0, "{part}");
+        assert!(part["seconds"]["median"].as_f64().unwrap() > 0.0, "{part}");
+    }
+    let table = worker(&arguments).run().ok();
+    assert!(table.contains("transformer 64 at 16x16"), "{table}");
+}
+
+#[test]
 fn hearing_is_measured_beside_the_machines_limits() {
     let arguments = [
         "bench",

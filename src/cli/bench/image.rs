@@ -1,13 +1,16 @@
-//! `worker bench image`: a step with guidance and the decoding of an image, with random weights in a known shape.
+//! `worker bench image`: a step with guidance and the decoding of an image, or single blocks, with random weights in a known
+//! shape.
 
 use std::path::Path;
 
 use serde_json::json;
 
+use super::parts::PartsReport;
 use super::parts::{TimedPart, measure};
 use super::place::Place;
 use crate::cli::{Exit, Failure, output};
-use crate::networks::image::{ImageBench, SyntheticImage};
+use crate::networks::image::{BlockBench, ImageBench, SyntheticImage};
+use crate::networks::weights::Flaw;
 
 /// Measure drawing: seconds per step and per image, and the share of this machine's limits.
 #[derive(Debug, Clone, clap::Args)]
@@ -19,6 +22,9 @@ pub struct DrawingBenchArgs {
     /// Size of the image; default: that of the shape.
     #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size)]
     pub size: Option<[u32; 2]>,
+    /// Measure one block of each kind and size instead of whole passes.
+    #[arg(long)]
+    pub blocks: bool,
     /// Device to run on: cpu, cuda or cuda:N.
     #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     pub device: Place,
@@ -33,7 +39,8 @@ pub struct DrawingBenchArgs {
 const EXAMPLES: &str = "\
 Examples:
   worker bench image
-  worker bench image --synthetic sdxl --size 512x512 --repeat 1";
+  worker bench image --synthetic sdxl --size 512x512 --repeat 1
+  worker bench image --synthetic sdxl --blocks";
 
 const STEP: &str = "step with guidance";
 const DECODING: &str = "decoding";
@@ -64,14 +71,26 @@ fn size(text: &str) -> Result<[u32; 2], String> {
 pub fn run(args: &DrawingBenchArgs, is_shown: bool) -> Result<(), Failure> {
     let device = args.device.open()?;
     let shape = args.synthetic;
-    let size @ [width, height] = args.size.unwrap_or([shape.side(); 2]);
+    let size = args.size.unwrap_or([shape.side(); 2]);
     if is_shown && !args.json {
         output::aside(format!("making up weights of {}", shape.name()));
     }
-    let bench = ImageBench::new(shape, &device).map_err(|flaw| {
-        let failed = flaw.in_file(Path::new("random weights"));
-        Failure::new(Exit::Failed, failed.to_string())
-    })?;
+    if args.blocks {
+        let bench = &BlockBench::new(shape, size, &device).map_err(failure)?;
+        let passes: Vec<_> = bench.parts().collect();
+        let works = (0..passes.len()).map(|index| move || bench.pass(index));
+        let works: Vec<_> = works.collect();
+        let parts = passes.iter().zip(&works);
+        let parts = parts.map(|((name, operations), work)| TimedPart {
+            name,
+            operations: *operations,
+            work,
+        });
+        let parts: Vec<_> = parts.collect();
+        let report = measure(&parts, args.repeat, &device)?;
+        return show(args, size, &report, "one block of each kind, with guidance");
+    }
+    let bench = ImageBench::new(shape, &device).map_err(failure)?;
     let parts = [
         TimedPart {
             name: STEP,
@@ -85,6 +104,24 @@ pub fn run(args: &DrawingBenchArgs, is_shown: bool) -> Result<(), Failure> {
         },
     ];
     let report = measure(&parts, args.repeat, &device)?;
+    let whole = STEPS * report.seconds_of(STEP) + report.seconds_of(DECODING);
+    let whole = format!("an image of {STEPS} steps: {whole:.1} s");
+    show(args, size, &report, &whole)
+}
+
+fn failure(flaw: Flaw) -> Failure {
+    let failed = flaw.in_file(Path::new("random weights"));
+    Failure::new(Exit::Failed, failed.to_string())
+}
+
+/// `last` is a line below the table.
+fn show(
+    args: &DrawingBenchArgs,
+    [width, height]: [u32; 2],
+    report: &PartsReport,
+    last: &str,
+) -> Result<(), Failure> {
+    let shape = args.synthetic;
     if args.json {
         return output::json(&json!({
             "shape": shape.name(),
@@ -95,7 +132,6 @@ pub fn run(args: &DrawingBenchArgs, is_shown: bool) -> Result<(), Failure> {
             "report": report,
         }));
     }
-    let whole = STEPS * report.seconds_of(STEP) + report.seconds_of(DECODING);
     output::line(report.table(
         &format!(
             "{} on {}, {width} x {height}, {}, median of {}",
@@ -104,7 +140,7 @@ pub fn run(args: &DrawingBenchArgs, is_shown: bool) -> Result<(), Failure> {
             args.device.weight_type(),
             args.repeat
         ),
-        &format!("an image of {STEPS} steps: {whole:.1} s"),
+        last,
     ))
 }
 

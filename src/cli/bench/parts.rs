@@ -13,7 +13,7 @@ use crate::cli::{Exit, Failure};
 
 /// A part and how to do it once.
 pub struct TimedPart<'a> {
-    pub name: &'static str,
+    pub name: &'a str,
     /// Multiplications and additions.
     pub operations: u64,
     pub work: &'a dyn Fn() -> candle_core::Result<()>,
@@ -29,7 +29,7 @@ pub struct PartsReport {
 
 #[derive(Debug, Serialize)]
 pub struct PartFigure {
-    pub name: &'static str,
+    pub name: String,
     pub seconds: Figure,
     pub operations: u64,
     pub operations_per_second: f64,
@@ -66,7 +66,7 @@ pub fn measure(
         let operations_per_second = part.operations as f64 / seconds.median;
         let share = operations_per_second / limits.operations_per_second;
         Some(PartFigure {
-            name: part.name,
+            name: part.name.to_owned(),
             seconds,
             operations: part.operations,
             operations_per_second,
@@ -95,7 +95,7 @@ impl PartsReport {
             self.limits.threads,
         );
         let head = format!(
-            "{:<20} {:>9} {:>7} {:>9} {:>9} {:>9}",
+            "{:<26} {:>9} {:>7} {:>9} {:>9} {:>9}",
             "", "seconds", "+-", "Gop", "Gop/s", "share"
         );
         let memory = self
@@ -115,7 +115,7 @@ impl PartFigure {
             .share
             .map_or("-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
         format!(
-            "{:<20} {:>9.3} {:>5.1} % {:>9.1} {:>9.0} {share:>9}",
+            "{:<26} {:>9.3} {:>5.1} % {:>9.1} {:>9.0} {share:>9}",
             self.name,
             self.seconds.median,
             100.0 * self.seconds.spread(),

@@ -5,6 +5,7 @@
 //! ([`block_end`]), so that the owner of the device can do other work in between; [`run`] goes through without stopping.
 
 mod autoencoder;
+mod block_bench;
 mod clip;
 mod component;
 mod synthetic;
@@ -13,6 +14,7 @@ mod view;
 
 pub use self::{
     autoencoder::{Autoencoder, AutoencoderSpec},
+    block_bench::BlockBench,
     clip::{ClipActivation, ClipOutput, ClipSpec, ClipText, ClipWindow},
     component::{ComponentSource, Layout},
     synthetic::{ImageBench, SyntheticImage},

@@ -12,9 +12,9 @@ use crate::networks::weights::{Flaw, InventedTensors};
 use muster_kernels::Edges;
 
 /// Tokens of a prompt's window.
-const PROMPT_TOKENS: usize = 77;
+pub const PROMPT_TOKENS: usize = 77;
 /// A prompt and the one to stay away from.
-const GUIDED: usize = 2;
+pub const GUIDED: usize = 2;
 
 /// A shape that people measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl SyntheticImage {
         }
     }
 
-    fn specs(self) -> (UnetSpec, AutoencoderSpec) {
+    pub fn specs(self) -> (UnetSpec, AutoencoderSpec) {
         match self {
             Self::StableDiffusion1 => (
                 UnetSpec::stable_diffusion_1(),

@@ -4,12 +4,11 @@ mod blocks;
 mod names;
 mod spec;
 
-pub use self::blocks::{Resnet, ResnetShape, same};
+pub use self::blocks::{Resnet, ResnetShape, Transformer, same};
 pub use self::spec::{ADDED_SIZES, AddedSpec, UnetLevel, UnetSpec};
 
 use candle_core::{D, DType, Tensor, bail};
 
-use self::blocks::Transformer;
 use super::component::{
     AffineNorm, ComponentReader, ComponentSource, ConvolutionLayer, Layout, Projection,
 };

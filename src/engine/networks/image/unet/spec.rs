@@ -103,28 +103,10 @@ impl UnetSpec {
 
     /// Multiplications and additions of a pass over a latent of so many places.
     pub fn operations(&self, places: u64, tokens: u64) -> u64 {
-        let (time, context) = (self.time_width() as u64, self.context as u64);
         let convolution = |n: u64, inputs: u64, outputs: u64| 9 * n * inputs * outputs;
-        let resnet = |n: u64, inputs: u64, outputs: u64| {
-            let shortcut = if inputs == outputs {
-                0
-            } else {
-                n * inputs * outputs
-            };
-            let both = convolution(n, inputs, outputs) + convolution(n, outputs, outputs);
-            both + shortcut + time * outputs
-        };
-        let transformer = |n: u64, width: u64, depth: u64| {
-            // Four projections and the scores of each attention, then eight widths out and four in.
-            let own = 4 * n * width * width + 2 * n * n * width;
-            let cross =
-                2 * n * width * width + 2 * tokens * context * width + 2 * n * tokens * width;
-            let wide = 12 * n * width * width;
-            match depth {
-                0 => 0,
-                depth => 2 * n * width * width + depth * (own + cross + wide),
-            }
-        };
+        let resnet = |n: u64, inputs: u64, outputs: u64| self.resnet_operations(n, inputs, outputs);
+        let transformer =
+            |n: u64, width: u64, depth: u64| self.transformer_operations(n, width, depth, tokens);
         let (blocks, last) = (self.blocks, self.levels.len() - 1);
         let mut sum = 0;
         let mut channels = self.levels[0].channels as u64;
@@ -159,6 +141,29 @@ impl UnetSpec {
             }
         }
         2 * (sum + convolution(places, channels, self.outputs as u64))
+    }
+
+    /// Multiplications of a residual block over so many places.
+    pub fn resnet_operations(&self, places: u64, inputs: u64, outputs: u64) -> u64 {
+        let convolutions = 9 * places * (inputs + outputs) * outputs;
+        let shortcut = match inputs == outputs {
+            true => 0,
+            false => places * inputs * outputs,
+        };
+        convolutions + shortcut + self.time_width() as u64 * outputs
+    }
+
+    /// The same of a transformer of so many blocks.
+    pub fn transformer_operations(&self, places: u64, width: u64, depth: u64, tokens: u64) -> u64 {
+        let (n, context) = (places, self.context as u64);
+        // Four projections and the scores of each attention, then eight widths out and four in.
+        let own = 4 * n * width * width + 2 * n * n * width;
+        let cross = 2 * n * width * width + 2 * tokens * context * width + 2 * n * tokens * width;
+        let wide = 12 * n * width * width;
+        match depth {
+            0 => 0,
+            depth => 2 * n * width * width + depth * (own + cross + wide),
+        }
     }
 
     /// Width of what the time becomes.
