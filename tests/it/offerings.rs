@@ -33,6 +33,10 @@ async fn a_text_from_an_image_model_is_refused_with_the_route_that_serves_it() {
     let app = App::start().await;
     let mut rig = mixed(&app).await;
     let listed = app.get("/v1/models?type=all").await.json().await;
+    for model in listed["data"].as_array().unwrap() {
+        let has_context = model["max_context_length"].is_number();
+        assert_eq!(has_context, model["id"] != "paint", "{model}");
+    }
     let outputs: Vec<_> = listed["data"].as_array().unwrap().iter().collect();
     let outputs: Vec<_> = outputs
         .iter()

@@ -203,14 +203,27 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
         "owned_by": owner,
         "input_modalities": input_modalities(model),
         "output_modalities": output_modalities(model),
-        "max_context_length": model.context,
         "aliases": texts(known.other_names(&model.name)),
     });
+    // Whatever their workers state: models of media have no context.
+    if reads_tokens(model) {
+        entry["max_context_length"] = model.context.into();
+    }
     let limits = limits(model);
     if !limits.is_empty() {
         entry["limits"] = limits.into();
     }
     entry
+}
+
+fn reads_tokens(model: &ModelOnline) -> bool {
+    let tasks = [
+        Capabilities::GENERATE,
+        Capabilities::EMBED,
+        Capabilities::RERANK,
+    ];
+    let mut tasks = tasks.into_iter();
+    model.kinds.contains(Kind::Text) && tasks.any(|task| model.capabilities.contains(task))
 }
 
 /// Limits of requests for media, where workers of the model state them.

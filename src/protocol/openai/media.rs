@@ -255,9 +255,13 @@ pub struct MediaGrid {
 }
 
 impl MediaGrid {
+    /// Two places are enough for people; the clock of the worker is not exact.
+    pub fn rounded_seconds(&self) -> f64 {
+        (self.seconds * 100.0).round() / 100.0
+    }
+
     pub fn render(&self) -> Value {
-        // Two places are enough for people; the clock of the worker is not exact.
-        let seconds = (self.seconds * 100.0).round() / 100.0;
+        let seconds = self.rounded_seconds();
         json!({
             "job_id": self.job,
             "worker": self.worker,

@@ -337,7 +337,7 @@ fn model() -> Value {
             "owned_by": text(),
             "input_modalities": texts(),
             "output_modalities": texts(),
-            "max_context_length": {"type": "integer", "description": "Tokens."},
+            "max_context_length": {"type": "integer", "description": "Tokens; of models that read texts."},
             "aliases": texts(),
             "limits": {
                 "type": "object",
@@ -358,7 +358,6 @@ fn model() -> Value {
             "owned_by",
             "input_modalities",
             "output_modalities",
-            "max_context_length",
             "aliases",
         ],
     )

@@ -180,7 +180,7 @@ fn generation(output: &FinishedMedia, grid: &MediaGrid) -> Value {
     let seed = output.seed.and_then(|seed| i64::try_from(seed).ok());
     let grid = Grid {
         worker: grid.worker.as_deref().map(Arc::from),
-        gen_time: grid.seconds,
+        gen_time: grid.rounded_seconds(),
         seed: seed.unwrap_or_default(),
         ..Grid::default()
     };
@@ -283,9 +283,10 @@ impl MediaChatHead {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{MediaChat, MediaChatStream};
+    use super::{MediaChat, MediaChatStream, generation};
     use crate::job::Kind;
     use crate::openai::chat::IgnoredFields;
+    use crate::openai::media::{FinishedMedia, MediaGrid};
 
     fn read(more: Value) -> Result<MediaChat, String> {
         let mut body = json!({
@@ -322,6 +323,22 @@ mod tests {
             includes_usage: true,
         };
         assert_eq!(chat.unwrap().stream, Some(stream));
+    }
+
+    #[test]
+    fn seconds_of_a_chat_are_rounded_as_those_of_the_other_routes() {
+        let grid = MediaGrid {
+            seconds: 1.234_567,
+            ..MediaGrid::default()
+        };
+        let output = FinishedMedia {
+            index: 0,
+            data: String::new(),
+            seed: None,
+        };
+        let chat = generation(&output, &grid);
+        assert_eq!(chat["gen_time"], grid.render()["gen_time"]);
+        assert_eq!(chat["gen_time"], 1.23);
     }
 
     #[test]
