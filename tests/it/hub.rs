@@ -422,7 +422,7 @@ async fn a_file_that_is_here_is_held_to_the_hash_in_the_catalog() {
         .unwrap_err();
     assert!(matches!(error, HubError::OtherHash { .. }), "{error}");
     assert_eq!(hub.served_bytes(), 100);
-    assert_eq!(here.remove(&other, false).unwrap().bytes, 100);
+    assert_eq!(here.remove(&other, &[], false).unwrap().bytes, 100);
 }
 
 #[tokio::test]
@@ -572,9 +572,9 @@ async fn what_another_program_brought_is_recorded_by_a_pull_and_stays_its_own() 
     assert_eq!(here.pulled_weights(), recorded);
     assert_eq!(hub.served_bytes(), 100, "it came once");
 
-    assert_eq!(here.remove(&wanted, false).unwrap().kept, [file]);
+    assert_eq!(here.remove(&wanted, &[], false).unwrap().kept, [file]);
     assert_eq!(here.pulled_weights(), [], "no pull pins it any more");
-    assert_eq!(here.remove(&wanted, true).unwrap().bytes, 100);
+    assert_eq!(here.remove(&wanted, &[], true).unwrap().bytes, 100);
 }
 
 #[tokio::test]

@@ -555,6 +555,143 @@ fn an_image_model_of_several_folders_is_pulled_verified_and_draws() {
     assert_eq!(size(&drawn), 64);
 }
 
+/// The entry of a model that draws, with these files of a repository.
+fn drawing_entry(id: &str, repository: &str, files: &[&str], more: &str) -> String {
+    let listed: Vec<String> = files
+        .iter()
+        .map(|path| format!("{{ path = {path:?} }}"))
+        .collect();
+    format!(
+        "id = \"{id}\"\nfamily = \"stable-diffusion-1\"\nkind = \"image\"\nlicence = \"MIT\"\n\
+         parameters = 300_000\ndefault_quantization = \"f16\"\n\
+         names = {{ v1 = [\"{id}\"], legacy = [\"{id}\"] }}\n\
+         defaults = {{ size = [32, 32], steps = 2 }}\n\
+         sources.f16 = {{ repository = \"{repository}\", files = [{}] }}\n{more}",
+        listed.join(", ")
+    )
+}
+
+#[test]
+fn a_component_of_another_model_is_on_disk_once_and_belongs_to_both() {
+    const ENCODER: &str = "text_encoder/model.safetensors";
+    let user = User::new();
+    let fixtures = format!("{}/tests/fixtures", env!("CARGO_MANIFEST_DIR"));
+    let files = files_below(&PathBuf::from(fixtures).join("tiny-image"), "");
+    let is_lent = |path: &str| path.starts_with("text_encoder/") || path.starts_with("tokenizer/");
+    for (path, bytes) in &files {
+        user.hub.large_file(path, bytes.clone());
+        if !is_lent(path) {
+            user.hub.large_file_of("org/other", path, bytes.clone());
+        }
+    }
+    let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
+    let own: Vec<&str> = paths
+        .iter()
+        .copied()
+        .filter(|path| !is_lent(path))
+        .collect();
+    let home = user.home.path().to_str().unwrap();
+    let models = user.home.path().join("entries");
+    fs::create_dir(&models).unwrap();
+    let components =
+        "components.text_encoder.model = \"lender\"\ncomponents.tokenizer.model = \"lender\"\n";
+    let lender = drawing_entry("lender", "org/model", &paths, "");
+    let borrower = drawing_entry("borrower", "org/other", &own, components);
+    fs::write(models.join("lender.toml"), lender).unwrap();
+    fs::write(models.join("borrower.toml"), borrower).unwrap();
+    let models = models.to_str().unwrap();
+    let types = |arguments: &[&str]| user.types(arguments).env("MUSTER_MODELS_DIR", models);
+    let json = |arguments: &[&str]| -> Value {
+        let arguments = [arguments, &["--json"]].concat();
+        serde_json::from_str(&types(&arguments).run().ok()).unwrap()
+    };
+    let fetched = |path: &str| {
+        let seen = user.hub.seen().into_iter();
+        let bodies = seen.filter(|seen| seen.method == "GET" && seen.second_host);
+        bodies
+            .filter(|seen| seen.path.trim_start_matches('/') == path)
+            .count()
+    };
+    let draw = || {
+        let path = format!("{home}/drawn.png");
+        let arguments = [
+            "generate",
+            "borrower",
+            "a red circle",
+            "--seed",
+            "1",
+            "-o",
+            &path,
+        ];
+        let draws = worker(&arguments).env("HOME", home);
+        draws.env("MUSTER_MODELS_DIR", models).run().ok();
+        fs::read(path).unwrap()
+    };
+
+    // The files of its components alone are pulled of the other model, which is not here with them.
+    types(&["pull", "borrower"]).run().ok();
+    assert_eq!(
+        (
+            fetched(ENCODER),
+            fetched("unet/diffusion_pytorch_model.safetensors")
+        ),
+        (1, 0)
+    );
+    types(&["verify"]).run().ok();
+    let list = types(&["list"]).run().ok();
+    assert!(list.contains("+ text_encoder of lender"), "{list}");
+    let shown = types(&["show", "borrower"]).run().ok();
+    assert!(
+        shown.contains("component text_encoder, shared with lender"),
+        "{shown}"
+    );
+    let source = &json(&["show", "borrower"])["sources"][0];
+    assert_eq!(source["on_disk"], true, "{source}");
+    assert_eq!(source["components"][0]["model"], "lender");
+    assert_eq!(source["components"][0]["repository"], "org/model");
+    let drawn = draw();
+
+    // Of the other model only the rest comes.
+    types(&["pull", "lender"]).run().ok();
+    assert_eq!(
+        (
+            fetched(ENCODER),
+            fetched("unet/diffusion_pytorch_model.safetensors")
+        ),
+        (1, 1)
+    );
+    let right = types(&["verify"]).run().ok();
+    assert_eq!(right.matches(ENCODER).count(), 1, "read once: {right}");
+
+    // Damaged, both models are named; a pull of either repairs it.
+    let file = json(&["show", "lender"])["sources"][0]["files"].clone();
+    let file = file.as_array().unwrap().iter();
+    let file = file.clone().find(|file| file["path"] == ENCODER).unwrap()["at"].clone();
+    let whole = fs::read(file.as_str().unwrap()).unwrap();
+    fs::write(file.as_str().unwrap(), vec![0; whole.len()]).unwrap();
+    for (named, other) in [("borrower", "lender"), ("lender", "borrower")] {
+        let run = types(&["verify", named]).run();
+        let line = format!("wrong    {named}:f16  {ENCODER} (also of {other}:f16): checksum");
+        assert!(run.stdout.contains(&line), "{}", run.stdout);
+        run.fails(65, &format!("first of {named}:f16 and {other}:f16"));
+    }
+    types(&["pull", "borrower"]).run().ok();
+    assert_eq!(fs::read(file.as_str().unwrap()).unwrap(), whole);
+
+    // A complete model keeps the files that it uses.
+    let removed = json(&["rm", "lender", "--yes"]);
+    let used = removed["in_use"].as_array().unwrap();
+    let encoder = used
+        .iter()
+        .find(|used| used["file"] == format!("org/model/{ENCODER}"));
+    assert_eq!(encoder.unwrap()["models"][0], "borrower:f16", "{removed}");
+    assert!(user.repository().exists());
+    types(&["verify"]).run().ok();
+    assert_eq!(draw(), drawn);
+    types(&["rm", "borrower", "--yes"]).run().ok();
+    assert!(!user.repository().exists(), "nothing is left of it");
+}
+
 #[test]
 fn what_is_here_without_a_record_is_verified_generated_with_and_removed() {
     let user = User::with_tiny();

@@ -21,7 +21,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("muster", [20, 24, 16]),
     ("process", [6, 4, 0]),
     ("protocol", [82, 54, 51]),
-    ("worker", [73, 53, 22]),
+    ("worker", [72, 53, 22]),
 ];
 
 /// Type names, per crate: participles, names that occur more than once.

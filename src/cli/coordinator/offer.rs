@@ -82,11 +82,14 @@ impl Offer {
 
     async fn pull(&self, place: &Place) -> Result<Located, Failure> {
         let (entry, quantization) = place.catalog.find_with_quantization(&self.name)?;
-        if let (_, Source::Hub(source)) = entry.source(quantization)? {
-            let progress = bars::progress(false);
-            // Being dropped stops it, and what came so far stays.
-            let never = CancellationToken::new();
-            place.hub.pull(source, progress.as_ref(), &never).await?;
+        let (quantization, _) = entry.source(quantization)?;
+        for it in entry.sources_of(quantization) {
+            if let Source::Hub(source) = it.source {
+                let progress = bars::progress(false);
+                // Being dropped stops it, and what came so far stays.
+                let never = CancellationToken::new();
+                place.hub.pull(source, progress.as_ref(), &never).await?;
+            }
         }
         Ok(place.locate(&self.name)?)
     }

@@ -9,11 +9,11 @@ use crate::cli::failure::to_fit;
 use crate::cli::place::Place;
 use crate::cli::{Failure, quantity};
 use crate::config::{Config, Exposure};
-use crate::daemon::fit::{Wishes, fit, room};
+use crate::daemon::fit::{Fit, Wishes, fit, room};
 use crate::daemon::locate::LocatedSource;
-use crate::daemon::{DaemonError, kv_dtype, limits, needs};
+use crate::daemon::{DaemonError, kv_dtype, limits, needs, shared};
 use crate::hardware::{self, Machine, Memory};
-use crate::runtime::{LoadError, ModelSource};
+use crate::runtime::{LoadError, ModelSource, SharedWeights};
 
 const GIB: u64 = 1 << 30;
 
@@ -153,7 +153,7 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
         &config.owner,
         cfg!(feature = "cuda"),
     );
-    let (place, mut room) = match (Place::open(config), room) {
+    let (place, whole) = match (Place::open(config), room) {
         (Err(failure), _) => {
             return vec![Check::fail("models", failure, "correct the catalog entry")];
         }
@@ -164,6 +164,7 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
     };
     let mut checks = Vec::new();
     let mut names = BTreeSet::new();
+    let mut fitting: Vec<(Fit, Vec<SharedWeights>)> = Vec::new();
     for wanted in &config.models.serve.0 {
         let fitted = place
             .locate(wanted)
@@ -173,6 +174,9 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
                     let twice = LoadError::AlreadyLoaded { name: located.name };
                     return Err(Failure::from(twice).hint("list each model once in models.serve"));
                 }
+                let shared = shared(&located)?;
+                let models = fitting.iter().map(|(fit, shared)| (fit, shared.as_slice()));
+                let room = whole.beside(models, &shared);
                 let needs = match located.source {
                     LocatedSource::Text(source) => {
                         let source = ModelSource {
@@ -183,7 +187,8 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
                     }
                     LocatedSource::Media(source) => source.needs().map_err(DaemonError::from)?,
                 };
-                Ok(fit(needs, Wishes::of(&config.engine), &room))
+                let fitted = fit(needs, Wishes::of(&config.engine), &room);
+                Ok(fitted.map(|fit| (fit, shared)))
             });
         checks.push(match fitted {
             Err(failure) => {
@@ -198,8 +203,8 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
                 format!("{wanted} {refusal}"),
                 to_fit(&refusal, "serve a smaller model or quantization"),
             ),
-            Ok(Ok(fit)) => {
-                room = room.after(&fit);
+            Ok(Ok((fit, shared))) => {
+                fitting.push((fit, shared));
                 Check::ok("models", format!("{wanted} takes {fit}"))
             }
         });

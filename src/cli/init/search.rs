@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::choose::{Candidate, Files};
-use crate::catalog::{Entry, Kind, Source};
+use crate::catalog::{Entry, EntrySource, Kind, Source};
 use crate::cli::place::Place;
 use crate::config::{Config, Quantization};
 use crate::daemon::fit::{Fit, Needs, Room, Wishes, fit, quantization};
@@ -112,13 +112,19 @@ impl<'a> Search<'a> {
     }
 
     fn files(&self, entry: &Entry, name: &str) -> Files {
-        match entry.source(Some(name)) {
-            Ok((_, Source::Embedded(_))) => Files::BuiltIn,
-            _ if self.is_here(entry, name) => Files::Here,
-            Ok((_, Source::Hub(_))) if !self.is_offline && self.has_room(entry, name) => {
-                Files::Pullable
-            }
-            _ => Files::OutOfReach,
+        let sources = entry.sources_of(name);
+        let built_in = |it: &EntrySource<'_>| matches!(it.source, Source::Embedded(_));
+        let pullable = |it: &EntrySource<'_>| !matches!(it.source, Source::Path(_));
+        if sources.iter().all(built_in) {
+            return Files::BuiltIn;
+        }
+        if self.is_here(entry, name) {
+            return Files::Here;
+        }
+        let is_pullable = sources.iter().all(pullable) && !self.is_offline;
+        match is_pullable && self.has_room(entry, name) {
+            true => Files::Pullable,
+            false => Files::OutOfReach,
         }
     }
 

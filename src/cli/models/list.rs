@@ -2,7 +2,8 @@
 
 use crate::{
     catalog::{
-        ComposingDefaults, Defaults, DrawingDefaults, Entry, Facts, FilmingDefaults, Source,
+        Component, ComposingDefaults, Defaults, DrawingDefaults, Entry, EntrySource, Facts,
+        FilmingDefaults, Source,
     },
     cli::{Failure, output, quantity, table::Table},
     hub::Partial,
@@ -55,15 +56,18 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
         "ON DISK",
         "LICENCE",
     ]);
-    for entry in entries {
-        for (quantization, source) in &entry.sources {
-            table.row(row(entry, quantization, source, place));
+    for (entry, quantization, sources) in place.catalog.quantized() {
+        table.row(row(entry, quantization, &sources, place));
+        for it in &sources {
+            if let Some((name, component)) = it.component {
+                table.row(component_row(name, component, it.source, place));
+            }
         }
     }
     for named in of_repositories(place)? {
         let (repository, file) = named.name.split_once(':').unwrap_or((&named.name, ""));
         let unknown = || "?".to_owned();
-        let state = place.state(&named.source);
+        let state = named.state(place);
         let size = match state.partial {
             Some(partial) => quantity::bytes(state.bytes + partial.total_bytes),
             None => quantity::bytes(state.bytes),
@@ -82,11 +86,16 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     }
     output::text(table)?;
     output::line(
-        "\n*: default quantization; SIZE: download; NEEDS: memory, estimated for a short context or one image;\npartial: interrupted pull, which `worker models pull` resumes and `worker models rm` removes",
+        "\n*: default quantization; +: component with files elsewhere, counted in the model's sizes; SIZE: download; NEEDS: memory, estimated for a short context or one image;\npartial: interrupted pull, which `worker models pull` resumes and `worker models rm` removes",
     )
 }
 
-fn row(entry: &Entry, quantization: &str, source: &Source, place: &Place) -> [String; 8] {
+fn row(
+    entry: &Entry,
+    quantization: &str,
+    sources: &[EntrySource<'_>],
+    place: &Place,
+) -> [String; 8] {
     let taken = place.source(entry, None);
     let mark = match taken.is_ok_and(|(taken, _)| taken == quantization) {
         true => " *",
@@ -97,12 +106,32 @@ fn row(entry: &Entry, quantization: &str, source: &Source, place: &Place) -> [St
         entry.id.clone(),
         entry.kind().word().to_owned(),
         format!("{quantization}{mark}"),
-        size(source).map_or_else(|| "?".to_owned(), quantity::bytes),
+        size_of(sources).map_or_else(|| "?".to_owned(), quantity::bytes),
         needs.map_or_else(|| "?".to_owned(), quantity::bytes),
         fits(needs, place).to_owned(),
-        on_disk(place.state(source)),
+        on_disk(place.state_of(sources.iter().map(|it| it.source))),
         entry.licence.clone(),
     ]
+}
+
+fn component_row(name: &str, component: &Component, source: &Source, place: &Place) -> [String; 8] {
+    let of = component.model.as_ref();
+    let of = of.map_or(String::new(), |model| format!(" of {model}"));
+    let nothing = String::new;
+    [
+        format!("  + {name}{of}"),
+        nothing(),
+        nothing(),
+        size(source).map_or_else(|| "?".to_owned(), quantity::bytes),
+        nothing(),
+        nothing(),
+        on_disk(place.state(source)),
+        nothing(),
+    ]
+}
+
+fn size_of(sources: &[EntrySource<'_>]) -> Option<u64> {
+    sources.iter().map(|it| size(it.source)).sum()
 }
 
 /// Of all files, where all of their sizes are known.
@@ -178,9 +207,9 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
     }
     output::text(facts)?;
     let is_shown = |name: &str| named.is_none_or(|named| named == name);
-    for (quantization, source) in entry.sources.iter().filter(|(name, _)| is_shown(name)) {
+    for quantization in entry.sources.keys().filter(|name| is_shown(name)) {
         output::line("")?;
-        show_source(entry, quantization, source, place)?;
+        show_quantization(entry, quantization, place)?;
     }
     Ok(())
 }
@@ -257,22 +286,46 @@ fn joined<const N: usize>(known: [(&str, Option<String>); N]) -> String {
     set.collect::<Vec<_>>().join(", ")
 }
 
-fn show_source(
-    entry: &Entry,
-    quantization: &str,
-    source: &Source,
-    place: &Place,
-) -> Result<(), Failure> {
+fn show_quantization(entry: &Entry, quantization: &str, place: &Place) -> Result<(), Failure> {
+    let sources = entry.sources_of(quantization);
     let needs = entry.minimum_memory_bytes(quantization);
     let words = match needs {
         Some(bytes) => format!("needs about {} of memory", quantity::bytes(bytes)),
         None => "needs an unknown amount of memory".to_owned(),
     };
     let fits = fits(needs, place);
-    let state = on_disk(place.state(source));
+    let state = on_disk(place.state_of(sources.iter().map(|it| it.source)));
     output::line(format!(
         "{quantization}: {words}, fits: {fits}, on disk: {state}"
     ))?;
+    for it in sources {
+        if let Some((name, component)) = it.component {
+            show_component(name, component, it.source, place)?;
+        }
+        show_source(it.source, place)?;
+    }
+    Ok(())
+}
+
+/// `  vae, on disk: 319.1 MiB`
+fn show_component(
+    name: &str,
+    component: &Component,
+    source: &Source,
+    place: &Place,
+) -> Result<(), Failure> {
+    let of = match &component.model {
+        Some(model) => format!(", shared with {model}"),
+        None => String::new(),
+    };
+    let size = size(source).map_or(String::new(), |bytes| {
+        format!(", {}", quantity::bytes(bytes))
+    });
+    let state = on_disk(place.state(source));
+    output::line(format!("  component {name}{of}{size}, on disk: {state}"))
+}
+
+fn show_source(source: &Source, place: &Place) -> Result<(), Failure> {
     match source {
         Source::Path(path) => output::line(format!("  {}", path.display())),
         Source::Embedded(_) => output::line("  built into this program"),

@@ -51,6 +51,12 @@ impl Place {
         bytes <= self.memory_bytes
     }
 
+    /// The same of several sources together.
+    pub fn state_of<'a>(&self, sources: impl IntoIterator<Item = &'a Source>) -> OnDisk {
+        let states = sources.into_iter().map(|source| self.state(source));
+        states.fold(OnDisk::default(), OnDisk::plus)
+    }
+
     /// How many files a source has, how many of them are here, and their bytes.
     pub fn state(&self, source: &Source) -> OnDisk {
         match source {
@@ -89,7 +95,7 @@ fn most_memory(machine: &Machine) -> u64 {
     cards.max().unwrap_or(machine.memory.total_bytes)
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct OnDisk {
     pub files: usize,
     pub present: usize,
@@ -101,6 +107,23 @@ pub struct OnDisk {
 }
 
 impl OnDisk {
+    fn plus(self, other: Self) -> Self {
+        let partial = match (self.partial, other.partial) {
+            (Some(one), Some(other)) => Some(Partial {
+                here_bytes: one.here_bytes + other.here_bytes,
+                total_bytes: one.total_bytes + other.total_bytes,
+            }),
+            (one, other) => one.or(other),
+        };
+        Self {
+            files: self.files + other.files,
+            present: self.present + other.present,
+            wrong: self.wrong + other.wrong,
+            bytes: self.bytes + other.bytes,
+            partial,
+        }
+    }
+
     pub fn is_whole(self) -> bool {
         self.files > 0 && self.present == self.files
     }

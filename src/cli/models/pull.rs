@@ -70,17 +70,23 @@ fn pull(name: &str, target: &Target<'_>, place: &Place) -> Result<PulledReport, 
     let stop = CancellationToken::new();
     let (name, revision, files) = match target {
         Target::Entry(entry, quantization) => {
-            let (quantization, source) = place.source(entry, *quantization)?;
+            let (quantization, _) = place.source(entry, *quantization)?;
             let name = format!("{}:{quantization}", entry.id);
-            match source {
-                Source::Path(path) => (name, None, vec![path.clone()]),
-                Source::Embedded(model) => (name, None, model.unpack_files(&place.unpacked)?),
-                Source::Hub(source) => {
-                    let work = place.hub.pull(source, progress.as_ref(), &stop);
-                    let pulled = wait_for(work, &stop)?;
-                    (name, Some(pulled.revision), pulled.files)
+            let (mut revision, mut files) = (None, Vec::new());
+            for it in entry.sources_of(quantization) {
+                match it.source {
+                    Source::Path(path) => files.push(path.clone()),
+                    Source::Embedded(model) => files.extend(model.unpack_files(&place.unpacked)?),
+                    Source::Hub(source) => {
+                        let work = place.hub.pull(source, progress.as_ref(), &stop);
+                        let pulled = wait_for(work, &stop)?;
+                        // Of the model's own files, which come first.
+                        revision = revision.or(Some(pulled.revision));
+                        files.extend(pulled.files);
+                    }
                 }
             }
+            (name, revision, files)
         }
         Target::Repository(repository, file) => {
             let work = pull_chosen(&place.hub, repository, *file, progress.as_ref(), &stop);

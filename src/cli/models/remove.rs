@@ -7,16 +7,17 @@ use serde::Serialize;
 use crate::{
     catalog::Source,
     cli::{Exit, Failure, output, quantity},
+    hub::{FilePath, SourceFile},
 };
 
 use super::{
     place::Place,
-    target::{Named, Target, absent},
+    target::{Named, Target, absent, users_of},
 };
 
 /// Remove the files of a model.
 ///
-/// Removes all quantizations unless one is named. Keeps files that another model uses, and files that another program
+/// Removes all quantizations unless one is named. Keeps files that another complete model uses, and files that another program
 /// downloaded unless --shared is given.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -41,19 +42,24 @@ struct RemovedReport {
     bytes_freed: u64,
     removed: Vec<String>,
     kept: Vec<String>,
+    in_use: Vec<UsedFile>,
+}
+
+/// A file that stays for other models.
+#[derive(Serialize)]
+struct UsedFile {
+    file: String,
+    models: Vec<String>,
 }
 
 pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     let present = Target::parse(&args.name, place)?.present(place)?;
     let bytes: u64 = present
         .iter()
-        .map(|named| place.state(&named.source))
+        .map(|named| named.state(place))
         .map(|state| state.bytes + state.partial.map_or(0, |partial| partial.here_bytes))
         .sum();
-    if present
-        .iter()
-        .all(|named| place.state(&named.source).is_nothing())
-    {
+    if present.iter().all(|named| named.state(place).is_nothing()) {
         return Err(absent(&args.name));
     }
     refuse_embedded(&present)?;
@@ -64,9 +70,11 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
         bytes_freed: 0,
         removed: Vec::new(),
         kept: Vec::new(),
+        in_use: Vec::new(),
     };
+    let names: Vec<&str> = present.iter().map(|named| named.name.as_str()).collect();
     for named in &present {
-        remove(named, args.shared, place, &mut report)?;
+        remove(named, &names, args.shared, place, &mut report)?;
     }
     if args.json {
         return output::json(&report);
@@ -76,6 +84,10 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
             "kept {kept}: downloaded by another program (--shared removes it, too)"
         ))?;
     }
+    for used in &report.in_use {
+        let models = used.models.join(", ");
+        output::line(format!("kept {}: used by {models}", used.file))?;
+    }
     let count = quantity::count(report.removed.len() as u64, "file");
     output::line(format!(
         "removed {count}, freed {}",
@@ -84,7 +96,8 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
 }
 
 fn refuse_embedded(present: &[Named]) -> Result<(), Failure> {
-    let is_embedded = |named: &&Named| matches!(named.source, Source::Embedded(_));
+    let is_embedded = |source: &Source| matches!(source, Source::Embedded(_));
+    let is_embedded = |named: &&Named| named.sources.iter().all(is_embedded);
     match present.iter().find(is_embedded) {
         Some(Named { name, .. }) => Err(Failure::new(
             Exit::Failed,
@@ -96,20 +109,38 @@ fn refuse_embedded(present: &[Named]) -> Result<(), Failure> {
 
 fn remove(
     named: &Named,
+    all: &[&str],
     shared: bool,
     place: &Place,
     report: &mut RemovedReport,
 ) -> Result<(), Failure> {
-    let Source::Hub(source) = &named.source else {
-        // A path belongs to its owner, not to us.
-        report.kept.push(named.name.clone());
-        return Ok(());
-    };
-    let removed = place.hub.remove(source, shared)?;
-    let full = |path: &crate::hub::FilePath| format!("{}/{path}", source.repository);
-    report.bytes_freed += removed.bytes;
-    report.removed.extend(removed.files.iter().map(full));
-    report.kept.extend(removed.kept.iter().map(full));
+    for source in &named.sources {
+        let source = match source {
+            Source::Hub(source) => source,
+            // A path belongs to its owner, not to us.
+            Source::Path(_) => {
+                report.kept.push(named.name.clone());
+                continue;
+            }
+            Source::Embedded(_) => continue,
+        };
+        let full = |path: &FilePath| format!("{}/{path}", source.repository);
+        let mut used = Vec::new();
+        for SourceFile { path, .. } in &source.files {
+            let users = users_of(source, path, all, place).into_iter();
+            let users = users.filter(|user| user.state(place).is_whole());
+            let models: Vec<String> = users.map(|user| user.name).collect();
+            if !models.is_empty() {
+                used.push(path.clone());
+                let file = full(path);
+                report.in_use.push(UsedFile { file, models });
+            }
+        }
+        let removed = place.hub.remove(source, &used, shared)?;
+        report.bytes_freed += removed.bytes;
+        report.removed.extend(removed.files.iter().map(full));
+        report.kept.extend(removed.kept.iter().map(full));
+    }
     Ok(())
 }
 

@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::catalog::{Entry, Facts, ImageFacts, MusicFacts, Source, TextFacts, VideoFacts};
+use crate::catalog::{
+    Component, Entry, Facts, ImageFacts, MusicFacts, Source, TextFacts, VideoFacts,
+};
+
+use crate::hub;
 
 use super::place::Place;
 
@@ -92,6 +96,23 @@ struct SourceReport<'a> {
     minimum_memory_bytes: Option<u64>,
     fits: Option<bool>,
     files: Vec<FileReport<'a>>,
+    /// Components whose files are elsewhere.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    components: Vec<ComponentReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct ComponentReport<'a> {
+    name: &'a str,
+    /// The model of the catalog whose files these are.
+    model: Option<&'a str>,
+    repository: Option<&'a str>,
+    revision: Option<&'a str>,
+    path: Option<&'a PathBuf>,
+    folder: &'a str,
+    on_disk: bool,
+    bytes_on_disk: u64,
+    files: Vec<FileReport<'a>>,
 }
 
 #[derive(Serialize)]
@@ -139,7 +160,7 @@ pub fn of_quantization<'a>(
             .sources
             .iter()
             .filter(|(quantization, _)| named.is_none_or(|named| named == quantization.as_str()))
-            .map(|(quantization, source)| source_report(entry, quantization, source, place))
+            .map(|(quantization, own)| source_report(entry, quantization, own, place))
             .collect(),
     }
 }
@@ -180,24 +201,17 @@ fn defaults(facts: &Facts) -> DefaultsReport<'_> {
 fn source_report<'a>(
     entry: &'a Entry,
     quantization: &'a str,
-    source: &'a Source,
+    own: &'a Source,
     place: &Place,
 ) -> SourceReport<'a> {
-    let state = place.state(source);
+    let sources = entry.sources_of(quantization);
+    let state = place.state_of(sources.iter().map(|it| it.source));
     let pulled = place.source(entry, None);
     let minimum_memory_bytes = entry.minimum_memory_bytes(quantization);
-    let (hub, path) = match source {
-        Source::Hub(hub) => (Some(hub), None),
-        Source::Path(path) => (None, Some(path)),
-        Source::Embedded(_) => (None, None),
-    };
-    let files = hub.into_iter().flat_map(|hub| {
-        hub.files.iter().map(|file| FileReport {
-            path: file.path.as_str(),
-            size_bytes: file.size_bytes,
-            sha256: file.sha256.as_ref().map(|hash| hash.as_str()),
-            at: place.hub.present(hub, file),
-        })
+    let (hub, path) = parts(own);
+    let components = sources.iter().filter_map(|it| {
+        let (name, component) = it.component?;
+        Some(component_report(name, component, it.source, place))
     });
     SourceReport {
         quantization,
@@ -213,6 +227,49 @@ fn source_report<'a>(
         }),
         minimum_memory_bytes,
         fits: minimum_memory_bytes.map(|bytes| place.fits(bytes)),
-        files: files.collect(),
+        files: files(own, place),
+        components: components.collect(),
     }
+}
+
+fn component_report<'a>(
+    name: &'a str,
+    component: &'a Component,
+    source: &'a Source,
+    place: &Place,
+) -> ComponentReport<'a> {
+    let state = place.state(source);
+    let (hub, path) = parts(source);
+    ComponentReport {
+        name,
+        model: component.model.as_deref(),
+        repository: hub.map(|hub| hub.repository.as_str()),
+        revision: hub.and_then(|hub| Some(hub.revision.as_ref()?.as_str())),
+        path,
+        folder: &component.folder,
+        on_disk: state.is_whole(),
+        bytes_on_disk: state.bytes,
+        files: files(source, place),
+    }
+}
+
+fn parts(source: &Source) -> (Option<&hub::Source>, Option<&PathBuf>) {
+    match source {
+        Source::Hub(hub) => (Some(hub), None),
+        Source::Path(path) => (None, Some(path)),
+        Source::Embedded(_) => (None, None),
+    }
+}
+
+fn files<'a>(source: &'a Source, place: &Place) -> Vec<FileReport<'a>> {
+    let Source::Hub(hub) = source else {
+        return Vec::new();
+    };
+    let report = |file: &'a hub::SourceFile| FileReport {
+        path: file.path.as_str(),
+        size_bytes: file.size_bytes,
+        sha256: file.sha256.as_ref().map(|hash| hash.as_str()),
+        at: place.hub.present(hub, file),
+    };
+    hub.files.iter().map(report).collect()
 }

@@ -1,12 +1,12 @@
 //! What `NAME`, `NAME:QUANTIZATION`, `org/repo` and `org/repo:FILE` stand for.
 
 use crate::{
-    catalog::{Entry, FindError, Source},
+    catalog::{Entry, EntrySource, FindError, Source},
     cli::{Exit, Failure},
     hub::{self, FilePath, Repository},
 };
 
-use super::place::Place;
+use super::place::{OnDisk, Place};
 
 /// A name as it was typed, understood.
 pub enum Target<'a> {
@@ -16,11 +16,18 @@ pub enum Target<'a> {
     Repository(Repository, Option<&'a str>),
 }
 
-/// A source with the words that lead to it.
+/// A model or a repository, and where its files are.
 pub struct Named {
     /// As one would type it.
     pub name: String,
-    pub source: Source,
+    /// The model's own files, then those of its components that are elsewhere.
+    pub sources: Vec<Source>,
+}
+
+impl Named {
+    pub fn state(&self, place: &Place) -> OnDisk {
+        place.state_of(&self.sources)
+    }
 }
 
 impl<'a> Target<'a> {
@@ -45,8 +52,8 @@ impl<'a> Target<'a> {
     pub fn present(&self, place: &Place) -> Result<Vec<Named>, Failure> {
         match self {
             Self::Entry(entry, Some(quantization)) => {
-                let (quantization, source) = entry.source(Some(quantization))?;
-                Ok(vec![named(entry, quantization, source)])
+                let (quantization, _) = entry.source(Some(quantization))?;
+                Ok(vec![named(entry, quantization)])
             }
             Self::Entry(entry, None) => Ok(present_of(entry, place)),
             Self::Repository(repository, file) => {
@@ -57,7 +64,10 @@ impl<'a> Target<'a> {
                 let here = place.hub.choose_on_disk(repository, *file)?;
                 let source = with_unfinished(here, repository, *file, place);
                 let source = Source::Hub(source.ok_or_else(|| absent(&name))?);
-                Ok(vec![Named { name, source }])
+                Ok(vec![Named {
+                    name,
+                    sources: vec![source],
+                }])
             }
         }
     }
@@ -94,21 +104,69 @@ fn with_unfinished(
 
 /// The sources of a model that are at least partly here.
 pub fn present_of(entry: &Entry, place: &Place) -> Vec<Named> {
-    let sources = entry.sources.iter();
-    let here = sources.filter(|(_, source)| !place.state(source).is_nothing());
-    here.map(|(quantization, source)| named(entry, quantization, source))
+    let names = entry.sources.keys();
+    let here = names.filter(|quantization| is_here(entry, quantization, place));
+    here.map(|quantization| named(entry, quantization))
+        .collect()
+}
+
+/// Whether any file of a model is here that is not here for another model, whose component it is.
+fn is_here(entry: &Entry, quantization: &str, place: &Place) -> bool {
+    let Ok((_, own)) = entry.source(Some(quantization)) else {
+        return false;
+    };
+    let Source::Hub(source) = own else {
+        return !place.state(own).is_nothing();
+    };
+    let is_lent = |file: &FilePath| {
+        let mut all = place.catalog.quantized();
+        all.any(|(other, _, sources)| {
+            let mut components = sources.iter().filter(|it| it.component.is_some());
+            other.id != entry.id && components.any(|it| lists(it.source, source, file))
+        })
+    };
+    let rest = source.files.iter().filter(|file| !is_lent(&file.path));
+    let rest = hub::Source {
+        files: rest.cloned().collect(),
+        ..source.clone()
+    };
+    !place.state(&Source::Hub(rest)).is_nothing()
+}
+
+/// Whether a source has a file of another one.
+fn lists(source: &Source, other: &hub::Source, file: &FilePath) -> bool {
+    let Source::Hub(source) = source else {
+        return false;
+    };
+    source.repository == other.repository
+        && source.revision == other.revision
+        && source.files.iter().any(|listed| listed.path == *file)
+}
+
+/// The models here that have a file, but these.
+pub fn users_of(
+    source: &hub::Source,
+    file: &FilePath,
+    without: &[&str],
+    place: &Place,
+) -> Vec<Named> {
+    let all = place.catalog.quantized();
+    let users = all.filter(|(entry, quantization, sources)| {
+        sources.iter().any(|it| lists(it.source, source, file))
+            && is_here(entry, quantization, place)
+    });
+    let users = users.map(|(entry, quantization, _)| named(entry, quantization));
+    users
+        .filter(|user| !without.contains(&user.name.as_str()))
         .collect()
 }
 
 /// The weights that were pulled by the names of their repositories: no model of the catalog has them.
 pub fn of_repositories(place: &Place) -> Result<Vec<Named>, Failure> {
     let of_catalog = |repository: &Repository, file: &FilePath| {
-        let mut sources = place
-            .catalog
-            .entries()
-            .iter()
-            .flat_map(|entry| entry.sources.values());
-        sources.any(|source| match source {
+        let all = place.catalog.quantized();
+        let mut sources = all.flat_map(|(_, _, sources)| sources);
+        sources.any(|EntrySource { source, .. }| match source {
             Source::Hub(source) => {
                 source.repository == *repository
                     && source.files.iter().any(|named| named.path == *file)
@@ -124,7 +182,7 @@ pub fn of_repositories(place: &Place) -> Result<Vec<Named>, Failure> {
         if let Some(source) = place.hub.choose_on_disk(&repository, Some(file.as_str()))? {
             others.push(Named {
                 name: format!("{repository}:{file}"),
-                source: Source::Hub(source),
+                sources: vec![Source::Hub(source)],
             });
         }
     }
@@ -139,17 +197,18 @@ pub fn of_repositories(place: &Place) -> Result<Vec<Named>, Failure> {
             };
             others.push(Named {
                 name,
-                source: Source::Hub(source),
+                sources: vec![Source::Hub(source)],
             });
         }
     }
     Ok(others)
 }
 
-fn named(entry: &Entry, quantization: &str, source: &Source) -> Named {
+fn named(entry: &Entry, quantization: &str) -> Named {
+    let sources = entry.sources_of(quantization).into_iter();
     Named {
         name: format!("{}:{quantization}", entry.id),
-        source: source.clone(),
+        sources: sources.map(|it| it.source.clone()).collect(),
     }
 }
 

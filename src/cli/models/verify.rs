@@ -1,5 +1,7 @@
 //! `worker models verify`.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
 use crate::{
@@ -10,7 +12,7 @@ use crate::{
 
 use super::{
     place::Place,
-    target::{Named, Target, absent, of_repositories, present_of},
+    target::{Named, Target, absent, of_repositories, present_of, users_of},
 };
 
 /// Verify the checksums of models on disk.
@@ -30,6 +32,9 @@ pub struct Args {
 struct FileReport {
     model: String,
     file: String,
+    /// Other models here that have the file, too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shared_with: Vec<String>,
     state: &'static str,
     found_hash: Option<String>,
     wanted_hash: Option<String>,
@@ -43,12 +48,23 @@ const NOTHING: &str = "no pulled model is on disk; built-in models are verified 
 
 pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     let mut reports = Vec::new();
-    for named in &chosen(args, place)? {
-        let source = match &named.source {
+    let mut read = HashSet::new();
+    let chosen = chosen(args, place)?;
+    let sources = chosen.iter().flat_map(|named| {
+        let sources = named.sources.iter();
+        sources.map(move |source| (named, source))
+    });
+    for (named, source) in sources {
+        let source = match source {
             Source::Hub(source) => source,
             // Its bytes are compared whenever it is used.
             Source::Embedded(_) if !args.names.is_empty() => {
-                let report = report(&named.name, "built in".to_owned(), Checked::Right);
+                let report = report(
+                    &named.name,
+                    "built in".to_owned(),
+                    Checked::Right,
+                    Vec::new(),
+                );
                 if !args.json {
                     show(&report)?;
                 }
@@ -58,11 +74,17 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
             Source::Embedded(_) | Source::Path(_) => continue,
         };
         for file in &source.files {
+            // A file of several models is read once.
+            if !read.insert((&source.repository, &source.revision, &file.path)) {
+                continue;
+            }
             let meter = Meter::new(format!("verifying {}", file.path), !place.quiet);
             let mut watched = |done, total| meter.set(done, total);
             let checked = place.hub.verify(source, file, &mut watched)?;
             meter.end();
-            let report = report(&named.name, file.path.to_string(), checked);
+            let users = users_of(source, &file.path, &[named.name.as_str()], place);
+            let users = users.into_iter().map(|user| user.name).collect();
+            let report = report(&named.name, file.path.to_string(), checked, users);
             if !args.json {
                 show(&report)?;
             }
@@ -86,10 +108,7 @@ fn chosen(args: &Args, place: &Place) -> Result<Vec<Named>, Failure> {
     let mut chosen = Vec::new();
     for name in &args.names {
         let present = Target::parse(name, place)?.present(place)?;
-        if present
-            .iter()
-            .all(|named| place.state(&named.source).is_nothing())
-        {
+        if present.iter().all(|named| named.state(place).is_nothing()) {
             return Err(absent(name));
         }
         chosen.extend(present);
@@ -97,10 +116,11 @@ fn chosen(args: &Args, place: &Place) -> Result<Vec<Named>, Failure> {
     Ok(chosen)
 }
 
-fn report(model: &str, file: String, checked: Checked) -> FileReport {
-    let plain = |state| FileReport {
+fn report(model: &str, file: String, checked: Checked, shared_with: Vec<String>) -> FileReport {
+    let plain = move |state| FileReport {
         model: model.to_owned(),
         file,
+        shared_with,
         state,
         found_hash: None,
         wanted_hash: None,
@@ -138,8 +158,12 @@ fn show(report: &FileReport) -> Result<(), Failure> {
         (Some(found), None) => format!(": checksum {found}, expected value unknown"),
         _ => lengths(report),
     };
+    let others = match report.shared_with.as_slice() {
+        [] => String::new(),
+        models => format!(" (also of {})", models.join(", ")),
+    };
     output::line(format!(
-        "{:7}  {}  {}{hashes}",
+        "{:7}  {}  {}{others}{hashes}",
         report.state, report.model, report.file
     ))
 }
@@ -173,7 +197,15 @@ fn verdict(reports: &[FileReport]) -> Result<(), Failure> {
                 sizes if sizes == wrong.len() => "size",
                 _ => "checksum or size",
             };
-            let what = format!("{} with a wrong {of_what}, first of {model}", count(&wrong));
+            let others = first
+                .shared_with
+                .iter()
+                .map(|other| format!(" and {other}"));
+            let others: String = others.collect();
+            let what = format!(
+                "{} with a wrong {of_what}, first of {model}{others}",
+                count(&wrong)
+            );
             Err(Failure::new(Exit::BadData, what).hint(format!(
                 "run `worker models rm {model} --shared --yes`, then `worker models pull {model}`"
             )))

@@ -1,15 +1,31 @@
 //! The networks of a folder as diffusers keeps it, each with a folder of its own.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use candle_core::Device;
 use serde_json::Value;
 
 use crate::networks::image::{ComponentSource, Layout};
-use crate::networks::weights::{Checkpoint, CheckpointError, Description, Flaw, Quantize};
+use crate::networks::weights::{
+    Checkpoint, CheckpointError, Description, Flaw, Quantize, TensorSource,
+};
+use crate::runtime::network_pool::{NetworkFiles, NetworkPool, SharedWeights};
 
 /// Names the components.
 pub const INDEX: &str = "model_index.json";
+
+/// Folders of components that are used instead of those in a model's folder, by the component's name.
+pub type ComponentFolders = BTreeMap<String, PathBuf>;
+
+/// The folder of a component of the model at `path`.
+pub fn component_folder(path: &Path, replacements: &ComponentFolders, name: &str) -> PathBuf {
+    match replacements.get(name) {
+        Some(replacement) => replacement.clone(),
+        None => path.join(name),
+    }
+}
 
 /// How components are put on a device.
 pub struct ComponentLoad<'a> {
@@ -18,19 +34,39 @@ pub struct ComponentLoad<'a> {
 }
 
 impl ComponentLoad<'_> {
+    pub fn source<'a>(
+        &'a self,
+        tensors: &'a dyn TensorSource,
+        layout: Layout,
+    ) -> ComponentSource<'a> {
+        ComponentSource {
+            tensors,
+            layout,
+            device: self.device,
+            quantize: self.quantize,
+        }
+    }
+
     pub fn read<S, T>(
         &self,
         component: Component<S>,
         load: impl FnOnce(S, ComponentSource) -> Result<T, Flaw>,
     ) -> Result<T, CheckpointError> {
         let Component { checkpoint, spec } = component;
-        let source = ComponentSource {
-            tensors: &checkpoint,
-            layout: Layout::Folder,
-            device: self.device,
-            quantize: self.quantize,
-        };
-        load(spec, source).map_err(|flaw| flaw.in_file(checkpoint.path()))
+        load(spec, self.source(&checkpoint, Layout::Folder))
+            .map_err(|flaw| flaw.in_file(checkpoint.path()))
+    }
+
+    /// The same for a network that other models may hold already.
+    pub fn read_shared<S, T>(
+        &self,
+        component: Component<S>,
+        pool: &NetworkPool<T>,
+        load: impl FnOnce(S, ComponentSource) -> Result<T, Flaw>,
+    ) -> Result<Arc<T>, CheckpointError> {
+        let files = NetworkFiles::of(component.checkpoint.path());
+        let read = || self.read(component, load);
+        pool.get_or_load(files, self.device, self.quantize, read)
     }
 }
 
@@ -69,6 +105,14 @@ impl<S> Component<S> {
         headers
             .map(|header| self.checkpoint.bytes(header).len() as u64)
             .sum()
+    }
+
+    /// For models that load it by [`ComponentLoad::read_shared`].
+    pub fn shared(&self) -> SharedWeights {
+        SharedWeights {
+            files: NetworkFiles::of(self.checkpoint.path()),
+            bytes: self.bytes(),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod load;
 pub mod maker;
 mod model;
 pub mod music;
+mod network_pool;
 mod outbox;
 mod prepare;
 pub mod sampling;
@@ -31,11 +32,12 @@ pub mod video;
 mod work;
 
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::Device;
 
 pub use crate::networks::encoder::EncoderInput;
+pub use component::ComponentFolders;
 pub use encode::{Purpose, Shorter, Vectors, normalize};
 pub use footprint::Footprint;
 pub use grammar::Grammar;
@@ -43,6 +45,7 @@ pub use handle::{Generation, Runtime};
 pub use kv_cache::CacheScope;
 pub use load::{CacheRoom, DEFAULT_CACHE_TOKENS, LoadError, ModelSource};
 pub use muster_kernels::KvDtype;
+pub use network_pool::{NetworkFiles, SharedWeights};
 pub use outbox::{SLOW_READER_TOKENS, UNREAD_EVENTS};
 pub use speculation::Speculation;
 
@@ -265,6 +268,21 @@ impl DeviceChoice {
             Self::Cuda(index) => muster_kernels::open_gpu(index)
                 .map_err(|error| LoadError::Device(model::plain(&error))),
         }
+    }
+
+    /// The same for models that share networks: on a GPU all of them use one handle, and so one stream.
+    pub fn open_shared(self) -> Result<Device, LoadError> {
+        static OPENED: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
+        let Self::Cuda(index) = self else {
+            return self.open();
+        };
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, device)) = opened.iter().find(|(known, _)| *known == index) {
+            return Ok(device.clone());
+        }
+        let device = self.open()?;
+        opened.push((index, device.clone()));
+        Ok(device)
     }
 
     /// The device that tests of networks run on.

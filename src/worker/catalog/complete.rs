@@ -3,16 +3,25 @@
 use super::{IMAGE_INDEX, Kind};
 use crate::hub;
 
-pub fn refuse_incomplete(kind: Kind, source: &hub::Source) -> Result<(), String> {
+/// `elsewhere` are components whose files are in other sources.
+pub fn refuse_incomplete(
+    kind: Kind,
+    source: &hub::Source,
+    elsewhere: &[&str],
+) -> Result<(), String> {
     match kind {
         Kind::Text | Kind::Hearing => refuse_incomplete_text(source),
         Kind::Speech => refuse_incomplete_speech(source),
         Kind::Image if is_one_file(source) => Ok(()),
-        Kind::Image => refuse_incomplete_folder(source, &["text_encoder", "unet", "vae"]),
-        Kind::Video => refuse_incomplete_folder(source, &["text_encoder", "transformer", "vae"]),
+        Kind::Image => {
+            refuse_incomplete_folder(source, &["text_encoder", "unet", "vae"], elsewhere)
+        }
+        Kind::Video => {
+            refuse_incomplete_folder(source, &["text_encoder", "transformer", "vae"], elsewhere)
+        }
         Kind::Music => {
             let components = ["text_encoder", "condition_encoder", "transformer", "vae"];
-            refuse_incomplete_folder(source, &components)
+            refuse_incomplete_folder(source, &components, elsewhere)
         }
     }
 }
@@ -64,22 +73,30 @@ fn refuse_incomplete_speech(source: &hub::Source) -> Result<(), String> {
 }
 
 /// Files that every model of components has, in the layout of diffusers, beside the `config.json` of each component.
-const IMAGE_FILES: [&str; 2] = [IMAGE_INDEX, "scheduler/scheduler_config.json"];
+const IMAGE_FILES: [&str; 2] = [IMAGE_INDEX, SCHEDULER];
+const SCHEDULER: &str = "scheduler/scheduler_config.json";
 
 /// A checkpoint with all networks of a model that draws; its tokenizers are built in.
-fn is_one_file(source: &hub::Source) -> bool {
+pub fn is_one_file(source: &hub::Source) -> bool {
     match source.files.as_slice() {
         [only] => only.path.is_weights() && !only.path.is_gguf(),
         _ => false,
     }
 }
 
-fn refuse_incomplete_folder(source: &hub::Source, components: &[&str]) -> Result<(), String> {
+fn refuse_incomplete_folder(
+    source: &hub::Source,
+    components: &[&str],
+    elsewhere: &[&str],
+) -> Result<(), String> {
+    let is_here = |component: &&&str| !elsewhere.contains(component);
+    let components: Vec<&str> = components.iter().filter(is_here).copied().collect();
     let wanted = components
         .iter()
         .map(|component| format!("{component}/config.json"));
     let wanted = IMAGE_FILES.map(str::to_owned).into_iter().chain(wanted);
-    let wanted: Vec<String> = wanted.collect();
+    let is_wanted = |wanted: &String| wanted != SCHEDULER || !elsewhere.contains(&"scheduler");
+    let wanted: Vec<String> = wanted.filter(is_wanted).collect();
     let files = || source.files.iter().map(|file| &file.path);
     let is_missing = |wanted: &&String| !files().any(|path| path.as_str() == wanted.as_str());
     if let Some(missing) = wanted.iter().find(is_missing) {
@@ -95,5 +112,39 @@ fn refuse_incomplete_folder(source: &hub::Source, components: &[&str]) -> Result
     match folders.find(|folder| !has_weights(folder)) {
         Some(folder) => Err(format!("no weights (.safetensors) of {folder} are listed")),
         None => Ok(()),
+    }
+}
+
+/// A component needs its settings and its weights, a tokenizer any file.
+pub fn refuse_incomplete_component(
+    name: &str,
+    folder: &str,
+    source: &hub::Source,
+) -> Result<(), String> {
+    let prefix = match folder {
+        "" => String::new(),
+        folder => format!("{folder}/"),
+    };
+    let inside = source.files.iter().map(|file| &file.path);
+    let inside: Vec<_> = inside
+        .filter(|path| path.as_str().starts_with(&prefix))
+        .collect();
+    let wanted = match name {
+        _ if name.starts_with("tokenizer") => None,
+        "scheduler" => Some("scheduler_config.json"),
+        _ => Some("config.json"),
+    };
+    if inside.is_empty() {
+        return Err(format!("no files of {name} are listed"));
+    }
+    let is_there = |wanted: &str| inside.iter().any(|path| path.as_str() == wanted);
+    if let Some(wanted) = wanted.map(|wanted| format!("{prefix}{wanted}"))
+        && !is_there(&wanted)
+    {
+        return Err(format!("a component also needs {wanted} in files"));
+    }
+    match wanted == Some("config.json") && !inside.iter().any(|path| path.is_weights()) {
+        true => Err(format!("no weights of {name} are listed")),
+        false => Ok(()),
     }
 }

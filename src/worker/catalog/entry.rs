@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::Embedded;
+use super::{Component, Embedded};
 use crate::hub;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +17,8 @@ pub struct Entry {
     pub default_quantization: String,
     /// Where the weights are, by quantization.
     pub sources: BTreeMap<String, Source>,
+    /// Of a model in folders: components whose files are elsewhere, by the folder that they stand for.
+    pub components: BTreeMap<String, Component>,
 }
 
 /// Facts about a model of each kind.
@@ -350,11 +352,14 @@ impl Entry {
 
     /// What the weights of a quantization take: as stated for the files, or counted from the parameters.
     pub fn weight_bytes(&self, quantization: &str) -> Option<u64> {
-        match self.source(Some(quantization)).ok()?.1 {
+        self.source(Some(quantization)).ok()?;
+        let sources = self.sources_of(quantization);
+        let mut stated = sources.iter().map(|it| match it.source {
             Source::Hub(source) => stated_bytes(source),
             Source::Path(_) | Source::Embedded(_) => None,
-        }
-        .or_else(|| {
+        });
+        let stated = stated.try_fold(0, |sum: u64, bytes| sum.checked_add(bytes?));
+        stated.or_else(|| {
             let (_, milli_bits) = QUANTIZATIONS
                 .iter()
                 .find(|(name, _)| name.eq_ignore_ascii_case(quantization))?;

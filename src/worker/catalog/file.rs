@@ -6,10 +6,11 @@ use std::{collections::BTreeMap, path::Path};
 use serde::Deserialize;
 
 use super::{
-    ComposingDefaults, Defaults, DrawingDefaults, Embedded, Entry, Facts, Family, FilmingDefaults,
-    HearingFacts, ImageFacts, Kind, MusicFacts, Names, Shape, Source, SpeechFacts, TextFacts,
-    VideoFacts,
+    Component, ComposingDefaults, Defaults, DrawingDefaults, Embedded, Entry, Facts, Family,
+    FilmingDefaults, HearingFacts, ImageFacts, Kind, MusicFacts, Names, Shape, Source, SpeechFacts,
+    TextFacts, VideoFacts,
     complete::refuse_incomplete,
+    component::{self, COMPONENT, ComponentToml},
     entry::QUANTIZATIONS,
     keys::{ENTRY, NAMES, SHAPE, refuse_unknown, unknown},
 };
@@ -34,6 +35,8 @@ struct EntryToml {
     #[serde(default)]
     defaults: DefaultsToml,
     sources: BTreeMap<String, SourceToml>,
+    #[serde(default)]
+    components: BTreeMap<String, ComponentToml>,
 }
 
 #[derive(Deserialize)]
@@ -99,7 +102,7 @@ pub const IMAGE_INDEX: &str = "model_index.json";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SourceToml {
+pub struct SourceToml {
     repository: Option<String>,
     revision: Option<String>,
     #[serde(default)]
@@ -135,9 +138,11 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
             kind.word()
         ));
     }
+    let components = component::read(raw.components, folder, kind)?;
     let entry = Entry {
         family,
-        sources: sources(raw.sources, folder, kind)?,
+        sources: sources(raw.sources, folder, kind, &components)?,
+        components,
         facts: match kind {
             Kind::Text => Facts::Text(text_facts(
                 raw.context,
@@ -302,21 +307,34 @@ fn refuse_unknown_keys(table: &toml::Table) -> Result<(), String> {
             refuse_unknown(part_table, known, part)?;
         }
     }
-    let Some(toml::Value::Table(sources)) = table.get("sources") else {
-        return Ok(());
-    };
-    for (name, source) in sources
-        .iter()
-        .filter_map(|(name, value)| Some((name, value.as_table()?)))
-    {
-        refuse_unknown(source, SOURCE, &format!("sources.{name}"))?;
+    refuse_unknown_in_sources(table, "sources")?;
+    for (name, component) in tables(table, "components") {
+        let place = format!("components.{name}");
+        refuse_unknown(component, COMPONENT, &place)?;
+        refuse_unknown_in_sources(component, &format!("{place}.sources"))?;
+    }
+    Ok(())
+}
+
+fn tables<'a>(
+    table: &'a toml::Table,
+    name: &str,
+) -> impl Iterator<Item = (&'a String, &'a toml::Table)> {
+    let inner = table.get(name).and_then(toml::Value::as_table);
+    let inner = inner.into_iter().flatten();
+    inner.filter_map(|(name, value)| Some((name, value.as_table()?)))
+}
+
+fn refuse_unknown_in_sources(table: &toml::Table, place: &str) -> Result<(), String> {
+    for (name, source) in tables(table, "sources") {
+        refuse_unknown(source, SOURCE, &format!("{place}.{name}"))?;
         let files = source.get("files").and_then(toml::Value::as_array);
         for file in files
             .into_iter()
             .flatten()
             .filter_map(toml::Value::as_table)
         {
-            refuse_unknown(file, FILE, &format!("a file of sources.{name}"))?;
+            refuse_unknown(file, FILE, &format!("a file of {place}.{name}"))?;
         }
     }
     Ok(())
@@ -334,18 +352,31 @@ fn sources(
     raw: BTreeMap<String, SourceToml>,
     folder: Option<&Path>,
     kind: Kind,
+    components: &BTreeMap<String, Component>,
 ) -> Result<BTreeMap<String, Source>, String> {
+    let elsewhere: Vec<&str> = components.keys().map(String::as_str).collect();
+    let check = |source: &hub::Source| refuse_incomplete(kind, source, &elsewhere);
     raw.into_iter()
         .map(|(quantization, raw)| {
-            word("quantization", &quantization, QUANTIZATIONS)?;
-            let source = source(raw, folder, kind)
+            self::quantization(&quantization)?;
+            let source = source(raw, folder, check)
                 .map_err(|what| format!("sources.{quantization}: {what}"))?;
             Ok((quantization, source))
         })
         .collect()
 }
 
-fn source(raw: SourceToml, folder: Option<&Path>, kind: Kind) -> Result<Source, String> {
+/// Whether this is the word of a quantization.
+pub fn quantization(found: &str) -> Result<(), String> {
+    word("quantization", found, QUANTIZATIONS).map(|_| ())
+}
+
+/// `check` refuses a list of files that lacks one.
+pub fn source(
+    raw: SourceToml,
+    folder: Option<&Path>,
+    check: impl Fn(&hub::Source) -> Result<(), String>,
+) -> Result<Source, String> {
     match (raw.repository, raw.path, raw.embedded) {
         (Some(repository), None, None) => {
             let source = hub::Source {
@@ -357,7 +388,7 @@ fn source(raw: SourceToml, folder: Option<&Path>, kind: Kind) -> Result<Source, 
                     .map(file)
                     .collect::<Result<_, String>>()?,
             };
-            refuse_incomplete(kind, &source)?;
+            check(&source)?;
             Ok(Source::Hub(source))
         }
         (None, Some(_), None) | (None, None, Some(_))
@@ -382,7 +413,7 @@ fn file(raw: FileToml) -> Result<hub::SourceFile, String> {
     })
 }
 
-fn parsed<T: std::str::FromStr<Err = hub::BadName>>(text: &str) -> Result<T, String> {
+pub fn parsed<T: std::str::FromStr<Err = hub::BadName>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|bad: hub::BadName| bad.to_string())
 }
 
@@ -415,6 +446,7 @@ fn check(entry: &Entry) -> Result<(), String> {
         Facts::Video(facts) => check_video(facts)?,
         Facts::Music(facts) => check_music(facts)?,
     }
+    component::check(entry)?;
     let known: Vec<&str> = entry.sources.keys().map(String::as_str).collect();
     match known.contains(&entry.default_quantization.as_str()) {
         true => Ok(()),

@@ -13,6 +13,7 @@ pub const ENTRY: &[&str] = &[
     "shape",
     "defaults",
     "sources",
+    "components",
 ];
 
 pub const NAMES: &[&str] = &["v1", "legacy"];

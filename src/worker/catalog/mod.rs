@@ -7,6 +7,7 @@
 
 mod builtin;
 mod complete;
+mod component;
 mod embedded;
 mod entry;
 mod file;
@@ -19,6 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use component::{Component, EntrySource};
 pub use embedded::{Embedded, UnpackError};
 pub use entry::{
     ComposingDefaults, Defaults, DrawingDefaults, Entry, Facts, Family, FilmingDefaults,
@@ -74,8 +76,9 @@ impl Catalog {
             let entry = open_entry(&path)?;
             entries.insert(entry.id.clone(), entry);
         }
-        let entries: Vec<Entry> = entries.into_values().collect();
+        let mut entries: Vec<Entry> = entries.into_values().collect();
         names::refuse_shared(&entries)?;
+        component::resolve(&mut entries)?;
         Ok(Self { entries })
     }
 

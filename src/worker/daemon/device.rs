@@ -12,7 +12,8 @@ use muster_engine::runtime::grammar::ProverProgram;
 use muster_engine::runtime::maker::{Maker, MakerLimits, PipelineLoader};
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::{
-    CacheRoom, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime, Speculation,
+    CacheRoom, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime, SharedWeights,
+    Speculation,
 };
 
 pub struct Device {
@@ -31,6 +32,8 @@ pub struct Device {
 struct HeldModel {
     name: String,
     fit: Fit,
+    /// Of its weights: those that other models may hold, too.
+    shared: Vec<SharedWeights>,
     is_loaded: bool,
 }
 
@@ -72,29 +75,35 @@ impl Device {
         located: Located,
         progress: impl FnMut(u64, u64) + Send + 'static,
     ) -> Result<DeviceModel, DaemonError> {
+        let shared = shared(&located)?;
         let fitted = self.fit(&located)?;
-        let model = self.load_fitted(located, fitted, progress).await?;
-        self.held.push(HeldModel {
-            name: model.name().to_owned(),
-            fit: fitted,
-            is_loaded: true,
-        });
-        self.room = self.room_without(&[]);
-        Ok(model)
+        self.room = self.room_for(&shared, &[]);
+        let loaded = self.load_fitted(located, fitted, progress).await;
+        if let Ok(model) = &loaded {
+            self.held.push(HeldModel {
+                name: model.name().to_owned(),
+                fit: fitted,
+                shared,
+                is_loaded: true,
+            });
+        }
+        self.room = self.room_for(&[], &[]);
+        loaded
     }
 
     /// Loads a model that [`unload_for_now`](Self::unload_for_now) has unloaded, with the context it had.
     pub async fn load_again(&mut self, located: Located) -> Result<DeviceModel, DaemonError> {
         let name = located.name.clone();
-        let Some(fitted) = self.held_fit(&name) else {
+        let Some(held) = self.held(&name) else {
             return self.load(located, |_, _| {}).await;
         };
+        let fitted = held.fit;
         // The models that are not in memory keep their parts, unless others use them.
         let others = self.held.iter().filter(|held| held.name != name);
-        let all = self.beside(others.map(|held| &held.fit));
+        let all = self.beside(others, &held.shared);
         let room = match all.left_bytes() >= fitted.total_bytes {
             true => all,
-            false => self.room.clone(),
+            false => self.room_for(&held.shared, &[]),
         };
         let before = std::mem::replace(&mut self.room, room);
         let loaded = self.load_fitted(located, fitted, |_, _| {}).await;
@@ -105,11 +114,12 @@ impl Device {
         loaded
     }
 
-    /// Whether a model that was unloaded for now fits into this room, with the context it had.
-    pub fn fits_again(&self, name: &str, room: &Room) -> Result<(), DaemonError> {
-        let Some(fit) = self.held_fit(name) else {
+    /// Whether a model that was unloaded for now fits beside the models in memory but these, with the context it had.
+    pub fn fits_again(&self, name: &str, without: &[String]) -> Result<(), DaemonError> {
+        let Some(held) = self.held(name) else {
             return Ok(());
         };
+        let (fit, room) = (held.fit, self.room_for(&held.shared, without));
         if fit.total_bytes <= room.left_bytes() {
             return Ok(());
         }
@@ -128,21 +138,20 @@ impl Device {
                 tokens: fit.kv_tokens,
                 kv_bytes: fit.kv_bytes,
                 workspace_bytes,
-                room: room.clone(),
+                room,
             }),
         })
     }
 
-    fn held_fit(&self, name: &str) -> Option<Fit> {
-        let mut held = self.held.iter();
-        held.find(|held| held.name == name).map(|held| held.fit)
+    fn held(&self, name: &str) -> Option<&HeldModel> {
+        self.held.iter().find(|held| held.name == name)
     }
 
     fn mark(&mut self, name: &str, is_loaded: bool) {
         for held in self.held.iter_mut().filter(|held| held.name == name) {
             held.is_loaded = is_loaded;
         }
-        self.room = self.room_without(&[]);
+        self.room = self.room_for(&[], &[]);
     }
 
     async fn load_fitted(
@@ -191,18 +200,23 @@ impl Device {
     pub fn forget(&mut self, model: &str) {
         self.held.retain(|held| held.name != model);
         self.engines.drawing.remove(model);
-        self.room = self.room_without(&[]);
+        self.room = self.room_for(&[], &[]);
     }
 
-    /// The room beside the models in memory, without these.
-    pub fn room_without(&self, names: &[String]) -> Room {
+    /// The room beside the models in memory without these, for a model with such weights.
+    fn room_for(&self, shared: &[SharedWeights], without: &[String]) -> Room {
         let loaded = self.held.iter().filter(|held| held.is_loaded);
-        let loaded = loaded.filter(|held| !names.contains(&held.name));
-        self.beside(loaded.map(|held| &held.fit))
+        let loaded = loaded.filter(|held| !without.contains(&held.name));
+        self.beside(loaded, shared)
     }
 
-    fn beside<'a>(&self, fits: impl Iterator<Item = &'a Fit>) -> Room {
-        fits.fold(self.whole.clone(), |room, fit| room.after(fit))
+    fn beside<'a>(
+        &self,
+        models: impl Iterator<Item = &'a HeldModel>,
+        shared: &[SharedWeights],
+    ) -> Room {
+        let models = models.map(|held| (&held.fit, held.shared.as_slice()));
+        self.whole.beside(models, shared)
     }
 
     /// Whether the template of a model in memory has a form for calls of tools.
@@ -235,11 +249,12 @@ impl Device {
 
     /// Whether a model fits into what is left, by its header.
     pub fn fit(&self, located: &Located) -> Result<Fit, DaemonError> {
-        self.fit_into(located, &self.room)
+        self.fit_without(located, &[])
     }
 
-    /// The same for another room of this device.
-    pub fn fit_into(&self, located: &Located, room: &Room) -> Result<Fit, DaemonError> {
+    /// The same while these models are not in memory.
+    pub fn fit_without(&self, located: &Located, without: &[String]) -> Result<Fit, DaemonError> {
+        let room = &self.room_for(&shared(located)?, without);
         let needs = match &located.source {
             LocatedSource::Text(source) => {
                 let source = ModelSource {
@@ -275,7 +290,7 @@ impl Device {
     pub fn leave_room_for_one(&mut self) {
         let most = self.held.iter().map(|held| held.fit.total_bytes).max();
         self.whole.free_bytes = self.whole.kept_bytes + most.unwrap_or(0) * 3 / 2;
-        self.room = self.room_without(&[]);
+        self.room = self.room_for(&[], &[]);
     }
 
     pub fn engines(&self) -> &Engines {
@@ -285,6 +300,14 @@ impl Device {
     pub fn into_engines(self) -> Engines {
         self.engines
     }
+}
+
+/// Weights of a model that others in memory may hold, too.
+pub fn shared(located: &Located) -> Result<Vec<SharedWeights>, DaemonError> {
+    Ok(match &located.source {
+        LocatedSource::Text(_) => Vec::new(),
+        LocatedSource::Media(source) => source.shared()?,
+    })
 }
 
 /// This program once more, as the text process of a model.

@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use super::DaemonError;
 use super::fit::{Room, Wishes, quantization};
-use crate::catalog::{Catalog, Source};
+use crate::catalog::{Catalog, EntrySource, Source};
 use crate::hub::{Event, Hub, Progress};
 
 /// Downloads the quantization that is named or preferred or, where none is, one that fits: what cannot fit is refused
@@ -35,11 +35,16 @@ pub async fn fetch(
             Err(None) => &entry.default_quantization,
         },
     };
-    let (name, source) = entry.source(Some(chosen))?;
-    if let Source::Hub(source) = source {
-        info!("{}:{name} is not on disk, downloading", entry.id);
-        hub.pull(source, &Logged::default(), &CancellationToken::new())
-            .await?;
+    let (name, _) = entry.source(Some(chosen))?;
+    for EntrySource { component, source } in entry.sources_of(name) {
+        if let Source::Hub(source) = source
+            && hub.locate(source).is_none()
+        {
+            let part = component.map_or(String::new(), |(component, _)| format!(", {component}"));
+            info!("{}:{name}{part} is not on disk, downloading", entry.id);
+            hub.pull(source, &Logged::default(), &CancellationToken::new())
+                .await?;
+        }
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::catalog::{Entry, Facts};
 use crate::hardware::Machine;
 use muster_config::{DeviceSetting, EngineConfig, OwnerConfig};
-use muster_engine::runtime::DeviceChoice;
+use muster_engine::runtime::{DeviceChoice, SharedWeights};
 
 /// The memory of a device that nobody uses yet, and the owner's share of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -307,12 +307,28 @@ impl Room {
         self.free_bytes.saturating_sub(self.kept_bytes)
     }
 
-    /// What is left after a model has moved in.
+    /// The room beside these models for another one. Weights that several models hold together count once, so that those
+    /// of the newcomer that are in memory already take no more of it.
     #[must_use]
-    pub fn after(self, fit: &Fit) -> Self {
+    pub fn beside<'a>(
+        &self,
+        models: impl Iterator<Item = (&'a Fit, &'a [SharedWeights])>,
+        newcomer: &[SharedWeights],
+    ) -> Self {
+        let mut seen: Vec<&SharedWeights> = Vec::new();
+        let mut taken_bytes = 0_u64;
+        for (fit, shared) in models {
+            let (again, new): (Vec<_>, Vec<_>) = shared.iter().partition(|it| seen.contains(it));
+            let again: u64 = again.iter().map(|it| it.bytes).sum();
+            taken_bytes = taken_bytes.saturating_add(fit.total_bytes.saturating_sub(again));
+            seen.extend(new);
+        }
+        let in_memory = newcomer.iter().filter(|it| seen.contains(it));
+        let in_memory: u64 = in_memory.map(|it| it.bytes).sum();
+        let free_bytes = self.free_bytes.saturating_sub(taken_bytes);
         Self {
-            free_bytes: self.free_bytes.saturating_sub(fit.total_bytes),
-            ..self
+            free_bytes: free_bytes.saturating_add(in_memory),
+            ..self.clone()
         }
     }
 }

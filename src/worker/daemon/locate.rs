@@ -8,8 +8,8 @@ use tracing::warn;
 
 use super::sources::MediaSource;
 use crate::catalog::{
-    Catalog, ComposingDefaults, Defaults, DrawingDefaults, Entry, Facts, FilmingDefaults,
-    FindError, IMAGE_INDEX, Source, UnknownQuantization, UnpackError,
+    Catalog, ComposingDefaults, Defaults, DrawingDefaults, Entry, EntrySource, Facts,
+    FilmingDefaults, FindError, IMAGE_INDEX, Source, UnknownQuantization, UnpackError,
 };
 use crate::hub::{self, Hub, HubError, Pulled, Repository};
 use muster_config::is_path;
@@ -19,7 +19,7 @@ use muster_engine::runtime::image::{ImageDefaults, ImageSource};
 use muster_engine::runtime::music::{MusicDefaults, MusicSource};
 use muster_engine::runtime::speech::SpeechSource;
 use muster_engine::runtime::video::{VideoDefaults, VideoSource};
-use muster_engine::runtime::{ModelSource, Sampling};
+use muster_engine::runtime::{ComponentFolders, ModelSource, Sampling};
 
 /// A model whose files are here.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +42,8 @@ pub enum LocatedSource {
 /// Files of a model of the catalog.
 struct Found {
     path: PathBuf,
+    /// Components that are not below it.
+    components: ComponentFolders,
     is_vouched: bool,
 }
 
@@ -167,18 +169,19 @@ fn of_repository(
 fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
     let (entry, named) = shelves.catalog.find_with_quantization(wanted)?;
     let found = match (named, entry.preferred(shelves.preferred)) {
-        (Some(named), _) => files(entry.source(Some(named))?.1, shelves)?,
-        (None, Some((preferred, source))) => match files(source, shelves)? {
+        (Some(named), _) => files(entry, entry.source(Some(named))?.0, shelves)?,
+        (None, Some((preferred, _))) => match files(entry, preferred, shelves)? {
             Some(found) => Some(found),
             None => Some(instead_of(preferred, entry, shelves)?),
         },
         (None, None) => any(entry, shelves)?,
     };
-    let tried: Vec<&Source> = match named {
-        Some(named) => vec![entry.source(Some(named))?.1],
-        None => entry.sources.values().collect(),
+    let tried: Vec<&str> = match named {
+        Some(named) => vec![named],
+        None => entry.sources.keys().map(String::as_str).collect(),
     };
-    let found = found.ok_or_else(|| missing(wanted.to_owned(), tried, shelves))?;
+    let found = found.ok_or_else(|| missing(wanted.to_owned(), entry, &tried, shelves))?;
+    let components = found.components;
     let source = match &entry.facts {
         Facts::Text(facts) => LocatedSource::Text(Box::new(ModelSource {
             defaults: sampling(&facts.defaults),
@@ -189,6 +192,7 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
         }
         Facts::Video(facts) => LocatedSource::Media(MediaSource::Video(VideoSource {
             defaults: filming(facts.defaults),
+            components,
             ..VideoSource::new(found.path)
         })),
         Facts::Speech(_) => {
@@ -196,6 +200,7 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
         }
         Facts::Music(facts) => LocatedSource::Media(MediaSource::Music(MusicSource {
             defaults: composing(facts.defaults),
+            components,
             ..MusicSource::new(found.path)
         })),
         Facts::Image(facts) => LocatedSource::Media(MediaSource::Image(ImageSource {
@@ -203,6 +208,7 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
                 name: entry.id.clone(),
                 what,
             })?,
+            components,
             ..ImageSource::new(found.path)
         })),
     };
@@ -228,21 +234,18 @@ fn instead_of(preferred: &str, entry: &Entry, shelves: Shelves<'_>) -> Result<Fo
             );
             Ok(found)
         }
-        None => Err(missing(
-            name,
-            vec![entry.source(Some(preferred))?.1],
-            shelves,
-        )),
+        None => Err(missing(name, entry, &[preferred], shelves)),
     }
 }
 
 /// Why none of these can be opened.
-fn missing(name: String, tried: Vec<&Source>, shelves: Shelves<'_>) -> LocateError {
-    let is_damaged = |source: &Source| match source {
+fn missing(name: String, entry: &Entry, tried: &[&str], shelves: Shelves<'_>) -> LocateError {
+    let mut sources = tried.iter().flat_map(|tried| entry.sources_of(tried));
+    let is_damaged = |it: EntrySource<'_>| match it.source {
         Source::Hub(source) => shelves.hub.state(source).wrong > 0,
         Source::Path(_) | Source::Embedded(_) => false,
     };
-    match tried.into_iter().any(is_damaged) {
+    match sources.any(is_damaged) {
         true => LocateError::Damaged { name },
         false => LocateError::NotHere { name },
     }
@@ -250,26 +253,80 @@ fn missing(name: String, tried: Vec<&Source>, shelves: Shelves<'_>) -> LocateErr
 
 /// The usual quantization of an entry or, if that is not here, whatever is.
 fn any(entry: &Entry, shelves: Shelves<'_>) -> Result<Option<Found>, UnpackError> {
-    let mut sources: Vec<_> = entry.sources.iter().collect();
-    sources.sort_by_key(|(name, _)| **name != entry.default_quantization);
-    let mut here = sources
+    let mut names: Vec<&String> = entry.sources.keys().collect();
+    names.sort_by_key(|name| **name != entry.default_quantization);
+    let mut here = names
         .into_iter()
-        .filter_map(|(_, source)| files(source, shelves).transpose());
+        .filter_map(|name| files(entry, name, shelves).transpose());
     here.next().transpose()
 }
 
-/// What to open: the file of a model in one file, else the folder of its files.
-fn files(source: &Source, shelves: Shelves<'_>) -> Result<Option<Found>, UnpackError> {
-    let found = |is_vouched: bool| move |path: PathBuf| Found { path, is_vouched };
-    match source {
-        Source::Path(path) => Ok(path.exists().then(|| path.clone()).map(found(false))),
-        Source::Hub(source) => {
-            let path = shelves.hub.locate(source);
-            let path = path.and_then(|pulled| opened(&pulled));
-            Ok(path.map(found(is_one_known_file(source))))
-        }
-        Source::Embedded(model) => model.unpack(shelves.unpacked).map(found(true)).map(Some),
+/// All files of a quantization; `None` unless all of them are here.
+fn files(
+    entry: &Entry,
+    quantization: &str,
+    shelves: Shelves<'_>,
+) -> Result<Option<Found>, UnpackError> {
+    let mut all = Vec::new();
+    for it in entry.sources_of(quantization) {
+        let path = match it.component {
+            None => own_path(it.source, shelves)?,
+            Some((_, component)) => folder_of(it.source, &component.folder, shelves)?,
+        };
+        let Some(path) = path else {
+            return Ok(None);
+        };
+        all.push((it, path));
     }
+    let is_vouched = all.iter().all(|(it, _)| match it.source {
+        Source::Path(_) => false,
+        Source::Hub(source) => is_one_known_file(source),
+        Source::Embedded(_) => true,
+    });
+    let component = |(it, path): &(EntrySource<'_>, PathBuf)| {
+        let (name, _) = it.component?;
+        Some((name.to_owned(), path.clone()))
+    };
+    let components = all.iter().filter_map(component).collect();
+    Ok(all.into_iter().next().map(|(_, path)| Found {
+        path,
+        components,
+        is_vouched,
+    }))
+}
+
+/// What to open: the file of a model in one file, else the folder of its files.
+fn own_path(source: &Source, shelves: Shelves<'_>) -> Result<Option<PathBuf>, UnpackError> {
+    match source {
+        Source::Path(path) => Ok(path.exists().then(|| path.clone())),
+        Source::Hub(source) => {
+            let pulled = shelves.hub.locate(source);
+            Ok(pulled.and_then(|pulled| opened(&pulled)))
+        }
+        Source::Embedded(model) => model.unpack(shelves.unpacked).map(Some),
+    }
+}
+
+/// A folder in a source, where its files lie for every model that uses them.
+fn folder_of(
+    source: &Source,
+    folder: &str,
+    shelves: Shelves<'_>,
+) -> Result<Option<PathBuf>, UnpackError> {
+    let top = match source {
+        Source::Path(path) => Some(path.clone()),
+        Source::Embedded(model) => Some(model.unpack(shelves.unpacked)?),
+        Source::Hub(source) => shelves.hub.locate(source).and_then(|pulled| {
+            let (name, path) = (source.files.first()?, pulled.files.first()?);
+            let above = name.path.as_str().split('/').count();
+            path.ancestors().nth(above).map(Path::to_owned)
+        }),
+    };
+    let path = top.map(|top| match folder {
+        "" => top,
+        folder => top.join(folder),
+    });
+    Ok(path.filter(|path| path.exists()))
 }
 
 /// Whether everything that is read of a source is in one file whose hash the catalog names. Beside several files others

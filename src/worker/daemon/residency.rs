@@ -11,7 +11,6 @@ use tokio::sync::{Mutex, MutexGuard as DeviceGuard, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info};
 
-use super::fit::Room;
 use super::locate::Located;
 use super::{DaemonError, Device, DeviceModel};
 use muster_config::show_duration;
@@ -119,7 +118,10 @@ impl Residency {
         located: Located,
     ) -> Result<(DeviceModel, Vec<String>), DaemonError> {
         let mut device = self.device.lock().await;
-        let fits = |device: &Device, room: &Room| device.fit_into(&located, room).map(|_| ());
+        let fits = |device: &Device, without: &[String]| {
+            let fitted = device.fit_without(&located, without);
+            fitted.map(|_| ())
+        };
         let unloaded = self.make_room(&mut device, &located.name, fits).await?;
         let model = device.load(located.clone(), |_, _| {}).await?;
         self.note(&device, located, model.clone());
@@ -227,7 +229,7 @@ impl Residency {
             };
             let others_run = self.others_run(name);
             let began = Instant::now();
-            let fits = |device: &Device, room: &Room| device.fits_again(name, room);
+            let fits = |device: &Device, without: &[String]| device.fits_again(name, without);
             match self.make_room(&mut device, name, fits).await {
                 Ok(_) => {}
                 Err(DaemonError::DoesNotFit { .. }) if others_run => {
@@ -256,16 +258,16 @@ impl Residency {
         &self,
         device: &mut Device,
         newcomer: &str,
-        fits: impl Fn(&Device, &Room) -> Result<(), DaemonError>,
+        fits: impl Fn(&Device, &[String]) -> Result<(), DaemonError>,
     ) -> Result<Vec<String>, DaemonError> {
         let mut unloaded = Vec::new();
-        if fits(device, device.room()).is_ok() {
+        if fits(device, &[]).is_ok() {
             return Ok(unloaded);
         }
         let idle = self.idle();
-        fits(device, &device.room_without(&idle))?;
+        fits(device, &idle)?;
         for name in idle {
-            if fits(device, device.room()).is_ok() {
+            if fits(device, &[]).is_ok() {
                 break;
             }
             let why = format!("to make room for {newcomer}");
@@ -273,7 +275,7 @@ impl Residency {
                 unloaded.push(name);
             }
         }
-        fits(device, device.room()).map(|()| unloaded)
+        fits(device, &[]).map(|()| unloaded)
     }
 
     /// Models in memory without jobs, least recently used first.
@@ -444,8 +446,12 @@ mod tests {
     use crate::hub::{Hub, HubSettings};
     use muster_config::{Config, Sources};
 
-    /// The model of the program, served under this name.
+    /// The text model of the program, served under this name.
     fn located(folder: &Path, name: &str) -> Located {
+        located_as(folder, "demo-text", name)
+    }
+
+    fn located_as(folder: &Path, model: &str, name: &str) -> Located {
         let endpoint = "http://127.0.0.1:9".parse().unwrap();
         let shelves = Shelves {
             catalog: &Catalog::builtin().unwrap(),
@@ -455,12 +461,11 @@ mod tests {
         };
         Located {
             name: name.to_owned(),
-            ..locate("demo-text", shelves).unwrap()
+            ..locate(model, shelves).unwrap()
         }
     }
 
-    /// With the model `one` in memory, and room for no second one beside it.
-    async fn with_room_for_one(folder: &Path) -> Residency {
+    fn device(folder: &Path) -> Device {
         let (file, place) = (folder.join("worker.toml"), folder.display());
         let text = format!(
             "[engine]\nkv_memory = \"16MiB\"\ndevice = \"cpu\"\n\
@@ -472,7 +477,12 @@ mod tests {
             ..Sources::default()
         };
         let config = Config::load(&sources).unwrap().config;
-        let mut device = Device::start(&config, &hardware::probe()).unwrap();
+        Device::start(&config, &hardware::probe()).unwrap()
+    }
+
+    /// With the model `one` in memory, and room for no second one beside it.
+    async fn with_room_for_one(folder: &Path) -> Residency {
+        let mut device = device(folder);
         let one = located(folder, "one");
         let model = device.load(one.clone(), |_, _| {}).await.unwrap();
         device.leave_room_for_one();
@@ -485,6 +495,29 @@ mod tests {
         let models = residency.lock();
         let loaded = models.iter().filter(|(_, resident)| resident.is_loaded);
         loaded.map(|(name, _)| name.clone()).collect()
+    }
+
+    #[tokio::test]
+    async fn weights_that_two_models_hold_together_take_memory_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut device = device(folder.path());
+        let model = |name: &str| located_as(folder.path(), "demo-image", name);
+        let shared = crate::daemon::shared(&model("one")).unwrap();
+        let shared: u64 = shared.iter().map(|weights| weights.bytes).sum();
+        assert!(shared > 1 << 20, "text encoder and autoencoder: {shared}");
+        let mut left = vec![device.room().left_bytes()];
+        let mut loaded = Vec::new();
+        for name in ["one", "two"] {
+            loaded.push(device.load(model(name), |_, _| {}).await.unwrap());
+            left.push(device.room().left_bytes());
+        }
+        let (first, second) = (left[0] - left[1], left[1] - left[2]);
+        assert_eq!(first - second, shared);
+        // The second one holds them alone now.
+        device.unload(&loaded[0]).await.unwrap();
+        assert_eq!(left[0] - device.room().left_bytes(), first);
+        device.unload(&loaded[1]).await.unwrap();
+        assert_eq!(left[0], device.room().left_bytes());
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use muster_engine::runtime::maker::{MediaKind, Pipeline};
 use muster_engine::runtime::music::{self, MusicFootprint, MusicSource};
 use muster_engine::runtime::speech::SpeechSource;
 use muster_engine::runtime::video::{self, VideoFootprint, VideoSource};
-use muster_engine::runtime::{DeviceChoice, LoadError};
+use muster_engine::runtime::{DeviceChoice, LoadError, SharedWeights};
 use muster_protocol::link::ModelLimits;
 
 /// Characters of a text to speak.
@@ -43,6 +43,11 @@ pub trait MediaFiles {
     fn describe(&mut self, name: &str, room_bytes: u64) -> Result<MediaModel, LoadError>;
 
     fn load(&self, device: DeviceChoice) -> Result<Box<dyn Pipeline>, LoadError>;
+
+    /// Weights that other models in memory may hold, too: they take memory once.
+    fn shared(&self) -> Result<Vec<SharedWeights>, LoadError> {
+        Ok(Vec::new())
+    }
 
     /// Settings of a model that draws for requests that leave them open.
     fn drawing(&self) -> Option<ImageDefaults> {
@@ -127,6 +132,10 @@ impl MediaFiles for ImageSource {
         Ok(Box::new(Self::load(self, device)?))
     }
 
+    fn shared(&self) -> Result<Vec<SharedWeights>, LoadError> {
+        Self::shared(self)
+    }
+
     fn drawing(&self) -> Option<ImageDefaults> {
         Some(self.defaults)
     }
@@ -181,6 +190,10 @@ impl MediaFiles for VideoSource {
 
     fn load(&self, device: DeviceChoice) -> Result<Box<dyn Pipeline>, LoadError> {
         Ok(Box::new(Self::load(self, device)?))
+    }
+
+    fn shared(&self) -> Result<Vec<SharedWeights>, LoadError> {
+        Self::shared(self)
     }
 }
 

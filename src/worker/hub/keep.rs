@@ -196,14 +196,21 @@ impl Hub {
         })
     }
 
-    /// Takes away the files of a source: those that were pulled from here, or those of other programs too. What stands
-    /// beside weights stays for as long as there are others that need it.
-    pub fn remove(&self, source: &Source, all: bool) -> Result<Removed, HubError> {
+    /// Takes away the files of a source but those in use: those that were pulled from here, or those of other programs too.
+    /// What stands beside weights stays for as long as there are others that need it.
+    pub fn remove(
+        &self,
+        source: &Source,
+        in_use: &[FilePath],
+        all: bool,
+    ) -> Result<Removed, HubError> {
         let cached = self.cached(&source.repository);
         let record = Record::read(&self.settings.records_dir, &source.repository);
         let mut removed = Removed::default();
         let is_weights = |file: &&SourceFile| file.path.is_weights();
-        let (weights, others): (Vec<_>, Vec<_>) = source.files.iter().partition(is_weights);
+        let files = source.files.iter();
+        let files = files.filter(|file| !in_use.contains(&file.path));
+        let (weights, others): (Vec<_>, Vec<_>) = files.partition(is_weights);
         let are_companions = !weights.is_empty();
         for file in weights.into_iter().chain(others) {
             let Some(Lying { path, .. }) = self.lying(source, file) else {
@@ -211,7 +218,7 @@ impl Hub {
                 continue;
             };
             let is_companion = are_companions && !file.path.is_weights();
-            if is_companion && self.is_needed(source, &path) {
+            if is_companion && self.is_needed(source, in_use, &path) {
                 continue;
             }
             if !all && !is_ours(&record, &file.path, &path) {
@@ -234,8 +241,9 @@ impl Hub {
         Ok(removed)
     }
 
-    /// Whether there are weights in the snapshot of a file that are of no use without what stands beside them.
-    fn is_needed(&self, source: &Source, path: &Path) -> bool {
+    /// Whether there are weights in the snapshot of a file that are of no use without what stands beside them. Weights
+    /// in use are not counted: their users keep all that they need.
+    fn is_needed(&self, source: &Source, in_use: &[FilePath], path: &Path) -> bool {
         let cached = self.cached(&source.repository);
         let commits = self.commits(source).into_iter();
         let mut snapshots = commits.map(|commit| cached.snapshot(&commit));
@@ -244,7 +252,9 @@ impl Hub {
         };
         let mut left = Vec::new();
         list_files(&snapshot, "", &mut left);
-        left.iter().any(|file| file.is_weights() && !file.is_gguf())
+        let needs_others = |file: &FilePath| file.is_weights() && !file.is_gguf();
+        left.iter()
+            .any(|file| needs_others(file) && !in_use.contains(file))
     }
 
     /// Where one file is, in the best commit that has it.

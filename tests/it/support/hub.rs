@@ -190,6 +190,11 @@ impl FakeHub {
         self.add(path, bytes, true)
     }
 
+    /// The same of another repository than [`REPOSITORY`].
+    pub fn large_file_of(&self, repository: &str, path: &str, bytes: Vec<u8>) -> &Self {
+        self.add(&format!("{repository}/{path}"), bytes, true)
+    }
+
     /// A file that the hub serves itself, named as git does.
     pub fn small_file(&self, path: &str, bytes: impl Into<Vec<u8>>) -> &Self {
         self.add(path, bytes.into(), false)
@@ -322,11 +327,16 @@ impl Shared {
         if path == format!("/api/models/{REPOSITORY}/revision/main") {
             return listing(&inner);
         }
-        match path
-            .strip_prefix(&format!("/{REPOSITORY}/resolve/"))
-            .and_then(|rest| rest.split_once('/'))
-        {
-            Some((_, file)) => self.resolve(&mut inner, file, request),
+        let asked = path.trim_start_matches('/').split_once("/resolve/");
+        let asked = asked.and_then(|(repository, rest)| {
+            let (_, file) = rest.split_once('/')?;
+            Some(match repository {
+                REPOSITORY => file.to_owned(),
+                other => format!("{other}/{file}"),
+            })
+        });
+        match asked {
+            Some(file) => self.resolve(&mut inner, &file, request),
             None => status(404),
         }
     }

@@ -1,6 +1,5 @@
 //! A folder as diffusers keeps it: `model_index.json` names the components, each has a folder of its own.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -14,8 +13,11 @@ use super::{ImageDefaults, ImageFootprint};
 use crate::networks::image::{Autoencoder, AutoencoderSpec, ClipSpec, ClipText, Unet, UnetSpec};
 use crate::networks::weights::{CheckpointError, Flaw, Quantize, read_description};
 use crate::runtime::LoadError;
-use crate::runtime::component::{Component, ComponentLoad, INDEX};
+use crate::runtime::component::{
+    Component, ComponentFolders, ComponentLoad, INDEX, component_folder,
+};
 use crate::runtime::diffusion::{NoiseTable, Prediction};
+use crate::runtime::network_pool::{NetworkPool, SharedWeights};
 use crate::runtime::text::ClipTokenizer;
 
 /// Components and the classes that are computed.
@@ -59,6 +61,9 @@ const NOISE: &[(&str, f64)] = &[
     ("num_train_timesteps", 1000.0),
 ];
 
+static ENCODER_POOL: NetworkPool<ClipText> = NetworkPool::new();
+pub static AUTOENCODER_POOL: NetworkPool<Autoencoder> = NetworkPool::new();
+
 /// A model's folder, opened: headers were read, weights were not.
 pub struct DiffusersFolder {
     token_folders: Vec<PathBuf>,
@@ -72,10 +77,7 @@ pub struct DiffusersFolder {
 
 impl DiffusersFolder {
     /// `replacements` are folders of components that are used instead of those in the folder.
-    pub fn open(
-        path: &Path,
-        replacements: &BTreeMap<String, PathBuf>,
-    ) -> Result<Self, CheckpointError> {
+    pub fn open(path: &Path, replacements: &ComponentFolders) -> Result<Self, CheckpointError> {
         let index_path = path.join(INDEX);
         if !index_path.is_file() {
             return Err(CheckpointError::NotFound {
@@ -86,10 +88,7 @@ impl DiffusersFolder {
         }
         let index = read_description(&index_path)?;
         let present = components(&index).map_err(|flaw| flaw.in_file(&index_path))?;
-        let folder = |name: &str| match replacements.get(name) {
-            Some(replacement) => replacement.clone(),
-            None => path.join(name),
-        };
+        let folder = |name: &str| component_folder(path, replacements, name);
         let scheduler_path = folder("scheduler").join("scheduler_config.json");
         let scheduler = read_description(&scheduler_path)?;
         let in_file = |flaw: Flaw| flaw.in_file(&scheduler_path);
@@ -105,17 +104,7 @@ impl DiffusersFolder {
         let specs: Vec<&ClipSpec> = encoders.iter().map(|encoder| &encoder.spec).collect();
         unet.check(|spec| check_fits(spec, &specs))?;
         let autoencoder = Component::open(&folder("vae"), AutoencoderSpec::read)?;
-        autoencoder.check(|spec| {
-            if spec.latent_channels == unet.spec.outputs {
-                return Ok(());
-            }
-            let wanted = format!("{}, as the U-Net has", unet.spec.outputs);
-            Err(Flaw::broken(
-                "latent_channels",
-                spec.latent_channels,
-                wanted,
-            ))
-        })?;
+        autoencoder.check(|spec| check_latents(spec, &unet.spec))?;
         Ok(Self {
             sample_size: sample_size(unet.config()?),
             token_folders,
@@ -138,6 +127,12 @@ impl DiffusersFolder {
         }
     }
 
+    /// The weights that other models in memory may hold, too.
+    pub fn shared(&self) -> Vec<SharedWeights> {
+        let encoders = self.encoders.iter().map(Component::shared);
+        encoders.chain([self.autoencoder.shared()]).collect()
+    }
+
     /// The networks on a device.
     pub fn load(
         self,
@@ -148,14 +143,18 @@ impl DiffusersFolder {
         let mut encoders = Vec::new();
         for (component, tokenizer) in self.encoders.into_iter().zip(&self.token_folders) {
             encoders.push(TextEncoder {
-                clip: load.read(component, ClipText::load)?,
+                clip: load.read_shared(component, &ENCODER_POOL, ClipText::load)?,
                 tokenizer: ClipTokenizer::open(tokenizer)?,
             });
         }
         Ok(DiffusionNetworks {
             encoders,
             unet: load.read(self.unet, Unet::load)?,
-            autoencoder: load.read(self.autoencoder, Autoencoder::load)?,
+            autoencoder: load.read_shared(
+                self.autoencoder,
+                &AUTOENCODER_POOL,
+                Autoencoder::load,
+            )?,
             sample_size: self.sample_size,
             prediction: self.prediction,
             table: self.table,
@@ -247,6 +246,18 @@ fn sample_size(config: &Value) -> Option<[usize; 2]> {
     match found.as_array().map(Vec::as_slice) {
         Some([height, width]) => Some([size(width)?, size(height)?]),
         _ => size(found).map(|size| [size; 2]),
+    }
+}
+
+/// Whether the autoencoder reads what the U-Net gives.
+pub fn check_latents(spec: &AutoencoderSpec, unet: &UnetSpec) -> Result<(), Flaw> {
+    let (found, wanted) = (spec.latent_channels, unet.outputs);
+    match found == wanted {
+        true => Ok(()),
+        false => {
+            let wanted = format!("{wanted}, as the U-Net has");
+            Err(Flaw::broken("latent_channels", found, wanted))
+        }
     }
 }
 

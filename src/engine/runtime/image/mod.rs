@@ -21,7 +21,6 @@ mod tiles;
 
 pub use self::prompt::inversion_words;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ pub use self::plan::{MOST_PIXELS, MOST_STEPS};
 use self::single::SingleFileModel;
 use super::diffusion::{DiffusionSampler, Schedule};
 use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};
-use super::{DeviceChoice, Failure, LoadError};
+use super::{ComponentFolders, DeviceChoice, Failure, LoadError, SharedWeights};
 use crate::networks::weights::Quantize;
 
 /// Where an image model is, and how to hold it.
@@ -41,8 +40,8 @@ use crate::networks::weights::Quantize;
 pub struct ImageSource {
     /// A folder as diffusers keeps it, or one file with all networks.
     pub path: PathBuf,
-    /// Folders of components that are used instead of those in `path`, by the component's name.
-    pub components: BTreeMap<String, PathBuf>,
+    /// Used instead of the folders in `path`.
+    pub components: ComponentFolders,
     /// Quantize the matrices of linear layers while loading.
     pub quantize: Option<Quantize>,
     /// Used where a request says nothing.
@@ -90,7 +89,7 @@ impl ImageSource {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
-            components: BTreeMap::new(),
+            components: ComponentFolders::new(),
             quantize: None,
             defaults: ImageDefaults::default(),
             memory_bytes: None,
@@ -117,8 +116,16 @@ impl ImageSource {
         })
     }
 
+    /// The weights that other models in memory may hold, too.
+    pub fn shared(&self) -> Result<Vec<SharedWeights>, LoadError> {
+        Ok(match self.open()? {
+            ModelFiles::Folder(folder) => folder.shared(),
+            ModelFiles::Single(single) => single.shared(),
+        })
+    }
+
     pub fn load(&self, device: DeviceChoice) -> Result<ImagePipeline, LoadError> {
-        let device = device.open()?;
+        let device = device.open_shared()?;
         let networks = match self.open()? {
             ModelFiles::Folder(folder) => folder.load(&device, self.quantize)?,
             ModelFiles::Single(single) => single.load(&device, self.quantize)?,

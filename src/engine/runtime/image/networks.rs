@@ -2,7 +2,7 @@
 //!
 //! Latents are host numbers, channels-last, scaled as the U-Net sees them.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use candle_core::{D, DType, Device, Result, Tensor};
 
@@ -23,7 +23,7 @@ pub struct DiffusionNetworks {
     /// One, or the two of SDXL.
     pub encoders: Vec<TextEncoder>,
     pub unet: Unet,
-    pub autoencoder: Autoencoder,
+    pub autoencoder: Arc<Autoencoder>,
     /// Width and height of the latents that the U-Net was trained with.
     pub sample_size: Option<[usize; 2]>,
     pub prediction: Prediction,
@@ -35,7 +35,7 @@ pub struct DiffusionNetworks {
 }
 
 pub struct TextEncoder {
-    pub clip: ClipText,
+    pub clip: Arc<ClipText>,
     pub tokenizer: ClipTokenizer,
 }
 

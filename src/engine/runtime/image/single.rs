@@ -1,27 +1,28 @@
 //! One file for all networks, in the layout in which Stable Diffusion was published. The sizes of the networks are read
 //! from the shapes of their tensors; what no shape tells comes from the family.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use candle_core::Device;
 
 use super::adapters::AdapterCaches;
-use super::folder::check_fits;
+use super::folder::{AUTOENCODER_POOL, check_fits, check_latents};
 use super::networks::{DiffusionNetworks, TextEncoder};
 use super::plan::{drawing_bytes, own_size};
 use super::{ImageDefaults, ImageFootprint};
 use crate::networks::image::{
     ADDED_SIZES, AddedSpec, Autoencoder, AutoencoderSpec, ClipActivation, ClipSpec, ClipText,
-    ComponentSource, Layout, TensorView, Unet, UnetLevel, UnetSpec, layer_part,
+    Layout, TensorView, Unet, UnetLevel, UnetSpec, layer_part,
 };
 use crate::networks::weights::{
     Checkpoint, CheckpointError, Flaw, Quantize, TensorHeader, TensorSource, TensorType,
     tensor_floats,
 };
 use crate::runtime::LoadError;
+use crate::runtime::component::{Component, ComponentFolders, ComponentLoad};
 use crate::runtime::diffusion::{NoiseTable, Prediction};
+use crate::runtime::network_pool::SharedWeights;
 use crate::runtime::text::ClipTokenizer;
 
 const UNET: &str = "model.diffusion_model.";
@@ -109,6 +110,8 @@ pub struct SingleFileModel {
     facts: FamilyFacts,
     unet: UnetSpec,
     autoencoder: AutoencoderSpec,
+    /// Used instead of the one in the file.
+    other_autoencoder: Option<Component<AutoencoderSpec>>,
     encoders: Vec<ClipSpec>,
     /// Folders to use instead of the tokenizer that is built in.
     token_folders: Vec<Option<PathBuf>>,
@@ -122,18 +125,15 @@ impl SingleFileModel {
         path.is_file() && names().is_some_and(|all| all.iter().any(|it| it.starts_with(UNET)))
     }
 
-    /// `replacements` are folders that are used instead of the tokenizer.
-    pub fn open(
-        path: &Path,
-        replacements: &BTreeMap<String, PathBuf>,
-    ) -> Result<Self, CheckpointError> {
+    /// `replacements` are folders that are used instead of the tokenizer and the autoencoder.
+    pub fn open(path: &Path, replacements: &ComponentFolders) -> Result<Self, CheckpointError> {
         Self::open_with(path, replacements, None)
     }
 
     /// With other facts than those of the families.
     pub fn open_with(
         path: &Path,
-        replacements: &BTreeMap<String, PathBuf>,
+        replacements: &ComponentFolders,
         facts: Option<FamilyFacts>,
     ) -> Result<Self, CheckpointError> {
         let checkpoint = Checkpoint::open_tensors(path)?;
@@ -151,7 +151,15 @@ impl SingleFileModel {
             Ok((family, prediction, facts, networks, encoders))
         };
         let read = read().map_err(|flaw: Flaw| flaw.in_file(path))?;
-        let (family, prediction, facts, (unet, autoencoder), encoders) = read;
+        let (family, prediction, facts, (unet, own), encoders) = read;
+        let other_autoencoder = replacements.get("vae").map(|folder| {
+            let other = Component::open(folder, AutoencoderSpec::read)?;
+            other.check(|spec| check_latents(spec, &unet))?;
+            Ok::<_, CheckpointError>(other)
+        });
+        let other_autoencoder = other_autoencoder.transpose()?;
+        let other = other_autoencoder.as_ref();
+        let autoencoder = other.map_or(own, |other| other.spec.clone());
         let token_folders = TOKENIZERS.iter().take(encoders.len());
         let token_folders = token_folders.map(|name| replacements.get(*name).cloned());
         Ok(Self {
@@ -161,6 +169,7 @@ impl SingleFileModel {
             facts,
             unet,
             autoencoder,
+            other_autoencoder,
             encoders,
             prediction,
         })
@@ -168,13 +177,22 @@ impl SingleFileModel {
 
     pub fn footprint(&self, defaults: &ImageDefaults) -> ImageFootprint {
         let headers = self.checkpoint.tensors().iter();
-        let used = headers.filter(|header| !is_left_behind(&header.name));
+        let other = self.other_autoencoder.as_ref();
+        let is_replaced = |name: &str| other.is_some() && name.starts_with(AUTOENCODER);
+        let used = headers.filter(|it| !is_left_behind(&it.name) && !is_replaced(&it.name));
+        let other_bytes = other.map_or(0, Component::bytes);
         let size = own_size(defaults, self.sample_size(), &self.autoencoder);
         ImageFootprint {
-            weight_bytes: used.map(|header| header.bytes).sum(),
+            weight_bytes: used.map(|header| header.bytes).sum::<u64>() + other_bytes,
             drawing_bytes: drawing_bytes(&self.unet, &self.autoencoder, size, 2),
             size,
         }
+    }
+
+    /// The weights that other models in memory may hold, too.
+    pub fn shared(&self) -> Vec<SharedWeights> {
+        let other = self.other_autoencoder.iter();
+        other.map(Component::shared).collect()
     }
 
     fn sample_size(&self) -> Option<[usize; 2]> {
@@ -188,7 +206,7 @@ impl SingleFileModel {
     ) -> Result<DiffusionNetworks, LoadError> {
         let path = self.checkpoint.path().to_owned();
         let in_file = |flaw: Flaw| flaw.in_file(&path);
-        let on = ComponentPlace { device, quantize };
+        let load = ComponentLoad { device, quantize };
         let mut encoders = Vec::new();
         for (index, spec) in self.encoders.iter().enumerate() {
             let tokenizer = match &self.token_folders[index] {
@@ -200,17 +218,28 @@ impl SingleFileModel {
                 ..spec.clone()
             };
             let view = self.view(index).map_err(in_file)?;
-            let clip = ClipText::load(spec, on.source(&view, Layout::Folder)).map_err(in_file)?;
-            encoders.push(TextEncoder { clip, tokenizer });
+            let clip = ClipText::load(spec, load.source(&view, Layout::Folder)).map_err(in_file)?;
+            encoders.push(TextEncoder {
+                clip: Arc::new(clip),
+                tokenizer,
+            });
         }
         let tensors: &dyn TensorSource = &self.checkpoint;
-        let single = || on.source(tensors, Layout::SingleFile);
+        let single = || load.source(tensors, Layout::SingleFile);
         let has = |name: &str| self.checkpoint.tensor(name).is_some();
+        let sample_size = self.sample_size();
+        let autoencoder = match self.other_autoencoder {
+            Some(other) => load.read_shared(other, &AUTOENCODER_POOL, Autoencoder::load)?,
+            None => {
+                let own = Autoencoder::load(self.autoencoder.clone(), single());
+                Arc::new(own.map_err(in_file)?)
+            }
+        };
         Ok(DiffusionNetworks {
             encoders,
             unet: Unet::load(self.unet.clone(), single()).map_err(in_file)?,
-            autoencoder: Autoencoder::load(self.autoencoder.clone(), single()).map_err(in_file)?,
-            sample_size: self.sample_size(),
+            autoencoder,
+            sample_size,
             prediction: self.prediction,
             table: match has(ZERO_TERMINAL) {
                 true => NoiseTable::zero_terminal(),
@@ -231,23 +260,6 @@ impl SingleFileModel {
             (CheckpointFamily::Second, _) => {
                 TensorView::open_clip(tensors, SECOND_TEXT, layers, false)
             }
-        }
-    }
-}
-
-/// Where networks are placed.
-struct ComponentPlace<'a> {
-    device: &'a Device,
-    quantize: Option<Quantize>,
-}
-
-impl ComponentPlace<'_> {
-    fn source<'a>(&'a self, tensors: &'a dyn TensorSource, layout: Layout) -> ComponentSource<'a> {
-        ComponentSource {
-            tensors,
-            layout,
-            device: self.device,
-            quantize: self.quantize,
         }
     }
 }
@@ -299,12 +311,12 @@ impl HeadRule {
     }
 }
 
-fn check_replacements(replacements: &BTreeMap<String, PathBuf>) -> Result<(), Flaw> {
+fn check_replacements(replacements: &ComponentFolders) -> Result<(), Flaw> {
     let mut names = replacements.keys().map(String::as_str);
-    match names.find(|name| !TOKENIZERS.contains(name)) {
+    match names.find(|name| !TOKENIZERS.contains(name) && *name != "vae") {
         None => Ok(()),
         Some(name) => {
-            let known = "tokenizer, tokenizer_2: the file holds all networks";
+            let known = "tokenizer, tokenizer_2, vae: the file holds all other networks";
             Err(Flaw::unsupported("the component", name, known))
         }
     }

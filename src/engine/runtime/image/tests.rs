@@ -873,6 +873,62 @@ fn single_files_of_each_family_agree_with_the_reference() {
 }
 
 #[test]
+fn a_single_file_draws_with_the_autoencoder_of_another_model() {
+    let replaced = |folder: PathBuf| {
+        let mut folders = token_folders("first");
+        folders.insert("vae".to_owned(), folder);
+        SingleFileModel::open_with(&single_file("first"), &folders, Some(facts("first")))
+    };
+    let own = open_single("first");
+    let pipeline_of = |single: SingleFileModel| ImagePipeline {
+        networks: Arc::new(single.load(device(), None).unwrap()),
+        defaults: ImageDefaults::default(),
+        memory_bytes: None,
+    };
+    let other = replaced(fixtures().join("golden/image/autoencoder")).unwrap();
+    let (shared, defaults) = (other.shared(), ImageDefaults::default());
+    let own_bytes = SingleFileModel::open_with(
+        &single_file("first"),
+        &token_folders("first"),
+        Some(facts("first")),
+    );
+    let own_bytes = own_bytes.unwrap().footprint(&defaults).weight_bytes;
+    assert_eq!(shared.len(), 1);
+    assert_ne!(other.footprint(&defaults).weight_bytes, own_bytes);
+    let other = pipeline_of(other);
+    assert_eq!(latent_of(&own, request()), latent_of(&other, request()));
+    assert_ne!(draw(&own, request()), draw(&other, request()));
+    // That of its folder holds the same numbers.
+    let same = pipeline_of(replaced(fixtures().join("tiny-image/vae")).unwrap());
+    assert_eq!(draw(&own, request()), draw(&same, request()));
+    assert!(replaced(fixtures().join("missing")).is_err());
+}
+
+#[test]
+fn models_with_the_same_files_hold_their_networks_together() {
+    let lender = ImageSource::new(fixtures().join("tiny-image"));
+    let folder = tempfile::tempdir().unwrap();
+    copy(&fixtures().join("tiny-image"), folder.path());
+    std::fs::remove_dir_all(folder.path().join("text_encoder")).unwrap();
+    let mut borrower = ImageSource::new(folder.path());
+    let encoder = lender.path.join("text_encoder");
+    borrower
+        .components
+        .insert("text_encoder".to_owned(), encoder);
+    let (lent, shared) = (lender.shared().unwrap(), borrower.shared().unwrap());
+    assert!(lent.contains(&shared[0]) && !lent.contains(&shared[1]));
+    let load = |source: &ImageSource| source.load(DeviceChoice::of_tests()).unwrap();
+    let (one, other) = (load(&lender), load(&borrower));
+    let encoder = |of: &ImagePipeline| Arc::clone(&of.networks.encoders[0].clip);
+    assert!(Arc::ptr_eq(&encoder(&one), &encoder(&other)));
+    let autoencoders = [&one, &other].map(|of| Arc::clone(&of.networks.autoencoder));
+    assert!(!Arc::ptr_eq(&autoencoders[0], &autoencoders[1]));
+    let image = draw(&one, request());
+    drop(one);
+    assert_eq!(image, draw(&other, request()));
+}
+
+#[test]
 fn a_single_file_draws_the_image_of_its_folder() {
     for (file, folder) in [("first", "tiny-image"), ("xl", "tiny-image-xl")] {
         let single = draw(&open_single(file), request());

@@ -15,7 +15,9 @@ use crate::networks::sound::{
 use crate::networks::text::{Decoder, DecoderSpec, LoadOptions};
 use crate::networks::weights::{Checkpoint, CheckpointError, Flaw, Quantize, read_description};
 use crate::runtime::LoadError;
-use crate::runtime::component::{Component, ComponentLoad, INDEX};
+use crate::runtime::component::{
+    Component, ComponentFolders, ComponentLoad, INDEX, component_folder,
+};
 use crate::runtime::text::PromptTokenizer;
 
 /// The class of a whole model in its index.
@@ -50,7 +52,8 @@ pub fn is_at(path: &Path) -> bool {
 }
 
 impl MusicFolder {
-    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+    /// `replacements` are folders of components that are used instead of those in the folder.
+    pub fn open(path: &Path, replacements: &ComponentFolders) -> Result<Self, CheckpointError> {
         let index_path = path.join(INDEX);
         if !index_path.is_file() {
             return Err(CheckpointError::NotFound {
@@ -61,15 +64,16 @@ impl MusicFolder {
         }
         let index = read_description(&index_path)?;
         check_index(&index).map_err(|flaw| flaw.in_file(&index_path))?;
-        let text = Checkpoint::open(&path.join("text_encoder"))?;
-        let conditions = Component::open(&path.join("condition_encoder"), SongConditionSpec::read)?;
-        let transformer = Component::open(&path.join("transformer"), AceStepSpec::read)?;
-        let autoencoder = Component::open(&path.join("vae"), OobleckSpec::read)?;
+        let folder = |name: &str| component_folder(path, replacements, name);
+        let text = Checkpoint::open(&folder("text_encoder"))?;
+        let conditions = Component::open(&folder("condition_encoder"), SongConditionSpec::read)?;
+        let transformer = Component::open(&folder("transformer"), AceStepSpec::read)?;
+        let autoencoder = Component::open(&folder("vae"), OobleckSpec::read)?;
         let text_spec = text.spec()?;
         conditions.check(|spec| check_conditions(spec, &text_spec, &autoencoder.spec))?;
         transformer.check(|spec| check_transformer(spec, &conditions.spec, &autoencoder.spec))?;
         Ok(Self {
-            tokens: path.join("tokenizer"),
+            tokens: folder("tokenizer"),
             text,
             conditions,
             transformer,

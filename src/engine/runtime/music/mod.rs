@@ -22,7 +22,7 @@ use self::networks::MusicNetworks;
 pub use self::plan::MOST_SECONDS;
 use self::plan::MusicPlan;
 use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
-use super::{DeviceChoice, Failure, LoadError};
+use super::{ComponentFolders, DeviceChoice, Failure, LoadError};
 use crate::networks::weights::Quantize;
 
 /// Where a model that makes music is, and how to hold it.
@@ -30,6 +30,8 @@ use crate::networks::weights::Quantize;
 pub struct MusicSource {
     /// A folder as diffusers keeps it.
     pub path: PathBuf,
+    /// Used instead of the folders in `path`.
+    pub components: ComponentFolders,
     /// Quantize the matrices of linear layers while loading.
     pub quantize: Option<Quantize>,
     /// Used where a request says nothing.
@@ -88,6 +90,7 @@ impl MusicSource {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
+            components: ComponentFolders::new(),
             quantize: None,
             defaults: MusicDefaults::default(),
             memory_bytes: None,
@@ -99,14 +102,18 @@ impl MusicSource {
         folder::is_at(path)
     }
 
+    fn open(&self) -> Result<MusicFolder, LoadError> {
+        Ok(MusicFolder::open(&self.path, &self.components)?)
+    }
+
     /// From the headers of the files.
     pub fn footprint(&self) -> Result<MusicFootprint, LoadError> {
-        Ok(MusicFolder::open(&self.path)?.footprint(&self.defaults))
+        Ok(self.open()?.footprint(&self.defaults))
     }
 
     pub fn load(&self, device: DeviceChoice) -> Result<MusicPipeline, LoadError> {
         let device = device.open()?;
-        let networks = MusicFolder::open(&self.path)?.load(&device, self.quantize)?;
+        let networks = self.open()?.load(&device, self.quantize)?;
         Ok(MusicPipeline {
             networks: Arc::new(networks),
             defaults: self.defaults,

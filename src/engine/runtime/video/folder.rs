@@ -14,7 +14,10 @@ use crate::networks::video::{
 };
 use crate::networks::weights::{CheckpointError, Flaw, Quantize, read_description};
 use crate::runtime::LoadError;
-use crate::runtime::component::{Component, ComponentLoad, INDEX};
+use crate::runtime::component::{
+    Component, ComponentFolders, ComponentLoad, INDEX, component_folder,
+};
+use crate::runtime::network_pool::{NetworkPool, SharedWeights};
 use crate::runtime::text::PromptTokenizer;
 
 /// The class of a whole model in its index.
@@ -28,6 +31,9 @@ const COMPONENTS: &[(&str, Option<&str>)] = &[
     ("tokenizer", None),
     ("scheduler", None),
 ];
+
+static ENCODER_POOL: NetworkPool<UmT5> = NetworkPool::new();
+static AUTOENCODER_POOL: NetworkPool<VideoAutoencoder> = NetworkPool::new();
 
 /// A model's folder, opened: headers were read, weights were not.
 pub struct VideoFolder {
@@ -48,7 +54,8 @@ pub fn is_at(path: &Path) -> bool {
 }
 
 impl VideoFolder {
-    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+    /// `replacements` are folders of components that are used instead of those in the folder.
+    pub fn open(path: &Path, replacements: &ComponentFolders) -> Result<Self, CheckpointError> {
         let index_path = path.join(INDEX);
         if !index_path.is_file() {
             return Err(CheckpointError::NotFound {
@@ -59,14 +66,15 @@ impl VideoFolder {
         }
         let index = read_description(&index_path)?;
         check_index(&index).map_err(|flaw| flaw.in_file(&index_path))?;
-        let scheduler_path = path.join("scheduler").join("scheduler_config.json");
+        let folder = |name: &str| component_folder(path, replacements, name);
+        let scheduler_path = folder("scheduler").join("scheduler_config.json");
         let schedule = FlowSchedule::read(&read_description(&scheduler_path)?);
-        let text = Component::open(&path.join("text_encoder"), UmT5Spec::read)?;
-        let transformer = Component::open(&path.join("transformer"), WanSpec::read)?;
-        let autoencoder = Component::open(&path.join("vae"), VideoAutoencoderSpec::read)?;
+        let text = Component::open(&folder("text_encoder"), UmT5Spec::read)?;
+        let transformer = Component::open(&folder("transformer"), WanSpec::read)?;
+        let autoencoder = Component::open(&folder("vae"), VideoAutoencoderSpec::read)?;
         transformer.check(|spec| check_fits(spec, &text.spec, &autoencoder.spec))?;
         Ok(Self {
-            tokens: path.join("tokenizer"),
+            tokens: folder("tokenizer"),
             text,
             transformer,
             autoencoder,
@@ -88,6 +96,11 @@ impl VideoFolder {
         }
     }
 
+    /// The weights that other models in memory may hold, too.
+    pub fn shared(&self) -> Vec<SharedWeights> {
+        vec![self.text.shared(), self.autoencoder.shared()]
+    }
+
     /// The networks on a device.
     pub fn load(
         self,
@@ -97,9 +110,13 @@ impl VideoFolder {
         let load = ComponentLoad { device, quantize };
         Ok(VideoNetworks {
             tokenizer: PromptTokenizer::open(&self.tokens, MOST_TEXT_TOKENS)?,
-            text: load.read(self.text, UmT5::load)?,
+            text: load.read_shared(self.text, &ENCODER_POOL, UmT5::load)?,
             transformer: load.read(self.transformer, WanTransformer::load)?,
-            autoencoder: load.read(self.autoencoder, VideoAutoencoder::load)?,
+            autoencoder: load.read_shared(
+                self.autoencoder,
+                &AUTOENCODER_POOL,
+                VideoAutoencoder::load,
+            )?,
             schedule: self.schedule,
             takes_first_frame: self.takes_first_frame,
             device: device.clone(),

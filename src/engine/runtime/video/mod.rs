@@ -20,7 +20,7 @@ use self::networks::VideoNetworks;
 use self::plan::VideoPlan;
 pub use self::plan::{MOST_FRAMES, MOST_PIXELS};
 use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};
-use super::{DeviceChoice, Failure, LoadError};
+use super::{ComponentFolders, DeviceChoice, Failure, LoadError, SharedWeights};
 use crate::networks::weights::Quantize;
 
 /// Where a video model is, and how to hold it.
@@ -28,6 +28,8 @@ use crate::networks::weights::Quantize;
 pub struct VideoSource {
     /// A folder as diffusers keeps it.
     pub path: PathBuf,
+    /// Used instead of the folders in `path`.
+    pub components: ComponentFolders,
     /// Quantize the matrices of linear layers while loading.
     pub quantize: Option<Quantize>,
     /// Used where a request says nothing.
@@ -94,6 +96,7 @@ impl VideoSource {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
+            components: ComponentFolders::new(),
             quantize: None,
             defaults: VideoDefaults::default(),
             memory_bytes: None,
@@ -105,9 +108,18 @@ impl VideoSource {
         folder::is_at(path)
     }
 
+    fn open(&self) -> Result<VideoFolder, LoadError> {
+        Ok(VideoFolder::open(&self.path, &self.components)?)
+    }
+
+    /// The weights that other models in memory may hold, too.
+    pub fn shared(&self) -> Result<Vec<SharedWeights>, LoadError> {
+        Ok(self.open()?.shared())
+    }
+
     /// From the headers of the files.
     pub fn footprint(&self) -> Result<VideoFootprint, LoadError> {
-        Ok(VideoFolder::open(&self.path)?.footprint(&self.defaults))
+        Ok(self.open()?.footprint(&self.defaults))
     }
 
     /// Bytes of the weights, from the headers of the files.
@@ -116,8 +128,8 @@ impl VideoSource {
     }
 
     pub fn load(&self, device: DeviceChoice) -> Result<VideoPipeline, LoadError> {
-        let device = device.open()?;
-        let networks = VideoFolder::open(&self.path)?.load(&device, self.quantize)?;
+        let device = device.open_shared()?;
+        let networks = self.open()?.load(&device, self.quantize)?;
         Ok(VideoPipeline {
             networks: Arc::new(networks),
             defaults: self.defaults,

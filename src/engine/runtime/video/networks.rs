@@ -2,6 +2,8 @@
 //!
 //! Latents are host numbers, channels-last, scaled as the transformer sees them.
 
+use std::sync::Arc;
+
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::schedule::FlowSchedule;
@@ -15,9 +17,9 @@ pub const MOST_TEXT_TOKENS: usize = 512;
 
 pub struct VideoNetworks {
     pub tokenizer: PromptTokenizer,
-    pub text: UmT5,
+    pub text: Arc<UmT5>,
     pub transformer: WanTransformer,
-    pub autoencoder: VideoAutoencoder,
+    pub autoencoder: Arc<VideoAutoencoder>,
     pub schedule: FlowSchedule,
     /// The transformer knows each frame's own time, so that a first frame can be given.
     pub takes_first_frame: bool,

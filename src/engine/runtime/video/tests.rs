@@ -214,6 +214,32 @@ fn a_job_reports_its_steps_and_gives_as_many_frames_as_asked_for() {
 }
 
 #[test]
+fn a_component_of_another_folder_is_used_and_held_together_with_it() {
+    let lender = VideoSource::new(fixtures().join("tiny-video"));
+    let mut borrower = VideoSource::new(fixtures().join("tiny-video"));
+    for name in [
+        "text_encoder",
+        "tokenizer",
+        "vae",
+        "scheduler",
+        "transformer",
+    ] {
+        let missing = fixtures().join("missing");
+        borrower.components.insert(name.to_owned(), missing);
+        assert!(
+            borrower.footprint().is_err() || name == "tokenizer",
+            "{name}"
+        );
+        let folder = lender.path.join(name);
+        borrower.components.insert(name.to_owned(), folder);
+    }
+    let load = |source: &VideoSource| source.load(DeviceChoice::of_tests()).unwrap();
+    let (one, other) = (load(&lender), load(&borrower));
+    assert!(Arc::ptr_eq(&one.networks.text, &other.networks.text));
+    assert_eq!(lender.shared().unwrap(), borrower.shared().unwrap());
+}
+
+#[test]
 fn the_negative_prompt_and_the_seed_count() {
     let pipeline = pipeline();
     let few = || VideoRequest {
