@@ -894,7 +894,8 @@ fn a_single_file_draws_with_the_autoencoder_of_another_model() {
     );
     let own_bytes = own_bytes.unwrap().footprint(&defaults).weight_bytes;
     assert_eq!(shared.len(), 1);
-    assert_ne!(other.footprint(&defaults).weight_bytes, own_bytes);
+    // That of the file, which has the same sizes, is not counted.
+    assert_eq!(other.footprint(&defaults).weight_bytes, own_bytes);
     let other = pipeline_of(other);
     assert_eq!(latent_of(&own, request()), latent_of(&other, request()));
     assert_ne!(draw(&own, request()), draw(&other, request()));
