@@ -10,7 +10,7 @@
 //! | `settlements`, `entries`, `postings`, `fees`, `holds`, `credits`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `budgets`, `workers`, `rigs`, `teams`, `messages`, `ledger`, `recent` | one file a noun |
 //! | `styles`, `collections`, `named` | styles of users, collections of them, and what both have in common |
 //! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
-//! | `file` | whether the file that is open still has its name |
+//! | `file`, `rescue` | whether the file that is open still has its name; a copy of it where it has not |
 //! | `stats` | what was made, by kind and model, in spans of time |
 //! | `filters`, `timeouts`, `addresses`, `suspicions` | what moderators write, and what is held against whom |
 //! | `records` | what everybody has asked for and made, ever |
@@ -53,6 +53,7 @@ mod ratings;
 mod recent;
 mod records;
 mod requests;
+mod rescue;
 mod responses;
 mod retention;
 mod revisions;
@@ -129,6 +130,7 @@ use dialect::Dialect;
 pub use file::write_private;
 use file::{Companions, OpenFiles};
 use pulse::Health;
+use rescue::Rescuer;
 use revisions::Watched;
 use write::{Change, Write};
 use writer::Writer;
@@ -166,12 +168,17 @@ impl Store {
         let readers = readers(location)?;
         let health = Arc::new(Health::default());
         let (writes, inbox) = mpsc::channel(QUEUE);
+        let rescuer = match location {
+            Location::Sqlite(_) => Some(Rescuer::open(location).await?),
+            Location::Postgres(_) => None,
+        };
         let first = pulse::look(&readers).await?;
         let files = OpenFiles::of(location)?;
         let writer = Writer::new(location, connection, (health.clone(), files.clone()));
         writer.start(inbox, tasks);
         let companions = Companions::default();
-        let watched = (health.clone(), files, companions.clone());
+        let files = (files, companions.clone(), rescuer);
+        let watched = (health.clone(), files);
         let followed = pulse::start(first, &readers, &writes, watched, tasks);
         Ok(Self {
             readers,

@@ -1,14 +1,12 @@
 //! Feels the store's pulse twice a second: whether it answers, and what another process has changed. One small
 //! statement serves it all.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use sqlx::AnyConnection;
-use sqlx::{AnyPool, Row};
+use sqlx::{Any, AnyConnection, AnyPool, Executor, Row};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -20,6 +18,7 @@ use muster_process::tasks::Tasks;
 
 use super::file::{Companions, OpenFiles};
 use super::modes::take_in;
+use super::rescue::Rescuer;
 use super::revisions::{Revisions, Watched};
 use super::write::{Change, Write};
 use super::{StorageError, too_slow};
@@ -129,12 +128,15 @@ pub struct Look {
     modes: Reading,
 }
 
+/// The files of a store, those that belong to it, and the connection that copies it when they are gone.
+pub type WatchedFiles = (OpenFiles, Companions, Option<Rescuer>);
+
 /// Starts the task, which goes on from the first look.
 pub fn start(
     first: Look,
     readers: &AnyPool,
     writes: &mpsc::Sender<Write>,
-    (health, files, companions): (Arc<Health>, OpenFiles, Companions),
+    (health, (files, companions, rescuer)): (Arc<Health>, WatchedFiles),
     tasks: &Tasks,
 ) -> Followed {
     let (revisions, watched) = Revisions::of(&first.counters);
@@ -145,6 +147,7 @@ pub fn start(
         health,
         files,
         companions,
+        rescuer,
         is_rescued: false,
         revisions,
         modes: modes.clone(),
@@ -165,6 +168,7 @@ struct Pulse {
     health: Arc<Health>,
     files: OpenFiles,
     companions: Companions,
+    rescuer: Option<Rescuer>,
     /// A copy was made, or tried to be made, since the files were last in their places.
     is_rescued: bool,
     revisions: Revisions,
@@ -219,10 +223,10 @@ impl Pulse {
                 self.is_rescued = true;
                 error!("requests are refused: {gone}");
                 let _ = self.health.note_write(&Err(gone));
-                if let Some(path) = self.files.rescue_path(wall_clock().0 / 1000) {
-                    let (readers, stopping) = (self.readers.clone(), self.tasks.stopping());
-                    let companions = self.companions.clone();
-                    let rescue = async move { rescue(&readers, &path, &companions).await };
+                let path = self.files.rescue_path(wall_clock().0 / 1000);
+                if let (Some(path), Some(rescuer)) = (path, self.rescuer.clone()) {
+                    let (companions, stopping) = (self.companions.clone(), self.tasks.stopping());
+                    let rescue = async move { rescuer.rescue(&path, &companions).await };
                     self.tasks
                         .start(async move { stopping.run_until_cancelled(rescue).await });
                 }
@@ -253,9 +257,9 @@ fn is_open(probing: &mut Probing) -> bool {
 const LOOK: &str = "SELECT name, value FROM counters \
                     UNION ALL SELECT name, is_on FROM modes WHERE is_on = 1";
 
-pub async fn look(readers: &AnyPool) -> Result<Look, StorageError> {
+pub async fn look<'e>(store: impl Executor<'e, Database = Any>) -> Result<Look, StorageError> {
     let mut look = Look::default();
-    for row in sqlx::query(LOOK).fetch_all(readers).await? {
+    for row in sqlx::query(LOOK).fetch_all(store).await? {
         let (name, value): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
         if name == "modes" {
             look.modes.revision = value;
@@ -267,40 +271,4 @@ pub async fn look(readers: &AnyPool) -> Result<Look, StorageError> {
         look.counters.push((name, value));
     }
     Ok(look)
-}
-
-/// Copies the database as the connections that have it open see it, which is all that is left of it.
-async fn rescue(readers: &AnyPool, path: &Path, companions: &Companions) {
-    for restored in companions.restore() {
-        error!("{restored} was deleted with the database and has been written again");
-    }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    match copy(readers, path).await {
-        Ok(()) => error!(
-            "the database was copied to {name} beside its old path: stop the coordinator, rename the copy to the database file, start again"
-        ),
-        Err(error) => error!(
-            "copying the database to {name} beside its old path failed: {error}; restore the database file before the coordinator stops, or all changes since the last backup are lost"
-        ),
-    }
-}
-
-/// The copy has its name when all of it is there.
-async fn copy(readers: &AnyPool, path: &Path) -> Result<(), StorageError> {
-    let part = path.with_added_extension("part");
-    super::migrate::prepare_file(&part)?;
-    let mut connection = readers.acquire().await?;
-    // Writes a file of its own, which readers may not do either.
-    sqlx::query("PRAGMA query_only = 0")
-        .execute(&mut *connection)
-        .await?;
-    let copied = sqlx::query("VACUUM INTO $1")
-        .bind(part.to_string_lossy().into_owned())
-        .execute(&mut *connection)
-        .await;
-    sqlx::query("PRAGMA query_only = 1")
-        .execute(&mut *connection)
-        .await?;
-    copied?;
-    Ok(std::fs::rename(part, path)?)
 }

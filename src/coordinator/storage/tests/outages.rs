@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::scratch::{SOUND, Scratch, settlement};
 use crate::accounts::{Accounts, Denied, SecretSource};
 use crate::storage::write::Change;
-use crate::storage::{Location, StorageError, Store, connect, file};
+use crate::storage::{Location, READERS, StorageError, Store, connect, file};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{JobId, Kudos, UnixMillis};
 
@@ -170,6 +170,21 @@ async fn a_deleted_log_of_the_database_is_noticed_refused_and_rescued() {
         std::fs::remove_file(log).unwrap();
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_is_made_also_while_every_reader_is_taken() {
+    let scratch = Scratch::sqlite();
+    let Location::Sqlite(path) = &scratch.location else {
+        unreachable!("it is a file")
+    };
+    let store = scratch.open().await;
+    let mut taken = Vec::new();
+    for _ in 0..READERS {
+        taken.push(store.readers.acquire().await.unwrap());
+    }
+    std::fs::remove_file(path).unwrap();
+    until("a copy is made", || file::rescued(path).is_some()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
