@@ -80,7 +80,7 @@ fn pull(name: &str, target: &Target<'_>, place: &Place) -> Result<PulledReport, 
                     Source::Hub(source) => {
                         let work = place.hub.pull(source, progress.as_ref(), &stop);
                         let pulled = wait_for(work, &stop)?;
-                        // Of the model's own files, which come first.
+                        // The revision is that of the model's own files, which come first.
                         revision = revision.or(Some(pulled.revision));
                         files.extend(pulled.files);
                     }

@@ -17,7 +17,7 @@ use crate::networks::weights::Quantize;
 pub struct NetworkFiles {
     /// A file or a folder, without links on the way.
     path: PathBuf,
-    /// Of each file: when its bytes were last written, and how many there are.
+    /// When the bytes of each file were last written, and how many there are.
     stamps: Vec<(Option<SystemTime>, u64)>,
 }
 
@@ -39,7 +39,7 @@ struct PooledNetwork<T> {
 pub struct NetworkPool<T>(Mutex<Vec<PooledNetwork<T>>>);
 
 impl NetworkFiles {
-    /// Of the file or folder of a network.
+    /// The files of a network: the path of one, or of a folder with all of them.
     pub fn of(path: &Path) -> Self {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut files: Vec<PathBuf> = match fs::read_dir(&path) {

@@ -14,7 +14,7 @@ pub const SHEET_SIDE: u32 = FRAME_SIDE * COLUMNS as u32;
 /// Gathers the frames.
 #[derive(Debug)]
 pub struct Sheet {
-    /// Of so many frames one is kept.
+    /// One frame of so many is kept.
     every: u32,
     frames: Vec<Pixels>,
 }

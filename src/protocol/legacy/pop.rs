@@ -42,7 +42,7 @@ body! {
             blacklist: Vec<String> = list(text(..)),
             priority_usernames: Vec<String> = list(text(..)),
             models: Vec<String> = list(text(3..=255)).at_most(MOST_MODELS),
-            /// Of Muster's workers, which have files of their own; of other workers the software decides.
+            /// Muster's workers say it, which have files of their own; for other workers the software decides.
             allow_textual_inversions: bool = flag(),
         }
     }

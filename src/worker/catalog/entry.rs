@@ -17,7 +17,7 @@ pub struct Entry {
     pub default_quantization: String,
     /// Where the weights are, by quantization.
     pub sources: BTreeMap<String, Source>,
-    /// Of a model in folders: components whose files are elsewhere, by the folder that they stand for.
+    /// Components whose files are elsewhere, by the folder of the model that they stand for.
     pub components: BTreeMap<String, Component>,
 }
 

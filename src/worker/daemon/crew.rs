@@ -29,7 +29,7 @@ pub struct Crew {
     choices: OwnerChoices,
     pub worker: Worker,
     posts: Vec<Post>,
-    /// Of the worker.
+    /// The worker's own.
     tasks: Tasks,
     whole: Tasks,
 }
@@ -185,8 +185,10 @@ impl Crew {
     ) -> Self {
         self.models.extend(models);
         let stock = stock(&self.residency, &self.models, config, catalog).await;
-        if self.worker.offer(stock) {
-            return self;
+        match self.worker.offer(stock).await {
+            Ok(true) => return self,
+            Ok(false) => {}
+            Err(failure) => error!("{failure}"),
         }
         let same = async |_: &Residency, models: Vec<(String, DeviceModel)>| models;
         self.restart(same, (config, catalog), grace).await
@@ -288,7 +290,7 @@ impl Crew {
             changed.choices.loaded.push(wanted.to_owned());
         }
         // Where no coordinator can be reached the model is loaded as well.
-        let _ = timeout(RETURN_TIME, changed.worker.is_up_to_date()).await;
+        let _ = timeout(RETURN_TIME, changed.worker.until_up_to_date()).await;
         let mut text = format!("loaded {name}; served until this worker ends");
         if !unloaded.is_empty() {
             text.push_str(&format!("; unloaded to make room: {}", unloaded.join(", ")));

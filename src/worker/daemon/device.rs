@@ -32,7 +32,7 @@ pub struct Device {
 struct HeldModel {
     name: String,
     fit: Fit,
-    /// Of its weights: those that other models may hold, too.
+    /// Those of its weights that other models may hold, too.
     shared: Vec<SharedWeights>,
     is_loaded: bool,
 }

@@ -27,7 +27,7 @@ pub struct Engines {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AdapterFolders {
     pub loras: Option<PathBuf>,
-    /// Of textual inversions.
+    /// The folder of textual inversions.
     pub embeddings: Option<PathBuf>,
 }
 
@@ -40,7 +40,7 @@ pub struct MediaModel {
     pub size: Option<(u32, u32)>,
     /// Frames a second and frames of its videos where a request names none.
     pub clip: Option<(u32, u32)>,
-    /// Of a model that speaks; a model for other sounds has none.
+    /// The voices of a model that speaks; a model for other sounds has none.
     pub voices: Vec<String>,
     pub limits: ModelLimits,
 }

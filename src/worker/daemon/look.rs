@@ -68,7 +68,8 @@ impl Look {
     }
 
     fn look(&self) {
-        let Stock { engines, served } = self.stock.borrow().clone();
+        let stock = self.stock.borrow();
+        let Stock { engines, served } = &*stock;
         let status = engines.runtime.status();
         let residency = engines.residency.as_ref();
         let stay = |name: &str| residency.map(|residency| residency.stay(name));

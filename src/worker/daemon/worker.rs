@@ -31,7 +31,7 @@ use muster_protocol::link::{
 pub const MEDIA_SLOTS: u32 = 1;
 /// Years of coordinators know agents as name, version and address.
 const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
-/// Of an image that a polled coordinator may ask for.
+/// The largest image that a polled coordinator may ask for.
 const MOST_PIXELS: u64 = 1024 * 1024;
 /// What the farewells of the lines may take beyond the time that jobs have.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -90,15 +90,19 @@ pub struct Worker {
     stock: watch::Sender<Stock>,
     condition: watch::Sender<Condition>,
     paused: watch::Sender<bool>,
-    links: Vec<Link>,
-    /// What the coordinators of the links are called in the log.
-    labels: Vec<String>,
-    /// How the links hear of other models, in their order.
-    offered: Vec<LineModels>,
+    lines: Vec<PostLine>,
     counters: Counters,
 }
 
-/// The models that one link offers.
+/// A line to a coordinator.
+struct PostLine {
+    /// The coordinator's name in the log.
+    label: String,
+    link: Link,
+    models: LineModels,
+}
+
+/// The models that a line offers, and how it hears of others.
 enum LineModels {
     Socket(Post, watch::Sender<Registration>),
     Calls {
@@ -144,7 +148,13 @@ impl Worker {
                     sockets,
                 };
                 let link = line.keep(&offers, &heard, tasks);
-                vec![(post.label.clone(), link, LineModels::Socket(post, told))]
+                let label = post.label.clone();
+                let models = LineModels::Socket(post, told);
+                vec![PostLine {
+                    label,
+                    link,
+                    models,
+                }]
             }
             Way::Calls {
                 base,
@@ -170,54 +180,54 @@ impl Worker {
                         agent: agent.clone().unwrap_or_else(|| AGENT.to_owned()),
                         served,
                     };
-                    let link = line.keep(&offers, &heard, tasks);
-                    let offered = LineModels::Calls { jobs, served: told };
-                    (post.label.clone(), link, offered)
+                    PostLine {
+                        label: post.label.clone(),
+                        link: line.keep(&offers, &heard, tasks),
+                        models: LineModels::Calls { jobs, served: told },
+                    }
                 };
                 kinds.into_iter().map(keep).collect()
             }
         };
-        let kept: Vec<Vec<(String, Link, LineModels)>> = posts.into_iter().map(keep).collect();
-        let (mut labels, mut links, mut offered) = (Vec::new(), Vec::new(), Vec::new());
-        for (label, link, told) in kept.into_iter().flatten() {
-            labels.push(label);
-            links.push(link);
-            offered.push(told);
-        }
-        let named = labels.iter().cloned().zip(links.iter().cloned()).collect();
+        let lines: Vec<PostLine> = posts.into_iter().flat_map(keep).collect();
+        let named = |line: &PostLine| (line.label.clone(), line.link.clone());
+        let named = lines.iter().map(named).collect();
         let summary = summary::keep(counters.clone(), named, paused.subscribe(), tasks.clone());
         tasks.start(summary);
         Self {
             stock,
             condition,
             paused,
-            links,
-            labels,
-            offered,
+            lines,
             counters,
         }
     }
 
     /// Offers other models from now on, while running jobs go on. False where this takes a new start: a coordinator that
     /// is polled would need a line for another kind of jobs. A model that is left out must have no jobs.
-    pub fn offer(&self, stock: Stock) -> bool {
-        let Stock { engines, served } = &stock;
+    pub async fn offer(&self, stock: Stock) -> Result<bool, Failure> {
+        let Stock { engines, served } = stock.clone();
         let polled = |jobs: usize| served.to_those_polled(jobs, &engines.folders);
-        let has_lines = |offered: &LineModels| match offered {
+        let has_lines = |line: &PostLine| match &line.models {
             LineModels::Socket(..) => true,
             LineModels::Calls { jobs, .. } => {
                 let mut kinds = polled(*jobs).into_iter();
                 kinds.all(|kind| self.is_polled_for(kind.kind))
             }
         };
-        if !self.offered.iter().all(has_lines) {
-            return false;
+        if !self.lines.iter().all(has_lines) {
+            return Ok(false);
         }
-        let abilities = abilities(engines, served);
-        for offered in &self.offered {
-            match offered {
+        // Jobs of a new model come as soon as a line has told of it: the engine that has the model stands ready before.
+        self.stock.send_replace(stock);
+        if *self.paused.borrow() {
+            engines.pause().await?;
+        }
+        let abilities = abilities(&engines, &served);
+        for line in &self.lines {
+            match &line.models {
                 LineModels::Socket(post, told) => {
-                    told.send_replace(registration(post, served, abilities.clone()));
+                    told.send_replace(registration(post, &served, abilities.clone()));
                 }
                 LineModels::Calls { jobs, served: told } => {
                     let kind = told.borrow().kind;
@@ -228,20 +238,23 @@ impl Worker {
                 }
             }
         }
-        self.stock.send_replace(stock);
-        true
+        Ok(true)
     }
 
     fn is_polled_for(&self, kind: PolledKind) -> bool {
-        self.offered.iter().any(|offered| match offered {
+        self.lines.iter().any(|line| match &line.models {
             LineModels::Socket(..) => false,
             LineModels::Calls { served, .. } => served.borrow().kind == kind,
         })
     }
 
+    fn links(&self) -> impl Iterator<Item = &Link> {
+        self.lines.iter().map(|line| &line.link)
+    }
+
     /// Waits until a coordinator has heard of the models that are offered now.
-    pub async fn is_up_to_date(&self) {
-        let waits = self.links.iter().cloned().map(|mut link| {
+    pub async fn until_up_to_date(&self) {
+        let waits = self.links().cloned().map(|mut link| {
             Box::pin(async move {
                 link.up_to_date().await;
             })
@@ -258,7 +271,7 @@ impl Worker {
 
     /// Waits until a coordinator has taken it in. False when every one of them refuses it for good.
     pub async fn connected(&self) -> bool {
-        let waits = self.links.iter().cloned().map(|mut link| {
+        let waits = self.links().cloned().map(|mut link| {
             Box::pin(async move {
                 let settled = link.until(|standing| *standing != Standing::Away).await;
                 matches!(settled, Some(Standing::Connected(_)))
@@ -278,17 +291,18 @@ impl Worker {
     /// Waits until every one of its coordinators has refused it for good and what they had given it is brought, and
     /// says who refuses it with which words. Goes on waiting where one may still take it in, or where there is none.
     pub async fn refused(&self) -> Vec<String> {
-        if self.links.is_empty() {
+        if self.lines.is_empty() {
             return pending().await;
         }
         let mut refusals = Vec::new();
-        for (mut link, label) in self.links.iter().cloned().zip(&self.labels) {
+        for line in &self.lines {
+            let mut link = line.link.clone();
             let is_refused = |standing: &Standing| matches!(standing, Standing::Refused(_));
             let Some(Standing::Refused(why)) = link.until(is_refused).await else {
                 return pending().await;
             };
             link.ended().await;
-            refusals.push(format!("{label}: {why}"));
+            refusals.push(format!("{}: {why}", line.label));
         }
         refusals
     }
@@ -300,19 +314,19 @@ impl Worker {
 
     /// What it has done since its start.
     pub fn activity(&self) -> Activity {
-        self.counters.activity(summary::earned(self.links.iter()))
+        self.counters.activity(summary::earned(self.links()))
     }
 
     /// Why coordinators give it no jobs of others, in the order of the lines. A coordinator that is polled has one for
     /// texts and one for images.
     pub fn maintenances(&self) -> Vec<Option<String>> {
-        let links = self.links.iter();
+        let links = self.links();
         links.map(|link| link.feedback().maintenance()).collect()
     }
 
     /// How its lines stand, in their order.
     pub fn standings(&self) -> Vec<Standing> {
-        self.links.iter().map(Link::standing).collect()
+        self.links().map(Link::standing).collect()
     }
 
     /// The owner wants the machine: what runs is handed back at once, nobody is struck, and the device is quiet when
@@ -341,10 +355,9 @@ impl Worker {
     pub async fn drain(self, grace: Duration) -> bool {
         self.condition
             .send_modify(|condition| condition.leave_within = Some(grace));
-        let mut links = self.links;
         let leave = async {
-            for link in &mut links {
-                link.ended().await;
+            for mut line in self.lines {
+                line.link.ended().await;
             }
         };
         timeout(grace + FAREWELL, leave).await.is_ok()
@@ -353,8 +366,8 @@ impl Worker {
 
 async fn take_offers(
     mut offered: mpsc::Receiver<Offer>,
-    shop: Shop,
-    stock: watch::Receiver<Stock>,
+    mut shop: Shop,
+    mut stock: watch::Receiver<Stock>,
     tasks: Tasks,
 ) {
     let stopping = tasks.stopping();
@@ -364,9 +377,10 @@ async fn take_offers(
             () = stopping.cancelled() => return,
             offer = offered.recv() => match offer {
                 Some(offer) => {
-                    let engines = stock.borrow().engines.clone();
-                    let shop = Shop { engines, ..shop.clone() };
-                    tasks.start(jobs::serve(offer, shop));
+                    if stock.has_changed().unwrap_or(false) {
+                        shop.engines = stock.borrow_and_update().engines.clone();
+                    }
+                    tasks.start(jobs::serve(offer, shop.clone()));
                 }
                 None => return,
             },

@@ -197,7 +197,7 @@ impl Hub {
     }
 
     /// Takes away the files of a source but those in use: those that were pulled from here, or those of other programs too.
-    /// What stands beside weights stays for as long as there are others that need it.
+    /// Files beside weights stay for as long as there are others that need it.
     pub fn remove(
         &self,
         source: &Source,
