@@ -293,35 +293,8 @@ fn below(source: &Source, folder: &str) -> Source {
 mod tests {
     use std::fs;
 
-    use super::super::file;
+    use super::super::tests::{DRAWING, read};
     use super::*;
-
-    const DRAWING: &str = r#"
-id = "draws"
-family = "stable-diffusion-1"
-kind = "image"
-licence = "CreativeML Open RAIL-M"
-parameters = 1_000_000_000
-default_quantization = "f16"
-names = { v1 = ["draws"], legacy = ["Draws"] }
-defaults = { size = [512, 768], steps = 20, cfg_scale = 7.5, sampler = "k_euler_a", schedule = "karras", clip_skip = 2 }
-[sources.f16]
-repository = "org/draws"
-files = [
-  { path = "model_index.json" },
-  { path = "scheduler/scheduler_config.json" },
-  { path = "text_encoder/config.json" },
-  { path = "text_encoder/model.safetensors" },
-  { path = "unet/config.json" },
-  { path = "unet/diffusion_pytorch_model.safetensors" },
-  { path = "vae/config.json" },
-  { path = "vae/diffusion_pytorch_model.safetensors" },
-]
-"#;
-
-    fn read(text: &str) -> Result<Entry, String> {
-        file::read(text, None)
-    }
 
     /// The entry of a model that draws, without the text encoder and with these lines.
     fn borrower(more: &str) -> String {

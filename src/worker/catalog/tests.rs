@@ -22,7 +22,7 @@ repository = "org/small-GGUF"
 files = [{ path = "small-q8_0.gguf" }]
 "#;
 
-fn read(text: &str) -> Result<Entry, String> {
+pub fn read(text: &str) -> Result<Entry, String> {
     file::read(text, None)
 }
 
@@ -208,7 +208,7 @@ fn an_incoherent_entry_is_refused() {
     check_refused("org/Small\"", "org/Small:8b\"", "or contain a colon");
 }
 
-const DRAWING: &str = r#"
+pub const DRAWING: &str = r#"
 id = "draws"
 family = "stable-diffusion-1"
 kind = "image"
