@@ -10,4 +10,6 @@ pub mod video;
 pub mod weights;
 
 #[cfg(test)]
+pub mod golden;
+#[cfg(test)]
 pub mod test_device;

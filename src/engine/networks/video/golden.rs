@@ -1,9 +1,7 @@
 //! Every network against the reference implementation: a seeded pipeline in `tests/fixtures/tiny-video` and results in
 //! `tests/fixtures/golden/video`, made by `tests/fixtures/make/wan.py`.
 
-use std::path::{Path, PathBuf};
-
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
 use safetensors::SafeTensors;
 
 use super::original::AutoencoderNames;
@@ -11,71 +9,22 @@ use super::{
     FrameStream, FrameTimes, UmT5, UmT5Spec, VideoAutoencoder, VideoAutoencoderSpec, WanSpec,
     WanTransformer,
 };
-use crate::networks::image::{ComponentSource, Layout, run};
+use crate::networks::golden::{NetworkGolden, fixtures};
+use crate::networks::image::{ComponentSource, run};
 use crate::networks::test_device::device;
-use crate::networks::weights::{Checkpoint, Description, Flaw, Quantize};
+use crate::networks::weights::{Checkpoint, Flaw, Quantize};
 
 /// In parts of the largest number wanted.
 const TOLERANCE: f32 = 2e-5;
 const AUTOENCODER_TOLERANCE: f32 = 1e-4;
 
-struct VideoGolden {
-    bytes: Vec<u8>,
-    checkpoint: Checkpoint,
-}
-
-impl VideoGolden {
-    fn open(name: &str, network: &str) -> Self {
-        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures");
-        let golden: PathBuf = root.join("golden/video");
-        Self {
-            checkpoint: Checkpoint::open(&root.join(network)).unwrap(),
-            bytes: std::fs::read(golden.join(format!("{name}.tensors"))).unwrap(),
-        }
-    }
-
-    fn config(&self) -> &serde_json::Value {
-        match self.checkpoint.description() {
-            Description::Config(config) => config,
-            Description::Gguf(_) => panic!("a component has a config.json"),
-        }
-    }
-
-    fn source(&self, quantize: Option<Quantize>) -> ComponentSource<'_> {
-        ComponentSource {
-            tensors: &self.checkpoint,
-            layout: Layout::Folder,
-            device: device(),
-            quantize,
-        }
-    }
-
-    fn tensor(&self, name: &str) -> Tensor {
-        let file = SafeTensors::deserialize(&self.bytes).unwrap();
-        let view = file.tensor(name).unwrap();
-        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
-    }
-
-    fn numbers(&self, name: &str) -> Vec<f32> {
-        self.tensor(name).flatten_all().unwrap().to_vec1().unwrap()
-    }
-
-    #[track_caller]
-    fn check(&self, found: &Tensor, name: &str, tolerance: f32) {
-        let wanted = self.tensor(name);
-        assert_eq!(found.dims(), wanted.dims(), "{name}");
-        let largest = |tensor: &Tensor| -> f32 {
-            let largest = tensor.abs().unwrap().max_all().unwrap();
-            largest.to_scalar().unwrap()
-        };
-        let gap = largest(&(found - &wanted).unwrap()) / largest(&wanted);
-        assert!(gap < tolerance, "{name}: {gap:e}");
-    }
+fn open(name: &str, network: &str) -> NetworkGolden {
+    NetworkGolden::open(format!("golden/video/{name}.tensors"), network)
 }
 
 #[test]
 fn texts_are_encoded_as_the_reference_does() {
-    let golden = VideoGolden::open("text", "tiny-video/text_encoder");
+    let golden = open("text", "tiny-video/text_encoder");
     let spec = UmT5Spec::read(golden.config()).unwrap();
     let tokens = golden.tensor("tokens").to_vec2::<f32>().unwrap();
     let ids = |row: &[f32]| -> Vec<u32> { row.iter().map(|&id| id as u32).collect() };
@@ -94,7 +43,7 @@ fn texts_are_encoded_as_the_reference_does() {
 
 #[test]
 fn the_transformer_agrees_with_the_reference() {
-    let golden = VideoGolden::open("transformer", "tiny-video/transformer");
+    let golden = open("transformer", "tiny-video/transformer");
     let spec = WanSpec::read(golden.config()).unwrap();
     let (x, context) = (golden.tensor("x"), golden.tensor("context"));
     let time = |all: f32, is_first_clean| FrameTimes {
@@ -119,8 +68,7 @@ fn the_transformer_agrees_with_the_reference() {
 
 /// A network's folder with other names of its tensors.
 fn renamed(network: &str, rename: impl Fn(&str) -> String) -> tempfile::TempDir {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures");
-    let from = root.join(network);
+    let from = fixtures().join(network);
     let folder = tempfile::tempdir().unwrap();
     let weights = "diffusion_pytorch_model.safetensors";
     let bytes = std::fs::read(from.join(weights)).unwrap();
@@ -137,7 +85,7 @@ fn renamed(network: &str, rename: impl Fn(&str) -> String) -> tempfile::TempDir 
 fn files_with_the_published_names_are_the_same_networks() {
     let text = include_str!("../../../../tests/fixtures/golden/video/original-names.json");
     let pairs: serde_json::Value = serde_json::from_str(text).unwrap();
-    let golden = VideoGolden::open("transformer", "tiny-video/transformer");
+    let golden = open("transformer", "tiny-video/transformer");
     for prefix in ["", "model.diffusion_model."] {
         let folder = renamed("tiny-video/transformer", |name| {
             let published = pairs["transformer"][name].as_str().unwrap();
@@ -182,7 +130,7 @@ fn files_with_the_published_names_are_the_same_networks() {
         ("autoencoder", "tiny-video/vae"),
         ("autoencoder-residual", "golden/video/autoencoder-residual"),
     ] {
-        let golden = VideoGolden::open(name, network);
+        let golden = open(name, network);
         let spec = VideoAutoencoderSpec::read(golden.config()).unwrap();
         let names = AutoencoderNames::Original {
             blocks: spec.blocks,
@@ -203,7 +151,7 @@ fn files_with_the_published_names_are_the_same_networks() {
 
 #[test]
 fn sizes_that_are_not_made_of_patches_are_refused() {
-    let golden = VideoGolden::open("transformer", "tiny-video/transformer");
+    let golden = open("transformer", "tiny-video/transformer");
     let spec = WanSpec::read(golden.config()).unwrap();
     let network = WanTransformer::load(spec, golden.source(None)).unwrap();
     for sizes in [[3, 5, 10], [0, 6, 10], [3, 6, 2 * 65]] {
@@ -237,7 +185,7 @@ fn autoencoders_agree_with_the_reference() {
         ),
     ];
     for (name, network, factors) in both {
-        let golden = VideoGolden::open(name, network);
+        let golden = open(name, network);
         let spec = VideoAutoencoderSpec::read(golden.config()).unwrap();
         assert_eq!([spec.factor(), spec.time_factor()], factors);
         let channels = spec.latent_channels;
@@ -265,7 +213,7 @@ fn networks_of_other_kinds_are_refused_by_name() {
         read: fn(&serde_json::Value) -> Result<S, Flaw>,
         changes: &[(&str, serde_json::Value)],
     ) {
-        let golden = VideoGolden::open("text", network);
+        let golden = open("text", network);
         for (name, value) in changes {
             let mut config = golden.config().clone();
             config[*name] = value.clone();

@@ -1,16 +1,13 @@
 //! Whole songs against the reference's own pipeline, refusals, and jobs.
 
-use std::path::{Path, PathBuf};
-
-use candle_core::{DType, Tensor};
-use safetensors::SafeTensors;
+use candle_core::Tensor;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::job::{decode, leveled, sample};
 use super::*;
+use crate::networks::golden::{GoldenTensors, fixtures};
 use crate::networks::image::run;
-use crate::networks::test_device::device;
 use crate::runtime::DeviceChoice;
 use crate::runtime::maker::{Advance, Output, PassReports, Pcm, SoundRequest};
 
@@ -19,24 +16,13 @@ const LATENT_TOLERANCE: f64 = 1e-3;
 /// Of samples from -1 to 1.
 const SAMPLE_TOLERANCE: f64 = 1e-4;
 
-fn fixtures() -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures")
-}
-
-fn golden(name: &str) -> Tensor {
-    let bytes = std::fs::read(fixtures().join("golden/music/pipeline.tensors")).unwrap();
-    let file = SafeTensors::deserialize(&bytes).unwrap();
-    let view = file.tensor(name).unwrap();
-    Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
+fn golden() -> GoldenTensors {
+    GoldenTensors::open("golden/music/pipeline.tensors")
 }
 
 fn numbers(name: &str) -> Vec<f64> {
-    let numbers = golden(name)
-        .flatten_all()
-        .unwrap()
-        .to_vec1::<f32>()
-        .unwrap();
-    numbers.into_iter().map(f64::from).collect()
+    let numbers = golden().numbers(name).into_iter();
+    numbers.map(f64::from).collect()
 }
 
 fn pipeline() -> MusicPipeline {

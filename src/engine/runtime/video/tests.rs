@@ -1,18 +1,17 @@
 //! Whole videos against the reference's own pipeline, refusals, and a job on the maker.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use candle_core::Tensor;
 use candle_core::quantized::GgmlDType;
-use candle_core::{DType, Tensor};
-use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
 use super::job::{VideoProgress, decode, sample};
 use super::networks::LatentVideo;
 use super::schedule::FlowSchedule;
 use super::*;
+use crate::networks::golden::{GoldenTensors, fixtures};
 use crate::networks::image::run;
-use crate::networks::test_device::device;
 use crate::networks::video::{TextNames, TransformerNames};
 use crate::networks::weights::{Checkpoint, GgufWriter, TensorHeader, TensorType, quantized};
 use crate::runtime::DeviceChoice;
@@ -23,24 +22,13 @@ const LATENT_TOLERANCE: f64 = 1e-3;
 /// Of colors between 0 and 255: one step of rounding.
 const COLOR_TOLERANCE: f64 = 1.0;
 
-fn fixtures() -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures")
-}
-
-fn golden(name: &str) -> Tensor {
-    let bytes = std::fs::read(fixtures().join("golden/video/pipeline.tensors")).unwrap();
-    let file = SafeTensors::deserialize(&bytes).unwrap();
-    let view = file.tensor(name).unwrap();
-    Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
+fn golden() -> GoldenTensors {
+    GoldenTensors::open("golden/video/pipeline.tensors")
 }
 
 fn numbers(name: &str) -> Vec<f64> {
-    let numbers = golden(name)
-        .flatten_all()
-        .unwrap()
-        .to_vec1::<f32>()
-        .unwrap();
-    numbers.into_iter().map(f64::from).collect()
+    let numbers = golden().numbers(name).into_iter();
+    numbers.map(f64::from).collect()
 }
 
 fn pipeline() -> VideoPipeline {
@@ -96,7 +84,7 @@ fn texts_become_the_tokens_and_states_of_the_reference() {
     let states = run(pipeline.networks.encode_text(&tokens)).unwrap();
     assert_eq!(states.dims(), [1, 512, 32]);
     let states = states.squeeze(0).unwrap().narrow(0, 0, 20).unwrap();
-    let gap = (states - golden("context"))
+    let gap = (states - golden().tensor("context"))
         .unwrap()
         .abs()
         .unwrap()

@@ -1,81 +1,29 @@
 //! Every network against the reference implementation: a seeded model in `tests/fixtures/tiny-music` and results in
 //! `tests/fixtures/golden/music`, made by `tests/fixtures/make/ace_step.py`.
 
-use std::path::{Path, PathBuf};
-
-use candle_core::{DType, Tensor};
-use safetensors::SafeTensors;
+use candle_core::Tensor;
 use serde_json::{Value, json};
 
 use super::{AceStep, AceStepSpec, SongConditionSpec, SongConditions};
-use crate::networks::image::{ComponentSource, Layout, run};
+use crate::networks::golden::{NetworkGolden, gap};
+use crate::networks::image::run;
 use crate::networks::sound::{Oobleck, OobleckSpec};
 use crate::networks::test_device::device;
-use crate::networks::weights::{Checkpoint, Description, Flaw, Quantize};
+use crate::networks::weights::{Flaw, Quantize};
 
 /// In parts of the largest number wanted.
 const TOLERANCE: f32 = 2e-5;
 /// The same for blocks of eight bits.
 const QUANTIZED_TOLERANCE: f32 = 0.05;
 
-struct MusicGolden {
-    bytes: Vec<u8>,
-    checkpoint: Checkpoint,
-}
-
-impl MusicGolden {
-    fn open(name: &str, network: &str) -> Self {
-        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures");
-        let golden: PathBuf = root.join("golden/music");
-        Self {
-            checkpoint: Checkpoint::open(&root.join("tiny-music").join(network)).unwrap(),
-            bytes: std::fs::read(golden.join(format!("{name}.tensors"))).unwrap(),
-        }
-    }
-
-    fn config(&self) -> &Value {
-        match self.checkpoint.description() {
-            Description::Config(config) => config,
-            Description::Gguf(_) => panic!("a component has a config.json"),
-        }
-    }
-
-    fn source(&self, quantize: Option<Quantize>) -> ComponentSource<'_> {
-        ComponentSource {
-            tensors: &self.checkpoint,
-            layout: Layout::Folder,
-            device: device(),
-            quantize,
-        }
-    }
-
-    fn tensor(&self, name: &str) -> Tensor {
-        let file = SafeTensors::deserialize(&self.bytes).unwrap();
-        let view = file.tensor(name).unwrap();
-        Tensor::from_raw_buffer(view.data(), DType::F32, view.shape(), device()).unwrap()
-    }
-
-    #[track_caller]
-    fn check(&self, found: &Tensor, name: &str, tolerance: f32) {
-        let wanted = self.tensor(name);
-        assert_eq!(found.dims(), wanted.dims(), "{name}");
-        let gap = gap(found, &wanted);
-        assert!(gap < tolerance, "{name}: {gap:e}");
-    }
-}
-
-/// In parts of the largest number wanted.
-fn gap(found: &Tensor, wanted: &Tensor) -> f32 {
-    let largest = |tensor: &Tensor| -> f32 {
-        let largest = tensor.abs().unwrap().max_all().unwrap();
-        largest.to_scalar().unwrap()
-    };
-    largest(&(found - wanted).unwrap()) / largest(wanted)
+fn open(name: &str, network: &str) -> NetworkGolden {
+    let tensors = format!("golden/music/{name}.tensors");
+    NetworkGolden::open(tensors, format!("tiny-music/{network}"))
 }
 
 #[test]
 fn the_transformer_agrees_with_the_reference() {
-    let golden = MusicGolden::open("transformer", "transformer");
+    let golden = open("transformer", "transformer");
     let spec = AceStepSpec::read(golden.config()).unwrap();
     assert_eq!(spec.layers, [true, false, true]);
     let times: Vec<f32> = golden.tensor("times").to_vec1().unwrap();
@@ -94,7 +42,7 @@ fn the_transformer_agrees_with_the_reference() {
 
 #[test]
 fn conditions_agree_with_the_reference() {
-    let golden = MusicGolden::open("conditions", "condition_encoder");
+    let golden = open("conditions", "condition_encoder");
     let spec = SongConditionSpec::read(golden.config()).unwrap();
     let tolerances = [
         (None, TOLERANCE),
@@ -111,7 +59,7 @@ fn conditions_agree_with_the_reference() {
 
 #[test]
 fn silence_is_repeated_where_it_is_too_short() {
-    let golden = MusicGolden::open("conditions", "condition_encoder");
+    let golden = open("conditions", "condition_encoder");
     let spec = SongConditionSpec::read(golden.config()).unwrap();
     let network = SongConditions::load(spec, golden.source(None)).unwrap();
     let silence = |frames| network.silence(frames).unwrap().to_vec3::<f32>().unwrap();
@@ -123,7 +71,7 @@ fn silence_is_repeated_where_it_is_too_short() {
 
 #[test]
 fn sound_agrees_with_the_reference() {
-    let golden = MusicGolden::open("autoencoder", "vae");
+    let golden = open("autoencoder", "vae");
     let spec = OobleckSpec::read(golden.config()).unwrap();
     assert_eq!((spec.hop(), spec.rate), (320, 8000));
     let network = Oobleck::load(spec, golden.source(None)).unwrap();
@@ -135,7 +83,7 @@ fn sound_agrees_with_the_reference() {
 
 #[test]
 fn sound_in_tiles_is_that_of_the_whole() {
-    let golden = MusicGolden::open("autoencoder", "vae");
+    let golden = open("autoencoder", "vae");
     let spec = OobleckSpec::read(golden.config()).unwrap();
     let network = Oobleck::load(spec, golden.source(None)).unwrap();
     let latent = Tensor::randn(0f32, 1.0, (1, 47, 4), device()).unwrap();
@@ -169,7 +117,7 @@ fn a_frame_reaches_as_far_as_its_strides_say() {
 #[test]
 fn what_a_network_would_ignore_is_refused_by_name() {
     fn refused<S>(network: &str, read: fn(&Value) -> Result<S, Flaw>, changes: &[(&str, Value)]) {
-        let golden = MusicGolden::open("conditions", network);
+        let golden = open("conditions", network);
         for (name, value) in changes {
             let mut config = golden.config().clone();
             config[*name] = value.clone();
