@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use candle_core::Tensor;
 use candle_core::quantized::GgmlDType;
 use serde_json::{Value, json};
 

@@ -360,3 +360,8 @@ fn check_latent(found: &LatentMap, wanted: &[f64], name: &str) {
     let gap = gaps.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / spread.max(1.0);
     assert!(gap < 1e-3, "{name}: latents differ by {gap:e}");
 }
+
+/// See `tests/fixtures/make/ways.py`.
+fn ways() -> DrawingGolden {
+    DrawingGolden(std::fs::read(fixtures().join("golden/ways.tensors")).unwrap())
+}

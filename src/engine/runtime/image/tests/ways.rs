@@ -2,11 +2,6 @@
 
 use super::*;
 
-/// See `tests/fixtures/make/ways.py`.
-fn ways() -> DrawingGolden {
-    DrawingGolden(std::fs::read(fixtures().join("golden/ways.tensors")).unwrap())
-}
-
 #[test]
 fn a_tiling_image_agrees_with_the_reference() {
     let pipeline = open("tiny-image");
