@@ -7,8 +7,8 @@ use realfft::{RealFftPlanner, RealToComplex};
 
 /// Samples a second that the networks hear.
 pub const SAMPLE_RATE: u32 = 16_000;
-/// Frames of one window: 30 s.
-pub const WINDOW_FRAMES: usize = 3000;
+/// Frames of one window at most: the 30 s of all published networks.
+pub const LONGEST_WINDOW: usize = 3000;
 /// Samples of one transform, and between two of them.
 const WIDTH: usize = 400;
 const HOP: usize = 160;

@@ -10,7 +10,7 @@ mod whisper;
 
 pub use self::{
     ace_step::{AceStep, AceStepSpec, SongConditionSpec, SongConditions, SongContext},
-    features::{Features, SAMPLE_RATE, WINDOW_FRAMES, leveled},
+    features::{Features, LONGEST_WINDOW, SAMPLE_RATE, leveled},
     kokoro::{Kokoro, KokoroSpec, SPEECH_RATE, SpeechText},
     oobleck::{Oobleck, OobleckSpec, TILE_FRAMES},
     synthetic::{HearingBench, SyntheticHearing},

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use super::WINDOW_FRAMES;
+use super::LONGEST_WINDOW;
 use super::whisper::{SpokenText, StackSpec, Whisper, WhisperSpec};
 use crate::networks::image::{ComponentSource, Layout, run};
 use crate::networks::weights::{Flaw, InventedTensors};
@@ -23,7 +23,7 @@ pub struct HearingBench {
 }
 
 /// The positions of a window, which are half its frames.
-const POSITIONS: usize = WINDOW_FRAMES / 2;
+const POSITIONS: usize = LONGEST_WINDOW / 2;
 
 impl SyntheticHearing {
     pub const ALL: [Self; 4] = [Self::Tiny, Self::Base, Self::Small, Self::LargeTurbo];
@@ -78,7 +78,7 @@ impl HearingBench {
     /// Hears one window of 30 s.
     pub fn encode(&self) -> candle_core::Result<Tensor> {
         let bands = self.network.spec().bands;
-        let shape = (1, WINDOW_FRAMES, bands);
+        let shape = (1, LONGEST_WINDOW, bands);
         let features = Tensor::ones(shape, DType::F32, &self.device)?;
         let states = run(self.network.encode(&features))?;
         self.device.synchronize()?;

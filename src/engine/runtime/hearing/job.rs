@@ -9,7 +9,7 @@ use super::segments::cut;
 use super::window::{WindowTask, write};
 use super::words::add_words;
 use crate::networks::image::block_end;
-use crate::networks::sound::{Features, SpokenText, WINDOW_FRAMES, WindowKeys, leveled};
+use crate::networks::sound::{Features, LONGEST_WINDOW, SpokenText, WindowKeys, leveled};
 use crate::runtime::maker::{Advance, Output, PassReports, TranscriptPart, TranscriptRequest};
 
 /// Above this temperature a text is no good as the beginning of the next.
@@ -66,7 +66,7 @@ pub async fn hear(
             Some(cross) => cross,
             None => sound.window(seek).await?,
         };
-        let frames = WINDOW_FRAMES.min(sound.frames - seek);
+        let frames = sound.window_frames().min(sound.frames - seek);
         let task = WindowTask {
             opening: &opening,
             earlier: &written[reset..],
@@ -158,8 +158,8 @@ impl<'a> HeardSound<'a> {
         let frames = Features::frames(samples.len());
         let mut loudest = f32::MIN;
         // With the silence behind it, as the reference has it.
-        for from in (0..frames + 2).step_by(WINDOW_FRAMES) {
-            let to = (from + WINDOW_FRAMES).min(frames + 2);
+        for from in (0..frames + 2).step_by(LONGEST_WINDOW) {
+            let to = (from + LONGEST_WINDOW).min(frames + 2);
             let logarithms = model.features.logarithms(samples, from, to);
             loudest = logarithms.into_iter().fold(loudest, f32::max);
             block_end().await;
@@ -172,16 +172,21 @@ impl<'a> HeardSound<'a> {
         })
     }
 
+    fn window_frames(&self) -> usize {
+        self.model.network.spec().window_frames()
+    }
+
     /// What the decoder sees of the window that begins at a frame.
     async fn window(&self, from: usize) -> Result<WindowKeys> {
         let features = &self.model.features;
-        let to = (from + WINDOW_FRAMES).min(self.frames);
+        let window = self.window_frames();
+        let to = (from + window).min(self.frames);
         let mut values = features.logarithms(self.samples, from, to);
         for value in &mut values {
             *value = leveled(*value, self.loudest);
         }
-        values.resize(WINDOW_FRAMES * features.bands(), 0.0);
-        let shape = (1, WINDOW_FRAMES, features.bands());
+        values.resize(window * features.bands(), 0.0);
+        let shape = (1, window, features.bands());
         let features = Tensor::from_vec(values, shape, &self.model.device)?;
         let states = self.model.network.encode(&features).await?;
         self.model.network.cross(&states)

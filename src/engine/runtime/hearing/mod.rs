@@ -26,8 +26,8 @@ use self::vocabulary::HearingVocabulary;
 use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
 use super::{DeviceChoice, Failure, LoadError, component};
 use crate::networks::image::{ComponentSource, Layout};
-use crate::networks::sound::{Features, WINDOW_FRAMES, Whisper, WhisperSpec};
-use crate::networks::weights::{Checkpoint, Quantize, read_description};
+use crate::networks::sound::{Features, LONGEST_WINDOW, Whisper, WhisperSpec};
+use crate::networks::weights::{Checkpoint, Flaw, Quantize, read_description};
 
 /// Where a Whisper is, and how to hold it.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,13 +90,12 @@ impl HearingSource {
     pub fn load(&self, device: DeviceChoice) -> Result<HearingPipeline, LoadError> {
         let device = device.open()?;
         let checkpoint = Checkpoint::open(&self.path)?.described_beside()?;
-        let in_file = |flaw: crate::networks::weights::Flaw| flaw.in_file(checkpoint.path());
+        let in_file = |flaw: Flaw| flaw.in_file(checkpoint.path());
         let spec = WhisperSpec::read(component::config(&checkpoint)?).map_err(in_file)?;
-        if 2 * spec.positions != WINDOW_FRAMES {
-            let found = spec.positions;
-            let flaw =
-                crate::networks::weights::Flaw::unsupported("max_source_positions", found, "1500");
-            return Err(in_file(flaw).into());
+        let (found, most) = (spec.positions, LONGEST_WINDOW / 2);
+        if !(1..=most).contains(&found) {
+            let name = "max_source_positions";
+            return Err(in_file(Flaw::unsupported(name, found, format!("1 to {most}"))).into());
         }
         let vocabulary =
             HearingVocabulary::open(&self.folder().join("tokenizer.json"), spec.vocab_size)?;
@@ -197,8 +196,9 @@ impl Pipeline for HearingPipeline {
                 "temperature is {temperature}, but the model takes 0 to 1"
             )));
         }
-        let windows = seconds.div_ceil(30);
         let spec = self.model.network.spec();
+        let frames = Features::frames(sound.samples.len()) as u64;
+        let windows = frames.div_ceil(spec.window_frames() as u64);
         let states = (spec.positions * spec.width * 4) as u64;
         Ok(Cost {
             steps: u32::try_from(seconds).unwrap_or(u32::MAX),

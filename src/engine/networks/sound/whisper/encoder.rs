@@ -45,7 +45,7 @@ impl WhisperEncoder {
             });
         }
         Ok(Self {
-            frames: 2 * spec.positions,
+            frames: spec.window_frames(),
             first: reader.convolution_along("encoder.conv1", [width, spec.bands, 3], axis(1))?,
             second: reader.convolution_along("encoder.conv2", [width, width, 3], axis(2))?,
             positions: reader.table("encoder.embed_positions.weight", (spec.positions, width))?,

@@ -1,4 +1,4 @@
-//! Whisper: an encoder of 30 s of sound, and a decoder that writes what it hears.
+//! Whisper: an encoder of one window of sound, and a decoder that writes what it hears.
 
 mod decoder;
 mod encoder;

@@ -49,6 +49,11 @@ struct WhisperJson {
 const ARCHITECTURE: &str = "WhisperForConditionalGeneration";
 
 impl WhisperSpec {
+    /// Frames of one window: the encoder halves them.
+    pub fn window_frames(&self) -> usize {
+        2 * self.positions
+    }
+
     /// Whether a `config.json` is that of a Whisper.
     pub fn is_in(value: &serde_json::Value) -> bool {
         value["architectures"][0] == ARCHITECTURE
