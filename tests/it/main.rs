@@ -26,6 +26,7 @@ mod demo;
 mod demo_image;
 mod demo_music;
 mod demo_video;
+mod demo_voices;
 mod documents;
 #[cfg(feature = "coordinator")]
 mod encode;

@@ -239,7 +239,14 @@ fn a_script_is_never_asked() {
     assert!(!said.contains("[y/N]"), "{said}");
     assert_eq!(
         ready["models"],
-        serde_json::json!(["demo-text", "demo-image", "demo-video", "demo-music"])
+        serde_json::json!([
+            "demo-text",
+            "demo-image",
+            "demo-speech",
+            "demo-hearing",
+            "demo-video",
+            "demo-music"
+        ])
     );
 }
 

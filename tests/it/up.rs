@@ -121,7 +121,7 @@ fn chat_talks_to_the_running_up_or_starts_a_model() {
     );
     let report: Value =
         serde_json::from_str(&beside(folder.path(), &["status", "--json"])).unwrap();
-    assert_eq!(report["models"].as_array().unwrap().len(), 4, "{report}");
+    assert_eq!(report["models"].as_array().unwrap().len(), 6, "{report}");
 }
 
 #[test]
@@ -226,7 +226,14 @@ fn up_is_ready_on_an_empty_machine_within_seconds() {
     let up = up(folder.path());
     assert_eq!(
         up.models,
-        ["demo-text", "demo-image", "demo-video", "demo-music"]
+        [
+            "demo-text",
+            "demo-image",
+            "demo-speech",
+            "demo-hearing",
+            "demo-video",
+            "demo-music"
+        ]
     );
     assert_eq!(up.key.len(), 22);
     assert!(up.took < Duration::from_secs(3), "it took {:?}", up.took);
@@ -243,7 +250,16 @@ fn an_image_model_that_does_not_load_leaves_the_text_model_served() {
     fs::write(models.join("demo-image.toml"), entry).unwrap();
     let variables = [("MUSTER_MODELS_DIR", models.to_str().unwrap())];
     let up = up_with(folder.path(), &variables);
-    assert_eq!(up.models, ["demo-text", "demo-video", "demo-music"]);
+    assert_eq!(
+        up.models,
+        [
+            "demo-text",
+            "demo-speech",
+            "demo-hearing",
+            "demo-video",
+            "demo-music"
+        ]
+    );
 }
 
 #[test]
@@ -257,10 +273,14 @@ fn the_lines_up_prints_work_when_pasted() {
         "images/generations",
         "videos/generations",
         "audio/generations",
+        "audio/speech",
+        "audio/transcriptions",
     ];
-    let [curl, python, image, video, song] = parts.map(|part| {
+    let [curl, python, image, video, song, _, heard] = parts.map(|part| {
         let line = text.lines().find(|line| line.contains(part)).unwrap();
-        let out = Command::new("sh").args(["-c", line]).output().unwrap();
+        let mut shell = Command::new("sh");
+        let out = shell.args(["-c", line]).current_dir(folder.path()).output();
+        let out = out.unwrap();
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.success(), "{line}\n{said}");
         String::from_utf8(out.stdout).unwrap()
@@ -281,6 +301,10 @@ fn the_lines_up_prints_work_when_pasted() {
     let link = played["data"][0]["url"].as_str().unwrap();
     let file = Command::new("curl").args(["-s", link]).output().unwrap();
     assert_eq!(&file.stdout[..4], b"RIFF", "{played}");
+    let spoken = fs::read(folder.path().join("speech.wav")).unwrap();
+    assert_eq!(&spoken[..4], b"RIFF");
+    let heard: Value = serde_json::from_str(&heard).unwrap();
+    assert_eq!(heard["text"], "good morning");
     child.kill().unwrap();
     child.wait().unwrap();
 }

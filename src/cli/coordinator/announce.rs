@@ -25,6 +25,7 @@ pub struct ExampleModels {
     pub chat: Option<String>,
     pub image: Option<String>,
     pub speech: Option<String>,
+    pub hearing: Option<String>,
     pub video: Option<String>,
     pub music: Option<String>,
 }
@@ -96,6 +97,10 @@ impl Ready {
             let body = json!({ "model": model, "input": GREETING }).to_string();
             let curl = self.curl(SPEECH, &body);
             examples += &format!("Let it speak:\n\n{curl} -o speech.wav\n\n");
+            if let Some(model) = &self.examples.hearing {
+                let curl = self.upload(HEARING, model, "speech.wav");
+                examples += &format!("And write down what it said:\n\n{curl}\n\n");
+            }
         }
         output::line(format!(
             "ready at {}{}\n\n  key    {key}\n  model  {}\n\nOpen this page in a browser to chat and to draw:\n\n  {}/#key={key}\n\n{examples}`worker chat` talks to it in the terminal; {}/docs is the API reference. Any OpenAI client works with base URL {}/v1 and this key, programs for Ollama with {} and none. Ctrl-C stops.",
@@ -135,6 +140,14 @@ impl Ready {
         )
     }
 
+    fn upload(&self, route: &str, model: &str, file: &str) -> String {
+        format!(
+            "  curl {}{route} -H 'Authorization: Bearer {}' -F model={model} -F file=@{file}",
+            self.url,
+            self.api_key.as_deref().unwrap_or_default(),
+        )
+    }
+
     /// Needs nothing but Python itself.
     fn python(&self, body: &str) -> String {
         format!(
@@ -152,6 +165,7 @@ const IMAGES: &str = "/v1/images/generations";
 const VIDEOS: &str = "/v1/videos/generations";
 const SONGS: &str = "/v1/audio/generations";
 const SPEECH: &str = "/v1/audio/speech";
+const HEARING: &str = "/v1/audio/transcriptions";
 
 fn chat(model: &str) -> String {
     json!({ "model": model, "messages": [{ "role": "user", "content": QUESTION }] }).to_string()

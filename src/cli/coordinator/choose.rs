@@ -17,8 +17,8 @@ const OWN: &str = "demo-text";
 /// Kinds of models that are served beside those that write, with the one that is part of the program.
 const BESIDE: [(Kind, Option<&str>); 5] = [
     (Kind::Image, Some("demo-image")),
-    (Kind::Speech, None),
-    (Kind::Hearing, None),
+    (Kind::Speech, Some("demo-speech")),
+    (Kind::Hearing, Some("demo-hearing")),
     (Kind::Video, Some("demo-video")),
     (Kind::Music, Some("demo-music")),
 ];

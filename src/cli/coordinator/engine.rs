@@ -216,6 +216,9 @@ fn examples(models: &[DeviceModel]) -> ExampleModels {
             DeviceModel::Media(media) if media.kind == MediaKind::Image => &mut examples.image,
             DeviceModel::Media(media) if media.kind == MediaKind::Video => &mut examples.video,
             DeviceModel::Media(media) if media.speaks() => &mut examples.speech,
+            DeviceModel::Media(media) if media.kind == MediaKind::Transcript => {
+                &mut examples.hearing
+            }
             DeviceModel::Media(media) if media.kind == MediaKind::Sound => &mut examples.music,
             DeviceModel::Media(_) | DeviceModel::Text(_) => continue,
         };

@@ -9,8 +9,10 @@ macro_rules! entry {
 /// File name and text.
 pub const ENTRIES: &[(&str, &str)] = &[
     entry!("ace-step-1.5-turbo.toml"),
+    entry!("demo-hearing.toml"),
     entry!("demo-image.toml"),
     entry!("demo-music.toml"),
+    entry!("demo-speech.toml"),
     entry!("demo-text.toml"),
     entry!("demo-video.toml"),
     entry!("gemma-2-2b-it.toml"),

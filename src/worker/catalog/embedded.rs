@@ -31,6 +31,13 @@ macro_rules! embedded {
 
 static ALL: &[Embedded] = &[
     embedded!(
+        "demo-hearing",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    ),
+    embedded!(
         "demo-image",
         "model_index.json",
         "scheduler/scheduler_config.json",
@@ -56,6 +63,12 @@ static ALL: &[Embedded] = &[
         "transformer/diffusion_pytorch_model.safetensors",
         "vae/config.json",
         "vae/diffusion_pytorch_model.safetensors",
+    ),
+    embedded!(
+        "demo-speech",
+        "config.json",
+        "model.safetensors",
+        "voices.safetensors",
     ),
     embedded!(
         "demo-text",

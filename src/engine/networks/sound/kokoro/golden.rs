@@ -177,6 +177,67 @@ fn a_text_is_spoken_as_the_reference_speaks_it() {
     }
 }
 
+/// What the reference speaks with the weights of `models/demo-speech`.
+#[derive(serde::Deserialize)]
+struct DemoReference {
+    tokens: Vec<u32>,
+    durations: Vec<usize>,
+    count: usize,
+    /// Every so many samples are kept.
+    every: usize,
+    samples: Vec<f32>,
+}
+
+/// The noise of `models/demo-speech/export.py`: a row of integers.
+fn integer_noise(count: usize) -> Vec<f32> {
+    let mut state = 1_u64;
+    let number = |_| {
+        state = (state * 1_103_515_245 + 12_345) % (1 << 31);
+        let share = state as f64 / f64::from(1_u32 << 31) - 0.5;
+        (share * 2.0 * 3f64.sqrt()) as f32
+    };
+    (0..count).map(number).collect()
+}
+
+#[test]
+fn the_demo_speech_is_that_of_the_reference() {
+    let folder = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../models/demo-speech"
+    ));
+    let text = std::fs::read_to_string(folder.join("reference.json")).unwrap();
+    let reference: DemoReference = serde_json::from_str(&text).unwrap();
+    let checkpoint = Checkpoint::open(&folder.join("model.safetensors")).unwrap();
+    let Description::Config(config) = checkpoint.description() else {
+        panic!("a Kokoro has a config.json");
+    };
+    let network = load(KokoroSpec::read(config).unwrap(), &checkpoint).unwrap();
+    let voices = Checkpoint::open_tensors(&folder.join("voices.safetensors")).unwrap();
+    let [voice] = voices.tensors() else {
+        panic!("one voice");
+    };
+    let bytes = voices.bytes(voice);
+    let voice: Vec<f32> = bytes
+        .chunks_exact(2)
+        .map(|pair| half::f16::from_le_bytes([pair[0], pair[1]]).to_f32())
+        .collect();
+    let text = SpeechText {
+        tokens: &reference.tokens,
+        voice: &voice,
+        speed: 1.0,
+        noise: &integer_noise,
+    };
+    let ids = [&[0], reference.tokens.as_slice(), &[0]].concat();
+    let ids = Tensor::new(ids, device()).unwrap();
+    let [_, delivery] = network.styles(&voice).unwrap();
+    let prosody = run(network.prosody(&ids, &delivery, 1.0)).unwrap();
+    assert_eq!(prosody.durations, reference.durations);
+    let samples = run(network.speak(&text)).unwrap();
+    assert_eq!(samples.len(), reference.count);
+    let found: Vec<f32> = samples.into_iter().step_by(reference.every).collect();
+    check("sound", &found, &reference.samples, 1e-2);
+}
+
 #[test]
 fn texts_that_do_not_fit_are_refused() {
     let golden = KokoroGolden::open();
