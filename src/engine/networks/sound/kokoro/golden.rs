@@ -227,7 +227,7 @@ fn the_demo_speech_is_that_of_the_reference() {
         speed: 1.0,
         noise: &integer_noise,
     };
-    let ids = [&[0], reference.tokens.as_slice(), &[0]].concat();
+    let ids = [&[0][..], reference.tokens.as_slice(), &[0]].concat();
     let ids = Tensor::new(ids, device()).unwrap();
     let [_, delivery] = network.styles(&voice).unwrap();
     let prosody = run(network.prosody(&ids, &delivery, 1.0)).unwrap();
