@@ -94,7 +94,7 @@ def reference():
     transform.window = torch.hann_window(transform.win_length, dtype=torch.float64)
 
     def exact(sound):
-        # Of what is real by symmetry, rounding errors would turn the phase around.
+        # Rounding errors would turn the phase of a real number around.
         spectrum = torch.stft(sound, transform.filter_length, transform.hop_length, transform.win_length, window=transform.window,
                               return_complex=True)
         imaginary = torch.where(spectrum.imag.abs() < 1e-12, 0.0, spectrum.imag)
