@@ -194,12 +194,29 @@ impl Number for bf16 {
     }
 }
 
-/// Four rows and sixteen columns at a time: as many sums as small registers hold.
+/// Rows of sixteen columns whose sums fit in the registers: with FMA six of two registers each, beside the weights and one
+/// value of a row. Fewer would wait for each other, as a sum takes four cycles and two can begin in each.
+const FAST_ROWS: usize = 6;
+const ROWS: usize = 4;
+
 #[inline(always)]
 fn add_some<T: Number, const FAST: bool>(rows: Rows, weights: &[T], sums: &mut [f32; TILE]) {
-    const ROWS: usize = 4;
+    match FAST {
+        true => add_rows::<T, FAST, FAST_ROWS>(rows, weights, sums),
+        false => add_rows::<T, FAST, ROWS>(rows, weights, sums),
+    }
+}
+
+/// Some rows and sixteen columns at a time.
+#[inline(always)]
+fn add_rows<T: Number, const FAST: bool, const ROWS: usize>(
+    rows: Rows,
+    weights: &[T],
+    sums: &mut [f32; TILE],
+) {
+    const { assert!(TILE_ROWS.is_multiple_of(ROWS)) };
     for first in (0..TILE_ROWS).step_by(ROWS) {
-        let four: [&[f32]; ROWS] =
+        let some: [&[f32]; ROWS] =
             std::array::from_fn(|row| &rows.words[(first + row) * rows.stride..][..rows.depth]);
         for half in 0..2 {
             let mut part = [[0f32; LANES]; ROWS];
@@ -209,7 +226,7 @@ fn add_some<T: Number, const FAST: bool>(rows: Rows, weights: &[T], sums: &mut [
             }
             for depth in 0..rows.depth {
                 let columns = T::columns::<FAST>(weights, depth, half);
-                for (part, row) in part.iter_mut().zip(four) {
+                for (part, row) in part.iter_mut().zip(some) {
                     let value = row[depth];
                     for (sum, weight) in part.iter_mut().zip(columns) {
                         *sum = multiply_add::<FAST>(weight, value, *sum);
