@@ -124,7 +124,8 @@ compile_for! {
 fn side_by_side(level: Level) -> usize {
     match level {
         Level::Avx512 | Level::Avx512Bf16 => 8,
-        Level::AvxVnni | Level::Avx2 | Level::Portable => 4,
+        Level::AvxVnni | Level::Avx2 => 6,
+        Level::Portable => 4,
     }
 }
 
