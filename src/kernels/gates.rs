@@ -1,4 +1,4 @@
-//! Gated activations, `activation(gate) * up` in one pass, and soft caps.
+//! Activations, also gated ones, `activation(gate) * up` in one pass, and soft caps.
 
 use candle_core::{Device, Result, Tensor};
 
@@ -10,6 +10,22 @@ pub enum GateKind {
     Silu,
     GeluTanh,
     Gelu,
+}
+
+/// `x * sigmoid(x)`.
+pub fn silu(x: &Tensor) -> Result<Tensor> {
+    match x.device() {
+        Device::Cpu => cpu::activate(x, cpu::Gate::Silu),
+        _ => x.silu(),
+    }
+}
+
+/// The tanh approximation of `x * Φ(x)`.
+pub fn gelu(x: &Tensor) -> Result<Tensor> {
+    match x.device() {
+        Device::Cpu => cpu::activate(x, cpu::Gate::GeluTanh),
+        _ => x.gelu(),
+    }
 }
 
 /// `silu(gate) * up`.

@@ -39,6 +39,43 @@ fn gate_slice_as<const FAST: bool>(kind: Gate, a: &[f32], b: &[f32], out: &mut [
     }
 }
 
+at_every_level! {
+    /// `out = activation(x)`.
+    fn activate_slice(kind: Gate, x: &[f32], out: &mut [f32]) = activate_slice_as;
+}
+
+#[inline(always)]
+fn activate_slice_as<const FAST: bool>(kind: Gate, x: &[f32], out: &mut [f32]) {
+    match kind {
+        Gate::Silu => {
+            for (out, x) in out.iter_mut().zip(x) {
+                *out = x * sigmoid(*x);
+            }
+        }
+        Gate::GeluTanh => {
+            for (out, x) in out.iter_mut().zip(x) {
+                let inner = 0.797_884_6 * (x + 0.044_715 * x * x * x);
+                *out = 0.5 * x * (1.0 + tanh(inner));
+            }
+        }
+    }
+}
+
+/// `activation(x)`, value by value.
+pub fn activate(x: &Tensor, kind: Gate) -> Result<Tensor> {
+    with_floats(x, |values| {
+        let mut result = vec![0f32; values.len()];
+        let parts = Disjoint::new(&mut result);
+        share(values.len().div_ceil(256), values.len() * 2, |chunks| {
+            let range = chunks.start * 256..(chunks.end * 256).min(values.len());
+            // SAFETY: `share` hands out ranges that do not overlap.
+            let part = unsafe { parts.part(range.clone()) };
+            activate_slice(Level::best(), kind, &values[range], part);
+        });
+        from_floats(result, x.dims())
+    })
+}
+
 /// `gate(a) * b`, value by value.
 pub fn gate(a: &Tensor, b: &Tensor, kind: Gate) -> Result<Tensor> {
     if a.dims() != b.dims() {
@@ -111,6 +148,21 @@ mod tests {
         assert!(gap(&gate(&a, &b, Gate::Silu).unwrap(), &silu) < 1e-5);
         let gelu = (a.gelu().unwrap() * &b).unwrap();
         assert!(gap(&gate(&a, &b, Gate::GeluTanh).unwrap(), &gelu) < 1e-5);
+    }
+
+    #[test]
+    fn activations_agree_with_candle() {
+        let x = Tensor::randn(0f32, 4.0, (3, 1000), &Device::Cpu).unwrap();
+        let silu = activate(&x, Gate::Silu).unwrap();
+        assert!(gap(&silu, &x.silu().unwrap()) < 1e-5);
+        let gelu = activate(&x, Gate::GeluTanh).unwrap();
+        assert!(gap(&gelu, &x.gelu().unwrap()) < 1e-5);
+        // Far from zero they are zero or the value itself.
+        let far = Tensor::new(&[-1e6f32, -100.0, 100.0, 1e6], &Device::Cpu).unwrap();
+        for kind in [Gate::Silu, Gate::GeluTanh] {
+            let found = activate(&far, kind).unwrap().to_vec1::<f32>().unwrap();
+            assert_eq!(found, [0.0, 0.0, 100.0, 1e6], "{kind:?}");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod threads;
 pub use attention::{Mask, Pages, dense_attention, paged_attention};
 pub use dense::{Axis, Edges, PackedConvolution, Walk};
 pub use draw::weigh;
-pub use gates::{Gate, gate, soft_cap};
+pub use gates::{Gate, activate, gate, soft_cap};
 pub use level::{LEVEL_VARIABLE, Level};
 pub use math::exp;
 pub use norm::{add_rms_norm, rms_norm};

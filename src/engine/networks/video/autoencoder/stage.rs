@@ -5,7 +5,7 @@ use candle_core::{Result, Tensor};
 use super::resize::{FrameResize, ResidualLevel};
 use crate::networks::image::{ComponentReader, Projection};
 use crate::networks::weights::Flaw;
-use muster_kernels::{Axis, Convolution, Mask, dense_attention, rms_norm};
+use muster_kernels::{Axis, Convolution, Mask, dense_attention, rms_norm, silu};
 
 /// One frame in; none, one or two frames out.
 pub enum VideoStage {
@@ -168,9 +168,9 @@ impl CausalResnet {
     }
 
     pub fn forward(&self, x: &Tensor, memory: &mut FrameMemory) -> Result<Tensor> {
-        let inner = self.first_norm.forward(x)?.silu()?;
+        let inner = silu(&self.first_norm.forward(x)?)?;
         let inner = self.first.forward(&inner, memory)?;
-        let inner = self.second_norm.forward(&inner)?.silu()?;
+        let inner = silu(&self.second_norm.forward(&inner)?)?;
         let inner = self.second.forward(&inner, memory)?;
         match &self.shortcut {
             Some(shortcut) => shortcut.apply(x)? + inner,
@@ -240,7 +240,7 @@ impl FrameOutput {
     }
 
     fn forward(&self, x: &Tensor, memory: &mut FrameMemory) -> Result<Tensor> {
-        let normed = self.norm.forward(x)?.silu()?;
+        let normed = silu(&self.norm.forward(x)?)?;
         self.convolution.forward(&normed, memory)
     }
 }

@@ -5,7 +5,7 @@ use candle_core::{D, Result, Tensor};
 use super::{WanRope, WanSpec};
 use crate::networks::image::{AffineNorm, ComponentReader, Projection, block_end};
 use crate::networks::weights::Flaw;
-use muster_kernels::{Mask, dense_attention, layer_norm, rms_norm, rotate};
+use muster_kernels::{Mask, dense_attention, gelu, layer_norm, rms_norm, rotate};
 
 /// Queries are cut so that queries, keys and heads together make fewer pairs at once: a bound for the scores that some
 /// devices write out, and for the time until a job can be cancelled.
@@ -124,7 +124,7 @@ impl WanBlock {
         };
         let x = (&x + self.text.forward(&normed, texts, None, spec).await?)?;
         let normed = modulated(&x, &runs, [3, 4], spec.eps)?;
-        let inner = self.up.apply(&normed)?.gelu()?;
+        let inner = gelu(&self.up.apply(&normed)?)?;
         &x + gated(&self.down.apply(&inner)?, 5)?
     }
 }

@@ -11,7 +11,7 @@ use self::block::{WanBlock, WanModulation, modulated};
 use super::original::TransformerNames;
 use crate::networks::image::{ComponentReader, ComponentSource, Projection, block_end, sinusoid};
 use crate::networks::weights::Flaw;
-use muster_kernels::{RopeStyle, RopeTable};
+use muster_kernels::{RopeStyle, RopeTable, gelu};
 
 /// The network on a device.
 pub struct WanTransformer {
@@ -132,7 +132,7 @@ impl WanTransformer {
         }
         let tokens = self.to_patches(x, rope.grid)?;
         let mut state = self.patches.apply(&tokens)?;
-        let texts = self.text[0].apply(context)?.gelu()?;
+        let texts = gelu(&self.text[0].apply(context)?)?;
         let texts = self.text[1].apply(&texts)?;
         let (modulations, last) = self.modulations(times, rope.grid, x)?;
         block_end().await;
