@@ -17,6 +17,7 @@ mod prompt;
 mod stop;
 mod template;
 mod tokenizer;
+mod unigram;
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -35,6 +36,7 @@ pub use prompt::PromptTokenizer;
 pub use stop::{MAX_STOP_BYTES, MAX_STOPS, StopStrings};
 pub use template::ChatTemplate;
 pub use tokenizer::Tokenizer;
+pub use unigram::UnigramVocabulary;
 
 /// Why a model's text side cannot be used.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]

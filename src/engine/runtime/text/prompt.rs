@@ -5,7 +5,7 @@ use std::path::Path;
 use tokenizers::TruncationParams;
 
 use super::tokenizer::{MAX_FILE_BYTES, read};
-use super::{TextError, read_bounded};
+use super::{TextError, UnigramVocabulary, read_bounded};
 
 #[derive(Debug, Clone)]
 pub struct PromptTokenizer(tokenizers::Tokenizer);
@@ -13,6 +13,11 @@ pub struct PromptTokenizer(tokenizers::Tokenizer);
 const FILE: &str = "tokenizer.json";
 
 impl PromptTokenizer {
+    /// From a vocabulary that a file holds beside the weights of a text encoder.
+    pub fn of_unigram(vocabulary: &UnigramVocabulary, most: usize) -> Result<Self, TextError> {
+        Self::new(vocabulary.tokenizer()?, most)
+    }
+
     /// From the `tokenizer.json` of a folder. Prompts are cut to so many tokens, the end included.
     pub fn open(folder: &Path, most: usize) -> Result<Self, TextError> {
         let path = folder.join(FILE);
