@@ -92,6 +92,17 @@ impl<S> Component<S> {
         Ok(Self { checkpoint, spec })
     }
 
+    /// The same of a file that says nothing of itself: `describe` computes its `config.json`.
+    pub fn open_file(
+        path: &Path,
+        describe: impl FnOnce(&dyn TensorSource) -> Result<Value, Flaw>,
+        read: impl FnOnce(&Value) -> Result<S, Flaw>,
+    ) -> Result<Self, CheckpointError> {
+        let checkpoint = Checkpoint::open_undescribed(path, |checkpoint| describe(checkpoint))?;
+        let spec = read(config(&checkpoint)?).map_err(|flaw| flaw.in_file(path))?;
+        Ok(Self { checkpoint, spec })
+    }
+
     pub fn config(&self) -> Result<&Value, CheckpointError> {
         config(&self.checkpoint)
     }

@@ -5,21 +5,24 @@
 
 mod autoencoder;
 mod original;
+mod shapes;
 mod synthetic;
 mod umt5;
 mod wan;
 
 pub use self::{
     autoencoder::{FrameStream, VideoAutoencoder, VideoAutoencoderSpec},
+    original::TransformerNames,
+    shapes::{FactsOf, WanFacts, autoencoder_config, text_config, transformer_config},
     synthetic::{SyntheticVideo, VideoBench},
-    umt5::{UmT5, UmT5Spec},
+    umt5::{PIECES, UmT5, UmT5Spec},
     wan::{FrameTimes, WanGrid, WanRope, WanSpec, WanTransformer},
 };
 
 use crate::networks::weights::sized;
 
 #[cfg(test)]
-pub use self::original::{TextNames, TransformerNames};
+pub use self::original::{AutoencoderNames, TextNames};
 
 #[cfg(test)]
 mod golden;

@@ -6,7 +6,9 @@ use crate::networks::weights::TensorSource;
 /// Before the names of a transformer, in files of some programs.
 const PREFIXES: [&str; 2] = ["", "model.diffusion_model."];
 const TRANSFORMER_MARK: &str = "head.modulation";
-const AUTOENCODER_MARK: &str = "encoder.head.0.gamma";
+/// The same with the names of the folder layout.
+const FOLDER_MARK: &str = "condition_embedder.time_proj.weight";
+pub const AUTOENCODER_MARK: &str = "encoder.head.0.gamma";
 
 /// Names outside the blocks of a transformer.
 const TRANSFORMER: [(&str, &str); 7] = [
@@ -118,6 +120,17 @@ pub enum AutoencoderNames {
 }
 
 impl TransformerNames {
+    /// Whether a file with these tensors holds a transformer.
+    pub fn are_in(names: &[String]) -> bool {
+        let is_mark = |name: &str| {
+            let published = PREFIXES
+                .iter()
+                .filter_map(|prefix| name.strip_prefix(prefix));
+            name == FOLDER_MARK || published.into_iter().any(|rest| rest == TRANSFORMER_MARK)
+        };
+        names.iter().any(|name| is_mark(name))
+    }
+
     pub fn of(tensors: &dyn TensorSource) -> Self {
         let has = |prefix: &&str| {
             let mark = format!("{prefix}{TRANSFORMER_MARK}");

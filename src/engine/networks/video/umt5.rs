@@ -140,6 +140,8 @@ struct UmT5Layer {
 const TOKENS: &str = "shared.weight";
 /// The same table in other files.
 const ENCODER_TOKENS: &str = "encoder.embed_tokens.weight";
+/// The tokenizer, which some files hold beside the weights as SentencePiece keeps it.
+pub const PIECES: &str = "spiece_model";
 
 impl UmT5 {
     pub fn load(spec: UmT5Spec, source: ComponentSource) -> std::result::Result<Self, Flaw> {
@@ -155,7 +157,8 @@ impl UmT5 {
             layers.push(UmT5Layer::load(&mut reader, index, &spec)?);
         }
         let norm = reader.vector("encoder.final_layer_norm.weight", spec.width)?;
-        reader.check_nothing_was_ignored(|name| ![TOKENS, ENCODER_TOKENS].contains(&name))?;
+        let others = [TOKENS, ENCODER_TOKENS, PIECES];
+        reader.check_nothing_was_ignored(|name| !others.contains(&name))?;
         Ok(Self {
             tokens,
             layers,

@@ -88,6 +88,33 @@ impl Checkpoint {
         })
     }
 
+    /// Opens one `.gguf` or `.safetensors` file, without a `config.json` beside it.
+    pub fn open_file(path: &Path) -> Result<Self, CheckpointError> {
+        match extension(path).as_str() {
+            "gguf" => Self::open(path),
+            _ => Self::open_tensors(path),
+        }
+    }
+
+    /// The same of a network whose `config.json` is computed from its tensors.
+    pub fn open_undescribed(
+        path: &Path,
+        describe: impl FnOnce(&Self) -> Result<serde_json::Value, Flaw>,
+    ) -> Result<Self, CheckpointError> {
+        let is_gguf = extension(path) == "gguf";
+        let open = if is_gguf {
+            Self::open
+        } else {
+            Self::open_tensors
+        };
+        let checkpoint = open(path)?;
+        let config = describe(&checkpoint).map_err(|flaw| flaw.in_file(path))?;
+        Ok(Self {
+            description: Description::Config(config),
+            ..checkpoint
+        })
+    }
+
     /// With the `config.json` beside a GGUF file as its description: such files say little of networks that write no text.
     pub fn described_beside(self) -> Result<Self, CheckpointError> {
         if self.gguf_metadata().is_none() {
@@ -105,6 +132,17 @@ impl Checkpoint {
         let is_named = extension(path) == "safetensors";
         let mapping = is_named.then(|| map(path).ok())??;
         safetensors::names(mapping.bytes()).ok()
+    }
+
+    /// The same of a whole `.gguf` file, too.
+    pub fn names_in_any(path: &Path) -> Option<Vec<String>> {
+        match extension(path).as_str() {
+            "gguf" => {
+                let gguf = gguf::parse(map(path).ok()?.bytes()).ok()?;
+                Some(gguf.tensors.into_iter().map(|it| it.name).collect())
+            }
+            _ => Self::names_in(path),
+        }
     }
 
     pub fn path(&self) -> &Path {

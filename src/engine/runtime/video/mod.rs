@@ -1,11 +1,12 @@
 //! Videos by the Wan family: [`VideoPipeline`] is a loaded model of the [`maker`](super::maker).
 //!
-//! `folder` reads a model's files, `schedule` spaces its noise levels, `plan` fills in and checks a request, `job` runs it
+//! `files` opens a model's files, `beside` finds those around a transformer in a file of its own, `schedule` spaces its noise levels, `plan` fills in and checks a request, `job` runs it
 //! one block at a time. Samplers and noise are [`diffusion`](super::diffusion)'s.
 //!
 //! Conventions are those of the reference implementation, so that a seed makes the same video.
 
-mod folder;
+mod beside;
+mod files;
 mod job;
 mod networks;
 mod plan;
@@ -14,21 +15,23 @@ mod schedule;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::folder::VideoFolder;
+pub use self::beside::label as component_label;
+use self::files::VideoFiles;
 use self::job::VideoJob;
 use self::networks::VideoNetworks;
 use self::plan::VideoPlan;
 pub use self::plan::{MOST_FRAMES, MOST_PIXELS};
 use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};
 use super::{ComponentFolders, DeviceChoice, Failure, LoadError, SharedWeights};
+use crate::networks::video::WanFacts;
 use crate::networks::weights::Quantize;
 
 /// Where a video model is, and how to hold it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VideoSource {
-    /// A folder as diffusers keeps it.
+    /// A folder as diffusers keeps it, or the file of a transformer.
     pub path: PathBuf,
-    /// Used instead of the folders in `path`.
+    /// Folders or files that are used instead of those in `path` or around it.
     pub components: ComponentFolders,
     /// Quantize the matrices of linear layers while loading.
     pub quantize: Option<Quantize>,
@@ -60,6 +63,15 @@ pub struct VideoFootprint {
     pub size: [u32; 2],
     pub frames: u32,
     pub rate: f32,
+}
+
+/// Components that a transformer in a file of its own needs and that are nowhere around it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingComponents {
+    /// Tells the families apart.
+    pub latent_channels: usize,
+    /// As the folders of diffusers are called.
+    pub names: Vec<&'static str>,
 }
 
 /// A model that makes videos.
@@ -103,13 +115,25 @@ impl VideoSource {
         }
     }
 
-    /// Whether a folder holds a video model.
+    /// Whether a folder holds a video model, or a file its transformer.
     pub fn is_at(path: &Path) -> bool {
-        folder::is_at(path)
+        files::is_at(path)
     }
 
-    fn open(&self) -> Result<VideoFolder, LoadError> {
-        Ok(VideoFolder::open(&self.path, &self.components)?)
+    fn open(&self) -> Result<VideoFiles, LoadError> {
+        Ok(VideoFiles::open(&self.path, &self.components)?)
+    }
+
+    /// What a transformer in a file of its own lacks; none of a folder.
+    pub fn missing(&self) -> Result<Option<MissingComponents>, LoadError> {
+        if !self.path.is_file() {
+            return Ok(None);
+        }
+        let (spec, names) = VideoFiles::missing(&self.path, &self.components, WanFacts::of)?;
+        Ok(Some(MissingComponents {
+            latent_channels: spec.inputs,
+            names,
+        }))
     }
 
     /// The weights that other models in memory may hold, too.
@@ -173,5 +197,7 @@ impl Pipeline for VideoPipeline {
     }
 }
 
+#[cfg(test)]
+mod file_tests;
 #[cfg(test)]
 mod tests;

@@ -67,6 +67,18 @@ const UNI_PC: &str = "UniPCMultistepScheduler";
 const EULER: &str = "FlowMatchEulerDiscreteScheduler";
 
 impl FlowSchedule {
+    /// The one that Wan was published with.
+    pub fn published(shift: f64) -> Self {
+        Self {
+            solver: FlowSolver::UniPc {
+                order: 2,
+                variant: UniPcVariant::Bh2,
+            },
+            shift,
+            training_steps: 1000.0,
+        }
+    }
+
     /// From the `scheduler_config.json` of diffusers.
     pub fn read(config: &Value) -> Result<Self, Flaw> {
         let class = config["_class_name"].as_str().unwrap_or_default();

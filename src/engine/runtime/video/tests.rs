@@ -30,13 +30,13 @@ fn numbers(name: &str) -> Vec<f64> {
     numbers.map(f64::from).collect()
 }
 
-fn pipeline() -> VideoPipeline {
+pub fn pipeline() -> VideoPipeline {
     let source = VideoSource::new(fixtures().join("tiny-video"));
     source.load(DeviceChoice::of_tests()).unwrap()
 }
 
 /// The request that the golden videos were made for.
-fn request() -> VideoRequest {
+pub fn request() -> VideoRequest {
     VideoRequest {
         prompt: "a red circle  moves to\nthe right".to_owned(),
         negative_prompt: Some("blurry, worst quality".to_owned()),
@@ -126,7 +126,7 @@ fn videos_are_those_of_the_reference() {
 }
 
 /// All that a job reports, and its frames.
-fn made(pipeline: &VideoPipeline, request: VideoRequest) -> (Vec<Advance>, Vec<Pixels>, f32) {
+pub fn made(pipeline: &VideoPipeline, request: VideoRequest) -> (Vec<Advance>, Vec<Pixels>, f32) {
     let request = MakeRequest::Video(Box::new(request));
     let cost = pipeline.check(&request).unwrap();
     let mut job = pipeline.begin(request).unwrap();
