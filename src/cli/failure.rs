@@ -231,7 +231,9 @@ impl From<ConfigError> for Failure {
 impl From<LocateError> for Failure {
     fn from(error: LocateError) -> Self {
         match error {
-            LocateError::NoSuchPath(_) => Self::new(Exit::NotFound, error),
+            LocateError::NoSuchPath(_) | LocateError::Incomplete { .. } => {
+                Self::new(Exit::NotFound, error)
+            }
             LocateError::Hidden { path, cause } => Self::reading(&path, &cause),
             LocateError::Unknown(error) => error.into(),
             LocateError::UnknownQuantization(error) => error.into(),

@@ -258,6 +258,115 @@ fn generate_films_into_a_file() {
     drawn.fails(2, "--seconds is for video and music models");
 }
 
+/// A transformer of Wan's shape with one small block, for the text encoder and autoencoder of demo-video.
+fn write_transformer(path: &std::path::Path) {
+    const WIDTH: usize = 128;
+    let mut shapes: Vec<(String, Vec<usize>)> = Vec::new();
+    let mut layer = |name: &str, shape: [usize; 2]| {
+        shapes.push((format!("{name}.weight"), shape.to_vec()));
+        shapes.push((format!("{name}.bias"), vec![shape[0]]));
+    };
+    layer("text_embedding.0", [WIDTH, 64]);
+    layer("time_embedding.0", [WIDTH, 32]);
+    layer("time_projection.1", [6 * WIDTH, WIDTH]);
+    layer("blocks.0.ffn.0", [64, WIDTH]);
+    layer("blocks.0.ffn.2", [WIDTH, 64]);
+    layer("head.head", [64, WIDTH]);
+    for name in ["text_embedding.2", "time_embedding.2"] {
+        layer(name, [WIDTH, WIDTH]);
+    }
+    for part in ["self_attn", "cross_attn"] {
+        for name in ["q", "k", "v", "o"] {
+            layer(&format!("blocks.0.{part}.{name}"), [WIDTH, WIDTH]);
+        }
+        for name in ["norm_q", "norm_k"] {
+            shapes.push((format!("blocks.0.{part}.{name}.weight"), vec![WIDTH]));
+        }
+    }
+    for name in ["weight", "bias"] {
+        shapes.push((format!("blocks.0.norm3.{name}"), vec![WIDTH]));
+    }
+    shapes.push(("blocks.0.modulation".to_owned(), vec![1, 6, WIDTH]));
+    shapes.push(("head.modulation".to_owned(), vec![1, 2, WIDTH]));
+    shapes.push((
+        "patch_embedding.weight".to_owned(),
+        vec![WIDTH, 16, 1, 2, 2],
+    ));
+    shapes.push(("patch_embedding.bias".to_owned(), vec![WIDTH]));
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (name, shape) in shapes {
+        let start = data.len();
+        let numbers = 0..shape.iter().product::<usize>();
+        let numbers = numbers.map(|at| ((at * 37 + start) % 101) as f32 / 1000.0 - 0.05);
+        data.extend(numbers.flat_map(f32::to_le_bytes));
+        let place = json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]});
+        header.insert(name, place);
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    let length = (header.len() as u64).to_le_bytes();
+    std::fs::write(path, [&length[..], &header, &data].concat()).unwrap();
+}
+
+#[test]
+fn generate_films_with_a_transformer_in_a_file_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let path = |name: &str| at(name).to_str().unwrap().to_owned();
+    let demo = format!("{}/models/demo-video", env!("CARGO_MANIFEST_DIR"));
+    let lend = |component: &str| {
+        let from = format!("{demo}/{component}");
+        std::os::unix::fs::symlink(from, at(component)).unwrap();
+    };
+    write_transformer(&at("small.safetensors"));
+    let film = |model: &str, output: &str| {
+        let arguments = [
+            "generate",
+            model,
+            "a red circle",
+            "-o",
+            &path(output),
+            "--seed",
+            "5",
+        ];
+        let sizes = ["--size", "48x32", "--seconds", "0.3", "--steps", "2"];
+        let worker = worker(&[&arguments[..], &sizes].concat());
+        worker.env("MUSTER_MODELS_DIR", &path("")).run()
+    };
+    let model = path("small.safetensors");
+    let missing = film(&model, "a.mp4").fails(66, "its text encoder (umT5) is missing");
+    assert!(
+        missing.contains("`worker models pull wan-2.1-t2v-1.3b`"),
+        "{missing}"
+    );
+    lend("text_encoder");
+    lend("tokenizer");
+    film(&model, "a.mp4").fails(66, "its autoencoder (VAE) is missing");
+    // The entry of the catalog names it.
+    let entry = format!(
+        "id = \"own\"\nfamily = \"wan\"\nkind = \"video\"\nlicence = \"MIT\"\nparameters = 1\n\
+         default_quantization = \"f32\"\nnames = {{ v1 = [\"own\"], legacy = [\"own\"] }}\n\
+         defaults = {{ size = [48, 32], frames = 5, rate = 16.0, steps = 2, cfg_scale = 6.0 }}\n\
+         [sources.f32]\npath = \"small.safetensors\"\n\
+         [components.vae.sources.f32]\npath = \"{demo}/vae\"\n"
+    );
+    std::fs::write(at("own.toml"), entry).unwrap();
+    film("own", "a.mp4").ok();
+    lend("vae");
+    let told = film(&model, "b.mp4");
+    assert!(
+        told.stderr.contains("5 frames, 16 per second"),
+        "{}",
+        told.stderr
+    );
+    told.ok();
+    let read = |name: &str| std::fs::read(at(name)).unwrap();
+    assert_eq!(&read("a.mp4")[4..8], b"ftyp");
+    assert_eq!(read("a.mp4"), read("b.mp4"));
+    std::fs::rename(at("small.safetensors"), at("small_low_noise.safetensors")).unwrap();
+    let half = film(&path("small_low_noise.safetensors"), "c.mp4");
+    half.fails(65, "one of the two transformers of Wan 2.2 A14B");
+}
+
 #[test]
 fn generate_speaks_into_files_and_a_seed_repeats() {
     let folder = tempfile::tempdir().unwrap();

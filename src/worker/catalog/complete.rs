@@ -16,6 +16,7 @@ pub fn refuse_incomplete(
         Kind::Image => {
             refuse_incomplete_folder(source, &["text_encoder", "unet", "vae"], elsewhere)
         }
+        Kind::Video if is_one_transformer(source) => Ok(()),
         Kind::Video => {
             refuse_incomplete_folder(source, &["text_encoder", "transformer", "vae"], elsewhere)
         }
@@ -82,6 +83,11 @@ pub fn is_one_file(source: &hub::Source) -> bool {
         [only] => only.path.is_weights() && !only.path.is_gguf(),
         _ => false,
     }
+}
+
+/// The transformer of a model that makes videos; its components are elsewhere.
+fn is_one_transformer(source: &hub::Source) -> bool {
+    matches!(source.files.as_slice(), [only] if only.path.is_weights())
 }
 
 fn refuse_incomplete_folder(

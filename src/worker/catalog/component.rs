@@ -67,6 +67,18 @@ impl Entry {
         });
         [own].into_iter().chain(components).collect()
     }
+
+    /// The files of one component in a quantization, and the folder in them; none of a model that has no folders.
+    pub fn component_source(&self, quantization: &str, name: &str) -> Option<(Source, String)> {
+        let (quantization, own) = self.source(Some(quantization)).ok()?;
+        match self.components.get(name) {
+            Some(component) => {
+                let source = component.source(quantization)?;
+                Some((source.clone(), component.folder.clone()))
+            }
+            None => Some((below(own, name), name.to_owned())),
+        }
+    }
 }
 
 impl Catalog {
@@ -109,8 +121,13 @@ fn folders_of(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// Components that a checkpoint with all networks takes instead of its own.
-const OF_ONE_FILE: &[&str] = &["tokenizer", "tokenizer_2", "vae"];
+/// Components that a model in one file takes: an image model's file holds all networks, a video model's its transformer.
+fn of_one_file(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Video => &["scheduler", "text_encoder", "tokenizer", "vae"],
+        _ => &["tokenizer", "tokenizer_2", "vae"],
+    }
+}
 
 /// Paths in the entry are relative to `folder`.
 pub fn read(
@@ -186,10 +203,11 @@ pub fn check(entry: &Entry) -> Result<(), String> {
                     "sources.{quantization} lists files of {prefix}, which components.{name} replaces; remove them"
                 ));
             }
-            if is_one_file(source) && !OF_ONE_FILE.contains(&name.as_str()) {
+            let taken = of_one_file(entry.family.kind());
+            if is_one_file(source) && !taken.contains(&name.as_str()) {
                 return Err(format!(
                     "components.{name}: a model in one file takes only {}",
-                    OF_ONE_FILE.join(", ")
+                    taken.join(", ")
                 ));
             }
         }

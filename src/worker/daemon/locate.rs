@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 
+use super::around;
 use super::sources::MediaSource;
 use crate::catalog::{
     Catalog, ComposingDefaults, Defaults, DrawingDefaults, Entry, EntrySource, Facts,
@@ -83,6 +84,17 @@ pub enum LocateError {
     Hub(#[from] HubError),
     #[error(transparent)]
     Unpack(#[from] UnpackError),
+    /// A transformer in a file of its own.
+    #[error(
+        "{} holds a transformer alone, and its {component} is missing; put its file beside it, or run \
+         `worker models pull {model}`",
+        .path.display()
+    )]
+    Incomplete {
+        path: PathBuf,
+        component: String,
+        model: String,
+    },
     /// A word that the engine does not know.
     #[error("the catalog entry of {name}: {what}")]
     Defaults { name: String, what: String },
@@ -90,6 +102,14 @@ pub enum LocateError {
 
 /// What is asked for: a path, `NAME`, `NAME:QUANTIZATION`, `org/name` or `org/name:FILE`.
 pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
+    let mut located = find(wanted, shelves)?;
+    if let LocatedSource::Media(MediaSource::Video(source)) = &mut located.source {
+        around::complete(source, shelves)?;
+    }
+    Ok(located)
+}
+
+fn find(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
     let path = Path::new(wanted);
     match path.metadata() {
         Ok(_) => Ok(Located {
@@ -308,7 +328,7 @@ fn own_path(source: &Source, shelves: Shelves<'_>) -> Result<Option<PathBuf>, Un
 }
 
 /// A folder in a source, where its files lie for every model that uses them.
-fn folder_of(
+pub fn folder_of(
     source: &Source,
     folder: &str,
     shelves: Shelves<'_>,
@@ -398,7 +418,7 @@ fn drawing(defaults: &DrawingDefaults) -> Result<ImageDefaults, String> {
     })
 }
 
-fn filming(defaults: FilmingDefaults) -> VideoDefaults {
+pub fn filming(defaults: FilmingDefaults) -> VideoDefaults {
     VideoDefaults {
         size: defaults.size,
         frames: defaults.frames,

@@ -18,6 +18,7 @@
 //! | `summary` | what the owner's log says of it every minute |
 //! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |
 
+mod around;
 pub mod control;
 mod crew;
 mod device;

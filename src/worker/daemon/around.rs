@@ -1,0 +1,58 @@
+//! Completes a video model whose transformer is in a file of its own: what is not around the file comes from the catalog's
+//! model of the same family, as far as that is on disk.
+
+use std::path::PathBuf;
+
+use super::locate::{LocateError, Shelves, filming, folder_of};
+use crate::catalog::{Entry, Facts, UnpackError};
+use muster_engine::runtime::video::{VideoDefaults, VideoSource, component_label};
+
+/// The catalog's models with the same text encoder and autoencoder, by the channels of their latents.
+const FAMILIES: [(usize, &str); 2] = [(16, "wan-2.1-t2v-1.3b"), (48, "wan-2.2-ti2v-5b")];
+
+/// With components and settings of the family's model in the catalog.
+pub fn complete(source: &mut VideoSource, shelves: Shelves<'_>) -> Result<(), LocateError> {
+    // What is wrong with a file is said when it is opened.
+    let Ok(Some(missing)) = source.missing() else {
+        return Ok(());
+    };
+    let mut families = FAMILIES.iter();
+    let family = families.find(|(channels, _)| *channels == missing.latent_channels);
+    let Some(entry) = family.and_then(|(_, id)| shelves.catalog.find(id).ok()) else {
+        return Ok(());
+    };
+    if let Facts::Video(facts) = &entry.facts
+        && source.defaults == VideoDefaults::default()
+    {
+        source.defaults = filming(facts.defaults);
+    }
+    for component in missing.names {
+        match place_of(entry, component, shelves)? {
+            Some(place) => source.components.insert(component.to_owned(), place),
+            None => {
+                return Err(LocateError::Incomplete {
+                    path: source.path.clone(),
+                    component: component_label(component).to_owned(),
+                    model: entry.id.clone(),
+                });
+            }
+        };
+    }
+    Ok(())
+}
+
+/// Where a component of a model is on disk, in any of its quantizations.
+fn place_of(
+    entry: &Entry,
+    component: &str,
+    shelves: Shelves<'_>,
+) -> Result<Option<PathBuf>, UnpackError> {
+    for quantization in entry.sources.keys() {
+        if let Some((source, folder)) = entry.component_source(quantization, component)
+            && let Some(place) = folder_of(&source, &folder, shelves)?
+        {
+            return Ok(Some(place));
+        }
+    }
+    Ok(None)
+}
