@@ -9,8 +9,9 @@ use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensors, serialize_to_file};
 
 use super::files::VideoFiles;
-use super::tests::{fixtures, made, pipeline, request};
+use super::tests::{made, pipeline, request};
 use super::*;
+use crate::networks::golden::fixtures;
 use crate::networks::test_device::device;
 use crate::networks::video::{
     AutoencoderNames, FactsOf, PIECES, TransformerNames, UmT5Spec, VideoAutoencoderSpec, WanFacts,
