@@ -1,5 +1,5 @@
-//! Completes a video model whose transformer is in a file of its own: what is not around the file comes from the catalog's
-//! model of the same family, as far as that is on disk.
+//! Completes a video model whose transformer is in a file of its own: components that are not around the file come from the
+//! catalog's model of the same family, as far as that is on disk.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ const FAMILIES: [(usize, &str); 2] = [(16, "wan-2.1-t2v-1.3b"), (48, "wan-2.2-ti
 
 /// With components and settings of the family's model in the catalog.
 pub fn complete(source: &mut VideoSource, shelves: Shelves<'_>) -> Result<(), LocateError> {
-    // What is wrong with a file is said when it is opened.
+    // Opening the file says why it is broken.
     let Ok(Some(missing)) = source.missing() else {
         return Ok(());
     };

@@ -83,7 +83,7 @@ impl WanFacts {
     }
 }
 
-/// Of a transformer, as diffusers describes it.
+/// Describes a transformer as diffusers does.
 pub fn transformer_config(tensors: &dyn TensorSource, facts: FactsOf) -> Result<Value, Flaw> {
     let names = TransformerNames::of(tensors);
     let shape = |name: &str| shape(tensors, &names.name(name));
@@ -130,7 +130,7 @@ pub fn transformer_config(tensors: &dyn TensorSource, facts: FactsOf) -> Result<
     }))
 }
 
-/// Of a text encoder, as transformers describes it.
+/// Describes a text encoder as transformers does.
 pub fn text_config(tensors: &dyn TensorSource) -> Result<Value, Flaw> {
     let names = TextNames::of(tensors);
     let shape = |name: &str| shape(tensors, &names.name(name));
@@ -161,7 +161,7 @@ pub fn text_config(tensors: &dyn TensorSource) -> Result<Value, Flaw> {
     }))
 }
 
-/// Of an autoencoder with the published names, as diffusers describes it.
+/// Describes an autoencoder with the published names as diffusers does.
 pub fn autoencoder_config(tensors: &dyn TensorSource, facts: FactsOf) -> Result<Value, Flaw> {
     let shape = |name: &str| shape(tensors, name);
     let last_width = first(shape(AUTOENCODER_MARK)?);

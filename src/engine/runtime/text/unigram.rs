@@ -16,7 +16,7 @@ use crate::networks::weights::{GgufMetadata, GgufValue};
 pub struct UnigramVocabulary {
     /// Each with its logarithmic probability.
     pieces: Vec<(String, f64)>,
-    /// Of each piece.
+    /// The kind of each piece.
     kinds: Vec<u64>,
     /// Replacements of characters, as SentencePiece compiles them; empty for none.
     replacements: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct UnigramVocabulary {
 const NORMAL: u64 = 1;
 const UNKNOWN: u64 = 2;
 const CONTROL: u64 = 3;
-const USER_DEFINED: u64 = 4;
+const BYTE: u64 = 6;
 /// Four times the largest vocabulary.
 const MAX_PIECES: usize = 1 << 20;
 const MAX_PIECE_BYTES: usize = 1 << 10;
@@ -170,7 +170,7 @@ impl UnigramVocabulary {
     /// A tokenizer that puts the end behind each text.
     pub fn tokenizer(&self) -> Result<tokenizers::Tokenizer, TextError> {
         let unknown = self.unknown.map(|id| id as usize);
-        let has_bytes = self.kinds.contains(&6);
+        let has_bytes = self.kinds.contains(&BYTE);
         let model = Unigram::from(self.pieces.clone(), unknown, has_bytes).map_err(broken)?;
         let mut tokenizer = tokenizers::Tokenizer::new(ModelWrapper::Unigram(model));
         if !self.replacements.is_empty() {
@@ -202,11 +202,9 @@ impl UnigramVocabulary {
             tokenizer.with_post_processor(Some(behind));
         }
         let added = self.pieces.iter().zip(&self.kinds);
-        let added = added.filter_map(|((piece, _), kind)| match *kind {
-            CONTROL | UNKNOWN => Some(AddedToken::from(piece.clone(), true)),
-            USER_DEFINED => Some(AddedToken::from(piece.clone(), false).normalized(false)),
-            _ => None,
-        });
+        // Symbols that users defined have the best score, so that they are found as pieces.
+        let added = added.filter(|(_, kind)| [CONTROL, UNKNOWN].contains(kind));
+        let added = added.map(|((piece, _), _)| AddedToken::from(piece.clone(), true));
         tokenizer
             .add_tokens(added.collect::<Vec<_>>())
             .map_err(broken)?;
@@ -218,7 +216,7 @@ fn broken(reason: impl ToString) -> TextError {
     TextError::broken("the SentencePiece tokenizer", reason.to_string())
 }
 
-/// One value of a protocol buffer.
+/// A value of a protocol buffer.
 enum FieldValue<'a> {
     Number(u64),
     Fixed(u32),

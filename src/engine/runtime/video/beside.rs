@@ -36,7 +36,7 @@ pub fn label(component: &str) -> &str {
     }
 }
 
-/// The places of the components of the transformer at `path`, by name. Those that are nowhere are left out.
+/// The places of the components of the transformer at `path`, by name, without components that are nowhere.
 pub fn find(
     path: &Path,
     spec: &WanSpec,
@@ -138,7 +138,7 @@ fn weight_files(own: &Path, above: Option<&Path>, transformer: &Path) -> BTreeSe
     files.filter(is_weights).collect()
 }
 
-/// The first file that fits and whose weights can be read; else the first that fits, so that loading names what is wrong.
+/// The first file that fits and whose weights can be read; else the first that fits, so that loading names the fault.
 fn first_fitting(
     files: BTreeSet<PathBuf>,
     fits: &dyn Fn(&Checkpoint) -> Result<Value, Flaw>,

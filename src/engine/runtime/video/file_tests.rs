@@ -23,7 +23,7 @@ const TRANSFORMER: &str = "tiny_t2v.safetensors";
 const TEXT: &str = "tiny_umt5.safetensors";
 const AUTOENCODER: &str = "tiny_vae.safetensors";
 
-/// Of the small models of these tests.
+/// Facts of the small models of these tests.
 fn tiny_facts(latent_channels: usize) -> Result<WanFacts, Flaw> {
     match latent_channels {
         4 => Ok(WanFacts {
