@@ -52,9 +52,20 @@ pub fn gelu_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
 
 /// `gelu(gate) * up`, exact.
 pub fn gelu_erf_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+    if gate.device().is_cpu() {
+        return cpu::gate(gate, up, cpu::Gate::Gelu);
+    }
     match cuda::gate(gate, up, GateKind::Gelu)? {
         Some(result) => Ok(result),
         None => gate.gelu_erf()? * up,
+    }
+}
+
+/// `x * Φ(x)`.
+pub fn gelu_erf(x: &Tensor) -> Result<Tensor> {
+    match x.device() {
+        Device::Cpu => cpu::activate(x, cpu::Gate::Gelu),
+        _ => x.gelu_erf(),
     }
 }
 

@@ -31,7 +31,7 @@ pub use attention::{
 pub use convolution::{Axis, Convolution, Edges};
 pub use cuda::open_gpu;
 pub use dense_attention::{Mask, dense_attention};
-pub use gates::{GateKind, gelu, gelu_erf_mul, gelu_mul, silu, silu_mul, soft_cap};
+pub use gates::{GateKind, gelu, gelu_erf, gelu_erf_mul, gelu_mul, silu, silu_mul, soft_cap};
 pub use matrix::{PackedMatrix, WeightType, dense_product};
 pub use norm::{add_rms_norm, group_norm, layer_norm, rms_norm};
 pub use resample::{Resampling, resample};

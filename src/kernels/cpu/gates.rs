@@ -1,11 +1,11 @@
-//! Gated activations and soft caps.
+//! Activations, gated or not, and soft caps.
 
 #![expect(unsafe_code, reason = "threads write disjoint parts of one result")]
 
 use candle_core::{Result, Tensor, bail};
 
 use super::level::{Level, at_every_level};
-use super::math::{sigmoid, tanh};
+use super::math::{normal_share, sigmoid, tanh};
 use super::tensors::{from_floats, with_floats};
 use super::threads::{Disjoint, share};
 
@@ -14,6 +14,7 @@ use super::threads::{Disjoint, share};
 pub enum Gate {
     Silu,
     GeluTanh,
+    Gelu,
 }
 
 at_every_level! {
@@ -36,6 +37,11 @@ fn gate_slice_as<const FAST: bool>(kind: Gate, a: &[f32], b: &[f32], out: &mut [
                 *out = 0.5 * a * (1.0 + tanh(inner)) * b;
             }
         }
+        Gate::Gelu => {
+            for (out, (a, b)) in out.iter_mut().zip(inputs) {
+                *out = a * normal_share(*a) * b;
+            }
+        }
     }
 }
 
@@ -56,6 +62,11 @@ fn activate_slice_as<const FAST: bool>(kind: Gate, x: &[f32], out: &mut [f32]) {
             for (out, x) in out.iter_mut().zip(x) {
                 let inner = 0.797_884_6 * (x + 0.044_715 * x * x * x);
                 *out = 0.5 * x * (1.0 + tanh(inner));
+            }
+        }
+        Gate::Gelu => {
+            for (out, x) in out.iter_mut().zip(x) {
+                *out = x * normal_share(*x);
             }
         }
     }
@@ -148,6 +159,10 @@ mod tests {
         assert!(gap(&gate(&a, &b, Gate::Silu).unwrap(), &silu) < 1e-5);
         let gelu = (a.gelu().unwrap() * &b).unwrap();
         assert!(gap(&gate(&a, &b, Gate::GeluTanh).unwrap(), &gelu) < 1e-5);
+        let gelu = a.gelu_erf().unwrap();
+        assert!(gap(&activate(&a, Gate::Gelu).unwrap(), &gelu) < 2e-6);
+        let gated = gate(&a, &b, Gate::Gelu).unwrap();
+        assert!(gap(&gated, &(gelu * &b).unwrap()) < 1e-5);
     }
 
     #[test]
@@ -159,7 +174,7 @@ mod tests {
         assert!(gap(&gelu, &x.gelu().unwrap()) < 1e-5);
         // Far from zero they are zero or the value itself.
         let far = Tensor::new(&[-1e6f32, -100.0, 100.0, 1e6], &Device::Cpu).unwrap();
-        for kind in [Gate::Silu, Gate::GeluTanh] {
+        for kind in [Gate::Silu, Gate::GeluTanh, Gate::Gelu] {
             let found = activate(&far, kind).unwrap().to_vec1::<f32>().unwrap();
             for (found, wanted) in found.iter().zip([0.0, 0.0, 100.0, 1e6]) {
                 assert!((found - wanted).abs() < 1e-30, "{kind:?}: {found:e}");

@@ -40,6 +40,19 @@ pub fn tanh(x: f32) -> f32 {
     2.0 * sigmoid(2.0 * x) - 1.0
 }
 
+/// How much of the standard normal distribution lies below `x`, to 2e-7: Abramowitz and Stegun, 7.1.26.
+#[inline(always)]
+pub fn normal_share(x: f32) -> f32 {
+    let distance = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * distance);
+    let mut sum = 1.061_405_4;
+    for term in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6, 0.0] {
+        sum = sum * t + term;
+    }
+    let tail = 0.5 * sum * exp(-distance * distance);
+    if x > 0.0 { 1.0 - tail } else { tail }
+}
+
 /// The square of the sine, which repeats every half turn.
 #[inline(always)]
 pub fn sine_squared(x: f32) -> f32 {

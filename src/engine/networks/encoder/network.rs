@@ -4,6 +4,7 @@ use candle_core::{D, Device, Result, Tensor, bail};
 
 use super::config::{Activation, EncoderFamily, EncoderSpec};
 use crate::networks::layers::{Embedding, Linear};
+use muster_kernels::gelu_erf;
 
 /// An encoder on a device.
 pub struct Encoder {
@@ -187,7 +188,7 @@ impl Encoder {
         let x = layer.attention_norm.forward(&(x + attended)?)?;
         let up = layer.up.forward(&x)?;
         let up = match self.spec.activation {
-            Activation::Gelu => up.gelu_erf(),
+            Activation::Gelu => gelu_erf(&up),
             Activation::GeluTanh => up.gelu(),
             Activation::Relu => up.relu(),
         };

@@ -9,7 +9,7 @@ use super::block_end;
 use super::component::{AffineNorm, ComponentReader, ComponentSource, Projection};
 use crate::networks::adapter::{LayerTable, Pass};
 use crate::networks::weights::Flaw;
-use muster_kernels::{Mask, dense_attention};
+use muster_kernels::{Mask, dense_attention, gelu_erf};
 
 /// The sizes and conventions of a text encoder.
 #[derive(Debug, Clone, PartialEq)]
@@ -361,7 +361,7 @@ impl ClipLayer {
         let x = (x + attended)?;
         let up = self.up.forward(&self.feed_norm.of_rows(&x)?, pass)?;
         let up = match spec.activation {
-            ClipActivation::Gelu => up.gelu_erf()?,
+            ClipActivation::Gelu => gelu_erf(&up)?,
             ClipActivation::QuickGelu => (&up * ((&up * -1.702)?.exp()? + 1.0)?.recip()?)?,
         };
         x + self.down.forward(&up, pass)?

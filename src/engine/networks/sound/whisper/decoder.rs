@@ -6,7 +6,7 @@ use super::{NORM_EPS, WhisperSpec};
 use crate::networks::image::{AffineNorm, ComponentReader};
 use crate::networks::layers::{Embedding, Linear};
 use crate::networks::weights::{Flaw, Weight};
-use muster_kernels::{Mask, dense_attention};
+use muster_kernels::{Mask, dense_attention, gelu_erf};
 
 pub(super) struct WhisperDecoder {
     spec: WhisperSpec,
@@ -216,7 +216,7 @@ impl WhisperDecoder {
         })?;
         let x = (x + layer.cross.output.forward(&attended)?)?;
         let up = layer.up.forward(&layer.feed_norm.of_rows(&x)?)?;
-        &x + layer.down.forward(&up.gelu_erf()?)?
+        &x + layer.down.forward(&gelu_erf(&up)?)?
     }
 
     /// The rows of one text after the other.

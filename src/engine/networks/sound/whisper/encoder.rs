@@ -5,7 +5,7 @@ use candle_core::{Result, Tensor, bail};
 use super::{NORM_EPS, SelfAttention, WhisperSpec};
 use crate::networks::image::{AffineNorm, ComponentReader, Projection, block_end};
 use crate::networks::weights::Flaw;
-use muster_kernels::{Axis, Convolution};
+use muster_kernels::{Axis, Convolution, gelu_erf};
 
 pub(super) struct WhisperEncoder {
     frames: usize,
@@ -62,8 +62,8 @@ impl WhisperEncoder {
                 self.frames
             );
         }
-        let x = self.first.apply(features)?.gelu_erf()?;
-        let x = self.second.apply(&x)?.gelu_erf()?;
+        let x = gelu_erf(&self.first.apply(features)?)?;
+        let x = gelu_erf(&self.second.apply(&x)?)?;
         let mut x = x.broadcast_add(&self.positions)?;
         block_end().await;
         for layer in &self.layers {
@@ -78,6 +78,6 @@ impl WhisperEncoderLayer {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let x = self.attention.forward(x)?;
         let up = self.up.apply(&self.feed_norm.of_rows(&x)?)?;
-        &x + self.down.apply(&up.gelu_erf()?)?
+        &x + self.down.apply(&gelu_erf(&up)?)?
     }
 }
