@@ -22,7 +22,7 @@ mod stored;
 mod tensors;
 mod threads;
 
-pub use attention::{Mask, Pages, dense_attention, paged_attention};
+pub use attention::{KvTiles, Mask, Pages, dense_attention, paged_attention};
 pub use dense::{Axis, Edges, PackedConvolution, Walk};
 pub use draw::weigh;
 pub use gates::{Gate, activate, gate, soft_cap};

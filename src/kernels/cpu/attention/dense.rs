@@ -2,9 +2,9 @@
 
 use candle_core::{Result, Tensor, bail};
 
-use super::queries::{Query, Softmax, attend};
+use super::queries::{Query, Softmax, TileAtEveryLevel, attend};
 use super::tile::FloatTile;
-use super::{LANES, Level, QUERIES};
+use super::{LANES, Level, QUERIES, Stored};
 use crate::cpu::tensors::{from_floats, with_floats};
 use crate::cpu::threads::{Disjoint, share};
 use crate::{AttentionOptions, PAGE_TOKENS};
@@ -60,6 +60,7 @@ pub(super) fn dense_attention_at(
         heads,
         kv_heads,
         head_dim,
+        pages: keys.div_ceil(PAGE_TOKENS),
         bias: [0; 2],
     };
     let no_bias = Tensor::zeros(1, candle_core::DType::F32, q.device())?;
@@ -83,15 +84,17 @@ pub(super) fn dense_attention_at(
     from_floats(result, q.dims())
 }
 
-#[derive(Clone, Copy)]
-struct Sizes {
-    queries: usize,
-    keys: usize,
-    heads: usize,
-    kv_heads: usize,
-    head_dim: usize,
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    pub queries: usize,
+    pub keys: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    /// Tiles of a head, which may have room for more keys.
+    pub pages: usize,
     /// Rows of the bias from one entry of the batch to the next, and from one head to the next.
-    bias: [usize; 2],
+    pub bias: [usize; 2],
 }
 
 impl Sizes {
@@ -116,53 +119,59 @@ impl Sizes {
         self.head_dim.next_multiple_of(LANES)
     }
 
-    fn tile_len(&self) -> usize {
+    pub fn tile_len(&self) -> usize {
         PAGE_TOKENS * (self.head_dim + self.value_dim())
-    }
-
-    fn pages(&self) -> usize {
-        self.keys.div_ceil(PAGE_TOKENS)
     }
 
     /// For each entry of the batch, head and page: keys `[2][d][16]`, then values `[32][value_dim]`.
     fn tiles(&self, batch: usize, k: &[f32], v: &[f32]) -> Vec<f32> {
-        let pages = self.pages();
-        let mut tiles = vec![0f32; batch * self.kv_heads * pages * self.tile_len()];
+        let mut tiles = vec![0f32; batch * self.kv_heads * self.pages * self.tile_len()];
         let written = Disjoint::new(&mut tiles);
-        share(batch * self.kv_heads * pages, k.len() * 4, |range| {
+        share(batch * self.kv_heads * self.pages, k.len() * 4, |range| {
             for index in range {
-                let (page, head) = (index % pages, index / pages % self.kv_heads);
-                let batch = index / pages / self.kv_heads;
+                let (page, head) = (index % self.pages, index / self.pages % self.kv_heads);
+                let batch = index / self.pages / self.kv_heads;
                 // SAFETY: every tile is visited once.
                 let tile =
                     unsafe { written.part(index * self.tile_len()..(index + 1) * self.tile_len()) };
-                let (keys, values) = tile.split_at_mut(PAGE_TOKENS * self.head_dim);
                 for token in 0..PAGE_TOKENS.min(self.keys - page * PAGE_TOKENS) {
                     let row = batch * self.keys + page * PAGE_TOKENS + token;
                     let from = (row * self.kv_heads + head) * self.head_dim;
-                    let column = token / LANES * LANES * self.head_dim + token % LANES;
-                    for (i, value) in k[from..from + self.head_dim].iter().enumerate() {
-                        keys[column + i * LANES] = *value;
-                    }
-                    values[token * self.value_dim()..][..self.head_dim]
-                        .copy_from_slice(&v[from..from + self.head_dim]);
+                    let numbers = from..from + self.head_dim;
+                    self.lay_out(tile, token, &k[numbers.clone()], &v[numbers]);
                 }
             }
         });
         tiles
     }
 
+    /// Writes the key and the value of one token of a tile.
+    pub fn lay_out<T: Stored>(&self, tile: &mut [T], token: usize, key: &[f32], value: &[f32]) {
+        let (keys, values) = tile.split_at_mut(PAGE_TOKENS * self.head_dim);
+        let column = token / LANES * LANES * self.head_dim + token % LANES;
+        for (cell, number) in keys[column..].iter_mut().step_by(LANES).zip(key) {
+            *cell = T::from_f32(*number);
+        }
+        let cells = &mut values[token * self.value_dim()..][..self.head_dim];
+        for (cell, number) in cells.iter_mut().zip(value) {
+            *cell = T::from_f32(*number);
+        }
+    }
+
     #[expect(clippy::too_many_arguments, reason = "operands of one operation")]
-    fn attend(
+    pub fn attend<T: Stored>(
         &self,
         level: Level,
         batch: usize,
         q: &[f32],
-        tiles: &[f32],
+        tiles: &[T],
         bias: &[f32],
         scale: f32,
         mask: Mask,
-    ) -> Vec<f32> {
+    ) -> Vec<f32>
+    where
+        for<'t> FloatTile<'t, T>: TileAtEveryLevel,
+    {
         let mut result = vec![0f32; q.len()];
         let written = Disjoint::new(&mut result);
         let group = self.heads / self.kv_heads;
@@ -173,7 +182,7 @@ impl Sizes {
             window: None,
             softcap: None,
         };
-        let of_head = self.pages() * self.tile_len();
+        let of_head = self.pages * self.tile_len();
         share(
             batch * self.kv_heads * blocks,
             q.len() / 8 * self.keys,

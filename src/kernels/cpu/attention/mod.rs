@@ -13,11 +13,13 @@ use half::{bf16, f16};
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod cache;
 mod dense;
 mod queries;
 mod step;
 mod tile;
 
+pub use self::cache::KvTiles;
 pub use self::dense::{Mask, dense_attention};
 use self::step::{Step, StepHeads};
 use self::tile::{BLOCK, FloatTile, FloatTileMut, Q8Tile, Q8TileMut, TileWriter};

@@ -1,12 +1,12 @@
 //! The half that writes: each token sees those before it, and the states of its window.
 
-use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_core::{Device, Result, Tensor, bail};
 
 use super::{NORM_EPS, WhisperSpec};
 use crate::networks::image::{AffineNorm, ComponentReader};
 use crate::networks::layers::{Embedding, Linear};
 use crate::networks::weights::{Flaw, Weight};
-use muster_kernels::{Mask, dense_attention, gelu_erf};
+use muster_kernels::{KvCache, KvDtype, Mask, gelu_erf};
 
 pub(super) struct WhisperDecoder {
     spec: WhisperSpec,
@@ -16,6 +16,8 @@ pub(super) struct WhisperDecoder {
     positions: Tensor,
     layers: Vec<WhisperDecoderLayer>,
     norm: AffineNorm,
+    /// What keys and values are stored as.
+    stored: KvDtype,
 }
 
 struct WhisperDecoderLayer {
@@ -36,13 +38,15 @@ struct Linears {
     output: Linear,
 }
 
-/// Keys and values of one window's states, layer by layer: `[1, frames, heads, size]`.
-#[derive(Clone)]
-pub struct WindowKeys(Vec<[Tensor; 2]>);
+/// Keys and values of one window's states, layer by layer.
+pub struct WindowKeys {
+    layers: Vec<KvCache>,
+    frames: usize,
+}
 
 /// Keys and values of one text's tokens, layer by layer.
 pub struct DecoderCache {
-    layers: Vec<[Tensor; 2]>,
+    layers: Vec<KvCache>,
     length: usize,
 }
 
@@ -54,7 +58,7 @@ pub struct SpokenText<'a> {
 }
 
 /// Called with a layer, and the queries and keys of its attention to the window.
-type Note<'a> = dyn FnMut(usize, &Tensor, &Tensor) -> Result<()> + 'a;
+type Note<'a> = dyn FnMut(usize, &Tensor, &KvCache) -> Result<()> + 'a;
 
 impl Linears {
     fn load(
@@ -81,10 +85,7 @@ impl DecoderCache {
 
     /// A copy that goes on by itself.
     pub fn fork(&self) -> Result<Self> {
-        let copies = self
-            .layers
-            .iter()
-            .map(|[keys, values]| Ok([keys.copy()?, values.copy()?]));
+        let copies = self.layers.iter().map(KvCache::fork);
         Ok(Self {
             layers: copies.collect::<Result<_>>()?,
             length: self.length,
@@ -118,7 +119,12 @@ impl WhisperDecoder {
             });
         }
         let name = "decoder.embed_tokens.weight";
+        let stored = match reader.keeps_f32(name) {
+            true => KvDtype::F32,
+            false => KvDtype::F16,
+        };
         Ok(Self {
+            stored,
             table: reader.embedding(name, (spec.vocab_size, width))?,
             head: reader.matrix(name, (spec.vocab_size, width))?,
             positions: reader.table("decoder.embed_positions.weight", (spec.context, width))?,
@@ -129,26 +135,35 @@ impl WhisperDecoder {
     }
 
     pub fn cache(&self) -> Result<DecoderCache> {
-        let (width, heads) = (self.spec.width, self.spec.decoder.heads);
-        let shape = (1, self.spec.context, heads, width / heads);
-        let room = || Tensor::zeros(shape, DType::F32, self.device());
-        let layers = self.layers.iter().map(|_| Ok([room()?, room()?]));
         Ok(DecoderCache {
-            layers: layers.collect::<Result<_>>()?,
+            layers: self
+                .layers
+                .iter()
+                .map(|_| self.room(self.spec.context))
+                .collect::<Result<_>>()?,
             length: 0,
         })
     }
 
+    fn room(&self, tokens: usize) -> Result<KvCache> {
+        let (width, heads) = (self.spec.width, self.spec.decoder.heads);
+        KvCache::new([tokens, heads, width / heads], self.stored, self.device())
+    }
+
     pub fn cross(&self, states: &Tensor) -> Result<WindowKeys> {
         let (_, frames, width) = states.dims3()?;
-        let heads = self.spec.decoder.heads;
         let rows = states.reshape((frames, width))?;
         let layers = self.layers.iter().map(|layer| {
             let pair = Linear::together([&layer.cross.key, &layer.cross.value], &rows)?;
-            let [keys, values] = pair.map(|x| x.reshape((1, frames, heads, width / heads)));
-            Ok([keys?, values?])
+            let [keys, values] = pair.map(|x| self.in_heads(&x, 0, frames));
+            let mut cache = self.room(frames)?;
+            cache.write(0, &keys?, &values?)?;
+            Ok(cache)
         });
-        Ok(WindowKeys(layers.collect::<Result<_>>()?))
+        Ok(WindowKeys {
+            layers: layers.collect::<Result<_>>()?,
+            frames,
+        })
     }
 
     pub fn forward(&self, texts: &mut [SpokenText<'_>], note: &mut Note<'_>) -> Result<Tensor> {
@@ -198,21 +213,19 @@ impl WhisperDecoder {
         let normed = layer.attention_norm.of_rows(x)?;
         let [q, k, v] = Linear::together([&own.query, &own.key, &own.value], &normed)?;
         let attended = self.for_each(texts, |text, start| {
-            let part = |x: &Tensor| self.in_heads(x, start, text.tokens.len());
-            let length = text.cache.length + text.tokens.len();
-            let [keys, values] = &text.cache.layers[index];
-            keys.slice_set(&part(&k)?, 1, text.cache.length)?;
-            values.slice_set(&part(&v)?, 1, text.cache.length)?;
-            let seen = |x: &Tensor| x.narrow(1, 0, length);
-            self.attend(&part(&q)?, &seen(keys)?, &seen(values)?, Mask::Causal)
+            let rows = text.tokens.len();
+            let part = |x: &Tensor| self.in_heads(x, start, rows);
+            let (cache, length) = (&mut text.cache.layers[index], text.cache.length);
+            cache.write(length, &part(&k)?, &part(&v)?)?;
+            self.attend(&part(&q)?, cache, length + rows, Mask::Causal)
         })?;
         let x = (x + own.output.forward(&attended)?)?;
         let q = layer.cross.query.forward(&layer.cross_norm.of_rows(&x)?)?;
         let attended = self.for_each(texts, |text, start| {
             let q = self.in_heads(&q, start, text.tokens.len())?;
-            let [keys, values] = &text.cross.0[index];
+            let keys = &text.cross.layers[index];
             note(index, &q, keys)?;
-            self.attend(&q, keys, values, Mask::None)
+            self.attend(&q, keys, text.cross.frames, Mask::None)
         })?;
         let x = (x + layer.cross.output.forward(&attended)?)?;
         let up = layer.up.forward(&layer.feed_norm.of_rows(&x)?)?;
@@ -237,16 +250,15 @@ impl WhisperDecoder {
         }
     }
 
-    /// Rows of `[tokens, width]` as `[1, rows, heads, size]`.
+    /// Rows of `[tokens, width]` as `[rows, heads, size]`.
     fn in_heads(&self, x: &Tensor, start: usize, rows: usize) -> Result<Tensor> {
         let heads = self.spec.decoder.heads;
-        let shape = (1, rows, heads, self.spec.width / heads);
+        let shape = (rows, heads, self.spec.width / heads);
         x.narrow(0, start, rows)?.contiguous()?.reshape(shape)
     }
 
-    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Mask) -> Result<Tensor> {
-        let (_, rows, _, size) = q.dims4()?;
-        let attended = dense_attention(q, k, v, (size as f32).powf(-0.5), mask)?;
-        attended.reshape((rows, self.spec.width))
+    fn attend(&self, q: &Tensor, cache: &KvCache, keys: usize, mask: Mask) -> Result<Tensor> {
+        let scale = (q.dim(2)? as f32).powf(-0.5);
+        cache.attend(q, keys, scale, mask)?.flatten_from(1)
     }
 }

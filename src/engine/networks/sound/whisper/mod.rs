@@ -15,7 +15,7 @@ use self::decoder::WhisperDecoder;
 use self::encoder::WhisperEncoder;
 use super::super::image::{AffineNorm, ComponentReader, ComponentSource, Projection};
 use crate::networks::weights::{Flaw, TensorSource};
-use muster_kernels::{Mask, dense_attention};
+use muster_kernels::{KvCache, Mask, dense_attention};
 
 /// A tensor of every Whisper.
 const BARE: &str = "encoder.conv1.weight";
@@ -88,17 +88,12 @@ impl Whisper {
         heads: &[(usize, usize)],
     ) -> Result<(Tensor, Tensor)> {
         let mut found = vec![None; heads.len()];
-        let mut note = |layer: usize, q: &Tensor, k: &Tensor| -> Result<()> {
-            for (&(_, head), slot) in heads
-                .iter()
-                .zip(&mut found)
-                .filter(|(one, _)| one.0 == layer)
-            {
-                let of_head =
-                    |x: &Tensor| x.squeeze(0)?.narrow(1, head, 1)?.squeeze(1)?.contiguous();
-                let (q, k) = (of_head(q)?, of_head(k)?);
+        let mut note = |layer: usize, q: &Tensor, keys: &KvCache| -> Result<()> {
+            let places = heads.iter().zip(&mut found);
+            for (&(_, head), slot) in places.filter(|(one, _)| one.0 == layer) {
+                let q = q.narrow(1, head, 1)?.squeeze(1)?.contiguous()?;
                 let scale = (q.dim(1)? as f64).powf(-0.5);
-                *slot = Some((q.matmul(&k.t()?)? * scale)?);
+                *slot = Some((q.matmul(&keys.keys(head)?.t()?)? * scale)?);
             }
             Ok(())
         };
