@@ -24,7 +24,7 @@ mod threads;
 
 pub use attention::{KvTiles, Mask, Pages, dense_attention, paged_attention};
 pub use dense::{Axis, Edges, PackedConvolution, Walk};
-pub use draw::weigh;
+pub use draw::{largest, log_sum_exp, weigh};
 pub use gates::{Gate, activate, gate, soft_cap};
 pub use level::{LEVEL_VARIABLE, Level};
 pub use math::exp;

@@ -1,5 +1,7 @@
 //! What a decoder may write next.
 
+use muster_kernels::cpu::{largest, log_sum_exp};
+
 use super::vocabulary::HearingVocabulary;
 
 /// Time tokens that may come first: up to one second.
@@ -43,22 +45,9 @@ pub fn forbid(scores: &mut [f32], written: &[u32], vocabulary: &HearingVocabular
             later.fill(never);
         }
     }
-    let largest = |scores: &[f32]| scores.iter().copied().fold(never, f32::max);
     let (texts, times) = scores.split_at(first_time);
-    let (best_text, best_time) = (largest(texts), largest(times));
-    let sum: f32 = times.iter().map(|score| (score - best_time).exp()).sum();
     // All times together outweigh the best text.
-    if best_time > never && best_time + sum.ln() > best_text {
+    if log_sum_exp(times) > largest(texts) {
         scores[..first_time].fill(never);
     }
-}
-
-/// The logarithm of the sum of powers, which makes scores logarithms of probabilities.
-pub fn normalizer(scores: &[f32]) -> f32 {
-    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = scores
-        .iter()
-        .map(|score| f64::from(score - largest).exp())
-        .sum();
-    largest + sum.ln() as f32
 }

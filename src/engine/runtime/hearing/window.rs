@@ -1,9 +1,10 @@
 //! Writing one window: again, and less sure of itself, where the text repeats itself or the model doubts it.
 
 use candle_core::{Result, Tensor};
+use muster_kernels::cpu::{largest, log_sum_exp};
 
 use super::HearingModel;
-use super::rules::{forbid, normalizer};
+use super::rules::forbid;
 use crate::networks::image::block_end;
 use crate::networks::sound::{DecoderCache, SpokenText, WindowKeys};
 use crate::runtime::sampling::uniform;
@@ -106,7 +107,7 @@ async fn attempt(
     }])?;
     let at_start = model.network.logits(&states.narrow(0, start, 1)?)?;
     let at_start = at_start.flatten_all()?.to_vec1::<f32>()?;
-    let silence = (at_start[vocabulary.silence as usize] - normalizer(&at_start)).exp();
+    let silence = (at_start[vocabulary.silence as usize] - log_sum_exp(&at_start)).exp();
     block_end().await;
 
     let count = if temperature > 0.0 { CANDIDATES } else { 1 };
@@ -188,19 +189,16 @@ fn scores_of(model: &HearingModel, states: &Tensor) -> Result<Vec<Vec<f32>>> {
 
 /// A token and its log probability: the likeliest, or one drawn at a temperature.
 fn choose(scores: &[f32], temperature: f32, draw: f64) -> (u32, f32) {
-    let norm = normalizer(scores);
+    let norm = log_sum_exp(scores);
     let likeliest = || {
-        let best = scores
-            .iter()
-            .enumerate()
-            .max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
-        best.map_or(0, |(at, _)| at)
+        let best = largest(scores);
+        scores.iter().position(|&score| score == best).unwrap_or(0)
     };
     let at = match temperature > 0.0 {
         false => likeliest(),
         true => {
             let scaled: Vec<f32> = scores.iter().map(|score| score / temperature).collect();
-            let norm = normalizer(&scaled);
+            let norm = log_sum_exp(&scaled);
             let mut left = draw;
             let found = scaled.iter().position(|score| {
                 left -= f64::from(score - norm).exp();

@@ -1,6 +1,7 @@
 //! The time of each word: where the tokens of a text look in the sound.
 
 use candle_core::{D, Result};
+use muster_kernels::cpu::log_sum_exp;
 
 use super::HearingModel;
 use super::segments::TranscriptSegment;
@@ -219,7 +220,7 @@ fn align(
     let probabilities: Vec<f32> = logits
         .iter()
         .zip(text)
-        .map(|(scores, &token)| (scores[token as usize] - super::rules::normalizer(scores)).exp())
+        .map(|(scores, &token)| (scores[token as usize] - log_sum_exp(scores)).exp())
         .collect();
 
     let scores = scores.narrow(D::Minus1, 0, frames / 2)?;
