@@ -15,7 +15,7 @@ use super::{
     gguf::{self, GgufMetadata},
     header::TensorHeader,
     mapping::{Mapping, TensorBytes},
-    safetensors,
+    safetensors, whisper_cpp,
 };
 
 /// Where the weights of a model are, and what its files say about it. Opening reads headers only.
@@ -26,6 +26,8 @@ pub struct Checkpoint {
     by_name: HashMap<String, usize>,
     description: Description,
     metadata: BTreeMap<String, String>,
+    /// Of a file of whisper.cpp.
+    text_tokens: Option<Vec<Vec<u8>>>,
 }
 
 /// What a model says of itself.
@@ -42,12 +44,11 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 const INDEX: &str = "model.safetensors.index.json";
 /// The names of an index; the second one is that of diffusers.
 const INDEXES: [&str; 2] = [INDEX, "diffusion_pytorch_model.safetensors.index.json"];
-/// How files of whisper.cpp begin.
-const GGML_MAGIC: &[u8] = b"lmgg";
 const PICKLES: &[&str] = &["bin", "pt", "pth", "ckpt", "pkl", "pickle"];
 
 impl Checkpoint {
-    /// Opens a `.gguf` file, a `.safetensors` file beside its `config.json`, or a folder of either.
+    /// Opens a `.gguf` file, a `.safetensors` file beside its `config.json`, a folder of either, or a `.bin` file of
+    /// whisper.cpp.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let metadata = fs::metadata(path).map_err(|error| unreadable(path, error))?;
         if metadata.is_dir() {
@@ -56,12 +57,26 @@ impl Checkpoint {
         match extension(path).as_str() {
             "gguf" => Self::open_gguf(path),
             "safetensors" => Self::open_safetensors(path),
+            "bin" if begins_with(path, whisper_cpp::MAGIC) => Self::open_whisper_cpp(path),
             other if PICKLES.contains(&other) => Err(pickle(path)),
             _ => Err(CheckpointError::Refused {
                 path: path.to_owned(),
                 reason: "unsupported weights; use .safetensors or .gguf files".to_owned(),
             }),
         }
+    }
+
+    /// Whether a file, or the only weights of a folder, are in whisper.cpp's own form.
+    pub fn is_of_whisper_cpp(path: &Path) -> bool {
+        let is_one =
+            |path: &Path| extension(path) == "bin" && begins_with(path, whisper_cpp::MAGIC);
+        if !path.is_dir() {
+            return is_one(path);
+        }
+        let mut names = list(path).unwrap_or_default();
+        let ends = ["safetensors", "gguf", "bin"];
+        names.retain(|name| ends.contains(&extension(Path::new(name)).as_str()));
+        matches!(names.as_slice(), [one] if is_one(&path.join(one)))
     }
 
     /// Opens a `.safetensors` file for its tensors and metadata alone: no `config.json` stands beside it.
@@ -170,6 +185,11 @@ impl Checkpoint {
         }
     }
 
+    /// The bytes of each token of text, where a file of whisper.cpp says them; other tokens are behind those.
+    pub fn text_tokens(&self) -> Option<&[Vec<u8>]> {
+        self.text_tokens.as_deref()
+    }
+
     pub fn tensor(&self, name: &str) -> Option<&TensorHeader> {
         self.by_name.get(name).map(|&index| &self.tensors[index])
     }
@@ -195,7 +215,7 @@ impl Checkpoint {
             ([one], _) => Self::open_safetensors(&folder.join(one)),
             ([], [one]) => Self::open_gguf(&folder.join(one)),
             ([], []) => match PICKLES.iter().find_map(|end| ending(end).first().copied()) {
-                Some(name) => Err(pickle(&folder.join(name))),
+                Some(name) => Self::open(&folder.join(name)),
                 None => Err(not_found(folder, "no weights")),
             },
             ([], many) | (many, _) => {
@@ -210,6 +230,17 @@ impl Checkpoint {
         let gguf = gguf::parse(mapping.bytes()).map_err(|flaw| flaw.in_file(path))?;
         let description = Description::Gguf(gguf.metadata);
         Self::assemble(path, vec![mapping], gguf.tensors, description)
+    }
+
+    fn open_whisper_cpp(path: &Path) -> Result<Self, CheckpointError> {
+        let mapping = map(path)?;
+        let file = whisper_cpp::parse(mapping.bytes()).map_err(|flaw| flaw.in_file(path))?;
+        let description = Description::Config(file.config);
+        let checkpoint = Self::assemble(path, vec![mapping], file.tensors, description)?;
+        Ok(Self {
+            text_tokens: Some(file.tokens),
+            ..checkpoint
+        })
     }
 
     fn open_safetensors(path: &Path) -> Result<Self, CheckpointError> {
@@ -277,6 +308,7 @@ impl Checkpoint {
             by_name,
             description,
             metadata: BTreeMap::new(),
+            text_tokens: None,
         })
     }
 }
@@ -377,14 +409,6 @@ fn not_found(path: &Path, found: &str) -> CheckpointError {
 }
 
 fn pickle(path: &Path) -> CheckpointError {
-    if begins_with(path, GGML_MAGIC) {
-        return CheckpointError::Refused {
-            path: path.to_owned(),
-            reason: "this is a file of whisper.cpp's own format (ggml), which is not read; use the model's folder with \
-                     model.safetensors, or a GGUF file with the model's config.json and tokenizer.json beside it"
-                .to_owned(),
-        };
-    }
     CheckpointError::Refused {
         path: path.to_owned(),
         reason: "pickled weights can run code and are never opened; use the model's .safetensors or .gguf \

@@ -13,7 +13,7 @@ use std::{
 
 use candle_core::quantized::GgmlDType;
 
-use super::{GgufValue, GgufWriter, gguf, safetensors};
+use super::{GgufValue, GgufWriter, gguf, safetensors, whisper_cpp};
 
 #[test]
 fn fuzzed_gguf_files_are_refused_in_words() {
@@ -36,6 +36,13 @@ fn fuzzed_safetensors_files_are_refused_in_words() {
     let file = safetensors::tests::file(header, 32);
     fuzz(&file, 20_000, |file| {
         safetensors::parse(file).err().map(drop)
+    });
+}
+
+#[test]
+fn fuzzed_files_of_whisper_cpp_are_refused_in_words() {
+    fuzz(&whisper_cpp::tests::small(), 20_000, |file| {
+        whisper_cpp::parse(file).err().map(drop)
     });
 }
 

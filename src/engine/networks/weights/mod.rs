@@ -1,5 +1,5 @@
 //! Weights from disk to device: files are mapped, their headers are checked with our own arithmetic before
-//! anything is allocated, and only `.safetensors` and `.gguf` are ever opened.
+//! anything is allocated, and only `.safetensors`, `.gguf` and the files of whisper.cpp are ever opened.
 //!
 //! [`Checkpoint`] is what a model's files say; what a matrix becomes on a device is decided in `weight.rs`.
 
@@ -17,9 +17,8 @@ mod pickle;
 mod safetensors;
 mod source;
 mod weight;
+mod whisper_cpp;
 
-#[cfg(test)]
-pub use self::convert::quantized;
 pub use self::{
     checkpoint::{Checkpoint, Description, read_description},
     convert::{Quantize, floats as tensor_floats},
@@ -32,3 +31,5 @@ pub use self::{
     source::TensorSource,
     weight::Weight,
 };
+#[cfg(test)]
+pub use self::{convert::quantized, whisper_cpp::tests::written as whisper_cpp_file};

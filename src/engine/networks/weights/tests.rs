@@ -79,12 +79,22 @@ fn pickled_weights_are_refused_with_advice() {
         assert!(message.contains("pytorch_model.bin: pickled weights can run code"));
         assert!(message.contains(".safetensors or .gguf"));
     }
-    let ggml: &[(&str, &[u8])] = &[("ggml-tiny.bin", b"lmgg\x01\0")];
-    for open in ["", "ggml-tiny.bin"] {
-        let message = refusal(ggml, open);
-        assert!(message.contains("whisper.cpp's own format"), "{message}");
-    }
     assert!(refusal(&[("notes.txt", b"")], "notes.txt").contains("use .safetensors or .gguf"));
+}
+
+#[test]
+fn a_file_of_whisper_cpp_opens_by_itself_or_in_a_folder() {
+    let whole = whisper_cpp::tests::small();
+    let opened = folder(&[("ggml-tiny.bin", &whole)]);
+    for place in ["", "ggml-tiny.bin"] {
+        let checkpoint = Checkpoint::open(&opened.path().join(place)).unwrap();
+        assert_eq!(checkpoint.text_tokens().unwrap().len(), 2, "{place}");
+        let header = checkpoint.tensor("encoder.conv1.bias").unwrap();
+        assert_eq!(&*checkpoint.bytes(header), &[1; 16]);
+        assert!(Checkpoint::is_of_whisper_cpp(&opened.path().join(place)));
+    }
+    let message = refusal(&[("ggml-tiny.bin", &whole[..40])], "ggml-tiny.bin");
+    assert!(message.contains("bytes left in the file"), "{message}");
 }
 
 #[test]

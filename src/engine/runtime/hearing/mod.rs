@@ -9,6 +9,7 @@ mod job;
 mod rules;
 mod segments;
 mod vocabulary;
+mod whisper_cpp;
 mod window;
 mod words;
 
@@ -33,7 +34,7 @@ use crate::networks::weights::{Checkpoint, Flaw, Quantize, read_description};
 #[derive(Debug, Clone, PartialEq)]
 pub struct HearingSource {
     /// A folder with `config.json`, `tokenizer.json` and the weights, as safetensors or as GGUF with the same names of
-    /// tensors; or the file of the weights in such a folder.
+    /// tensors; or the file of the weights in such a folder; or a file of whisper.cpp, which holds all of it.
     pub path: PathBuf,
     /// Quantize the matrices of linear layers while loading.
     pub quantize: Option<Quantize>,
@@ -72,6 +73,9 @@ impl HearingSource {
 
     /// Whether a folder holds a Whisper, or a file in it the weights of one.
     pub fn is_at(path: &Path) -> bool {
+        if Checkpoint::is_of_whisper_cpp(path) {
+            return true;
+        }
         let config = folder_of(path).join("config.json");
         let is_described = config.is_file()
             && read_description(&config).is_ok_and(|config| WhisperSpec::is_in(&config));
@@ -97,8 +101,12 @@ impl HearingSource {
             let name = "max_source_positions";
             return Err(in_file(Flaw::unsupported(name, found, format!("1 to {most}"))).into());
         }
-        let vocabulary =
-            HearingVocabulary::open(&self.folder().join("tokenizer.json"), spec.vocab_size)?;
+        let vocabulary = match checkpoint.text_tokens() {
+            Some(tokens) => HearingVocabulary::of_text_tokens(tokens, spec.vocab_size)?,
+            None => {
+                HearingVocabulary::open(&self.folder().join("tokenizer.json"), spec.vocab_size)?
+            }
+        };
         let alignment = self.alignment(&spec)?;
         let source = ComponentSource {
             tensors: &checkpoint,

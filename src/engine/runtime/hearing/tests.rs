@@ -6,7 +6,7 @@ use super::rules::forbid;
 use super::segments::cut;
 use super::vocabulary::HearingVocabulary;
 use super::window::WindowText;
-use crate::networks::weights::GgufWriter;
+use crate::networks::weights::{GgufWriter, whisper_cpp_file};
 use crate::runtime::DeviceChoice;
 
 const SPECIAL: &[&str] = &[
@@ -205,4 +205,83 @@ fn a_file_is_a_whisper_by_its_tensors_and_the_settings_beside_it() {
     std::fs::copy(golden.join(config), folder.path().join(config)).unwrap();
     assert!(HearingSource::is_at(&whisper) && HearingSource::is_at(golden));
     assert!(!HearingSource::is_at(&other));
+}
+
+/// With one layer in each half, linear layers in blocks of eight bits.
+#[test]
+fn a_file_of_whisper_cpp_is_loaded_with_its_vocabulary() {
+    const WIDTH: u32 = 32;
+    let mut tensors: Vec<(String, Vec<u32>, u32, Vec<u8>)> = Vec::new();
+    let mut put = |name: &str, dims: &[u32], is_quantized: bool| {
+        let count = dims.iter().product::<u32>() as usize;
+        let (number, bytes) = if is_quantized {
+            (8, count / 32 * 34)
+        } else {
+            (0, count * 4)
+        };
+        tensors.push((name.to_owned(), dims.to_vec(), number, vec![0; bytes]));
+    };
+    put("encoder.conv1.weight", &[3, 80, WIDTH], false);
+    put("encoder.conv1.bias", &[1, WIDTH], false);
+    put("encoder.conv2.weight", &[3, WIDTH, WIDTH], false);
+    put("encoder.conv2.bias", &[1, WIDTH], false);
+    put("encoder.positional_embedding", &[WIDTH, 1500], false);
+    put("decoder.positional_embedding", &[WIDTH, 448], false);
+    put("decoder.token_embedding.weight", &[WIDTH, 51_865], true);
+    for norm in ["encoder.ln_post", "decoder.ln"] {
+        put(&format!("{norm}.weight"), &[WIDTH], false);
+        put(&format!("{norm}.bias"), &[WIDTH], false);
+    }
+    for (half, attentions) in [
+        ("encoder", &["attn"][..]),
+        ("decoder", &["attn", "cross_attn"]),
+    ] {
+        let stem = format!("{half}.blocks.0");
+        for norm in attentions.iter().chain(&["mlp"]) {
+            put(&format!("{stem}.{norm}_ln.weight"), &[WIDTH], false);
+            put(&format!("{stem}.{norm}_ln.bias"), &[WIDTH], false);
+        }
+        for attention in attentions {
+            for part in ["query", "key", "value", "out"] {
+                put(
+                    &format!("{stem}.{attention}.{part}.weight"),
+                    &[WIDTH, WIDTH],
+                    true,
+                );
+                if part != "key" {
+                    put(&format!("{stem}.{attention}.{part}.bias"), &[WIDTH], false);
+                }
+            }
+        }
+        for (part, [from, to]) in [("mlp.0", [WIDTH, 4 * WIDTH]), ("mlp.2", [4 * WIDTH, WIDTH])] {
+            put(&format!("{stem}.{part}.weight"), &[from, to], true);
+            put(&format!("{stem}.{part}.bias"), &[to], false);
+        }
+    }
+    let tensors: Vec<_> = tensors
+        .iter()
+        .map(|(name, dims, number, bytes)| (name.as_str(), dims.as_slice(), *number, bytes.clone()))
+        .collect();
+    let tokens: Vec<Vec<u8>> = (0..50_257_u32)
+        .map(|id| {
+            id.to_le_bytes()
+                .into_iter()
+                .take(if id < 256 { 1 } else { 3 })
+                .collect()
+        })
+        .collect();
+    let sizes = [51_865, 1500, WIDTH, 1, 1, 448, WIDTH, 1, 1, 80, 2007];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ggml-small-q8_0.bin");
+    std::fs::write(&path, whisper_cpp_file(sizes, &tokens, &tensors)).unwrap();
+    for place in [&path, folder.path()] {
+        assert!(HearingSource::is_at(place));
+        let pipeline = HearingSource::new(place)
+            .load(DeviceChoice::of_tests())
+            .unwrap();
+        let vocabulary = &pipeline.model.vocabulary;
+        assert_eq!((vocabulary.end, vocabulary.first_time), (50_257, 50_364));
+        assert_eq!(vocabulary.decode(&vocabulary.encode("abc").unwrap()), "abc");
+        assert_eq!(pipeline.model.alignment, [(0, 0)]);
+    }
 }

@@ -27,7 +27,7 @@ pub struct HearingVocabulary {
 /// Seconds of one step between time tokens.
 pub const TIME_STEP: f64 = 0.02;
 /// From so many tokens on a vocabulary is that of many languages.
-const MULTILINGUAL: usize = 51_865;
+pub const MULTILINGUAL: usize = 51_865;
 const SYMBOLS: &str = "\" # ( ) * + / : ; < = > @ [ \\ ] ^ _ ` { | } ~ 「 」 『 』 << >> <<< >>> -- --- -( -[ (' (\" (( )) \
                        ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪";
 /// Symbols whose first byte alone says enough.

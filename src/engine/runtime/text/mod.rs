@@ -84,7 +84,7 @@ fn read_bounded(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
 }
 
 impl TextError {
-    fn broken(what: impl Display, reason: impl Display) -> Self {
+    pub fn broken(what: impl Display, reason: impl Display) -> Self {
         Self::Broken {
             what: what.to_string(),
             reason: reason.to_string(),

@@ -215,6 +215,17 @@ fn byte_table() -> [Option<u8>; 512] {
     table
 }
 
+/// The character of each byte.
+pub fn byte_characters() -> [char; 256] {
+    let mut characters = ['\0'; 256];
+    for (character, byte) in (0..).zip(byte_table()) {
+        if let (Some(byte), Some(character)) = (byte, char::from_u32(character)) {
+            characters[usize::from(byte)] = character;
+        }
+    }
+    characters
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -215,7 +215,7 @@ const STRANGE_TYPES: &[(u32, &str)] = &[
     (39, "MXFP4"),
 ];
 
-fn tensor_type(number: u32, what: &str) -> Result<TensorType, Flaw> {
+pub fn tensor_type(number: u32, what: &str) -> Result<TensorType, Flaw> {
     if let Some(&(_, dtype)) = WEIGHT_TYPES.iter().find(|entry| entry.0 == number) {
         return Ok(TensorType::Weight(dtype));
     }

@@ -9,6 +9,7 @@ use tokenizers::models::bpe::{BPE, Merges, Vocab};
 use tokenizers::{AddedToken, ModelWrapper};
 
 use super::TextError;
+use super::tokenizer::byte_characters;
 
 /// What the file says about its tokens.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -56,6 +57,7 @@ impl Default for VocabularyKind {
     }
 }
 
+const NORMAL: u64 = 1;
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNKNOWN: u64 = 2;
@@ -82,6 +84,34 @@ const GPT_4O_WORDS: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[
 const TEKKEN_WORDS: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 impl Vocabulary {
+    /// GPT-2's byte pairs from the bytes of each token, of which the one with the lowest number merges first. The control
+    /// tokens stand behind them.
+    pub fn of_ranks(tokens: &[Vec<u8>], control: Vec<String>) -> Result<Self, TextError> {
+        let characters = byte_characters();
+        let spelled = |token: &Vec<u8>| {
+            token
+                .iter()
+                .map(|&byte| characters[usize::from(byte)])
+                .collect()
+        };
+        let mut vocabulary = Self {
+            tokens: tokens.iter().map(spelled).collect(),
+            ..Self::default()
+        };
+        vocabulary.check_tokens(&[])?;
+        let scores: Vec<f64> = (0..tokens.len()).map(|rank| -(rank as f64)).collect();
+        let merges = vocabulary.merges_by(&scores)?.into_iter();
+        vocabulary.kind = VocabularyKind::BytePairs {
+            pre: "gpt-2".to_owned(),
+            merges: merges
+                .map(|(left, right)| format!("{left} {right}"))
+                .collect(),
+        };
+        vocabulary.types = [vec![NORMAL; tokens.len()], vec![CONTROL; control.len()]].concat();
+        vocabulary.tokens.extend(control);
+        Ok(vocabulary)
+    }
+
     pub fn tokenizer(&self) -> Result<tokenizers::Tokenizer, TextError> {
         let added = self.added_tokens();
         self.check_tokens(&added)?;

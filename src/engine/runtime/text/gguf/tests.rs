@@ -160,3 +160,22 @@ fn an_unknown_pre_tokenizer_is_refused_by_name() {
          default",
     );
 }
+
+/// Beside the same pairs with their merges spelled out, as the reference makes them.
+#[test]
+fn pairs_merge_by_the_rank_of_their_token() {
+    let words = ["a", "b", " ", "ab", " a", "abb", "\u{e9}"];
+    let tokens: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let vocabulary = Vocabulary::of_ranks(&tokens, vec!["<|end|>".to_owned()]).unwrap();
+    let tokenizer = vocabulary.tokenizer().unwrap();
+    let ids = |text: &str| {
+        tokenizer
+            .encode_fast(text, false)
+            .unwrap()
+            .get_ids()
+            .to_vec()
+    };
+    assert_eq!(ids("ab abb"), [3, 2, 5]);
+    assert_eq!(ids(" a"), [4]);
+    assert_eq!(ids("<|end|>"), [7]);
+}
