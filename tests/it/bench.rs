@@ -104,6 +104,24 @@ fn hearing_is_measured_beside_the_machines_limits() {
 }
 
 #[test]
+fn music_is_measured_beside_the_machines_limits() {
+    let shape = ["bench", "audio", "--synthetic", "music-tiny"];
+    let arguments = [&shape[..], &["--seconds", "1"]].concat();
+    let text = worker(&[&arguments[..], &["--repeat", "1", "--json"]].concat())
+        .run()
+        .ok();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["seconds"], 1);
+    check_parts(&report["report"], 2);
+    let wrong = worker(&[&shape[..], &["--tokens", "3"]].concat()).run();
+    assert!(
+        wrong.stderr.contains("takes no --tokens"),
+        "{}",
+        wrong.stderr
+    );
+}
+
+#[test]
 fn filming_is_measured_beside_the_machines_limits() {
     let shape = ["bench", "video", "--synthetic", "tiny"];
     let arguments = [&shape[..], &["--size", "32x16", "--frames", "5"]].concat();

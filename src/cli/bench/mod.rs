@@ -24,7 +24,7 @@ pub struct Args {
 enum What {
     Text(text::Args),
     Image(image::DrawingBenchArgs),
-    Audio(audio::HearingBenchArgs),
+    Audio(audio::AudioBenchArgs),
     Video(video::FilmingBenchArgs),
 }
 

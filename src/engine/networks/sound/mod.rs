@@ -6,6 +6,7 @@ mod folded;
 mod kokoro;
 mod oobleck;
 mod synthetic;
+mod synthetic_music;
 mod whisper;
 
 pub use self::{
@@ -14,6 +15,7 @@ pub use self::{
     kokoro::{Kokoro, KokoroSpec, SPEECH_RATE, SpeechText},
     oobleck::{Oobleck, OobleckSpec, TILE_FRAMES},
     synthetic::{HearingBench, SyntheticHearing},
+    synthetic_music::{MusicBench, SyntheticMusic},
     whisper::{DecoderCache, SpokenText, Whisper, WhisperSpec, WindowKeys},
 };
 

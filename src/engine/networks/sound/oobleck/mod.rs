@@ -6,11 +6,11 @@
 
 mod spec;
 
-pub use self::spec::OobleckSpec;
+pub use self::spec::{OobleckLevelSpec, OobleckSpec};
 
 use candle_core::{Result, Tensor, bail};
 
-use self::spec::{DILATIONS, KERNEL, OobleckLevelSpec};
+use self::spec::{DILATIONS, KERNEL};
 use super::folded::FoldedTensors;
 use crate::networks::image::{ComponentReader, ComponentSource, block_end};
 use crate::networks::weights::Flaw;
@@ -65,6 +65,14 @@ impl Oobleck {
             tensors: &tensors,
             ..source
         };
+        Self::load_folded(spec, source)
+    }
+
+    /// From tensors whose lengths and directions are multiplied already.
+    pub(super) fn load_folded(
+        spec: OobleckSpec,
+        source: ComponentSource,
+    ) -> std::result::Result<Self, Flaw> {
         let reader = &mut ComponentReader::new(source, |name| format!("decoder.{name}"));
         let shape = [spec.first_width(), spec.latent_channels, KERNEL];
         let first = reader.convolution_along("conv1", shape, around(1))?;

@@ -128,6 +128,22 @@ impl OobleckSpec {
         reach + around(KERNEL)
     }
 
+    /// Multiplications and additions of decoding so many frames of latents.
+    pub fn decode_operations(&self, frames: u64) -> u64 {
+        let (first, width) = (self.first_width() as u64, self.width as u64);
+        let kernel = KERNEL as u64;
+        let mut sum = kernel * frames * self.latent_channels as u64 * first;
+        let mut length = frames;
+        for level in &self.levels {
+            let (inputs, outputs) = (level.inputs as u64, level.outputs as u64);
+            // The kernel is two strides long: each sample sees two places.
+            length *= level.stride as u64;
+            sum += 2 * length * inputs * outputs;
+            sum += DILATIONS.len() as u64 * (kernel + 1) * length * outputs * outputs;
+        }
+        2 * (sum + kernel * length * width * self.channels as u64)
+    }
+
     /// Numbers that decoding holds at once for each frame of latents: a handful of the widest maps.
     pub fn floats_per_frame(&self) -> u64 {
         let mut length = 1_u64;
