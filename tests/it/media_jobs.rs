@@ -20,7 +20,10 @@ use muster::daemon::{AdapterFolders, Engines, MediaModel, Post, Served, Worker};
 use muster::link::Dial;
 use muster::media::image::description;
 use muster::media::sound;
-use muster::protocol::job::{self, FinishReason, Kudos, TextInput};
+use muster::protocol::job::{
+    self, Capabilities, EncodeResult, Event, FinishReason, Kudos, TextInput, Transcript,
+    TranscriptSegment,
+};
 use muster::protocol::legacy::image::reference::{family, knows};
 use muster::protocol::link::ModelLimits;
 use muster::runtime::maker::{
@@ -963,6 +966,53 @@ async fn a_client_that_leaves_cancels_its_transcript() {
     })
     .await;
     drop(gate);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_a_transcript_pays_for_what_was_written() {
+    let rates = ModelRates {
+        per_minute_heard: Some(MicroUsd(6000)),
+        ..ModelRates::default()
+    };
+    let app = App::listening(DoorSettings {
+        price_book: PriceBook::new(None).with("hears", [], rates),
+        ..charging()
+    })
+    .await;
+    let rig = Puppet::serving(&app.board, "hears", Capabilities::TRANSCRIBE).await;
+    let key = app.account_with(Roles::USER, Scopes::ALL).await;
+    pay(&app, &key, 1000).await;
+    let (fields, file) = (&[("stream", "true")][..], steps());
+    let heard = async {
+        let offer = rig.offer().await;
+        let segment = TranscriptSegment {
+            end: 1.0,
+            text: " one".to_owned(),
+            ..TranscriptSegment::default()
+        };
+        let part = Transcript {
+            language: "en".to_owned(),
+            segments: vec![segment],
+        };
+        let part = EncodeResult::Transcript(Box::new(part));
+        rig.say(&offer, [Event::Encoded(Box::new(part))]).await;
+        offer
+    };
+    let asked = hear_as(&app, &key, TRANSCRIPTIONS, (fields, &file));
+    let (mut answer, offer) = tokio::join!(asked, heard);
+    while !answer.frame().await.unwrap().contains("one") {}
+    assert_eq!(money(&app, &key).await, (750, 250));
+    drop(answer);
+    rig.cancelled(&offer).await;
+    eventually("the rest of the hold to be given back", async || {
+        let money = money(&app, &key).await;
+        if money == (900, 0) {
+            Ok(())
+        } else {
+            Err(money)
+        }
+    })
+    .await;
 }
 
 async fn speaker(app: &App, sample: SamplePipeline) -> Studio {

@@ -16,7 +16,7 @@ use self::o200k::O200k;
 use crate::secrets::is_data_url;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::written::MOST_KEPT;
-use muster_protocol::job::{Body, EncodeRequest, Event, Job, TextInput, Usage};
+use muster_protocol::job::{Body, EncodeRequest, EncodeResult, Event, Job, TextInput, Usage};
 
 /// Of longer texts the beginning is counted, and the rest taken to be like it. Of what is stored all is counted.
 const MOST_COUNTED: usize = MOST_KEPT;
@@ -41,6 +41,8 @@ pub struct Counted {
     pub output_quarter: u32,
     /// Of the worker that ended it.
     pub belief: Belief,
+    /// The job ended before its sound was heard: what was written down counts, whatever the worker says.
+    pub is_cut_off: bool,
 }
 
 /// How far a worker's own numbers are believed.
@@ -76,7 +78,12 @@ impl Belief {
 
 /// What was written so far: content, reasoning, names and arguments of calls.
 #[derive(Debug, Default)]
-pub struct Output(Text);
+pub struct Output {
+    text: Text,
+    /// Where the last segment of a transcript ends, in seconds.
+    heard_until: f64,
+    is_cut_off: bool,
+}
 
 /// The beginning of a text, and how long all of it is.
 #[derive(Debug, Default)]
@@ -104,19 +111,30 @@ struct Question {
 impl Output {
     pub fn note(&mut self, event: &Event) {
         match event {
-            Event::Token(token) => self.0.push(&token.text),
+            Event::Token(token) => self.text.push(&token.text),
             Event::ToolCall(call) => {
-                self.0.push(call.name.as_deref().unwrap_or_default());
-                self.0.push(&call.arguments);
+                self.text.push(call.name.as_deref().unwrap_or_default());
+                self.text.push(&call.arguments);
+            }
+            Event::Encoded(result) => {
+                if let EncodeResult::Transcript(part) = &**result {
+                    let ends = part.segments.iter().map(|segment| segment.end);
+                    self.heard_until = ends.fold(self.heard_until, f64::max);
+                }
             }
             Event::Restarted => *self = Self::default(),
             _ => {}
         }
     }
 
+    /// The job ended before its output did: of a sound only what was written down counts.
+    pub fn cut_off(&mut self) {
+        self.is_cut_off = true;
+    }
+
     /// Of longer texts the beginning.
     pub fn text(&self) -> &str {
-        &self.0.beginning
+        &self.text.beginning
     }
 }
 
@@ -188,9 +206,9 @@ impl Meter {
 /// Tokens of a job's prompt, as they are counted at its end.
 pub async fn count_of_prompt(job: Arc<Job>) -> u32 {
     if is_short(&job, &Output::default()) && TABLES.get().is_some() {
-        return count_prompt(&job).0;
+        return count_prompt(&job.body, &Output::default()).0;
     }
-    let counting = spawn_blocking(move || count_prompt(&job).0);
+    let counting = spawn_blocking(move || count_prompt(&job.body, &Output::default()).0);
     // A panic there leaves it uncounted.
     counting.await.unwrap_or_default()
 }
@@ -211,7 +229,7 @@ async fn answer_all(mut waiting: mpsc::Receiver<Question>) {
 
 /// Looks no further than it has to.
 fn is_short(job: &Job, output: &Output) -> bool {
-    let Some(mut left) = SHORT.checked_sub(output.0.bytes) else {
+    let Some(mut left) = SHORT.checked_sub(output.text.bytes) else {
         return false;
     };
     match &job.body {
@@ -246,13 +264,14 @@ fn fits(value: &Value, left: &mut usize) -> bool {
 
 impl Counted {
     fn of(job: &Job, output: &Output, belief: Belief) -> Self {
-        let (prompt_tokens, prompt_quarter) = count_prompt(job);
+        let (prompt_tokens, prompt_quarter) = count_prompt(&job.body, output);
         Self {
             prompt_tokens,
-            output_tokens: output.0.count(),
+            output_tokens: output.text.count(),
             prompt_quarter,
-            output_quarter: output.0.quarter(),
+            output_quarter: output.text.quarter(),
             belief,
+            is_cut_off: output.is_cut_off && has_sound(&job.body),
         }
     }
 
@@ -266,7 +285,10 @@ impl Counted {
                 ..Usage::default()
             };
         };
-        let prompt_tokens = self.belief.tokens(said.prompt_tokens, self.prompt_tokens);
+        let prompt_tokens = match self.is_cut_off {
+            true => self.prompt_tokens,
+            false => self.belief.tokens(said.prompt_tokens, self.prompt_tokens),
+        };
         let completion_tokens = self
             .belief
             .tokens(said.completion_tokens, self.output_tokens);
@@ -283,7 +305,7 @@ impl Question {
     /// As well as it can be told without looking.
     fn is_large(&self) -> bool {
         let prompt = self.job.limits.prompt_tokens as usize;
-        prompt.saturating_mul(BYTES_PER_TOKEN) > LARGE || self.output.0.bytes > LARGE
+        prompt.saturating_mul(BYTES_PER_TOKEN) > LARGE || self.output.text.bytes > LARGE
     }
 
     fn answer(self) {
@@ -293,10 +315,14 @@ impl Question {
     }
 }
 
+fn has_sound(body: &Body) -> bool {
+    matches!(body, Body::Encode(request) if matches!(**request, EncodeRequest::Transcribe(_)))
+}
+
 /// Its tokens, and a fourth of its characters.
-fn count_prompt(job: &Job) -> (u32, u32) {
+fn count_prompt(body: &Body, output: &Output) -> (u32, u32) {
     let (mut text, mut tokens) = (Text::default(), 0_usize);
-    match &job.body {
+    match body {
         Body::Text(request) => gather_input(&request.input, &mut text, &mut tokens),
         Body::Encode(request) => match &**request {
             EncodeRequest::Embed { inputs, .. } => inputs
@@ -315,7 +341,11 @@ fn count_prompt(job: &Job) -> (u32, u32) {
                     .prompt
                     .iter()
                     .for_each(|prompt| text.push(prompt));
-                tokens += usize::try_from(transcript.tokens()).unwrap_or(usize::MAX);
+                let heard = match output.is_cut_off {
+                    true => transcript.tokens_until(output.heard_until),
+                    false => transcript.tokens(),
+                };
+                tokens += usize::try_from(heard).unwrap_or(usize::MAX);
             }
             // Characters, whatever tokens a text model would make of them.
             EncodeRequest::Speak(speech) => {
@@ -372,8 +402,11 @@ fn count(text: &str) -> u32 {
 mod tests {
     use serde_json::json;
 
-    use super::{MOST_COUNTED, Output, SHORT, Text, count, fits};
-    use muster_protocol::job::{Channel, Event, Progress, TokenEvent, ToolCallEvent};
+    use super::{MOST_COUNTED, Output, SHORT, Text, count, count_prompt, fits};
+    use muster_protocol::job::{
+        Body, Channel, EncodeRequest, EncodeResult, Event, Progress, TokenEvent, ToolCallEvent,
+        Transcript, TranscriptRequest, TranscriptSegment,
+    };
 
     fn token(channel: Channel, text: &str) -> Event {
         Event::Token(TokenEvent {
@@ -395,8 +428,38 @@ mod tests {
             ..ToolCallEvent::default()
         }));
         let expected = count("let me see. hello worldlook_up{\"a\":1}");
-        assert_eq!(output.0.count(), expected);
+        assert_eq!(output.text.count(), expected);
         assert!((10..20).contains(&expected), "{expected}");
+    }
+
+    #[test]
+    fn a_transcript_that_is_cut_off_counts_up_to_its_last_segment() {
+        let request = TranscriptRequest {
+            seconds: 60.0,
+            ..TranscriptRequest::default()
+        };
+        let body = Body::Encode(Box::new(EncodeRequest::Transcribe(Box::new(request))));
+        let mut output = Output::default();
+        for (start, end) in [(0.0, 4.5), (4.5, 12.25)] {
+            let segment = TranscriptSegment {
+                start,
+                end,
+                ..TranscriptSegment::default()
+            };
+            let part = Transcript {
+                segments: vec![segment],
+                ..Transcript::default()
+            };
+            output.note(&Event::Encoded(Box::new(EncodeResult::Transcript(
+                Box::new(part),
+            ))));
+        }
+        assert_eq!(count_prompt(&body, &output).0, 3000);
+        output.cut_off();
+        assert_eq!(count_prompt(&body, &output).0, 613);
+        output.note(&Event::Restarted);
+        output.cut_off();
+        assert_eq!(count_prompt(&body, &output).0, 0);
     }
 
     #[test]

@@ -136,6 +136,9 @@ impl Lines {
             };
             line.written = Some(product.stored().into());
         }
+        if !matches!(facts.outcome, Outcome::Delivered { .. }) {
+            line.output.cut_off();
+        }
         let count = match line.counted {
             Some(counted) => Count::Known(counted),
             None => Count::Open {

@@ -81,13 +81,18 @@ impl TranscriptRequest {
 
     /// What counts as its tokens: the positions that a network hears.
     pub fn tokens(&self) -> u64 {
+        self.tokens_until(self.seconds).max(1)
+    }
+
+    /// Of the sound up to there.
+    pub fn tokens_until(&self, seconds: f64) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a sound has less than 2^53 positions, and never fewer than none"
         )]
-        let positions = (self.seconds.max(0.0) * POSITIONS_PER_SECOND).ceil() as u64;
-        positions.max(1)
+        let positions = (seconds.min(self.seconds).max(0.0) * POSITIONS_PER_SECOND).ceil() as u64;
+        positions
     }
 }
 

@@ -74,10 +74,10 @@ impl Puppet {
                 name: model.into(),
                 slots: 64,
                 offering: Offering {
-                    tasks: Capabilities::GENERATE.with_if(
-                        capabilities.contains(Capabilities::EMBED),
-                        Capabilities::EMBED,
-                    ),
+                    tasks: [Capabilities::EMBED, Capabilities::TRANSCRIBE]
+                        .into_iter()
+                        .filter(|task| capabilities.contains(*task))
+                        .fold(Capabilities::GENERATE, Capabilities::with),
                     ..Offering::text(context)
                 },
             }],
