@@ -84,7 +84,7 @@ impl TranscriptRequest {
         self.tokens_until(self.seconds).max(1)
     }
 
-    /// Of the sound up to there.
+    /// The same of the sound up to there.
     pub fn tokens_until(&self, seconds: f64) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,

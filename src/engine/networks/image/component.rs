@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Tensor, quantized::GgmlDType};
 use crate::networks::adapter::{LayerId, LayerShape, LayerTable, Pass, StoredLayer};
 use crate::networks::layers::{Embedding, Linear};
 use crate::networks::weights::{
-    Flaw, Quantize, TensorBytes, TensorHeader, TensorSource, TensorType, Weight, convert,
+    Flaw, Quantize, TensorBytes, TensorHeader, TensorSource, Weight, convert,
 };
 use muster_kernels::{self as kernels, Axis, Convolution, Edges};
 
@@ -105,12 +105,11 @@ impl<'a> ComponentReader<'a> {
         self.source.tensors.header(&name).is_some()
     }
 
-    /// Whether a tensor's numbers are f32 and are kept so.
-    pub fn keeps_f32(&self, name: &str) -> bool {
+    /// Whether a matrix is stored in blocks, or becomes so.
+    pub fn is_in_blocks(&self, name: &str) -> bool {
         let header = self.source.tensors.header(&(self.rename)(name));
-        let is_f32 =
-            header.is_some_and(|header| header.dtype == TensorType::Weight(GgmlDType::F32));
-        is_f32 && self.source.quantize.is_none()
+        let is_stored_so = header.is_some_and(|header| header.dtype.block_size() > 1);
+        is_stored_so || self.source.quantize.is_some()
     }
 
     /// A linear layer, which some files store as a convolution of one place.

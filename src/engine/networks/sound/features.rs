@@ -16,7 +16,7 @@ const HOP: usize = 160;
 const BINS: usize = WIDTH / 2 + 1;
 /// Frames that a thread transforms with the same buffers.
 const FRAMES_TOGETHER: usize = 50;
-/// Of one frame, in nanoseconds.
+/// What a frame takes, in nanoseconds.
 const FRAME_COST: usize = 4000;
 
 /// The front end, for networks with so many mel bands.

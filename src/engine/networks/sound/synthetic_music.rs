@@ -73,7 +73,7 @@ impl SyntheticMusic {
 }
 
 impl AceStepSpec {
-    /// Of ACE-Step 1.5.
+    /// The sizes of ACE-Step 1.5, with two of its layers.
     fn two_layers() -> Self {
         Self {
             layer: SongLayerSpec {
@@ -185,7 +185,7 @@ impl MusicBench {
         self.device.synchronize()
     }
 
-    /// Of the whole, without what tiles compute twice.
+    /// Multiplications and additions of the whole, without what tiles compute twice.
     pub fn decode_operations(&self, seconds: u32) -> u64 {
         let frames = self.frames(seconds) as u64;
         self.decoder.spec().decode_operations(frames)

@@ -26,7 +26,7 @@ pub struct Checkpoint {
     by_name: HashMap<String, usize>,
     description: Description,
     metadata: BTreeMap<String, String>,
-    /// Of a file of whisper.cpp.
+    /// The bytes of each token of text, in a file of whisper.cpp.
     text_tokens: Option<Vec<Vec<u8>>>,
 }
 

@@ -119,9 +119,9 @@ impl WhisperDecoder {
             });
         }
         let name = "decoder.embed_tokens.weight";
-        let stored = match reader.keeps_f32(name) {
-            true => KvDtype::F32,
-            false => KvDtype::F16,
+        let stored = match reader.is_in_blocks(name) {
+            true => KvDtype::F16,
+            false => KvDtype::F32,
         };
         Ok(Self {
             stored,
