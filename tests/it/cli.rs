@@ -279,6 +279,8 @@ fn write_transformer(path: &std::path::Path) {
         for name in ["q", "k", "v", "o"] {
             layer(&format!("blocks.0.{part}.{name}"), [WIDTH, WIDTH]);
         }
+    }
+    for part in ["self_attn", "cross_attn"] {
         for name in ["norm_q", "norm_k"] {
             shapes.push((format!("blocks.0.{part}.{name}.weight"), vec![WIDTH]));
         }

@@ -4,7 +4,7 @@ use candle_core::{D, Device, Result, Tensor, bail};
 
 use super::config::{Activation, EncoderFamily, EncoderSpec};
 use crate::networks::layers::{Embedding, Linear};
-use muster_kernels::gelu_erf;
+use muster_kernels::{gelu, gelu_erf};
 
 /// An encoder on a device.
 pub struct Encoder {
@@ -189,7 +189,7 @@ impl Encoder {
         let up = layer.up.forward(&x)?;
         let up = match self.spec.activation {
             Activation::Gelu => gelu_erf(&up),
-            Activation::GeluTanh => up.gelu(),
+            Activation::GeluTanh => gelu(&up),
             Activation::Relu => up.relu(),
         };
         let fed = layer.down.forward(&up?)?;

@@ -10,7 +10,7 @@ use super::component::{
 use super::unet::{Resnet, ResnetShape, same};
 use crate::networks::adapter::Pass;
 use crate::networks::weights::Flaw;
-use muster_kernels::{Axis, Edges, Mask, Resampling, dense_attention, resample};
+use muster_kernels::{Axis, Edges, Mask, Resampling, dense_attention, resample, silu};
 
 const NORM_EPS: f64 = 1e-6;
 
@@ -322,7 +322,7 @@ impl Autoencoder {
         }
         x = self.encoder.middle.forward(&x, groups, pass)?;
         block_end().await;
-        x = self.encoder.norm.of_groups(&x, groups)?.silu()?;
+        x = silu(&self.encoder.norm.of_groups(&x, groups)?)?;
         x = self.encoder.outward.forward(&x, pass)?;
         if let Some([quantizer, _]) = &self.quantizers {
             x = quantizer.forward(&x, pass)?;
@@ -353,7 +353,7 @@ impl Autoencoder {
                 block_end().await;
             }
         }
-        x = self.decoder.norm.of_groups(&x, groups)?.silu()?;
+        x = silu(&self.decoder.norm.of_groups(&x, groups)?)?;
         self.decoder.outward.forward(&x, pass)
     }
 }

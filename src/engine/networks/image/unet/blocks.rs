@@ -6,7 +6,7 @@ use super::super::component::{AffineNorm, ComponentReader, ConvolutionLayer, Pro
 use super::spec::UnetSpec;
 use crate::networks::adapter::Pass;
 use crate::networks::weights::Flaw;
-use muster_kernels::{Axis, Mask, dense_attention, gelu_erf_mul};
+use muster_kernels::{Axis, Mask, dense_attention, gelu_erf_mul, silu};
 
 /// Epsilon of the norm before a transformer.
 const TRANSFORMER_EPS: f64 = 1e-6;
@@ -83,13 +83,13 @@ impl Resnet {
         time: Option<&Tensor>,
         pass: Pass<'_>,
     ) -> candle_core::Result<Tensor> {
-        let inner = self.first_norm.of_groups(x, self.groups)?.silu()?;
+        let inner = silu(&self.first_norm.of_groups(x, self.groups)?)?;
         let mut inner = self.first.forward(&inner, pass)?;
         if let (Some(projection), Some(time)) = (&self.time, time) {
             let shift = projection.forward(time, pass)?.unsqueeze(1)?.unsqueeze(1)?;
             inner = inner.broadcast_add(&shift)?;
         }
-        let inner = self.second_norm.of_groups(&inner, self.groups)?.silu()?;
+        let inner = silu(&self.second_norm.of_groups(&inner, self.groups)?)?;
         let inner = self.second.forward(&inner, pass)?;
         match &self.shortcut {
             Some(shortcut) => shortcut.forward(x, pass)? + inner,

@@ -15,7 +15,7 @@ use super::component::{
 use super::{block_end, sinusoid};
 use crate::networks::adapter::{LayerTable, Pass};
 use crate::networks::weights::Flaw;
-use muster_kernels::{Axis, Resampling, resample};
+use muster_kernels::{Axis, Resampling, resample, silu};
 
 /// A U-Net on a device.
 pub struct Unet {
@@ -242,7 +242,7 @@ impl Unet {
                 block_end().await;
             }
         }
-        let x = self.norm.of_groups(&x, self.spec.groups)?.silu()?;
+        let x = silu(&self.norm.of_groups(&x, self.spec.groups)?)?;
         self.outward.forward(&x, pass)
     }
 

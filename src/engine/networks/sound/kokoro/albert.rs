@@ -5,7 +5,7 @@ use candle_core::{D, Result, Tensor};
 use super::AlbertSpec;
 use crate::networks::image::{AffineNorm, ComponentReader, Projection, block_end};
 use crate::networks::weights::Flaw;
-use muster_kernels::{Mask, dense_attention};
+use muster_kernels::{Mask, dense_attention, gelu};
 
 const NORM_EPS: f64 = 1e-12;
 const STEM: &str = "bert.embeddings";
@@ -105,7 +105,7 @@ impl Albert {
         let attended = attended.squeeze(0)?.flatten_from(D::Minus2)?;
         let x = (x + self.output.apply(&attended)?)?;
         let x = self.attention_norm.of_rows(&x)?;
-        let fed = self.down.apply(&self.up.apply(&x)?.gelu()?)?;
+        let fed = self.down.apply(&gelu(&self.up.apply(&x)?)?)?;
         self.feed_norm.of_rows(&(x + fed)?)
     }
 }
