@@ -132,15 +132,22 @@ fn the_small_models_understand_each_other() {
 
 #[test]
 fn a_sound_of_several_windows_is_heard_to_its_end() {
-    let digits = "zero one two three four five six seven eight nine";
-    let sentences = [digits, "hello big green river", digits].join(". ");
+    let sentences = [
+        "good morning",
+        "three happy sheep",
+        "zero one two three four",
+        "hello big green river",
+        "five six seven eight nine",
+    ];
+    let sentences = sentences.join(". ");
     let sound = speak(&speech(), &sentences);
     let seconds = sound.samples.len() as f64 / f64::from(SAMPLE_RATE);
     assert!(seconds > 7.0, "{seconds} s fit into one window of 6");
     let segments = hear(&hearing(), sound, true);
     let text = text_of(&segments);
     let count = text.split(' ').count();
-    assert!((22..=26).contains(&count), "{text}");
+    // A word at the edge of a window may be lost or heard twice.
+    assert!((18..=20).contains(&count), "{text}");
     assert!(text.contains("hello big green river"), "{text}");
     assert!(text.ends_with("nine"), "{text}");
     let words: Vec<_> = segments.iter().flat_map(|segment| &segment.words).collect();
