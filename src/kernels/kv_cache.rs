@@ -46,7 +46,7 @@ impl KvCache {
     }
 
     /// As [`dense_attention()`] to the first `keys` tokens, without a bias: from queries `[queries, heads, head_dim]` to the
-    /// same shape. They are the last of those tokens.
+    /// same shape, which are the last of those tokens.
     pub fn attend(&self, q: &Tensor, keys: usize, scale: f32, mask: Mask) -> Result<Tensor> {
         match &self.0 {
             Storage::Cpu(tiles) => tiles.attend(q, keys, scale, mask),

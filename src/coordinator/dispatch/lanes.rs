@@ -434,8 +434,16 @@ impl Lanes {
 fn profiles(worker: &Worker) -> Vec<(Arc<str>, Profile)> {
     let offered = worker.models.iter().filter(|model| model.offered);
     let named = offered.map(|model| (model.name.clone(), worker.profile.of_model(model)));
-    let any = ANY.iter().map(|any| (any.clone(), worker.profile));
-    named.chain(any).collect()
+    let mut profiles: Vec<_> = named.collect();
+    let writing = profiles.iter().map(|(_, profile)| profile);
+    let writing = writing.filter(|it| it.capabilities.contains(Capabilities::GENERATE));
+    let mut any = worker.profile;
+    // Texts alone have contexts: a model that hears, whose context is far larger, would take none of them.
+    if let Some(context) = writing.map(|it| it.reach.text.context).max() {
+        any.reach.text.context = context;
+    }
+    profiles.extend(ANY.iter().map(|name| (name.clone(), any)));
+    profiles
 }
 
 /// Lists the worker in the lane, where it is not yet, if it can serve it; without a place: refreshing gives it one.

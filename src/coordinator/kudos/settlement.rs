@@ -226,7 +226,22 @@ fn cost(facts: &Facts, counted: Counted) -> Option<MicroUsd> {
         return Some(MicroUsd(0));
     }
     let metered = Metered::of(facts, counted);
+    let price = match (counted.heard_millis, sound_millis(&facts.job.body)) {
+        (Some(heard), Some(all)) => price.for_part(heard.min(all), all),
+        _ => price,
+    };
     Some(price.cost(metered.prompt_tokens.into(), metered.output_tokens.into()))
+}
+
+/// The length of the sound that a job writes down.
+fn sound_millis(body: &Body) -> Option<u64> {
+    match body {
+        Body::Encode(request) => match &**request {
+            EncodeRequest::Transcribe(transcript) => Some(transcript.millis()),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// A client that leaves, or reads too slowly to go on, pays for what it got.

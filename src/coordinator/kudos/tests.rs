@@ -415,7 +415,7 @@ fn counted(output_tokens: u32) -> Counted {
         prompt_quarter: 1024,
         output_quarter: output_tokens,
         belief: Belief::Bounded,
-        is_cut_off: false,
+        heard_millis: None,
     }
 }
 

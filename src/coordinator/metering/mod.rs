@@ -41,8 +41,9 @@ pub struct Counted {
     pub output_quarter: u32,
     /// Of the worker that ended it.
     pub belief: Belief,
-    /// The job ended before its sound was heard: what was written down counts, whatever the worker says.
-    pub is_cut_off: bool,
+    /// Milliseconds that were heard of a sound whose job ended too soon. Then the transcript so far counts, whatever the
+    /// worker says.
+    pub heard_millis: Option<u64>,
 }
 
 /// How far a worker's own numbers are believed.
@@ -127,9 +128,19 @@ impl Output {
         }
     }
 
-    /// The job ended before its output did: of a sound only what was written down counts.
+    /// The job ended before its output did: of a sound only the part with a transcript counts.
     pub fn cut_off(&mut self) {
         self.is_cut_off = true;
+    }
+
+    fn heard_millis(&self) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a time is never negative, and far below 2^53 ms"
+        )]
+        let millis = (self.heard_until.max(0.0) * 1000.0).ceil() as u64;
+        millis
     }
 
     /// Of longer texts the beginning.
@@ -271,7 +282,8 @@ impl Counted {
             prompt_quarter,
             output_quarter: output.text.quarter(),
             belief,
-            is_cut_off: output.is_cut_off && has_sound(&job.body),
+            heard_millis: (output.is_cut_off && has_sound(&job.body))
+                .then(|| output.heard_millis()),
         }
     }
 
@@ -285,9 +297,9 @@ impl Counted {
                 ..Usage::default()
             };
         };
-        let prompt_tokens = match self.is_cut_off {
-            true => self.prompt_tokens,
-            false => self.belief.tokens(said.prompt_tokens, self.prompt_tokens),
+        let prompt_tokens = match self.heard_millis {
+            Some(_) => self.prompt_tokens,
+            None => self.belief.tokens(said.prompt_tokens, self.prompt_tokens),
         };
         let completion_tokens = self
             .belief

@@ -41,6 +41,17 @@ impl JobPrice {
         MicroUsd(i64::try_from(micro).unwrap_or(i64::MAX))
     }
 
+    /// The same for a part of the output, whose price as a whole is rounded up.
+    #[must_use]
+    pub fn for_part(self, part: u64, whole: u64) -> Self {
+        let whole = i128::from(whole.max(1));
+        let fixed = (i128::from(self.fixed.0) * i128::from(part) + whole - 1) / whole;
+        Self {
+            fixed: MicroUsd(i64::try_from(fixed).unwrap_or(i64::MAX)),
+            ..self
+        }
+    }
+
     /// What a job of so many tokens costs in the end.
     pub fn cost(&self, prompt: u64, output: u64) -> MicroUsd {
         self.of_tokens(prompt, output).min(self.held)
@@ -67,5 +78,17 @@ mod tests {
             ..price
         };
         assert_eq!(dear.of_tokens(u64::MAX, 0), MicroUsd(i64::MAX));
+    }
+
+    #[test]
+    fn a_part_has_its_share_of_the_whole_price() {
+        let price = JobPrice {
+            fixed: MicroUsd(250),
+            ..JobPrice::default()
+        };
+        let fixed = |part, whole| price.for_part(part, whole).fixed;
+        assert_eq!(fixed(1000, 2500), MicroUsd(100));
+        assert_eq!(fixed(1, 2500), MicroUsd(1));
+        assert_eq!(fixed(0, 0), MicroUsd(0));
     }
 }

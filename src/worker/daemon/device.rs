@@ -32,7 +32,7 @@ pub struct Device {
 struct HeldModel {
     name: String,
     fit: Fit,
-    /// Those of its weights that other models may hold, too.
+    /// The weights that other models may hold, too.
     shared: Vec<SharedWeights>,
     is_loaded: bool,
 }

@@ -177,6 +177,27 @@ fn the_most_wanted_model_the_worker_has_is_named() {
 }
 
 #[test]
+fn a_text_for_any_model_goes_to_one_that_writes_beside_one_that_hears() {
+    let mut desk = Desk::new();
+    let mut registration = desk.registration(1, OURS);
+    let heard = 720_000;
+    registration.reach = Reach::ENDLESS.with_context(heard);
+    registration.models.push(ServedModel {
+        name: "hears".into(),
+        slots: 1,
+        offering: Offering {
+            tasks: Capabilities::TRANSCRIBE,
+            ..Offering::text(heard)
+        },
+    });
+    desk.connect(registration);
+    let mut job = desk.new_job();
+    job.model = ModelChoice(Vec::new());
+    desk.submit(job);
+    assert_eq!(&*desk.offer().model, "tiny");
+}
+
+#[test]
 fn jobs_move_on_when_the_only_worker_of_their_kind_leaves() {
     let mut desk = Desk::new();
     let mut long = desk.registration(1, OURS);

@@ -1,4 +1,4 @@
-//! Files of models: folders, components, single files, and what is wrong with them.
+//! Files of models: folders, components, single files, and faults in them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Fields of requests: what is open, and what is refused.
+//! Fields of requests: defaults and limits.
 
 use super::*;
 
