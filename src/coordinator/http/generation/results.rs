@@ -33,12 +33,14 @@ pub async fn show(
     };
     request.catch_up().await;
     let store = ResultStore::new(Media::from_ref(&open), Results::from_ref(&open));
+    let results = results(&request, &store).await?;
+    // Read last: a job is paid before its output is seen to have ended.
     let figures = Store::from_ref(&open).media_figures(request.id).await;
     let (cost, millis) = figures.map_err(|_| no_store())?;
     let results = MediaResults {
         cost: cost.0,
         seconds: millis as f64 / 1000.0,
-        ..results(&request, &store).await?
+        ..results
     };
     Ok(Reply(results.render()))
 }
