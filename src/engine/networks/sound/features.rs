@@ -16,7 +16,7 @@ const HOP: usize = 160;
 const BINS: usize = WIDTH / 2 + 1;
 /// Frames that a thread transforms with the same buffers.
 const FRAMES_TOGETHER: usize = 50;
-/// What a frame takes, in nanoseconds.
+/// Nanoseconds that a frame takes.
 const FRAME_COST: usize = 4000;
 
 /// The front end, for networks with so many mel bands.

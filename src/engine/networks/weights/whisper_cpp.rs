@@ -20,16 +20,16 @@ const MAX_TENSORS: usize = 1 << 14;
 const MAX_DIMS: u32 = 4;
 /// No size of a Whisper is larger but that of its vocabulary.
 const MAX_SIZE: u32 = 1 << 16;
-/// What the type of quantized files is multiplied by for the revision of their blocks, and that of all since May 2023.
+/// The factor of the revision in the type of quantized files, and the revision of all since May 2023.
 const REVISION: u32 = 1000;
 const KNOWN_REVISION: u32 = 2;
 /// Bins of the front end's filters.
 const FILTER_BINS: u64 = 201;
 
-/// What a file of whisper.cpp holds.
+/// The contents of a file of whisper.cpp.
 #[derive(Debug)]
 pub struct WhisperFile {
-    /// What the `config.json` of the model says.
+    /// The `config.json` of the model.
     pub config: Value,
     /// The bytes of each token of text; the tokens behind them stand for no text.
     pub tokens: Vec<Vec<u8>>,

@@ -27,7 +27,7 @@ const MARKS: [(&str, &str); 4] = [
 /// Where ComfyUI keeps files of these components.
 const NEIGHBOURS: [&str; 3] = ["clip", "text_encoders", "vae"];
 
-/// What a component is called in messages.
+/// The name of a component in messages.
 pub fn label(component: &str) -> &str {
     match component {
         "text_encoder" => "text encoder (umT5)",

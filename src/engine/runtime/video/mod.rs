@@ -125,7 +125,7 @@ impl VideoSource {
         Ok(VideoFiles::open(&self.path, &self.components)?)
     }
 
-    /// What a transformer in a file of its own lacks; none of a folder.
+    /// Components that a transformer in a file of its own lacks; none of a folder.
     pub fn missing(&self) -> Result<Option<MissingComponents>, LoadError> {
         if !self.path.is_file() {
             return Ok(None);

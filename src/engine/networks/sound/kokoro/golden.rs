@@ -177,7 +177,7 @@ fn a_text_is_spoken_as_the_reference_speaks_it() {
     }
 }
 
-/// What the reference speaks with the weights of `models/demo-speech`.
+/// Speech of the reference with the weights of `models/demo-speech`.
 #[derive(serde::Deserialize)]
 struct DemoReference {
     tokens: Vec<u32>,

@@ -16,7 +16,7 @@ pub(super) struct WhisperDecoder {
     positions: Tensor,
     layers: Vec<WhisperDecoderLayer>,
     norm: AffineNorm,
-    /// What keys and values are stored as.
+    /// The type that keys and values are stored as.
     stored: KvDtype,
 }
 
