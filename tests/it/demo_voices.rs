@@ -91,8 +91,8 @@ fn opened(file: &[u8]) -> Pcm {
     }
 }
 
-fn hear(pipeline: &HearingPipeline, sound: Pcm, wants_words: bool) -> Vec<TranscriptSegment> {
-    let request = TranscriptRequest {
+fn heard(sound: Pcm, wants_words: bool) -> MakeRequest {
+    MakeRequest::Transcript(Box::new(TranscriptRequest {
         sound,
         language: None,
         is_translated: false,
@@ -100,8 +100,11 @@ fn hear(pipeline: &HearingPipeline, sound: Pcm, wants_words: bool) -> Vec<Transc
         temperature: None,
         seed: None,
         wants_words,
-    };
-    let outputs = made(pipeline, MakeRequest::Transcript(Box::new(request)));
+    }))
+}
+
+fn hear(pipeline: &HearingPipeline, sound: Pcm, wants_words: bool) -> Vec<TranscriptSegment> {
+    let outputs = made(pipeline, heard(sound, wants_words));
     let parts = outputs.into_iter().map(|output| match output {
         Output::Transcript(part) => part.segments,
         other => panic!("unexpected {other:?}"),
@@ -193,4 +196,33 @@ fn phonemes_that_the_small_model_never_heard_are_refused_by_name() {
     let refused = speech().check(&MakeRequest::Sound(Box::new(request)));
     let message = refused.unwrap_err().to_string();
     assert!(message.contains("has no phoneme"), "{message}");
+}
+
+#[test]
+fn sounds_that_are_heard_in_turns_have_the_texts_of_each_alone() {
+    let (speech, hearing) = (speech(), hearing());
+    let sounds: Vec<Pcm> = HELD_OUT[..3]
+        .iter()
+        .map(|text| speak(&speech, text))
+        .collect();
+    let alone: Vec<String> = sounds
+        .iter()
+        .map(|sound| text_of(&hear(&hearing, sound.clone(), false)))
+        .collect();
+    let mut jobs: Vec<_> = sounds
+        .iter()
+        .map(|sound| hearing.begin(heard(sound.clone(), false)).unwrap())
+        .collect();
+    let mut texts = vec![String::new(); jobs.len()];
+    let mut is_done = vec![false; jobs.len()];
+    while is_done.contains(&false) {
+        for ((job, text), is_done) in jobs.iter_mut().zip(&mut texts).zip(&mut is_done) {
+            match job.advance().unwrap() {
+                Advance::Made(Output::Transcript(part)) => text.push_str(&text_of(&part.segments)),
+                Advance::Done => *is_done = true,
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(texts, alone);
 }

@@ -36,6 +36,8 @@ pub struct AdapterFolders {
 pub struct MediaModel {
     pub name: String,
     pub kind: MediaKind,
+    /// Jobs at once.
+    pub jobs: u32,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,
     /// Frames a second and frames of its videos where a request names none.
@@ -58,6 +60,7 @@ impl MediaModel {
         Self {
             name: name.into(),
             kind,
+            jobs: 1,
             size: None,
             clip: None,
             voices: Vec::new(),

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::jobs::Shop;
-use super::worker::{MEDIA_SLOTS, Stock, small};
+use super::worker::{Stock, small};
 use crate::hardware::{Cards, GpuLoad};
 use crate::link::Condition;
 use muster_engine::runtime::maker::Maker;
@@ -99,7 +99,7 @@ impl Look {
             ModelState {
                 name: model.name.clone(),
                 status: status_of(status.is_paused),
-                max: Some(MEDIA_SLOTS),
+                max: Some(model.jobs),
                 running: self.shop.paces.of(&model.name).running,
                 waiting: one.map_or(0, |one| small(one.waiting)),
                 loaded,

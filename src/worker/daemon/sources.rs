@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::MediaModel;
 use super::fit::Needs;
-use muster_engine::runtime::hearing::HearingSource;
+use muster_engine::runtime::hearing::{HearingSource, MOST_JOBS};
 use muster_engine::runtime::image::{self, ImageDefaults, ImageFootprint, ImageSource};
 use muster_engine::runtime::maker::{MediaKind, Pipeline};
 use muster_engine::runtime::music::{self, MusicFootprint, MusicSource};
@@ -18,8 +18,8 @@ use muster_protocol::link::ModelLimits;
 
 /// Characters of a text to speak.
 pub const SPOKEN_CHARACTERS: u32 = 16_384;
-/// Beside the weights, for one window of the largest network that hears.
-const HEARING_BYTES: u64 = 256 << 20;
+/// Beside the weights and the memory of a job of a model that hears, for its sound: an hour.
+const HEARD_BYTES: u64 = 230 << 20;
 /// Beside the weights, for the longest sentence.
 const SPEECH_BYTES: u64 = 512 << 20;
 
@@ -147,11 +147,18 @@ impl MediaFiles for HearingSource {
     }
 
     fn needs(&self) -> Result<Needs, LoadError> {
-        Ok(Needs::beside(self.weight_bytes()?, HEARING_BYTES))
+        let footprint = self.footprint()?;
+        let job_bytes = footprint.job_bytes + HEARD_BYTES;
+        Ok(Needs::beside(footprint.weight_bytes, job_bytes))
     }
 
-    fn describe(&mut self, name: &str, _: u64) -> Result<MediaModel, LoadError> {
-        Ok(MediaModel::new(name, MediaKind::Transcript))
+    fn describe(&mut self, name: &str, room_bytes: u64) -> Result<MediaModel, LoadError> {
+        self.memory_bytes = Some(room_bytes);
+        let jobs = room_bytes / (self.footprint()?.job_bytes + HEARD_BYTES);
+        Ok(MediaModel {
+            jobs: jobs.clamp(1, MOST_JOBS as u64) as u32,
+            ..MediaModel::new(name, MediaKind::Transcript)
+        })
     }
 
     fn load(&self, device: DeviceChoice) -> Result<Box<dyn Pipeline>, LoadError> {

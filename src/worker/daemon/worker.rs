@@ -27,8 +27,6 @@ use muster_protocol::link::{
     VERSION, Wanted,
 };
 
-/// Jobs that a model of the maker takes at once.
-pub const MEDIA_SLOTS: u32 = 1;
 /// Years of coordinators know agents as name, version and address.
 const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
 /// The largest image that a polled coordinator may ask for.
@@ -509,7 +507,7 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
     };
     let media = |model: &MediaModel| ModelCapacity {
         name: model.name.clone(),
-        max: MEDIA_SLOTS,
+        max: model.jobs,
         context: match model.kind {
             MediaKind::Transcript => Some(small(HEARD_TOKENS)),
             // Characters count as tokens.
@@ -550,7 +548,7 @@ fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration
         }),
         kinds,
         capacity: Some(Capacity {
-            total: small(served.slots) + MEDIA_SLOTS * small(served.media.len()),
+            total: small(served.slots) + served.media.iter().map(|model| model.jobs).sum::<u32>(),
             models,
         }),
         ..Registration::new(&post.key, &post.name, names)
@@ -601,20 +599,28 @@ mod tests {
             name: "rig".to_owned(),
         };
         let media = |name: &str, kind| MediaModel::new(name, kind);
+        let hears = MediaModel {
+            jobs: 3,
+            ..media("hears", MediaKind::Transcript)
+        };
         let served = Served {
             media: vec![
                 media("draws", MediaKind::Image),
                 media("plays", MediaKind::Sound),
+                hears,
             ],
             slots: 4,
             ..Served::default()
         };
         let registration = registration(&post, &served, Vec::new());
-        assert_eq!(registration.models, ["draws", "plays"]);
-        let both = Kinds::from(Kind::Image).with(Kind::Audio);
-        assert_eq!(registration.kinds, both);
-        let models = registration.capacity.unwrap().models.into_iter();
-        let kinds: Vec<_> = models.map(|model| model.kinds).collect();
-        assert_eq!(kinds, [Kind::Image.into(), Kind::Audio.into()]);
+        assert_eq!(registration.models, ["draws", "plays", "hears"]);
+        let all = Kinds::from(Kind::Image).with(Kind::Audio).with(Kind::Text);
+        assert_eq!(registration.kinds, all);
+        let capacity = registration.capacity.unwrap();
+        let models = capacity.models.iter();
+        let told: Vec<_> = models.map(|model| (model.kinds, model.max)).collect();
+        let [image, audio, text] = [Kind::Image, Kind::Audio, Kind::Text].map(Kinds::from);
+        assert_eq!(told, [(image, 1), (audio, 1), (text, 3)]);
+        assert_eq!(capacity.total, 4 + 5);
     }
 }

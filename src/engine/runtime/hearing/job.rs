@@ -6,10 +6,11 @@ use candle_core::{Result, Tensor};
 
 use super::HearingModel;
 use super::segments::cut;
+use super::together::TextAhead;
 use super::window::{WindowTask, write};
 use super::words::add_words;
 use crate::networks::image::block_end;
-use crate::networks::sound::{Features, LONGEST_WINDOW, SpokenText, WindowKeys, leveled};
+use crate::networks::sound::{Features, LONGEST_WINDOW, WindowKeys, leveled};
 use crate::runtime::maker::{Advance, Output, PassReports, TranscriptPart, TranscriptRequest};
 
 /// Above this temperature a text is no good as the beginning of the next.
@@ -30,7 +31,7 @@ pub async fn hear(
         None if !vocabulary.is_multilingual() => None,
         None => {
             let cross = sound.window(0).await?;
-            let language = detect(&model, &cross)?;
+            let language = detect(&model, &cross).await?;
             first = Some(cross);
             Some(language)
         }
@@ -125,18 +126,14 @@ fn step(at: u32, of: u32) -> Advance {
 }
 
 /// The likeliest language of a window.
-fn detect(model: &HearingModel, cross: &WindowKeys) -> Result<u32> {
+async fn detect(model: &HearingModel, window: &Arc<WindowKeys>) -> Result<u32> {
     let vocabulary = &model.vocabulary;
-    let states = model.network.read(&mut [SpokenText {
-        cache: &mut model.network.cache()?,
-        cross,
-        tokens: &[vocabulary.start],
-    }])?;
-    let scores = model
-        .network
-        .logits(&states)?
-        .flatten_all()?
-        .to_vec1::<f32>()?;
+    let begun = TextAhead {
+        cache: model.network.cache()?,
+        tokens: vec![vocabulary.start],
+        wanted: vec![0],
+    };
+    let scores = model.read_one(window, begun).await?.scores.concat();
     let score = |token: &u32| scores[*token as usize];
     let best = vocabulary
         .language_tokens()
@@ -177,7 +174,7 @@ impl<'a> HeardSound<'a> {
     }
 
     /// What the decoder sees of the window that begins at a frame.
-    async fn window(&self, from: usize) -> Result<WindowKeys> {
+    async fn window(&self, from: usize) -> Result<Arc<WindowKeys>> {
         let features = &self.model.features;
         let window = self.window_frames();
         let to = (from + window).min(self.frames);
@@ -189,6 +186,6 @@ impl<'a> HeardSound<'a> {
         let shape = (1, window, features.bands());
         let features = Tensor::from_vec(values, shape, &self.model.device)?;
         let states = self.model.network.encode(&features).await?;
-        self.model.network.cross(&states)
+        self.model.network.cross(&states).map(Arc::new)
     }
 }

@@ -1,13 +1,15 @@
 //! Speech to text: [`HearingPipeline`] is a loaded Whisper of the [`maker`](super::maker).
 //!
 //! `vocabulary` knows the tokens that are no text, `rules` what may follow what, `window` writes one window, `segments`
-//! cuts it by its times, `words` finds the time of each word, `job` walks through a sound of any length.
+//! cuts it by its times, `words` finds the time of each word, `job` walks through a sound of any length. Jobs take turns,
+//! and what they write goes through the decoder `together`.
 //!
 //! The walk is that of the reference implementation, so that texts and times are those that people know.
 
 mod job;
 mod rules;
 mod segments;
+mod together;
 mod vocabulary;
 mod whisper_cpp;
 mod window;
@@ -23,11 +25,13 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use self::job::hear;
+use self::together::{SharedReading, TextAhead, TextScores};
 use self::vocabulary::HearingVocabulary;
-use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
+use self::window::CANDIDATES;
+use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal, SideBySide};
 use super::{DeviceChoice, Failure, LoadError, component};
 use crate::networks::image::{ComponentSource, Layout};
-use crate::networks::sound::{Features, LONGEST_WINDOW, Whisper, WhisperSpec};
+use crate::networks::sound::{Features, LONGEST_WINDOW, Whisper, WhisperSpec, WindowKeys};
 use crate::networks::weights::{Checkpoint, Flaw, Quantize, read_description};
 
 /// Where a Whisper is, and how to hold it.
@@ -38,11 +42,22 @@ pub struct HearingSource {
     pub path: PathBuf,
     /// Quantize the matrices of linear layers while loading.
     pub quantize: Option<Quantize>,
+    /// Memory for jobs beside the weights: as many of them take turns as fit, up to [`MOST_JOBS`]. One job, where none.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Memory, from the headers of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HearingFootprint {
+    pub weight_bytes: u64,
+    /// A job, apart from its sound.
+    pub job_bytes: u64,
 }
 
 /// A model that hears.
 pub struct HearingPipeline {
     model: Arc<HearingModel>,
+    memory_bytes: u64,
 }
 
 /// What the jobs of one model share.
@@ -53,16 +68,20 @@ pub struct HearingModel {
     /// Layer and head of the attention that follows the sound.
     alignment: Vec<(usize, usize)>,
     device: Device,
+    reading: SharedReading,
 }
 
 /// The longest sound of one job.
 pub const MOST_SECONDS: u64 = 4 * 3600;
+/// Jobs of one model that take turns, at most.
+pub const MOST_JOBS: usize = 4;
 
 impl HearingSource {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
             quantize: None,
+            memory_bytes: None,
         }
     }
 
@@ -82,13 +101,16 @@ impl HearingSource {
         is_described && (!path.is_file() || holds_whisper(path))
     }
 
-    /// Bytes of the weights, from the headers of the files.
-    pub fn weight_bytes(&self) -> Result<u64, LoadError> {
-        let checkpoint = Checkpoint::open(&self.path)?;
+    pub fn footprint(&self) -> Result<HearingFootprint, LoadError> {
+        let checkpoint = Checkpoint::open(&self.path)?.described_beside()?;
         let headers = checkpoint.tensors().iter();
-        Ok(headers
-            .map(|header| checkpoint.bytes(header).len() as u64)
-            .sum())
+        let bytes = headers.map(|header| checkpoint.bytes(header).len() as u64);
+        let spec = WhisperSpec::read(component::config(&checkpoint)?);
+        let spec = spec.map_err(|flaw| flaw.in_file(checkpoint.path()))?;
+        Ok(HearingFootprint {
+            weight_bytes: bytes.sum(),
+            job_bytes: job_bytes(&spec),
+        })
     }
 
     pub fn load(&self, device: DeviceChoice) -> Result<HearingPipeline, LoadError> {
@@ -122,9 +144,11 @@ impl HearingSource {
             vocabulary,
             alignment,
             device,
+            reading: SharedReading::default(),
         };
         Ok(HearingPipeline {
             model: Arc::new(model),
+            memory_bytes: self.memory_bytes.unwrap_or(0),
         })
     }
 
@@ -149,6 +173,35 @@ impl HearingSource {
             .flat_map(|layer| (0..heads).map(move |head| (layer, head)))
             .collect())
     }
+}
+
+impl HearingModel {
+    /// The next tokens of texts of one window, together with those of other jobs.
+    async fn read(
+        &self,
+        window: &Arc<WindowKeys>,
+        texts: Vec<TextAhead>,
+    ) -> candle_core::Result<Vec<TextScores>> {
+        self.reading.read(&self.network, window, texts).await
+    }
+
+    async fn read_one(
+        &self,
+        window: &Arc<WindowKeys>,
+        text: TextAhead,
+    ) -> candle_core::Result<TextScores> {
+        let read = self.read(window, vec![text]).await?.pop();
+        read.ok_or_else(|| candle_core::Error::msg("a text was left, but not read"))
+    }
+}
+
+/// The states of a window on their way, its keys and values, and those of the texts that are drawn.
+fn job_bytes(spec: &WhisperSpec) -> u64 {
+    let row = (spec.width * size_of::<f32>()) as u64;
+    let pairs = 2 * spec.decoder.layers as u64;
+    let window = spec.positions as u64 * (pairs + 10);
+    let texts = (CANDIDATES * spec.context) as u64 * pairs;
+    row * (window + texts)
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -207,13 +260,18 @@ impl Pipeline for HearingPipeline {
         let spec = self.model.network.spec();
         let frames = Features::frames(sound.samples.len()) as u64;
         let windows = frames.div_ceil(spec.window_frames() as u64);
-        let states = (spec.positions * spec.width * 4) as u64;
         Ok(Cost {
             steps: u32::try_from(seconds).unwrap_or(u32::MAX),
             blocks: windows * (spec.encoder.layers as u64 + 100),
-            memory_bytes: states * (2 * spec.decoder.layers as u64 + 10)
-                + sound.samples.len() as u64 * 4,
+            memory_bytes: job_bytes(spec) + sound.samples.len() as u64 * 4,
         })
+    }
+
+    fn side_by_side(&self) -> SideBySide {
+        SideBySide {
+            jobs: MOST_JOBS,
+            memory_bytes: self.memory_bytes,
+        }
     }
 
     fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {

@@ -1,9 +1,15 @@
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
 use candle_core::quantized::GgmlDType;
+use candle_core::{DType, Tensor};
 use muster_kernels::cpu::log_sum_exp;
 
 use super::HearingSource;
 use super::rules::forbid;
 use super::segments::cut;
+use super::together::{TextAhead, TextScores};
 use super::vocabulary::HearingVocabulary;
 use super::window::WindowText;
 use crate::networks::weights::{GgufWriter, whisper_cpp_file};
@@ -207,9 +213,8 @@ fn a_file_is_a_whisper_by_its_tensors_and_the_settings_beside_it() {
     assert!(!HearingSource::is_at(&other));
 }
 
-/// With one layer in each half, linear layers in blocks of eight bits.
-#[test]
-fn a_file_of_whisper_cpp_is_loaded_with_its_vocabulary() {
+/// A file of whisper.cpp with one layer in each half, linear layers in blocks of eight bits. All weights are zero.
+fn empty_whisper(folder: &Path) -> PathBuf {
     const WIDTH: u32 = 32;
     let mut tensors: Vec<(String, Vec<u32>, u32, Vec<u8>)> = Vec::new();
     let mut put = |name: &str, dims: &[u32], is_quantized: bool| {
@@ -271,9 +276,15 @@ fn a_file_of_whisper_cpp_is_loaded_with_its_vocabulary() {
         })
         .collect();
     let sizes = [51_865, 1500, WIDTH, 1, 1, 448, WIDTH, 1, 1, 80, 2007];
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ggml-small-q8_0.bin");
+    let path = folder.join("ggml-small-q8_0.bin");
     std::fs::write(&path, whisper_cpp_file(sizes, &tokens, &tensors)).unwrap();
+    path
+}
+
+#[test]
+fn a_file_of_whisper_cpp_is_loaded_with_its_vocabulary() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = empty_whisper(folder.path());
     for place in [&path, folder.path()] {
         assert!(HearingSource::is_at(place));
         let pipeline = HearingSource::new(place)
@@ -284,4 +295,45 @@ fn a_file_of_whisper_cpp_is_loaded_with_its_vocabulary() {
         assert_eq!(vocabulary.decode(&vocabulary.encode("abc").unwrap()), "abc");
         assert_eq!(pipeline.model.alignment, [(0, 0)]);
     }
+}
+
+#[test]
+fn one_job_reads_the_texts_of_all_that_are_still_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = HearingSource::new(empty_whisper(folder.path()));
+    let pipeline = source.load(DeviceChoice::of_tests()).unwrap();
+    let model = &pipeline.model;
+    let states = Tensor::zeros((1, 1500, 32), DType::F32, &model.device).unwrap();
+    let window = Arc::new(model.network.cross(&states).unwrap());
+    let read = |tokens: usize, wanted: Vec<usize>| {
+        let text = TextAhead {
+            cache: model.network.cache().unwrap(),
+            tokens: vec![1; tokens],
+            wanted,
+        };
+        Box::pin(model.read_one(&window, text))
+    };
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut first, mut second, mut gone) =
+        (read(3, vec![0, 2]), read(1, vec![0]), read(2, vec![]));
+    for job in [&mut first, &mut second, &mut gone] {
+        assert!(job.as_mut().poll(&mut context).is_pending());
+    }
+    drop(gone);
+    let shape = |job: Poll<candle_core::Result<TextScores>>| {
+        let Poll::Ready(Ok(read)) = job else {
+            panic!("the text is read");
+        };
+        (read.cache.length(), read.scores.len())
+    };
+    assert_eq!(shape(first.as_mut().poll(&mut context)), (3, 2));
+    // Nothing is left to read: the second finds its scores.
+    assert_eq!(model.reading.left(), 0);
+    assert_eq!(shape(second.as_mut().poll(&mut context)), (1, 1));
+
+    let mut long = read(449, vec![0]);
+    let Poll::Ready(Err(error)) = long.as_mut().poll(&mut context) else {
+        panic!("a text that is too long is refused before others could read it");
+    };
+    assert!(error.to_string().contains("449 tokens"), "{error}");
 }

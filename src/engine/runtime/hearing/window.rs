@@ -1,19 +1,22 @@
-//! Writing one window: again, and less sure of itself, where the text repeats itself or the model doubts it.
+//! Writing one window: again, and less sure of itself, where the text repeats itself or the model doubts it. Where no text
+//! is any good, the best of them stays.
 
-use candle_core::{Result, Tensor};
+use std::sync::Arc;
+
+use candle_core::{Error, Result};
 use muster_kernels::cpu::{largest, log_sum_exp};
 
 use super::HearingModel;
 use super::rules::forbid;
-use crate::networks::image::block_end;
-use crate::networks::sound::{DecoderCache, SpokenText, WindowKeys};
+use super::together::{TextAhead, TextScores};
+use crate::networks::sound::WindowKeys;
 use crate::runtime::sampling::uniform;
 
 /// Tokens of one window at most, in parts of the decoder's context.
 const SHARE_OF_CONTEXT: usize = 2;
 const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
 /// Texts that are drawn, of which the likeliest stays.
-const CANDIDATES: usize = 5;
+pub const CANDIDATES: usize = 5;
 const MOST_COMPRESSION: f32 = 2.4;
 const LEAST_LOGPROB: f32 = -1.0;
 const SILENCE: f32 = 0.6;
@@ -43,11 +46,11 @@ pub struct WindowText {
     pub compression: f32,
 }
 
+#[derive(Default)]
 struct WindowCandidate {
-    cache: DecoderCache,
+    index: u32,
     tokens: Vec<u32>,
     logprob: f32,
-    has_ended: bool,
 }
 
 impl WindowText {
@@ -64,7 +67,7 @@ impl WindowText {
 
 pub async fn write(
     model: &HearingModel,
-    cross: &WindowKeys,
+    window: &Arc<WindowKeys>,
     task: &WindowTask<'_>,
 ) -> Result<WindowText> {
     let only = task.temperature.filter(|&temperature| temperature > 0.0);
@@ -72,19 +75,35 @@ pub async fn write(
         Some(temperature) => std::slice::from_ref(temperature),
         None => &TEMPERATURES[..],
     };
-    let mut found = WindowText::default();
+    let mut tried: Vec<WindowText> = Vec::with_capacity(temperatures.len());
     for &temperature in temperatures {
-        found = attempt(model, cross, task, temperature).await?;
+        let found = attempt(model, window, task, temperature).await?;
         if !found.is_poor() {
-            break;
+            return Ok(found);
         }
+        tried.push(found);
     }
-    Ok(found)
+    Ok(best_of_poor(tried))
+}
+
+/// The likeliest of those that do not repeat themselves, or else of all. Counts as drawn at the last temperature: it is
+/// no good as the beginning of the next.
+fn best_of_poor(tried: Vec<WindowText>) -> WindowText {
+    let last = tried.last().map_or(0.0, |text| text.temperature);
+    let rank = |text: &WindowText| (text.compression <= MOST_COMPRESSION, text.average_logprob);
+    let best = tried.into_iter().max_by(|a, b| {
+        let ((a, a_logprob), (b, b_logprob)) = (rank(a), rank(b));
+        a.cmp(&b).then(a_logprob.total_cmp(&b_logprob))
+    });
+    WindowText {
+        temperature: last,
+        ..best.unwrap_or_default()
+    }
 }
 
 async fn attempt(
     model: &HearingModel,
-    cross: &WindowKeys,
+    window: &Arc<WindowKeys>,
     task: &WindowTask<'_>,
     temperature: f32,
 ) -> Result<WindowText> {
@@ -99,54 +118,69 @@ async fn attempt(
     let start = prompt.len();
     prompt.extend(task.opening);
 
-    let mut cache = model.network.cache()?;
-    let states = model.network.read(&mut [SpokenText {
-        cache: &mut cache,
-        cross,
-        tokens: &prompt,
-    }])?;
-    let at_start = model.network.logits(&states.narrow(0, start, 1)?)?;
-    let at_start = at_start.flatten_all()?.to_vec1::<f32>()?;
+    let last = prompt.len() - 1;
+    let opened = TextAhead {
+        cache: model.network.cache()?,
+        tokens: prompt,
+        wanted: vec![start, last],
+    };
+    let TextScores { cache, scores } = model.read_one(window, opened).await?;
+    let [at_start, at_end] = <[_; 2]>::try_from(scores)
+        .map_err(|_| Error::msg("two tokens were asked for, and not read"))?;
     let silence = (at_start[vocabulary.silence as usize] - log_sum_exp(&at_start)).exp();
-    block_end().await;
 
     let count = if temperature > 0.0 { CANDIDATES } else { 1 };
-    let mut candidates = Vec::with_capacity(count);
+    let mut caches = Vec::with_capacity(count);
     for _ in 1..count {
-        candidates.push(WindowCandidate::new(cache.fork()?));
+        caches.push(cache.fork()?);
     }
-    candidates.push(WindowCandidate::new(cache));
-    let last = states.narrow(0, prompt.len() - 1, 1)?;
-    let mut scores = vec![scores_of(model, &last)?.remove(0); count];
+    caches.push(cache);
+    let mut read: Vec<TextScores> = caches
+        .into_iter()
+        .map(|cache| TextScores {
+            cache,
+            scores: vec![at_end.clone()],
+        })
+        .collect();
+    let mut going: Vec<WindowCandidate> = (0..count as u32).map(WindowCandidate::new).collect();
+    let mut ended = Vec::with_capacity(count);
     for step in 0..most {
-        let mut row = scores.iter_mut();
-        for (index, candidate) in candidates.iter_mut().enumerate() {
-            if candidate.has_ended {
+        let mut ahead = Vec::with_capacity(going.len());
+        let mut still = Vec::with_capacity(going.len());
+        for (mut candidate, text) in going.into_iter().zip(read) {
+            let TextScores { cache, mut scores } = text;
+            let Some(scores) = scores.first_mut() else {
                 continue;
-            }
-            let Some(scores) = row.next() else { break };
+            };
             forbid(scores, &candidate.tokens, vocabulary);
             let place =
                 u64::from(task.index) << 32 | ((temperature * 100.0) as u64) << 16 | step as u64;
-            let draw = uniform(task.seed, index as u32, place);
+            let draw = uniform(task.seed, candidate.index, place);
             let (token, logprob) = choose(scores, temperature, draw);
             candidate.logprob += logprob;
-            match token == vocabulary.end {
-                true => candidate.has_ended = true,
-                false => candidate.tokens.push(token),
+            if token == vocabulary.end {
+                ended.push(candidate);
+                continue;
             }
+            candidate.tokens.push(token);
+            still.push(candidate);
+            ahead.push(TextAhead {
+                cache,
+                tokens: vec![token],
+                wanted: vec![0],
+            });
         }
-        if step + 1 == most || candidates.iter().all(|candidate| candidate.has_ended) {
+        going = still;
+        if step + 1 == most || going.is_empty() {
             break;
         }
-        scores = advance(model, cross, &mut candidates)?;
-        block_end().await;
+        read = model.read(window, ahead).await?;
     }
     let mean =
         |candidate: &WindowCandidate| candidate.logprob / candidate.tokens.len().max(1) as f32;
-    let best = candidates
-        .into_iter()
-        .max_by(|a, b| mean(a).total_cmp(&mean(b)));
+    ended.extend(going);
+    ended.sort_by_key(|candidate| candidate.index);
+    let best = ended.into_iter().max_by(|a, b| mean(a).total_cmp(&mean(b)));
     let Some(best) = best else {
         return Ok(WindowText::default());
     };
@@ -158,33 +192,6 @@ async fn attempt(
         silence,
         temperature,
     })
-}
-
-/// The last token of each text that goes on.
-fn advance(
-    model: &HearingModel,
-    cross: &WindowKeys,
-    candidates: &mut [WindowCandidate],
-) -> Result<Vec<Vec<f32>>> {
-    let going = candidates
-        .iter_mut()
-        .filter(|candidate| !candidate.has_ended);
-    let mut texts: Vec<SpokenText> = going
-        .map(|candidate| {
-            let from = candidate.tokens.len().saturating_sub(1);
-            SpokenText {
-                cache: &mut candidate.cache,
-                cross,
-                tokens: &candidate.tokens[from..],
-            }
-        })
-        .collect();
-    let states = model.network.read(&mut texts)?;
-    scores_of(model, &states)
-}
-
-fn scores_of(model: &HearingModel, states: &Tensor) -> Result<Vec<Vec<f32>>> {
-    model.network.logits(states)?.to_vec2()
 }
 
 /// A token and its log probability: the likeliest, or one drawn at a temperature.
@@ -217,12 +224,41 @@ fn compression(text: &str) -> f32 {
 }
 
 impl WindowCandidate {
-    fn new(cache: DecoderCache) -> Self {
+    fn new(index: u32) -> Self {
         Self {
-            cache,
-            tokens: Vec::new(),
-            logprob: 0.0,
-            has_ended: false,
+            index,
+            ..Self::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{WindowText, best_of_poor};
+
+    fn text(temperature: f32, average_logprob: f32, compression: f32) -> WindowText {
+        WindowText {
+            temperature,
+            average_logprob,
+            compression,
+            ..WindowText::default()
+        }
+    }
+
+    #[test]
+    fn the_likeliest_text_that_does_not_repeat_itself_is_kept() {
+        let best = best_of_poor(vec![
+            text(0.0, -0.2, 6.0),
+            text(0.2, -1.2, 1.5),
+            text(0.4, -1.4, 1.2),
+            text(1.0, -4.0, 1.1),
+        ]);
+        assert_eq!(best, text(1.0, -1.2, 1.5));
+    }
+
+    #[test]
+    fn where_all_repeat_themselves_the_likeliest_is_kept() {
+        let best = best_of_poor(vec![text(0.0, -0.2, 6.0), text(1.0, -0.6, 6.0)]);
+        assert_eq!(best, text(1.0, -0.2, 6.0));
     }
 }

@@ -123,7 +123,7 @@ impl Maker {
 
     /// Starts a job, or refuses it at once.
     pub fn make(&self, model: &str, request: MakeRequest) -> Result<MakeStream, Failure> {
-        self.check(model, &request)?;
+        let cost = self.check(model, &request)?;
         if self.shared.is_paused() {
             return Err(Failure::Paused);
         }
@@ -134,6 +134,7 @@ impl Maker {
         let job = MakeJob {
             model: model.to_owned(),
             request,
+            cost,
             outbox,
             place,
         };

@@ -38,6 +38,19 @@ pub trait Pipeline: Send + Sync {
 
     /// Starts a job that passed the check. Work that takes long belongs to the first blocks.
     fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure>;
+
+    /// How many of its jobs take turns. The others wait.
+    fn side_by_side(&self) -> SideBySide {
+        SideBySide::default()
+    }
+}
+
+/// Jobs of one pipeline that take turns, a block each. One runs in any case.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SideBySide {
+    pub jobs: usize,
+    /// For all of them together, by their costs.
+    pub memory_bytes: u64,
 }
 
 /// A job that has begun. Dropping it cancels it and frees its memory.
@@ -99,7 +112,6 @@ impl From<Refusal> for Failure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipelineStatus {
     pub name: String,
-    /// At most one.
     pub running: usize,
     /// Jobs that the thread knows of. More may be on their way while a block runs.
     pub waiting: usize,

@@ -1,4 +1,4 @@
-//! A loaded pipeline, the job that runs on it and those that wait for it.
+//! A loaded pipeline, the jobs that run on it and those that wait for it.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use tracing::error;
 
 use super::shared::crashed;
 use super::stream::{MakeOutbox, UNREAD_OUTPUTS};
-use super::{Advance, MakeRequest, Making, Pipeline, PipelineStatus};
+use super::{Advance, Cost, MakeRequest, Making, Pipeline, PipelineStatus, SideBySide};
 use crate::runtime::Failure;
 use crate::runtime::outbox::TooSlow;
 use crate::runtime::work::Queue;
@@ -23,16 +23,19 @@ const RECENT_BLOCKS: u32 = 8;
 pub struct MakeJob {
     pub model: String,
     pub request: MakeRequest,
+    pub cost: Cost,
     pub outbox: MakeOutbox,
     /// One place in the queue, free again once the job runs.
     pub place: OwnedSemaphorePermit,
 }
 
-/// One job at a time: a second would need its memory too.
+/// Most pipelines run one job at a time: a second would need its memory too.
 pub struct ResidentPipeline {
     pub name: String,
     pipeline: Arc<dyn Pipeline>,
-    running: Option<RunningJob>,
+    side_by_side: SideBySide,
+    /// The next is in front.
+    running: VecDeque<RunningJob>,
     waiting: VecDeque<MakeJob>,
     served: Duration,
     block_time: Option<Duration>,
@@ -40,6 +43,7 @@ pub struct ResidentPipeline {
 
 struct RunningJob {
     making: Box<dyn Making>,
+    memory_bytes: u64,
     outbox: MakeOutbox,
     /// Held up to the first block, by when the status counts the job as running.
     place: Option<OwnedSemaphorePermit>,
@@ -50,11 +54,12 @@ struct RunningJob {
 pub struct PipelinePanic(pub String);
 
 impl ResidentPipeline {
-    pub fn new(name: String, pipeline: Arc<dyn Pipeline>) -> Self {
+    pub fn new(name: String, pipeline: Arc<dyn Pipeline>, side_by_side: SideBySide) -> Self {
         Self {
             name,
             pipeline,
-            running: None,
+            side_by_side,
+            running: VecDeque::new(),
             waiting: VecDeque::new(),
             served: Duration::ZERO,
             block_time: None,
@@ -63,10 +68,7 @@ impl ResidentPipeline {
 
     pub fn queue(&self) -> Queue {
         Queue {
-            has_work: match &self.running {
-                Some(job) => !job.outbox.is_full(),
-                None => !self.waiting.is_empty(),
-            },
+            has_work: self.next_turn().is_some() || self.has_room(),
             served: self.served,
         }
     }
@@ -74,7 +76,7 @@ impl ResidentPipeline {
     pub fn status(&self) -> PipelineStatus {
         PipelineStatus {
             name: self.name.clone(),
-            running: usize::from(self.running.is_some()),
+            running: self.running.len(),
             waiting: self.waiting.len(),
             block_time: self.block_time,
         }
@@ -91,20 +93,35 @@ impl ResidentPipeline {
     /// Frees jobs whose streams were dropped.
     pub fn retire_abandoned(&mut self) -> Result<(), PipelinePanic> {
         self.waiting.retain(|job| !job.outbox.is_abandoned());
-        let is_abandoned = |job: &mut RunningJob| job.outbox.is_abandoned();
-        let abandoned = self.running.take_if(is_abandoned);
-        guard(|| drop(abandoned))
+        let running = &mut self.running;
+        guard(|| running.retain(|job| !job.outbox.is_abandoned()))
     }
 
-    /// One block of the running job, or the beginning of the next.
+    /// The beginning of a job that has room, or else one block of the running job whose turn is next.
     pub fn advance(&mut self) -> Result<(), PipelinePanic> {
         let began = Instant::now();
-        let outcome = match self.running.take() {
-            Some(job) => self.run_block(job),
-            None => self.begin_next(),
+        let outcome = match self.has_room() {
+            true => self.begin_next(),
+            false => self.run_next(),
         };
         self.served += began.elapsed();
         outcome
+    }
+
+    /// Whether the first job that waits may begin.
+    fn has_room(&self) -> bool {
+        let Some(next) = self.waiting.front() else {
+            return false;
+        };
+        let memory = self.running.iter().map(|job| job.memory_bytes);
+        let SideBySide { jobs, memory_bytes } = self.side_by_side;
+        let has_room = || memory.sum::<u64>() + next.cost.memory_bytes <= memory_bytes;
+        self.running.is_empty() || (self.running.len() < jobs && has_room())
+    }
+
+    /// A job whose reader has room for its results.
+    fn next_turn(&self) -> Option<usize> {
+        self.running.iter().position(|job| !job.outbox.is_full())
     }
 
     fn begin_next(&mut self) -> Result<(), PipelinePanic> {
@@ -113,19 +130,18 @@ impl ResidentPipeline {
         };
         let MakeJob {
             request,
+            cost,
             outbox,
             place,
             ..
         } = job;
         match guard(|| self.pipeline.begin(request)) {
-            Ok(Ok(making)) => {
-                let place = Some(place);
-                self.running = Some(RunningJob {
-                    making,
-                    outbox,
-                    place,
-                });
-            }
+            Ok(Ok(making)) => self.running.push_back(RunningJob {
+                making,
+                memory_bytes: cost.memory_bytes,
+                outbox,
+                place: Some(place),
+            }),
             Ok(Err(failure)) => outbox.finish(Err(failure)),
             Err(panic) => {
                 outbox.finish(Err(crashed(&self.name)));
@@ -135,31 +151,33 @@ impl ResidentPipeline {
         Ok(())
     }
 
-    fn run_block(&mut self, job: RunningJob) -> Result<(), PipelinePanic> {
-        let RunningJob {
-            mut making,
-            outbox,
-            place,
-        } = job;
-        drop(place);
+    fn run_next(&mut self) -> Result<(), PipelinePanic> {
+        let next = self
+            .next_turn()
+            .and_then(|index| self.running.remove(index));
+        next.map_or(Ok(()), |job| self.run_block(job))
+    }
+
+    fn run_block(&mut self, mut job: RunningJob) -> Result<(), PipelinePanic> {
+        job.place = None;
         let began = Instant::now();
-        let advance = match guard(|| making.advance()) {
+        let advance = match guard(|| job.making.advance()) {
             Ok(advance) => advance,
             Err(panic) => {
-                outbox.finish(Err(crashed(&self.name)));
+                job.outbox.finish(Err(crashed(&self.name)));
                 // The state behind a panic may panic again.
-                let _ = guard(|| drop(making));
+                let _ = guard(|| drop(job.making));
                 return Err(panic);
             }
         };
         let delivered = match advance {
             Ok(Advance::Busy) => Ok(false),
             Ok(Advance::Step { at, of, preview }) => {
-                outbox.step(at, of, preview);
+                job.outbox.step(at, of, preview);
                 Ok(false)
             }
             Ok(Advance::Made(output)) => {
-                let made = outbox.made(output).map(|()| false);
+                let made = job.outbox.made(output).map(|()| false);
                 made.map_err(|TooSlow| Failure::SlowReader {
                     unread: UNREAD_OUTPUTS,
                 })
@@ -167,25 +185,17 @@ impl ResidentPipeline {
             Ok(Advance::Done) => Ok(true),
             Err(failure) => Err(failure),
         };
-        match delivered {
+        let ended = match delivered {
             Ok(false) => {
                 self.record(began.elapsed());
-                self.running = Some(RunningJob {
-                    making,
-                    outbox,
-                    place: None,
-                });
-                Ok(())
+                self.running.push_back(job);
+                return Ok(());
             }
-            Ok(true) => {
-                outbox.finish(Ok(()));
-                guard(|| drop(making))
-            }
-            Err(failure) => {
-                outbox.finish(Err(failure));
-                guard(|| drop(making))
-            }
-        }
+            Ok(true) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        job.outbox.finish(ended);
+        guard(|| drop(job.making))
     }
 
     fn record(&mut self, block: Duration) {
@@ -207,11 +217,12 @@ impl ResidentPipeline {
         for job in waiting {
             job.outbox.finish(Err(failure.clone()));
         }
-        let (making, outbox) = running.map(|job| (job.making, job.outbox)).unzip();
-        if let Some(outbox) = outbox {
-            outbox.finish(Err(failure.clone()));
+        let mut makings = Vec::with_capacity(running.len());
+        for job in running {
+            job.outbox.finish(Err(failure.clone()));
+            makings.push(job.making);
         }
-        let dropped = guard(|| drop((making, pipeline)));
+        let dropped = guard(|| drop((makings, pipeline)));
         if let Err(PipelinePanic(message)) = dropped {
             error!(model.name = %name, "dropping the pipeline of {name} panicked: {message}");
         }

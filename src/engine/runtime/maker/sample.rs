@@ -8,7 +8,7 @@ use candle_core::{Device, Tensor};
 
 use super::{
     Advance, Cost, ImageRequest, MakeRequest, Making, MediaKind, Output, Pcm, Pipeline, Pixels,
-    Refusal, SoundRequest, TranscriptPart, TranscriptRequest, VideoRequest,
+    Refusal, SideBySide, SoundRequest, TranscriptPart, TranscriptRequest, VideoRequest,
 };
 use crate::runtime::hearing::{TimedWord, TranscriptSegment};
 use crate::runtime::{Failure, model};
@@ -34,6 +34,9 @@ pub struct SamplePipeline {
     /// Each block multiplies two matrices of so many rows and columns; 0 computes nothing.
     pub matrix: usize,
     pub fault: Option<SampleFault>,
+    pub side_by_side: SideBySide,
+    /// Memory of each job, as it says.
+    pub job_bytes: u64,
     /// When set, each block waits for one message here, until the other end is dropped.
     pub gate: Option<Arc<Mutex<mpsc::Receiver<()>>>>,
 }
@@ -65,6 +68,8 @@ impl Default for SamplePipeline {
             blocks_per_step: 1,
             matrix: 0,
             fault: None,
+            side_by_side: SideBySide::default(),
+            job_bytes: 0,
             gate: None,
         }
     }
@@ -117,8 +122,12 @@ impl Pipeline for SamplePipeline {
         Ok(Cost {
             steps,
             blocks: u64::from(steps) * u64::from(self.blocks_per_step) + 2,
-            memory_bytes: 0,
+            memory_bytes: self.job_bytes,
         })
+    }
+
+    fn side_by_side(&self) -> SideBySide {
+        self.side_by_side
     }
 
     fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {

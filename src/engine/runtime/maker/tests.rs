@@ -8,7 +8,7 @@ use muster_testing::eventually;
 use super::{
     Advance, Cost, ImageRequest, MakeEvent, MakeRequest, MakeStream, Maker, MakerLimits, Making,
     MediaKind, Output, Pipeline, PipelineLoader, Pixels, Refusal, SampleFault, SamplePipeline,
-    SoundRequest, UNREAD_FRAMES, VideoRequest,
+    SideBySide, SoundRequest, UNREAD_FRAMES, VideoRequest,
 };
 use crate::runtime::{Failure, LoadError};
 
@@ -120,6 +120,79 @@ async fn steps_previews_the_image_and_the_end_arrive_in_order() {
     is_idle(&maker).await;
     let status = maker.status();
     assert!(status.models[0].block_time.is_some());
+}
+
+#[tokio::test]
+async fn jobs_that_have_room_take_turns_and_the_next_waits() {
+    let side_by_side = SideBySide {
+        jobs: 3,
+        memory_bytes: 20,
+    };
+    let sample = SamplePipeline {
+        side_by_side,
+        job_bytes: 10,
+        ..SamplePipeline::default()
+    };
+    let (pipeline, open) = sample.gated();
+    let maker = serving(pipeline).await;
+    let mut streams = [1, 1, 1].map(|steps| maker.make("sample", image(steps)).unwrap());
+    let step = Some(MakeEvent::Step {
+        at: 1,
+        of: 1,
+        preview: None,
+    });
+    for stream in &mut streams[..2] {
+        open.send(()).unwrap();
+        assert_eq!(stream.next().await, step);
+    }
+    is_running(&maker, 2).await;
+    assert_eq!(maker.status().models[0].waiting, 1);
+    drop(open);
+    for stream in streams {
+        let (outputs, ended) = listen(stream).await;
+        assert_eq!((outputs.len(), ended), (1, Ok(())));
+    }
+    is_idle(&maker).await;
+}
+
+#[tokio::test]
+async fn a_job_that_is_dropped_leaves_the_others_running() {
+    let sample = SamplePipeline {
+        side_by_side: SideBySide {
+            jobs: 2,
+            memory_bytes: 0,
+        },
+        ..endless()
+    };
+    let maker = serving(sample).await;
+    let [gone, stays, third] = [1, 1, 1].map(|steps| maker.make("sample", image(steps)).unwrap());
+    is_running(&maker, 2).await;
+    drop(gone);
+    eventually("the third begins", async || {
+        let status = maker.status();
+        (status.running, status.waiting) == (2, 0)
+    })
+    .await;
+    drop((stays, third));
+    is_idle(&maker).await;
+}
+
+#[tokio::test]
+async fn a_panic_ends_all_jobs_that_take_turns() {
+    let sample = SamplePipeline {
+        side_by_side: SideBySide {
+            jobs: 2,
+            memory_bytes: 0,
+        },
+        ..faulty(SampleFault::PanicAt(1))
+    };
+    let (pipeline, open) = sample.gated();
+    let maker = serving(pipeline).await;
+    let [first, second] = [1, 1].map(|steps| maker.make("sample", image(steps)).unwrap());
+    is_running(&maker, 2).await;
+    drop(open);
+    assert_eq!(listen(first).await, (vec![], Err(crashed())));
+    assert_eq!(listen(second).await, (vec![], Err(crashed())));
 }
 
 #[tokio::test]

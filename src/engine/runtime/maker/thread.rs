@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tracing::error;
 
+use super::Pipeline;
 use super::handle::PipelineLoader;
 use super::resident::{MakeJob, PipelinePanic, ResidentPipeline, guard};
 use super::shared::{MakerShared, crashed};
@@ -165,12 +166,15 @@ impl MakerThread {
         if self.position(&name).is_some() {
             return Err(LoadError::AlreadyLoaded { name });
         }
-        let pipeline = match guard(loader) {
-            Ok(loaded) => Arc::from(loaded?),
+        let load = || loader().map(|pipeline| (pipeline.side_by_side(), pipeline));
+        let (side_by_side, pipeline) = match guard(load) {
+            Ok(loaded) => loaded?,
             Err(PipelinePanic(message)) => return Err(LoadError::Panicked { name, message }),
         };
+        let pipeline: Arc<dyn Pipeline> = Arc::from(pipeline);
         self.shared.enlist(&name, Arc::clone(&pipeline));
-        self.residents.push(ResidentPipeline::new(name, pipeline));
+        let resident = ResidentPipeline::new(name, pipeline, side_by_side);
+        self.residents.push(resident);
         Ok(())
     }
 
