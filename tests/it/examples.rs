@@ -65,8 +65,9 @@ fn shell_examples_work_against_up() {
     for block in shell {
         let script = format!("set -e\n{}", addressed(&block.text, &up));
         let mut command = Command::new("bash");
-        let out = command.args(["-c", &script]).env("KEY", &up.key).output();
-        let out = out.unwrap();
+        command.args(["-c", &script]).env("KEY", &up.key);
+        // Where the files that it writes are no one else's.
+        let out = command.current_dir(folder.path()).output().unwrap();
         let reply = String::from_utf8_lossy(&out.stdout);
         let context = format!("{}:\n{script}\n{reply}", block.document);
         assert!(out.status.success(), "{context}");
@@ -88,7 +89,8 @@ fn python_examples_work_against_up() {
     for block in blocks().iter().filter(|block| block.language == "python") {
         let program = addressed(&block.text, &up).replace("YOUR KEY", &up.key);
         let mut command = Command::new(tool("MUSTER_TEST_PYTHON"));
-        let out = command.args(["-c", &program]).output().unwrap();
+        command.args(["-c", &program]);
+        let out = command.current_dir(folder.path()).output().unwrap();
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(
             out.status.success(),
