@@ -1122,6 +1122,45 @@ async fn a_text_is_spoken_by_our_worker_as_each_type_of_file() {
 }
 
 #[tokio::test]
+async fn models_that_hear_and_speak_are_listed_as_audio() {
+    let app = app().await;
+    let _studio = speaker(&app, SamplePipeline::default()).await;
+    let _listener = listener(&app, SamplePipeline::default()).await;
+    let _player = player(&app, SamplePipeline::default()).await;
+    let listed = app.get("/v1/status/models").await.json().await;
+    let listed = listed.as_array().unwrap();
+    let listed: Vec<_> = listed
+        .iter()
+        .map(|model| (&model["name"], &model["type"], &model["max_context_length"]))
+        .collect();
+    let (audio, none) = (json!("audio"), Value::Null);
+    let names = ["hears", "plays", "speaks"].map(Value::from);
+    assert_eq!(listed, names.each_ref().map(|name| (name, &audio, &none)));
+    let status = app.get("/v1/status").await.json().await;
+    assert_eq!(status["models"]["by_type"], json!({"audio": 3}));
+    let network = app.get("/v1/status/network").await.json().await;
+    let network = network["capacity"]["models"].as_array().unwrap();
+    assert!(network.iter().all(|model| model["type"] == audio));
+    // A client that asks the AI Horde API for texts could get none of these.
+    let texts = app.get("/api/v2/status/models?type=text").await;
+    assert_eq!(texts.json().await, json!([]));
+
+    let params = async |name: &str| {
+        app.get(&format!("/v1/models/{name}/params"))
+            .await
+            .json()
+            .await
+    };
+    let speaks = params("speaks").await;
+    assert_eq!(speaks["route"], "/v1/audio/speech");
+    let voices = json!({"type": "string", "options": ["af_alloy", "am_adam"]});
+    assert_eq!(speaks["params"]["voice"], voices);
+    assert_eq!(speaks["params"]["speed"]["maximum"], 4.0);
+    assert_eq!(params("hears").await["route"], "/v1/audio/transcriptions");
+    assert_eq!(params("plays").await["route"], "/v1/audio/generations");
+}
+
+#[tokio::test]
 async fn voices_are_listed_and_unknown_ones_refused() {
     let app = app().await;
     let _studio = speaker(&app, SamplePipeline::default()).await;

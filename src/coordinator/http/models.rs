@@ -216,6 +216,23 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
     entry
 }
 
+/// The kinds of its jobs, each with the word that the model is listed under. Jobs that speak and that write sounds down
+/// travel as texts do, and their models are for sound all the same.
+pub fn listed_kinds(model: &ModelOnline) -> Vec<(Kind, &'static str)> {
+    let able = |task| model.capabilities.contains(task);
+    let is_for_sound = able(Capabilities::SPEAK) || able(Capabilities::TRANSCRIBE);
+    let is_only_for_sound = is_for_sound && !reads_tokens(model);
+    let kinds = Kind::ALL.into_iter();
+    let kinds = kinds.filter(|kind| model.kinds.contains(*kind));
+    let kinds = kinds.filter(|kind| !is_only_for_sound || *kind != Kind::Audio);
+    kinds
+        .map(|kind| match kind == Kind::Text && is_only_for_sound {
+            true => (kind, Kind::Audio.word()),
+            false => (kind, kind.word()),
+        })
+        .collect()
+}
+
 fn reads_tokens(model: &ModelOnline) -> bool {
     let tasks = [
         Capabilities::GENERATE,

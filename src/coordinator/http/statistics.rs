@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
 use super::reply::Reply;
-use super::workers::KINDS;
 use crate::clock::rfc3339;
 use crate::error::ApiError;
 use crate::stats::{MOST_RECENT, Made, Picture, RecentJob, Stats, Window};
@@ -38,15 +37,12 @@ pub async fn models(
     let (period, window) = window(&picture, wanted.as_deref().unwrap_or(USUAL_PERIOD));
     let mut models: Vec<(u64, Value)> = Vec::new();
     for by in window.all() {
-        let Some((_, kind_name)) = KINDS.into_iter().find(|(kind, _)| *kind == by.kind) else {
-            continue;
-        };
         if by.model.is_empty() || by.made.delivered == 0 {
             continue;
         }
         let mut entry = sums(by.kind, by.made);
         entry["name"] = by.model.as_str().into();
-        entry["type"] = kind_name.into();
+        entry["type"] = by.kind.word().into();
         entry["samples"] = by.made.delivered.into();
         let speed = by.made.speed().filter(|_| by.kind == Kind::Text);
         entry["tokens_per_s"] = json!(speed);
@@ -105,10 +101,10 @@ fn window<'a>(picture: &'a Picture, period: &str) -> (&'static str, &'a Window) 
 }
 
 fn by_kind(window: &Window) -> Map<String, Value> {
-    let all = KINDS.into_iter();
-    let all = all.map(|(kind, name)| (kind, name, window.total(kind)));
-    let done = all.filter(|(_, _, made)| made.delivered > 0);
-    done.map(|(kind, name, made)| (name.to_owned(), sums(kind, made)))
+    let all = Kind::ALL.into_iter();
+    let all = all.map(|kind| (kind, window.total(kind)));
+    let done = all.filter(|(_, made)| made.delivered > 0);
+    done.map(|(kind, made)| (kind.word().to_owned(), sums(kind, made)))
         .collect()
 }
 

@@ -20,15 +20,6 @@ use super::auth::{Admitted, Sent};
 use super::reply::Reply;
 use super::statistics::parameter;
 
-pub const KINDS: [(Kind, &str); 6] = [
-    (Kind::Text, "text"),
-    (Kind::Image, "image"),
-    (Kind::Video, "video"),
-    (Kind::Audio, "audio"),
-    (Kind::Mesh, "3d"),
-    (Kind::Interrogation, "interrogation"),
-];
-
 pub async fn list(State(board): State<Switchboard>) -> Reply {
     let overview = board.current().await;
     let workers: Vec<_> = overview
@@ -94,7 +85,7 @@ pub async fn show_self(
     let connected = overview.workers.iter();
     let connected = connected.filter(|it| it.public_id == rig.row.public_id);
     let kinds: Vec<&str> = match connected.map(|worker| worker.kinds).next() {
-        Some(kinds) => names(kinds),
+        Some(kinds) => kind_words(kinds),
         None => vec![rig.trade.word()],
     };
     let seen = Some(rig.row.seen_at).filter(|seen| seen.0 > 0);
@@ -126,7 +117,7 @@ fn entry(worker: &WorkerOnline) -> Value {
         "id": worker.public_id,
         "name": &*worker.name,
         "models": models,
-        "job_types": names(worker.kinds),
+        "job_types": kind_words(worker.kinds),
         "online": true,
     });
     if !worker.gpus.is_empty() {
@@ -146,9 +137,9 @@ fn gpu(gpu: &GpuState) -> Value {
     })
 }
 
-fn names(kinds: Kinds) -> Vec<&'static str> {
-    let held = KINDS.into_iter().filter(|(kind, _)| kinds.contains(*kind));
-    held.map(|(_, name)| name).collect()
+pub fn kind_words(kinds: Kinds) -> Vec<&'static str> {
+    let held = Kind::ALL.into_iter().filter(|kind| kinds.contains(*kind));
+    held.map(Kind::word).collect()
 }
 
 #[cfg(test)]

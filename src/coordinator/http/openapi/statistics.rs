@@ -248,10 +248,11 @@ fn model_params() -> Value {
         &["type"],
     );
     all_but(
-        &["passthrough", "note", "capabilities"],
+        &["route", "passthrough", "note", "capabilities"],
         json!({
             "model": text(),
             "job_type": text(),
+            "route": about(text(), "Where requests for the model go."),
             "params": {"type": "object", "additionalProperties": param},
             "passthrough": about(flag(), "Whether unknown fields are forwarded."),
             "note": text(),

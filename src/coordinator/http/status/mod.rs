@@ -19,16 +19,17 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use axum::extract::State;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::media::Media;
 use crate::storage::Store;
-use crate::switchboard::Switchboard;
-use muster_protocol::job::{Kind, Kinds};
+use crate::switchboard::{ModelOnline, Switchboard};
+use muster_protocol::job::Kind;
 
 use super::descriptor::API_VERSION;
+use super::models::listed_kinds;
 use super::reply::Reply;
-use super::workers::KINDS;
+use super::workers::kind_words;
 
 /// When somebody first looked, or the router was made.
 pub static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -45,11 +46,11 @@ pub async fn show(
         "uptime_s": STARTED.elapsed().as_secs(),
         "workers": {
             "online": overview.workers.len(),
-            "by_type": by_type(overview.workers.iter().map(|worker| worker.kinds)),
+            "by_type": by_type(overview.workers.iter().map(|worker| kind_words(worker.kinds))),
         },
         "models": {
             "online": overview.models.len(),
-            "by_type": by_type(overview.models.iter().map(|model| model.kinds)),
+            "by_type": by_type(overview.models.iter().map(listed_words)),
         },
         "queue": by_trade(&overview.queued_by_kind),
         "running": overview.running_by_kind.values().sum::<usize>(),
@@ -68,12 +69,16 @@ fn by_trade(jobs: &BTreeMap<Kind, usize>) -> Value {
     json!({"text": text, "media": all - text})
 }
 
-fn by_type(all: impl Iterator<Item = Kinds> + Clone) -> Map<String, Value> {
-    let counts = KINDS.into_iter().map(|(kind, name)| {
-        let count = all.clone().filter(|kinds| kinds.contains(kind)).count();
-        (name, count)
-    });
-    let held = counts.filter(|(_, count)| *count > 0);
-    held.map(|(name, count)| (name.to_owned(), count.into()))
-        .collect()
+/// How many of them are listed under each word.
+fn by_type(all: impl Iterator<Item = Vec<&'static str>>) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    for word in all.flatten() {
+        *counts.entry(word).or_default() += 1;
+    }
+    counts
+}
+
+fn listed_words(model: &ModelOnline) -> Vec<&'static str> {
+    let kinds = listed_kinds(model).into_iter();
+    kinds.map(|(_, word)| word).collect()
 }

@@ -4,10 +4,9 @@ use axum::extract::State;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
-use crate::http::models::limits;
+use crate::http::models::{limits, listed_kinds};
 use crate::http::reply::Reply;
 use crate::http::statistics::unavailable;
-use crate::http::workers::KINDS;
 use crate::stats::{Picture, Stats};
 use crate::switchboard::{ModelOnline, Switchboard};
 use muster_protocol::job::{Capabilities, Kind};
@@ -30,20 +29,19 @@ pub async fn show(
 
 /// An entry for each kind of job that workers of this model take.
 fn entries(model: &ModelOnline, picture: &Picture) -> Vec<Value> {
-    let kinds = KINDS.into_iter();
-    let kinds = kinds.filter(|(kind, _)| model.kinds.contains(*kind));
+    let kinds = listed_kinds(model).into_iter();
     kinds
-        .map(|(kind, name)| entry(model, kind, name, picture))
+        .map(|(kind, word)| entry(model, kind, word, picture))
         .collect()
 }
 
-fn entry(model: &ModelOnline, kind: Kind, kind_name: &str, picture: &Picture) -> Value {
+fn entry(model: &ModelOnline, kind: Kind, word: &str, picture: &Picture) -> Value {
     let made = picture.day.made(kind, &model.name);
-    let is_text = kind == Kind::Text;
+    let is_text = word == Kind::Text.word();
     let mut entry = json!({
         "name": &*model.name,
         "count": model.workers,
-        "type": kind_name,
+        "type": word,
         "max_context_length": is_text.then_some(model.context),
         "samples": made.delivered,
         "tokens_per_s": made.speed().filter(|_| is_text),

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::models::tasks;
 use crate::billing::Charging;
 use crate::clock::{rfc3339, wall_clock};
+use crate::http::models::listed_kinds;
 use crate::http::reply::Reply;
-use crate::http::workers::KINDS;
 use crate::media::Media;
 use crate::modes::{ModeSet, Modes};
 use crate::state::DoorSettings;
@@ -63,17 +63,15 @@ pub async fn show(
 }
 
 fn entries(model: &ModelOnline) -> Vec<Value> {
-    let kinds = KINDS.into_iter();
-    let kinds = kinds.filter(|(kind, _)| model.kinds.contains(*kind));
-    let entry = |(kind, name)| {
+    let entry = |(kind, word)| {
         json!({
             "name": &*model.name,
-            "type": name,
+            "type": word,
             "workers": model.workers,
             "capabilities": tasks(kind, model.capabilities),
         })
     };
-    kinds.map(entry).collect()
+    listed_kinds(model).into_iter().map(entry).collect()
 }
 
 /// The problems of this moment, in the words of `/health`.

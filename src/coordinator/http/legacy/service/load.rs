@@ -145,10 +145,11 @@ fn active(
     names: &Names,
 ) -> Vec<ActiveModel> {
     let kind = kind(making);
-    let served = overview
-        .models
-        .iter()
-        .filter(|model| model.kinds.contains(kind));
+    let served = overview.models.iter().filter(|model| match making {
+        // Embeddings, speech and transcripts are texts to the queue, and nothing to clients of this API.
+        Making::Text => model.writes_text(),
+        Making::Image => model.kinds.contains(kind),
+    });
     let served = served.map(|model| &model.name);
     let asked = overview.demands.models(kind).map(|(name, _)| name);
     let asked = asked.filter(|name| is_known(kind, name, names));
