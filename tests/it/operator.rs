@@ -235,6 +235,77 @@ fn a_worker_loads_and_unloads_models_when_its_configuration_changes() {
 }
 
 #[test]
+fn jobs_go_on_while_models_leave_a_worker() {
+    let serve = serve("");
+    let (address, key) = (&serve.address, &serve.key);
+    let configuration = |models: &str| {
+        format!(
+            "[models]\nserve = [{models}]\n[[coordinator]]\nurl = \"ws://{address}\"\nkey = \"{key}\"\n"
+        )
+    };
+    let mut worker = Running::start(
+        &["--offline"],
+        &configuration("\"demo-text\", \"demo-image\", \"demo-music\""),
+    );
+    worker.wait_for("SIGHUP reloads the configuration");
+    let listed = || serve.get("/v1/models?type=all");
+    eventually_blocking("the models to be listed", || {
+        let listed = listed();
+        let names = ["demo-text", "demo-image", "demo-music"];
+        match names.iter().all(|name| listed.contains(name)) {
+            true => Ok(()),
+            false => Err(listed),
+        }
+    });
+    let begin = || {
+        let body = r#"{"model":"demo-text","max_tokens":900,"stream":true,"stream_options":{"include_usage":true},
+            "logit_bias":{"0":-100,"1":-100,"2":-100},"messages":[{"role":"user","content":"Tell me a story."}]}"#;
+        let mut curl = Command::new("curl");
+        curl.args(["-sN", "-d", body, "-H", &format!("apikey: {key}")]);
+        curl.arg(format!("http://{address}/v1/chat/completions"));
+        let mut curl = curl.stdout(Stdio::piped()).spawn().unwrap();
+        let mut stream = Lines::of(curl.stdout.take().unwrap());
+        stream.until("\"content\":\"");
+        (curl, stream)
+    };
+    let whole = |(mut curl, mut stream): (Child, Lines)| {
+        let rest = stream.rest();
+        assert!(rest.contains("\"completion_tokens\":900"), "{rest}");
+        assert!(rest.trim_end().ends_with("data: [DONE]"), "{rest}");
+        curl.wait().unwrap();
+    };
+    // Another model leaves at once.
+    let story = begin();
+    let remaining = configuration("\"demo-text\", \"demo-music\"");
+    fs::write(worker.file(), remaining).unwrap();
+    worker.signal("-HUP");
+    worker.wait_for("unloaded demo-image");
+    worker.wait_for("ready again with demo-text, demo-music");
+    assert!(!listed().contains("demo-image"));
+    whole(story);
+    // A model with a job leaves with its end, and is listed no more before.
+    let story = begin();
+    fs::write(worker.file(), configuration("\"demo-music\"")).unwrap();
+    worker.signal("-HUP");
+    eventually_blocking("the model to be listed no more", || {
+        let listed = listed();
+        match listed.contains("demo-text") {
+            true => Err(listed),
+            false => Ok(()),
+        }
+    });
+    whole(story);
+    worker.wait_for("unloaded demo-text");
+    worker.wait_for("ready again with demo-music");
+    worker.signal("-TERM");
+    assert_eq!(worker.ends(), Some(0));
+    let log = worker.log.text();
+    for word in ["handed back", "changing models"] {
+        assert!(!log.contains(word), "{log}");
+    }
+}
+
+#[test]
 fn the_owner_loads_and_unloads_models_of_a_running_worker() {
     let serve = serve("");
     let (address, key) = (&serve.address, &serve.key);

@@ -139,51 +139,80 @@ impl Crew {
         config.models.serve.0.contains(name) || self.choices.loaded.contains(name)
     }
 
-    /// Loads models that the configuration has now, while jobs go on. Where it has some no more, jobs have the grace
-    /// period to finish first, and coordinators hear of the models when the worker comes back.
+    /// Loads models that the configuration has now and unloads those that it has no more, while jobs go on. Running jobs of
+    /// a model that leaves have the grace period to finish.
     pub async fn change(
-        self,
+        mut self,
         recruits: Recruits,
-        (config, catalog): (&Config, &Catalog),
+        context: (&Config, &Catalog),
         grace: Duration,
     ) -> Self {
-        if !self.has_left_overs(config) {
-            let mut models = Vec::new();
-            for (name, located) in recruits {
-                models.extend(load(&self.residency, name, located).await);
-            }
-            return self.add(models, (config, catalog), grace).await;
-        }
-        let wanted = |(name, _): &(String, DeviceModel)| self.is_wanted(name, config);
-        let is_wanted: Vec<bool> = self.models.iter().map(wanted).collect();
-        let change = async |residency: &Residency, models: Vec<(String, DeviceModel)>| {
-            let mut kept = Vec::new();
-            for ((name, model), is_wanted) in models.into_iter().zip(is_wanted) {
-                if is_wanted {
-                    kept.push((name, model));
-                    continue;
-                }
-                match residency.remove(&model).await {
+        let (kept, leaving): (Vec<_>, Vec<_>) = std::mem::take(&mut self.models)
+            .into_iter()
+            .partition(|(name, _)| self.is_wanted(name, context.0));
+        self.models = kept;
+        let change = async |residency: &Residency, mut models: Vec<(String, DeviceModel)>| {
+            for (name, model) in &leaving {
+                match residency.remove(model).await {
                     Ok(()) => info!("unloaded {name}"),
                     Err(failure) => error!("{failure}"),
                 }
             }
             for (name, located) in recruits {
-                kept.extend(load(residency, name, located).await);
+                models.extend(load(residency, name, located).await);
             }
-            kept
+            models
         };
-        self.restart(change, (config, catalog), grace).await
+        if !self.leave_out(&leaving, context, grace).await {
+            return self.restart(change, context, grace).await;
+        }
+        let kept = std::mem::take(&mut self.models);
+        self.models = change(&self.residency, kept).await;
+        self.offer(context, grace).await
+    }
+
+    /// Offers these models no more, and waits until their jobs have ended. False where that takes a new start of the
+    /// worker, or more time than jobs have.
+    async fn leave_out(
+        &self,
+        leaving: &[(String, DeviceModel)],
+        (config, catalog): (&Config, &Catalog),
+        grace: Duration,
+    ) -> bool {
+        if leaving.is_empty() {
+            return true;
+        }
+        let stock = stock(&self.residency, &self.models, config, catalog).await;
+        match self.worker.offer(stock).await {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(failure) => {
+                error!("{failure}");
+                return false;
+            }
+        }
+        // A job that a coordinator gives before it has heard is refused and goes to another worker.
+        let _ = timeout(RETURN_TIME, self.worker.until_all_up_to_date()).await;
+        let idle = async {
+            for (_, model) in leaving {
+                self.residency.until_idle(model.name()).await;
+            }
+        };
+        timeout(grace, idle).await.is_ok()
     }
 
     /// Serves models beside the others. Jobs go on, unless the worker needs a new start for these.
     async fn add(
         mut self,
         models: Vec<(String, DeviceModel)>,
-        (config, catalog): (&Config, &Catalog),
+        context: (&Config, &Catalog),
         grace: Duration,
     ) -> Self {
         self.models.extend(models);
+        self.offer(context, grace).await
+    }
+
+    async fn offer(self, (config, catalog): (&Config, &Catalog), grace: Duration) -> Self {
         let stock = stock(&self.residency, &self.models, config, catalog).await;
         match self.worker.offer(stock).await {
             Ok(true) => return self,

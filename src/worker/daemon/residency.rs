@@ -141,6 +141,20 @@ impl Residency {
         }
     }
 
+    /// Waits until a model has no jobs.
+    pub async fn until_idle(&self, name: &str) {
+        let mut changes = self.models.changes.subscribe();
+        let has_jobs = || {
+            self.lock()
+                .get(name)
+                .is_some_and(|resident| resident.jobs > 0)
+        };
+        while has_jobs() {
+            // The sender is a part of this value.
+            let _ = changes.changed().await;
+        }
+    }
+
     /// Sees to it that a model is in memory and stays there as long as the hold is kept. None for a model that is not
     /// one of these.
     pub async fn hold(&self, name: &str) -> Result<Option<ResidencyHold>, DaemonError> {

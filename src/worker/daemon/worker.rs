@@ -202,15 +202,18 @@ impl Worker {
     }
 
     /// Offers other models from now on, while running jobs go on. False where this takes a new start: a coordinator that
-    /// is polled would need a line for another kind of jobs. A model that is left out must have no jobs.
+    /// is polled would need a line for another kind of jobs, or one line less. A model that is left out keeps its engine
+    /// until its jobs have ended.
     pub async fn offer(&self, stock: Stock) -> Result<bool, Failure> {
         let Stock { engines, served } = stock.clone();
         let polled = |jobs: usize| served.to_those_polled(jobs, &engines.folders);
         let has_lines = |line: &PostLine| match &line.models {
             LineModels::Socket(..) => true,
-            LineModels::Calls { jobs, .. } => {
-                let mut kinds = polled(*jobs).into_iter();
-                kinds.all(|kind| self.is_polled_for(kind.kind))
+            LineModels::Calls { jobs, served } => {
+                let kind = served.borrow().kind;
+                let kinds = polled(*jobs);
+                let has_work = kinds.iter().any(|served| served.kind == kind);
+                has_work && kinds.iter().all(|served| self.is_polled_for(served.kind))
             }
         };
         if !self.lines.iter().all(has_lines) {
@@ -225,13 +228,14 @@ impl Worker {
         for line in &self.lines {
             match &line.models {
                 LineModels::Socket(post, told) => {
-                    told.send_replace(registration(post, &served, abilities.clone()));
+                    let now = registration(post, &served, abilities.clone());
+                    told.send_if_modified(|told| replaces(told, now));
                 }
                 LineModels::Calls { jobs, served: told } => {
                     let kind = told.borrow().kind;
                     let mut kinds = polled(*jobs).into_iter();
                     if let Some(now) = kinds.find(|now| now.kind == kind) {
-                        told.send_replace(now);
+                        told.send_if_modified(|told| replaces(told, now));
                     }
                 }
             }
@@ -260,6 +264,15 @@ impl Worker {
         let waits: Vec<_> = waits.collect();
         if !waits.is_empty() {
             futures_util::future::select_all(waits).await;
+        }
+    }
+
+    /// Waits until every coordinator that is connected has heard of them.
+    pub async fn until_all_up_to_date(&self) {
+        for mut link in self.links().cloned() {
+            if matches!(link.standing(), Standing::Connected(_)) {
+                link.up_to_date().await;
+            }
         }
     }
 
@@ -360,6 +373,13 @@ impl Worker {
         };
         timeout(grace + FAREWELL, leave).await.is_ok()
     }
+}
+
+/// Whether the new value is another one.
+fn replaces<T: PartialEq>(value: &mut T, new: T) -> bool {
+    let is_other = *value != new;
+    *value = new;
+    is_other
 }
 
 async fn take_offers(

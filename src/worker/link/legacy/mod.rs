@@ -58,7 +58,7 @@ pub enum PolledKind {
 }
 
 /// What the worker serves there.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Served {
     pub kind: PolledKind,
     /// What models are called there, and what they are called here.
