@@ -38,12 +38,18 @@ fn public_python_libraries_work_against_up() {
 
 #[test]
 fn the_official_node_client_works_against_up() {
-    node("check.mjs");
+    node("check.mjs", &tool("MUSTER_TEST_NODE_MODULES"));
 }
 
 #[test]
 fn node_clients_of_every_dialect_work_against_up() {
-    node("check_dialects.mjs");
+    node("check_dialects.mjs", &tool("MUSTER_TEST_NODE_MODULES"));
+}
+
+#[test]
+fn the_pages_work_in_a_browser() {
+    let browser = tool("MUSTER_TEST_BROWSER");
+    node("check_pages.mjs", &browser.join("node_modules"));
 }
 
 fn python(variable: &str, check: &str) {
@@ -53,13 +59,12 @@ fn python(variable: &str, check: &str) {
     client(Command::new(tool(variable)).arg(check), &up);
 }
 
-fn node(name: &str) {
+fn node(name: &str, modules: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let up = up(folder.path());
     // Modules are looked for beside the file that asks for them.
     let check = folder.path().join(name);
     fs::copy(clients().join(name), &check).unwrap();
-    let modules = tool("MUSTER_TEST_NODE_MODULES");
     std::os::unix::fs::symlink(modules, folder.path().join("node_modules")).unwrap();
     client(Command::new("node").arg(check), &up);
 }

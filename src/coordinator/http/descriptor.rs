@@ -1,6 +1,6 @@
 //! `GET /` and `/.well-known/serviceinfo`: the service and its endpoints. A browser gets a page to try them.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::state::DoorSettings;
 
 use super::ROUTES;
-use super::page::Page;
+use super::pages::HOME;
 use super::reply::Reply;
 use super::route::Answers;
 
@@ -37,9 +37,8 @@ const ENDPOINTS: &[(&str, &str)] = &[
 ];
 
 pub async fn show(State(settings): State<Arc<DoorSettings>>, headers: HeaderMap) -> Response {
-    static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("home.html")));
     let mut response = match wants_page(&headers) {
-        true => PAGE.into_response(),
+        true => HOME.into_response(),
         false => descriptor(&settings).into_response(),
     };
     response.headers_mut().insert(VARY, ACCEPT.into());

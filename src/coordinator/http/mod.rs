@@ -11,7 +11,7 @@
 //! | `rates` | how often an address may ask for one thing, by the poll API |
 //! | `open` | what handlers extract their parts from |
 //! | `origin` | which pages may reach a coordinator without a key |
-//! | `reply`, `page` | errors and JSON as responses; pages for people |
+//! | `reply`, `pages` | errors and JSON as responses; pages for people |
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
 //! | `openai`, `anthropic`, `ollama` | routes of OpenAI's, Anthropic's and Ollama's API |
 //! | `pricing`, `cashier` | the prices of models; holds for jobs before they are queued |
@@ -52,7 +52,7 @@ mod open;
 mod openai;
 mod openapi;
 mod origin;
-mod page;
+mod pages;
 mod params;
 mod pricing;
 mod progress;
@@ -146,6 +146,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/health/ready",              Who::Anyone, Json,    "Check readiness: 200 if requests should be sent here, else 503.", || get(health::ready)),
     Route::get("/metrics",                   Who::Anyone, Text,    "Get metrics in Prometheus text format.", || get(metrics::show)),
     Route::get("/openapi.json",              Who::Anyone, Json,    "Get the OpenAPI 3.1 document of this API.", || get(openapi::show)),
+    Route::get("/console",                   Who::Anyone, Html,    "Show models, workers, and the account of a key.", || get(pages::console)),
     Route::get("/docs",                      Who::Anyone, Html,    "Show the API reference.", || get(openapi::browse)),
     Route::get("/api/swagger.json",          Who::Anyone, Json,    "Get the Swagger 2.0 document of the AI Horde API.", || get(legacy::swagger::show)),
     Route::get("/api",                       Who::Anyone, Html,    "Show the AI Horde API reference.", || get(legacy::swagger::browse)),

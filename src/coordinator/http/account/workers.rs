@@ -29,6 +29,7 @@ pub async fn list(
 fn entry(rig: &Rig) -> Value {
     let seen = Some(rig.row.seen_at).filter(|seen| seen.0 > 0);
     json!({
+        "id": rig.row.public_id,
         "name": rig.row.name,
         "type": rig.trade.word(),
         "models": rig.row.said.models,

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use axum::extract::State;
 use serde_json::{Map, Value, json};
 
-use crate::http::page::Page;
+use crate::http::pages::Page;
 use crate::http::reply::Reply;
 use crate::http::{ROUTES, Route};
 use crate::state::DoorSettings;

@@ -28,7 +28,7 @@ use serde_json::{Map, Value, json};
 
 use crate::state::DoorSettings;
 
-use super::page::Page;
+use super::pages::Page;
 use super::reply::Reply;
 use super::route::Route;
 use super::{DEVELOPMENT, ROUTES};

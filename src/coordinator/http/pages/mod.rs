@@ -1,7 +1,14 @@
 //! Pages for people. A browser runs and shows what is written in them and nothing else, whatever found its way into
 //! what they load.
+//!
+//! | file | page |
+//! | --- | --- |
+//! | `common.html` | the beginning of each: styles, the key, requests |
+//! | `home.html` | `/`: everything that models make, to try |
+//! | `console.html` | `/console`: models, workers, and the account of a key |
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use axum::http::header::{
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -11,6 +18,20 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
+
+macro_rules! page {
+    ($file:literal) => {
+        LazyLock::new(|| Page::new(concat!(include_str!("common.html"), include_str!($file))))
+    };
+}
+
+pub static HOME: LazyLock<Page> = page!("home.html");
+static CONSOLE: LazyLock<Page> = page!("console.html");
+
+/// `GET /console`
+pub async fn console() -> &'static Page {
+    &CONSOLE
+}
 
 #[derive(Debug)]
 pub struct Page {
