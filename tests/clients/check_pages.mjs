@@ -108,13 +108,43 @@ await worker.getByText("only your jobs", { exact: true }).waitFor();
 await worker.getByRole("button", { name: "Take jobs of others" }).click();
 await worker.getByText("online").waitFor();
 
-// A mode of the service is said to everybody.
+// Moderators: a mode of the service is said to everybody.
+await page.getByRole("link", { name: "Moderation" }).click();
 await page.getByLabel(/Maintenance/).check();
+await page.getByRole("link", { name: "Console" }).click();
 await page.locator("#warnings").getByText("maintenance").waitFor();
+await page.goBack();
 await page.getByLabel(/Maintenance/).uncheck();
-await page.locator("#warnings p").waitFor({ state: "detached" });
+await page.getByLabel(/Maintenance/).and(page.locator(":not(:checked)")).waitFor();
+
+// A filter is created, finds its prompt, and is deleted.
+await page.fill("#regex", "blue whale");
+await page.fill("#description", "no whales");
+await button("Create a filter").click();
+const filter = page.locator("#filters tr", { hasText: "no whales" });
+await filter.waitFor();
+await page.fill("#prompt", "a blue whale");
+await button("Try all filters").click();
+await page.locator("#verdict").getByText("blue whale").waitFor();
+await page.fill("#regex", "(");
+await button("Create a filter").click();
+await page.locator("#trouble").waitFor();
+await filter.getByRole("button", { name: "Delete" }).click();
+await filter.waitFor({ state: "detached" });
+await page.locator("#trouble").waitFor({ state: "hidden" });
+
+// An address is blocked and let in again; users are listed with their roles.
+await page.fill("#address", "203.0.113.7");
+await button("Block").click();
+const block = page.locator("#blocks tr", { hasText: "203.0.113.7" });
+await block.getByRole("button", { name: "Unblock" }).click();
+await block.waitFor({ state: "detached" });
+const user = page.locator("#users tr", { hasText: "admin#1" });
+await user.getByText("trusted").waitFor();
 
 // A wrong key shows nothing of an account, and says so.
+await page.goto(`${url}/console`);
+await page.waitForSelector("#keys button");
 await page.fill("#key", "wrong");
 await page.press("#key", "Enter");
 await page.locator("#trouble").getByText("type your key above").waitFor();

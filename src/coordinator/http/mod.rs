@@ -147,6 +147,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/metrics",                   Who::Anyone, Text,    "Get metrics in Prometheus text format.", || get(metrics::show)),
     Route::get("/openapi.json",              Who::Anyone, Json,    "Get the OpenAPI 3.1 document of this API.", || get(openapi::show)),
     Route::get("/console",                   Who::Anyone, Html,    "Show models, workers, and the account of a key.", || get(pages::console)),
+    Route::get("/moderation",                Who::Anyone, Html,    "Show modes, filters, blocked addresses, workers and users to moderators.", || get(pages::moderation)),
     Route::get("/docs",                      Who::Anyone, Html,    "Show the API reference.", || get(openapi::browse)),
     Route::get("/api/swagger.json",          Who::Anyone, Json,    "Get the Swagger 2.0 document of the AI Horde API.", || get(legacy::swagger::show)),
     Route::get("/api",                       Who::Anyone, Html,    "Show the AI Horde API reference.", || get(legacy::swagger::browse)),

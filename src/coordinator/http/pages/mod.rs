@@ -4,8 +4,10 @@
 //! | file | page |
 //! | --- | --- |
 //! | `common.html` | the beginning of each: styles, the key, requests |
+//! | `tables.html` | tables, buttons and errors, for those that list and change things |
 //! | `home.html` | `/`: everything that models make, to try |
 //! | `console.html` | `/console`: models, workers, and the account of a key |
+//! | `moderation.html` | `/moderation`: modes, filters, blocked addresses, workers, users |
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -19,18 +21,25 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
+/// A page of these files.
 macro_rules! page {
-    ($file:literal) => {
-        LazyLock::new(|| Page::new(concat!(include_str!("common.html"), include_str!($file))))
+    ($($file:literal),+) => {
+        LazyLock::new(|| Page::new(concat!($(include_str!($file)),+)))
     };
 }
 
-pub static HOME: LazyLock<Page> = page!("home.html");
-static CONSOLE: LazyLock<Page> = page!("console.html");
+pub static HOME: LazyLock<Page> = page!("common.html", "home.html");
+static CONSOLE: LazyLock<Page> = page!("common.html", "tables.html", "console.html");
+static MODERATION: LazyLock<Page> = page!("common.html", "tables.html", "moderation.html");
 
 /// `GET /console`
 pub async fn console() -> &'static Page {
     &CONSOLE
+}
+
+/// `GET /moderation`: anybody sees the page, and only moderators what it reads.
+pub async fn moderation() -> &'static Page {
+    &MODERATION
 }
 
 #[derive(Debug)]
