@@ -191,8 +191,7 @@ impl Dispatcher {
             return None;
         }
         let before = before?;
-        let name = &before.models.get(lease.model)?.name;
-        let model = worker.models.iter().position(|model| model.name == *name)?;
+        let model = worker.place_of(before.models.get(lease.model)?);
         before.models[lease.model].running -= 1;
         before.running.remove(&claim.job);
         worker.models[model].running += 1;

@@ -15,7 +15,7 @@ use muster_protocol::job::{
 use super::clock::{Mono, Table};
 use super::pace::Pace;
 use super::refusal::Missing;
-use super::workers::{Listing, Profile, Worker, WorkerModel};
+use super::workers::{Listing, Profile, Worker};
 
 /// Names listed in a refusal.
 const MOST_NAMES: usize = 100;
@@ -451,9 +451,11 @@ fn enlist(worker: &mut Worker, id: LaneId, lane: &mut Lane) {
     if !worker.can_serve(&lane.need) {
         return;
     }
-    let can_do = |index: &usize| worker.models[*index].can_do(&lane.need);
-    let offered = |model: &WorkerModel, name: &Arc<str>| model.offered && model.name == *name;
-    let position = |name| worker.models.iter().position(|model| offered(model, name));
+    let can_do = |index: &usize| {
+        let model = &worker.models[*index];
+        model.offered && model.can_do(&lane.need)
+    };
+    let position = |name: &Arc<str>| worker.models.iter().position(|model| model.name == *name);
     let models: Vec<usize> = match lane.need.models.is_empty() {
         true => (0..worker.models.len()).filter(can_do).collect(),
         false => {

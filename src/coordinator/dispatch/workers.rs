@@ -244,6 +244,22 @@ impl Worker {
         })
     }
 
+    /// The place of a model of its earlier connection. A model that it no longer serves is kept for the job that runs.
+    pub fn place_of(&mut self, earlier: &WorkerModel) -> usize {
+        let mut models = self.models.iter();
+        let known = models.position(|model| model.name == earlier.name);
+        known.unwrap_or_else(|| {
+            self.models.push(WorkerModel {
+                name: earlier.name.clone(),
+                offered: false,
+                running: 0,
+                offering: earlier.offering.clone(),
+                ..*earlier
+            });
+            self.models.len() - 1
+        })
+    }
+
     /// Its model for jobs of this need, if one has room.
     pub fn model_for(&self, need: &Need, choice: Choice) -> Option<usize> {
         let open = |index: &usize| {

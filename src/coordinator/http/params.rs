@@ -82,7 +82,7 @@ pub fn params(model: &ModelOnline) -> Value {
     reply
 }
 
-/// Where the model is asked for what it is for; answers to forms of the AI Horde API have no route of their own.
+/// The route for requests to this model. None for forms of the AI Horde API, which have none on `/v1`.
 fn route_of(model: &ModelOnline, kind: Kind) -> Option<ModelRoute> {
     let has = |task| model.capabilities.contains(task);
     let routes = [

@@ -8,7 +8,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::jobs::Shop;
-use super::worker::{Stock, small};
+use super::registration::small;
+use super::worker::Stock;
 use crate::hardware::{Cards, GpuLoad};
 use crate::link::Condition;
 use muster_engine::runtime::maker::Maker;

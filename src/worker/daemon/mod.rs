@@ -14,6 +14,7 @@
 //! | `infotext` | the text about an image inside its file |
 //! | `posts` | the configured coordinators, checked |
 //! | `worker` | the engine and its lines to coordinators |
+//! | `registration` | what a worker says of itself and its models when it registers |
 //! | `jobs/` | one job, from its offer to its last word |
 //! | `summary` | what the owner's log says of it every minute |
 //! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |
@@ -32,6 +33,7 @@ pub mod locate;
 mod look;
 mod pace;
 mod posts;
+mod registration;
 mod residency;
 mod signals;
 pub mod sources;

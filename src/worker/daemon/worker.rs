@@ -13,19 +13,14 @@ use url::Url;
 use super::engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
 use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
-use super::sources::SPOKEN_CHARACTERS;
+use super::registration::{abilities, registration, small};
 use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, PolledKind, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
-use muster_engine::runtime::hearing::MOST_SECONDS;
 use muster_engine::runtime::maker::MediaKind;
 use muster_engine::runtime::{Failure, ModelInfo, Purpose};
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{Formats, Kind, Kinds};
-use muster_protocol::link::{
-    Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, ModelLimits, Registration, Task,
-    VERSION, Wanted,
-};
+use muster_protocol::link::Registration;
 
 /// Years of coordinators know agents as name, version and address.
 const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
@@ -406,38 +401,6 @@ async fn take_offers(
     }
 }
 
-/// Tools are for workers all of whose models have a form for calls.
-fn abilities(engines: &Engines, served: &Served) -> Vec<Ability> {
-    let calls = |info: &Arc<ModelInfo>| engines.calls_tools(&info.name);
-    let tools = served.writing().all(calls).then_some(Ability::Tools);
-    let others = [
-        Ability::Logprobs,
-        Ability::PromptLogprobs,
-        Ability::Continue,
-        Ability::StopRules,
-        Ability::Grammars,
-        Ability::Encode,
-    ];
-    let draws = served
-        .media
-        .iter()
-        .any(|model| model.kind == MediaKind::Image);
-    let images = [
-        Ability::SourceImages,
-        Ability::Inpainting,
-        Ability::ClipSkip,
-        Ability::Tiling,
-        Ability::HiresFix,
-    ];
-    let folders = &engines.folders;
-    let loras = folders.loras.is_some().then_some(Ability::Loras);
-    let inversions = folders.embeddings.as_ref();
-    let inversions = inversions.map(|_| Ability::TextualInversions);
-    let images = images.into_iter().chain(loras).chain(inversions);
-    let images = images.filter(|_| draws);
-    tools.into_iter().chain(others).chain(images).collect()
-}
-
 impl Served {
     /// Offers all of these models.
     pub fn new(
@@ -461,13 +424,13 @@ impl Served {
     }
 
     /// Models that write text.
-    fn writing(&self) -> impl Iterator<Item = &Arc<ModelInfo>> {
+    pub fn writing(&self) -> impl Iterator<Item = &Arc<ModelInfo>> {
         let models = self.models.iter();
         models.filter(|info| info.purpose == Purpose::Generate)
     }
 
     /// The context that every one of the models that write has; of all, where none does.
-    fn context(&self) -> u32 {
+    pub fn context(&self) -> u32 {
         let contexts = self.writing().map(|info| small(info.context));
         let all = self.models.iter().map(|info| small(info.context));
         contexts.min().or(all.min()).unwrap_or(0)
@@ -506,141 +469,5 @@ impl Served {
             kinds.push(legacy::Served::default());
         }
         kinds
-    }
-}
-
-fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration {
-    let texts = served.models.iter().map(|info| info.name.clone());
-    let media = served.media.iter().map(|model| model.name.clone());
-    let names: Vec<String> = texts.chain(media).collect();
-    let context = served.context();
-    let capacity = |info: &Arc<ModelInfo>| ModelCapacity {
-        name: info.name.clone(),
-        max: small(served.slots),
-        context: Some(small(info.context)),
-        size: None,
-        kinds: Kind::Text.into(),
-        tasks: tasks(&info.purpose),
-        voices: Vec::new(),
-        clip: None,
-        limits: ModelLimits::default(),
-    };
-    let media = |model: &MediaModel| ModelCapacity {
-        name: model.name.clone(),
-        max: model.jobs,
-        context: match model.kind {
-            MediaKind::Transcript => Some(small(HEARD_TOKENS)),
-            // Characters count as tokens.
-            MediaKind::Sound if model.speaks() => {
-                Some(model.limits.characters.unwrap_or(SPOKEN_CHARACTERS))
-            }
-            MediaKind::Image | MediaKind::Sound | MediaKind::Video => None,
-        },
-        size: model.size,
-        kinds: kinds(model),
-        tasks: match model.kind {
-            MediaKind::Transcript => vec![Task::Transcribe],
-            MediaKind::Sound if model.speaks() => vec![Task::Speak],
-            MediaKind::Image | MediaKind::Sound | MediaKind::Video => Vec::new(),
-        },
-        voices: model.voices.clone(),
-        clip: model.clip,
-        limits: model.limits,
-    };
-    let texts = served.models.iter().map(capacity);
-    let models: Vec<_> = texts.chain(served.media.iter().map(media)).collect();
-    let writes = !served.models.is_empty() || served.media.is_empty();
-    let texts = match writes {
-        true => Kind::Text.into(),
-        false => Kinds::default(),
-    };
-    let kinds = served.media.iter().map(kinds).fold(texts, Kinds::and);
-    Registration {
-        formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
-        max_length: context,
-        max_context_length: context,
-        bridge_agent: concat!("muster/", env!("CARGO_PKG_VERSION")).to_owned(),
-        ext: Some(Wanted {
-            version: VERSION,
-            want: Extensions::all(),
-            can,
-            max_frame: Some(LARGEST_FRAME as u64),
-        }),
-        kinds,
-        capacity: Some(Capacity {
-            total: small(served.slots) + served.media.iter().map(|model| model.jobs).sum::<u32>(),
-            models,
-        }),
-        ..Registration::new(&post.key, &post.name, names)
-    }
-}
-
-/// The longest sound, in tokens of a model that hears: 50 a second.
-const HEARD_TOKENS: usize = MOST_SECONDS as usize * 50;
-
-/// Jobs that speak a text come as texts do, and requests for any sound as those for music do.
-fn kinds(model: &MediaModel) -> Kinds {
-    match model.kind {
-        MediaKind::Image => Kind::Image.into(),
-        MediaKind::Sound if model.speaks() => Kinds::from(Kind::Audio).with(Kind::Text),
-        MediaKind::Sound => Kind::Audio.into(),
-        MediaKind::Video => Kind::Video.into(),
-        MediaKind::Transcript => Kind::Text.into(),
-    }
-}
-
-/// A text model without tasks writes text.
-fn tasks(purpose: &Purpose) -> Vec<Task> {
-    match purpose {
-        Purpose::Generate => Vec::new(),
-        Purpose::Embed(_) => vec![Task::Embed],
-        Purpose::Rerank => vec![Task::Rerank],
-    }
-}
-
-pub fn small(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{MediaModel, Post, Served, Way, registration};
-    use crate::link::Dial;
-    use muster_engine::runtime::maker::MediaKind;
-    use muster_protocol::job::{Kind, Kinds};
-
-    #[test]
-    fn a_model_that_makes_media_is_registered_with_its_kind() {
-        let dial = Dial::Local(([127, 0, 0, 1], 9).into());
-        let post = Post {
-            label: "test".to_owned(),
-            way: Way::Socket { dial, sockets: 1 },
-            key: "key".to_owned(),
-            name: "rig".to_owned(),
-        };
-        let media = |name: &str, kind| MediaModel::new(name, kind);
-        let hears = MediaModel {
-            jobs: 3,
-            ..media("hears", MediaKind::Transcript)
-        };
-        let served = Served {
-            media: vec![
-                media("draws", MediaKind::Image),
-                media("plays", MediaKind::Sound),
-                hears,
-            ],
-            slots: 4,
-            ..Served::default()
-        };
-        let registration = registration(&post, &served, Vec::new());
-        assert_eq!(registration.models, ["draws", "plays", "hears"]);
-        let all = Kinds::from(Kind::Image).with(Kind::Audio).with(Kind::Text);
-        assert_eq!(registration.kinds, all);
-        let capacity = registration.capacity.unwrap();
-        let models = capacity.models.iter();
-        let told: Vec<_> = models.map(|model| (model.kinds, model.max)).collect();
-        let [image, audio, text] = [Kind::Image, Kind::Audio, Kind::Text].map(Kinds::from);
-        assert_eq!(told, [(image, 1), (audio, 1), (text, 3)]);
-        assert_eq!(capacity.total, 4 + 5);
     }
 }

@@ -1,6 +1,6 @@
 //! Workers that come, go and come back.
 
-use super::{Desk, done, is_delivered, secs, token};
+use super::{Desk, OURS, done, is_delivered, secs, token};
 use crate::dispatch::{Claim, CloseReason, Effect, Input, Offer, Resume, SessionId, Verdict};
 use muster_protocol::job::{Kudos, WorkerId};
 
@@ -43,6 +43,25 @@ fn a_worker_that_comes_back_goes_on_where_we_stopped_hearing() {
     assert!(desk.take().is_empty(), "it repeats what we have");
     desk.say_on(back, &offer, Some(2), token(2))
         .say_on(back, &offer, Some(3), done());
+    assert!(is_delivered(&desk.end()));
+}
+
+#[test]
+fn a_job_goes_on_where_its_worker_serves_its_model_no_more() {
+    let mut desk = Desk::new();
+    let session = desk.ours(1);
+    desk.submit_one();
+    let offer = desk.offer();
+    desk.say_on(session, &offer, Some(1), token(1));
+    let mut registration = desk.registration(1, OURS);
+    registration.models[0].name = "other".into();
+    registration.resume = Some(claim(session, &[&offer]));
+    let back = desk.connect(registration);
+    assert_eq!(resumed(&desk.take())[0].go_on_after, Some(1));
+    // Another job of the model waits for another worker, also while the first one runs.
+    desk.submit_one();
+    assert!(desk.offers().is_empty());
+    desk.say_on(back, &offer, Some(2), done());
     assert!(is_delivered(&desk.end()));
 }
 

@@ -125,7 +125,7 @@ fn revoked_key() -> Value {
 
 fn workers() -> Value {
     let worker = all(json!({
-        "id": about(text(), "Its id in /api/v2/workers."),
+        "id": about(text(), "The id of the worker in /api/v2/workers."),
         "name": text(),
         "type": text(),
         "models": texts(),

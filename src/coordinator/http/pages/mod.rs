@@ -37,7 +37,7 @@ pub async fn console() -> &'static Page {
     &CONSOLE
 }
 
-/// `GET /moderation`: anybody sees the page, and only moderators what it reads.
+/// `GET /moderation`. The page is public; everything that it reads needs the key of a moderator.
 pub async fn moderation() -> &'static Page {
     &MODERATION
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::blame;
 use super::request::{check_template, prompt_of};
-use crate::daemon::worker::small;
+use crate::daemon::registration::small;
 use crate::link::Said;
 use muster_engine::runtime::text::Language;
 use muster_engine::runtime::{EncoderInput, Failure, ModelInfo, Purpose, Runtime, normalize};

@@ -4,7 +4,7 @@
 
 use super::blame;
 use super::media::{MediaDesk, failed};
-use crate::daemon::worker::small;
+use crate::daemon::registration::small;
 use crate::link::{Said, Transfers};
 use muster_engine::runtime::hearing::{MOST_SECONDS, SAMPLE_RATE, TranscriptSegment};
 use muster_engine::runtime::maker::{

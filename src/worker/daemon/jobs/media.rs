@@ -10,7 +10,7 @@ use super::video::VideoFile;
 use super::{blame, flat, image, music, video};
 use crate::daemon::engines::Engines;
 use crate::daemon::infotext::Infotext;
-use crate::daemon::worker::small as small_number;
+use crate::daemon::registration::small as small_number;
 use crate::link::session::Work;
 use crate::link::{Reply, Said, Transfers};
 use muster_engine::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, PixelFormat, Pixels};

@@ -4,7 +4,7 @@
 
 use super::blame;
 use super::media::{MediaDesk, failed};
-use crate::daemon::worker::small;
+use crate::daemon::registration::small;
 use crate::link::Said;
 use muster_engine::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, SoundRequest};
 use muster_protocol::job::{EncodeResult, FinishReason, Samples, SpeechPart, SpeechRequest, Usage};
