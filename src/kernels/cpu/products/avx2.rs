@@ -48,11 +48,15 @@ pub unsafe fn multiply(
             };
             // SAFETY: the caller's promise.
             unsafe {
-                match (rows, vnni) {
-                    (4, true) => multiply_vnni::<4>(part, place),
-                    (4, false) => multiply_avx2::<4>(part, place),
-                    (_, true) => multiply_vnni::<1>(part, place),
-                    (_, false) => multiply_avx2::<1>(part, place),
+                match (rows, vnni, group.first == 0 && row == 0 && half == 0) {
+                    (4, true, true) => multiply_vnni::<4, true>(part, place),
+                    (4, true, false) => multiply_vnni::<4, false>(part, place),
+                    (4, false, true) => multiply_avx2::<4, true>(part, place),
+                    (4, false, false) => multiply_avx2::<4, false>(part, place),
+                    (_, true, true) => multiply_vnni::<1, true>(part, place),
+                    (_, true, false) => multiply_vnni::<1, false>(part, place),
+                    (_, false, true) => multiply_avx2::<1, true>(part, place),
+                    (_, false, false) => multiply_avx2::<1, false>(part, place),
                 }
             }
             row += rows;
@@ -71,34 +75,50 @@ struct Part<'a> {
     row: usize,
 }
 
+impl Part<'_> {
+    /// Asks for the weights of a page later while the first rows go through a panel, which the others, and those of the
+    /// other half, find in the cache: the CPU's own guess stops at the end of each page.
+    #[inline(always)]
+    fn fetch_ahead<const FIRST: bool>(&self, at: *const u8) {
+        const AHEAD: usize = 4096;
+        if FIRST {
+            // SAFETY: every x86-64 has the instruction, and it reads nothing that the program sees.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast()) };
+        }
+    }
+}
+
 #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-unsafe fn multiply_vnni<const R: usize>(part: Part, place: Place) {
+unsafe fn multiply_vnni<const R: usize, const FIRST: bool>(part: Part, place: Place) {
     // SAFETY: the caller's promise.
-    unsafe { multiply_rows::<R, true>(part, place) }
+    unsafe { multiply_rows::<R, true, FIRST>(part, place) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn multiply_avx2<const R: usize>(part: Part, place: Place) {
+unsafe fn multiply_avx2<const R: usize, const FIRST: bool>(part: Part, place: Place) {
     // SAFETY: the caller's promise.
-    unsafe { multiply_rows::<R, false>(part, place) }
+    unsafe { multiply_rows::<R, false, FIRST>(part, place) }
 }
 
 #[inline(always)]
-unsafe fn multiply_rows<const R: usize, const VNNI: bool>(part: Part, place: Place) {
+unsafe fn multiply_rows<const R: usize, const VNNI: bool, const FIRST: bool>(
+    part: Part,
+    place: Place,
+) {
     let mut sums = [[0f32; LANES]; R];
     // SAFETY: the caller's promise.
     unsafe {
         let totals: [__m256; R] = match part.kind {
-            Kind::F32 | Kind::F16 | Kind::BF16 => dense(part),
-            Kind::Q8_0 => q8_0_rows::<R, VNNI>(part),
-            Kind::Codes(Code::Q4_0) => code_rows::<R, VNNI>(Code::Q4_0, part),
-            Kind::Codes(Code::Q4_1) => code_rows::<R, VNNI>(Code::Q4_1, part),
-            Kind::Codes(Code::Q5_0) => code_rows::<R, VNNI>(Code::Q5_0, part),
-            Kind::Codes(Code::Q5_1) => code_rows::<R, VNNI>(Code::Q5_1, part),
-            Kind::Codes(Code::MxFp4) => code_rows::<R, VNNI>(Code::MxFp4, part),
-            Kind::Q4K | Kind::Q5K => q4k_rows::<R, VNNI>(part),
-            Kind::Q6K => q6k_rows::<R, VNNI, false>(part),
-            Kind::Q2K => q6k_rows::<R, VNNI, true>(part),
+            Kind::F32 | Kind::F16 | Kind::BF16 => dense::<R, FIRST>(part),
+            Kind::Q8_0 => q8_0_rows::<R, VNNI, FIRST>(part),
+            Kind::Codes(Code::Q4_0) => code_rows::<R, VNNI, FIRST>(Code::Q4_0, part),
+            Kind::Codes(Code::Q4_1) => code_rows::<R, VNNI, FIRST>(Code::Q4_1, part),
+            Kind::Codes(Code::Q5_0) => code_rows::<R, VNNI, FIRST>(Code::Q5_0, part),
+            Kind::Codes(Code::Q5_1) => code_rows::<R, VNNI, FIRST>(Code::Q5_1, part),
+            Kind::Codes(Code::MxFp4) => code_rows::<R, VNNI, FIRST>(Code::MxFp4, part),
+            Kind::Q4K | Kind::Q5K => q4k_rows::<R, VNNI, FIRST>(part),
+            Kind::Q6K => q6k_rows::<R, VNNI, false, FIRST>(part),
+            Kind::Q2K => q6k_rows::<R, VNNI, true, FIRST>(part),
         };
         for (sums, total) in sums.iter_mut().zip(totals) {
             _mm256_storeu_ps(sums.as_mut_ptr(), total);
@@ -184,12 +204,15 @@ unsafe fn scaled<const R: usize>(
 
 /// Even and odd columns have sums of their own, so that one row does not wait for its last addition.
 #[inline(always)]
-unsafe fn dense<const R: usize>(part: Part) -> [__m256; R] {
+unsafe fn dense<const R: usize, const FIRST: bool>(part: Part) -> [__m256; R] {
     let cols = part.blocks * part.kind.block_cols();
     // SAFETY: reads as many columns of the panel and of the group as there are, by the caller's promise.
     unsafe {
         let mut sums = [[_mm256_setzero_ps(); R]; 2];
         for pair in 0..cols / 2 {
+            if part.kind != Kind::F32 {
+                part.fetch_ahead::<FIRST>(part.panel.wrapping_add(pair * 4 * PANEL_ROWS));
+            }
             for (odd, sums) in sums.iter_mut().enumerate() {
                 add_column(sums, part, pair * 2 + odd);
             }
@@ -237,7 +260,9 @@ unsafe fn add_column<const R: usize>(sums: &mut [__m256; R], part: Part, col: us
 }
 
 #[inline(always)]
-unsafe fn q8_0_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] {
+unsafe fn q8_0_rows<const R: usize, const VNNI: bool, const FIRST: bool>(
+    part: Part,
+) -> [__m256; R] {
     let (group, rows) = (part.group, part.group.rows);
     // SAFETY: the panel has as many blocks of two halves as the group has scales and quants for.
     unsafe {
@@ -254,6 +279,7 @@ unsafe fn q8_0_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R]
                 }
             }
             for line in 0..8 {
+                part.fetch_ahead::<FIRST>(lines.wrapping_add(line * 64));
                 let weights = _mm256_loadu_si256(lines.add(line * 64).cast());
                 for (row, integer) in integers.iter_mut().enumerate() {
                     let quants = four(quants.add((line * rows + row) * 4));
@@ -274,7 +300,10 @@ unsafe fn q8_0_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R]
 
 /// Inlined where the code is known, so that each has a loop of its own.
 #[inline(always)]
-unsafe fn code_rows<const R: usize, const VNNI: bool>(code: Code, part: Part) -> [__m256; R] {
+unsafe fn code_rows<const R: usize, const VNNI: bool, const FIRST: bool>(
+    code: Code,
+    part: Part,
+) -> [__m256; R] {
     let (group, rows) = (part.group, part.group.rows);
     // SAFETY: the panel has as many blocks of two halves as the group has scales, offsets and quants for.
     unsafe {
@@ -297,6 +326,7 @@ unsafe fn code_rows<const R: usize, const VNNI: bool>(code: Code, part: Part) ->
                 false => _mm256_setzero_si256(),
             };
             for line in 0..4 {
+                part.fetch_ahead::<FIRST>(lines.wrapping_add(line * 64));
                 let packed = _mm256_loadu_si256(lines.add(line * 64).cast());
                 let fours = [packed, _mm256_srli_epi16(packed, 4)];
                 for (index, nibbles) in fours.into_iter().enumerate() {
@@ -349,7 +379,7 @@ unsafe fn worth(code: Code, nibbles: __m256i, fifth: __m256i, g: usize) -> __m25
 }
 
 #[inline(always)]
-unsafe fn q4k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] {
+unsafe fn q4k_rows<const R: usize, const VNNI: bool, const FIRST: bool>(part: Part) -> [__m256; R] {
     let (group, rows) = (part.group, part.group.rows);
     // SAFETY: the panel has as many blocks as the group has scales, sums and quants for.
     unsafe {
@@ -368,6 +398,7 @@ unsafe fn q4k_rows<const R: usize, const VNNI: bool>(part: Part) -> [__m256; R] 
                 let lines = block.add(q4k::QUANTS + sub * 256 + part.half * 32);
                 let mut integers = [_mm256_setzero_si256(); R];
                 for line in 0..4 {
+                    part.fetch_ahead::<FIRST>(lines.wrapping_add(line * 64));
                     let packed = _mm256_loadu_si256(lines.add(line * 64).cast());
                     let mut low = _mm256_and_si256(packed, low_bits);
                     let mut high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_bits);
@@ -453,7 +484,7 @@ unsafe fn q4k_minima<const R: usize>(heads: *const u8, index: usize, part: Part)
 }
 
 #[inline(always)]
-unsafe fn q6k_rows<const R: usize, const VNNI: bool, const MINIMA: bool>(
+unsafe fn q6k_rows<const R: usize, const VNNI: bool, const MINIMA: bool, const FIRST: bool>(
     part: Part,
 ) -> [__m256; R] {
     let bytes = if MINIMA { q2k::BYTES } else { q6k::BYTES };
@@ -466,8 +497,11 @@ unsafe fn q6k_rows<const R: usize, const VNNI: bool, const MINIMA: bool>(
             let mut products = [_mm256_setzero_ps(); R];
             let mut minima = [_mm256_setzero_si256(); R];
             for sub in 0..16 {
-                let at = q6k::QUANTS + sub * six_bits::BYTES + part.half * 32;
-                let weights = six_bit_lines(block.add(at));
+                let lines = block.add(q6k::QUANTS + sub * six_bits::BYTES + part.half * 32);
+                for line in 0..six_bits::BYTES / 64 {
+                    part.fetch_ahead::<FIRST>(lines.wrapping_add(line * 64));
+                }
+                let weights = six_bit_lines(lines);
                 let at = (index * 16 + sub) * rows + part.row;
                 let mut integers = [_mm256_setzero_si256(); R];
                 for (row, integer) in integers.iter_mut().enumerate() {

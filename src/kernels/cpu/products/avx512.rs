@@ -14,7 +14,7 @@ use core::arch::x86_64::*;
 
 use super::activations::Group;
 use super::blocks::{Code, Kind, codes, q2k, q4k, q5k, q6k, q8_0, six_bits};
-use super::{GROUP_ROWS, PANEL_ROWS, Place};
+use super::{PANEL_ROWS, Place};
 
 /// The truth table of `a | (b & c)`.
 const LOW_OR_MASKED: i32 = 0xF8;
@@ -87,13 +87,13 @@ unsafe fn store<const R: usize>(totals: [__m512; R], place: Place) {
     }
 }
 
-/// Asks for the weights of a page later, where few rows make the memory the limit: the CPU's own guess stops at
-/// the end of each page. Q4_K at one row: 15 GB/s a thread instead of 10. (For f32 it is no help.)
+/// Asks for the weights of a page later while the first rows go through a panel, which the others find in the cache: the
+/// CPU's own guess stops at the end of each page. Q4_K at one row: 15 GB/s a thread instead of 10. (For f32 it is no help.)
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn fetch_ahead<const R: usize>(at: *const u8) {
+fn fetch_ahead(group: &Group, at: *const u8) {
     const AHEAD: usize = 4096;
-    if R < GROUP_ROWS {
+    if group.first == 0 {
         _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast());
     }
 }
@@ -137,7 +137,7 @@ unsafe fn dense<const R: usize, const BYTES: usize>(
                 let col = pair * 2 + odd;
                 let at = panel.add(col * BYTES * PANEL_ROWS);
                 if BYTES == 2 && odd == 0 {
-                    fetch_ahead::<R>(at);
+                    fetch_ahead(group, at);
                 }
                 add_column(part, widen(at), group.floats.as_ptr().add(col * R));
             }
@@ -161,7 +161,7 @@ unsafe fn bf16_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Gro
         // SAFETY: the panel and the group have two columns for each block.
         unsafe {
             let at = panel.add(block * 4 * PANEL_ROWS);
-            fetch_ahead::<R>(at);
+            fetch_ahead(group, at);
             let pairs = _mm512_loadu_si512(at.cast());
             let columns = [_mm512_slli_epi32(pairs, 16), _mm512_and_si512(pairs, odd)];
             let mut floats = group.floats.as_ptr().add(block * 2 * R);
@@ -209,7 +209,7 @@ unsafe fn q8_0_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Gro
             }
             for line in 0..8 {
                 let weights = _mm512_loadu_si512(lines.add(line * 64).cast());
-                fetch_ahead::<R>(lines.wrapping_add(line * 64));
+                fetch_ahead(group, lines.wrapping_add(line * 64));
                 for (row, integer) in integers.iter_mut().enumerate() {
                     *integer = _mm512_dpbusd_epi32(
                         *integer,
@@ -259,7 +259,7 @@ unsafe fn code_rows<const R: usize>(
                 false => _mm512_setzero_si512(),
             };
             for line in 0..4 {
-                fetch_ahead::<R>(lines.wrapping_add(line * 64));
+                fetch_ahead(group, lines.wrapping_add(line * 64));
                 let packed = _mm512_loadu_si512(lines.add(line * 64).cast());
                 let fours = [packed, _mm512_srli_epi16(packed, 4)];
                 for (four_index, nibbles) in fours.into_iter().enumerate() {
@@ -345,7 +345,7 @@ unsafe fn q4k_rows<const R: usize, const FIVE: bool>(
                 };
                 for line in 0..4 {
                     let packed = _mm512_loadu_si512(lines.add(line * 64).cast());
-                    fetch_ahead::<R>(lines.wrapping_add(line * 64));
+                    fetch_ahead(group, lines.wrapping_add(line * 64));
                     let mut low = _mm512_and_si512(packed, low_bits);
                     let mut high = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low_bits);
                     if FIVE {
@@ -456,7 +456,11 @@ unsafe fn q6k_rows<const R: usize, const MINIMA: bool>(
             let mut quants = group.quants.as_ptr().add(index * 256 * R);
             let mut offsets = group.offsets.as_ptr().add(index * 16 * R);
             for sub in 0..16 {
-                let weights = six_bit_lines(block.add(q6k::QUANTS + sub * six_bits::BYTES));
+                let lines = block.add(q6k::QUANTS + sub * six_bits::BYTES);
+                for line in 0..six_bits::BYTES / 64 {
+                    fetch_ahead(group, lines.wrapping_add(line * 64));
+                }
+                let weights = six_bit_lines(lines);
                 let mut integers = [_mm512_setzero_si512(); R];
                 for (row, integer) in integers.iter_mut().enumerate() {
                     *integer = _mm512_set1_epi32(*offsets.add(row));
