@@ -83,7 +83,7 @@ fn bench_type(
             .collect::<Result<_>>()?,
         WeightType::MxFp4 => Vec::new(),
     };
-    for m in [1, 8, 128] {
+    for m in [1, 8, 16, 128] {
         let x = Tensor::randn(0f32, 1.0, (m, COLS), &Device::Cpu)?;
         let mut group = criterion.benchmark_group(name);
         group.throughput(Throughput::Elements((m * ROWS * COLS) as u64));

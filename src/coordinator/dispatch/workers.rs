@@ -253,6 +253,7 @@ impl Worker {
                 name: earlier.name.clone(),
                 offered: false,
                 running: 0,
+                waiting: 0,
                 offering: earlier.offering.clone(),
                 ..*earlier
             });
