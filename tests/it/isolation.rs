@@ -148,7 +148,8 @@ fn a_template_that_recurses_without_end_costs_its_own_process_only() {
 fn a_template_that_computes_without_end_is_stopped() {
     let slow = "{% set s = 'x' %}{% set n = namespace(s='xxxxxxxxxxxxxxxx') %}\
         {% for i in range(15) %}{% set n.s = n.s ~ n.s %}{% endfor %}\
-        {% for i in range(100000) %}{% set t = n.s | upper | replace('x', 'y') %}{% endfor %}";
+        {% for i in range(10000) %}{% for j in range(10000) %}\
+        {% set t = n.s | upper | replace('x', 'y') %}{% endfor %}{% endfor %}";
     check_death(slow, "time limit of 10 s");
 }
 

@@ -121,7 +121,7 @@ fn chat_talks_to_the_running_up_or_starts_a_model() {
     );
     let report: Value =
         serde_json::from_str(&beside(folder.path(), &["status", "--json"])).unwrap();
-    assert_eq!(report["models"].as_array().unwrap().len(), 7, "{report}");
+    assert_eq!(report["models"].as_array().unwrap().len(), 6, "{report}");
 }
 
 #[test]
