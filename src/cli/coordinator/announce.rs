@@ -102,15 +102,12 @@ impl Ready {
                 examples += &format!("And write down what it said:\n\n{curl}\n\n");
             }
         }
+        let (url, elsewhere, models) = (&self.url, self.elsewhere(), self.models.join(", "));
         output::line(format!(
-            "ready at {}{}\n\n  key    {key}\n  model  {}\n\nOpen this page in a browser to chat and to draw:\n\n  {}/#key={key}\n\n{examples}`worker chat` talks to it in the terminal; {}/docs is the API reference. Any OpenAI client works with base URL {}/v1 and this key, programs for Ollama with {} and none. Ctrl-C stops.",
-            self.url,
-            self.elsewhere(),
-            self.models.join(", "),
-            self.url,
-            self.url,
-            self.url,
-            self.url,
+            "ready at {url}{elsewhere}\n\n  key    {key}\n  model  {models}\n\nOpen this page in a browser to try the models:\n\n  \
+             {url}/#key={key}\n\n{examples}`worker chat` talks to it in the terminal; {url}/console shows workers, keys and jobs, \
+             and {url}/docs is the API reference. Any OpenAI client works with base URL {url}/v1 and this key, programs for \
+             Ollama with {url} and none. Ctrl-C stops."
         ))
     }
 
