@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 
 use super::process::TIMED_OUT;
 
@@ -32,7 +32,7 @@ impl Watch {
                 };
                 match heard {
                     Ok(next) => wait = next,
-                    Err(RecvTimeoutError::Timeout) => exit(TIMED_OUT),
+                    Err(RecvTimeoutError::Timeout) => time_out(),
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
@@ -51,6 +51,13 @@ impl Watch {
     pub fn end(&self) {
         let _ = self.0.send(None);
     }
+}
+
+/// Ends the process by a signal, after which nothing of it runs: an exit tidies up beside a thread that goes on computing,
+/// which may abort. The exit is for a process whose parent had the signal ignored.
+fn time_out() -> ! {
+    let _ = kill_process(getpid(), Signal::ALARM);
+    exit(TIMED_OUT)
 }
 
 /// Limits the addresses of this process to what it has and so many bytes more.

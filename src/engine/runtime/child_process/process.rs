@@ -3,20 +3,23 @@
 use std::env;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 use serde::de::DeserializeOwned;
 
 use super::frames;
 
-/// The exit code of a process that took too long.
+/// The exit code of a process that took too long, where no signal could end it.
 pub const TIMED_OUT: i32 = 124;
 /// So much of what a dying process wrote is looked through for the reason.
 const LAST_WORDS_BYTES: u64 = 4096;
+/// Letters of the last line that are told where nothing is known about the reason.
+const LONGEST_LAST_LINE: usize = 200;
 
 pub struct ChildProcess {
     child: Child,
@@ -134,9 +137,17 @@ fn reason(status: Option<ExitStatus>, words: &str, error: &io::Error, limit: Dur
     if words.contains("memory allocation of") || words.contains("out of memory") {
         return Death::Memory;
     }
+    let took_too_long = |status: ExitStatus| {
+        status.code() == Some(TIMED_OUT) || status.signal() == Some(Signal::ALARM.as_raw())
+    };
     match status {
-        Some(status) if status.code() == Some(TIMED_OUT) => Death::Time(limit),
-        Some(status) => Death::Other(format!("the process ended ({status}; {error})")),
+        Some(status) if took_too_long(status) => Death::Time(limit),
+        Some(status) => {
+            let last = words.lines().rfind(|line| !line.trim().is_empty());
+            let last = last.unwrap_or("it wrote nothing").chars();
+            let last: String = last.take(LONGEST_LAST_LINE).collect();
+            Death::Other(format!("the process ended ({status}; {error}): {last}"))
+        }
         None => Death::Other(error.to_string()),
     }
 }
@@ -161,5 +172,29 @@ impl Read for Timed<'_> {
             // `read_exact` and `read_to_end` try again.
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_says_why_it_ended() {
+        let end = |script: &str| {
+            let mut command = Command::new("sh");
+            let output = command.args(["-c", script]).output().unwrap();
+            let words = String::from_utf8_lossy(&output.stderr);
+            let error = io::ErrorKind::UnexpectedEof.into();
+            reason(Some(output.status), &words, &error, Duration::from_secs(10))
+        };
+        let time = Death::Time(Duration::from_secs(10));
+        assert_eq!(end("kill -ALRM $$"), time);
+        assert_eq!(end("exit 124"), time);
+        let memory = "echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$";
+        assert_eq!(end(memory), Death::Memory);
+        let told = end("echo first >&2; echo 'the heap is broken' >&2; kill -ABRT $$").to_string();
+        assert!(told.contains("signal: 6"), "{told}");
+        assert!(told.ends_with(": the heap is broken"), "{told}");
     }
 }
