@@ -1158,6 +1158,18 @@ async fn models_that_hear_and_speak_are_listed_as_audio() {
     assert_eq!(speaks["params"]["speed"]["maximum"], 4.0);
     assert_eq!(params("hears").await["route"], "/v1/audio/transcriptions");
     assert_eq!(params("plays").await["route"], "/v1/audio/generations");
+    // A request of another kind is told the same route.
+    for (model, route) in [
+        ("speaks", "/v1/audio/speech"),
+        ("hears", "/v1/audio/transcriptions"),
+    ] {
+        let refused = generate(&app, json!({"model": model})).await;
+        let told = refused.json().await["error"]["message"].to_string();
+        assert!(
+            told.contains(&format!("audio requests for it to POST {route}")),
+            "{told}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -136,25 +136,37 @@ fn auto(overview: &Overview, owner: &str) -> Option<(Value, Capabilities)> {
 
 /// The message about a model that was asked for another kind of output than its own, with the route that serves it.
 pub fn not_of_kind(name: &str, wanted: &str, overview: &Overview) -> String {
-    let kinds = overview.model(name).map(|model| model.kinds);
-    let routes = GENERATION_ROUTES.iter();
-    let mut own = routes.filter(|(kind, _)| kinds.is_some_and(|kinds| kinds.contains(*kind)));
-    match own.next() {
-        Some((kind, route)) => {
-            let kind = kind.word();
-            format!("{name} is not {wanted} model; send {kind} requests for it to {route}")
+    match overview.model(name).and_then(route_of) {
+        Some((word, route)) => {
+            format!("{name} is not {wanted} model; send {word} requests for it to POST {route}")
         }
         None => format!("{name} is not {wanted} model"),
     }
 }
 
-/// Where a model of each kind is asked.
-const GENERATION_ROUTES: [(Kind, &str); 4] = [
-    (Kind::Text, "POST /v1/chat/completions"),
-    (Kind::Image, "POST /v1/images/generations"),
-    (Kind::Video, "POST /v1/videos/generations"),
-    (Kind::Audio, "POST /v1/audio/generations"),
-];
+/// The word that a model is listed under, and the route for requests to it. None for forms of the AI Horde API, which have no
+/// route on `/v1`.
+pub fn route_of(model: &ModelOnline) -> Option<(&'static str, &'static str)> {
+    let has = |task| model.capabilities.contains(task);
+    let texts = [
+        (has(Capabilities::GENERATE), "/v1/chat/completions"),
+        (has(Capabilities::EMBED), "/v1/embeddings"),
+        (has(Capabilities::RERANK), "/v1/rerank"),
+        (has(Capabilities::TRANSCRIBE), "/v1/audio/transcriptions"),
+        (has(Capabilities::SPEAK), "/v1/audio/speech"),
+    ];
+    let (kind, word) = listed_kinds(model).into_iter().next()?;
+    let route = match kind {
+        Kind::Text => texts
+            .into_iter()
+            .find_map(|(is_its, route)| is_its.then_some(route))?,
+        Kind::Image => "/v1/images/generations",
+        Kind::Video => "/v1/videos/generations",
+        Kind::Audio => "/v1/audio/generations",
+        Kind::Mesh | Kind::Interrogation => return None,
+    };
+    Some((word, route))
+}
 
 fn input_modalities(model: &ModelOnline) -> Vec<&str> {
     let mut inputs: Vec<&str> = model.modalities.iter().map(|name| &**name).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{error, info, warn};
 
 use super::control::{CommandCause, CommandFailure, CommandOutcome, CommandReply, OwnerCommand};
@@ -147,6 +147,7 @@ impl Crew {
         context: (&Config, &Catalog),
         grace: Duration,
     ) -> Self {
+        let began = Instant::now();
         let (kept, leaving): (Vec<_>, Vec<_>) = std::mem::take(&mut self.models)
             .into_iter()
             .partition(|(name, _)| self.is_wanted(name, context.0));
@@ -164,7 +165,8 @@ impl Crew {
             models
         };
         if !self.leave_out(&leaving, context, grace).await {
-            return self.restart(change, context, grace).await;
+            let left = grace.saturating_sub(began.elapsed());
+            return self.restart(change, context, left).await;
         }
         let kept = std::mem::take(&mut self.models);
         self.models = change(&self.residency, kept).await;
@@ -172,7 +174,7 @@ impl Crew {
     }
 
     /// Offers these models no more, and waits until their jobs have ended. False where that takes a new start of the
-    /// worker, or more time than jobs have.
+    /// worker, or longer than jobs have.
     async fn leave_out(
         &self,
         leaving: &[(String, DeviceModel)],

@@ -14,7 +14,7 @@
 //! | `infotext` | the text about an image inside its file |
 //! | `posts` | the configured coordinators, checked |
 //! | `worker` | the engine and its lines to coordinators |
-//! | `registration` | what a worker says of itself and its models when it registers |
+//! | `registration` | the worker's abilities and models, as coordinators are told them |
 //! | `jobs/` | one job, from its offer to its last word |
 //! | `summary` | what the owner's log says of it every minute |
 //! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |

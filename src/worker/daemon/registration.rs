@@ -1,4 +1,4 @@
-//! What a worker says of itself and of its models when it registers.
+//! The registration of a worker: its abilities, its models and their limits.
 
 use std::sync::Arc;
 

@@ -88,6 +88,19 @@ fn document(routes: impl Iterator<Item = &'static Route>) -> Value {
     document
 }
 
+/// The fields of the body that a route takes, each with its schema.
+pub fn body_fields(path: &str) -> Map<String, Value> {
+    let body = &DOCUMENT["paths"][path]["post"]["requestBody"];
+    let schemas = &DOCUMENT["components"]["schemas"];
+    let fields = references(body)
+        .pop()
+        .map(|name| &schemas[name]["properties"]);
+    fields
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default()
+}
+
 /// As OpenAPI spells it: a wildcard is an ordinary parameter there.
 fn path(route: &Route) -> String {
     route.path.replace("{*", "{")

@@ -14,7 +14,7 @@ use core::arch::x86_64::*;
 
 use super::activations::Group;
 use super::blocks::{Code, Kind, codes, q2k, q4k, q5k, q6k, q8_0, six_bits};
-use super::{PANEL_ROWS, Place};
+use super::{FETCHED_AHEAD, PANEL_ROWS, Place};
 
 /// Columns in a register.
 const LANES: usize = 8;
@@ -75,16 +75,12 @@ struct Part<'a> {
     row: usize,
 }
 
-impl Part<'_> {
-    /// Asks for the weights of a page later while the first rows go through a panel, which the others, and those of the
-    /// other half, find in the cache: the CPU's own guess stops at the end of each page.
-    #[inline(always)]
-    fn fetch_ahead<const FIRST: bool>(&self, at: *const u8) {
-        const AHEAD: usize = 4096;
-        if FIRST {
-            // SAFETY: every x86-64 has the instruction, and it reads nothing that the program sees.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast()) };
-        }
+/// As in AVX-512, for the first half too. A test of its own in each line would cost registers.
+#[inline(always)]
+fn fetch_ahead<const FIRST: bool>(at: *const u8) {
+    if FIRST {
+        // SAFETY: every x86-64 has the instruction, and it reads nothing that the program sees.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(FETCHED_AHEAD).cast()) };
     }
 }
 
@@ -211,7 +207,7 @@ unsafe fn dense<const R: usize, const FIRST: bool>(part: Part) -> [__m256; R] {
         let mut sums = [[_mm256_setzero_ps(); R]; 2];
         for pair in 0..cols / 2 {
             if part.kind != Kind::F32 {
-                part.fetch_ahead::<FIRST>(part.panel.wrapping_add(pair * 4 * PANEL_ROWS));
+                fetch_ahead::<FIRST>(part.panel.wrapping_add(pair * 4 * PANEL_ROWS));
             }
             for (odd, sums) in sums.iter_mut().enumerate() {
                 add_column(sums, part, pair * 2 + odd);
@@ -279,7 +275,7 @@ unsafe fn q8_0_rows<const R: usize, const VNNI: bool, const FIRST: bool>(
                 }
             }
             for line in 0..8 {
-                part.fetch_ahead::<FIRST>(lines.wrapping_add(line * 64));
+                fetch_ahead::<FIRST>(lines.wrapping_add(line * 64));
                 let weights = _mm256_loadu_si256(lines.add(line * 64).cast());
                 for (row, integer) in integers.iter_mut().enumerate() {
                     let quants = four(quants.add((line * rows + row) * 4));
@@ -326,7 +322,7 @@ unsafe fn code_rows<const R: usize, const VNNI: bool, const FIRST: bool>(
                 false => _mm256_setzero_si256(),
             };
             for line in 0..4 {
-                part.fetch_ahead::<FIRST>(lines.wrapping_add(line * 64));
+                fetch_ahead::<FIRST>(lines.wrapping_add(line * 64));
                 let packed = _mm256_loadu_si256(lines.add(line * 64).cast());
                 let fours = [packed, _mm256_srli_epi16(packed, 4)];
                 for (index, nibbles) in fours.into_iter().enumerate() {
@@ -398,7 +394,7 @@ unsafe fn q4k_rows<const R: usize, const VNNI: bool, const FIRST: bool>(part: Pa
                 let lines = block.add(q4k::QUANTS + sub * 256 + part.half * 32);
                 let mut integers = [_mm256_setzero_si256(); R];
                 for line in 0..4 {
-                    part.fetch_ahead::<FIRST>(lines.wrapping_add(line * 64));
+                    fetch_ahead::<FIRST>(lines.wrapping_add(line * 64));
                     let packed = _mm256_loadu_si256(lines.add(line * 64).cast());
                     let mut low = _mm256_and_si256(packed, low_bits);
                     let mut high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_bits);
@@ -499,7 +495,7 @@ unsafe fn q6k_rows<const R: usize, const VNNI: bool, const MINIMA: bool, const F
             for sub in 0..16 {
                 let lines = block.add(q6k::QUANTS + sub * six_bits::BYTES + part.half * 32);
                 for line in 0..six_bits::BYTES / 64 {
-                    part.fetch_ahead::<FIRST>(lines.wrapping_add(line * 64));
+                    fetch_ahead::<FIRST>(lines.wrapping_add(line * 64));
                 }
                 let weights = six_bit_lines(lines);
                 let at = (index * 16 + sub) * rows + part.row;

@@ -14,7 +14,7 @@ use core::arch::x86_64::*;
 
 use super::activations::Group;
 use super::blocks::{Code, Kind, codes, q2k, q4k, q5k, q6k, q8_0, six_bits};
-use super::{PANEL_ROWS, Place};
+use super::{FETCHED_AHEAD, PANEL_ROWS, Place};
 
 /// The truth table of `a | (b & c)`.
 const LOW_OR_MASKED: i32 = 0xF8;
@@ -92,9 +92,8 @@ unsafe fn store<const R: usize>(totals: [__m512; R], place: Place) {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn fetch_ahead(group: &Group, at: *const u8) {
-    const AHEAD: usize = 4096;
     if group.first == 0 {
-        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast());
+        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(FETCHED_AHEAD).cast());
     }
 }
 

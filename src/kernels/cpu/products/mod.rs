@@ -33,6 +33,10 @@ const PANEL_ROWS: usize = 16;
 /// Activation rows that a micro-kernel takes at once.
 const GROUP_ROWS: usize = 8;
 
+/// How far weights are fetched ahead of the product, in bytes: a page.
+#[cfg(target_arch = "x86_64")]
+const FETCHED_AHEAD: usize = 4096;
+
 /// A weight matrix in panels.
 #[derive(Debug)]
 pub struct Matrix {
