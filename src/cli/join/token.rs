@@ -10,6 +10,14 @@ use super::section::Section;
 /// The version is part of it: a later form is told from this one.
 const PREFIX: &str = "muster-join-1.";
 
+/// Characters without a width, and those that turn the direction of a line.
+const HIDDEN: [std::ops::RangeInclusive<char>; 4] = [
+    '\u{200b}'..='\u{200f}',
+    '\u{2028}'..='\u{202e}',
+    '\u{2060}'..='\u{206f}',
+    '\u{feff}'..='\u{feff}',
+];
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Token {
@@ -43,7 +51,26 @@ impl Token {
         let bytes = BASE64_URL_SAFE_NO_PAD
             .decode(coded)
             .map_err(|_| damaged())?;
-        serde_json::from_slice(&bytes).map_err(|_| damaged())
+        let token: Self = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
+        match token.is_plain() {
+            true => Ok(token),
+            false => Err(
+                "the join token holds control or invisible characters: ask the operator for a new one"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Parts of a token are shown on terminals and written into files.
+    fn is_plain(&self) -> bool {
+        let parts = [
+            Some(&self.url),
+            Some(&self.key),
+            self.name.as_ref(),
+            self.certificate_sha256.as_ref(),
+        ];
+        let mut characters = parts.into_iter().flatten().flat_map(|part| part.chars());
+        !characters.any(|one| one.is_control() || HIDDEN.iter().any(|range| range.contains(&one)))
     }
 
     /// Only coordinators make tokens.
@@ -69,6 +96,27 @@ impl From<Token> for Section {
 #[cfg(test)]
 mod tests {
     use super::Token;
+
+    #[test]
+    fn a_token_with_characters_that_a_terminal_obeys_is_refused() {
+        let token = |url: &str, name: &str| Token {
+            url: url.to_owned(),
+            key: "k".repeat(22),
+            name: Some(name.to_owned()),
+            certificate_sha256: None,
+            insecure: false,
+        };
+        let url = "wss://host";
+        assert!(Token::parse(&token(url, "attic").text()).is_ok());
+        for (url, name) in [
+            ("wss://host\njoined wss://other", "attic"),
+            (url, "attic\u{1b}[2K"),
+            (url, "cit\u{202e}ta"),
+        ] {
+            let refused = Token::parse(&token(url, name).text()).unwrap_err();
+            assert!(refused.contains("control or invisible"), "{refused}");
+        }
+    }
 
     #[test]
     fn a_token_is_one_word_that_reads_back() {

@@ -111,19 +111,45 @@ fn refused_origin(settings: &DoorSettings, request: &Request) -> Option<&'static
 
 /// Whether the request may use the coordinator's own key: no proxy on this machine passes it on for others.
 fn is_local(accounts: &Accounts, request: &Request) -> bool {
-    const FORWARDED: [&str; 4] = [
-        "forwarded",
-        "x-forwarded-for",
-        "x-forwarded-host",
-        "x-real-ip",
-    ];
     let headers = request.headers();
     let peer = request.extensions().get::<PeerAddress>();
     let is_loopback = peer.is_none_or(|peer| peer.0.to_canonical().is_loopback());
     accounts.own_key().is_some()
         && is_loopback
-        && !FORWARDED.iter().any(|name| headers.contains_key(*name))
+        && !is_forwarded(headers)
         && matches!(key_in(headers), Ok(None))
+}
+
+/// Whether a proxy, a tunnel or a CDN says that it passes the request on.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    const PROXIES: [&str; 20] = [
+        "cdn-loop",
+        "cf-connecting-ip",
+        "cf-ray",
+        "client-ip",
+        "fastly-client-ip",
+        "fly-client-ip",
+        "forwarded",
+        "forwarded-for",
+        "ngrok-agent-ips",
+        "proxy-connection",
+        "tailscale-user-login",
+        "true-client-ip",
+        "via",
+        "x-amzn-trace-id",
+        "x-azure-clientip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-envoy-external-address",
+        "x-proxyuser-ip",
+        "x-real-ip",
+    ];
+    const PREFIXES: [&str; 3] = ["x-forwarded", "x-original-", "x-proxy-"];
+    let is_one = |name: &HeaderName| {
+        let name = name.as_str();
+        PROXIES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
+    headers.keys().any(is_one)
 }
 
 /// With the request's id where Anthropic's clients look for it.
@@ -195,5 +221,37 @@ impl<S: Sync> FromRequestParts<S> for Arrival {
         Ok(arrival.unwrap_or_else(|| Self {
             id: RequestId::random(),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::is_forwarded;
+
+    #[test]
+    fn headers_of_proxies_are_known() {
+        let check = |name: &'static str, expected| {
+            let value = HeaderValue::from_static("1.1 proxy");
+            let headers = HeaderMap::from_iter([(HeaderName::from_static(name), value)]);
+            assert_eq!(is_forwarded(&headers), expected, "{name}");
+        };
+        for name in [
+            "via",
+            "forwarded",
+            "x-forwarded-for",
+            "x-forwarded-proto",
+            "x-forwarded-server",
+            "x-real-ip",
+            "cf-connecting-ip",
+            "true-client-ip",
+            "x-original-forwarded-for",
+        ] {
+            check(name, true);
+        }
+        for name in ["host", "user-agent", "x-request-id", "content-type"] {
+            check(name, false);
+        }
     }
 }

@@ -44,6 +44,10 @@ fn is_here(host: &str) -> bool {
     let Ok(authority) = host.parse::<Authority>() else {
         return false;
     };
+    // A user before the host is no part of Host, and hides what a reader takes for the host.
+    if host.contains('@') {
+        return false;
+    }
     let name = authority.host();
     let address = name.trim_start_matches('[').trim_end_matches(']');
     let address: Option<IpAddr> = address.parse().ok();
@@ -88,6 +92,8 @@ mod tests {
             "localhost.evil.example",
             "10.0.0.7",
             "0.0.0.0:7010",
+            "evil@127.0.0.1",
+            "evil.example@localhost:7010",
             "",
             "a b",
         ] {

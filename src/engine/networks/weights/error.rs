@@ -46,6 +46,23 @@ pub enum CheckpointError {
     },
 }
 
+impl CheckpointError {
+    /// For a client, who knows the file by its name alone: the folder is its owner's business.
+    #[must_use]
+    pub fn without_folder(mut self) -> Self {
+        let (Self::NotFound { path, .. }
+        | Self::Unreadable { path, .. }
+        | Self::Refused { path, .. }
+        | Self::Broken { path, .. }
+        | Self::Unsupported { path, .. }
+        | Self::Device { path, .. }) = &mut self;
+        if let Some(name) = path.file_name() {
+            *path = name.into();
+        }
+        self
+    }
+}
+
 /// What is wrong with something read, before it is known in which file.
 #[derive(Debug)]
 pub enum Flaw {

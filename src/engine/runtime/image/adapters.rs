@@ -69,7 +69,8 @@ impl DrawingAdapters {
         };
         for lora in loras {
             let read = || LoadedAdapter::read(&lora.file, networks);
-            let adapter = networks.adapters.loras.get(&lora.file, read)?;
+            let adapter = networks.adapters.loras.get(&lora.file, read);
+            let adapter = adapter.map_err(CheckpointError::without_folder)?;
             found
                 .unet
                 .extend(Adaptation::new(&adapter.unet, lora.model));

@@ -35,7 +35,24 @@ pub fn said(failure: Failure) -> Said {
         | Failure::Crashed { .. }
         | Failure::Internal(_) => FailureKind::WorkerFailed,
     };
-    Said::Failed(job::Failure::new(kind, failure.to_string()))
+    Said::Failed(job::Failure::new(
+        kind,
+        without_folders(&failure.to_string()),
+    ))
+}
+
+/// Files are told by their names: where they lie on this machine is its owner's business.
+fn without_folders(message: &str) -> String {
+    let words = message
+        .split_inclusive(|character: char| character.is_whitespace() || "\"'(".contains(character));
+    let shortened = |word: &str| match word
+        .strip_prefix('/')
+        .and_then(|path| path.rsplit_once('/'))
+    {
+        Some((_, name)) if !name.trim().is_empty() => name.to_owned(),
+        _ => word.to_owned(),
+    };
+    words.map(shortened).collect()
 }
 
 pub fn broken() -> Said {
@@ -60,6 +77,25 @@ mod tests {
         assert_eq!(failure.kind, FailureKind::ContextLengthExceeded);
         let wanted = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 ";
         assert!(failure.message.starts_with(wanted), "{failure}");
+    }
+
+    #[test]
+    fn files_are_told_by_their_names() {
+        let Said::Failed(failure) = said(Failure::Internal(
+            "reading /home/ann/loras/paper.safetensors failed: \"/srv/models/a b\" and 1/2".into(),
+        )) else {
+            panic!("a failure was wanted");
+        };
+        let message = failure.message.to_string();
+        assert!(
+            message.contains("reading paper.safetensors failed"),
+            "{message}"
+        );
+        assert!(
+            !message.contains("ann") && !message.contains("/srv"),
+            "{message}"
+        );
+        assert!(message.contains("1/2"), "{message}");
     }
 
     #[test]
