@@ -2,7 +2,7 @@
 
 use super::{Failure, Root};
 
-/// List the accounts of a coordinator, set their roles and add credits (not in this build).
+/// List, suspend, export and delete the accounts of a coordinator (not in this build).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  worker account list")]
 pub struct Args {}

@@ -53,7 +53,7 @@ pub use owner::OwnerConfig;
 pub use price::{PriceConfig, Usd};
 pub use problem::{ConfigError, Problem};
 pub use secret::Secret;
-pub use serve::{Charging, ServeConfig};
+pub use serve::{Charging, ServeConfig, StoreResponses};
 pub use setting::{Found, Origin, Setting};
 pub use sources::{Environment, Flag, Sources};
 pub use units::{Size, parse_duration, show_duration};

@@ -91,7 +91,9 @@ settings! {
         largest_request: Size where (1 << 10..=1 << 30) = "64 MiB",
         /// Maximum jobs waiting for a worker, at most half of them anonymous; more are refused at once. Lower it when memory is short.
         queue: usize where (1..=10_000_000) = 100000,
-        /// Days to keep responses of /v1/responses that clients want stored. Lower it to save disk space.
+        /// Which responses of /v1/responses are stored: "unless_refused" as OpenAI's API stores them, all but those with store: false; "on_request", only those with store: true; "never". The privacy policy says which. Change it to keep less of your users.
+        store_responses: StoreResponses = "unless_refused",
+        /// Days to keep stored responses. Lower it to keep less of your users, or to save disk space.
         responses_days: usize where (1..=36_500) = 30,
         /// Maximum stored responses of /v1/responses per account; more are refused until some are deleted or expire. Lower it to save disk space.
         stored_responses: usize where (1..=10_000_000) = 50000,
@@ -105,6 +107,11 @@ settings! {
 choice! {
     /// Which accounts pay for requests.
     pub enum Charging { Off = "off", Allowlist = "allowlist", On = "on" }
+}
+
+choice! {
+    /// Which responses of `/v1/responses` are stored.
+    pub enum StoreResponses { UnlessRefused = "unless_refused", OnRequest = "on_request", Never = "never" }
 }
 
 /// A setting by its name, and what is wrong with it.

@@ -26,6 +26,7 @@
 //! | [`metering`] | how many tokens a job had, by our own count |
 //! | [`secrets`] | credentials in prompts, which strangers do not get |
 //! | [`responses`] | responses that are stored, or run without their client |
+//! | [`erasure`] | deletion, suspension and export of accounts |
 //! | [`progress`] | how far running requests are, by the tokens of their clients |
 //! | [`profanity`] | words that no public name or note may hold |
 //! | [`kudos`] | what a job costs, how an ended job becomes a settled one, and what else moves kudos |
@@ -62,6 +63,7 @@ pub mod dispatch;
 pub mod display_name;
 pub mod documents;
 pub mod egress;
+pub mod erasure;
 pub mod error;
 mod file_id;
 pub mod http;

@@ -15,6 +15,7 @@ use super::billing::release_lost;
 use super::condition::{Condition, Phase};
 use super::dispatch::Facts;
 use super::egress::Egress;
+use super::erasure::{ErasureParts, Erasures};
 use super::http;
 pub use super::http::serve::TlsFiles;
 use super::http::serve::{Certificates, Connections, HouseholdLimit, TlsError, serve};
@@ -354,8 +355,18 @@ pub async fn doors(
     let messages = Messages::open(store.clone(), rigs.clone(), &settings.name, tasks).await?;
     let badges = Badges::new(&accounts.derived_secret("jobs that are out"));
     let settings = LiveSettings::from(settings);
+    let responses = Responses::start(store.clone(), settings.clone(), tasks);
+    let parts = ErasureParts {
+        store: store.clone(),
+        accounts: accounts.clone(),
+        media: media.clone(),
+        switchboard: switchboard.clone(),
+        requests: requests.clone(),
+        responses: responses.clone(),
+    };
     Ok(Doors {
-        responses: Responses::start(store.clone(), settings.clone(), tasks),
+        erasures: Erasures::start(parts, tasks),
+        responses,
         pollers: Pollers::start(switchboard.clone(), rigs.clone(), (names, badges), tasks),
         workers: Workers::new(switchboard.clone(), accounts.clone(), guards, workers),
         moderation,
@@ -391,6 +402,11 @@ fn raise_file_limit() {
             warn!("raising the limit of open files failed, keeping the current one: {error}")
         }
     }
+}
+
+/// Whether a coordinator has an SQLite file now. Always false for a server, which this process cannot ask.
+pub fn is_served(database: &Location) -> bool {
+    matches!(lock(database), Err(StartError::InUse(_)))
 }
 
 /// One coordinator has an SQLite file to itself; commands such as `worker key` may look in.

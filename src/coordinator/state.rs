@@ -10,6 +10,7 @@ use super::address::{Network, Networks};
 use super::billing::{Charging, MicroUsd, PriceBook};
 use super::condition::Condition;
 use super::documents::Documents;
+use super::erasure::Erasures;
 use super::kudos::Prices;
 use super::media::Media;
 use super::messages::Messages;
@@ -21,7 +22,7 @@ use super::people::People;
 use super::pictures::{Results, Sources};
 use super::pollers::Pollers;
 use super::requests::Requests;
-use super::responses::Responses;
+use super::responses::{Responses, StoreResponses};
 use super::rigs::{Quotas, Rigs};
 use super::stats::Stats;
 use super::storage::Store;
@@ -39,6 +40,7 @@ pub struct Doors {
     pub pollers: Pollers,
     pub requests: Requests,
     pub responses: Responses,
+    pub erasures: Erasures,
     pub media: Media,
     pub moderation: Moderation,
     pub modes: Modes,
@@ -78,6 +80,7 @@ impl LiveSettings {
             chat_messages: new.chat_messages,
             polled_texts: new.polled_texts,
             price_book: new.price_book,
+            store_responses: new.store_responses,
             responses_kept: new.responses_kept,
             stored_responses: new.stored_responses,
             stored_response_bytes: new.stored_response_bytes,
@@ -147,11 +150,15 @@ pub struct DoorSettings {
     pub submit_keys_connect_workers: bool,
     /// Set only for tests of other programs, on this machine: nobody is asked to wait, and users are made on demand.
     pub development: Option<Development>,
+    /// Which responses are stored.
+    pub store_responses: StoreResponses,
     /// How long stored responses are kept.
     pub responses_kept: Duration,
     /// Responses that an account may have stored, and bytes of them.
     pub stored_responses: usize,
     pub stored_response_bytes: usize,
+    /// How long the records of ended jobs are kept: for the privacy policy.
+    pub records_kept: Duration,
     /// A stream says that it lives after this much silence.
     pub heartbeat: Duration,
     /// How long a stream waits for its first event before it answers 200, so that a failure until then has a
@@ -220,9 +227,11 @@ impl Default for DoorSettings {
             anonymous: false,
             submit_keys_connect_workers: false,
             development: None,
+            store_responses: StoreResponses::default(),
             responses_kept: Duration::from_secs(30 * 24 * 3600),
             stored_responses: 50_000,
             stored_response_bytes: 1 << 30,
+            records_kept: Duration::from_secs(90 * 24 * 3600),
             heartbeat: Duration::from_secs(15),
             commit_after: Duration::from_secs(2),
             lifetime: Duration::from_secs(1800),

@@ -163,3 +163,50 @@ fn among_several_administrators_the_one_with_the_login_admin_is_meant() {
     assert_eq!(made["account"], "dave#2");
     run(folder, &["key", "create", "--account", "admin"]).fails(66, "dave#2");
 }
+
+#[test]
+fn an_account_is_exported_suspended_and_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    run(folder, &["key", "create"]).ok();
+    run(folder, &["key", "create", "--account", "madagascaralice"]).ok();
+    rename(folder, 2, "madagascar words");
+    let export = run(folder, &["account", "export", "madagascaralice"]).ok();
+    let export: Value = serde_json::from_str(&export).unwrap();
+    assert_eq!(export["account"][0]["login"], "madagascaralice", "{export}");
+    assert_eq!(export["keys"].as_array().unwrap().len(), 1);
+    let file = folder.join("alice.json");
+    let to_file = ["account", "export", "#2", "-o", file.to_str().unwrap()];
+    run(folder, &to_file).ok();
+    let written: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(written["keys"], export["keys"]);
+    run(folder, &to_file).fails(1, "writing");
+    std::fs::remove_file(file).unwrap();
+
+    let said = run(folder, &["account", "suspend", "madagascaralice"]).ok();
+    assert!(said.contains("is suspended"), "{said}");
+    let roles = json!(["user", "worker_owner", "suspended"]);
+    assert_eq!(accounts(folder)[1]["roles"], roles);
+    let said = run(folder, &["account", "suspend", "madagascaralice", "--lift"]).ok();
+    assert!(said.contains("not suspended any more"), "{said}");
+
+    run(folder, &["account", "delete", "admin"]).fails(1, "the last administrator");
+    run(folder, &["account", "suspend", "admin"]).fails(1, "the last administrator");
+    run(folder, &["account", "delete", "nobody"]).fails(66, "no account has the login");
+    let copy = folder.join("coordinator.sqlite.schema-3");
+    std::fs::write(&copy, "madagascar").unwrap();
+    let said = run(folder, &["account", "delete", "#2", "--json"]).ok();
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["deleted"], true);
+    assert_eq!(said["copies"], json!([copy]));
+    let left = &accounts(folder)[1];
+    assert_eq!(
+        (&left["name"], &left["roles"]),
+        (&json!("deleted"), &json!(["deleted"]))
+    );
+    for name in ["coordinator.sqlite", "coordinator.sqlite-wal"] {
+        let bytes = std::fs::read(folder.join(name)).unwrap_or_default();
+        let holds = bytes.windows(10).any(|part| part == b"madagascar");
+        assert!(!holds, "{name}");
+    }
+}

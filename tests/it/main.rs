@@ -32,6 +32,8 @@ mod documents;
 mod encode;
 mod engine;
 #[cfg(feature = "coordinator")]
+mod erasure;
+#[cfg(feature = "coordinator")]
 mod examples;
 #[cfg(feature = "coordinator")]
 mod extensions;
@@ -76,6 +78,8 @@ mod offerings;
 mod openapi;
 #[cfg(feature = "coordinator")]
 mod operator;
+#[cfg(feature = "coordinator")]
+mod privacy;
 mod probe;
 #[cfg(feature = "coordinator")]
 mod prompt_logprobs;

@@ -49,13 +49,13 @@ const ROUTE: &str = "/v1/images/generations";
 const MODEL: &str = "tiny";
 
 /// A worker of ours with a maker.
-struct Studio {
+pub struct Studio {
     worker: Worker,
     maker: Maker,
     tasks: Tasks,
 }
 
-async fn studio(app: &App, name: &str, sample: SamplePipeline) -> Studio {
+pub async fn studio(app: &App, name: &str, sample: SamplePipeline) -> Studio {
     studio_over(app, name, sample, dial(app)).await
 }
 
@@ -135,11 +135,11 @@ fn far(app: &App) -> impl Fn() -> DuplexStream + Send + Sync + 'static {
     }
 }
 
-async fn app() -> App {
+pub async fn app() -> App {
     App::listening(DoorSettings::default()).await
 }
 
-async fn generate(app: &App, more: Value) -> Answer {
+pub async fn generate(app: &App, more: Value) -> Answer {
     generate_as(app, &app.key, more).await
 }
 
@@ -777,20 +777,20 @@ async fn a_client_that_leaves_cancels_its_music() {
     drop(gate);
 }
 
-async fn listener(app: &App, sample: SamplePipeline) -> Studio {
+pub async fn listener(app: &App, sample: SamplePipeline) -> Studio {
     let model = MediaModel::new("hears", MediaKind::Transcript);
     serving(app, "listener", model, sample, dial(app)).await
 }
 
 /// Two seconds and a half; each second is louder than the one before.
-fn steps() -> Vec<u8> {
+pub fn steps() -> Vec<u8> {
     let level = |at: usize| [0.1, 0.25, 0.5][at / 48_000];
     let samples = (0..120_000).map(|at| level(at) * if at % 100 < 50 { 1.0 } else { -1.0 });
     let sound = sound::Sound::new(48_000, 1, samples.collect()).unwrap();
     sound::to_wav(&sound, sound::WavFormat::Int16).unwrap()
 }
 
-async fn hear(app: &App, route: &str, fields: &[(&str, &str)], file: &[u8]) -> Answer {
+pub async fn hear(app: &App, route: &str, fields: &[(&str, &str)], file: &[u8]) -> Answer {
     hear_as(app, &app.key, route, (fields, file)).await
 }
 
@@ -826,7 +826,7 @@ async fn hear_as(
         .await
 }
 
-const TRANSCRIPTIONS: &str = "/v1/audio/transcriptions";
+pub const TRANSCRIPTIONS: &str = "/v1/audio/transcriptions";
 
 /// Levels come through a change of the rate within a tenth.
 #[track_caller]
@@ -1015,7 +1015,7 @@ async fn a_client_that_leaves_a_transcript_pays_for_what_was_written() {
     .await;
 }
 
-async fn speaker(app: &App, sample: SamplePipeline) -> Studio {
+pub async fn speaker(app: &App, sample: SamplePipeline) -> Studio {
     let model = MediaModel {
         voices: ["af_alloy", "am_adam"].map(str::to_owned).to_vec(),
         ..MediaModel::new("speaks", MediaKind::Sound)
@@ -1025,7 +1025,7 @@ async fn speaker(app: &App, sample: SamplePipeline) -> Studio {
 
 const SPEECH: &str = "/v1/audio/speech";
 
-async fn say(app: &App, more: Value) -> Answer {
+pub async fn say(app: &App, more: Value) -> Answer {
     say_as(app, &app.key, more).await
 }
 
@@ -1254,7 +1254,7 @@ async fn a_client_that_leaves_cancels_its_speech() {
     drop(gate);
 }
 
-async fn get(app: &App, key: &str, path: &str) -> Value {
+pub async fn get(app: &App, key: &str, path: &str) -> Value {
     let bearer = format!("Bearer {key}");
     let headers = [("authorization", bearer.as_str())];
     let answer = app
@@ -1266,14 +1266,14 @@ async fn get(app: &App, key: &str, path: &str) -> Value {
 }
 
 /// The link to the results of a request that is served later.
-async fn accepted(answer: Answer) -> Value {
+pub async fn accepted(answer: Answer) -> Value {
     let (status, body) = (answer.status, answer.json().await);
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
     assert_eq!(body["is_possible"], true);
     body["links"].clone()
 }
 
-async fn finished(app: &App, links: &Value) -> Value {
+pub async fn finished(app: &App, links: &Value) -> Value {
     let path = links["results"].as_str().unwrap();
     eventually("the results", async || {
         let results = get(app, &app.key, path).await;
@@ -1572,7 +1572,7 @@ async fn a_song_is_made_by_a_model_of_our_worker() {
     );
 }
 
-async fn filmer(app: &App, sample: SamplePipeline) -> Studio {
+pub async fn filmer(app: &App, sample: SamplePipeline) -> Studio {
     let model = MediaModel {
         size: Some((64, 64)),
         clip: Some((8, 17)),
@@ -1581,7 +1581,7 @@ async fn filmer(app: &App, sample: SamplePipeline) -> Studio {
     serving(app, "filmer", model, sample, dial(app)).await
 }
 
-async fn film(app: &App, more: Value) -> Answer {
+pub async fn film(app: &App, more: Value) -> Answer {
     let body = json!({"model": "films", "prompt": "a white square moves to the right"});
     let bearer = format!("Bearer {}", app.key);
     let headers = [("authorization", bearer.as_str())];

@@ -92,7 +92,7 @@ fn up_with(folder: &Path, variables: &[(&str, &str)]) -> Up {
 }
 
 /// What a command with this data folder prints on standard output.
-fn beside(folder: &Path, arguments: &[&str]) -> String {
+pub fn beside(folder: &Path, arguments: &[&str]) -> String {
     let data = folder.join("data");
     let place = ["--offline", "--data-dir", data.to_str().unwrap()];
     let arguments: Vec<&str> = arguments.iter().copied().chain(place).collect();

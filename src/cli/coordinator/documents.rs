@@ -40,12 +40,14 @@ pub fn read(folder: Option<&Path>) -> Result<Documents, Failure> {
         .map_err(|error| Failure::reading(folder, &error).of_setting("serve.documents"))?;
     for (name, document) in [
         ("terms.md", &mut documents.terms),
-        ("privacy.md", &mut documents.privacy),
         ("sponsors.md", &mut documents.sponsors),
     ] {
         if let Some(text) = text(&folder.join(name))? {
             *document = Document::of(&text);
         }
+    }
+    if let Some(text) = text(&folder.join("privacy.md"))? {
+        documents.privacy = Some(text.into());
     }
     let file = folder.join("news.toml");
     match text(&file)? {
@@ -125,7 +127,8 @@ mod tests {
         fs::write(folder.path().join("news.toml"), news).unwrap();
         let theirs = read(Some(folder.path())).unwrap();
         assert_eq!(&*theirs.terms.html, "<h1>Be kind</h1>\n");
-        assert_eq!(theirs.privacy, ours.privacy);
+        assert_eq!(theirs.privacy, None);
+        assert_eq!(theirs.sponsors, ours.sponsors);
         let texts: Vec<&str> = theirs.news.iter().map(|news| &*news.text).collect();
         assert_eq!(texts, ["new", "old"]);
     }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::settings;
 use crate::cli::load::block_on;
 use crate::cli::{Exit, Failure, Root};
-use crate::config::Flag;
-use crate::coordinator::accounts::{Accounts, SecretSource};
+use crate::config::{Config, Flag};
+use crate::coordinator::accounts::Accounts;
+use crate::coordinator::media::{Links, Media};
 use crate::coordinator::storage::{Location, Store};
 use crate::tasks::Tasks;
 
@@ -28,6 +29,27 @@ pub enum Missing {
     Made,
 }
 
+/// What a command works with.
+pub struct CoordinatorStores<'a> {
+    pub store: &'a Store,
+    pub accounts: &'a Accounts,
+    pub location: &'a Location,
+    config: &'a Config,
+    tasks: &'a Tasks,
+}
+
+impl CoordinatorStores<'_> {
+    /// The media store of the coordinator, with links that it will honour.
+    pub async fn media(&self) -> Result<Media, Failure> {
+        let links = Links {
+            secret: self.accounts.derived_secret("links to media"),
+            base: settings::base(self.config),
+        };
+        let media = Media::open(&settings::media(self.config), &links, self.tasks).await;
+        media.map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+    }
+}
+
 impl StoreArgs {
     /// Does the work on the store that the configuration or the flag names.
     pub fn with<T>(
@@ -36,8 +58,22 @@ impl StoreArgs {
         missing: Missing,
         work: impl AsyncFnOnce(&Store, &Accounts) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        self.with_opened(root, missing, async |opened| {
+            work(opened.store, opened.accounts).await
+        })
+    }
+
+    pub fn with_opened<T>(
+        &self,
+        root: &Root,
+        missing: Missing,
+        work: impl AsyncFnOnce(&CoordinatorStores<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         root.start_log()?;
-        let (location, secret) = self.location(root)?;
+        let config = self.config(root)?;
+        let location = settings::location(&config)?;
+        // The flag, else the configuration, else the file in the data folder.
+        let secret = settings::secret(&config, &location);
         if missing == Missing::Refused && !location.exists() {
             let message =
                 format!("no coordinator has run here: the database {location} does not exist");
@@ -57,25 +93,28 @@ impl StoreArgs {
                 ))
             })?;
             let accounts = Accounts::open(store.clone(), &secret, &tasks).await?;
-            let done = work(&store, &accounts).await;
+            let done = work(&CoordinatorStores {
+                store: &store,
+                accounts: &accounts,
+                location: &location,
+                config: &config,
+                tasks: &tasks,
+            })
+            .await;
             drop((store, accounts));
             tasks.stop(Duration::from_secs(5)).await;
             done
         })
     }
 
-    /// With where its server secret is: the flag, else the configuration, else the file in the data folder.
-    fn location(&self, root: &Root) -> Result<(Location, SecretSource), Failure> {
+    fn config(&self, root: &Root) -> Result<Config, Failure> {
         let flag = |value| Flag {
             name: "--database",
             setting: "serve.database",
             value,
         };
         let flags = self.database.clone().map(flag).into_iter().collect();
-        let config = root.load_with(flags)?.config;
-        let location = settings::location(&config)?;
-        let secret = settings::secret(&config, &location);
-        Ok((location, secret))
+        Ok(root.load_with(flags)?.config)
     }
 }
 

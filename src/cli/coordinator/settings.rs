@@ -5,12 +5,13 @@ use std::time::Duration;
 use super::{certificate, documents};
 use crate::catalog::{Catalog, Kind};
 use crate::cli::{Exit, Failure};
-use crate::config::{Charging as Mode, Config, Networks, ServeConfig, Usd};
+use crate::config::{Charging as Mode, Config, Networks, ServeConfig, StoreResponses, Usd};
 use crate::coordinator::accounts::{ANONYMOUS, SecretSource};
 use crate::coordinator::address::Network;
 use crate::coordinator::billing::{Charging, MicroUsd, ModelRates, PriceBook};
 use crate::coordinator::media::{BucketSettings, MediaSettings, PlaceSettings};
 use crate::coordinator::names::Names;
+use crate::coordinator::responses::StoreResponses as Stored;
 use crate::coordinator::rigs::Quotas;
 use crate::coordinator::state::{Development, DoorSettings};
 use crate::coordinator::storage::Location;
@@ -78,7 +79,13 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             free_credits_per_day: micro_usd(serve.free_credits_per_day_usd),
             free_requests_per_day: free_requests(serve),
             chat_messages: serve.chat_messages,
-            responses_kept: DAY * u32::try_from(serve.responses_days).unwrap_or(u32::MAX),
+            store_responses: match serve.store_responses {
+                StoreResponses::UnlessRefused => Stored::UnlessRefused,
+                StoreResponses::OnRequest => Stored::OnRequest,
+                StoreResponses::Never => Stored::Never,
+            },
+            responses_kept: days(serve.responses_days),
+            records_kept: records_kept(config),
             stored_responses: serve.stored_responses,
             stored_response_bytes: usize::try_from(serve.stored_response_bytes.bytes)
                 .unwrap_or(usize::MAX),
@@ -103,8 +110,17 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             )),
         },
         connections_per_address: Some(serve.connections_per_address).filter(|most| *most > 0),
-        retention: DAY * u32::try_from(serve.retention_days).unwrap_or(u32::MAX),
+        retention: records_kept(config),
     })
+}
+
+fn days(days: usize) -> Duration {
+    DAY * u32::try_from(days).unwrap_or(u32::MAX)
+}
+
+/// The records tell whose a media object is, so they stay as long as it does.
+fn records_kept(config: &Config) -> Duration {
+    days(config.serve.retention_days).max(config.media.keep + DAY)
 }
 
 /// The operator's certificate, or one of our own.
@@ -191,8 +207,19 @@ fn micro_usd(usd: Usd) -> MicroUsd {
     MicroUsd(i64::try_from(usd.micro).unwrap_or(i64::MAX))
 }
 
+/// Where links to media begin, as far as the configuration tells.
+pub fn base(config: &Config) -> String {
+    let serve = &config.serve;
+    let scheme = match serve.tls().is_some() || serve.self_signed {
+        true => "https",
+        false => "http",
+    };
+    let public = serve.public_url.as_ref().map(|url| url.0.to_string());
+    public.unwrap_or_else(|| format!("{scheme}://{}", serve.listen))
+}
+
 /// Where results and source images are.
-fn media(config: &Config) -> MediaSettings {
+pub fn media(config: &Config) -> MediaSettings {
     let media = &config.media;
     let folder = || {
         let own = config.worker.data_dir.join("media");

@@ -24,6 +24,7 @@ const ALL_ANONYMOUS: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoOwner {
     Deleted,
+    Suspended,
     Flagged,
 }
 
@@ -188,6 +189,7 @@ impl Caller {
     pub fn may_own(&self) -> Result<(), NoOwner> {
         match self.roles {
             roles if roles.contains(Roles::DELETED) => Err(NoOwner::Deleted),
+            roles if roles.contains(Roles::SUSPENDED) => Err(NoOwner::Suspended),
             roles if roles.contains(Roles::FLAGGED) => Err(NoOwner::Flagged),
             _ => Ok(()),
         }

@@ -28,6 +28,8 @@ named_set! {
         DELETED = 2048 "deleted",
         /// Its prompts are rewritten where a filter finds something, whatever it asks for.
         FILTERED = 4096 "filtered",
+        /// No key of the account opens anything until an operator lifts the suspension.
+        SUSPENDED = 8192 "suspended",
     }
 }
 

@@ -51,6 +51,27 @@ impl Dispatcher {
         self.stop(job, Outcome::Cancelled, CancelReason::Client, out);
     }
 
+    /// How many jobs of this account are here.
+    pub fn jobs_of(&self, account: AccountId) -> usize {
+        self.open.get(&account).copied().unwrap_or(0)
+    }
+
+    pub(super) fn end_account(
+        &mut self,
+        account: AccountId,
+        failure: &Failure,
+        out: &mut Vec<Effect>,
+    ) {
+        let its = |entry: &&Entry| entry.job.account == account;
+        let mut jobs: Vec<JobId> = self.jobs.values().filter(its).map(|it| it.job.id).collect();
+        // The same order in every run.
+        jobs.sort_unstable();
+        for job in jobs {
+            let ending = Outcome::Failed(failure.clone());
+            self.stop(job, ending, CancelReason::Timeout, out);
+        }
+    }
+
     pub(super) fn drop_slow_client(&mut self, job: JobId, out: &mut Vec<Effect>) {
         let failure = Failure::new(
             FailureKind::SlowClient,

@@ -24,6 +24,11 @@ pub enum Input {
     Cancel {
         job: JobId,
     },
+    /// The account was suspended or deleted: its jobs end with this failure.
+    EndAccount {
+        account: AccountId,
+        failure: Failure,
+    },
     /// The client's buffer is full: it reads more slowly than the worker writes.
     SlowClient {
         job: JobId,

@@ -232,6 +232,7 @@ impl Dispatcher {
         match input {
             Input::Submit(submission) => self.submit(submission, out),
             Input::Cancel { job } => self.cancel(job, out),
+            Input::EndAccount { account, failure } => self.end_account(account, &failure, out),
             Input::SlowClient { job } => self.drop_slow_client(job, out),
             Input::Pop { session, wants } => self.pop(session, &wants, out),
             Input::Changed(registration) => self.change(&registration),

@@ -4,10 +4,13 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `markdown` | from Markdown to HTML that can do no harm |
+//! | `privacy` | the privacy policy, from the settings in force |
 
 mod markdown;
+mod privacy;
 
 pub use markdown::html;
+pub use privacy::{DatabaseKind, MediaPlace, PrivacySettings, ResponsePolicy};
 
 use std::sync::Arc;
 
@@ -15,7 +18,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Documents {
     pub terms: Document,
-    pub privacy: Document,
+    /// The operator's own, as Markdown. None: the program writes it from the settings in force.
+    pub privacy: Option<Arc<str>>,
     pub sponsors: Document,
     /// The newest first.
     pub news: Arc<[News]>,
@@ -47,7 +51,21 @@ impl Document {
     }
 }
 
+/// In the operator's own privacy policy, this line stands for what the settings in force store, and for how long.
+pub const STORAGE_MARK: &str = "{{storage}}";
+
 impl Documents {
+    pub fn privacy(&self, settings: &PrivacySettings) -> Document {
+        match &self.privacy {
+            None => Document::of(&privacy::policy(settings)),
+            Some(own) if own.contains(STORAGE_MARK) => {
+                let section = privacy::storage_section(settings);
+                Document::of(&own.replace(STORAGE_MARK, &section))
+            }
+            Some(own) => Document::of(own),
+        }
+    }
+
     /// The newest first, whatever order they came in.
     #[must_use]
     pub fn with_news(self, mut news: Vec<News>) -> Self {
@@ -63,7 +81,7 @@ impl Default for Documents {
     fn default() -> Self {
         Self {
             terms: Document::of(include_str!("terms.md")),
-            privacy: Document::of(include_str!("privacy.md")),
+            privacy: None,
             sponsors: Document::of(include_str!("sponsors.md")),
             news: Arc::default(),
         }
@@ -72,7 +90,67 @@ impl Default for Documents {
 
 #[cfg(test)]
 mod tests {
-    use super::{Documents, News};
+    use std::time::Duration;
+
+    use super::{DatabaseKind, Documents, MediaPlace, News, PrivacySettings, ResponsePolicy};
+
+    fn settings() -> PrivacySettings {
+        PrivacySettings {
+            responses: ResponsePolicy::UnlessRefused,
+            responses_kept: Duration::from_secs(7 * 86_400),
+            requests_kept: Duration::from_secs(3600),
+            media: MediaPlace::Folder,
+            media_kept: Duration::from_secs(36 * 3600),
+            records_kept: Duration::from_secs(90 * 86_400),
+            replies_kept: Duration::from_secs(86_400),
+            grace: Duration::from_secs(30 * 86_400),
+            scrubs_secrets: true,
+            database: DatabaseKind::Sqlite,
+        }
+    }
+
+    #[test]
+    fn the_policy_follows_the_settings() {
+        let policy = |settings: PrivacySettings| {
+            let document = Documents::default().privacy(&settings);
+            document.markdown.replace('\n', " ")
+        };
+        let usual = policy(settings());
+        for words in [
+            "for 7 days, unless",
+            "for up to 36 hours",
+            "kept for 90 days",
+        ] {
+            assert!(usual.contains(words), "{words}: {usual}");
+        }
+        let other = policy(PrivacySettings {
+            responses: ResponsePolicy::Never,
+            media: MediaPlace::Bucket,
+            scrubs_secrets: false,
+            ..settings()
+        });
+        for words in ["are not stored", "S3 bucket", "as they are"] {
+            assert!(other.contains(words), "{words}: {other}");
+        }
+        assert!(!other.contains("7 days"), "{other}");
+    }
+
+    #[test]
+    fn an_operators_own_policy_stands_and_takes_in_what_is_stored() {
+        let privacy = |own: &str| {
+            let documents = Documents {
+                privacy: Some(own.into()),
+                ..Documents::default()
+            };
+            documents.privacy(&settings()).markdown.to_string()
+        };
+        assert_eq!(privacy("# Ours"), "# Ours");
+        let marked = privacy("# Ours\n\n{{storage}}");
+        assert!(
+            marked.starts_with("# Ours\n\n## Prompts and results"),
+            "{marked}"
+        );
+    }
 
     fn news(date: &str) -> News {
         News {
@@ -95,12 +173,11 @@ mod tests {
 
     #[test]
     fn our_own_texts_are_there_in_both_forms() {
+        let documents = Documents::default();
+        let privacy = documents.privacy(&settings());
         let Documents {
-            terms,
-            privacy,
-            sponsors,
-            ..
-        } = Documents::default();
+            terms, sponsors, ..
+        } = documents;
         for document in [terms, privacy, sponsors] {
             assert!(document.markdown.starts_with("# "));
             assert!(document.html.starts_with("<h1>"), "{}", document.html);

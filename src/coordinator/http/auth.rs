@@ -100,6 +100,7 @@ impl Guard {
                 None => self.known(key).await?,
             },
         };
+        refuse_suspended(&caller)?;
         if self.makes && caller.roles.contains(Roles::DELETED) {
             let message = "this account is scheduled for deletion";
             return Err(ApiError::new(FailureKind::AccountDeleted, message));
@@ -164,6 +165,15 @@ impl Guard {
         }
     }
 }
+
+fn refuse_suspended(caller: &Caller) -> Result<(), ApiError> {
+    match caller.roles.contains(Roles::SUSPENDED) {
+        true => Err(ApiError::new(FailureKind::AccountSuspended, SUSPENDED)),
+        false => Ok(()),
+    }
+}
+
+pub const SUSPENDED: &str = "this account is suspended: ask the operator of the service";
 
 const NO_KEYS: &str = "API key lookup failed";
 
@@ -245,9 +255,11 @@ impl<S: Sync> FromRequestParts<S> for Visitor {
         match key.as_deref() {
             None => Ok(Self(None)),
             Some(ANONYMOUS_KEY) => Ok(Self(Some(Arc::new(Caller::anonymous())))),
-            Some(key) => Ok(Self(Some(
-                accounts.authenticate(key).await.map_err(unknown)?,
-            ))),
+            Some(key) => {
+                let caller = accounts.authenticate(key).await.map_err(unknown)?;
+                refuse_suspended(&caller)?;
+                Ok(Self(Some(caller)))
+            }
         }
     }
 }

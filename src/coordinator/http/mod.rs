@@ -100,6 +100,9 @@ const MODERATE: Who = Who::Role(
     Scopes::INFERENCE_SUBMIT.with(Scopes::ACCOUNT_MANAGE),
     Roles::MODERATOR,
 );
+/// Routes by which moderators and administrators manage accounts.
+const GOVERN: Who = Who::Role(Scopes::ACCOUNT_MANAGE, Roles::MODERATOR);
+const OPERATE: Who = Who::Role(Scopes::ACCOUNT_MANAGE, Roles::ADMIN);
 const READ_MESSAGES: Who = Who::Key(Scopes::INFERENCE_SUBMIT.with(Scopes::ACCOUNT_READ));
 
 // What the poll API's clients know; where a line says nothing, 90 a minute for each address.
@@ -225,6 +228,13 @@ pub const ROUTES: &[Route] = &[
     Route::get("/v1/account/jobs",           READ,        Json,    "List the latest ended jobs of your account.", || get(account::jobs::list)),
     Route::get("/v1/account/credits",        READ,        Json,    "Get your spendable credits.", || get(account::credits::show)),
     Route::post("/v1/account/credits/quote", READ,        Json,    "Estimate what a request costs.", || post(account::credits::quote)),
+    Route::get("/v1/account/export",         KEYS,        Json,    "Export all that is stored about your account.", || get(account::lifecycle::export_own)),
+    Route::put("/v1/account/suspension",     KEYS,        Json,    "Suspend your account; an operator or moderator lifts the suspension.", || put(account::lifecycle::suspend_own)),
+    Route::delete("/v1/account",             KEYS,        Json,    "Delete your account and all that it has stored, for good.", || delete(account::lifecycle::delete_own)),
+    Route::get("/v1/accounts/{id}/export",   OPERATE,     Json,    "Export all that is stored about an account, as an administrator.", || get(account::lifecycle::export_other)),
+    Route::put("/v1/accounts/{id}/suspension", GOVERN,    Json,    "Suspend an account: its keys are refused and its jobs end.", || put(account::lifecycle::suspend_other)),
+    Route::delete("/v1/accounts/{id}/suspension", GOVERN, Json,    "Lift the suspension of an account.", || delete(account::lifecycle::lift_suspension)),
+    Route::delete("/v1/accounts/{id}",       GOVERN,      Json,    "Delete an account and all that it has stored, for good.", || delete(account::lifecycle::delete_other)),
 
     Route::post("/api/v2/generate/text/async",          SUBMIT,      Json,    "Submit a text request.", || post(legacy::ask)).at_most(ASKING),
     Route::get("/api/v2/generate/text/status/{id}",     Who::Anyone, Json,    "Get the status and results of a text request.", || get(legacy::status)).at_most(TEXTS),

@@ -7,6 +7,7 @@ use axum::extract::FromRef;
 
 use crate::accounts::Accounts;
 use crate::condition::Condition;
+use crate::erasure::Erasures;
 use crate::kudos::Giving;
 use crate::media::Media;
 use crate::messages::Messages;
@@ -119,6 +120,7 @@ parts! {
     Pollers = |open| open.doors.pollers.clone();
     Requests = |open| open.doors.requests.clone();
     Responses = |open| open.doors.responses.clone();
+    Erasures = |open| open.doors.erasures.clone();
     People = |open| open.doors.people.clone();
     Media = |open| open.doors.media.clone();
     Moderation = |open| open.doors.moderation.clone();

@@ -29,7 +29,7 @@ pub const ANTHROPIC_ID: HeaderName = HeaderName::from_static("request-id");
 pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const NO: HeaderValue = HeaderValue::from_static("false");
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Proxies pass on each piece as it comes.
 pub const NOT_BUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");

@@ -17,7 +17,7 @@ use object_store::{
 };
 
 use super::key::{Area, Key};
-use super::{Unaccepted, check_type};
+use super::{StoredObject, Unaccepted, check_type};
 use muster_media::{MediaType, SIGNATURE_BYTES};
 
 /// Where a bucket is and who may use it.
@@ -148,6 +148,26 @@ impl Bucket {
         self.store.copy(&came, &place(key)).await?;
         self.store.delete(&came).await?;
         Ok(Some(object.size))
+    }
+
+    /// Uploads that were not taken in count, too.
+    pub async fn objects(&self) -> Result<Vec<StoredObject>> {
+        let mut objects = Vec::new();
+        for area in Area::ALL.map(Area::name).into_iter().chain([INCOMING]) {
+            let listed = self.store.list(Some(&Path::from(area)));
+            let listed: Vec<_> = listed.try_collect().await?;
+            for object in listed {
+                let name = object.location.as_ref();
+                let incoming = name
+                    .strip_prefix(INCOMING)
+                    .and_then(|rest| rest.strip_prefix('/'));
+                if let Ok(key) = incoming.unwrap_or(name).parse() {
+                    let bytes = object.size;
+                    objects.push(StoredObject { key, bytes });
+                }
+            }
+        }
+        Ok(objects)
     }
 
     /// Removes what is older than `keep`: how many objects.

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::disk::{Disk, Found};
 use super::key::{Area, Key};
 use super::link::Ticket;
-use super::{Interrupted, Unaccepted, check_type};
+use super::{Interrupted, StoredObject, Unaccepted, check_type};
 use muster_media::{MediaType, SIGNATURE_BYTES};
 
 #[derive(Debug, Clone)]
@@ -255,6 +255,26 @@ impl Folder {
             // Whoever comes next is refused, and this has told why.
             let _ = folder.disk.look();
             removed
+        })
+        .await
+    }
+
+    pub async fn objects(&self) -> io::Result<Vec<StoredObject>> {
+        self.blocking(|folder| {
+            let mut objects = Vec::new();
+            for area in Area::ALL.map(Area::name) {
+                for entry in fs::read_dir(folder.root.join(area))? {
+                    let entry = entry?;
+                    let name = entry.file_name();
+                    let key = format!("{area}/{}", name.to_string_lossy()).parse();
+                    // Names of deleted objects are none of objects; others may delete an object first.
+                    if let (Ok(key), Some(data)) = (key, found(entry.metadata())?) {
+                        let bytes = data.len();
+                        objects.push(StoredObject { key, bytes });
+                    }
+                }
+            }
+            Ok(objects)
         })
         .await
     }

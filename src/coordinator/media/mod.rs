@@ -7,6 +7,7 @@
 //! | `folder` | objects as files |
 //! | `disk` | what is to stay free where the folder is |
 //! | `holding` | objects that go when nobody needs them any more |
+//! | `owned` | the objects of an account |
 //! | `bucket` | objects in a bucket of a service that speaks S3 |
 //!
 //! A link needs no key: whoever has it may do what it says. One to upload is good for one object of one kind, of a
@@ -25,6 +26,7 @@ mod folder;
 mod holding;
 mod key;
 mod link;
+mod owned;
 
 #[cfg(test)]
 mod tests;
@@ -35,6 +37,7 @@ pub use key::{Area, Key, NoKey};
 pub use link::BadLink;
 use muster_media::MediaKind;
 pub use muster_media::MediaType;
+pub use owned::{Owners, StoredObject};
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -270,6 +273,15 @@ impl Media {
             Place::Folder(folder, _) => folder.has_room(self.inner.largest),
             Place::Bucket(_) => true,
         }
+    }
+
+    /// The longest that an object stays.
+    pub fn kept(&self) -> Duration {
+        self.inner.keep
+    }
+
+    pub fn is_bucket(&self) -> bool {
+        matches!(self.inner.place, Place::Bucket(_))
     }
 
     /// What keeps images from being stored, and what mends it.

@@ -42,7 +42,7 @@ pub struct People {
 /// People on one page of the list.
 pub const PAGE: u32 = 25;
 /// How long somebody may come back.
-const GRACE: Duration = Duration::from_secs(30 * 86_400);
+pub const GRACE: Duration = Duration::from_secs(30 * 86_400);
 
 impl People {
     pub fn new(store: Store, accounts: Accounts) -> Self {

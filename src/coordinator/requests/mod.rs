@@ -71,6 +71,11 @@ const RENEWED: Duration = Duration::from_secs(60);
 const MINUTE: i64 = 60_000;
 /// Kept beyond its time, so that the last settlement finds it still there.
 const MARGIN: Duration = Duration::from_secs(120);
+/// The longest that the store keeps a request after its last result.
+/// Ends are written down by full minutes, and sweeps come later.
+pub const LONGEST_KEPT: Duration = orders::LONGEST_LIFETIME
+    .saturating_add(MARGIN)
+    .saturating_add(MARGIN);
 /// What one may live longer by than is written down.
 pub const UNWRITTEN: Duration = MARGIN;
 
@@ -208,6 +213,23 @@ impl Requests {
     pub async fn cancel(&self, request: &Request) -> Result<(), StorageError> {
         request.cancel();
         self.0.store.cancel_request(request.id).await
+    }
+
+    /// Makes nothing more for an account.
+    pub async fn cancel_all_of(&self, account: AccountId) -> Result<(), StorageError> {
+        for request in self.unfinished(account) {
+            self.cancel(&request).await?;
+        }
+        Ok(())
+    }
+
+    /// Requests of the account are not found any more. `erasure` deletes their rows.
+    pub fn forget_all_of(&self, account: AccountId) {
+        let shelves = self.read();
+        for request in shelves.all_of(account) {
+            request.cancel();
+            request.delete();
+        }
     }
 
     /// Makes nothing more for those of a kind that wait; what workers are busy with goes on.

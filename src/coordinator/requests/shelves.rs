@@ -51,6 +51,12 @@ impl Shelves {
             .filter(|request| request.is_open())
     }
 
+    /// All of an account, ended or not. Every request is looked at.
+    pub fn all_of(&self, account: AccountId) -> impl Iterator<Item = &Arc<Request>> {
+        let all = self.by_id.values();
+        all.filter(move |request| request.account == account)
+    }
+
     /// Those of everybody.
     pub fn all_unfinished(&self) -> impl Iterator<Item = &Arc<Request>> {
         self.by_account.values().flat_map(BTreeMap::values)

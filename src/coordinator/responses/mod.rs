@@ -60,6 +60,17 @@ pub struct Responses {
     tasks: Tasks,
 }
 
+/// Which responses are stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StoreResponses {
+    /// As OpenAI's API: all but those whose request says `store: false`.
+    #[default]
+    UnlessRefused,
+    /// Responses whose request says `store: true`.
+    OnRequest,
+    Never,
+}
+
 /// A response that was found.
 #[derive(Debug, Clone)]
 pub struct StoredResponse {
@@ -209,6 +220,18 @@ impl Responses {
         }
         let stored = self.store.delete_response(id.to_owned(), account).await?;
         Ok(stored || live.is_some())
+    }
+
+    /// Ends those of an account that run in the background, and forgets all of its responses here. A response that is
+    /// written for a client who waits is not stored at its end: the store knows that its account was deleted.
+    pub fn forget_all_of(&self, account: AccountId) {
+        self.lock().retain(|_, live| {
+            let stays = live.account != account;
+            if !stays {
+                live.delete();
+            }
+            stays
+        });
     }
 
     /// As it is then; none if it had ended.

@@ -127,7 +127,8 @@ impl Sharing {
         let patron = self.caller(key).await?;
         Ok(patron.filter(|patron| {
             let key = patron.shared.as_deref();
-            key.is_some_and(is_worth) && !patron.roles.contains(Roles::DELETED)
+            let barred = [Roles::DELETED, Roles::SUSPENDED];
+            key.is_some_and(is_worth) && !barred.iter().any(|role| patron.roles.contains(*role))
         }))
     }
 

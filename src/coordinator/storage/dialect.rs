@@ -105,6 +105,8 @@ impl Dialect {
             Self::Sqlite => &[
                 "PRAGMA journal_mode = WAL",
                 "PRAGMA synchronous = FULL",
+                // Deleted texts are overwritten with zeros.
+                "PRAGMA secure_delete = ON",
                 "PRAGMA cache_size = -65536",
                 "PRAGMA wal_autocheckpoint = 4000",
             ],

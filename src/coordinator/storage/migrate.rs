@@ -47,6 +47,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0026_job_figures.sql"),
     include_str!("migrations/0027_join_keys.sql"),
     include_str!("migrations/0028_response_quotas.sql"),
+    include_str!("migrations/0029_erasures.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.

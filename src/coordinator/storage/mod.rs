@@ -6,6 +6,7 @@
 //! | `migrate` | the schema and its versions (`migrations/`) |
 //! | `alone` | that a database has one coordinator |
 //! | `writer`, `work`, `write` | the one writer; what it writes under one commit; a write as a value |
+//! | `compaction` | deleted texts leave the files |
 //! | `script`, `values`, `rows` | many rows in one statement and many statements in one call, and what comes out of them |
 //! | `settlements`, `entries`, `postings`, `fees`, `holds`, `credits`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `budgets`, `workers`, `rigs`, `teams`, `messages`, `ledger`, `recent` | one file a noun |
 //! | `styles`, `collections`, `named` | styles of users, collections of them, and what both have in common |
@@ -15,6 +16,8 @@
 //! | `filters`, `timeouts`, `addresses`, `suspicions` | what moderators write, and what is held against whom |
 //! | `records` | what everybody has asked for and made, ever |
 //! | `responses` | responses that clients may read again |
+//! | `erasures` | deletion and suspension of accounts |
+//! | `export` | the rows of an account, table by table |
 //! | `passkeys` | who is believed about whom it asks for |
 //! | `secret` | the check of the server secret, and what is sealed under it |
 //! | `retention`, `expiry` | how long ended jobs are remembered, and what outlasts them; how long requests are kept |
@@ -29,11 +32,14 @@ mod alone;
 mod batch;
 mod budgets;
 mod collections;
+mod compaction;
 mod credits;
 mod dialect;
 mod entries;
+mod erasures;
 mod error;
 mod expiry;
+mod export;
 mod fees;
 mod file;
 mod filters;
@@ -85,7 +91,9 @@ pub use credits::{
     AccountCredits, CreditGrant, CreditHold, CreditKind, CreditOutcome, CreditRelease, CreditRow,
     RequestCount,
 };
+pub use erasures::AccountChange;
 pub use error::StorageError;
+pub use export::ExportSection;
 pub use filters::{FilterChange, FilterChanged, FilterMade, FilterRow, MOST_FILTERS, NewFilter};
 pub use holds::{Hold, Purse};
 pub use keys::{KeyLimit, KeyRow, NewKeyRow};
@@ -144,6 +152,7 @@ pub struct Store {
     revisions: Watched,
     modes: Arc<watch::Sender<Reading>>,
     companions: Companions,
+    is_sqlite: bool,
 }
 
 /// Writes that may wait for the writer; past it, whoever asks waits.
@@ -187,6 +196,7 @@ impl Store {
             revisions: followed.revisions,
             modes: followed.modes,
             companions,
+            is_sqlite: matches!(location, Location::Sqlite(_)),
         })
     }
 
@@ -206,6 +216,16 @@ impl Store {
     /// Whether the store answered when it was last asked, which is less than two seconds ago.
     pub fn is_reachable(&self) -> bool {
         self.health.is_good()
+    }
+
+    pub fn is_sqlite(&self) -> bool {
+        self.is_sqlite
+    }
+
+    /// Nothing that was deleted is left in the files when this returns, as far as a database can say so: a server keeps
+    /// free space as it is.
+    pub async fn compact(&self) -> Result<(), StorageError> {
+        self.write(Write::compact).await
     }
 
     /// Where the database is deleted while it is in use, this file is written again beside the copy that is made of it.

@@ -4,6 +4,7 @@ use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
+use crate::accounts::Roles;
 use muster_protocol::job::{AccountId, RequestId, UnixMillis};
 
 use super::rows::{Stored, all, first};
@@ -252,6 +253,12 @@ impl Change for ResponseRow {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<(), StorageError>> {
         Box::pin(async move {
+            let deleted = sqlx::query("SELECT 1 FROM accounts WHERE id = $1 AND roles LIKE $2");
+            let deleted = deleted.bind(self.account.0);
+            let deleted = deleted.bind(format!("%{}%", Roles::DELETED));
+            if deleted.fetch_optional(&mut *connection).await?.is_some() {
+                return Ok(());
+            }
             let query = sqlx::query(
                 "INSERT INTO responses \
                  (id, account, previous, response, input, body, model, begun, bytes, created_at, expires_at) \

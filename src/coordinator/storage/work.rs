@@ -16,7 +16,7 @@ use super::rigs::{RigNews, save};
 use super::script::Script;
 use super::settlements::reward;
 use super::workers::{Join, WorkerRow, join};
-use super::write::{Asked, Pending, Write};
+use super::write::{Asked, Compaction, Pending, Write};
 
 type Outcomes<T> = Vec<Result<T, StorageError>>;
 
@@ -30,6 +30,8 @@ pub struct Work {
     joined: Outcomes<Option<WorkerRow>>,
     saves: Vec<Asked<Vec<RigNews>, ()>>,
     saved: Outcomes<()>,
+    compactions: Vec<Asked<Compaction, ()>>,
+    compacted: Option<Result<(), StorageError>>,
     others: Vec<Box<dyn Pending>>,
     outcomes: Outcomes<()>,
 }
@@ -43,6 +45,7 @@ impl Work {
                 Write::Accept(accept) => work.accepts.push(accept),
                 Write::Join(join) => work.joins.push(join),
                 Write::Save(save) => work.saves.push(save),
+                Write::Compact(compact) => work.compactions.push(compact),
                 Write::Other(other) => work.others.push(other),
             }
         }
@@ -120,12 +123,25 @@ impl Work {
         Ok(())
     }
 
+    /// Whether the files are to be compacted after the commit.
+    pub fn compacts(&self) -> bool {
+        !self.compactions.is_empty()
+    }
+
+    pub fn compacted(&mut self, outcome: Result<(), StorageError>) {
+        self.compacted = Some(outcome);
+    }
+
     /// Tells everybody, if the commit succeeded each its own outcome.
     pub fn answer(self, committed: &Result<(), StorageError>) {
         answer_each(self.settles, committed, self.rewards);
         answer_each(self.accepts, committed, self.accepted);
         answer_each(self.joins, committed, self.joined);
         answer_each(self.saves, committed, self.saved);
+        let compacted = self.compacted.unwrap_or(Err(StorageError::Closed));
+        for asked in self.compactions {
+            asked.answer(committed.clone().and(compacted.clone()));
+        }
         for (other, outcome) in self.others.into_iter().zip(each(committed, self.outcomes)) {
             other.finish(outcome);
         }

@@ -24,6 +24,8 @@ pub enum Write {
     Accept(Asked<Box<Accept>, ()>),
     Join(Asked<Join, Option<WorkerRow>>),
     Save(Asked<Vec<RigNews>, ()>),
+    /// After the commit of its batch.
+    Compact(Asked<Compaction, ()>),
     Other(Box<dyn Pending>),
 }
 
@@ -33,6 +35,10 @@ pub struct Asked<W, A> {
     pub what: W,
     answer: Answer<A>,
 }
+
+/// No deleted text is left in the files afterwards.
+#[derive(Debug, Clone, Copy)]
+pub struct Compaction;
 
 /// Any other change; it stands in the file of its noun.
 pub trait Change: Debug + Send + Sync + 'static {
@@ -78,6 +84,11 @@ impl Write {
 
     pub fn save(what: Vec<RigNews>, answer: Answer<()>) -> Self {
         Self::Save(Asked { what, answer })
+    }
+
+    pub fn compact(answer: Answer<()>) -> Self {
+        let what = Compaction;
+        Self::Compact(Asked { what, answer })
     }
 
     pub fn other<C: Change>(change: C, answer: Answer<C::Answer>) -> Self {

@@ -1,21 +1,25 @@
 //! The one writer. It owns its connection, takes up to a few hundred writes at once, and answers them when their
 //! common commit is on disk.
 //!
+//! The log of an SQLite file is emptied into the file while there is something in it, so that deleted texts do not stay there.
+//!
 //! If any of a batch fails, it is rolled back and written one by one. When the database is gone everybody is told, and
 //! the next batch connects anew, as it does after every commit that failed.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::AnyConnection;
 use sqlx::Executor;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{debug, error, info};
 
 use muster_process::tasks::Tasks;
 
+use super::compaction::Compactor;
 use super::dialect::Dialect;
 use super::file::OpenFiles;
 use super::location::Location;
@@ -28,6 +32,8 @@ use super::{PATIENCE, StorageError, connect, too_slow};
 const BATCH: usize = 256;
 /// How long the writer still listens after the signal to stop, while somebody could write.
 const LINGER: Duration = Duration::from_millis(300);
+/// How long something written may stay in the log.
+const LOG_KEPT: Duration = Duration::from_secs(30);
 
 pub struct Writer {
     location: Location,
@@ -35,6 +41,8 @@ pub struct Writer {
     connection: Option<AnyConnection>,
     health: Arc<Health>,
     files: OpenFiles,
+    /// Since when the log holds something.
+    logged: Option<Instant>,
 }
 
 impl Writer {
@@ -48,6 +56,7 @@ impl Writer {
             connection: Some(connection),
             health,
             files,
+            logged: None,
         }
     }
 
@@ -57,10 +66,23 @@ impl Writer {
 
     async fn run(mut self, mut inbox: mpsc::Receiver<Write>, stopping: CancellationToken) {
         let mut batch = Vec::with_capacity(BATCH);
-        while next_batch(&mut inbox, &mut batch, &stopping).await {
+        loop {
+            let until = self.logged.map(|since| since + LOG_KEPT);
+            match next_batch(&mut inbox, &mut batch, &stopping, until).await {
+                WriterStep::Batch => {}
+                WriterStep::LogIsOld => {
+                    self.empty_log().await;
+                    continue;
+                }
+                WriterStep::End => break,
+            }
             let mut work = Work::of(&mut batch);
             let committed = self.write(&mut work).await;
             self.note(&committed);
+            if committed.is_ok() && work.compacts() {
+                let compacted = self.compact().await;
+                work.compacted(compacted);
+            }
             work.answer(&committed);
         }
         if let Some(connection) = self.connection.take() {
@@ -108,7 +130,34 @@ impl Writer {
         Ok(())
     }
 
-    fn note(&self, committed: &Result<(), StorageError>) {
+    /// What fails is tried again with the next batch.
+    async fn empty_log(&mut self) {
+        self.logged = None;
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        if self.files.check().is_err() {
+            return;
+        }
+        if let Err(error) = Compactor::of(connection).empty_log().await {
+            debug!("emptying the database log failed, retrying later: {error}");
+        }
+    }
+
+    async fn compact(&mut self) -> Result<(), StorageError> {
+        self.files.check()?;
+        let connection = self.connection.as_mut().ok_or(StorageError::Closed)?;
+        let compacted = Compactor::of(connection).compact().await;
+        if compacted.is_ok() {
+            self.logged = None;
+        }
+        compacted
+    }
+
+    fn note(&mut self, committed: &Result<(), StorageError>) {
+        if committed.is_ok() && matches!(self.location, Location::Sqlite(_)) {
+            self.logged.get_or_insert_with(Instant::now);
+        }
         let was_good = self.health.note_write(committed);
         match committed {
             // What to do about it is said with the copy that is made.
@@ -120,17 +169,36 @@ impl Writer {
     }
 }
 
-/// Waits for writes; false when there will be none.
+/// What the writer does next.
+enum WriterStep {
+    Batch,
+    LogIsOld,
+    End,
+}
+
+/// Waits for writes, until the log is to be emptied.
 async fn next_batch(
     inbox: &mut mpsc::Receiver<Write>,
     batch: &mut Vec<Write>,
     stopping: &CancellationToken,
-) -> bool {
+    log_until: Option<Instant>,
+) -> WriterStep {
+    let log_is_old = async {
+        match log_until {
+            Some(until) => sleep_until(until).await,
+            None => pending().await,
+        }
+    };
     let taken = tokio::select! {
-        taken = inbox.recv_many(batch, BATCH) => taken,
+        biased;
         () = stopping.cancelled() => {
             timeout(LINGER, inbox.recv_many(batch, BATCH)).await.unwrap_or(0)
         }
+        () = log_is_old => return WriterStep::LogIsOld,
+        taken = inbox.recv_many(batch, BATCH) => taken,
     };
-    taken > 0
+    match taken {
+        0 => WriterStep::End,
+        _ => WriterStep::Batch,
+    }
 }

@@ -29,7 +29,7 @@ use crate::dispatch::{
 };
 use crate::metering::{Counted, Meter};
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{AccountId, Job, JobId, Kind, Kudos, UnixMillis};
+use muster_protocol::job::{AccountId, Failure, Job, JobId, Kind, Kudos, UnixMillis};
 
 /// Messages taken in before readers are woken: each may be a hundred frames.
 const BATCH: usize = 64;
@@ -68,6 +68,11 @@ pub enum Message {
         job: JobId,
         account: AccountId,
         answer: oneshot::Sender<Option<Outcome>>,
+    },
+    EndAccount {
+        account: AccountId,
+        failure: Failure,
+        answer: oneshot::Sender<usize>,
     },
     Brought {
         brought: Brought,
@@ -267,6 +272,13 @@ impl Desk {
                 answer,
             } => {
                 let _ = answer.send(self.cancel(job, account));
+            }
+            Message::EndAccount {
+                account,
+                failure,
+                answer,
+            } => {
+                let _ = answer.send(self.end_jobs_of(account, failure));
             }
             Message::Brought { brought, answer } => self.brought(brought, answer),
             Message::Said(inputs) => {

@@ -157,6 +157,7 @@ impl From<Denial> for Rejection {
                 ..Self::refused(RefusalCode::Auth, "the key is unknown, revoked or expired")
             },
             Denial::Deleted => Self::refused(RefusalCode::Auth, "the key's account is deleted"),
+            Denial::Suspended => Self::refused(RefusalCode::Auth, "the key's account is suspended"),
             Denial::Flagged => Self::refused(
                 RefusalCode::Other,
                 "the account of the key is flagged as suspicious, its workers get no jobs",

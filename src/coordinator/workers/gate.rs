@@ -55,6 +55,7 @@ pub enum Denial {
     UnknownKey,
     /// The key's account is on its way out.
     Deleted,
+    Suspended,
     /// The key's account is under suspicion.
     Flagged,
     /// The key is for other things.
@@ -279,6 +280,7 @@ impl From<NoOwner> for Denial {
     fn from(not: NoOwner) -> Self {
         match not {
             NoOwner::Deleted => Self::Deleted,
+            NoOwner::Suspended => Self::Suspended,
             NoOwner::Flagged => Self::Flagged,
         }
     }

@@ -45,6 +45,7 @@ pub enum FailureKind {
     InsufficientCredits,
     AccessDenied,
     AccountDeleted,
+    AccountSuspended,
     TooLarge,
     ModelNotFound,
     ModelOffline,
@@ -120,7 +121,7 @@ impl FailureKind {
     #[rustfmt::skip]
     pub const ALL: &[Self] = &[
         Self::InvalidRequest, Self::UnsupportedValue, Self::ContextLengthExceeded, Self::ContentRefused,
-        Self::InvalidKey, Self::InsufficientCredits, Self::AccessDenied, Self::AccountDeleted, Self::TooLarge, Self::ModelNotFound,
+        Self::InvalidKey, Self::InsufficientCredits, Self::AccessDenied, Self::AccountDeleted, Self::AccountSuspended, Self::TooLarge, Self::ModelNotFound,
         Self::ModelOffline, Self::NotBuilt, Self::RateLimited, Self::InFlightLimit, Self::StorageQuota, Self::QueueFull,
         Self::ShuttingDown, Self::StoreUnavailable, Self::NoWorker, Self::WorkerFailed, Self::WorkerLost,
         Self::EmptyResult, Self::BadJob, Self::Stalled, Self::Expired, Self::SlowClient, Self::Cancelled,
@@ -141,6 +142,7 @@ impl FailureKind {
             Self::InsufficientCredits   => (402, "insufficient_credits",    Client,  Never),
             Self::AccessDenied          => (403, "access_denied",           Client,  Never),
             Self::AccountDeleted        => (403, "account_deleted",         Client,  Never),
+            Self::AccountSuspended      => (403, "account_suspended",       Client,  Never),
             Self::StorageQuota          => (403, "storage_quota_exceeded",  Client,  Never),
             Self::ModelNotFound         => (404, "model_not_found",         Client,  Never),
             Self::TooLarge              => (413, "request_too_large",       Client,  Never),

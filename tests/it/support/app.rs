@@ -1,5 +1,6 @@
 //! The coordinator in memory: its router is called as hyper would, its workers are [`Rig`]s without sockets.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -223,6 +224,51 @@ impl App {
     pub fn sources(&self) -> usize {
         let sources = self.folder.path().join("media/sources");
         sources.read_dir().unwrap().count()
+    }
+
+    /// The database with its log, or the folder of media, whose files hold this word: also as the UTF-16 of metadata.
+    pub fn places_of(&self, word: &str) -> Vec<&'static str> {
+        let utf16 = |bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            word.encode_utf16().flat_map(bytes).collect()
+        };
+        let spellings = [
+            word.as_bytes().to_vec(),
+            utf16(u16::to_le_bytes),
+            utf16(u16::to_be_bytes),
+        ];
+        let holds = |path: &Path| {
+            let bytes = std::fs::read(path).unwrap_or_default();
+            let found =
+                |spelling: &Vec<u8>| bytes.windows(spelling.len()).any(|part| part == spelling);
+            spellings.iter().any(found)
+        };
+        let files = |folder: PathBuf| {
+            let entries = folder.read_dir().unwrap();
+            let paths = entries.map(|entry| entry.unwrap().path());
+            paths.filter(|path| path.is_file()).collect::<Vec<_>>()
+        };
+        let media = self.folder.path().join("media");
+        let mut places = Vec::new();
+        if files(self.folder.path().to_owned())
+            .iter()
+            .any(|path| holds(path))
+        {
+            places.push("database");
+        }
+        let areas = ["results", "sources"].map(|area| files(media.join(area)));
+        if areas.concat().iter().any(|path| holds(path)) {
+            places.push("media");
+        }
+        places
+    }
+
+    /// Files in the folder of media.
+    pub fn media_files(&self) -> usize {
+        let results = self.folder.path().join("media/results");
+        let names = results.read_dir().unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name());
+        let is_object = |name: &std::ffi::OsString| !name.to_string_lossy().ends_with(".deleted");
+        names.filter(is_object).count()
     }
 
     /// A key of the admin's account that is good for these.

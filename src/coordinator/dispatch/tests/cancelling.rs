@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::{Desk, LIFETIME, done, done_with, failure_kind, make_only, secs, token};
 use crate::dispatch::{CancelReason, CloseReason, Effect, Input, Mono, Outcome, Said, Settings};
-use muster_protocol::job::{Event, FailureKind, FinishReason, Kind, Media, UnixMillis};
+use muster_protocol::job::{
+    AccountId, Event, Failure, FailureKind, FinishReason, Kind, Media, UnixMillis,
+};
 
 fn cancels(effects: &[Effect]) -> Vec<CancelReason> {
     let cancels = effects.iter().filter_map(|effect| match effect {
@@ -34,6 +36,28 @@ fn a_queued_job_is_cancelled_at_once() {
     assert_eq!(desk.ends(), [(job, Outcome::Cancelled)]);
     desk.say(&first, token(1)).say(&first, done());
     desk.take();
+    desk.assert_nothing_left();
+}
+
+#[test]
+fn jobs_of_an_account_end_with_the_failure_and_those_of_others_go_on() {
+    let (mut desk, offer) = busy_desk(super::OURS);
+    desk.say(&offer, token(1));
+    let account = offer.job.account;
+    let failure = Failure::new(FailureKind::AccountSuspended, "suspended");
+    let nobody = AccountId(account.0 + 1);
+    desk.put(Input::EndAccount {
+        account: nobody,
+        failure: failure.clone(),
+    });
+    assert_eq!(desk.dispatcher.jobs_of(account), 2);
+    assert_eq!(desk.dispatcher.jobs_of(nobody), 0);
+    desk.put(Input::EndAccount { account, failure });
+    desk.say(&offer, done_with(FinishReason::Cancelled));
+    let kinds = desk.ends().into_iter().map(|(_, end)| failure_kind(&end));
+    let suspended = Some(FailureKind::AccountSuspended);
+    assert_eq!(kinds.collect::<Vec<_>>(), [suspended, suspended]);
+    assert_eq!(desk.dispatcher.jobs_of(account), 0);
     desk.assert_nothing_left();
 }
 

@@ -7,10 +7,12 @@
 //! | `workers` | its workers |
 //! | `jobs` | its latest jobs, without their contents |
 //! | `credits` | its money, and quotes for requests |
+//! | `lifecycle` | an account is deleted, suspended, exported |
 
 pub mod credits;
 pub mod jobs;
 pub mod keys;
+pub mod lifecycle;
 pub mod workers;
 
 use std::sync::Arc;

@@ -34,6 +34,7 @@ use super::text::IGNORED_FIELDS;
 use crate::error::ApiError;
 use crate::state::LiveSettings;
 use bodies::{HashingBody, StreamBody};
+pub use cache::LIFETIME as REPLIES_KEPT;
 use cache::{ReplayKey, ReplyCache, Slot, StoredReply};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, FailureKind};

@@ -94,6 +94,7 @@ fn refusal(error: &ApiError, has_key: bool) -> Refusal {
         }
         FailureKind::AccessDenied => lacking(error.lacks).into(),
         FailureKind::AccountDeleted => Code::DeletedUser.into(),
+        FailureKind::AccountSuspended => Refusal::new(Code::Forbidden, message),
         FailureKind::InFlightLimit => Refusal::new(Code::TooManyPrompts, message),
         _ => Refusal::plain(error.status(), message),
     }

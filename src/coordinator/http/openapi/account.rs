@@ -6,6 +6,7 @@ use super::operation::query;
 use super::service::{count, list, text, texts, word};
 use super::statistics::{about, all, flag, number};
 use crate::http::route::Route;
+use crate::storage::ExportSection;
 use muster_protocol::openai::account::{KEY_FIELDS, QUOTE_FIELDS};
 use muster_protocol::openai::field;
 
@@ -20,6 +21,10 @@ pub fn reply(route: &Route) -> Option<&'static str> {
         ("GET", "/v1/account/jobs") => "AccountJobs",
         ("GET", "/v1/account/credits") => "AccountCredits",
         ("POST", "/v1/account/credits/quote") => "CreditQuote",
+        ("GET", "/v1/account/export" | "/v1/accounts/{id}/export") => "AccountExport",
+        ("DELETE", "/v1/account" | "/v1/accounts/{id}") => "DeletedAccount",
+        ("PUT", "/v1/account/suspension") => "AccountSuspension",
+        (_, "/v1/accounts/{id}/suspension") => "AccountSuspension",
         _ => return None,
     })
 }
@@ -64,7 +69,30 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
             field::schema(QUOTE_FIELDS, &["model"]),
         ),
         ("CreditQuote", quote()),
+        ("AccountExport", export()),
+        (
+            "DeletedAccount",
+            all(json!({"account_id": text(), "deleted": flag()})),
+        ),
+        (
+            "AccountSuspension",
+            all(json!({"account_id": text(), "suspended": flag()})),
+        ),
     ]
+}
+
+/// A list for each table that holds something of the account.
+fn export() -> Value {
+    let mut fields = json!({
+        "object": {"const": "account.export"},
+        "account_id": text(),
+        "exported": about(text(), "When the export began."),
+        "media": list(&all(json!({"name": text(), "bytes": count(), "url": text()}))),
+    });
+    for section in ExportSection::ALL {
+        fields[section.name()] = list(&json!({"type": "object"}));
+    }
+    all(fields)
 }
 
 fn account() -> Value {

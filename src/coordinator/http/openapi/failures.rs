@@ -254,7 +254,11 @@ fn of_other(route: &Route, failures: &mut Failures) {
     // Two different keys; a page of another origin in development mode; a panic; the coordinator is starting.
     let anywhere = [Kind::InvalidRequest, Kind::AccessDenied, Kind::Internal];
     let starting = !route.path.starts_with("/health");
-    let keyed = [Kind::InvalidKey, Kind::StoreUnavailable];
+    let keyed = [
+        Kind::InvalidKey,
+        Kind::AccountSuspended,
+        Kind::StoreUnavailable,
+    ];
     let always = anywhere.into_iter();
     let always = always.chain(starting.then_some(Kind::ShuttingDown));
     let always = always.chain(keyed.into_iter().filter(|_| route.who.key().is_some()));
@@ -305,6 +309,14 @@ fn of_other(route: &Route, failures: &mut Failures) {
         }
         (_, "POST", "/v1/account/credits/quote") => unread_body(&mut add),
         (_, _, "/v1/account/keys/{id}") => add(404, Kind::InvalidRequest),
+        (_, "PUT", "/v1/account/suspension") | (_, "DELETE", "/v1/account") => {
+            add(404, Kind::InvalidRequest);
+            add(409, Kind::InvalidRequest);
+        }
+        (_, _, path) if path.starts_with("/v1/accounts/{id}") => {
+            add(404, Kind::InvalidRequest);
+            add(409, Kind::InvalidRequest);
+        }
         (_, "POST", path) if is_encoding(path) => {
             CHAT.iter().for_each(|kind| add(kind.row().status, *kind));
             unread_body(&mut add);
@@ -431,6 +443,7 @@ fn meaning(kind: FailureKind) -> &'static str {
             "the key lacks a scope, the account a role, or the address is blocked"
         }
         FailureKind::AccountDeleted => "the account is scheduled for deletion",
+        FailureKind::AccountSuspended => "the operator has suspended the account",
         FailureKind::TooLarge => "the body is too large",
         FailureKind::ModelNotFound => "the model does not exist",
         FailureKind::ModelOffline => "no worker of the model is online",

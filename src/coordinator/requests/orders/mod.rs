@@ -20,6 +20,9 @@ mod text;
 pub use media::{MediaNotes, MediaWork, VideoFacts};
 pub use sent::{Again, Sent};
 
+/// The longest lifetime of all kinds: that of media, held by a test.
+pub const LONGEST_LIFETIME: Duration = media::LIFETIME;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -547,6 +550,13 @@ mod tests {
             let again = Order::read(&row(&order, standing)).unwrap();
             assert_eq!(again.standing(), standing);
         }
+    }
+
+    #[test]
+    fn media_live_the_longest() {
+        use super::{LONGEST_LIFETIME, image, interrogation, text};
+        let others = [text::LIFETIME, image::LIFETIME, interrogation::LIFETIME];
+        assert!(others.iter().all(|lifetime| *lifetime <= LONGEST_LIFETIME));
     }
 
     #[test]

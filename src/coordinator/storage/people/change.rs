@@ -156,6 +156,8 @@ impl Changing {
         if change.returns {
             let back = sqlx::query("UPDATE people SET deleted_at = $1 WHERE account = $2");
             self.run(back.bind(None::<i64>), connection).await?;
+            let goes_on = sqlx::query("DELETE FROM erasures WHERE account = $1");
+            self.run(goes_on, connection).await?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use sqlx::AnyConnection;
 use sqlx::Row;
 
 use crate::accounts::Roles;
+use crate::storage::erasures::erase_contents;
 use crate::storage::keys::{revoke_all, touch_keys};
 use crate::storage::revisions::{Topic, next};
 use crate::storage::write::Change;
@@ -26,7 +27,7 @@ pub struct Leaving {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nobody,
-    /// May do nothing any more, and may come back.
+    /// May do nothing any more, and may come back. Stored requests, results and responses are deleted.
     Marked,
     /// It was marked too short a time ago to be wiped.
     TooSoon,
@@ -83,6 +84,7 @@ impl Leaving {
         let known = known.bind(roles).bind(self.account.0);
         known.execute(&mut *connection).await?;
         touch_keys(self.account, connection).await?;
+        erase_contents(self.account, self.now, connection).await?;
         Ok(Left::Marked)
     }
 

@@ -3,6 +3,7 @@
 mod books;
 mod budgets;
 mod credits;
+mod erasures;
 mod fees;
 mod forgetting;
 mod holds;

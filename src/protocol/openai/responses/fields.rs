@@ -27,6 +27,8 @@ pub struct Context {
     pub recorder: Option<Arc<dyn Recorder>>,
     /// Of the history and the input together, so many of the oldest items are left out.
     pub dropped: usize,
+    /// Whether a response is stored whose request says nothing about it.
+    pub stores_by_default: bool,
 }
 
 /// The request so far.
@@ -123,7 +125,7 @@ const FIELDS: &[Field<ResponseDraft>] = &[
     field("previous_response_id", Shape::Text, "A stored response that this one goes on from.", |draft, value| {
         draft.repeat("previous_response_id", value)
     }),
-    field("store", Shape::Flag, "Keep the response, so that it can be read again and gone on from; true if absent.", |draft, value| {
+    field("store", Shape::Flag, "Keep the response, so that it can be read again and gone on from. If absent, the operator's setting decides; usually true.", |draft, value| {
         draft.repeat("store", value)
     }),
     field("background", Shape::Flag, "Answer at once and generate in the background; poll the response, or stream it. Requires store.", |draft, value| {
@@ -372,9 +374,11 @@ impl ResponseDraft {
     }
 
     fn finish(mut self, context: &Context) -> Result<StrictReading, Problem> {
-        let is_stored = self.echo.get("store") != Some(&Value::Bool(false));
-        if self.is_background && !is_stored {
-            let message = "background requires store: a response that is not kept cannot be polled";
+        let stores_by_default = Value::Bool(context.stores_by_default);
+        let store = self.echo.entry("store").or_insert(stores_by_default);
+        if self.is_background && store == false {
+            let message =
+                "background requires \"store\": true: a response that is not kept cannot be polled";
             return Err(Problem::invalid("background", message));
         }
         if let Some(value) = self.max_tokens.take()

@@ -11,7 +11,8 @@ pub struct Intent {
     pub previous: Option<String>,
     /// Ids of items that the client names instead of sending them.
     pub references: Vec<String>,
-    pub store: bool,
+    /// None where the request does not say.
+    pub store: Option<bool>,
     pub background: bool,
     pub stream: bool,
     /// Drop the oldest items if the input is too long.
@@ -26,7 +27,7 @@ impl Intent {
         Self {
             previous: body["previous_response_id"].as_str().map(str::to_owned),
             references: references.filter_map(id).collect(),
-            store: body["store"] != false,
+            store: body["store"].as_bool(),
             background: body["background"] == true,
             stream: body["stream"] == true,
             truncates: body["truncation"] == "auto",

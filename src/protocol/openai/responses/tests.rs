@@ -59,6 +59,7 @@ fn context(history: Vec<Value>) -> Context {
         sealer: Arc::new(Backwards),
         recorder: None,
         dropped: 0,
+        stores_by_default: true,
     }
 }
 
@@ -538,6 +539,21 @@ fn an_intent_is_read_from_any_body() {
     let body = json!({"input": [{"type": "item_reference", "id": "msg_1_0"}], "background": true, "store": 7});
     let intent = Intent::of(&body);
     assert_eq!(intent.references, ["msg_1_0"]);
-    assert!(intent.background && intent.store && !intent.stream);
+    assert!(intent.background && intent.store.is_none() && !intent.stream);
     assert_eq!(Intent::of(&json!([])).previous, None);
+    assert_eq!(Intent::of(&json!({"store": false})).store, Some(false));
+}
+
+#[test]
+fn a_background_request_has_to_ask_to_be_stored_where_that_is_no_default() {
+    let context = Context {
+        stores_by_default: false,
+        ..context(Vec::new())
+    };
+    let body = json!({"model": "tiny", "input": "hi", "background": true});
+    let refused = read(body.clone(), &IgnoredFields::None, &context).err();
+    assert!(refused.unwrap().failure.message.contains("\"store\": true"));
+    let mut asking = body;
+    asking["store"] = true.into();
+    assert!(read(asking, &IgnoredFields::None, &context).is_ok());
 }

@@ -1,14 +1,17 @@
-//! `DELETE /api/v2/users/{id}`: the first call marks an account, one a month later wipes it.
+//! `DELETE /api/v2/users/{id}`: the first call marks an account and deletes its responses, requests, results and media; one
+//! a month later wipes the account.
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
+use tracing::warn;
 
 use super::super::asked::Named;
 use super::super::refused::Refused;
 use super::{person, unreadable};
 use crate::accounts::{ANONYMOUS, Caller};
+use crate::erasure::Erasures;
 use crate::http::auth::Admitted;
 use crate::http::reply;
 use crate::people::People;
@@ -16,13 +19,20 @@ use crate::storage::{Left, PersonRow};
 use muster_protocol::legacy::{Code, Refusal};
 
 pub async fn leave(
-    State(people): State<People>,
+    (State(people), State(erasures)): (State<People>, State<Erasures>),
     Admitted(caller): Admitted,
     path: Named,
 ) -> Result<Response, Refused> {
     let found = person(&people, path.text("id")).await?;
     allow(&caller, &found)?;
-    match people.leave(found.account).await.map_err(unreadable)? {
+    let left = people.leave(found.account).await.map_err(unreadable)?;
+    if matches!(left, Left::Marked | Left::Wiped) {
+        // What fails now is deleted by a later pass.
+        if let Err(error) = erasures.erase(found.account).await {
+            warn!("deleting the contents of an account failed, retrying later: {error}");
+        }
+    }
+    match left {
         Left::Marked | Left::Wiped => Ok(reply::json(StatusCode::OK, &json!({"message": "OK"}))),
         Left::TooSoon => Err(Code::CannotWipeActiveUser.into()),
         Left::Nobody => Err(Code::UserNotFound.into()),

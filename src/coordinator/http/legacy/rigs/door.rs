@@ -27,6 +27,7 @@ pub fn preferred(names: Option<&[String]>) -> Result<Vec<AccountId>, Refusal> {
 pub fn may_pop(caller: &Caller) -> Result<(), Refusal> {
     caller.may_own().map_err(|not| match not {
         NoOwner::Deleted => Code::DeletedUser,
+        NoOwner::Suspended => Code::Forbidden,
         NoOwner::Flagged => Code::WorkerFlaggedMaintenance,
     })?;
     Code::AnonForbiddenWorker.when(caller.account == ANONYMOUS)

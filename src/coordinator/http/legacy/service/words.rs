@@ -6,11 +6,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use crate::documents::{Document, News};
+use crate::documents::{DatabaseKind, Document, MediaPlace, News, PrivacySettings, ResponsePolicy};
+use crate::http::idempotency::REPLIES_KEPT;
 use crate::http::legacy::Refused;
 use crate::http::legacy::asked::Query;
 use crate::http::reply;
+use crate::media::Media;
+use crate::people::GRACE;
+use crate::requests::LONGEST_KEPT;
+use crate::responses::StoreResponses;
 use crate::state::DoorSettings;
+use crate::storage::Store;
 use muster_protocol::legacy::service::{DocumentFormat, DocumentResponse, Newspiece};
 
 type Settings = State<Arc<DoorSettings>>;
@@ -21,8 +27,34 @@ pub async fn terms(State(settings): Settings, query: Query) -> Result<Response, 
 }
 
 /// `GET /api/v2/documents/privacy`
-pub async fn privacy(State(settings): Settings, query: Query) -> Result<Response, Refused> {
-    written(&settings.documents.privacy, &query)
+pub async fn privacy(
+    State(settings): Settings,
+    (State(store), State(media)): (State<Store>, State<Media>),
+    query: Query,
+) -> Result<Response, Refused> {
+    let in_force = PrivacySettings {
+        responses: match settings.store_responses {
+            StoreResponses::UnlessRefused => ResponsePolicy::UnlessRefused,
+            StoreResponses::OnRequest => ResponsePolicy::OnRequest,
+            StoreResponses::Never => ResponsePolicy::Never,
+        },
+        responses_kept: settings.responses_kept,
+        requests_kept: LONGEST_KEPT,
+        media: match media.is_bucket() {
+            true => MediaPlace::Bucket,
+            false => MediaPlace::Folder,
+        },
+        media_kept: media.kept(),
+        records_kept: settings.records_kept,
+        replies_kept: REPLIES_KEPT,
+        grace: GRACE,
+        scrubs_secrets: settings.scrub_secrets,
+        database: match store.is_sqlite() {
+            true => DatabaseKind::Sqlite,
+            false => DatabaseKind::Postgres,
+        },
+    };
+    written(&settings.documents.privacy(&in_force), &query)
 }
 
 /// `GET /api/v2/documents/sponsors`

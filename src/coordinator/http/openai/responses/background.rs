@@ -14,8 +14,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{info, warn};
 
-use crate::accounts::{Accounts, Caller};
+use crate::accounts::{Accounts, Caller, Roles};
 use crate::error::ApiError;
+use crate::http::auth::SUSPENDED;
 use crate::http::open::{KnownModels, Open};
 use crate::http::reply::Reply;
 use crate::http::text::auto::Auto;
@@ -302,6 +303,9 @@ impl Resumption {
         let store = Store::from_ref(&self.open);
         let owner = store.account(self.response.account);
         let owner = owner.await.map_err(|_| no_store())?.ok_or_else(no_owner)?;
+        if owner.roles.contains(Roles::SUSPENDED) {
+            return Err(ApiError::new(FailureKind::AccountSuspended, SUSPENDED));
+        }
         let row = self.responses.stored(&self.response).await;
         let Some(row) = row.map_err(|_| no_store())? else {
             return Ok(None);

@@ -15,7 +15,9 @@ use crate::http::room::Memory;
 use crate::http::text::{Incoming, TextEndpoint};
 use crate::responses::{
     EarlierResponses, LinkError, MemoryFull, NotRecorded, OverQuota, RequestTexts, Responses,
+    StoreResponses,
 };
+use crate::state::DoorSettings;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::FailureKind;
 use muster_protocol::openai::Problem;
@@ -31,6 +33,7 @@ pub async fn create(
     State(responses): State<Responses>,
     State(accounts): State<Accounts>,
     State(tasks): State<Tasks>,
+    State(settings): State<Arc<DoorSettings>>,
     endpoint: TextEndpoint,
     body: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
@@ -38,7 +41,11 @@ pub async fn create(
     let intent = Intent::of(incoming.body());
     let sources = sources(&responses, &endpoint, &intent, &mut incoming).await?;
     let mut context = context(&accounts, &endpoint, &sources);
-    if !intent.store {
+    context.stores_by_default = settings.store_responses == StoreResponses::UnlessRefused;
+    if settings.store_responses == StoreResponses::Never && intent.store == Some(true) {
+        return Err(never_stores());
+    }
+    if !intent.store.unwrap_or(context.stores_by_default) {
         return foreground(&endpoint, incoming, context, intent.truncates).await;
     }
     let account = endpoint.caller().account;
@@ -114,6 +121,7 @@ pub(super) fn context(
         sealer: Arc::new(Thoughts::new(accounts, endpoint.caller().account)),
         recorder: None,
         dropped: 0,
+        stores_by_default: true,
     }
 }
 
@@ -197,6 +205,11 @@ fn not_recorded(responses: &Responses, error: NotRecorded) -> ApiError {
             ApiError::new(FailureKind::QueueFull, message)
         }
     }
+}
+
+fn never_stores() -> ApiError {
+    let message = "this service stores no responses (serve.store_responses): leave out store, or send \"store\": false";
+    Problem::unsupported("store", message).into()
 }
 
 fn over_quota(quota: OverQuota) -> ApiError {

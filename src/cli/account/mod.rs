@@ -1,4 +1,6 @@
-//! `worker account`: accounts of a coordinator, their roles and their credits, also while it runs.
+//! `worker account`: accounts of a coordinator, their roles, credits, suspension, export and deletion, also while it runs.
+
+mod lifecycle;
 
 use clap::Subcommand;
 use serde::Serialize;
@@ -20,9 +22,12 @@ Examples:
   worker account list                         logins, names, roles and kudos of all accounts
   worker account roles alice user moderator   make the account with the login alice a moderator
   worker account roles bob#7 user             the same for account 7, display name bob
-  worker account credit alice 5               add 5 USD of paid credits to the account with the login alice";
+  worker account credit alice 5               add 5 USD of paid credits to the account with the login alice
+  worker account suspend alice                refuse the keys of alice and end its jobs
+  worker account export alice -o alice.json   write all that is stored about alice to a file
+  worker account delete alice                 delete the account and all that it has stored, for good";
 
-/// List the accounts of a coordinator, set their roles and add credits.
+/// List, suspend, export and delete the accounts of a coordinator, set their roles and add credits.
 ///
 /// An account has a login and a display name. The operator chooses the login, which is unique and never changes. The
 /// user may change the display name at any time, and several accounts may share one. Commands take a login, name#id
@@ -42,6 +47,9 @@ enum Command {
     List(ListArgs),
     Roles(RolesArgs),
     Credit(CreditArgs),
+    Suspend(lifecycle::SuspendArgs),
+    Export(lifecycle::ExportArgs),
+    Delete(lifecycle::DeleteArgs),
 }
 
 /// List all accounts.
@@ -99,15 +107,18 @@ struct AccountReport {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let json = args.store.json;
-    args.store.with(
-        root,
-        Missing::Refused,
-        async |store, accounts| match &args.command {
-            Command::List(_) => list(accounts, json).await,
-            Command::Roles(args) => change(args, accounts, json).await,
-            Command::Credit(args) => credit(args, store, accounts, json).await,
-        },
-    )
+    args.store
+        .with_opened(root, Missing::Refused, async |opened| {
+            let (store, accounts) = (opened.store, opened.accounts);
+            match &args.command {
+                Command::List(_) => list(accounts, json).await,
+                Command::Roles(args) => change(args, accounts, json).await,
+                Command::Credit(args) => credit(args, store, accounts, json).await,
+                Command::Suspend(args) => lifecycle::suspend(args, opened, json).await,
+                Command::Export(args) => lifecycle::export(args, opened).await,
+                Command::Delete(args) => lifecycle::delete(args, opened, json).await,
+            }
+        })
 }
 
 async fn list(accounts: &Accounts, json: bool) -> Result<(), Failure> {
@@ -133,7 +144,7 @@ async fn change(args: &RolesArgs, accounts: &Accounts, json: bool) -> Result<(),
     let name = &shown(&account);
     let roles: Roles = args.roles.iter().copied().collect();
     match accounts.set_roles(account.id, roles).await? {
-        RoleChange::LastAdmin => Err(last_admin(name)),
+        RoleChange::LastAdmin => Err(last_admin(name, "take the role admin from")),
         RoleChange::Done if json => {
             output::json(&AccountReport::from(AccountRow { roles, ..account }))
         }
@@ -220,8 +231,8 @@ pub fn name_and_number(name: &str, account: AccountId) -> String {
     .to_string()
 }
 
-fn last_admin(name: &str) -> Failure {
-    let message = format!("refusing to take the role admin from {name}, the last administrator");
+fn last_admin(name: &str, what: &str) -> Failure {
+    let message = format!("refusing to {what} {name}, the last administrator");
     Failure::new(Exit::Failed, message).hint("give another account the role admin first")
 }
 
