@@ -39,6 +39,7 @@ async function make(tab, prompt, file) {
 await page.goto(`${url}/#key=${key}`);
 await page.waitForSelector("#tabs button");
 assert.equal(page.url(), url + "/");
+await page.locator("#signed-in").getByText("admin#1").waitFor();
 const tabs = await page.locator("#tabs button").allInnerTexts();
 assert.deepEqual(tabs, ["Chat", "Image", "Speech", "Transcript", "Music", "Video"]);
 
@@ -152,6 +153,13 @@ assert.equal(await page.locator("#account").isVisible(), false);
 
 await page.goto(`${url}/docs`);
 await page.getByText("/v1/chat/completions").first().waitFor();
+
+// A link with another key than the tab has says whose it is, and asks before it replaces the key.
+const asked = [];
+page.on("dialog", (dialog) => asked.push(dialog.message()));
+await page.goto(`${url}/console#key=${key}`);
+await page.waitForSelector("#keys button");
+assert.ok(asked.length === 1 && asked[0].includes("admin#1"), asked.join("; "));
 await browser.close();
 assert.deepEqual(errors, []);
 console.log("ok");

@@ -123,7 +123,7 @@ pub fn storage_section(settings: &PrivacySettings) -> String {
   what its user creates: shared keys, styles, collections, teams and messages to workers. The text of a key is not stored.
 - **Export**: `GET /v1/account/export` returns all that is stored about an account.
 - **Deletion**: `DELETE /v1/account` deletes an account: keys stop working within a second; stored responses, requests, results,
-  media, styles and personal data are deleted; ledger entries stay, without a name. The AI Horde API's `DELETE
+  media, styles and personal data are deleted; ledger entries stay, without a name, and so does a team with workers of others. The AI Horde API's `DELETE
   /api/v2/users/ID` deletes responses, requests, results and media at once, and the account {grace} later, when it is
   called again.
 

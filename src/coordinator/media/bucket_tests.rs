@@ -9,8 +9,8 @@ use url::{Position, Url};
 use uuid::Uuid;
 
 use super::{
-    Area, BucketSettings, Key, Links, Media, MediaError, MediaSettings, MediaType, PlaceSettings,
-    Unaccepted,
+    Area, BucketSettings, Key, Links, Media, MediaError, MediaSettings, MediaType, Owners,
+    PlaceSettings, Unaccepted,
 };
 use crate::egress::{Egress, Limits, Schemes};
 use muster_process::tasks::Tasks;
@@ -184,4 +184,22 @@ async fn links_to_a_bucket_are_not_served_here_and_end_with_what_they_lead_to() 
     let query = format!("until=99999999999&signature={}", "0".repeat(64));
     let own = media.download(&key.to_string(), &query).await;
     assert!(matches!(own, Err(Unaccepted::Link(_))));
+}
+
+#[tokio::test]
+async fn the_objects_of_a_job_are_deleted_also_before_they_were_taken_in() {
+    let tasks = Tasks::default();
+    let media = bucket(HOUR, &tasks).await;
+    let (first, other) = (key(), key());
+    let second = Key::new(Area::Results, first.id(), 2, MediaType::Webp);
+    for key in [first, other] {
+        media.put(key, Bytes::from_static(WEBP)).await.unwrap();
+    }
+    let link = media.upload_link(second, HOUR).await.unwrap();
+    assert!(put(&link, WEBP).await.contains("200"));
+    let owners: Owners = [first.id()].into_iter().collect();
+    assert_eq!(media.delete_all_of(&owners).await.unwrap(), 2);
+    assert_eq!(media.take_in(second).await.unwrap(), None);
+    assert!(media.get(first).await.unwrap().is_none());
+    assert!(media.get(other).await.unwrap().is_some());
 }

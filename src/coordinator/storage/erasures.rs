@@ -132,6 +132,7 @@ const ACCOUNT: &[&str] = &[
     "DELETE FROM worker_addresses WHERE worker IN (SELECT id FROM workers WHERE owner = $1)",
     "DELETE FROM rigs WHERE worker IN (SELECT id FROM workers WHERE owner = $1)",
     "DELETE FROM workers WHERE owner = $1",
+    "DELETE FROM teams WHERE creator = $1 AND NOT EXISTS (SELECT 1 FROM rigs WHERE team = teams.id)",
     "DELETE FROM collection_styles WHERE collection IN (SELECT id FROM collections WHERE owner = $1)",
     "DELETE FROM collection_styles WHERE style IN (SELECT id FROM styles WHERE owner = $1)",
     "DELETE FROM collections WHERE owner = $1",

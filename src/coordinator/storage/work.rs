@@ -31,7 +31,6 @@ pub struct Work {
     saves: Vec<Asked<Vec<RigNews>, ()>>,
     saved: Outcomes<()>,
     compactions: Vec<Asked<Compaction, ()>>,
-    compacted: Option<Result<(), StorageError>>,
     others: Vec<Box<dyn Pending>>,
     outcomes: Outcomes<()>,
 }
@@ -123,13 +122,9 @@ impl Work {
         Ok(())
     }
 
-    /// Whether the files are to be compacted after the commit.
-    pub fn compacts(&self) -> bool {
-        !self.compactions.is_empty()
-    }
-
-    pub fn compacted(&mut self, outcome: Result<(), StorageError>) {
-        self.compacted = Some(outcome);
+    /// Compactions that are due after a successful commit; the others fail with it.
+    pub fn take_compactions(&mut self) -> Vec<Asked<Compaction, ()>> {
+        std::mem::take(&mut self.compactions)
     }
 
     /// Tells everybody, if the commit succeeded each its own outcome.
@@ -138,10 +133,7 @@ impl Work {
         answer_each(self.accepts, committed, self.accepted);
         answer_each(self.joins, committed, self.joined);
         answer_each(self.saves, committed, self.saved);
-        let compacted = self.compacted.unwrap_or(Err(StorageError::Closed));
-        for asked in self.compactions {
-            asked.answer(committed.clone().and(compacted.clone()));
-        }
+        answer_each(self.compactions, committed, Outcomes::new());
         for (other, outcome) in self.others.into_iter().zip(each(committed, self.outcomes)) {
             other.finish(outcome);
         }

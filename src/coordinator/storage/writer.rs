@@ -25,7 +25,7 @@ use super::file::OpenFiles;
 use super::location::Location;
 use super::pulse::Health;
 use super::work::Work;
-use super::write::Write;
+use super::write::{Asked, Compaction, Write};
 use super::{PATIENCE, StorageError, connect, too_slow};
 
 /// The most writes under one commit.
@@ -34,6 +34,8 @@ const BATCH: usize = 256;
 const LINGER: Duration = Duration::from_millis(300);
 /// How long something written may stay in the log.
 const LOG_KEPT: Duration = Duration::from_secs(30);
+/// After the file was rewritten it is not for so many times as long.
+const REST: u32 = 20;
 
 pub struct Writer {
     location: Location,
@@ -43,6 +45,9 @@ pub struct Writer {
     files: OpenFiles,
     /// Since when the log holds something.
     logged: Option<Instant>,
+    compactions: Vec<Asked<Compaction, ()>>,
+    /// When the file may be rewritten again.
+    compacts_from: Instant,
 }
 
 impl Writer {
@@ -57,6 +62,8 @@ impl Writer {
             health,
             files,
             logged: None,
+            compactions: Vec::new(),
+            compacts_from: Instant::now(),
         }
     }
 
@@ -67,11 +74,11 @@ impl Writer {
     async fn run(mut self, mut inbox: mpsc::Receiver<Write>, stopping: CancellationToken) {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
-            let until = self.logged.map(|since| since + LOG_KEPT);
-            match next_batch(&mut inbox, &mut batch, &stopping, until).await {
+            match next_batch(&mut inbox, &mut batch, &stopping, self.due()).await {
                 WriterStep::Batch => {}
-                WriterStep::LogIsOld => {
-                    self.empty_log().await;
+                WriterStep::Upkeep => {
+                    self.empty_old_log().await;
+                    self.compact_if_due().await;
                     continue;
                 }
                 WriterStep::End => break,
@@ -79,11 +86,11 @@ impl Writer {
             let mut work = Work::of(&mut batch);
             let committed = self.write(&mut work).await;
             self.note(&committed);
-            if committed.is_ok() && work.compacts() {
-                let compacted = self.compact().await;
-                work.compacted(compacted);
+            if committed.is_ok() {
+                self.compactions.extend(work.take_compactions());
             }
             work.answer(&committed);
+            self.compact_if_due().await;
         }
         if let Some(connection) = self.connection.take() {
             let _ = sqlx::Connection::close(connection).await;
@@ -130,8 +137,31 @@ impl Writer {
         Ok(())
     }
 
-    /// What fails is tried again with the next batch.
-    async fn empty_log(&mut self) {
+    /// When the log is old, or the file is to be rewritten.
+    fn due(&self) -> Option<Instant> {
+        let log = self.logged.map(|since| since + LOG_KEPT);
+        let compaction = (!self.compactions.is_empty()).then_some(self.compacts_from);
+        log.into_iter().chain(compaction).min()
+    }
+
+    /// Nothing is written while the file is rewritten, so that takes a small part of all time at most, however many ask.
+    async fn compact_if_due(&mut self) {
+        let began = Instant::now();
+        if self.compactions.is_empty() || began < self.compacts_from {
+            return;
+        }
+        let compacted = self.compact().await;
+        self.compacts_from = Instant::now() + began.elapsed() * REST;
+        for asked in self.compactions.drain(..) {
+            asked.answer(compacted.clone());
+        }
+    }
+
+    /// A failure is tried again after the next batch.
+    async fn empty_old_log(&mut self) {
+        if self.logged.is_none_or(|since| since.elapsed() < LOG_KEPT) {
+            return;
+        }
         self.logged = None;
         let Some(connection) = &mut self.connection else {
             return;
@@ -172,19 +202,19 @@ impl Writer {
 /// What the writer does next.
 enum WriterStep {
     Batch,
-    LogIsOld,
+    Upkeep,
     End,
 }
 
-/// Waits for writes, until the log is to be emptied.
+/// Waits for writes, until the files are to be looked after.
 async fn next_batch(
     inbox: &mut mpsc::Receiver<Write>,
     batch: &mut Vec<Write>,
     stopping: &CancellationToken,
-    log_until: Option<Instant>,
+    due: Option<Instant>,
 ) -> WriterStep {
-    let log_is_old = async {
-        match log_until {
+    let is_due = async {
+        match due {
             Some(until) => sleep_until(until).await,
             None => pending().await,
         }
@@ -194,7 +224,7 @@ async fn next_batch(
         () = stopping.cancelled() => {
             timeout(LINGER, inbox.recv_many(batch, BATCH)).await.unwrap_or(0)
         }
-        () = log_is_old => return WriterStep::LogIsOld,
+        () = is_due => return WriterStep::Upkeep,
         taken = inbox.recv_many(batch, BATCH) => taken,
     };
     match taken {
