@@ -130,7 +130,7 @@ pub fn storage_section(settings: &PrivacySettings) -> String {
 ## Addresses and logs
 
 - **IP addresses** are used for rate limits, in memory. The database holds the address from which each worker connected
-  last, blocked addresses, and for one day the address of a client whose prompt a filter refused.
+  last, addresses for as long as they are blocked, and for one day the address of a client whose prompt a filter refused.
 - **Logs** hold no prompts, results, keys or IP addresses.
 - **Copies**: the operator may keep backups of the database for longer than these times.
 "

@@ -165,7 +165,7 @@ pub enum NotWritten {
 
 const LONGEST_REPLACEMENT: usize = 1000;
 /// Earlier prompts that were refused count for so long.
-const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
+pub const HITS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Up to so much [`Filters::work`] is done where the request is; more goes to a thread for computing.
 const AT_ONCE: usize = 50_000;
 /// As many are looked at there at a time: each is there about ten times meanwhile, in all its forms.
@@ -363,7 +363,7 @@ impl Moderation {
         let hit = Hit {
             network: Network::around(who.address).to_string(),
             now,
-            since: now.before(MEMORY),
+            since: now.before(HITS_KEPT),
             penalty: timeouts::penalty,
         };
         let mark = Mark {

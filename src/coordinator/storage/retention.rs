@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use crate::clock::wall_clock;
+use crate::moderation::HITS_KEPT;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
@@ -82,7 +83,14 @@ impl Store {
                     false
                 }
             };
-            sleep(if more { PAUSE } else { EVERY }).await;
+            if more {
+                sleep(PAUSE).await;
+                continue;
+            }
+            if let Err(error) = self.expire_addresses(now, now.before(HITS_KEPT)).await {
+                debug!("deleting old addresses failed, retrying later: {error}");
+            }
+            sleep(EVERY).await;
         }
     }
 }

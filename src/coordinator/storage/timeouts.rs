@@ -41,7 +41,23 @@ pub struct Hit {
     pub penalty: fn(u32) -> i64,
 }
 
+/// Expired blocks go, and refused prompts from before a moment.
+#[derive(Debug)]
+struct AddressExpiry {
+    now: UnixMillis,
+    hits_before: UnixMillis,
+}
+
 impl Store {
+    /// Deletes the addresses of blocks that have expired, and of prompts that were refused before a moment.
+    pub async fn expire_addresses(
+        &self,
+        now: UnixMillis,
+        hits_before: UnixMillis,
+    ) -> Result<(), StorageError> {
+        self.change(AddressExpiry { now, hits_before }).await
+    }
+
     /// Those that hold at this moment.
     pub async fn timeouts(&self, now: UnixMillis) -> Result<Vec<TimeoutRow>, StorageError> {
         let rows =
@@ -102,8 +118,7 @@ impl Change for Hit {
     ) -> BoxFuture<'a, Result<UnixMillis, StorageError>> {
         Box::pin(async move {
             forget(self.now, connection).await?;
-            let old = sqlx::query("DELETE FROM prompt_hits WHERE at < $1").bind(self.since.0);
-            old.execute(&mut *connection).await?;
+            forget_hits(self.since, connection).await?;
             let earlier = sqlx::query("SELECT COUNT(*) FROM prompt_hits WHERE network = $1");
             let earlier = earlier.bind(&*self.network);
             let earlier: i64 = earlier.fetch_one(&mut *connection).await?.try_get(0)?;
@@ -143,6 +158,29 @@ async fn forget(now: UnixMillis, connection: &mut AnyConnection) -> Result<(), S
     let over = sqlx::query("DELETE FROM timeouts WHERE until <= $1").bind(now.0);
     over.execute(connection).await?;
     Ok(())
+}
+
+async fn forget_hits(
+    before: UnixMillis,
+    connection: &mut AnyConnection,
+) -> Result<(), StorageError> {
+    let old = sqlx::query("DELETE FROM prompt_hits WHERE at < $1").bind(before.0);
+    old.execute(connection).await?;
+    Ok(())
+}
+
+impl Change for AddressExpiry {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            forget(self.now, connection).await?;
+            forget_hits(self.hits_before, connection).await
+        })
+    }
 }
 
 impl Stored for TimeoutRow {

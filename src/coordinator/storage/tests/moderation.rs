@@ -20,6 +20,7 @@ on_both_engines! {
     there_are_only_so_many_filters,
     a_timeout_ends_and_what_is_over_goes,
     hits_add_up_within_a_day,
+    addresses_of_old_hits_and_expired_blocks_are_deleted,
     changes_reach_another_process_within_a_second,
     a_worker_is_found_where_it_was_last,
     marks_count_once_or_every_time,
@@ -125,6 +126,24 @@ async fn hits_add_up_within_a_day(scratch: Scratch) {
     assert_eq!(until("b", NOW).await, 1);
     let later = NOW.after(day + Duration::from_secs(1));
     assert_eq!(until("a", later).await, 1);
+}
+
+async fn addresses_of_old_hits_and_expired_blocks_are_deleted(scratch: Scratch) {
+    let store = scratch.open().await;
+    let hit = Hit {
+        network: "192.0.2.7".to_owned(),
+        now: NOW,
+        since: UnixMillis(0),
+        penalty: |earlier| i64::from(earlier) + 1,
+    };
+    let until = async || store.note_hit(hit.clone()).await.unwrap().0 - NOW.0;
+    assert_eq!((until().await, until().await), (1, 2));
+    store.expire_addresses(NOW, NOW).await.unwrap();
+    assert_eq!(until().await, 3, "a hit of this moment stays");
+    let later = NOW.after(Duration::from_secs(60));
+    store.expire_addresses(later, later).await.unwrap();
+    assert_eq!(store.timeouts(UnixMillis(0)).await, Ok(Vec::new()));
+    assert_eq!(until().await, 1);
 }
 
 async fn changes_reach_another_process_within_a_second(scratch: Scratch) {
