@@ -102,7 +102,7 @@ pub fn storage_section(settings: &PrivacySettings) -> String {
   request names a webhook, the result is sent there, too.
 - **Media**: images, sounds, videos and documents that were generated are stored {place} for up to {media}. The link of a
   file is enough to download it. An image may carry its prompt and settings inside the file. Images and sounds that a
-  request brings along are stored there until the request has ended.
+  request brings along are stored there until the request has ended, and after a crash for up to {media}.
 - {overwritten}
 
 ## Workers
