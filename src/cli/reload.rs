@@ -30,6 +30,7 @@ pub const OF_COORDINATORS: &[&str] = &[
     "serve.documents",
     "serve.jobs_in_flight",
     "serve.known_image_models_only",
+    "serve.media_in_flight",
     "serve.polled_texts",
     "serve.queue",
     "serve.rate_limits",

@@ -67,6 +67,8 @@ settings! {
         free_credits_per_day_usd: Usd = 0,
         /// Maximum waiting and running texts per account on /v1; 0 means no such limit. Raise it for accounts of whole services.
         texts_in_flight: usize where (0..=1_000_000) = 24,
+        /// Maximum waiting and running images, sounds, videos and transcripts for later per account on /v1, counted by outputs; 0 means no such limit. Raise it for accounts of whole services.
+        media_in_flight: usize where (0..=1_000_000) = 200,
         /// Maximum messages of one chat request. Raise it for agents with long conversations.
         chat_messages: usize where (1..=1_000_000) = 500,
         /// Fields of chat requests to ignore instead of refusing the request, by name or path as messages[].content[].cache_control, or "all"; the header x-ignored-fields lists the ignored fields. Set it when clients insist on unsupported fields.

@@ -6,6 +6,7 @@
 //! | [`telemetry`] | the log |
 //! | [`cpu_time`] | processor time of a thread |
 //! | [`memory`] | the allocator, and memory given back to the system |
+//! | [`internet`] | which addresses are public |
 //! | [`intake`] | WebSocket messages, read in pieces under a memory budget |
 
 #![cfg_attr(
@@ -15,6 +16,7 @@
 
 pub mod cpu_time;
 pub mod intake;
+pub mod internet;
 pub mod memory;
 pub mod tasks;
 pub mod telemetry;

@@ -317,6 +317,7 @@ async fn streams_that_are_dropped_together_free_the_worker_and_their_account() {
         queue: 1000,
         in_flight: None,
         direct_texts: Some(MANY),
+        media: None,
     };
     app.board.change_limits(limits).await;
     let asked = body(json!({"stream": true}));

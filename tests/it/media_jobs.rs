@@ -1620,6 +1620,90 @@ async fn a_video_is_made_by_our_worker_in_the_size_that_suits_its_model() {
     assert_eq!(studio.worker.activity().done, 2);
 }
 
+async fn order(app: &App, path: &str, body: Value) -> Value {
+    let bearer = format!("Bearer {}", app.key);
+    let headers = [("authorization", bearer.as_str())];
+    let body = Body::from(body.to_string());
+    let answer = app.send(request(Method::POST, path, &headers, body)).await;
+    let (status, body) = (answer.status, answer.json().await);
+    assert!(status.is_success(), "{body}");
+    body
+}
+
+/// The files of orders that came while their workers were away, after a restart of the coordinator.
+#[tokio::test]
+async fn what_is_asked_for_while_workers_are_away_has_the_defaults_of_their_models() {
+    let app = app().await;
+    let orders = [
+        (
+            "/v1/videos/generations",
+            json!({"model": "films", "prompt": "a square"}),
+        ),
+        (ROUTE, json!({"model": MODEL, "prompt": "a cat"})),
+        (
+            "/v1/audio/generations",
+            json!({"model": "speaks", "prompt": "Hello there."}),
+        ),
+    ];
+    // A model is known once it was asked for.
+    let workers = (
+        filmer(&app, SamplePipeline::default()).await,
+        studio(&app, "artist", SamplePipeline::default()).await,
+        speaker(&app, SamplePipeline::default()).await,
+    );
+    for (path, body) in &orders {
+        order(&app, path, body.clone()).await;
+    }
+    for worker in [workers.0, workers.1, workers.2] {
+        assert!(worker.tasks.stop(Duration::from_secs(5)).await);
+    }
+    let mut links = Vec::new();
+    for (path, body) in orders {
+        let accepted = order(&app, path, with(body, json!({"async": true}))).await;
+        links.push(accepted["links"].clone());
+    }
+    let video = order(
+        &app,
+        "/v1/videos",
+        json!({"model": "films", "prompt": "a square"}),
+    )
+    .await;
+    assert_eq!(
+        (&video["size"], &video["seconds"]),
+        (&Value::Null, &Value::Null)
+    );
+
+    let app = app.anew_listening().await;
+    let _workers = (
+        filmer(&app, SamplePipeline::default()).await,
+        studio(&app, "artist", SamplePipeline::default()).await,
+        speaker(&app, SamplePipeline::default()).await,
+    );
+    let mut files = Vec::new();
+    for links in &links {
+        let results = finished(&app, links).await;
+        assert_eq!(results["state"], "completed", "{results}");
+        files.push(linked(&app, &results["result"]["media"][0]["url"]).await);
+    }
+    let place = |name: &[u8]| files[0].windows(4).position(|four| four == name).unwrap();
+    let entry = place(b"avc1");
+    assert_eq!(files[0][entry + 28..entry + 32], [0, 64, 0, 64]);
+    let sizes = place(b"stsz");
+    assert_eq!(files[0][sizes + 12..sizes + 16], 17_u32.to_be_bytes());
+    let image = image::load_from_memory(&files[1]).unwrap();
+    assert_eq!((image.width(), image.height()), (320, 192));
+    // A spoken text, and no music of 30 s.
+    let spoken = sound::inspect(&files[2], MediaType::Wav).unwrap();
+    assert!((spoken.seconds() - 1.0).abs() < 0.01, "{spoken:?}");
+    let path = format!("/v1/videos/{}", video["id"].as_str().unwrap());
+    eventually("the video", async || {
+        let video = get(&app, &app.key, &path).await;
+        let is_made = video["status"] == "completed" && video["size"] == "64x64";
+        if is_made { Ok(()) } else { Err(video) }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_video_of_our_worker_has_a_thumbnail_and_a_sheet() {
     let app = app().await;

@@ -505,3 +505,32 @@ async fn an_account_over_its_quota_is_told_how_to_go_on() {
     call_as(&app, &app.key, Method::DELETE, &path, &Value::Null).await;
     answered(&app, &rig, &with(json!({})), "c").await;
 }
+
+/// The conversation is as long as the memory for requests that are read: one after the other finds room.
+#[tokio::test]
+async fn parallel_requests_on_a_long_conversation_find_memory_one_after_the_other() {
+    let app = App::with(DoorSettings {
+        largest_request: 64 << 10,
+        ..DoorSettings::default()
+    })
+    .await;
+    let rig = Puppet::with_context(&app.board, "tiny", Capabilities::TOOLS, 1 << 20).await;
+    let mut previous = Value::Null;
+    for _ in 0..3 {
+        let long = "word ".repeat(10 << 10);
+        let body = with(json!({"input": long, "previous_response_id": previous}));
+        let response = answered(&app, &rig, &body, "Yes").await;
+        previous = response["id"].clone();
+    }
+    let going_on = with(json!({"previous_response_id": previous, "store": false}));
+    let all = futures_util::future::join_all((0..8).map(|_| post(&app, &going_on)));
+    let work = async {
+        for _ in 0..8 {
+            rig.answer(&["Yes"]).await;
+        }
+    };
+    let (answers, ()) = tokio::join!(all, work);
+    for answer in answers {
+        assert_eq!(answer.status, StatusCode::OK);
+    }
+}

@@ -20,6 +20,7 @@ const NO_LIMITS: Limits = Limits {
     queue: 1000,
     in_flight: None,
     direct_texts: None,
+    media: None,
 };
 
 fn body(fields: Value) -> Value {

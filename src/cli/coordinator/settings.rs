@@ -32,6 +32,7 @@ pub fn for_development(config: &Config) -> Result<Settings, Failure> {
     settings.doors.rate_limits = false;
     settings.dispatch.in_flight_limit = None;
     settings.dispatch.direct_text_limit = None;
+    settings.dispatch.media_limit = None;
     settings.dispatch.keyless = None;
     settings.doors.worker_quotas = None;
     settings.doors.anonymous = true;
@@ -100,6 +101,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             keyless: Some(ANONYMOUS),
             in_flight_limit: serve.jobs_in_flight,
             direct_text_limit: Some(serve.texts_in_flight).filter(|most| *most > 0),
+            media_limit: Some(serve.media_in_flight).filter(|most| *most > 0),
             ..dispatch::Settings::default()
         },
         prices: prices(&catalog),

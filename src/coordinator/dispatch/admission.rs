@@ -103,7 +103,9 @@ impl Dispatcher {
         let all = (&self.open, self.settings.in_flight_limit);
         let texts = (&self.direct_texts, self.settings.direct_text_limit);
         let texts = is_direct_text(first).then_some(texts);
-        for (counts, most) in texts.into_iter().chain([all]) {
+        let media = (&self.media, self.settings.media_limit);
+        let media = is_media(first).then_some(media);
+        for (counts, most) in texts.into_iter().chain(media).chain([all]) {
             let Some(most) = most else {
                 continue;
             };
@@ -144,6 +146,9 @@ impl Dispatcher {
             if is_direct_text(&entry.job) {
                 *self.direct_texts.entry(entry.job.account).or_default() += 1;
             }
+            if is_media(&entry.job) {
+                *self.media.entry(entry.job.account).or_default() += 1;
+            }
             self.demands.add(&entry.job);
             self.jobs.insert(entry.job.id, entry);
         }
@@ -182,6 +187,7 @@ impl Dispatcher {
             state: State::Queued,
             delivered: Delivered::default(),
             history: History::default(),
+            bound: None,
             job,
         }
     }
@@ -208,6 +214,11 @@ impl Dispatcher {
 /// A text whose client waits at an open connection.
 pub(super) fn is_direct_text(job: &Job) -> bool {
     job.kind == Kind::Text && !job.durable
+}
+
+/// Media and stored transcripts of `/v1`. The AI Horde API has limits of its own.
+pub(super) fn is_media(job: &Job) -> bool {
+    job.limits.restartable
 }
 
 fn needs_the_same(one: &Job, other: &Job) -> bool {

@@ -86,12 +86,18 @@ impl Dispatcher {
         worker.hold = None;
         worker.backoff_until = None;
         let comes_back = gone == Gone::Lost && worker.extensions.resume && worker.leaving.is_none();
-        let running: Vec<JobId> = worker.running.iter().copied().collect();
+        let running: Vec<JobId> = worker.running.keys().copied().collect();
         if worker.is_set_aside() {
             self.end_isolation(id);
         }
         self.timers.clear(Alarm::Worker(id));
         self.touched.workers.push(id);
+        for job in &running {
+            let lease = self.jobs.get_mut(job).and_then(|entry| entry.lease_mut());
+            if let Some(lease) = lease {
+                lease.was_accompanied = running.len() > 1;
+            }
+        }
         for job in running {
             if self.is_cancelling(job) {
                 self.cancel_confirmed(job, None, out);
@@ -156,7 +162,10 @@ impl Dispatcher {
                 job: claim.job,
                 attempt: claim.attempt,
                 go_on_after: self.reattach(worker, registration, *claim),
-                resumed: self.jobs.get(&claim.job).map(|entry| entry.job.clone()),
+                resumed: self
+                    .jobs
+                    .get(&claim.job)
+                    .map(|entry| entry.as_handed_out().clone()),
             })
             .collect();
         let gone = match registration.resume {
@@ -193,9 +202,9 @@ impl Dispatcher {
         let before = before?;
         let model = worker.place_of(before.models.get(lease.model)?);
         before.models[lease.model].running -= 1;
-        before.running.remove(&claim.job);
+        let kind = before.running.remove(&claim.job);
         worker.models[model].running += 1;
-        worker.running.insert(claim.job);
+        worker.running.extend(kind.map(|kind| (claim.job, kind)));
         if matches!(before.isolation, Isolation::Alone { job, .. } if job == claim.job) {
             worker.isolation = std::mem::take(&mut before.isolation);
         }
@@ -213,7 +222,7 @@ impl Dispatcher {
         let before = self.workers.get(&worker.id);
         let left: Vec<JobId> = before
             .iter()
-            .flat_map(|before| before.running.iter().copied())
+            .flat_map(|before| before.running.keys().copied())
             .collect();
         for job in left {
             self.take_back(job, gone, out);

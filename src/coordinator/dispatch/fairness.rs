@@ -21,7 +21,7 @@
 
 use std::time::Duration;
 
-use muster_protocol::job::{Job, Kudos, Needs, UnixMillis};
+use muster_protocol::job::{Body, Job, Kudos, MediaBody, MediaRequest, Needs, UnixMillis};
 
 use super::clock::Mono;
 
@@ -89,19 +89,36 @@ impl Weight {
     }
 }
 
+/// Of a thousandth of a typical job, except for tokens, which are those of a whole one.
+const TOKENS: u64 = 356;
+const PIXELSTEPS: u64 = 1024 * 1024 * 30 / 1000;
+/// Of all frames: models for videos make eight frames of as many steps at the price of one image.
+const VIDEO_PIXELS: u64 = 8 * 1024 * 1024 / 1000;
+
 impl Work {
     /// A typical job reads 1,000 tokens and writes 256. Reading is some ten times cheaper than writing. An output
     /// without a limit counts as twice the typical one; what anybody claims is kept between an eighth and 16.
-    /// An image of 1024x1024 in 30 steps is as much.
+    /// An image of 1024x1024 in 30 steps is as much, and so are 30 s of music, a minute of speech and a video of 21 frames of
+    /// 768x512. A text or a sound that is only read counts as a prompt.
     pub fn of(job: &Job) -> Self {
-        const IMAGE: u64 = 1024 * 1024 * 30 / 1000;
-        if let Needs::Image(image) = job.limits.needs {
-            let drawn = u64::from(image.pixels) * u64::from(image.steps);
-            return Self((drawn / IMAGE).clamp(125, 16_000));
-        }
-        let output = job.limits.output_tokens.map_or(512, u64::from);
-        let tokens = u64::from(job.limits.prompt_tokens) / 10 + output;
-        Self((tokens * 1000 / 356).clamp(125, 16_000))
+        let of_tokens = |tokens: u64| tokens.saturating_mul(1000) / TOKENS;
+        let work = match (&job.body, job.limits.needs) {
+            (_, Needs::Image(image)) if image.pixels > 0 => {
+                u64::from(image.pixels) * u64::from(image.steps) / PIXELSTEPS
+            }
+            (Body::Media(media), _) => match &**media {
+                MediaBody::Image(image) => image.size() / PIXELSTEPS,
+                MediaBody::Video(video) => video.size() / VIDEO_PIXELS,
+                MediaBody::Music(sound) if sound.is_speech => sound.paid_millis() / 60,
+                MediaBody::Music(music) => music.paid_millis() / 30,
+            },
+            (Body::Encode(request), _) => of_tokens(request.tokens() / 10),
+            (Body::Text(_) | Body::Form(_), _) => {
+                let output = job.limits.output_tokens.map_or(512, u64::from);
+                of_tokens(u64::from(job.limits.prompt_tokens) / 10 + output)
+            }
+        };
+        Self(work.clamp(125, 16_000))
     }
 }
 
@@ -120,7 +137,9 @@ impl Priority {
 mod tests {
     use super::{Priority, SHARE, Standing, Weight, Work, rank};
     use crate::dispatch::clock::Mono;
-    use muster_protocol::job::Kudos;
+    use muster_protocol::job::{
+        AccountId, Body, ImageRequest, Job, Kudos, MusicRequest, VideoRequest,
+    };
 
     fn weight(kudos: i64, priority: Priority) -> Weight {
         let kudos = Kudos(kudos * 1000);
@@ -148,5 +167,37 @@ mod tests {
         assert_eq!(weight(i64::MAX / 1000, Priority::Normal), Weight(6000));
         assert_eq!(weight(0, Priority::Low), Weight(500));
         assert_eq!(weight(0, Priority::High), Weight(2000));
+    }
+
+    #[test]
+    fn media_count_by_their_size_and_unset_sizes_as_usual_ones() {
+        let check = |body: Body, expected| {
+            let job = Job::plain(AccountId(1), "tiny", body);
+            assert_eq!(Work::of(&job), Work(expected));
+        };
+        let image = |side, steps| ImageRequest {
+            width: side,
+            height: side,
+            steps: Some(steps),
+            ..ImageRequest::default()
+        };
+        check(image(1024, 30).into(), 1000);
+        check(image(64, 1).into(), 125);
+        check(ImageRequest::default().into(), 1000);
+        let video = |frames: u32| VideoRequest {
+            width: 768,
+            height: 512,
+            fps: 10,
+            seconds: f64::from(frames) / 10.0,
+            ..VideoRequest::default()
+        };
+        check(video(20).into(), 937);
+        check(video(96).into(), 4500);
+        let music = |seconds| MusicRequest {
+            seconds,
+            ..MusicRequest::default()
+        };
+        check(music(30.0).into(), 1000);
+        check(music(300.0).into(), 10_000);
     }
 }

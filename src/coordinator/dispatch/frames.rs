@@ -6,7 +6,8 @@ use std::borrow::Cow;
 
 use muster_protocol::job::written::{most_bytes, most_relayed};
 use muster_protocol::job::{
-    Body, Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind, Kudos, Usage, WorkerId,
+    Body, Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind, Kudos, Progress, Usage,
+    WorkerId,
 };
 
 use super::Dispatcher;
@@ -141,6 +142,11 @@ impl Dispatcher {
         }
         match &event {
             Event::Usage(usage) => entry.history.usage = Some(*usage),
+            Event::Progress(progress) if is_completed_step(*progress) => {
+                if let Some(lease) = entry.lease_mut() {
+                    lease.has_progressed = true;
+                }
+            }
             Event::Started { prompt_tokens, .. } => {
                 if let Some(lease) = entry.lease_mut() {
                     lease.prompt_tokens = *prompt_tokens;
@@ -148,11 +154,12 @@ impl Dispatcher {
             }
             _ => {}
         }
-        let is_output = event.is_output();
+        let is_sign_of_life = event.is_output()
+            || matches!(&event, Event::Progress(progress) if is_completed_step(*progress));
         if entry.delivered.admit(&event, tells_tokens) {
             out.push(Effect::Relay { job, event });
         }
-        if is_output {
+        if is_sign_of_life {
             self.clear_suspicion(job);
         }
     }
@@ -353,6 +360,14 @@ impl Dispatcher {
         }
         self.touched.suspects |= !self.suspects.is_empty();
         self.touched.workers.push(id);
+    }
+}
+
+/// Whether the worker has made a part of an image, a sound or a video.
+fn is_completed_step(progress: Progress) -> bool {
+    match progress.steps {
+        Some((completed, _)) => completed > 0,
+        None => progress.percent > 0,
     }
 }
 

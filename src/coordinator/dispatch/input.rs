@@ -103,6 +103,7 @@ pub struct Limits {
     pub queue: usize,
     pub in_flight: Option<usize>,
     pub direct_texts: Option<usize>,
+    pub media: Option<usize>,
 }
 
 /// A request: its jobs are accepted or refused together.

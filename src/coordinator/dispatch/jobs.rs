@@ -22,7 +22,10 @@ const MOST_KEPT: usize = 4 << 20;
 
 #[derive(Debug)]
 pub struct Entry {
+    /// As its client sent it.
     pub job: Arc<Job>,
+    /// As the last worker got it, where the defaults of that one's model fill something in.
+    pub bound: Option<Arc<Job>>,
     /// All jobs of the same request, this one too.
     pub siblings: Arc<[JobId]>,
     pub lane: LaneId,
@@ -66,6 +69,10 @@ pub struct Lease {
     /// The last frame that has arrived.
     pub seq: u64,
     pub events: u64,
+    /// A step of its image, sound or video is completed.
+    pub has_progressed: bool,
+    /// Other jobs ran beside it when its socket was lost.
+    pub was_accompanied: bool,
     pub tokens: u64,
     /// When it was last found silent, for the first time since anything was heard.
     pub doubted: Option<Mono>,
@@ -139,8 +146,10 @@ pub struct History {
     pub losses: u32,
     /// The last worker that was lost without a word.
     pub lost: Option<WorkerId>,
-    /// Runs alone, since it may have killed its worker.
+    /// Runs apart from others, since it may have killed its worker.
     pub is_suspect: bool,
+    /// Apart from all others, whatever their kind.
+    pub is_strict: bool,
     pub parts: Vec<Part>,
     pub usage: Option<Usage>,
     pub first_offer: Option<Mono>,
@@ -165,6 +174,11 @@ impl Lease {
 }
 
 impl Entry {
+    /// As the last worker got it: as large as it is made and paid.
+    pub fn as_handed_out(&self) -> &Arc<Job> {
+        self.bound.as_ref().unwrap_or(&self.job)
+    }
+
     /// By the poll API all models of a request are wanted alike, and jobs that are given out together have the same.
     pub fn choice(&self) -> Choice {
         match self.job.durable {

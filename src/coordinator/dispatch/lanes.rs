@@ -278,7 +278,8 @@ impl Lanes {
         let mut wait = None;
         for index in 0..worker.listings.len() {
             let listing = &worker.listings[index];
-            let open = has_room && worker.model_with_room(listing).is_some();
+            let is_open = has_room && worker.is_open_to(listing.kind);
+            let open = is_open && worker.model_with_room(listing).is_some();
             let before = listing.place;
             let after = open.then(|| Place {
                 wait_millis: *wait.get_or_insert_with(|| millis(worker, strikes)),
@@ -468,6 +469,7 @@ fn enlist(worker: &mut Worker, id: LaneId, lane: &mut Lane) {
     }
     worker.listings.push(Listing {
         lane: id,
+        kind: lane.need.kind,
         models,
         place: None,
     });

@@ -107,6 +107,8 @@ pub struct Dispatcher {
     open: Table<AccountId, usize>,
     /// Of these, the texts whose clients wait at an open connection.
     direct_texts: Table<AccountId, usize>,
+    /// And the media and stored transcripts of `/v1`.
+    media: Table<AccountId, usize>,
     demands: Demands,
     workers: Table<WorkerId, Worker>,
     sessions: Table<SessionId, WorkerId>,
@@ -174,6 +176,7 @@ impl Dispatcher {
             jobs: Table::default(),
             open: Table::default(),
             direct_texts: Table::default(),
+            media: Table::default(),
             demands: Demands::default(),
             workers: Table::default(),
             sessions: Table::default(),

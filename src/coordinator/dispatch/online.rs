@@ -85,7 +85,10 @@ impl Dispatcher {
     /// Jobs that are on a worker.
     pub fn running_by_kind(&self) -> BTreeMap<Kind, usize> {
         let mut running = BTreeMap::new();
-        let jobs = self.workers.values().flat_map(|worker| &worker.running);
+        let jobs = self
+            .workers
+            .values()
+            .flat_map(|worker| worker.running.keys());
         for entry in jobs.filter_map(|job| self.jobs.get(job)) {
             *running.entry(entry.job.kind).or_default() += 1;
         }

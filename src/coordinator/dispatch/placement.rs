@@ -2,6 +2,8 @@
 //! has room and meets the first job of all its lanes. A lane never holds both a free worker and a job it may
 //! have, so neither side searches.
 
+use std::sync::Arc;
+
 use muster_protocol::job::{JobId, WorkerId};
 
 use super::Dispatcher;
@@ -54,9 +56,9 @@ impl Dispatcher {
         }
     }
 
-    /// Whether the job may be given to this worker now: a suspect runs alone.
+    /// Whether the job may be given to this worker now: a suspect runs apart.
     pub(super) fn may_run(&self, entry: &Entry, worker: WorkerId) -> bool {
-        self.could_run(entry, worker) && (!entry.history.is_suspect || self.is_idle(worker))
+        self.could_run(entry, worker) && self.runs_apart(entry, worker)
     }
 
     /// Whether the job may be given to this worker at all: not to one that has failed or refused it while there are
@@ -87,12 +89,12 @@ impl Dispatcher {
 
     fn place_returning(&mut self, lane: LaneId, out: &mut Vec<Effect>) {
         let free = self.lanes.lane(lane).into_iter();
-        let mut free = free.flat_map(|lane| lane.free.iter());
-        let any_idle = !self.suspects.is_empty() && free.any(|place| self.is_idle(place.worker));
+        let free = free.flat_map(|lane| lane.free.iter());
+        let scopes = self.scopes_taken(free.map(|place| place.worker));
         let waiting: Vec<JobId> = self
             .queue
             .returning(lane)
-            .filter(|(_, it)| any_idle || !self.is_waiting_suspect(it))
+            .filter(|(_, it)| !self.waits_apart(it, &scopes))
             .take(RETURNING_LOOK)
             .map(|(_, it)| it.job)
             .collect();
@@ -105,7 +107,7 @@ impl Dispatcher {
                 .lane(lane)
                 .into_iter()
                 .flat_map(|lane| lane.free.iter())
-                .filter(|place| !entry.history.is_suspect || self.is_idle(place.worker));
+                .filter(|place| self.runs_apart(entry, place.worker));
             // One more than it has tried, and one it has not tried is among them.
             let mut places = free.take(entry.tried().len() + 1);
             let found = places.find(|place| self.may_run(entry, place.worker));
@@ -154,10 +156,10 @@ impl Dispatcher {
         if self.queue.is_empty(lane) {
             return None;
         }
-        let is_idle = self.is_idle(worker);
+        let scopes = self.scopes_taken(std::iter::once(worker));
         let returning = self.queue.returning(lane);
         let mut returning = returning
-            .filter(|(_, ticket)| is_idle || !self.is_waiting_suspect(ticket))
+            .filter(|(_, ticket)| !self.waits_apart(ticket, &scopes))
             .take(RETURNING_LOOK);
         let may_run = |job: &JobId| {
             self.jobs
@@ -183,6 +185,7 @@ impl Dispatcher {
         let model = worker
             .filter(|worker| worker.has_room())
             .zip(need)
+            .filter(|(worker, need)| worker.is_open_to(need.kind))
             .and_then(|(worker, need)| worker.model_for(need, choice));
         model.is_some_and(|model| self.lend(id, worker_id, lane, model, out))
     }
@@ -298,6 +301,7 @@ fn lease(
     entry.history.attempts += 1;
     entry.history.first_offer.get_or_insert(now);
     entry.history.model = Some(worker.models[model].name.clone());
+    entry.bound = entry.job.bound(&worker.defaults(model)).map(Arc::new);
     let attempt = entry.earlier + entry.history.attempts;
     entry.state = State::Running(Lease {
         attempt,
@@ -311,17 +315,19 @@ fn lease(
         prompt_tokens: 0,
         seq: 0,
         events: 0,
+        has_progressed: false,
+        was_accompanied: false,
         tokens: 0,
         doubted: None,
         phase: Phase::Live,
     });
-    worker.running.insert(entry.job.id);
+    worker.running.insert(entry.job.id, entry.job.kind);
     worker.models[model].running += 1;
     worker.turn = turn;
     worker.asked = worker.asked.map(|asked| asked.saturating_sub(1));
     Some(Offer {
         session,
-        job: entry.job.clone(),
+        job: entry.as_handed_out().clone(),
         attempt,
         model: worker.models[model].name.clone(),
         format: entry.job.format_for(worker.profile.formats),

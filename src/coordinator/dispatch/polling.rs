@@ -76,10 +76,13 @@ impl Dispatcher {
         let Some((job, entry)) = self.claimable(&wants.only) else {
             return;
         };
-        let account = entry.ticket.account;
+        let (account, kind) = (entry.ticket.account, entry.job.kind);
         let (lane, wanted) = (entry.lane, entry.job.model.0.clone());
-        let may_bring =
-            |worker: &Worker| worker.has_room() && (!wants.own_only || worker.owner == account);
+        let may_bring = |worker: &Worker| {
+            worker.has_room()
+                && worker.is_open_to(kind)
+                && (!wants.own_only || worker.owner == account)
+        };
         let Some(worker) = self.workers.get_mut(&id).filter(|it| may_bring(it)) else {
             return;
         };
@@ -193,9 +196,10 @@ impl Dispatcher {
         });
         let (_, job, model) = first.min()?;
         let entry = self.jobs.get(&job)?;
+        let bound = entry.job.bound(&worker.defaults(model)).map(Arc::new);
         Some(Offer {
             session,
-            job: entry.job.clone(),
+            job: bound.unwrap_or_else(|| entry.job.clone()),
             attempt: 1,
             model: worker.models[model].name.clone(),
             format: entry.job.format_for(worker.profile.formats),

@@ -214,6 +214,10 @@ fn beyond(wanted: Needs, most: &Reach) -> impl Iterator<Item = String> {
         ],
         Needs::Music(it) => vec![(it.seconds, most.music.seconds, "seconds")],
         Needs::Speech(it) => vec![(it.characters, most.speech.characters, "characters")],
+        Needs::Sound(it) => vec![
+            (it.seconds, most.music.seconds, "seconds"),
+            (it.characters, most.speech.characters, "characters"),
+        ],
         Needs::Interrogation(it) => vec![(it.pixels, most.interrogation.pixels, "pixels")],
     };
     let is_any = sides.iter().any(|(wanted, most, _)| wanted > most);

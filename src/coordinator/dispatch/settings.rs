@@ -17,6 +17,8 @@ pub struct Settings {
     pub in_flight_limit: Option<usize>,
     /// Of these, the texts whose clients wait at an open connection; none: as many as it likes.
     pub direct_text_limit: Option<usize>,
+    /// Of these, media and stored transcripts of `/v1`; none: as many as it likes.
+    pub media_limit: Option<usize>,
     /// No job lives longer than this, whatever its deadline says.
     pub longest_life: Duration,
     /// How long jobs wait while no connected worker can serve them.
@@ -69,6 +71,7 @@ impl Settings {
             queue: self.queue_limit,
             in_flight: self.in_flight_limit,
             direct_texts: self.direct_text_limit,
+            media: self.media_limit,
         }
     }
 
@@ -76,6 +79,7 @@ impl Settings {
         self.queue_limit = limits.queue;
         self.in_flight_limit = limits.in_flight;
         self.direct_text_limit = limits.direct_texts;
+        self.media_limit = limits.media;
     }
 
     /// A form comes back to the queue three times, as its clients know it, before one more failure is its last.
@@ -94,6 +98,7 @@ impl Default for Settings {
             keyless: None,
             in_flight_limit: None,
             direct_text_limit: None,
+            media_limit: None,
             longest_life: Duration::from_secs(3600),
             unserved_patience: Duration::from_secs(30),
             failure_limit: 3,

@@ -5,7 +5,7 @@
 use muster_protocol::job::{AccountId, Failure, FailureKind, JobId, Kudos};
 
 use super::Dispatcher;
-use super::admission::is_direct_text;
+use super::admission::{is_direct_text, is_media};
 use super::clock::Table;
 use super::effect::{Effect, Facts, Outcome};
 use super::jobs::{Lease, PendingAck, Settling, State};
@@ -180,7 +180,7 @@ impl Dispatcher {
             return;
         };
         out.push(Effect::Settle(Box::new(Facts {
-            job: entry.job.clone(),
+            job: entry.as_handed_out().clone(),
             outcome: settling.outcome.clone(),
             parts: entry.history.parts.clone(),
             attempts: entry.history.attempts,
@@ -241,6 +241,9 @@ impl Dispatcher {
             self.demands.remove(&entry.job);
             if is_direct_text(&entry.job) {
                 close_one(&mut self.direct_texts, entry.job.account);
+            }
+            if is_media(&entry.job) {
+                close_one(&mut self.media, entry.job.account);
             }
             close_one(&mut self.open, entry.job.account);
         }

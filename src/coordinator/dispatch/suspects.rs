@@ -1,14 +1,20 @@
 //! Jobs that may kill their workers. A job whose worker was lost before it wrote anything is a *suspect*: a worker runs it
-//! alone until it writes something, so that it is told apart from jobs that merely shared the lost socket. A suspect that
-//! loses its worker is a bad job. A job that has lost two workers runs alone to its end.
+//! apart from all others of its kind until it writes something, so that it is told apart from jobs that merely shared the
+//! lost socket. A suspect that loses its worker is a bad job, if nothing at all ran beside it; otherwise it runs *strictly*
+//! alone the next time. A job that has lost two workers runs apart to its end.
 //!
-//! Where no worker is idle, some are *set aside*: they take nothing more until their jobs have ended and a suspect is
-//! given to them. At most half of a lane's workers, and at least one, are isolated at a time. Afterwards the other jobs
-//! have such a worker for at least as long as the suspect had it, so that neither starves where there is one worker only.
+//! Texts and media are kept apart from their own kind alone, since a worker makes them on threads of their own and media
+//! take minutes: a suspect image stops no text, and no image a suspect text. A completed step of an image, a sound or a
+//! video counts as something written, and ends its strictness.
+//!
+//! Where no worker is free of its kind, some are *set aside*: they take nothing more of it until such jobs have ended and a
+//! suspect is given to them. At most half of a lane's workers, and at least one, are isolated at a time. Afterwards the
+//! other jobs have such a worker for at least as long as the suspect had it, so that neither starves where there is one
+//! worker only.
 
 use std::collections::BTreeMap;
 
-use muster_protocol::job::{Failure, FailureKind, JobId, WorkerId};
+use muster_protocol::job::{Failure, FailureKind, JobId, Kind, WorkerId};
 
 use super::Dispatcher;
 use super::clock::Mono;
@@ -20,20 +26,38 @@ use super::workers::Worker;
 /// From so many losses on, output does not clear a job any more.
 const LOSSES_ISOLATED: u32 = 2;
 
+/// The jobs that a suspect runs apart from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    Texts,
+    Media,
+    All,
+}
+
+impl Scope {
+    const EACH: [Self; 3] = [Self::Texts, Self::Media, Self::All];
+
+    pub fn covers(self, kind: Kind) -> bool {
+        match self {
+            Self::Texts => kind == Kind::Text,
+            Self::Media => kind != Kind::Text,
+            Self::All => true,
+        }
+    }
+}
+
 /// Whether a worker takes jobs beside those it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
     /// Takes other jobs, and is not set aside before this moment.
-    Open {
-        until: Mono,
-    },
-    SetAside {
-        since: Mono,
-    },
-    /// Runs this job and nothing beside it.
+    Open { until: Mono },
+    /// For a suspect, of these jobs.
+    SetAside { since: Mono, scope: Scope },
+    /// Runs this job and none of these beside it.
     Alone {
         job: JobId,
         since: Mono,
+        scope: Scope,
     },
 }
 
@@ -64,6 +88,15 @@ impl Loss<'_> {
 }
 
 impl Entry {
+    /// What the job runs apart from while it is a suspect.
+    pub(super) fn scope(&self) -> Scope {
+        match (self.history.is_strict, self.job.kind) {
+            (true, _) => Scope::All,
+            (false, Kind::Text) => Scope::Texts,
+            (false, _) => Scope::Media,
+        }
+    }
+
     /// Takes note of a lost worker, which is counted already. Returns the failure the job ends with if it was the cause.
     pub(super) fn note_loss(&mut self, loss: &Loss) -> Option<Failure> {
         let history = &mut self.history;
@@ -72,11 +105,13 @@ impl Entry {
         }
         let lost_before = history.lost.replace(loss.lease.worker);
         let is_another = lost_before != Some(loss.lease.worker);
-        let wrote_nothing = loss.lease.events == 0;
+        let wrote_nothing = loss.lease.events == 0 && !loss.lease.has_progressed;
         if history.is_suspect && (loss.is_death() || is_another && wrote_nothing) {
-            let message =
-                "the workers that ran this job were lost, the last one while it ran nothing else";
-            return Some(Failure::new(FailureKind::BadJob, message));
+            if !loss.lease.was_accompanied {
+                let message = "the workers that ran this job were lost, the last one while it ran nothing else";
+                return Some(Failure::new(FailureKind::BadJob, message));
+            }
+            history.is_strict = true;
         }
         history.is_suspect |= wrote_nothing || history.losses >= LOSSES_ISOLATED;
         None
@@ -104,42 +139,79 @@ impl Dispatcher {
         !self.suspects.is_empty() && self.suspects.contains_key(&key(ticket))
     }
 
-    pub(super) fn is_idle(&self, worker: WorkerId) -> bool {
+    /// Whether the worker could run the job apart from the others, if it has to.
+    pub(super) fn runs_apart(&self, entry: &Entry, worker: WorkerId) -> bool {
         let worker = self.workers.get(&worker);
-        worker.is_some_and(|worker| worker.running.is_empty())
+        !entry.history.is_suspect || worker.is_some_and(|worker| worker.could_take(entry.scope()))
     }
 
-    /// The worker was given this job: a suspect runs alone.
+    /// The scopes of suspects that one of these workers could take now.
+    pub(super) fn scopes_taken(&self, workers: impl Iterator<Item = WorkerId>) -> Vec<Scope> {
+        let mut scopes = Vec::new();
+        let workers = workers.filter_map(|id| self.workers.get(&id));
+        for worker in workers.filter(|_| !self.suspects.is_empty()) {
+            let fresh = Scope::EACH.into_iter();
+            let fresh = fresh.filter(|scope| !scopes.contains(scope) && worker.could_take(*scope));
+            scopes.extend(fresh.collect::<Vec<_>>());
+        }
+        scopes
+    }
+
+    /// Whether the job waits for a worker that could take a suspect of none but these scopes.
+    pub(super) fn waits_apart(&self, ticket: &Ticket, scopes: &[Scope]) -> bool {
+        let entry = self.jobs.get(&ticket.job);
+        self.is_waiting_suspect(ticket)
+            && entry.is_none_or(|entry| !scopes.contains(&entry.scope()))
+    }
+
+    /// The worker was given this job: a suspect runs apart.
     pub(super) fn note_lent(&mut self, job: JobId, id: WorkerId) {
         let entry = self.jobs.get(&job);
-        let is_suspect = entry.is_some_and(|entry| entry.history.is_suspect);
+        let suspect = entry.filter(|entry| entry.history.is_suspect);
+        let suspect = suspect.map(Entry::scope);
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
         let since = match worker.isolation {
-            Isolation::SetAside { since } => {
+            Isolation::SetAside { since, .. } => {
                 self.touched.suspects = true;
                 since
             }
             Isolation::Open { .. } | Isolation::Alone { .. } => self.now.mono,
         };
-        if is_suspect {
-            worker.isolation = Isolation::Alone { job, since };
+        if let Some(scope) = suspect {
+            worker.isolation = Isolation::Alone { job, since, scope };
             self.isolated.insert(id);
         }
     }
 
-    /// The job has written something.
+    /// The job has written something, or has completed a step.
     pub(super) fn clear_suspicion(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else {
             return;
         };
-        if !entry.history.is_suspect || entry.history.losses >= LOSSES_ISOLATED {
+        if !entry.history.is_suspect {
             return;
         }
-        entry.history.is_suspect = false;
-        let worker = entry.lease().map(|lease| lease.worker);
-        worker.into_iter().for_each(|id| self.end_isolation(id));
+        let lease = entry.lease().map(|lease| lease.worker);
+        if entry.history.losses < LOSSES_ISOLATED {
+            entry.history.is_suspect = false;
+            entry.history.is_strict = false;
+            lease.into_iter().for_each(|id| self.end_isolation(id));
+        } else if entry.job.kind != Kind::Text && entry.history.is_strict {
+            entry.history.is_strict = false;
+            let relaxed = entry.scope();
+            lease.into_iter().for_each(|id| self.relax(id, relaxed));
+        }
+    }
+
+    /// The worker takes jobs beside its suspect again, but none of this scope.
+    fn relax(&mut self, id: WorkerId, to: Scope) {
+        let worker = self.workers.get_mut(&id);
+        if let Some(Isolation::Alone { scope, .. }) = worker.map(|worker| &mut worker.isolation) {
+            *scope = to;
+            self.touched.workers.push(id);
+        }
     }
 
     /// The job runs on this worker no more.
@@ -157,7 +229,7 @@ impl Dispatcher {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
-        let (Isolation::SetAside { since } | Isolation::Alone { since, .. }) = worker.isolation
+        let (Isolation::SetAside { since, .. } | Isolation::Alone { since, .. }) = worker.isolation
         else {
             return;
         };
@@ -204,20 +276,24 @@ impl Dispatcher {
             if isolated.len() >= most || waits.count() >= jobs.len() {
                 return;
             }
-            let Some(id) = self.least_busy(lane, jobs) else {
+            let entries = jobs.iter().filter_map(|job| self.jobs.get(job));
+            let Some(scope) = entries.map(Entry::scope).max() else {
+                return;
+            };
+            let Some(id) = self.least_busy(lane, jobs, scope) else {
                 return;
             };
             if let Some(worker) = self.workers.get_mut(&id) {
                 let since = self.now.mono;
-                worker.isolation = Isolation::SetAside { since };
+                worker.isolation = Isolation::SetAside { since, scope };
             }
             self.isolated.insert(id);
             self.touched.workers.push(id);
         }
     }
 
-    /// The worker that is probably idle first, of those whose turn it is.
-    fn least_busy(&self, lane: LaneId, jobs: &[JobId]) -> Option<WorkerId> {
+    /// The worker that is probably free of these jobs first, of those whose turn it is.
+    fn least_busy(&self, lane: LaneId, jobs: &[JobId], scope: Scope) -> Option<WorkerId> {
         let now = self.now.mono;
         let is_open = |worker: &&Worker| {
             worker.listing(lane).is_some()
@@ -225,7 +301,7 @@ impl Dispatcher {
                 && jobs.iter().any(|job| self.could_isolate(*job, worker.id))
         };
         let open = self.workers.values().filter(is_open);
-        let least = open.min_by_key(|worker| (worker.running.len(), worker.id));
+        let least = open.min_by_key(|worker| (worker.running_of(scope), worker.id));
         least.map(|worker| worker.id)
     }
 
@@ -263,13 +339,24 @@ impl Worker {
         matches!(self.isolation, Isolation::SetAside { .. })
     }
 
-    /// Whether it may be given a job beside those it has, or, set aside, its one suspect.
-    pub fn is_open_to_jobs(&self) -> bool {
+    /// Whether it may be given a job of this kind beside those it has, or, set aside, its one suspect.
+    pub fn is_open_to(&self, kind: Kind) -> bool {
         match self.isolation {
             Isolation::Open { .. } => true,
-            Isolation::SetAside { .. } => self.running.is_empty(),
-            Isolation::Alone { .. } => false,
+            Isolation::SetAside { scope, .. } => !scope.covers(kind) || self.running_of(scope) == 0,
+            Isolation::Alone { scope, .. } => !scope.covers(kind),
         }
+    }
+
+    /// Whether a suspect of this scope would be apart here.
+    fn could_take(&self, scope: Scope) -> bool {
+        !matches!(self.isolation, Isolation::Alone { .. }) && self.running_of(scope) == 0
+    }
+
+    /// How many of these jobs it runs.
+    pub fn running_of(&self, scope: Scope) -> usize {
+        let kinds = self.running.values();
+        kinds.filter(|kind| scope.covers(**kind)).count()
     }
 
     /// When the other jobs' turn on it ends.

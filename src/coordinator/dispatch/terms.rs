@@ -9,7 +9,7 @@ use muster_protocol::job::{JobId, WorkerId};
 use super::Dispatcher;
 use super::input::{SessionId, Terms};
 use super::jobs::Entry;
-use super::lanes::LaneId;
+use super::lanes::{LaneId, Need};
 use super::workers::{Choice, Worker};
 
 impl Dispatcher {
@@ -83,8 +83,11 @@ impl Dispatcher {
         let waiting = accounts.flat_map(|account| self.queue.of_account(*account));
         let fits = waiting.filter(|(lane, _, ticket)| {
             let need = self.lanes.lane(*lane).map(|lane| &lane.need);
-            let serves =
-                |need| worker.can_serve(need) && worker.model_for(need, Choice::First).is_some();
+            let serves = |need: &Need| {
+                worker.is_open_to(need.kind)
+                    && worker.can_serve(need)
+                    && worker.model_for(need, Choice::First).is_some()
+            };
             let entry = self.jobs.get(&ticket.job);
             let may_run = |entry: &Entry| takes(entry) && self.may_run(entry, worker.id);
             need.is_some_and(serves) && entry.is_some_and(may_run)

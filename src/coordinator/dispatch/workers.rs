@@ -1,11 +1,12 @@
 //! One connected worker as placement sees it: what it can do, what it is doing, and how long a job would take there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_protocol::job::{
-    AccountId, Capabilities, Formats, JobId, Kinds, MemoryStay, Reach, WorkerId,
+    AccountId, Capabilities, Formats, JobId, Kind, Kinds, MemoryStay, ModelDefaults, Reach,
+    WorkerId,
 };
 
 use super::clock::Mono;
@@ -37,7 +38,8 @@ pub struct Worker {
     pub terms: Terms,
     pub models: Vec<WorkerModel>,
     pub slots: usize,
-    pub running: BTreeSet<JobId>,
+    /// The jobs of the worker, and the kind of each.
+    pub running: BTreeMap<JobId, Kind>,
     /// A worker that polls takes so many more, and only while it asks; the others have slots.
     pub asked: Option<u32>,
     /// When anything was last heard from it.
@@ -92,6 +94,7 @@ pub enum Choice {
 #[derive(Debug)]
 pub struct Listing {
     pub lane: LaneId,
+    pub kind: Kind,
     /// Indices of its models that the lane accepts, the most wanted first.
     pub models: Vec<usize>,
     /// Of those on sockets, while they have room.
@@ -135,7 +138,7 @@ impl Worker {
             terms: Terms::default(),
             models: served_models(registration),
             slots: slots(registration),
-            running: BTreeSet::new(),
+            running: BTreeMap::new(),
             asked: registration.polls.then_some(0),
             heard: now,
             is_present: true,
@@ -170,13 +173,12 @@ impl Worker {
             && need.targets.allows(self.id)
     }
 
-    /// Whether it takes a further job of any kind.
+    /// Whether it takes a further job, of a kind that it is open to.
     pub fn has_room(&self) -> bool {
         self.session.is_some()
             && self.hold.is_none()
             && self.backoff_until.is_none()
             && self.leaving.is_none()
-            && self.is_open_to_jobs()
             && match self.asked {
                 Some(asked) => asked > 0,
                 None => self.running.len() < self.slots,
@@ -187,7 +189,10 @@ impl Worker {
     pub fn would_take(&self) -> bool {
         match self.polls() {
             true => self.session.is_some() && self.is_present && self.running.len() < self.slots,
-            false => self.has_room(),
+            false => {
+                let kinds = [Kind::Text, Kind::Image];
+                self.has_room() && kinds.into_iter().any(|kind| self.is_open_to(kind))
+            }
         }
     }
 
@@ -218,7 +223,10 @@ impl Worker {
     /// Whether it may be given a job of this lane now. Who polls has room only while it asks, and stands nowhere.
     pub fn is_open(&self, listing: &Listing) -> bool {
         match self.polls() {
-            true => self.has_room() && self.model_with_room(listing).is_some(),
+            true => {
+                let is_open = self.has_room() && self.is_open_to(listing.kind);
+                is_open && self.model_with_room(listing).is_some()
+            }
             false => listing.place.is_some(),
         }
     }
@@ -271,6 +279,17 @@ impl Worker {
         match need.models.is_empty() {
             true => choice.among((0..self.models.len()).filter(open)),
             false => choice.among(need.models.iter().filter_map(named).filter(open)),
+        }
+    }
+
+    /// What a job that is handed to this model of it leaves to the model.
+    pub fn defaults(&self, model: usize) -> ModelDefaults {
+        let offering = &self.models[model].offering;
+        ModelDefaults {
+            size: offering.size,
+            video: offering.video,
+            speaks: !offering.voices.is_empty(),
+            reach: offering.reach,
         }
     }
 

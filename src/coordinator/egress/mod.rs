@@ -2,7 +2,6 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `address` | which addresses are on the internet |
 //! | `target` | where a URL leads, and what is refused before anything is sent |
 //! | `names` | names to addresses, once |
 //!
@@ -14,7 +13,6 @@
 //! Errors go to the client and tell nothing of what is inside: a name that leads there is as unknown as one that does
 //! not exist.
 
-mod address;
 mod names;
 mod target;
 

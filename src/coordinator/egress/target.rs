@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use url::{Host, Url};
 
-use super::address::is_public;
 use super::{EgressError, Schemes};
+use muster_process::internet::is_public;
 
 /// Ports of this machine that may be asked all the same.
 #[derive(Debug, Clone, Default)]

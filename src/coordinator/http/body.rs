@@ -17,6 +17,7 @@ use crate::state::DoorSettings;
 use muster_protocol::job::FailureKind;
 use muster_protocol::openai::nearest::shortened;
 
+use super::auth::Admitted;
 use super::room::{LetGo, Memory, Room};
 
 /// All of a body, and the memory it takes.
@@ -25,6 +26,10 @@ pub struct Whole {
     pub bytes: Bytes,
     pub room: Room,
 }
+
+/// The body of a request for media, whose memory counts in the share of the account.
+#[derive(Debug)]
+pub struct MediaWhole(pub Whole);
 
 /// How long a body is waited for: so long for each piece of it, and for all of it no longer than it takes at the slowest
 /// pace.
@@ -62,28 +67,51 @@ where
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let room = Memory::from_ref(state).room();
+        Self::of(request, &Arc::from_ref(state), room).await
+    }
+}
+
+impl<S> FromRequest<S> for MediaWhole
+where
+    S: Send + Sync,
+    Arc<DoorSettings>: FromRef<S>,
+    Memory: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let memory = Memory::from_ref(state);
+        let caller = request.extensions().get::<Admitted>();
+        let room = match caller {
+            Some(Admitted(caller)) => memory.room_of(caller.account),
+            None => memory.room(),
+        };
+        let whole = Whole::of(request, &Arc::from_ref(state), room).await?;
+        Ok(Self(whole))
+    }
+}
+
+impl Whole {
+    async fn of(request: Request, settings: &DoorSettings, room: Room) -> Result<Self, ApiError> {
         if let Some(error) = encoded(request.headers()) {
             discard(request.into_body()).await;
             return Err(error);
         }
-        let settings = Arc::<DoorSettings>::from_ref(state);
         let announced = announced(request.headers());
         let mut body = request.into_body();
-        let room = Memory::from_ref(state).room();
-        let read = read(&mut body, announced, &settings, room).await;
+        let read = read(&mut body, announced, settings, room).await;
         if let Err(error) = &read
             && matches!(
                 error.failure.kind,
-                FailureKind::TooLarge | FailureKind::QueueFull
+                FailureKind::TooLarge | FailureKind::QueueFull | FailureKind::InFlightLimit
             )
         {
             discard(body).await;
         }
         read
     }
-}
 
-impl Whole {
     /// What came in one piece.
     fn of_one(bytes: Bytes, mut room: Room, most: usize) -> Result<Self, ApiError> {
         if bytes.len() > most {

@@ -296,7 +296,11 @@ fn rates_of(rates: &ModelRates, job: &Job) -> Option<JobPrice> {
             _ => rates.reading(),
         },
         Body::Media(media) => {
-            let spoken = media.spoken_characters();
+            let spoken = media.spoken_characters().or_else(|| {
+                // No model for music has such a price.
+                let characters = media.characters_of_possible_speech()?;
+                rates.per_mchar_spoken.map(|_| characters)
+            });
             let fixed = spoken.and_then(|characters| rates.spoken(characters));
             let file = match media.file() {
                 MediaFile::Image => Modality::Image,

@@ -50,6 +50,8 @@ use futures_util::Stream;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
+use url::Url;
+use uuid::Uuid;
 
 use muster_process::tasks::Tasks;
 
@@ -71,6 +73,8 @@ struct Inner {
     place: Place,
     keep: Duration,
     largest: u64,
+    /// What all links begin with.
+    origin: Option<String>,
     unwanted: Unwanted,
 }
 
@@ -156,6 +160,8 @@ pub struct Download {
 
 /// How often the folder is looked for.
 const LOOKS: Duration = Duration::from_secs(2);
+/// Lifetime of a link that is made for its origin alone.
+const ORIGIN_LINK: Duration = Duration::from_secs(1);
 const SWEEPS: Duration = Duration::from_secs(600);
 
 impl MediaSettings {
@@ -166,6 +172,21 @@ impl MediaSettings {
             largest: 32 << 20,
             spare: 0,
         }
+    }
+}
+
+impl Place {
+    /// Scheme, host and port of its links: workers upload nowhere else.
+    async fn origin(&self, links: &Links) -> Option<String> {
+        let link = match self {
+            Self::Folder(..) => links.base.clone(),
+            Self::Bucket(bucket) => {
+                let example = Key::new(Area::Results, Uuid::nil(), 1, MediaType::Webp);
+                let link = bucket.download_link(example, ORIGIN_LINK).await;
+                link.ok()?
+            }
+        };
+        Some(Url::parse(&link).ok()?.origin().ascii_serialization())
     }
 }
 
@@ -188,6 +209,7 @@ impl Media {
             }
         };
         let inner = Inner {
+            origin: place.origin(links).await,
             place,
             keep: settings.keep,
             largest: settings.largest,
@@ -203,6 +225,11 @@ impl Media {
         let (deleting, stopping) = (media.clone(), tasks.stopping());
         tasks.start(async move { stopping.run_until_cancelled(deleting.delete_on()).await });
         Ok(media)
+    }
+
+    /// Scheme, host and port of all links, such as `https://store.example`.
+    pub fn link_origin(&self) -> Option<String> {
+        self.inner.origin.clone()
     }
 
     /// Stores an object, in place of the one of that name.

@@ -37,7 +37,7 @@ use memory::ResponseMemory;
 pub use live::{LiveResponse, LostEvents, RequestTexts};
 pub use memory::{MemoryFull, MemoryLimits};
 pub use recording::Recording;
-pub use sources::{EarlierResponses, LinkError};
+pub use sources::{EarlierResponses, LinkError, ResponseChain};
 
 /// How long the events of a background response can be streamed again after its end.
 const EVENTS_KEPT: Duration = Duration::from_secs(600);

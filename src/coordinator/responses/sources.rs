@@ -7,7 +7,6 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Responses, StoredResponse};
-use crate::error::ApiError;
 use crate::storage::{ResponseHead, StorageError};
 use muster_protocol::job::AccountId;
 use muster_protocol::openai::responses::{ID_PREFIX, Intent, request_of};
@@ -32,8 +31,6 @@ pub enum LinkError {
     #[error("the conversation is too long to go on from: send the items that matter as input")]
     TooLong,
     #[error(transparent)]
-    NoRoom(ApiError),
-    #[error(transparent)]
     Storage(#[from] StorageError),
 }
 
@@ -43,7 +40,7 @@ const MOST_BYTES: usize = 32 << 20;
 
 /// What a request names.
 #[derive(Debug, Default)]
-struct ResponseChain {
+pub struct ResponseChain {
     /// The responses it goes on from, the latest first.
     conversation: Vec<String>,
     /// Responses whose items it references, as far as they exist.
@@ -52,15 +49,13 @@ struct ResponseChain {
 }
 
 impl Responses {
-    /// `take` takes the memory of so many bytes.
+    /// Reads the responses that [`Self::chain`] has found. The caller takes the memory for them before.
     pub async fn sources(
         &self,
         account: AccountId,
         intent: &Intent,
-        take: impl FnOnce(usize) -> Result<(), ApiError>,
+        chain: &ResponseChain,
     ) -> Result<EarlierResponses, LinkError> {
-        let chain = self.chain(account, intent).await?;
-        take(chain.bytes).map_err(LinkError::NoRoom)?;
         let mut history = Vec::new();
         for (place, id) in chain.conversation.iter().enumerate().rev() {
             let found = self.known(id, account).await?;
@@ -72,11 +67,16 @@ impl Responses {
         }
         Ok(EarlierResponses {
             history: Arc::new(history),
-            referenced: Arc::new(self.referenced(account, intent, &chain).await?),
+            referenced: Arc::new(self.referenced(account, intent, chain).await?),
         })
     }
 
-    async fn chain(&self, account: AccountId, intent: &Intent) -> Result<ResponseChain, LinkError> {
+    /// The responses that a request names, none of which is read.
+    pub async fn chain(
+        &self,
+        account: AccountId,
+        intent: &Intent,
+    ) -> Result<ResponseChain, LinkError> {
         let mut chain = ResponseChain::default();
         let mut next = intent.previous.clone();
         while let Some(id) = next.take() {
@@ -151,6 +151,11 @@ impl Responses {
 }
 
 impl ResponseChain {
+    /// Of all texts, as they are stored.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn add(&mut self, bytes: usize) -> Result<(), LinkError> {
         self.bytes = self.bytes.saturating_add(bytes);
         match self.bytes > MOST_BYTES {

@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 use super::{
     LinkError, MemoryFull, MemoryLimits, NotRecorded, OverQuota, Recording, RequestTexts, Responses,
 };
-use crate::error::ApiError;
 use crate::state::DoorSettings;
 use crate::storage::tests::scratch::Scratch;
-use muster_protocol::job::{AccountId, FailureKind};
+use muster_protocol::job::AccountId;
 use muster_protocol::openai::responses::{Intent, Recorder};
 
 const ALICE: AccountId = AccountId(1);
@@ -160,7 +159,7 @@ async fn an_account_stores_so_many_responses_and_bytes() {
 }
 
 #[tokio::test]
-async fn memory_is_taken_before_earlier_responses_are_read() {
+async fn the_length_of_earlier_responses_is_known_before_they_are_read() {
     let scratch = Scratch::sqlite();
     let responses = usual(&scratch).await;
     let first = begin(&responses, ALICE, 1, 2 * MIB).await;
@@ -168,21 +167,15 @@ async fn memory_is_taken_before_earlier_responses_are_read() {
     let going_on = Intent::of(&json!({"previous_response_id": "resp_1"}));
     let naming = Intent::of(&json!({"input": [{"type": "item_reference", "id": "msg_1_o0"}]}));
     for intent in [&going_on, &naming] {
-        let mut taken = 0;
-        let refused = responses
-            .sources(ALICE, intent, |bytes| {
-                taken = bytes;
-                Err(ApiError::new(FailureKind::QueueFull, "full"))
-            })
-            .await;
-        assert!(matches!(refused, Err(LinkError::NoRoom(_))));
-        assert!((MIB..3 * MIB).contains(&taken), "{taken} bytes");
-        let sources = responses.sources(ALICE, intent, |_| Ok(())).await.unwrap();
+        let chain = responses.chain(ALICE, intent).await.unwrap();
+        let bytes = chain.bytes();
+        assert!((MIB..3 * MIB).contains(&bytes), "{bytes} bytes");
+        let sources = responses.sources(ALICE, intent, &chain).await.unwrap();
         let found = sources.history.len() + sources.referenced.len();
         assert_eq!(found, if intent.previous.is_some() { 2 } else { 1 });
     }
     let unknown = Intent::of(&json!({"previous_response_id": "resp_9"}));
-    let unknown = responses.sources(ALICE, &unknown, |_| Ok(())).await;
+    let unknown = responses.chain(ALICE, &unknown).await;
     assert!(matches!(unknown, Err(LinkError::Unknown(_))));
 }
 

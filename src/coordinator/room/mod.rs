@@ -8,8 +8,10 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
+//! | `shares` | how much of it one account may take with requests for media |
 //! | `transit` | what is on its way from a client or to one, and gives way where others find no room |
 
+mod shares;
 #[cfg(test)]
 mod tests;
 mod transit;
@@ -25,9 +27,10 @@ use tokio::time::{Instant, sleep};
 use crate::error::ApiError;
 use crate::state::DoorSettings;
 use muster_process::memory;
-use muster_protocol::job::FailureKind;
+use muster_protocol::job::{AccountId, FailureKind};
 use muster_protocol::link::LARGEST_FRAME;
 
+use shares::Shares;
 use transit::Transits;
 
 /// What is counted.
@@ -44,11 +47,12 @@ struct Stages {
     kept: Pool,
     told: Pool,
     messages: Pool,
+    shares: Shares,
     transits: Transits,
 }
 
 /// What room is taken for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Stage {
     /// A request that is read and looked at, from its beginning.
     Small,
@@ -73,6 +77,8 @@ struct Pool {
 pub struct Room {
     memory: Memory,
     stage: Stage,
+    /// In whose share it counts, of requests for media.
+    account: Option<AccountId>,
     taken: Option<OwnedSemaphorePermit>,
 }
 
@@ -86,6 +92,7 @@ impl Memory {
             kept: largest(KEPT),
             told: largest(TOLD),
             messages: Pool::new(MESSAGES * LARGEST_FRAME),
+            shares: Shares::default(),
             transits: Transits::new(settings.standstill),
         }))
     }
@@ -93,6 +100,13 @@ impl Memory {
     /// For a request, nothing yet.
     pub fn room(&self) -> Room {
         self.room_for(Stage::Small)
+    }
+
+    /// For a request for media, nothing yet: it counts in the share of its account.
+    pub fn room_of(&self, account: AccountId) -> Room {
+        let mut room = self.room();
+        room.account = Some(account);
+        room
     }
 
     /// For a reply, nothing yet.
@@ -115,6 +129,7 @@ impl Memory {
         Room {
             memory: self.clone(),
             stage,
+            account: None,
             taken: None,
         }
     }
@@ -202,6 +217,11 @@ impl Stage {
         }
     }
 
+    /// Whether an account has a share of it.
+    const fn is_shared(self) -> bool {
+        matches!(self, Self::Passing | Self::Kept)
+    }
+
     const fn full(self) -> &'static str {
         match self {
             Self::Small | Self::Passing => "server busy: request memory exhausted, retry later",
@@ -216,7 +236,15 @@ impl Room {
     /// For so many bytes that are left of a request until its jobs have ended.
     pub fn keep(&self, bytes: usize) -> Result<Self, ApiError> {
         let mut kept = self.memory.room_for(Stage::Kept);
+        kept.account = self.account;
         kept.cover(bytes)?;
+        Ok(kept)
+    }
+
+    /// The same, which waits for a while where there is not so much at once.
+    pub async fn keep_in_time(&self, bytes: usize) -> Result<Self, ApiError> {
+        let mut kept = self.keep(0)?;
+        kept.cover_in_time(bytes).await?;
         Ok(kept)
     }
 
@@ -230,7 +258,14 @@ impl Room {
         if missing == 0 {
             return Ok(());
         }
-        let more = self.memory.take(stage, missing)?;
+        let share = self.account.filter(|_| stage.is_shared());
+        let shares = &self.memory.0.shares;
+        if let Some(account) = share {
+            shares.take((account, stage), (taken, missing), most)?;
+        }
+        let more = self.memory.take(stage, missing).inspect_err(|_| {
+            share.inspect(|account| shares.give_back((*account, stage), missing));
+        })?;
         match &mut self.taken {
             Some(taken) if stage == self.stage => taken.merge(more),
             taken => *taken = Some(more),
@@ -248,6 +283,17 @@ impl Room {
                 done => return done,
             }
         }
+    }
+
+    /// From now on it counts in the share of this account.
+    pub fn count_for(&mut self, account: AccountId) -> Result<(), ApiError> {
+        if self.account.is_none() && self.stage.is_shared() {
+            let most = self.memory.pool(self.stage).most_kib;
+            let key = (account, self.stage);
+            self.memory.0.shares.take(key, (0, self.kib()), most)?;
+        }
+        self.account.get_or_insert(account);
+        Ok(())
     }
 
     /// What is on its way in it.
@@ -270,6 +316,10 @@ impl Room {
 /// What was in it is freed about now.
 impl Drop for Room {
     fn drop(&mut self) {
+        if let Some(account) = self.account.filter(|_| self.stage.is_shared()) {
+            let shares = &self.memory.0.shares;
+            shares.give_back((account, self.stage), self.kib());
+        }
         if self.kib() >= LARGE_KIB {
             memory::freed(self.kib() * KIB);
         }

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::error::ApiError;
 use crate::state::DoorSettings;
+use muster_protocol::job::AccountId;
 
 fn memory() -> Memory {
     Memory::new(&DoorSettings {
@@ -131,4 +132,70 @@ async fn a_reader_that_stands_still_gives_way_before_what_is_paid_for_is_lost() 
     let mut paid = memory.room_to_tell();
     paid.cover_in_time(1 << 20).await.unwrap();
     assert!(unread.unload().is_err());
+}
+
+const ALICE: AccountId = AccountId(1);
+const BOB: AccountId = AccountId(2);
+
+/// As many requests as are let in of an account that sends this much each, and why there are no more.
+fn let_in(memory: &Memory, account: AccountId, bytes: usize) -> (Vec<Room>, ApiError) {
+    let mut rooms = Vec::new();
+    loop {
+        match memory.room_of(account).keep(bytes) {
+            Ok(room) => rooms.push(room),
+            Err(refusal) => return (rooms, refusal),
+        }
+    }
+}
+
+#[test]
+fn an_account_has_a_quarter_for_its_media_and_another_is_served() {
+    let memory = memory();
+    let (alices, refusal) = let_in(&memory, ALICE, 1 << 20);
+    assert_eq!(alices.len(), KEPT / 4);
+    assert_eq!(refusal.status(), 429);
+    assert!(refusal.retry_after.is_some());
+    let text = refusal.to_string();
+    assert!(
+        text.contains("take 3 MiB of memory, its share is 3 MiB"),
+        "{text}"
+    );
+    let (bobs, _) = let_in(&memory, BOB, 1 << 20);
+    assert_eq!(bobs.len(), KEPT / 4);
+    drop((alices, bobs));
+    assert!(memory.0.shares.is_empty());
+}
+
+#[test]
+fn the_only_request_of_an_account_may_be_large_and_grows() {
+    let memory = memory();
+    let mut large = memory.room_of(ALICE);
+    for mib in [1, 4, 9] {
+        large.cover(mib << 20).unwrap();
+    }
+    let mut another = memory.room_of(ALICE);
+    assert_eq!(another.cover(1 << 20).unwrap_err().status(), 429);
+    // Little takes none of the share.
+    another.cover(1 << 10).unwrap();
+    // What finds no memory counts in no share.
+    let mut bobs = memory.room_of(BOB);
+    assert_eq!(bobs.cover(4 << 20).unwrap_err().status(), 503);
+    drop((large, another));
+    assert!(memory.0.shares.is_empty());
+}
+
+#[test]
+fn a_body_counts_for_an_account_once_it_is_known() {
+    let memory = memory();
+    let body = |bytes| {
+        let mut room = memory.room();
+        room.cover(bytes).unwrap();
+        room
+    };
+    let (mut one, mut other) = (body(2 << 20), body(2 << 20));
+    one.count_for(ALICE).unwrap();
+    assert_eq!(other.count_for(ALICE).unwrap_err().status(), 429);
+    other.count_for(BOB).unwrap();
+    drop((one, other));
+    assert!(memory.0.shares.is_empty());
 }

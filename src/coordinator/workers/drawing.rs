@@ -130,8 +130,34 @@ pub fn key_of(job: &Job, attempt: u32) -> Key {
     Key::new(Area::Results, job.id.0, attempt, kind)
 }
 
+/// The size and the length that an output has if it is as its job asks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OutputSettings {
+    pub size: Option<(u32, u32)>,
+    pub millis: Option<u64>,
+}
+
+impl OutputSettings {
+    pub fn of(job: &Job) -> Self {
+        let Body::Media(media) = &job.body else {
+            return Self::default();
+        };
+        match &**media {
+            MediaBody::Image(image) => Self {
+                size: Some((image.width, image.height)),
+                millis: None,
+            },
+            MediaBody::Video(video) => Self {
+                size: Some((video.width, video.height)),
+                millis: Some(video.millis()),
+            },
+            MediaBody::Music(_) => Self::default(),
+        }
+    }
+}
+
 /// What was uploaded, if the worker names just this one and its digest.
-pub fn brought(key: Key, results: &[MediaResult]) -> Option<job::Media> {
+pub fn brought(key: Key, settings: OutputSettings, results: &[MediaResult]) -> Option<job::Media> {
     let [only] = results else {
         return None;
     };
@@ -148,6 +174,8 @@ pub fn brought(key: Key, results: &[MediaResult]) -> Option<job::Media> {
         key: key.to_string(),
         content_type: content_type.to_owned(),
         sha256: Some(only.sha256.clone()),
+        size: settings.size,
+        millis: settings.millis,
         ..job::Media::default()
     })
 }
@@ -298,7 +326,7 @@ mod tests {
     use serde_json::json;
     use uuid::Uuid;
 
-    use super::{brought, flat_image};
+    use super::{OutputSettings, brought, flat_image};
     use crate::media::{Area, Key, MediaType};
     use muster_protocol::job::ImageRequest;
     use muster_protocol::link::MediaResult;
@@ -332,7 +360,8 @@ mod tests {
             ..MediaResult::default()
         };
         let check = |results: &[MediaResult], taken: bool| {
-            assert_eq!(brought(key, results).is_some(), taken, "{results:?}");
+            let brought = brought(key, OutputSettings::default(), results);
+            assert_eq!(brought.is_some(), taken, "{results:?}");
         };
         check(&[result(0, "ab".repeat(32))], true);
         let of_slot = |name: String, content_type: &str| MediaResult {

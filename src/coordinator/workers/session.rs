@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::agreement::Peer;
-use super::drawing::{self, Untold};
+use super::drawing::{self, OutputSettings, Untold};
 use super::native::{NativeOutcome, NativeReply};
 use super::payload;
 use super::salts::CacheSalts;
@@ -64,6 +64,7 @@ struct Running {
     native: Option<NativeReply>,
     /// Where its output goes, and the check of it.
     media: Option<(Key, UploadCheck)>,
+    settings: OutputSettings,
 }
 
 /// What an order comes to.
@@ -293,7 +294,8 @@ impl Session {
             return;
         }
         let expected = running.media;
-        let media = expected.and_then(|(key, _)| drawing::brought(key, &done.results));
+        let media =
+            expected.and_then(|(key, _)| drawing::brought(key, running.settings, &done.results));
         if expected.is_none() && !running.streamed && about.seq.is_none() {
             self.whole_output(&done, inputs);
         }
@@ -410,8 +412,10 @@ impl Session {
                 let check = drawing::check_of(job)?;
                 Some((drawing::key_of(job, one.attempt), check))
             });
+            let settings = one.resumed.as_deref().map(OutputSettings::of);
             let running = Running {
                 media,
+                settings: settings.unwrap_or_default(),
                 ..Running::default()
             };
             self.jobs.insert(one.job, running);
@@ -425,6 +429,7 @@ impl Session {
                 session: Some(self.welcome.session_name.clone()),
                 beat_secs: Some(BEAT_SECS),
                 grace_secs: u32::try_from(self.welcome.grace.as_secs()).ok(),
+                hosts: Some(self.media.iter().filter_map(Media::link_origin).collect()),
             }),
             resume: resumed.iter().map(verdict).collect(),
         })
@@ -454,6 +459,7 @@ impl Session {
             Some(drawing) => drawing.map(|drawing| {
                 let check = drawing::check_of(&offer.job);
                 running.media = check.map(|check| (drawing.key, check));
+                running.settings = OutputSettings::of(&offer.job);
                 upload.push(drawing.slot);
                 drawing.payload
             }),

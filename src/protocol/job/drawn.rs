@@ -1,12 +1,14 @@
 //! How large what is drawn for a job may be, and must be: whoever draws it is a stranger, and it is kept for whoever
 //! asked.
 
-use super::{Body, ImageRequest, Job};
+use super::{Body, ImageRequest, Job, MediaRequest};
 
 /// Post-processors make an image up to four times as long and as wide: one of them may enlarge it.
 const ENLARGED: u64 = 4 * 4;
 /// An image may have as many pixels whatever was asked for: some workers draw no small ones.
 const LEAST_PIXELS: u64 = 1 << 20;
+/// No model's own size has more.
+const LARGEST_DEFAULT: u64 = 1536 * 1536;
 /// Not even noise takes more as webp, beside what is said of it.
 const BYTES_A_PIXEL: u64 = 4;
 const ASIDE: u64 = 1 << 20;
@@ -50,6 +52,11 @@ impl Drawn {
         }
     }
 
+    /// Width and height of the image as its job has them; none where any size will do.
+    pub fn asked_size(self) -> Option<(u32, u32)> {
+        (self.least != NO_LEAST).then_some(self.least)
+    }
+
     /// In the place of an image that is not shown stands one of any size.
     #[must_use]
     pub fn of_any_size(self) -> Self {
@@ -68,7 +75,11 @@ pub fn most_pixels(job: &Job) -> u64 {
         Body::Text(_) | Body::Encode(_) => (0, false),
         Body::Media(_) => job.body.image().map_or((0, false), |image| {
             let is_enlarged = !image.post_processing.is_empty();
-            (area(image.width, image.height), is_enlarged)
+            let asked = match image.is_unbound() {
+                true => LARGEST_DEFAULT,
+                false => area(image.width, image.height),
+            };
+            (asked, is_enlarged)
         }),
         Body::Form(form) => (area(form.width, form.height), true),
     };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Kind;
-use super::media::{MediaFile, MediaRequest};
+use super::media::{MediaFile, MediaRequest, ModelDefaults};
 
 /// In a prompt as one text, before the part that should not be seen.
 pub const NEGATIVE: &str = "###";
@@ -19,6 +19,7 @@ pub struct ImageRequest {
     /// What should not be seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub negative_prompt: Option<String>,
+    /// 0 until the model decides it, as the height is.
     pub width: u32,
     pub height: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -233,10 +234,49 @@ impl ImageRequest {
 
 /// As many as most models take.
 const USUAL_STEPS: u32 = 30;
+/// Of an image whose size neither the client nor the model says.
+pub const USUAL_SIZE: (u32, u32) = (1024, 1024);
+/// Sides of images are multiples of it.
+const SIDE_STEP: u32 = 64;
+
+impl ImageRequest {
+    /// As it was asked for, or usual.
+    pub fn size_or_usual(&self) -> (u32, u32) {
+        match self.width {
+            0 => USUAL_SIZE,
+            width => (width, self.height),
+        }
+    }
+}
+
+/// The largest size of this shape that has no more pixels.
+fn within(size: (u32, u32), most: u32) -> (u32, u32) {
+    let pixels = f64::from(size.0) * f64::from(size.1);
+    if pixels <= f64::from(most) {
+        return size;
+    }
+    let scale = (f64::from(most) / pixels).sqrt();
+    let side = |side: u32| {
+        let steps = f64::from(side) * scale / f64::from(SIDE_STEP);
+        (steps as u32).max(1) * SIDE_STEP
+    };
+    (side(size.0), side(size.1))
+}
 
 impl MediaRequest for ImageRequest {
     fn kind(&self) -> Kind {
         Kind::Image
+    }
+
+    fn is_unbound(&self) -> bool {
+        self.width == 0
+    }
+
+    fn bind(&mut self, model: &ModelDefaults) {
+        if self.is_unbound() {
+            let usual = || within(USUAL_SIZE, model.reach.image.pixels);
+            (self.width, self.height) = model.size.unwrap_or_else(usual);
+        }
     }
 
     fn seed(&self) -> Option<u64> {
@@ -252,7 +292,8 @@ impl MediaRequest for ImageRequest {
     }
 
     fn size(&self) -> u64 {
-        let pixels = u64::from(self.width) * u64::from(self.height);
+        let (width, height) = self.size_or_usual();
+        let pixels = u64::from(width) * u64::from(height);
         pixels.saturating_mul(self.steps.unwrap_or(USUAL_STEPS).into())
     }
 
@@ -327,6 +368,7 @@ impl SourceImage {
 #[cfg(test)]
 mod tests {
     use super::{ImageRequest, named_inversions};
+    use crate::job::{MediaRequest, ModelDefaults, Reach};
 
     #[test]
     fn both_prompts_are_one_text_and_come_back() {
@@ -362,5 +404,30 @@ mod tests {
             "embedding:owl, (embedding:fox-2:1.2)\nembedding:a.b",
             &["owl", "fox-2", "a.b"],
         );
+    }
+
+    #[test]
+    fn a_size_that_nobody_names_is_the_models_or_fits_it() {
+        let check = |asked: (u32, u32), size, most, expected| {
+            let mut reach = Reach::ENDLESS;
+            reach.image.pixels = most;
+            let model = ModelDefaults {
+                size,
+                reach,
+                ..ModelDefaults::default()
+            };
+            let mut image = ImageRequest {
+                width: asked.0,
+                height: asked.1,
+                ..ImageRequest::default()
+            };
+            image.bind(&model);
+            assert_eq!((image.width, image.height), expected);
+        };
+        check((0, 0), Some((64, 64)), u32::MAX, (64, 64));
+        check((0, 0), None, u32::MAX, (1024, 1024));
+        check((0, 0), None, 512 * 512, (512, 512));
+        check((0, 0), None, 300 * 300, (256, 256));
+        check((128, 192), Some((64, 64)), u32::MAX, (128, 192));
     }
 }

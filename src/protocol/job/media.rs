@@ -7,7 +7,10 @@ use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Body, Formats, ImageRequest, Kind, Limits, MusicRequest, SoundFormat, VideoRequest};
+use super::{
+    Body, Formats, ImageRequest, Job, Kind, Limits, MusicRequest, Reach, SoundFormat, UsualVideo,
+    VideoRequest,
+};
 
 /// On the link to a worker and on disk, tagged by kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,9 +36,39 @@ pub enum MediaFile {
     },
 }
 
+/// What a worker says of the model that it was handed a job for: it makes so what the request leaves unset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelDefaults {
+    /// Width and height of an image.
+    pub size: Option<(u32, u32)>,
+    pub video: Option<UsualVideo>,
+    /// Whether the model has voices.
+    pub speaks: bool,
+    /// The limits of the model, which no default exceeds.
+    pub reach: Reach,
+}
+
+impl Default for ModelDefaults {
+    fn default() -> Self {
+        Self {
+            size: None,
+            video: None,
+            speaks: false,
+            reach: Reach::ENDLESS,
+        }
+    }
+}
+
 /// A request for one output.
 pub trait MediaRequest {
     fn kind(&self) -> Kind;
+
+    /// Whether the coordinator has to know a setting that the client left unset. The model of the worker that the job is
+    /// handed to decides it, see [`Self::bind`].
+    fn is_unbound(&self) -> bool;
+
+    /// Fills in what [`Self::is_unbound`] is about.
+    fn bind(&mut self, model: &ModelDefaults);
 
     fn seed(&self) -> Option<u64>;
 
@@ -43,7 +76,7 @@ pub trait MediaRequest {
 
     fn file(&self) -> MediaFile;
 
-    /// How much work it is as people count it: pixelsteps, seconds.
+    /// How much work it is as people count it: pixelsteps, seconds. An unbound request counts as a usual one.
     fn size(&self) -> u64;
 
     /// The demands on a worker, and the formats that can say all of it. An image has those of its form for workers that
@@ -77,13 +110,18 @@ pub trait MediaRequest {
         0
     }
 
-    /// The length of a sound or a video that is paid.
+    /// The length of a sound or a video that is paid; of an unbound request, the longest that it may become.
     fn paid_millis(&self) -> u64 {
         0
     }
 
     /// The characters of a spoken text, which have a price.
     fn spoken_characters(&self) -> Option<u64> {
+        None
+    }
+
+    /// The same of a text that the model may speak, or play as music.
+    fn characters_of_possible_speech(&self) -> Option<u64> {
         None
     }
 }
@@ -134,6 +172,29 @@ impl From<MusicRequest> for MediaBody {
 impl From<VideoRequest> for MediaBody {
     fn from(video: VideoRequest) -> Self {
         Self::Video(video)
+    }
+}
+
+impl Job {
+    /// The job as a worker of this model gets it, if its request leaves to the model what the coordinator has to know. The
+    /// price is that of the output as it is made, and the hold stays.
+    pub fn bound(&self, model: &ModelDefaults) -> Option<Self> {
+        let unbound = match &self.body {
+            Body::Media(media) if media.is_unbound() => media,
+            _ => return None,
+        };
+        let mut media = unbound.clone();
+        media.bind(model);
+        let (paid, longest) = (media.paid_millis(), unbound.paid_millis());
+        let price = self.price.map(|price| match longest {
+            0 => price,
+            longest => price.for_part(paid.min(longest), longest),
+        });
+        Some(Self {
+            body: Body::Media(media),
+            price,
+            ..self.clone()
+        })
     }
 }
 

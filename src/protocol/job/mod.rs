@@ -39,15 +39,15 @@ pub use ids::{
 };
 pub use image::{
     ControlMap, ImageRequest, Lora, NEGATIVE, PromptSide, SolverSettings, SourceImage, SourceUse,
-    TextualInversion, WorkflowText, named_inversions,
+    TextualInversion, USUAL_SIZE, WorkflowText, named_inversions,
 };
 pub use keep_alive::{KeepAlive, MemoryStay};
 pub use legacy::LegacySampling;
-pub use media::{MediaBody, MediaFile, MediaRequest};
+pub use media::{MediaBody, MediaFile, MediaRequest, ModelDefaults};
 pub use music::{MusicRequest, SoundFormat};
 pub use needs::{
-    Formats, ImageNeeds, InterrogationNeeds, Kind, Kinds, MusicNeeds, Needs, Reach, SpeechNeeds,
-    Targets, TextNeeds, VideoNeeds,
+    Formats, ImageNeeds, InterrogationNeeds, Kind, Kinds, MusicNeeds, Needs, Reach, SoundNeeds,
+    SpeechNeeds, Targets, TextNeeds, VideoNeeds,
 };
 pub use price::{JobPrice, MicroUsd};
 pub use product::{Hidden, Media, Note, Product, Remark, Text};
@@ -55,7 +55,7 @@ pub use speech::{Samples, SpeechGap, SpeechPart, SpeechRequest};
 pub use text::{
     Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice, Voice,
 };
-pub use video::{UsualVideo, VideoRequest};
+pub use video::{LONGEST_VIDEO, MOST_FRAMES, UsualVideo, VideoRequest};
 
 pub use transcript::{Transcript, TranscriptRequest, TranscriptSegment, TranscriptWord};
 

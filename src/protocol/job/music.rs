@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::media::{MediaFile, MediaRequest};
-use super::needs::{MusicNeeds, Needs, SpeechNeeds};
+use super::media::{MediaFile, MediaRequest, ModelDefaults};
+use super::needs::{MusicNeeds, Needs, SoundNeeds, SpeechNeeds};
 use super::{Formats, Kind, Limits};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct MusicRequest {
     /// For a model that speaks: the prompt is the text, and `seconds` the longest sound.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_speech: bool,
+    /// The model decides whether it is a speech: nothing was known of it when the client asked.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub may_be_speech: bool,
     /// A voice of a model that speaks, or a mixture such as `a+b`. None: the model's usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub voice: Option<String>,
@@ -56,13 +59,15 @@ const MILLIS_A_CHARACTER: u64 = 67;
 impl MusicRequest {
     /// A spoken text counts by its length alone.
     pub fn needs(&self) -> Needs {
-        match self.is_speech {
-            true => Needs::Speech(SpeechNeeds {
-                characters: u32::try_from(self.characters()).unwrap_or(u32::MAX),
+        let characters = u32::try_from(self.characters()).unwrap_or(u32::MAX);
+        let seconds = self.seconds.max(0.0).floor() as u32;
+        match (self.may_be_speech, self.is_speech) {
+            (true, _) => Needs::Sound(SoundNeeds {
+                seconds,
+                characters,
             }),
-            false => Needs::Music(MusicNeeds {
-                seconds: self.seconds.max(0.0).floor() as u32,
-            }),
+            (false, true) => Needs::Speech(SpeechNeeds { characters }),
+            (false, false) => Needs::Music(MusicNeeds { seconds }),
         }
     }
 
@@ -79,6 +84,16 @@ impl MusicRequest {
 impl MediaRequest for MusicRequest {
     fn kind(&self) -> Kind {
         Kind::Audio
+    }
+
+    fn is_unbound(&self) -> bool {
+        self.may_be_speech
+    }
+
+    fn bind(&mut self, model: &ModelDefaults) {
+        if std::mem::take(&mut self.may_be_speech) {
+            self.is_speech = model.speaks;
+        }
     }
 
     fn seed(&self) -> Option<u64> {
@@ -136,12 +151,16 @@ impl MediaRequest for MusicRequest {
     fn spoken_characters(&self) -> Option<u64> {
         self.is_speech.then(|| self.characters())
     }
+
+    fn characters_of_possible_speech(&self) -> Option<u64> {
+        self.may_be_speech.then(|| self.characters())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::MusicRequest;
-    use crate::job::MediaRequest;
+    use crate::job::{MediaRequest, ModelDefaults};
 
     #[test]
     fn a_speech_is_paid_by_its_text_and_never_by_its_limit() {
@@ -160,5 +179,27 @@ mod tests {
         };
         let paid = [&music, &speech, &short].map(MusicRequest::paid_millis);
         assert_eq!(paid, [60_000, 2_010, 1_000]);
+    }
+
+    #[test]
+    fn a_model_with_voices_speaks_what_another_plays() {
+        let unknown = MusicRequest {
+            prompt: "a".repeat(30),
+            seconds: 60.0,
+            may_be_speech: true,
+            ..MusicRequest::default()
+        };
+        let bound = |speaks| {
+            let mut sound = unknown.clone();
+            sound.bind(&ModelDefaults {
+                speaks,
+                ..ModelDefaults::default()
+            });
+            assert!(!sound.is_unbound());
+            (sound.is_speech, sound.paid_millis())
+        };
+        assert_eq!(unknown.paid_millis(), 60_000, "the most that it may cost");
+        assert_eq!(bound(true), (true, 2010));
+        assert_eq!(bound(false), (false, 60_000));
     }
 }

@@ -32,6 +32,7 @@ pub enum Needs {
     Video(VideoNeeds),
     Music(MusicNeeds),
     Speech(SpeechNeeds),
+    Sound(SoundNeeds),
     Interrogation(InterrogationNeeds),
 }
 
@@ -81,6 +82,14 @@ pub struct MusicNeeds {
 /// A text that is spoken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpeechNeeds {
+    pub characters: u32,
+}
+
+/// A text that a model plays or speaks, which decides which of the limits counts. An unnamed limit is none, so that a model
+/// is held to that of its own kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SoundNeeds {
+    pub seconds: u32,
     pub characters: u32,
 }
 
@@ -239,6 +248,9 @@ impl Reach {
             Needs::Video(it) => self.video.pixels >= it.pixels && self.video.frames >= it.frames,
             Needs::Music(it) => self.music.seconds >= it.seconds,
             Needs::Speech(it) => self.speech.characters >= it.characters,
+            Needs::Sound(it) => {
+                self.music.seconds >= it.seconds && self.speech.characters >= it.characters
+            }
             Needs::Interrogation(it) => self.interrogation.pixels >= it.pixels,
         }
     }

@@ -55,6 +55,12 @@ pub struct Media {
     /// Where whoever made it has told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
+    /// Width and height as the job had them when it was handed out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<(u32, u32)>,
+    /// The length of a video as the job had it then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub millis: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<Remark>,
 }

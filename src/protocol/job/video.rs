@@ -1,9 +1,9 @@
-//! A job for a video: one file. A setting that the client left unset is `None`.
+//! A job for a video: one file. A setting that the client left unset is `None`; of size, length and frames a second, 0.
 
 use serde::{Deserialize, Serialize};
 
 use super::image::SourceImage;
-use super::media::{MediaFile, MediaRequest};
+use super::media::{MediaFile, MediaRequest, ModelDefaults};
 use super::needs::{Needs, VideoNeeds};
 use super::{Formats, Kind, Limits};
 
@@ -13,6 +13,7 @@ pub struct VideoRequest {
     pub prompt: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub negative_prompt: Option<String>,
+    /// 0 until the model decides it, as the next three are.
     pub width: u32,
     pub height: u32,
     pub seconds: f64,
@@ -49,10 +50,39 @@ impl Default for UsualVideo {
     }
 }
 
+/// The longest video that a client may ask for, in seconds and in frames. No default of a model exceeds either.
+pub const LONGEST_VIDEO: f64 = 10.0;
+pub const MOST_FRAMES: u32 = 240;
+
 impl VideoRequest {
     pub fn frames(&self) -> u32 {
         // A cast saturates.
         (self.seconds * f64::from(self.fps)).round() as u32
+    }
+
+    /// Size, length and frames a second of the video that this model makes.
+    fn settings(&self, model: &ModelDefaults) -> ((u32, u32), f64, u32) {
+        let usual = model.video.unwrap_or_default();
+        let usual_fps = usual.fps.max(1);
+        let most = f64::from(MOST_FRAMES.min(model.reach.video.frames).max(1));
+        let size = match self.width {
+            0 => usual.size,
+            width => (width, self.height),
+        };
+        let fps = match self.fps {
+            // The length that the client wants matters more than the rate.
+            0 if self.seconds > 0.0 => usual_fps.min((most / self.seconds) as u32).max(1),
+            0 => usual_fps,
+            fps => fps,
+        };
+        let seconds = match self.seconds > 0.0 {
+            true => self.seconds,
+            false => {
+                let seconds = f64::from(usual.frames) / f64::from(usual_fps);
+                seconds.min(most / f64::from(fps)).min(LONGEST_VIDEO)
+            }
+        };
+        (size, seconds, fps)
     }
 
     pub fn needs(&self) -> Needs {
@@ -72,6 +102,14 @@ impl MediaRequest for VideoRequest {
         Kind::Video
     }
 
+    fn is_unbound(&self) -> bool {
+        self.width == 0 || self.fps == 0 || self.seconds <= 0.0
+    }
+
+    fn bind(&mut self, model: &ModelDefaults) {
+        ((self.width, self.height), self.seconds, self.fps) = self.settings(model);
+    }
+
     fn seed(&self) -> Option<u64> {
         self.seed
     }
@@ -87,8 +125,9 @@ impl MediaRequest for VideoRequest {
     }
 
     fn size(&self) -> u64 {
-        let pixels = u64::from(self.width) * u64::from(self.height);
-        pixels.saturating_mul(self.frames().into())
+        let ((width, height), seconds, fps) = self.settings(&ModelDefaults::default());
+        let frames = (seconds * f64::from(fps)).round() as u64;
+        (u64::from(width) * u64::from(height)).saturating_mul(frames)
     }
 
     fn limits(&self) -> Limits {
@@ -121,6 +160,104 @@ impl MediaRequest for VideoRequest {
     }
 
     fn paid_millis(&self) -> u64 {
-        self.millis()
+        match self.seconds > 0.0 {
+            true => self.millis(),
+            false => (LONGEST_VIDEO * 1000.0) as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{UsualVideo, VideoRequest};
+    use crate::job::needs::{Reach, VideoNeeds};
+    use crate::job::{AccountId, Body, Job, JobPrice, MediaRequest, MicroUsd, ModelDefaults};
+
+    fn small() -> ModelDefaults {
+        ModelDefaults {
+            video: Some(UsualVideo {
+                size: (64, 64),
+                fps: 8,
+                frames: 16,
+            }),
+            ..ModelDefaults::default()
+        }
+    }
+
+    fn bound(video: VideoRequest, model: &ModelDefaults) -> (u32, u32, f64, u32) {
+        let mut video = video;
+        video.bind(model);
+        assert!(!video.is_unbound());
+        (video.width, video.height, video.seconds, video.fps)
+    }
+
+    #[test]
+    fn unset_settings_are_those_of_the_model_and_set_ones_stay() {
+        let unset = VideoRequest::default();
+        assert_eq!(bound(unset.clone(), &small()), (64, 64, 2.0, 8));
+        let fallback = ModelDefaults::default();
+        assert_eq!(bound(unset.clone(), &fallback), (768, 512, 4.0, 24));
+        let set = VideoRequest {
+            width: 320,
+            height: 256,
+            seconds: 3.0,
+            fps: 12,
+            ..VideoRequest::default()
+        };
+        assert_eq!(bound(set, &small()), (320, 256, 3.0, 12));
+    }
+
+    #[test]
+    fn defaults_exceed_no_limit() {
+        let check = |seconds, fps, most, expected| {
+            let video = VideoRequest {
+                seconds,
+                fps,
+                ..VideoRequest::default()
+            };
+            let reach = Reach {
+                video: VideoNeeds {
+                    frames: most,
+                    pixels: u32::MAX,
+                },
+                ..Reach::ENDLESS
+            };
+            let model = ModelDefaults {
+                reach,
+                ..ModelDefaults::default()
+            };
+            let (_, _, seconds, fps) = bound(video, &model);
+            assert_eq!((seconds, fps), expected);
+        };
+        check(0.0, 0, 48, (2.0, 24));
+        check(8.0, 0, 80, (8.0, 10));
+        check(10.0, 0, u32::MAX, (10.0, 24));
+        check(0.0, 30, u32::MAX, (4.0, 30));
+        let slow = ModelDefaults {
+            video: Some(UsualVideo {
+                size: (64, 64),
+                fps: 1,
+                frames: 240,
+            }),
+            ..ModelDefaults::default()
+        };
+        assert_eq!(bound(VideoRequest::default(), &slow), (64, 64, 10.0, 1));
+    }
+
+    #[test]
+    fn the_longest_video_is_held_and_the_one_that_is_made_is_paid() {
+        let price = |fixed| JobPrice {
+            fixed: MicroUsd(fixed),
+            held: MicroUsd(70),
+            ..JobPrice::default()
+        };
+        let unbound = Job {
+            price: Some(price(70)),
+            ..Job::plain(AccountId(1), "films", VideoRequest::default().into())
+        };
+        assert!(matches!(&unbound.body, Body::Media(media) if media.paid_millis() == 10_000));
+        let bound = unbound.bound(&small()).unwrap();
+        assert_eq!(bound.price, Some(price(14)));
+        assert_eq!(bound.bound(&small()), None);
     }
 }

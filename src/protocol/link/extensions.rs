@@ -197,6 +197,8 @@ pub struct Agreed {
     pub beat_secs: Option<u32>,
     /// How long jobs are held for a worker that lost its socket.
     pub grace_secs: Option<u32>,
+    /// Origins that links to sources and uploads have, as `https://store.example`. None from a coordinator that does not say.
+    pub hosts: Option<Vec<String>>,
 }
 
 /// Some are of later versions.
@@ -218,6 +220,7 @@ pub(super) struct AgreedJson {
     session: Option<String>,
     hb_s: Option<u32>,
     grace_s: Option<u32>,
+    hosts: Option<Words>,
 }
 
 impl From<WantedJson> for Wanted {
@@ -244,6 +247,7 @@ impl From<AgreedJson> for Agreed {
             session: json.session,
             beat_secs: json.hb_s,
             grace_secs: json.grace_s,
+            hosts: json.hosts.map(|hosts| hosts.0),
         }
     }
 }
@@ -266,5 +270,8 @@ impl Agreed {
         object.text_if("session", self.session.as_deref());
         object.number_if("hb_s", self.beat_secs);
         object.number_if("grace_s", self.grace_secs);
+        if let Some(hosts) = &self.hosts {
+            object.texts("hosts", hosts);
+        }
     }
 }

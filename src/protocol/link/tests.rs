@@ -163,6 +163,7 @@ fn what_the_coordinator_adds_for_our_own_peers_crosses_too() {
             session: Some("s".to_owned()),
             beat_secs: Some(10),
             grace_secs: Some(45),
+            hosts: Some(vec!["https://store.example".to_owned()]),
         }),
         resume: vec![
             Verdict {
@@ -177,7 +178,7 @@ fn what_the_coordinator_adds_for_our_own_peers_crosses_too() {
             },
         ],
     };
-    let wanted = r#"{"type":"ready","worker_id":"ID","ext":{"v":1,"use":["multi","resume"],"max_frame":33554432,"session":"s","hb_s":10,"grace_s":45},"resume":[{"id":"ID","att":2,"have":17,"verdict":"continue"},{"id":"ID","att":3,"verdict":"drop"}]}"#;
+    let wanted = r#"{"type":"ready","worker_id":"ID","ext":{"v":1,"use":["multi","resume"],"max_frame":33554432,"session":"s","hb_s":10,"grace_s":45,"hosts":["https://store.example"]},"resume":[{"id":"ID","att":2,"have":17,"verdict":"continue"},{"id":"ID","att":3,"verdict":"drop"}]}"#;
     check_to_worker(ToWorker::Ready(ready), &wanted.replace("ID", ID));
     let attempt = About::attempt(job(), 2);
     check_to_worker(

@@ -242,6 +242,8 @@ pub struct FinishedMedia {
     /// The link, or the bytes as base64.
     pub data: String,
     pub seed: Option<u64>,
+    /// Width and height of an image.
+    pub size: Option<(u32, u32)>,
 }
 
 /// About the network that made the outputs of a request.

@@ -1,17 +1,28 @@
 //! Media of jobs over HTTP: source images come by signed links, outputs go to upload links. Links are secrets: no error
 //! names one.
+//!
+//! A link may lead to the coordinator, and to the hosts that its `ready` frame names. Where it names none, as public
+//! coordinators do, any public host will do. Nothing goes into the owner's network, in whatever notation and by whatever
+//! name, unless the coordinator is there itself. No redirect is followed. Every refusal is the same error, so that the
+//! coordinator cannot scan that network.
 
-use std::sync::{Arc, OnceLock};
+use std::error::Error;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use tokio::net::lookup_host;
 use tokio::time::sleep;
 use tokio_rustls::rustls::ClientConfig;
-use url::Url;
+use url::{Host, Url};
 
 use super::{Dial, tls};
+use muster_process::internet::is_public;
 use muster_protocol::link::UploadSlot;
 
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -26,16 +37,25 @@ pub struct Transfers(Arc<Connections>);
 
 #[derive(Debug, Default)]
 struct Connections {
-    /// The coordinator itself, whose certificate may be pinned.
+    /// The coordinator itself, whose certificate may be pinned. None where it is on this machine without an address.
     own: Option<(Url, Arc<ClientConfig>)>,
+    /// Origins of links as the coordinator names them.
+    hosts: Mutex<Option<Vec<String>>>,
+    /// Whether the coordinator is in the owner's network, once that is known.
+    is_inside: OnceLock<bool>,
     own_client: OnceLock<Result<Client, TransferError>>,
-    other_client: OnceLock<Result<Client, TransferError>>,
+    /// To hosts in the owner's network, too.
+    inside_client: OnceLock<Result<Client, TransferError>>,
+    public_client: OnceLock<Result<Client, TransferError>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
-    #[error("the link is not an HTTP address")]
-    NotALink,
+    /// Whatever is wrong with the link.
+    #[error(
+        "the link leads neither to the coordinator nor to a public host that it names: set its public URL or bucket right"
+    )]
+    Forbidden,
     #[error("the media store answered {0}")]
     Refused(StatusCode),
     #[error("the object has more than {most} bytes")]
@@ -43,6 +63,13 @@ pub enum TransferError {
     #[error("{0}")]
     Failed(String),
 }
+
+/// A name that leads into the owner's network.
+#[derive(Debug)]
+struct NotPublic;
+
+/// Finds no addresses but public ones.
+struct PublicNames;
 
 impl Transfers {
     pub fn of(dial: &Dial) -> Self {
@@ -60,9 +87,14 @@ impl Transfers {
         }))
     }
 
+    /// The origins that the coordinator names; none where it does not say.
+    pub fn set_hosts(&self, hosts: Option<&[String]>) {
+        *self.hosts() = hosts.map(<[String]>::to_vec);
+    }
+
     /// An object of at most so many bytes.
     pub async fn fetch(&self, link: &str, most: usize) -> Result<Vec<u8>, TransferError> {
-        let (client, url) = self.client(link)?;
+        let (client, url) = self.client(link).await?;
         let get = || {
             let request = client.get(url.clone());
             async move { read(sent(request).await?, most).await }
@@ -71,7 +103,7 @@ impl Transfers {
     }
 
     pub async fn put(&self, slot: &UploadSlot, bytes: Bytes) -> Result<(), TransferError> {
-        let (client, url) = self.client(&slot.put_url)?;
+        let (client, url) = self.client(&slot.put_url).await?;
         let put = || {
             let request = client.put(url.clone()).body(bytes.clone());
             let request = request.header(CONTENT_TYPE, &slot.content_type);
@@ -80,33 +112,126 @@ impl Transfers {
         retried(put).await
     }
 
-    fn client(&self, link: &str) -> Result<(Client, Url), TransferError> {
-        let url = Url::parse(link).map_err(|_| TransferError::NotALink)?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(TransferError::NotALink);
+    /// Who may follow the link.
+    async fn client(&self, link: &str) -> Result<(Client, Url), TransferError> {
+        let url = Url::parse(link).map_err(|_| TransferError::Forbidden)?;
+        let is_plain = url.username().is_empty() && url.password().is_none();
+        if !matches!(url.scheme(), "http" | "https") || !is_plain {
+            return Err(TransferError::Forbidden);
         }
         let own = self.0.own.as_ref();
-        let own = own.filter(|(own, _)| own.host() == url.host());
-        let client = match own {
-            Some((_, tls)) => self.0.own_client.get_or_init(|| client(tls.clone())),
-            None => self.0.other_client.get_or_init(|| {
-                let tls = tls::native_tls().map_err(TransferError::Failed)?;
-                client(tls)
-            }),
+        if let Some((_, tls)) = own.filter(|(own, _)| own.host() == url.host()) {
+            let client = self.0.own_client.get_or_init(|| client(tls.clone(), None));
+            return Ok((client.clone()?, url));
+        }
+        if !self.is_named(&url) {
+            return Err(TransferError::Forbidden);
+        }
+        let client = match self.is_inside().await {
+            true => self.0.inside_client.get_or_init(|| other_client(None)),
+            false if leads_inside(&url) => return Err(TransferError::Forbidden),
+            false => {
+                let names = Some(Arc::new(PublicNames));
+                self.0.public_client.get_or_init(|| other_client(names))
+            }
         };
         Ok((client.clone()?, url))
     }
+
+    fn is_named(&self, url: &Url) -> bool {
+        let origin = url.origin().ascii_serialization();
+        let hosts = self.hosts();
+        hosts.as_ref().is_none_or(|hosts| hosts.contains(&origin))
+    }
+
+    /// Whether the coordinator is on this machine or in the network around it, whose hosts it may name then.
+    async fn is_inside(&self) -> bool {
+        let Some((url, _)) = &self.0.own else {
+            return true;
+        };
+        if let Some(known) = self.0.is_inside.get() {
+            return *known;
+        }
+        let found = match url.host() {
+            Some(Host::Domain(name)) => addresses(name).await.map(|found| !all_public(&found)),
+            _ => Ok(leads_inside(url)),
+        };
+        // While its name leads nowhere there is no connection to it either.
+        found.is_ok_and(|found| *self.0.is_inside.get_or_init(|| found))
+    }
+
+    fn hosts(&self) -> std::sync::MutexGuard<'_, Option<Vec<String>>> {
+        self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-fn client(tls: Arc<ClientConfig>) -> Result<Client, TransferError> {
-    let built = Client::builder()
+/// An address that is not public, or a name that every machine has for itself.
+fn leads_inside(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => !is_public(address.into()),
+        Some(Host::Ipv6(address)) => !is_public(address.into()),
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.');
+            name == "localhost" || name.ends_with(".localhost")
+        }
+        None => true,
+    }
+}
+
+async fn addresses(name: &str) -> std::io::Result<Vec<SocketAddr>> {
+    Ok(lookup_host((name, 0)).await?.collect())
+}
+
+fn all_public(addresses: &[SocketAddr]) -> bool {
+    addresses.iter().all(|address| is_public(address.ip()))
+}
+
+/// The client connects to these addresses and looks nothing up again.
+impl Resolve for PublicNames {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = addresses(name.as_str()).await?;
+            if !all_public(&found) {
+                return Err(NotPublic.into());
+            }
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+impl fmt::Display for NotPublic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name leads to no public address")
+    }
+}
+
+impl Error for NotPublic {}
+
+/// Trusts the authorities of this machine.
+fn other_client(names: Option<Arc<PublicNames>>) -> Result<Client, TransferError> {
+    let tls = tls::native_tls().map_err(TransferError::Failed)?;
+    client(tls, names)
+}
+
+/// A proxy would look up names by itself.
+fn client(
+    tls: Arc<ClientConfig>,
+    names: Option<Arc<PublicNames>>,
+) -> Result<Client, TransferError> {
+    let builder = Client::builder()
         .user_agent(concat!("muster/", env!("CARGO_PKG_VERSION")))
         .tls_backend_preconfigured((*tls).clone())
+        .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECTING)
-        .read_timeout(STANDSTILL)
-        .build();
-    built.map_err(|error| failed(&error.without_url()))
+        .read_timeout(STANDSTILL);
+    let builder = match names {
+        Some(names) => builder.dns_resolver(names),
+        None => builder,
+    };
+    builder
+        .build()
+        .map_err(|error| failed(&error.without_url()))
 }
 
 async fn sent(request: RequestBuilder) -> Result<Response, TransferError> {
@@ -150,8 +275,11 @@ async fn retried<T, F: Future<Output = Result<T, TransferError>>>(
 /// With the causes: the outermost error of a client says little.
 fn failed(error: &reqwest::Error) -> TransferError {
     let mut words = error.to_string();
-    let mut cause = std::error::Error::source(error);
+    let mut cause = Error::source(error);
     while let Some(error) = cause {
+        if error.is::<NotPublic>() {
+            return TransferError::Forbidden;
+        }
         words = format!("{words}: {error}");
         cause = error.source();
     }
@@ -166,7 +294,7 @@ impl TransferError {
                 status.is_server_error()
                     || [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(status)
             }
-            Self::NotALink | Self::TooLarge { .. } => false,
+            Self::Forbidden | Self::TooLarge { .. } => false,
         }
     }
 }
@@ -242,6 +370,93 @@ mod tests {
         let (fetched, _) = tokio::join!(transfers.fetch(&link, 10), served);
         assert_eq!(fetched, Err(TransferError::TooLarge { most: 10 }));
         let file = transfers.fetch("file:///etc/hosts", 10).await;
-        assert_eq!(file, Err(TransferError::NotALink));
+        assert_eq!(file, Err(TransferError::Forbidden));
+    }
+
+    /// Of a coordinator at this address that names these origins.
+    fn transfers(coordinator: &str, hosts: Option<&[&str]>) -> Transfers {
+        let tls = crate::link::tls::native_tls().unwrap();
+        let transfers = Transfers::near(coordinator.parse().unwrap(), tls);
+        let hosts = hosts.map(|hosts| hosts.iter().map(|&host| host.to_owned()).collect());
+        let hosts: Option<Vec<String>> = hosts;
+        transfers.set_hosts(hosts.as_deref());
+        transfers
+    }
+
+    #[tokio::test]
+    async fn a_public_coordinator_sends_nobody_into_the_owners_network() {
+        let inside = [
+            "http://127.0.0.1:7861/object",
+            "http://2130706433/",
+            "http://[::1]:9000/",
+            "http://[::ffff:10.0.0.1]/",
+            "http://192.168.1.1/",
+            "http://169.254.169.254/latest/meta-data",
+            "http://localhost:7861/",
+            "https://nas.localhost/",
+        ];
+        let named: Vec<String> = inside
+            .iter()
+            .map(|link| {
+                link.parse::<url::Url>()
+                    .unwrap()
+                    .origin()
+                    .ascii_serialization()
+            })
+            .collect();
+        let named: Vec<&str> = named.iter().map(|origin| &**origin).collect();
+        for hosts in [None, Some(&named[..])] {
+            let transfers = transfers("wss://93.184.216.34/v1/workers/ws", hosts);
+            for link in inside {
+                let fetched = transfers.fetch(link, 10).await;
+                assert_eq!(fetched, Err(TransferError::Forbidden), "{link}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn links_lead_to_the_coordinator_and_to_the_hosts_that_it_names() {
+        let answer = "HTTP/1.1 200 OK\r\n\r\nhello";
+        let (own, served) = answering(&[answer]).await;
+        // In the same network, at another address.
+        let (store, stored) = answering(&[answer]).await;
+        let store = store.replace("127.0.0.1", "localhost");
+        let origin = store.strip_suffix("/object?signature=s").unwrap();
+        let transfers = transfers("ws://127.0.0.1:7010/v1/workers/ws", Some(&[origin]));
+        let (fetched, _) = tokio::join!(transfers.fetch(&own, 10), served);
+        assert_eq!(fetched.unwrap(), b"hello");
+        let (fetched, _) = tokio::join!(transfers.fetch(&store, 10), stored);
+        assert_eq!(fetched.unwrap(), b"hello");
+        for link in [
+            "http://localhost:1/object",
+            "https://store.example/object",
+            "https://me:secret@127.0.0.1/object",
+            "ftp://127.0.0.1/object",
+        ] {
+            let fetched = transfers.fetch(link, 10).await;
+            assert_eq!(fetched, Err(TransferError::Forbidden), "{link}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_redirect_is_not_followed() {
+        let moved =
+            "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
+        let (link, served) = answering(&[moved]).await;
+        let transfers = transfers("ws://127.0.0.1:7010/v1/workers/ws", Some(&[]));
+        let (fetched, requests) = tokio::join!(transfers.fetch(&link, 10), served);
+        assert_eq!(fetched, Err(TransferError::Refused(StatusCode::FOUND)));
+        assert_eq!(requests.len(), 1);
+    }
+
+    /// `localhost` stands for any name that leads inside: the guard asks for its addresses.
+    #[tokio::test]
+    async fn a_name_that_leads_inside_has_no_addresses() {
+        use reqwest::dns::Resolve;
+        let found = super::PublicNames
+            .resolve("localhost".parse().unwrap())
+            .await;
+        let error = found.err().unwrap();
+        assert!(error.is::<super::NotPublic>(), "{error}");
     }
 }

@@ -258,8 +258,10 @@ impl Running {
         match frame {
             ToWorker::Ack { reward, .. } => feedback.earn(*reward),
             // What is still so is told again.
-            ToWorker::Ready(_) => {
+            ToWorker::Ready(ready) => {
                 feedback.set_maintenance(None);
+                let hosts = ready.ext.as_ref().and_then(|ext| ext.hosts.as_deref());
+                self.shell.transfers.set_hosts(hosts);
             }
             ToWorker::Maintenance { note } if self.shell.session.uses(Extension::Notices) => {
                 report_maintenance(&self.shell.label, feedback, note.clone());

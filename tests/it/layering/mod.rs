@@ -20,6 +20,7 @@ const SIBLINGS: &[(&str, &[&str])] = &[
     ("media/video", &["image"]),
     ("process/cpu_time", &[]),
     ("process/intake", &[]),
+    ("process/internet", &[]),
     ("process/memory", &[]),
     ("process/tasks", &[]),
     ("process/telemetry", &[]),

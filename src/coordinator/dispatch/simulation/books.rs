@@ -24,7 +24,8 @@ fn suspects_run_alone(dispatcher: &Dispatcher) {
             continue;
         };
         let worker = &dispatcher.workers[&lease.worker];
-        assert_eq!(worker.running.len(), 1, "{id} has company");
+        let beside = worker.running_of(entry.scope());
+        assert_eq!(beside, 1, "{id} has company");
     }
     for (id, worker) in &dispatcher.workers {
         let is_open = matches!(worker.isolation, Isolation::Open { .. });
@@ -37,7 +38,7 @@ fn jobs_agree_with_workers(dispatcher: &Dispatcher) {
         let Some(lease) = entry.lease() else { continue };
         let worker = &dispatcher.workers[&lease.worker];
         assert!(
-            worker.running.contains(id),
+            worker.running.contains_key(id),
             "{id} runs on a worker that does not list it"
         );
         let connected = worker.session == Some(lease.session);
@@ -60,7 +61,7 @@ fn jobs_agree_with_workers(dispatcher: &Dispatcher) {
             worker.running.len(),
             "{id:?} has wrong model counts"
         );
-        for job in &worker.running {
+        for job in worker.running.keys() {
             let lease = dispatcher.jobs.get(job).and_then(|entry| entry.lease());
             assert!(
                 lease.is_some_and(|lease| lease.worker == *id),
@@ -91,7 +92,8 @@ fn workers_stand_where_they_belong(dispatcher: &Dispatcher) {
     for worker in dispatcher.workers.values() {
         for listing in &worker.listings {
             let lane = dispatcher.lanes.lane(listing.lane).unwrap();
-            let has_room = worker.has_room() && worker.model_with_room(listing).is_some();
+            let is_open = worker.has_room() && worker.is_open_to(listing.kind);
+            let has_room = is_open && worker.model_with_room(listing).is_some();
             let open = has_room && !worker.polls();
             assert_eq!(
                 listing.place.is_some(),
@@ -127,7 +129,7 @@ fn nobody_waits_for_nothing(dispatcher: &Dispatcher) {
 /// P4: a second after its end was asked for, no slot is taken by the job. Who polls has none to free.
 pub fn check_slot_is_free(dispatcher: &Dispatcher, job: JobId) {
     let mut workers = dispatcher.workers.values();
-    let running = workers.find(|worker| !worker.polls() && worker.running.contains(&job));
+    let running = workers.find(|worker| !worker.polls() && worker.running.contains_key(&job));
     assert!(
         running.is_none(),
         "{job} still has a slot of {:?}",

@@ -1,19 +1,19 @@
-//! Workers with several jobs each, some of which end the process of whichever worker prepares them. Every worker is
-//! started again after a while; nothing else goes wrong.
+//! Workers with several texts and images each, some of which end the process of whichever worker prepares them. Every worker
+//! is started again after a while; nothing else goes wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::books;
 use super::random::Random;
-use crate::dispatch::tests::{Desk, done, failure_kind, is_delivered, token};
+use crate::dispatch::tests::{Desk, done, failure_kind, finished_image, is_delivered, step, token};
 use crate::dispatch::{Effect, Input, Mono, Offer, SessionId};
-use muster_protocol::job::{FailureKind, JobId};
+use muster_protocol::job::{FailureKind, JobId, Kind};
 
 const RUNS: u64 = 200;
 
 enum PoisonEvent {
-    Submit { is_poison: bool },
+    Submit { kind: Kind, is_poison: bool },
     Start(i64),
     Write(Box<Offer>, u64),
     Die(SessionId),
@@ -34,15 +34,26 @@ struct Fleet {
 
 #[test]
 fn a_killer_takes_two_workers_and_no_innocent_job() {
+    run(0, 2);
+}
+
+/// A third one, where something of the other kind always runs beside it.
+#[test]
+fn a_killer_beside_another_kind_takes_three_workers_and_no_innocent_job() {
+    run(400, 3);
+}
+
+/// With so many images in a thousand jobs.
+fn run(images: u64, most_deaths: usize) {
     for seed in 1..=RUNS {
         let mut random = Random::new(seed);
         let (workers, killers) = (1 + random.below(6), random.below(5));
         let innocent = 10 + random.below(50);
-        let mut fleet = Fleet::new(random, workers, innocent, killers);
+        let mut fleet = Fleet::new(random, workers, (innocent, killers), images);
         fleet.run();
         let deaths = fleet.deaths;
         assert!(
-            deaths <= 2 * killers as usize,
+            deaths <= most_deaths * killers as usize,
             "seed {seed}: {killers} jobs killed {deaths} workers"
         );
         let ended = fleet.ended.len() + fleet.refused;
@@ -57,7 +68,7 @@ fn a_killer_takes_two_workers_and_no_innocent_job() {
 }
 
 impl Fleet {
-    fn new(mut random: Random, workers: u64, innocent: u64, killers: u64) -> Self {
+    fn new(mut random: Random, workers: u64, (innocent, killers): (u64, u64), images: u64) -> Self {
         let mut fleet = Self {
             desk: Desk::new(),
             random: Random::new(random.next()),
@@ -74,7 +85,11 @@ impl Fleet {
         for number in 0..innocent + killers {
             let is_poison = number < killers;
             let wait = random.millis(0, 20_000);
-            fleet.after(wait, PoisonEvent::Submit { is_poison });
+            let kind = match images > 0 && random.permille(images) {
+                true => Kind::Image,
+                false => Kind::Text,
+            };
+            fleet.after(wait, PoisonEvent::Submit { kind, is_poison });
         }
         fleet
     }
@@ -107,8 +122,11 @@ impl Fleet {
 
     fn happen(&mut self, happening: PoisonEvent) {
         match happening {
-            PoisonEvent::Submit { is_poison } => {
-                let job = self.desk.submit_one();
+            PoisonEvent::Submit { kind, is_poison } => {
+                let job = match kind {
+                    Kind::Image => self.desk.submit_image(),
+                    _ => self.desk.submit_one(),
+                };
                 if is_poison {
                     self.poison.insert(job);
                 }
@@ -120,7 +138,7 @@ impl Fleet {
     }
 
     fn start(&mut self, worker: i64) {
-        self.desk.ours(worker);
+        self.desk.writing_and_drawing(worker);
     }
 
     /// What the dispatcher has asked for.
@@ -150,11 +168,16 @@ impl Fleet {
         if !self.desk.dispatcher.sessions.contains_key(&offer.session) {
             return;
         }
+        let is_image = offer.job.kind == Kind::Image;
         if left == 0 {
+            if is_image {
+                self.desk.say(&offer, finished_image());
+            }
             self.desk.say(&offer, done());
             return;
         }
-        self.desk.say(&offer, token(1));
+        self.desk
+            .say(&offer, if is_image { step() } else { token(1) });
         let wait = self.random.millis(1, 300);
         self.after(wait, PoisonEvent::Write(offer, left - 1));
     }

@@ -1,6 +1,7 @@
 //! One test for each rule, in the words of the rule. [`Desk`] is the shell of these tests: it keeps the time,
 //! answers for the store, and collects what the dispatcher asked for.
 
+mod binding;
 mod bringing;
 mod cancelling;
 mod claiming;
@@ -13,6 +14,7 @@ mod owning;
 mod placing;
 mod polling;
 mod settling;
+mod sharing;
 mod strays;
 mod suspects;
 mod waiting;
@@ -27,9 +29,10 @@ use super::{
     Resume, Said, ServedModel, SessionId, Settings, Standing, Submission,
 };
 use muster_protocol::job::{
-    AccountId, Body, Capabilities, Event, Failure, FailureKind, FinishReason, Formats, Job, JobId,
-    Kind, Kudos, Limits, ModelChoice, Needs, Privacy, Reach, RequestId, StopRules, TextInput,
-    TextNeeds, TextRequest, TokenEvent, UnixMillis, Usage, WorkerId,
+    AccountId, Body, Capabilities, Event, Failure, FailureKind, FinishReason, Formats,
+    ImageRequest, Job, JobId, Kind, Kudos, Limits, Media, ModelChoice, Needs, Privacy, Progress,
+    Reach, RequestId, StopRules, TextInput, TextNeeds, TextRequest, TokenEvent, UnixMillis, Usage,
+    WorkerId,
 };
 
 pub const LIFETIME: Duration = Duration::from_secs(600);
@@ -174,6 +177,16 @@ impl Desk {
         self.submit(job)
     }
 
+    /// An image by `tiny`.
+    pub fn submit_image(&mut self) -> JobId {
+        let job = self.new_job();
+        self.submit(Job {
+            kind: Kind::Image,
+            body: ImageRequest::default().into(),
+            ..job
+        })
+    }
+
     /// How a worker of this number would register: `tiny`, four slots if it negotiates at all.
     pub fn registration(&mut self, worker: i64, extensions: Extensions) -> Registration {
         self.sessions += 1;
@@ -212,6 +225,16 @@ impl Desk {
 
     pub fn ours(&mut self, worker: i64) -> SessionId {
         let registration = self.registration(worker, OURS);
+        self.connect(registration)
+    }
+
+    /// A worker of ours whose model makes images too.
+    pub fn writing_and_drawing(&mut self, worker: i64) -> SessionId {
+        let mut registration = self.registration(worker, OURS);
+        registration.kinds = registration.kinds.with(Kind::Image);
+        for model in &mut registration.models {
+            model.offering.kinds = model.offering.kinds.with(Kind::Image);
+        }
         self.connect(registration)
     }
 
@@ -330,6 +353,19 @@ pub fn token(id: u32) -> Said {
         ids: vec![id],
         ..TokenEvent::default()
     }))
+}
+
+/// A completed step of an image.
+pub fn step() -> Said {
+    Said::Event(Event::Progress(Progress {
+        percent: 0,
+        steps: Some((1, 200)),
+    }))
+}
+
+/// A finished image.
+pub fn finished_image() -> Said {
+    Said::Event(Event::Media(Media::default()))
 }
 
 pub fn done() -> Said {

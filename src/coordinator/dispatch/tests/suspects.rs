@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Desk, done, failed, failure_kind, is_delivered, secs, token};
+use super::{Desk, done, failed, failure_kind, finished_image, is_delivered, secs, step, token};
 use crate::dispatch::{Claim, Effect, Input, Offer, Outcome, Resume, Said, SessionId};
 use muster_protocol::job::{FailureKind, JobId};
 
@@ -338,4 +338,99 @@ fn half_of_the_workers_go_on_with_other_jobs() {
     let mut sessions: Vec<SessionId> = desk.offers().iter().map(|it| it.session).collect();
     sessions.dedup();
     assert!(sessions.len() >= 3);
+}
+
+fn restart_both(desk: &mut Desk, worker: i64, session: SessionId) -> SessionId {
+    desk.lose(session);
+    desk.writing_and_drawing(worker)
+}
+
+#[test]
+fn a_suspect_image_stops_no_text() {
+    let mut desk = Desk::new();
+    let session = desk.writing_and_drawing(1);
+    let image = desk.submit_image();
+    desk.take();
+    restart_both(&mut desk, 1, session);
+    assert_eq!(desk.offer().job.id, image, "it runs again");
+    for _ in 0..3 {
+        desk.submit_one();
+        let offer = desk.offer();
+        desk.say(&offer, token(1)).say(&offer, done());
+        assert!(is_delivered(&desk.end()));
+    }
+    desk.submit_image();
+    assert!(desk.offers().is_empty(), "no image beside a suspect one");
+}
+
+#[test]
+fn the_first_completed_step_clears_an_image() {
+    let mut desk = Desk::new();
+    let session = desk.writing_and_drawing(1);
+    desk.submit_image();
+    restart_both(&mut desk, 1, session);
+    let offer = desk.offers().remove(1);
+    desk.submit_image();
+    assert!(desk.offers().is_empty());
+    desk.say(&offer, step());
+    assert_eq!(desk.offers().len(), 1, "another image beside it");
+}
+
+#[test]
+fn an_image_with_a_completed_step_is_no_suspect() {
+    let mut desk = Desk::new();
+    let session = desk.writing_and_drawing(1);
+    desk.submit_image();
+    let offer = desk.offer();
+    desk.say(&offer, step());
+    restart_both(&mut desk, 1, session);
+    desk.submit_image();
+    assert_eq!(desk.offers().len(), 2, "both at once");
+}
+
+#[test]
+fn an_image_that_kills_beside_texts_is_found_by_its_third_worker() {
+    let mut desk = Desk::new();
+    let mut session = desk.writing_and_drawing(1);
+    let image = desk.submit_image();
+    desk.take();
+    for death in 1..=3 {
+        let text = desk.submit_one();
+        let offers = desk.offers();
+        // The last time it has its worker for itself.
+        assert_eq!(offers.iter().any(|offer| offer.job.id == text), death < 3);
+        session = restart_both(&mut desk, 1, session);
+    }
+    let ends = desk.ends();
+    let of_image = ends.iter().find(|(job, _)| *job == image).unwrap();
+    assert_eq!(failure_kind(&of_image.1), Some(FailureKind::BadJob));
+    let others = ends.iter().filter(|(job, _)| *job != image);
+    assert!(others.map(|(_, end)| end).all(is_delivered), "{ends:?}");
+}
+
+#[test]
+fn an_image_beside_a_text_that_kills_is_made() {
+    let mut desk = Desk::new();
+    let session = desk.writing_and_drawing(1);
+    let image = desk.submit_image();
+    let text = desk.submit_one();
+    desk.take();
+    let session = restart_both(&mut desk, 1, session);
+    let offer = desk.offer();
+    assert_eq!(offer.job.id, image, "one suspect after the other");
+    desk.say(&offer, step());
+    assert_eq!(desk.offer().job.id, text);
+    // Either of the two may have ended the worker.
+    let session = restart_both(&mut desk, 1, session);
+    let offer = desk.offer();
+    assert_eq!(offer.job.id, image);
+    desk.say(&offer, step());
+    assert!(desk.offers().is_empty(), "now the text runs alone");
+    desk.say(&offer, finished_image()).say(&offer, done());
+    let effects = desk.take();
+    let ends = ended(&effects);
+    assert!(matches!(&ends[..], [(job, end)] if *job == image && is_delivered(end)));
+    assert_eq!(offered(&effects)[0].job.id, text);
+    restart_both(&mut desk, 1, session);
+    assert_eq!(failure_kind(&desk.end()), Some(FailureKind::BadJob));
 }

@@ -66,6 +66,7 @@ impl ResultStore {
         let MadeMedia {
             index,
             seed,
+            size,
             stored,
             ..
         } = made;
@@ -78,6 +79,7 @@ impl ResultStore {
             index,
             data: data.map_err(|unfit| unreadable(&unfit))?,
             seed,
+            size,
         })
     }
 

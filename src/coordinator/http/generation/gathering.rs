@@ -21,6 +21,8 @@ use muster_protocol::openai::media::MediaGrid;
 pub struct MadeMedia {
     pub index: u32,
     pub seed: Option<u64>,
+    /// Width and height of an image.
+    pub size: Option<(u32, u32)>,
     pub stored: StoredResult,
     pub worker: Option<Arc<str>>,
     /// From the offer to the end.
@@ -197,6 +199,7 @@ impl PendingOutput {
         Ok(MadeMedia {
             index,
             seed: media.seed,
+            size: media.size,
             stored,
             worker,
             seconds: timing.total.saturating_sub(waited).as_secs_f64(),

@@ -102,7 +102,8 @@ fn limited(wanted: Needs, most: &Reach) -> &'static str {
     match wanted {
         Needs::Image(image) if image.pixels <= most.image.pixels => "steps",
         Needs::Video(video) if video.pixels <= most.video.pixels => "seconds",
-        Needs::Music(_) => "seconds",
+        Needs::Sound(sound) if sound.seconds <= most.music.seconds => "prompt",
+        Needs::Music(_) | Needs::Sound(_) => "seconds",
         Needs::Speech(_) => "input",
         Needs::Text(_) => "max_tokens",
         Needs::Image(_) | Needs::Video(_) | Needs::Interrogation(_) => "size",

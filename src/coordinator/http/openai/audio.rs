@@ -4,7 +4,7 @@ use axum::response::Response;
 
 use crate::clock::wall_clock;
 use crate::error::ApiError;
-use crate::http::body::Whole;
+use crate::http::body::MediaWhole;
 use crate::http::generation::{
     MediaDelivery, MediaEndpoint, MediaOrder, RefusedFields, read_body, with_job_ids,
 };
@@ -21,18 +21,19 @@ impl RefusedFields for AudioRequest {
 
 pub async fn generate(
     endpoint: Result<MediaEndpoint, ApiError>,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (whole, endpoint) = (whole?, endpoint?);
+    let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
     let (mut request, room) = read_body(whole, AudioRequest::read).await?;
     let model = endpoint
         .model_of(request.model.as_deref(), Kind::Audio)
         .await?;
     moderate(&endpoint, &request.music, &model).await?;
     let overview = endpoint.overview().await;
-    request.music.is_speech = overview
-        .model(&model)
-        .is_some_and(|model| !model.voices.is_empty());
+    match overview.model(&model) {
+        Some(online) => request.music.is_speech = !online.voices.is_empty(),
+        None => request.music.may_be_speech = true,
+    }
     let order = MediaOrder {
         work: MediaWork::new(request.music.clone(), &model, 1),
         tracking: std::mem::take(&mut request.tracking),

@@ -18,7 +18,7 @@ use tracing::warn;
 use super::encode::{EncodePart, Encoding, RunningEncoding, unexpected};
 use super::tokens::answer;
 use crate::error::ApiError;
-use crate::http::body::Whole;
+use crate::http::body::MediaWhole;
 use crate::http::entrance::JOB_ID;
 use crate::http::form::read_json_or_form;
 use crate::http::generation::{MediaEndpoint, MediaOrder, RefusedFields};
@@ -49,7 +49,7 @@ impl RefusedFields for HearingRequest {
 pub async fn transcribe(
     endpoint: Result<MediaEndpoint, ApiError>,
     headers: HeaderMap,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, ApiError> {
     let (of_json, of_form) = (
         HearingRequest::transcription_of_json,
@@ -61,7 +61,7 @@ pub async fn transcribe(
 pub async fn translate(
     endpoint: Result<MediaEndpoint, ApiError>,
     headers: HeaderMap,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, ApiError> {
     let (of_json, of_form) = (
         HearingRequest::translation_of_json,
@@ -79,10 +79,10 @@ type Readers = (
 async fn hear(
     endpoint: Result<MediaEndpoint, ApiError>,
     headers: &HeaderMap,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
     (of_json, of_form): Readers,
 ) -> Result<Response, ApiError> {
-    let (whole, endpoint) = (whole?, endpoint?);
+    let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
     let encoder = endpoint.encoder();
     let (mut request, room) = read_json_or_form(headers, whole, of_json, of_form).await?;
     if let Some(prompt) = &request.prompt {

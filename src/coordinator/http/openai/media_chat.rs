@@ -52,7 +52,8 @@ pub async fn serve(
     made: Kind,
     incoming: Incoming<Value>,
 ) -> Result<Response, ApiError> {
-    let (body, room) = incoming.into_parts();
+    let (body, mut room) = incoming.into_parts();
+    room.count_for(endpoint.asker().account)?;
     let chat = MediaChat::read(body, made, &endpoint.settings().ignored_fields)?;
     let gathering = queue(endpoint, made, &chat).await.map_err(in_chat)?;
     let ids = gathering.job_ids();

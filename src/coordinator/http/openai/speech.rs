@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::encode::{EncodePart, Encoding, RunningEncoding, unexpected};
 use crate::error::ApiError;
-use crate::http::body::Whole;
+use crate::http::body::MediaWhole;
 use crate::http::entrance::JOB_ID;
 use crate::http::generation::{MediaEndpoint, MediaOrder, RefusedFields, read_body};
 use crate::http::models;
@@ -56,9 +56,9 @@ impl RefusedFields for VoicedText {
 
 pub async fn speak(
     endpoint: Result<MediaEndpoint, ApiError>,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (whole, endpoint) = (whole?, endpoint?);
+    let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
     let encoder = endpoint.encoder();
     let (request, room) = read_body(whole, VoicedText::read).await?;
     encoder.examine(&request.text, &request.model).await?;

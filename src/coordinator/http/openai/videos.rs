@@ -9,7 +9,7 @@ use axum::response::Response;
 use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::http::auth::Admitted;
-use crate::http::body::Whole;
+use crate::http::body::MediaWhole;
 use crate::http::form::read_json_or_form;
 use crate::http::generation::{
     MediaDelivery, MediaEndpoint, MediaOrder, RefusedFields, read_body, with_job_ids,
@@ -40,9 +40,9 @@ impl RefusedFields for VideosRequest {
 
 pub async fn generate(
     endpoint: Result<MediaEndpoint, ApiError>,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (whole, endpoint) = (whole?, endpoint?);
+    let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
     let read = |body| VideosRequest::read(body, VideoDoor::Generate);
     let (mut request, room) = read_body(whole, read).await?;
     let order = order_of(&endpoint, &mut request).await?;
@@ -62,9 +62,9 @@ pub async fn generate(
 pub async fn create(
     endpoint: Result<MediaEndpoint, ApiError>,
     headers: HeaderMap,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
 ) -> Result<Reply, ApiError> {
-    let (whole, endpoint) = (whole?, endpoint?);
+    let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
     let of_json = |body| VideosRequest::read(body, VideoDoor::Create);
     let of_form = |form| VideosRequest::read_form(form, VideoDoor::Create);
     let (mut request, room) = read_json_or_form(&headers, whole, of_json, of_form).await?;
@@ -73,7 +73,7 @@ pub async fn create(
     Ok(Reply(object(&accepted).render()))
 }
 
-/// Reads what came along, and settles what the client left open.
+/// Reads what came along. Settings that the client leaves open are those of the model which the worker has.
 pub async fn order_of(
     endpoint: &MediaEndpoint,
     request: &mut VideosRequest,
@@ -81,9 +81,6 @@ pub async fn order_of(
     let model = endpoint
         .model_of(request.model.as_deref(), Kind::Video)
         .await?;
-    let overview = endpoint.overview().await;
-    let of_model = overview.model(&model).and_then(|model| model.video);
-    request.complete(of_model.unwrap_or_default())?;
     let excluded = request.video.negative_prompt.as_deref().unwrap_or_default();
     let text = format!("{}\n{excluded}", request.video.prompt);
     endpoint.examine(&text, Medium::Text, &model).await?;
@@ -238,12 +235,19 @@ fn object(request: &Request) -> VideoObject {
         },
         ..VideoObject::default()
     };
+    let made = match &ended {
+        Some(Ended::Made(made)) => made.product.media(),
+        _ => None,
+    };
     match facts {
         Some(facts) => VideoObject {
             model: facts.model.to_string(),
             prompt: facts.prompt.to_string(),
-            size: facts.size,
-            seconds: facts.millis as f64 / 1000.0,
+            size: facts.size.or_else(|| made?.size),
+            seconds: facts
+                .millis
+                .or_else(|| made?.millis)
+                .map(|millis| millis as f64 / 1000.0),
             ..video
         },
         None => video,

@@ -34,11 +34,11 @@ use muster_protocol::openai::Problem;
 use muster_protocol::openai::chat::{
     ChatRequest, Grid, Head, IgnoredFields, Lenient, Routing, for_strangers,
 };
-use muster_protocol::openai::json;
 
 use super::auto::{Auto, Candidate};
 use super::choices::{Choices, Next};
 use super::ignored::with_ignored;
+use super::incoming::Incoming;
 use super::moderated::moderate;
 use super::order::{Order, clamp, formats};
 use super::refused;
@@ -48,6 +48,8 @@ use super::stream::Relay;
 const LARGE: usize = 128 << 10;
 /// How many times its bytes a body takes while it is looked at: in each form that a filter may find something in.
 const LOOKED_AT: usize = 12;
+/// Forms of a stored conversation that exist at the same time: as it is stored, as JSON, and as parts of the request.
+const STORED_COPIES: usize = 5;
 
 /// With `auto`, the chosen model has to start so soon while another one has a free worker. Less than the time after which
 /// a stream is answered, so that the status can still be that of the next model.
@@ -66,18 +68,6 @@ pub struct TextEndpoint {
     pub(super) caller: Arc<Caller>,
     pub(super) address: Result<LetIn, ApiError>,
     pub(super) request: RequestId,
-}
-
-/// A request body on its way to jobs.
-#[derive(Debug)]
-pub struct Incoming<B> {
-    body: B,
-    /// In bytes, as it came.
-    size: usize,
-    room: Room,
-    /// The client hides its address.
-    is_hidden: bool,
-    who: Asker,
 }
 
 /// A request that was read, and the memory all of it takes until its jobs have ended.
@@ -130,53 +120,6 @@ impl FromRequestParts<Open> for TextEndpoint {
     }
 }
 
-impl Incoming<Bytes> {
-    /// Reads the JSON.
-    pub async fn parse(self) -> Result<Incoming<Value>, ApiError> {
-        let Self {
-            body,
-            size,
-            room,
-            is_hidden,
-            who,
-        } = self;
-        Ok(Incoming {
-            body: beside(size, move || Ok(json::parse(&body)?)).await?,
-            size,
-            room,
-            is_hidden,
-            who,
-        })
-    }
-}
-
-impl Incoming<Value> {
-    pub fn body(&self) -> &Value {
-        &self.body
-    }
-
-    pub fn body_mut(&mut self) -> &mut Value {
-        &mut self.body
-    }
-
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
-    /// For a route of its own, with the memory that the body takes.
-    pub fn into_parts(self) -> (Value, Room) {
-        (self.body, self.room)
-    }
-
-    /// Takes the memory of so many bytes more, which are read with the body.
-    pub fn take_more(&mut self, bytes: usize) -> Result<(), ApiError> {
-        let size = self.size.saturating_add(bytes);
-        self.room.cover(size)?;
-        self.size = size;
-        Ok(())
-    }
-}
-
 impl TextEndpoint {
     pub fn caller(&self) -> &Arc<Caller> {
         &self.caller
@@ -217,9 +160,33 @@ impl TextEndpoint {
             body,
             size,
             room,
+            is_patient: false,
             is_hidden: self.moderation.is_hidden(address, self.caller.roles),
             who: self.asker(address),
         })
+    }
+
+    /// Waits for the memory of so many stored bytes, which are then read with the body. All that they will take is taken at
+    /// once, so that requests do not wait for each other.
+    pub async fn find_room(
+        &self,
+        incoming: &mut Incoming<Value>,
+        bytes: usize,
+    ) -> Result<(), ApiError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let size = incoming.size.saturating_add(bytes);
+        let room = match self.moderation.may_object(incoming.who.roles) {
+            true => size.saturating_mul(LOOKED_AT),
+            false => bytes
+                .saturating_mul(STORED_COPIES)
+                .saturating_add(incoming.size),
+        };
+        incoming.room.cover_in_time(room).await?;
+        incoming.size = size;
+        incoming.is_patient = true;
+        Ok(())
     }
 
     pub(super) fn asker(&self, address: IpAddr) -> Asker {
@@ -240,6 +207,7 @@ impl TextEndpoint {
             size: bytes.len(),
             body: bytes,
             room,
+            is_patient: false,
             is_hidden,
             who: self.asker(address),
         })
@@ -277,6 +245,7 @@ impl TextEndpoint {
             body,
             size,
             mut room,
+            is_patient,
             is_hidden,
             who,
         } = incoming;
@@ -305,7 +274,7 @@ impl TextEndpoint {
         let order = Order::new(self.request, self.caller.account, self.settings.clone());
         let order = order.hidden(is_hidden);
         let (standing, settings) = (self.caller.standing(), self.settings.clone());
-        beside(size, move || {
+        let read = beside(size, move || {
             let of_client = |problem: Problem| named_for_client(problem.into(), &*dialect);
             let lenient = ChatRequest::read_leniently(chat, &settings.ignored_fields);
             let Lenient {
@@ -317,19 +286,26 @@ impl TextEndpoint {
             ignored.extend(more);
             // As the client wrote it, for strangers' workers, and for each choice.
             let copies = 2 + usize::from(native.is_some()) + request.choices as usize;
-            let kept = room.keep(size.saturating_mul(copies))?;
-            Ok(AcceptedRequest {
-                original: order.original(for_strangers(body), native),
-                request,
-                dialect,
-                order,
-                standing,
-                size,
-                kept: Arc::new(kept),
-                ignored,
-            })
+            let original = order.original(for_strangers(body), native);
+            Ok((original, request, (dialect, order, ignored), copies))
+        });
+        let (original, request, (dialect, order, ignored), copies) = read.await?;
+        let copies = size.saturating_mul(copies);
+        let kept = match is_patient {
+            true => room.keep_in_time(copies).await?,
+            false => room.keep(copies)?,
+        };
+        drop(room);
+        Ok(AcceptedRequest {
+            original,
+            request,
+            dialect,
+            order,
+            standing,
+            size,
+            kept: Arc::new(kept),
+            ignored,
         })
-        .await
     }
 
     /// With `auto`, by the first model that can start; only what fails before the client hears anything is tried again.
@@ -526,7 +502,7 @@ fn refuse_raider(is_hidden: bool, modes: &Modes) -> Result<(), ApiError> {
 }
 
 /// What reads a large body is done beside the tasks that relay tokens.
-async fn beside<T: Send + 'static>(
+pub(super) async fn beside<T: Send + 'static>(
     size: usize,
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {

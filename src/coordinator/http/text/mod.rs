@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `endpoint` | what a route of a dialect calls |
+//! | `incoming` | a body on its way to jobs |
 //! | `auto` | which model `auto` is |
 //! | `dictation` | jobs that write down audio parts |
 //! | `moderated` | messages as filters let them pass |
@@ -17,10 +18,12 @@ mod choices;
 mod dictation;
 mod endpoint;
 mod ignored;
+mod incoming;
 mod moderated;
 mod order;
 mod refused;
 mod stream;
 
-pub use endpoint::{Incoming, TextEndpoint};
+pub use endpoint::TextEndpoint;
 pub use ignored::{IGNORED_FIELDS, with_ignored};
+pub use incoming::Incoming;

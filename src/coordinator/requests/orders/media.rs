@@ -10,8 +10,8 @@ use super::{Nth, Task, Unreadable};
 use crate::media::MediaType;
 use crate::requests::Wishes;
 use muster_protocol::job::{
-    Body, Capabilities, EncodeRequest, Formats, JobPrice, Kind, Limits, MediaBody, MicroUsd,
-    TranscriptRequest,
+    Body, Capabilities, EncodeRequest, Formats, ImageNeeds, JobPrice, Kind, Limits, MediaBody,
+    MediaRequest, MicroUsd, Needs, TranscriptRequest,
 };
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::openai::hearing::reply::{TranscriptDocument, TranscriptForm};
@@ -62,8 +62,9 @@ pub struct MediaNotes {
 pub struct VideoFacts {
     pub model: Arc<str>,
     pub prompt: Arc<str>,
-    pub size: (u32, u32),
-    pub millis: u64,
+    /// None where the client leaves it to the model.
+    pub size: Option<(u32, u32)>,
+    pub millis: Option<u64>,
 }
 
 impl MediaWork {
@@ -170,7 +171,15 @@ impl MediaWork {
     fn usual_limits(&self) -> Limits {
         match &self.body {
             WorkBody::Media(MediaBody::Image(image)) => {
-                GenerationInputImage::of_neutral(image, self.model()).limits()
+                let limits = GenerationInputImage::of_neutral(image, self.model()).limits();
+                match limits.needs {
+                    // Every model takes its own size.
+                    Needs::Image(needs) if image.is_unbound() => Limits {
+                        needs: Needs::Image(ImageNeeds { pixels: 0, ..needs }),
+                        ..limits
+                    },
+                    _ => limits,
+                }
             }
             WorkBody::Media(media) => media.limits(),
             WorkBody::Transcript(_) => Limits {
@@ -200,8 +209,8 @@ impl MediaWork {
         Some(VideoFacts {
             model: self.model().into(),
             prompt: video.prompt.as_str().into(),
-            size: (video.width, video.height),
-            millis: video.millis(),
+            size: (video.width > 0).then_some((video.width, video.height)),
+            millis: (video.seconds > 0.0).then(|| video.millis()),
         })
     }
 

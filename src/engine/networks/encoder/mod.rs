@@ -14,7 +14,7 @@ mod load;
 mod network;
 
 pub use config::{EncoderFamily, EncoderSpec, Task};
-pub use network::{Encoder, EncoderInput, Pooling};
+pub use network::{Encoder, EncoderInput, EncoderPass, Pooling};
 
 #[cfg(test)]
 mod golden;

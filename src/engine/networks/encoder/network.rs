@@ -54,6 +54,15 @@ pub struct EncoderInput {
     pub types: Vec<u32>,
 }
 
+/// Sequences on their way through the layers.
+pub struct EncoderPass {
+    lengths: Vec<usize>,
+    /// Hidden states of all tokens, one sequence after the other: `[tokens, hidden]`.
+    states: Tensor,
+    /// Layers that they have been through.
+    layers: usize,
+}
+
 /// How the hidden states of a sequence become one vector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Pooling {
@@ -77,29 +86,12 @@ impl From<Vec<u32>> for EncoderInput {
     }
 }
 
-impl Encoder {
-    pub fn spec(&self) -> &EncoderSpec {
-        &self.spec
-    }
-
-    /// The last hidden states of all tokens, one sequence after the other: `[tokens, hidden]`.
-    pub fn forward(&self, batch: &[EncoderInput]) -> Result<Tensor> {
-        self.check(batch)?;
-        let lengths: Vec<usize> = batch.iter().map(|one| one.tokens.len()).collect();
-        let mut state = self.embed(batch)?;
-        for layer in &self.layers {
-            state = self.through_layer(layer, &state, &lengths)?;
-        }
-        Ok(state)
-    }
-
+impl EncoderPass {
     /// One vector for each sequence: `[sequences, hidden]`.
-    pub fn pooled(&self, batch: &[EncoderInput], pooling: Pooling) -> Result<Tensor> {
-        let states = self.forward(batch)?;
+    pub fn pooled(&self, pooling: Pooling) -> Result<Tensor> {
         let mut start = 0;
-        let pooled = batch.iter().map(|sequence| {
-            let length = sequence.tokens.len();
-            let states = states.narrow(0, start, length)?;
+        let pooled = self.lengths.iter().map(|&length| {
+            let states = self.states.narrow(0, start, length)?;
             start += length;
             match pooling {
                 Pooling::First => states.narrow(0, 0, 1),
@@ -110,14 +102,61 @@ impl Encoder {
         });
         Tensor::cat(&pooled.collect::<Result<Vec<_>>>()?, 0)
     }
+}
+
+impl Encoder {
+    pub fn spec(&self) -> &EncoderSpec {
+        &self.spec
+    }
+
+    /// The last hidden states of all tokens, one sequence after the other: `[tokens, hidden]`.
+    pub fn forward(&self, batch: &[EncoderInput]) -> Result<Tensor> {
+        Ok(self.pass(batch)?.states)
+    }
+
+    /// One vector for each sequence: `[sequences, hidden]`.
+    pub fn pooled(&self, batch: &[EncoderInput], pooling: Pooling) -> Result<Tensor> {
+        self.pass(batch)?.pooled(pooling)
+    }
 
     /// One logit for each sequence: `[sequences, 1]`.
     pub fn scores(&self, batch: &[EncoderInput]) -> Result<Tensor> {
+        self.scores_of(&self.pass(batch)?)
+    }
+
+    /// The same of a pass through all layers.
+    pub fn scores_of(&self, pass: &EncoderPass) -> Result<Tensor> {
         let Some(head) = &self.head else {
             bail!("the encoder has no head that scores");
         };
-        let first = self.pooled(batch, Pooling::First)?.contiguous()?;
+        let first = pass.pooled(Pooling::First)?.contiguous()?;
         head.scores.forward(&head.dense.forward(&first)?.tanh()?)
+    }
+
+    /// Through all layers.
+    fn pass(&self, batch: &[EncoderInput]) -> Result<EncoderPass> {
+        let mut pass = self.begin(batch)?;
+        while !self.advance(&mut pass)? {}
+        Ok(pass)
+    }
+
+    /// Before the first layer.
+    pub fn begin(&self, batch: &[EncoderInput]) -> Result<EncoderPass> {
+        self.check(batch)?;
+        Ok(EncoderPass {
+            lengths: batch.iter().map(|one| one.tokens.len()).collect(),
+            states: self.embed(batch)?,
+            layers: 0,
+        })
+    }
+
+    /// One layer further. Whether that was the last one.
+    pub fn advance(&self, pass: &mut EncoderPass) -> Result<bool> {
+        if let Some(layer) = self.layers.get(pass.layers) {
+            pass.states = self.through_layer(layer, &pass.states, &pass.lengths)?;
+            pass.layers += 1;
+        }
+        Ok(pass.layers == self.layers.len())
     }
 
     fn check(&self, batch: &[EncoderInput]) -> Result<()> {

@@ -161,6 +161,16 @@ impl Decoder {
 
     /// The last hidden state `[sequences, hidden]` of each sequence's last token, in f32.
     pub fn last_states(&self, sequences: &[&[u32]]) -> Result<Tensor> {
+        let mut pass = self.begin_last_states(sequences)?;
+        loop {
+            if let Some(states) = self.advance_last_states(&mut pass)? {
+                return Ok(states);
+            }
+        }
+    }
+
+    /// The same one layer at a time: before the first.
+    pub fn begin_last_states(&self, sequences: &[&[u32]]) -> Result<LastStatesPass> {
         let mut batch = Batch::default();
         let mut pages = 0_u32;
         for tokens in sequences {
@@ -180,17 +190,31 @@ impl Decoder {
             bail!("hidden states need at least one token");
         }
         self.check(&batch, &[])?;
-        let step = self.step(batch.spans)?;
-        let asked = Tensor::new(batch.logit_rows.as_slice(), &self.device)?;
-        // Each layer writes all it reads, so that one layer's pages do for all.
-        let mut scratch = self.layer_pages(pages as usize, self.kv_dtype())?;
-        let mut state = self.first_state(&batch.tokens)?;
-        for index in 0..self.layers.len() {
-            let is_last = index + 1 == self.layers.len();
-            let rows = is_last.then_some(&asked);
-            state = self.through_layer(index, state, &step, &mut scratch, rows)?;
+        Ok(LastStatesPass {
+            step: self.step(batch.spans)?,
+            asked: Tensor::new(batch.logit_rows.as_slice(), &self.device)?,
+            // Each layer writes all it reads, so that one layer's pages do for all.
+            scratch: self.layer_pages(pages as usize, self.kv_dtype())?,
+            state: Some(self.first_state(&batch.tokens)?),
+            layers: 0,
+        })
+    }
+
+    /// One layer further. The states after the last one.
+    pub fn advance_last_states(&self, pass: &mut LastStatesPass) -> Result<Option<Tensor>> {
+        let Some(state) = pass.state.take() else {
+            bail!("the pass has ended");
+        };
+        let index = pass.layers;
+        let is_last = index + 1 == self.layers.len();
+        let rows = is_last.then_some(&pass.asked);
+        let state = self.through_layer(index, state, &pass.step, &mut pass.scratch, rows)?;
+        pass.layers += 1;
+        if is_last {
+            return state.normed.to_dtype(DType::F32).map(Some);
         }
-        state.normed.to_dtype(DType::F32)
+        pass.state = Some(state);
+        Ok(None)
     }
 
     /// The hidden states `[tokens, hidden]` of one sequence, numbered as the reference numbers them: 0 are the
@@ -401,6 +425,18 @@ struct Step {
 }
 
 /// The running sum of a step, and the same as the next layer wants it.
+/// Sequences on their way to the hidden states of their last tokens.
+pub struct LastStatesPass {
+    step: Step,
+    /// Rows of the last tokens.
+    asked: Tensor,
+    scratch: LayerPages,
+    /// None once the pass has ended or failed.
+    state: Option<State>,
+    /// Layers that they have been through.
+    layers: usize,
+}
+
 struct State {
     /// Divided by the residual scale.
     sum: Tensor,

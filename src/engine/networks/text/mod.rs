@@ -29,7 +29,7 @@ mod synthetic;
 
 pub use self::{
     cost::StepCost,
-    decoder::{Batch, Decoder, KvPages},
+    decoder::{Batch, Decoder, KvPages, LastStatesPass},
     family::Family,
     load::LoadOptions,
     rope::{Rope, RopeScaling, Yarn},

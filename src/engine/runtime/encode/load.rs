@@ -125,6 +125,7 @@ impl Encoding {
                     encoder,
                     pooling: self.sentence.pooling.unwrap_or_default(),
                     normalizes,
+                    pass: None,
                 };
                 Ok((Box::new(network), bytes))
             }
@@ -140,6 +141,7 @@ impl Encoding {
                 let network = LastState {
                     decoder,
                     normalizes,
+                    pass: None,
                 };
                 Ok((Box::new(network), bytes))
             }

@@ -10,11 +10,11 @@ mod sentence;
 
 pub use load::{Encoding, encoder_footprint, open};
 
-use candle_core::{Result, Tensor};
+use candle_core::{Result, Tensor, bail};
 
 use super::model::to_host;
-use crate::networks::encoder::{Encoder, EncoderInput, Pooling, Task};
-use crate::networks::text::Decoder;
+use crate::networks::encoder::{Encoder, EncoderInput, EncoderPass, Pooling, Task};
+use crate::networks::text::{Decoder, LastStatesPass};
 
 /// What a model is for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,10 +55,13 @@ impl Vectors {
     }
 }
 
-/// A network that reads sequences whole.
+/// A network that reads sequences whole, one layer after the other.
 pub trait Encode: Send {
-    /// For each sequence a vector, or one score.
-    fn encode(&mut self, batch: &[EncoderInput]) -> Result<Vec<Vec<f32>>>;
+    /// Begins with these sequences, in place of earlier ones.
+    fn begin(&mut self, batch: &[EncoderInput]) -> Result<()>;
+
+    /// One layer further. After the last one, for each sequence a vector, or one score.
+    fn advance(&mut self) -> Result<Option<Vec<Vec<f32>>>>;
 }
 
 /// BERT and its kin.
@@ -66,27 +69,56 @@ struct Bidirectional {
     encoder: Encoder,
     pooling: Pooling,
     normalizes: bool,
+    pass: Option<EncoderPass>,
 }
 
 /// A decoder whose last hidden state is the vector.
 struct LastState {
     decoder: Decoder,
     normalizes: bool,
+    pass: Option<LastStatesPass>,
 }
 
 impl Encode for Bidirectional {
-    fn encode(&mut self, batch: &[EncoderInput]) -> Result<Vec<Vec<f32>>> {
-        match self.encoder.spec().task {
-            Task::Embed => rows(&self.encoder.pooled(batch, self.pooling)?, self.normalizes),
-            Task::Score => rows(&self.encoder.scores(batch)?, false),
+    fn begin(&mut self, batch: &[EncoderInput]) -> Result<()> {
+        self.pass = None;
+        self.pass = Some(self.encoder.begin(batch)?);
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<Option<Vec<Vec<f32>>>> {
+        let Some(mut pass) = self.pass.take() else {
+            bail!("no sequences were begun");
+        };
+        if !self.encoder.advance(&mut pass)? {
+            self.pass = Some(pass);
+            return Ok(None);
         }
+        let encoded = match self.encoder.spec().task {
+            Task::Embed => rows(&pass.pooled(self.pooling)?, self.normalizes),
+            Task::Score => rows(&self.encoder.scores_of(&pass)?, false),
+        };
+        encoded.map(Some)
     }
 }
 
 impl Encode for LastState {
-    fn encode(&mut self, batch: &[EncoderInput]) -> Result<Vec<Vec<f32>>> {
+    fn begin(&mut self, batch: &[EncoderInput]) -> Result<()> {
+        self.pass = None;
         let tokens: Vec<&[u32]> = batch.iter().map(|one| one.tokens.as_slice()).collect();
-        rows(&self.decoder.last_states(&tokens)?, self.normalizes)
+        self.pass = Some(self.decoder.begin_last_states(&tokens)?);
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<Option<Vec<Vec<f32>>>> {
+        let Some(pass) = &mut self.pass else {
+            bail!("no sequences were begun");
+        };
+        let Some(states) = self.decoder.advance_last_states(pass)? else {
+            return Ok(None);
+        };
+        self.pass = None;
+        rows(&states, self.normalizes).map(Some)
     }
 }
 

@@ -4,28 +4,27 @@
 //! retired between two steps. The last [`Runtime`](super::Runtime) dropped closes the inbox: what runs finishes
 //! first, then the thread ends.
 
+mod encoders;
 mod resident;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::encode::Encode;
 use super::load::{LoadError, Loaded, LoadedNetwork, ModelSource};
-use super::model::plain;
 use super::scheduler::{Limits, SequenceId};
 use super::sequence::Job;
 use super::shared::Shared;
 use super::work::{Queue, Work, entry_level, next_work};
 use super::{EncoderInput, Failure, ModelInfo, Speculation};
+use encoders::Encoders;
 use muster_process::memory;
 use resident::Resident;
 
 /// What others may ask of the thread.
 pub enum Command {
     Run(Box<Job>),
-    /// Encode these sequences in one step.
+    /// Encode these sequences, in passes between the steps of texts.
     Encode(EncodeBatch),
     Load {
         name: String,
@@ -44,7 +43,7 @@ pub enum Command {
     Wake,
 }
 
-/// Sequences that a model encodes in one step, and who waits for them.
+/// Sequences that a model encodes, and who waits for them.
 pub struct EncodeBatch {
     pub model: String,
     pub sequences: Vec<EncoderInput>,
@@ -60,9 +59,7 @@ pub type Loader =
 
 pub struct Engine {
     residents: Vec<Resident>,
-    encoders: BTreeMap<String, Box<dyn Encode>>,
-    /// The first is encoded between two steps, so that texts flow on.
-    batches: VecDeque<EncodeBatch>,
+    encoders: Encoders,
     loader: Loader,
     limits: Limits,
     speculation: Speculation,
@@ -78,10 +75,8 @@ pub fn run(mut engine: Engine, mut inbox: mpsc::Receiver<Command>) {
         }
         engine.retire_abandoned();
         engine.report();
-        engine.encode_next();
         match engine.next_work() {
             Work::Step(index) => engine.step(index),
-            Work::Wait if !engine.batches.is_empty() => {}
             Work::Wait => match inbox.blocking_recv() {
                 Some(command) => engine.obey(command),
                 None => return engine.stop(),
@@ -99,8 +94,7 @@ impl Engine {
     ) -> Self {
         Self {
             residents: Vec::new(),
-            encoders: BTreeMap::new(),
-            batches: VecDeque::new(),
+            encoders: Encoders::default(),
             loader,
             limits,
             speculation,
@@ -118,21 +112,27 @@ impl Engine {
     }
 
     fn step(&mut self, index: usize) {
+        if index == self.residents.len() {
+            let shared = &self.shared;
+            return self.encoders.pass(|model| shared.not_loaded(model));
+        }
         let others = self.residents.iter().enumerate();
         let others = others.filter(|(other, _)| *other != index);
         let others = others.map(|(_, resident)| resident.generating_step()).sum();
         self.residents[index].step(others);
     }
 
+    /// Of the models that write, and last the one of all encoders.
     fn queues(&self) -> Vec<Queue> {
-        self.residents.iter().map(Resident::queue).collect()
+        let texts = self.residents.iter().map(Resident::queue);
+        texts.chain([self.encoders.queue()]).collect()
     }
 
     fn obey(&mut self, command: Command) {
         // Whoever asked may be gone; what was asked is done all the same.
         match command {
             Command::Run(job) => self.admit(*job),
-            Command::Encode(batch) => self.batches.push_back(batch),
+            Command::Encode(batch) => self.encode(batch),
             Command::Load {
                 name,
                 source,
@@ -163,6 +163,9 @@ impl Engine {
     fn pause(&mut self, is_paused: bool) {
         self.is_paused = is_paused;
         self.shared.pause(is_paused);
+        if is_paused {
+            self.encoders.fail_all(&Failure::Paused);
+        }
     }
 
     fn report(&self) {
@@ -186,32 +189,20 @@ impl Engine {
         resident.admit(id, job, level);
     }
 
-    fn encode_next(&mut self) {
-        let wanted = |batch: &EncodeBatch| !batch.reply.is_closed();
-        while let Some(batch) = self.batches.pop_front() {
-            if wanted(&batch) {
-                let encoded = self.encode(&batch.model, &batch.sequences);
-                let _ = batch.reply.send(encoded);
-                return;
-            }
-        }
-    }
-
-    fn encode(&mut self, model: &str, batch: &[EncoderInput]) -> Result<Vec<Vec<f32>>, Failure> {
+    fn encode(&mut self, batch: EncodeBatch) {
         if self.is_paused {
-            return Err(Failure::Paused);
+            let _ = batch.reply.send(Err(Failure::Paused));
+            return;
         }
-        let Some(network) = self.encoders.get_mut(model) else {
-            return Err(self.shared.not_loaded(model));
-        };
-        let encoded = network.encode(batch);
-        encoded.map_err(|error| Failure::internal(plain(&error)))
+        let level = entry_level(&self.queues(), self.encoders.queue().served);
+        self.encoders.push(batch, level);
     }
 
     fn retire_abandoned(&mut self) {
         self.residents
             .iter_mut()
             .for_each(Resident::retire_abandoned);
+        self.encoders.retire_abandoned();
     }
 
     fn load(
@@ -221,8 +212,7 @@ impl Engine {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Arc<ModelInfo>, LoadError> {
         let mut residents = self.residents.iter();
-        if residents.any(|resident| resident.info.name == name) || self.encoders.contains_key(&name)
-        {
+        if residents.any(|resident| resident.info.name == name) || self.encoders.contains(&name) {
             return Err(LoadError::AlreadyLoaded { name });
         }
         let Loaded {
@@ -254,7 +244,7 @@ impl Engine {
     fn unload(&mut self, name: &str) -> Result<(), Failure> {
         self.shared.delist(name);
         let failure = self.shared.not_loaded(name);
-        if self.encoders.remove(name).is_some() {
+        if self.encoders.remove(name, &failure) {
             memory::give_back();
             return Ok(());
         }
@@ -277,6 +267,7 @@ impl Engine {
         for resident in &mut self.residents {
             resident.fail_all(&Failure::Stopped);
         }
+        self.encoders.fail_all(&Failure::Stopped);
     }
 }
 

@@ -133,9 +133,10 @@ fn params(image: &ImageRequest, model: &str) -> ModelGenerationInputImage {
     let solver = &image.solver;
     let processing = image.post_processing.iter();
     let texts = image.workflow_texts.iter().map(extra_text);
+    let (width, height) = image.size_or_usual();
     ModelGenerationInputImage {
-        width: image.width,
-        height: image.height,
+        width,
+        height,
         steps: Some(image.steps.unwrap_or(suited.steps)),
         cfg_scale: image.cfg_scale.unwrap_or(suited.cfg_scale),
         sampler_name: sampler.and_then(named).unwrap_or(suited.sampler),

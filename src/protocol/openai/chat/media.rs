@@ -335,6 +335,7 @@ mod tests {
             index: 0,
             data: String::new(),
             seed: None,
+            size: None,
         };
         let chat = generation(&output, &grid);
         assert_eq!(chat["gen_time"], grid.render()["gen_time"]);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::inputs::ImageInputs;
 use super::settings::{loras, sampler, schedule};
 use super::{ImageDelivery, ImageDoor, ImageFormat, ImagesRequest, LARGEST_SEED};
-use crate::job::{ImageRequest, Lora, samplers};
+use crate::job::{ImageRequest, Lora, USUAL_SIZE, samplers};
 use crate::openai::field::Field;
 use crate::openai::form::FormFile;
 use crate::openai::media::{self, MediaEncoding, MediaTracking};
@@ -79,8 +79,6 @@ impl Default for ImagesDraft {
     }
 }
 
-/// The size for models whose own is unknown.
-pub const USUAL_SIZE: (u32, u32) = (1024, 1024);
 const SIDES: std::ops::RangeInclusive<u32> = 256..=LONGEST_SIDE;
 pub const LONGEST_SIDE: u32 = 1536;
 pub const SIDE_STEP: u32 = 64;

@@ -31,7 +31,7 @@ use super::{Problem, Strictness};
 use crate::job::ImageRequest;
 
 use fields::ImagesDraft;
-pub use fields::{LONGEST_SIDE, SIDE_STEP, USUAL_SIZE};
+pub use fields::{LONGEST_SIDE, SIDE_STEP};
 pub(super) use fields::{bounded, number, progress_token, size, text};
 use inputs::ImageInputs;
 pub(super) use settings::sampler;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{ImageDelivery, ImageDoor, ImageFormat};
-use crate::job::ImageRequest;
+use crate::job::{ImageRequest, MediaRequest};
 use crate::openai::media::{FinishedMedia, MediaEncoding, MediaGrid};
 
 /// Names of events: of a finished image, and of a preview.
@@ -20,7 +20,8 @@ pub struct ImagesHead {
     pub created: i64,
     /// As it was served, which the filters of the service may have rewritten.
     pub prompt: String,
-    pub size: (u32, u32),
+    /// None where the client leaves it to the model.
+    pub size: Option<(u32, u32)>,
     pub delivery: ImageDelivery,
     /// The route that the client called, which names the events.
     pub door: ImageDoor,
@@ -36,7 +37,7 @@ impl ImagesHead {
         Self {
             created,
             prompt: image.prompt.clone(),
-            size: (image.width, image.height),
+            size: (!image.is_unbound()).then_some((image.width, image.height)),
             delivery,
             door,
         }
@@ -56,7 +57,7 @@ impl ImagesHead {
             "created": self.created,
             "data": data,
             "output_format": self.delivery.format.word(),
-            "size": self.size_text(),
+            "size": self.size_text(images.first()),
             "grid": grid.render(),
         });
         if self.door == ImageDoor::Plain {
@@ -77,15 +78,19 @@ impl ImagesHead {
         entry
     }
 
-    fn size_text(&self) -> String {
-        let (width, height) = self.size;
-        format!("{width}x{height}")
+    /// That of a finished image, where the client has named none.
+    fn size_text(&self, image: Option<&FinishedMedia>) -> String {
+        let made = image.and_then(|image| image.size);
+        match self.size.or(made) {
+            Some((width, height)) => format!("{width}x{height}"),
+            None => "auto".to_owned(),
+        }
     }
 
     /// The event of a finished image.
     pub fn completed(&self, image: &FinishedMedia, grid: &MediaGrid) -> String {
         let [completed, _] = self.events();
-        let mut event = self.event(completed, image.index);
+        let mut event = self.event(completed, image.index, Some(image));
         event.insert(
             self.delivery.encoding.field().into(),
             image.data.as_str().into(),
@@ -100,20 +105,20 @@ impl ImagesHead {
     /// the worker chose.
     pub fn partial(&self, index: u32, number: u32, format: ImageFormat, base64: &str) -> String {
         let [_, partial] = self.events();
-        let mut event = self.event(partial, index);
+        let mut event = self.event(partial, index, None);
         event.insert("output_format".into(), format.word().into());
         event.insert("partial_image_index".into(), number.into());
         event.insert("b64_json".into(), base64.into());
         sse(partial, &Value::Object(event))
     }
 
-    fn event(&self, name: &str, index: u32) -> Map<String, Value> {
+    fn event(&self, name: &str, index: u32, image: Option<&FinishedMedia>) -> Map<String, Value> {
         let fields = [
             ("type", json!(name)),
             ("created_at", json!(self.created)),
             ("index", json!(index)),
             ("output_format", json!(self.delivery.format.word())),
-            ("size", json!(self.size_text())),
+            ("size", json!(self.size_text(image))),
             ("background", json!("opaque")),
             ("quality", json!("auto")),
         ];

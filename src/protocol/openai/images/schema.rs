@@ -50,7 +50,7 @@ fn images() -> Value {
             "created": {"type": "integer"},
             "data": {"type": "array", "items": image, "description": "In the order of the request."},
             "output_format": format(),
-            "size": {"type": "string"},
+            "size": {"type": "string", "description": "WIDTHxHEIGHT."},
             "grid": MediaGrid::schema(),
         },
     })
@@ -108,7 +108,10 @@ fn event() -> Value {
             json!({"type": "integer", "minimum": 0}),
         ),
         ("output_format", format()),
-        ("size", json!({"type": "string"})),
+        (
+            "size",
+            json!({"type": "string", "description": "WIDTHxHEIGHT; auto in a preview whose request names no size."}),
+        ),
         ("background", json!({"type": "string"})),
         ("quality", json!({"type": "string"})),
         ("grid", MediaGrid::schema()),

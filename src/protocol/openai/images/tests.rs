@@ -124,6 +124,7 @@ fn a_reply_has_the_shape_of_openai() {
         index: 0,
         data: "AAAA".to_owned(),
         seed: Some(7),
+        size: Some((1024, 1024)),
     };
     let grid = MediaGrid {
         job: "j".to_owned(),

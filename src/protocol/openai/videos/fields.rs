@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::Value;
 
 use super::{VideoDoor, VideosRequest};
-use crate::job::VideoRequest;
+use crate::job::{LONGEST_VIDEO, MOST_FRAMES, VideoRequest};
 use crate::openai::field::Field;
 use crate::openai::form::FormFile;
 use crate::openai::images::inputs::{ImageInput, ImageInputs};
@@ -14,7 +14,7 @@ use crate::openai::media::{self, MediaTracking};
 use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape};
 
-const SECONDS: std::ops::RangeInclusive<f64> = 1.0..=10.0;
+const SECONDS: std::ops::RangeInclusive<f64> = 1.0..=LONGEST_VIDEO;
 const LONGEST_PROMPT: usize = 32_000;
 const LONGEST_NAME: usize = 256;
 
@@ -160,6 +160,13 @@ impl VideoDraft {
             fps: self.fps.unwrap_or_default(),
             ..self.video
         };
+        let frames = video.frames();
+        if frames > MOST_FRAMES {
+            let message = format!(
+                "seconds times fps must be at most {MOST_FRAMES} frames, found {frames}: send fewer of either"
+            );
+            return Err(Problem::invalid("seconds", message));
+        }
         Ok(VideosRequest {
             model: self.model.map(Arc::from),
             video,

@@ -20,7 +20,7 @@ use super::images::inputs::ImageInputs;
 use super::media::MediaTracking;
 use super::shape::kind;
 use super::{Problem, Strictness};
-use crate::job::{UsualVideo, VideoRequest};
+use crate::job::VideoRequest;
 
 use fields::VideoDraft;
 
@@ -45,8 +45,6 @@ pub struct VideosRequest {
     pub tracking: MediaTracking,
 }
 
-const MOST_FRAMES: u32 = 240;
-
 impl VideoDoor {
     pub const ALL: [Self; 2] = [Self::Generate, Self::Create];
 }
@@ -57,28 +55,6 @@ pub fn rows(door: VideoDoor) -> Vec<FieldRow> {
 }
 
 impl VideosRequest {
-    /// Fills in what the client left unset.
-    pub fn complete(&mut self, usual: UsualVideo) -> Result<(), Problem> {
-        let video = &mut self.video;
-        if video.width == 0 {
-            (video.width, video.height) = usual.size;
-        }
-        if video.fps == 0 {
-            video.fps = usual.fps.max(1);
-        }
-        if video.seconds == 0.0 {
-            video.seconds = f64::from(usual.frames) / f64::from(usual.fps.max(1));
-        }
-        let frames = video.frames();
-        if frames > MOST_FRAMES {
-            let message = format!(
-                "seconds times fps must be at most {MOST_FRAMES} frames, found {frames}: send fewer of either"
-            );
-            return Err(Problem::invalid("seconds", message));
-        }
-        Ok(())
-    }
-
     pub fn read(body: Value, door: VideoDoor) -> Result<Self, Problem> {
         let Value::Object(entries) = body else {
             let found = kind(&body);
@@ -106,6 +82,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{VideoDoor, VideosRequest};
+    use crate::job::MediaRequest;
 
     fn read(more: Value, door: VideoDoor) -> Result<VideosRequest, String> {
         let mut body = json!({"prompt": "a river"});
@@ -113,18 +90,15 @@ mod tests {
             body[name] = value.clone();
         }
         let read = VideosRequest::read(body, door);
-        let read = read.and_then(|mut request| {
-            request.complete(crate::job::UsualVideo::default())?;
-            Ok(request)
-        });
         read.map_err(|problem| format!("{}: {problem}", problem.param.as_deref().unwrap_or("")))
     }
 
     #[test]
-    fn a_request_is_read_with_its_defaults() {
+    fn what_is_unset_stays_so() {
         let video = read(json!({}), VideoDoor::Generate).unwrap().video;
-        assert_eq!((video.width, video.height), (768, 512));
-        assert_eq!((video.seconds, video.fps, video.frames()), (4.0, 24, 96));
+        assert!(video.is_unbound());
+        assert_eq!((video.width, video.height), (0, 0));
+        assert_eq!((video.seconds, video.fps), (0.0, 0));
         let video = read(
             json!({"seconds": "8", "size": "512x768"}),
             VideoDoor::Create,

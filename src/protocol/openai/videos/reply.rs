@@ -14,8 +14,9 @@ pub struct VideoObject {
     pub created: i64,
     pub completed: Option<i64>,
     pub expires: i64,
-    pub size: (u32, u32),
-    pub seconds: f64,
+    /// None where the request leaves it to the model, until the video is made.
+    pub size: Option<(u32, u32)>,
+    pub seconds: Option<f64>,
     pub prompt: String,
     /// The code of the failure.
     pub error: Option<String>,
@@ -40,7 +41,7 @@ impl VideoStatus {
 
 impl VideoObject {
     pub fn render(&self) -> Value {
-        let (width, height) = self.size;
+        let size = self.size.map(|(width, height)| format!("{width}x{height}"));
         let error = self.error.as_ref().map(
             |code| json!({"code": code, "message": format!("making the video failed: {code}")}),
         );
@@ -54,8 +55,8 @@ impl VideoObject {
             "completed_at": self.completed,
             "expires_at": self.expires,
             "prompt": self.prompt,
-            "size": format!("{width}x{height}"),
-            "seconds": self.seconds.to_string(),
+            "size": size,
+            "seconds": self.seconds.map(|seconds| seconds.to_string()),
             "remixed_from_video_id": null,
             "error": error,
         })

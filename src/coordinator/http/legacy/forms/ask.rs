@@ -16,7 +16,7 @@ use super::super::service::takes_requests;
 use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::http::auth::Admitted;
-use crate::http::body::Whole;
+use crate::http::body::MediaWhole;
 use crate::http::legacy::webhook;
 use crate::http::reply;
 use crate::kudos::Payer;
@@ -39,8 +39,9 @@ pub async fn ask(
     State(settings): State<Arc<DoorSettings>>,
     (State(modes), door): (State<Modes>, Door),
     Admitted(caller): Admitted,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, Refused> {
+    let whole = whole.map(|MediaWhole(whole)| whole);
     let (mut asked, room) = read::<ModelInterrogationInputImage>(whole)?;
     asked.check()?;
     takes_requests(&modes)?;

@@ -18,7 +18,7 @@ use crate::accounts::{Caller, Roles};
 use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::http::auth::Admitted;
-use crate::http::body::Whole;
+use crate::http::body::MediaWhole;
 use crate::http::legacy::webhook;
 use crate::http::reply;
 use crate::http::room::{Memory, Room};
@@ -61,8 +61,9 @@ pub async fn ask(
     State(settings): State<Arc<DoorSettings>>,
     (State(modes), State(rigs), door): (State<Modes>, State<Rigs>, Door),
     Admitted(caller): Admitted,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, Refused> {
+    let whole = whole.map(|MediaWhole(whole)| whole);
     let (mut asked, room) = read::<GenerationInputImage>(whole)?;
     let sent = Sent::image(&mut asked, &caller);
     let (mut asked, style) = styles.image(asked).await.map_err(Refusal::from)?;

@@ -98,6 +98,7 @@ async fn made(
         key: key.to_string(),
         content_type: key.kind().content_type().to_owned(),
         remarks: remarked,
+        size: attempt.drawn.asked_size(),
         ..job::Media::default()
     };
     Ok(Made::Brought {

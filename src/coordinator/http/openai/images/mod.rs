@@ -12,7 +12,7 @@ use axum::response::Response;
 
 use crate::clock::wall_clock;
 use crate::error::ApiError;
-use crate::http::body::Whole;
+use crate::http::body::MediaWhole;
 use crate::http::form::read_json_or_form;
 use crate::http::generation::{
     MediaDelivery, MediaEndpoint, MediaOrder, RefusedFields, read_body, with_job_ids,
@@ -21,11 +21,11 @@ use crate::http::room::Room;
 use crate::media::MediaType;
 use crate::moderation::Medium;
 use crate::requests::orders::{MediaNotes, MediaWork};
-use muster_protocol::job::{Capabilities, Formats, Kind};
+use muster_protocol::job::{Capabilities, Formats, Kind, USUAL_SIZE};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::images::reply::ImagesHead;
 use muster_protocol::openai::images::{
-    ImageDelivery, ImageDoor, ImageFormat, ImagesRequest, LONGEST_SIDE, SIDE_STEP, USUAL_SIZE,
+    ImageDelivery, ImageDoor, ImageFormat, ImagesRequest, LONGEST_SIDE, SIDE_STEP,
 };
 
 use relay::ImageRelay;
@@ -80,9 +80,9 @@ impl RefusedFields for ImagesRequest {
 
 pub async fn generate(
     endpoint: Result<MediaEndpoint, ApiError>,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (whole, endpoint) = (whole?, endpoint?);
+    let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
     let read = |body| ImagesRequest::read(body, ImageDoor::Generate);
     let (request, room) = read_body(whole, read).await?;
     serve(&endpoint, request, room).await
@@ -91,9 +91,9 @@ pub async fn generate(
 /// `POST /v1/generate`
 pub async fn generate_plain(
     endpoint: Result<MediaEndpoint, ApiError>,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (whole, endpoint) = (whole?, endpoint?);
+    let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
     let read = |body| ImagesRequest::read(body, ImageDoor::Plain);
     let (request, room) = read_body(whole, read).await?;
     serve(&endpoint, request, room).await
@@ -102,9 +102,9 @@ pub async fn generate_plain(
 pub async fn edit(
     endpoint: Result<MediaEndpoint, ApiError>,
     headers: HeaderMap,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (whole, endpoint) = (whole?, endpoint?);
+    let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
     let of_json = |body| ImagesRequest::read(body, ImageDoor::Edit);
     let of_form = |form| ImagesRequest::read_form(form, ImageDoor::Edit);
     let (request, room) = read_json_or_form(&headers, whole, of_json, of_form).await?;
@@ -114,16 +114,16 @@ pub async fn edit(
 pub async fn vary(
     endpoint: Result<MediaEndpoint, ApiError>,
     headers: HeaderMap,
-    whole: Result<Whole, ApiError>,
+    whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (whole, endpoint) = (whole?, endpoint?);
+    let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
     let of_json = |body| ImagesRequest::read(body, ImageDoor::Vary);
     let of_form = |form| ImagesRequest::read_form(form, ImageDoor::Vary);
     let (request, room) = read_json_or_form(&headers, whole, of_json, of_form).await?;
     serve(&endpoint, request, room).await
 }
 
-/// Reads what came along, and settles what the client left open.
+/// Reads what came along. A size that the client leaves open is that of the model which the worker has.
 pub async fn order_of(
     endpoint: &MediaEndpoint,
     request: &mut ImagesRequest,
@@ -141,7 +141,6 @@ pub async fn order_of(
         }
         taken.holding
     });
-    choose_size(endpoint, request, &model).await;
     request.image.previews = request.previews;
     Ok(MediaOrder {
         work: work_of(request, &model)?,
@@ -223,15 +222,6 @@ fn matched_size((width, height): (u32, u32)) -> (u32, u32) {
         (steps as u32).clamp(1, LONGEST_SIDE / step) * step
     };
     (side(width), side(height))
-}
-
-/// The model's own size, where the client names none.
-async fn choose_size(endpoint: &MediaEndpoint, request: &mut ImagesRequest, model: &str) {
-    if request.image.width == 0 {
-        let overview = endpoint.overview().await;
-        let own = overview.model(model).and_then(|model| model.size);
-        (request.image.width, request.image.height) = own.unwrap_or(USUAL_SIZE);
-    }
 }
 
 /// Leaves the prompt as it may be served.

@@ -100,14 +100,18 @@ pub(super) async fn sources(
     intent: &Intent,
     incoming: &mut Incoming<Value>,
 ) -> Result<EarlierResponses, ApiError> {
-    let take = |bytes| incoming.take_more(bytes);
     let account = endpoint.caller().account;
-    let sources = responses.sources(account, intent, take).await;
-    sources.map_err(|error| match error {
+    let chain = responses.chain(account, intent).await.map_err(not_found)?;
+    endpoint.find_room(incoming, chain.bytes()).await?;
+    let sources = responses.sources(account, intent, &chain).await;
+    sources.map_err(not_found)
+}
+
+fn not_found(error: LinkError) -> ApiError {
+    match error {
         LinkError::Storage(_) => no_store(),
-        LinkError::NoRoom(error) => error,
         error => Problem::invalid("previous_response_id", error.to_string()).into(),
-    })
+    }
 }
 
 pub(super) fn context(

@@ -10,6 +10,7 @@ use crate::runtime::{
     Prompt, Runtime, SLOW_READER_TOKENS, Sampling, StopRules, TextRequest, Usage,
 };
 
+mod encoding;
 mod speculation;
 
 async fn start(fake: &Fake, limits: EngineLimits, cache_tokens: usize) -> Runtime {

@@ -160,6 +160,7 @@ fn ready(resume: &[Verdict]) -> ToWorker {
             session: Some("s1".to_owned()),
             beat_secs: Some(10),
             grace_secs: Some(45),
+            hosts: None,
         }),
         resume: resume.to_vec(),
     })

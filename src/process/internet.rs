@@ -1,4 +1,5 @@
-//! Which addresses are somewhere on the internet, and not inside this machine or the network around it.
+//! Which addresses are somewhere on the internet, and not inside this machine or the network around it: what others name
+//! may lead nowhere else.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 type Network4 = (Ipv4Addr, u32);
 type Network6 = (Ipv6Addr, u32);
 
-/// What IANA has set apart (RFC 6890 and its registry): nobody's public server is there.
+/// Networks that IANA has set apart (RFC 6890 and its registry): no public server is there.
 const INSIDE: &[Network4] = &[
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -28,7 +29,7 @@ const INSIDE: &[Network4] = &[
 /// Where the internet is in IPv6. All else (loopback, link-local, unique local, multicast, IPv4 in other clothes) is not.
 const GLOBAL: Network6 = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// And what is set apart in it: protocols, Teredo among them; documentation; IPv4 behind 6to4.
+/// And networks that are set apart in it: protocols, Teredo among them; documentation; IPv4 behind 6to4.
 const APART: &[Network6] = &[
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),

@@ -1,0 +1,65 @@
+//! A request body on its way to jobs, with the memory that it takes.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::endpoint::beside;
+use crate::error::ApiError;
+use crate::http::room::Room;
+use crate::moderation::Asker;
+use muster_protocol::openai::json;
+
+/// A request body on its way to jobs.
+#[derive(Debug)]
+pub struct Incoming<B> {
+    pub(super) body: B,
+    /// In bytes, as it came.
+    pub(super) size: usize,
+    pub(super) room: Room,
+    /// The request continues stored responses, and waits for memory rather than being refused.
+    pub(super) is_patient: bool,
+    /// The client hides its address.
+    pub(super) is_hidden: bool,
+    pub(super) who: Asker,
+}
+
+impl Incoming<Bytes> {
+    /// Reads the JSON.
+    pub async fn parse(self) -> Result<Incoming<Value>, ApiError> {
+        let Self {
+            body,
+            size,
+            room,
+            is_patient,
+            is_hidden,
+            who,
+        } = self;
+        Ok(Incoming {
+            body: beside(size, move || Ok(json::parse(&body)?)).await?,
+            size,
+            room,
+            is_patient,
+            is_hidden,
+            who,
+        })
+    }
+}
+
+impl Incoming<Value> {
+    pub fn body(&self) -> &Value {
+        &self.body
+    }
+
+    pub fn body_mut(&mut self) -> &mut Value {
+        &mut self.body
+    }
+
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// For a route of its own, with the memory that the body takes.
+    pub fn into_parts(self) -> (Value, Room) {
+        (self.body, self.room)
+    }
+}

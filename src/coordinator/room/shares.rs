@@ -1,0 +1,67 @@
+//! The part of a stage that one account may take with its requests for media: they are large, and wait long for workers.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use muster_protocol::job::AccountId;
+
+use super::Stage;
+use crate::error::ApiError;
+use muster_protocol::job::FailureKind;
+
+/// An account has one part in so many of a stage.
+const PART: usize = 4;
+
+/// What accounts take, in KiB.
+#[derive(Debug, Default)]
+pub struct Shares(Mutex<HashMap<(AccountId, Stage), usize>>);
+
+impl Shares {
+    /// Takes so much more for a request that has some already. Whatever its size, the only request of an account is let in.
+    pub fn take(
+        &self,
+        (account, stage): (AccountId, Stage),
+        (had, more): (usize, usize),
+        all_kib: usize,
+    ) -> Result<(), ApiError> {
+        let most = all_kib / PART;
+        let mut shares = self.lock();
+        let share = shares.entry((account, stage)).or_default();
+        let others = share.saturating_sub(had);
+        if others > 0 && *share + more > most {
+            return Err(used_up(*share, most));
+        }
+        *share += more;
+        Ok(())
+    }
+
+    pub fn give_back(&self, key: (AccountId, Stage), kib: usize) {
+        let mut shares = self.lock();
+        if let Some(share) = shares.get_mut(&key) {
+            *share = share.saturating_sub(kib);
+            if *share == 0 {
+                shares.remove(&key);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(AccountId, Stage), usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn used_up(taken_kib: usize, most_kib: usize) -> ApiError {
+    let mib = |kib: usize| kib.div_ceil(1 << 10);
+    let message = format!(
+        "the open media requests of your account take {} MiB of memory, its share is {} MiB: retry when some have ended, \
+         or send smaller files",
+        mib(taken_kib),
+        mib(most_kib)
+    );
+    ApiError::new(FailureKind::InFlightLimit, message)
+}
