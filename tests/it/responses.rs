@@ -522,7 +522,8 @@ async fn parallel_requests_on_a_long_conversation_find_memory_one_after_the_othe
         let response = answered(&app, &rig, &body, "Yes").await;
         previous = response["id"].clone();
     }
-    let going_on = with(json!({"previous_response_id": previous, "store": false}));
+    let going_on = json!({"previous_response_id": previous, "store": false, "truncation": "auto"});
+    let going_on = with(going_on);
     let all = futures_util::future::join_all((0..8).map(|_| post(&app, &going_on)));
     let work = async {
         for _ in 0..8 {

@@ -189,6 +189,20 @@ impl TextEndpoint {
         Ok(())
     }
 
+    /// The same body once more. The memory that was found for a stored conversation is enough for both.
+    pub fn again(&self, incoming: &Incoming<Value>) -> Result<Incoming<Value>, ApiError> {
+        let counted = if incoming.is_patient {
+            0
+        } else {
+            incoming.size
+        };
+        Ok(Incoming {
+            size: incoming.size,
+            is_patient: incoming.is_patient,
+            ..self.parsed(incoming.body.clone(), counted)?
+        })
+    }
+
     pub(super) fn asker(&self, address: IpAddr) -> Asker {
         Asker {
             account: self.caller.account,
@@ -265,7 +279,11 @@ impl TextEndpoint {
                     format!("{name} cannot be examined by this service's filters: send text");
                 return Err(Problem::unsupported(name, message).into());
             }
-            room.cover(size.saturating_mul(LOOKED_AT))?;
+            let copies = size.saturating_mul(LOOKED_AT);
+            match is_patient {
+                true => room.cover_in_time(copies).await?,
+                false => room.cover(copies)?,
+            }
             if moderate(&mut chat, &self.moderation, &who).await? {
                 // Only the chat body was rewritten.
                 native = None;

@@ -54,10 +54,6 @@ impl Incoming<Value> {
         &mut self.body
     }
 
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
     /// For a route of its own, with the memory that the body takes.
     pub fn into_parts(self) -> (Value, Room) {
         (self.body, self.room)

@@ -160,7 +160,7 @@ pub(super) async fn foreground(
     let own = incoming.body()["input"].as_array().map_or(1, Vec::len);
     let items = context.history.len() + own;
     loop {
-        let again = endpoint.parsed(incoming.body().clone(), incoming.size())?;
+        let again = endpoint.again(&incoming)?;
         let answer = serve(endpoint, again, context.clone()).await;
         let is_last = context.dropped + 1 >= items;
         if is_last || !is_too_long(&answer) {
