@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use muster_coordinator::dispatch::Timing;
 use muster_coordinator::kudos::{Entry, FEE, HOUSE, Reason, Settlement, State};
-use muster_coordinator::storage::{Location, Store};
+use muster_coordinator::storage::{Location, Store, lead};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis, Usage, WorkerId};
 
@@ -45,7 +45,9 @@ fn main() {
 
 async fn measure(engine: &str, location: Location, length: Duration) {
     let tasks = Tasks::default();
-    let store = Store::open(&location, &tasks)
+    let leadership = lead(&location, || {}, &tasks);
+    let leadership = leadership.await.expect("the database answers");
+    let store = Store::open_as(leadership, &location, &tasks)
         .await
         .expect("the store opens");
     fill(&store, rows()).await;

@@ -1,4 +1,4 @@
-//! How the coordinator stands as a whole: whether it is starting, serving or draining, and when its certificate expires.
+//! How the coordinator stands as a whole: whether it is starting, waits as a standby, serves or drains, and when its certificate expires.
 //! Probes and metrics read it here; what is wrong with the store and the media folder they ask those.
 
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub enum Phase {
     Serving,
     /// Something that requests need is still being loaded.
     Starting,
+    /// Another coordinator serves the database; this one takes over when that ends.
+    Standby,
     /// Nothing new is taken: the process ends when what runs has ended.
     Draining,
 }
@@ -32,6 +34,7 @@ impl Condition {
         match self.0.phase.load(Ordering::Relaxed) {
             1 => Phase::Starting,
             2 => Phase::Draining,
+            3 => Phase::Standby,
             _ => Phase::Serving,
         }
     }
@@ -42,6 +45,7 @@ impl Condition {
             Phase::Serving => 0,
             Phase::Starting => 1,
             Phase::Draining => 2,
+            Phase::Standby => 3,
         };
         if self.phase() != Phase::Draining {
             self.0.phase.store(number, Ordering::Relaxed);

@@ -34,6 +34,7 @@
 //! | [`sharing`] | keys that users hand to others |
 //! | [`styles`] | prompts and parameters that users make for each other |
 //! | [`stats`] | what was made, lately and ever |
+//! | [`leadership`] | which of several coordinators serves a database: its epoch, its pause, its end |
 //! | [`storage`] | all SQL: what must outlast the process |
 //! | `room` | how much memory requests, replies and large frames take together |
 //! | [`display_name`] | which characters names may have |
@@ -68,6 +69,7 @@ pub mod error;
 mod file_id;
 pub mod http;
 pub mod kudos;
+pub mod leadership;
 pub mod media;
 pub mod messages;
 pub mod metering;

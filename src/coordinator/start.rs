@@ -20,6 +20,7 @@ use super::http;
 pub use super::http::serve::TlsFiles;
 use super::http::serve::{Certificates, Connections, HouseholdLimit, TlsError, serve};
 use super::kudos::{Aside, Settlement};
+use super::leadership::Leadership;
 use super::media::{Links, Media, MediaError, MediaSettings};
 use super::messages::Messages;
 use super::moderation::{Moderation, Rules};
@@ -34,7 +35,7 @@ use super::rigs::{Records, Rigs};
 use super::room::Memory;
 use super::state::{DoorSettings, Doors, LiveSettings};
 use super::stats::Stats;
-use super::storage::{Location, StorageError, Store, have_alone};
+use super::storage::{Location, StorageError, Store, lead};
 use super::switchboard::{Books, Drained, Switchboard};
 use super::webhooks::Webhooks;
 use super::workers::{Workers, WorkersSettings};
@@ -113,10 +114,6 @@ impl From<NoAdministrator> for StartError {
     }
 }
 
-/// How long the one before may take to leave a server's database, as at an update: a little longer than what runs may
-/// take to end.
-const HANDOVER: Duration = Duration::from_secs(45);
-
 /// A coordinator that answers.
 pub struct Coordinator {
     address: SocketAddr,
@@ -128,6 +125,7 @@ pub struct Coordinator {
     switchboard: Switchboard,
     workers: Workers,
     first_key: Option<NewKey>,
+    leadership: Leadership,
     tasks: Tasks,
     _lock: Option<File>,
 }
@@ -155,12 +153,13 @@ impl Coordinator {
             address: settings.listen,
             cause,
         })?;
-        let starting = (http::starting(), tls.clone(), connections.clone());
+        let starting = http::starting(condition.clone());
+        let starting = (starting, tls.clone(), connections.clone());
         serve(first, starting.0, starting.1, starting.2, &until_started);
-        if !have_alone(&settings.database, HANDOVER, tasks).await? {
-            return Err(StartError::InUse(settings.database));
-        }
-        let store = Store::open(&settings.database, tasks).await?;
+        let waiting = || condition.enter(Phase::Standby);
+        let leadership = lead(&settings.database, waiting, tasks).await?;
+        condition.enter(Phase::Starting);
+        let store = Store::open_as(leadership.clone(), &settings.database, tasks).await?;
         let accounts = Accounts::open(store.clone(), &settings.secret, tasks).await?;
         // Shown once, so it is made when little is left that could fail.
         let first_key = accounts.first_start().await?;
@@ -179,7 +178,7 @@ impl Coordinator {
         };
         let media = Media::open(&settings.media, &links, tasks).await?;
         let grace = settings.dispatch.grace;
-        let switchboard = Switchboard::start(settings.dispatch, books, tasks);
+        let switchboard = Switchboard::led(leadership.clone(), settings.dispatch, books, tasks);
         let gives_months = settings.doors.development.is_none();
         let shelves = Shelves {
             store,
@@ -219,6 +218,7 @@ impl Coordinator {
             switchboard,
             workers,
             first_key,
+            leadership,
             tasks: tasks.clone(),
             _lock: lock,
         })
@@ -270,6 +270,11 @@ impl Coordinator {
     /// Where a worker of the same process connects.
     pub fn workers(&self) -> &Workers {
         &self.workers
+    }
+
+    /// Returns once another coordinator has taken over the database: nothing is written here from then on.
+    pub async fn fenced(&self) {
+        self.leadership.fenced().await;
     }
 
     /// Takes nothing new and waits for what runs.
@@ -346,6 +351,7 @@ pub async fn doors(
     };
     let webhooks = Webhooks::start(Egress::new(), store.clone(), media.clone(), tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
+    store.succeed().await?;
     requests.restore(&names, &media, UNWRITTEN).await?;
     let restored = requests.clone();
     let stored = move || restored.open_media_jobs();

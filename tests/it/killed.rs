@@ -313,7 +313,7 @@ fn poll(service: &Service, key: &str, method: &str, path: &str, body: &Value) ->
     legacy(service, key, method, &format!("generate/text/{path}"), body)
 }
 
-fn legacy(service: &Service, key: &str, method: &str, path: &str, body: &Value) -> Value {
+pub fn legacy(service: &Service, key: &str, method: &str, path: &str, body: &Value) -> Value {
     let key = format!("apikey: {key}");
     let url = format!("{}/api/v2/{path}", service.url);
     let body = body.to_string();

@@ -37,6 +37,8 @@ mod erasure;
 mod examples;
 #[cfg(feature = "coordinator")]
 mod extensions;
+#[cfg(feature = "coordinator")]
+mod failover;
 mod fit;
 #[cfg(feature = "coordinator")]
 mod hostile_grammars;
@@ -56,6 +58,8 @@ mod join;
 mod keys;
 #[cfg(feature = "coordinator")]
 mod killed;
+#[cfg(feature = "coordinator")]
+mod kills;
 mod layering;
 #[cfg(feature = "coordinator")]
 mod legacy;

@@ -170,6 +170,116 @@ fn sighup_reloads_the_configuration_and_names_what_needs_a_restart() {
 }
 
 #[test]
+fn sigusr1_and_sigusr2_end_nothing() {
+    let mut serve = serve("");
+    let mut worker = Running::start(&[], "");
+    worker.wait_for("SIGHUP reloads the configuration");
+    for name in ["-USR1", "-USR2"] {
+        serve.running.signal(name);
+        worker.signal(name);
+    }
+    serve.wait_for_status("/health/ready", 200);
+    for running in [&mut serve.running, &mut worker] {
+        assert!(running.child.try_wait().unwrap().is_none());
+        running.signal("-TERM");
+        assert_eq!(running.ends(), Some(0));
+    }
+}
+
+#[test]
+fn a_coordinator_needs_no_home() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut command = worker(&["serve", "--json", "--listen", "127.0.0.1:0"]).command();
+    command.arg("--data-dir").arg(&data).env_remove("HOME");
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let ready = Lines::of(child.stdout.take().unwrap()).next_line();
+    assert!(ready.contains("\"url\""), "{ready}");
+    let mut running = Running {
+        log: Lines::of(child.stderr.take().unwrap()),
+        child,
+        folder,
+    };
+    running.wait_for(&format!("the data folder is {}", data.display()));
+    running.signal("-TERM");
+    assert_eq!(running.ends(), Some(0));
+    // Where none is named it is below the home folder of the user database, or of services.
+    let shown = worker(&["config", "check"])
+        .command()
+        .env_remove("HOME")
+        .output();
+    let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+    assert!(shown.contains("/.local/share/muster"), "{shown}");
+}
+
+#[test]
+fn a_full_disk_refuses_the_first_request_within_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    // A disk of its own, that goes with the process.
+    let own_disk = |command: &str| {
+        let script = format!("mount -t tmpfs -o size=64m none \"$0\" && exec {command}");
+        let mut own = Command::new("unshare");
+        own.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+            .arg(&disk);
+        own.stdin(Stdio::null());
+        own
+    };
+    if !own_disk("true")
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        eprintln!("skipped: this machine lets no process mount a disk for itself");
+        return;
+    }
+    let program = worker(&["serve", "--json", "--listen", "127.0.0.1:0", "--data-dir"]).command();
+    let mut command = own_disk("\"$@\"");
+    command
+        .arg(program.get_program())
+        .args(program.get_args())
+        .arg(disk.join("data"));
+    command.env("HOME", "/nonexistent").stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let ready = Lines::of(child.stdout.take().unwrap()).next_line();
+    let ready: Value = serde_json::from_str(&ready).unwrap();
+    let mut serve = Serve {
+        address: ready["url"]
+            .as_str()
+            .unwrap()
+            .split_once("://")
+            .unwrap()
+            .1
+            .to_owned(),
+        key: ready["api_key"].as_str().unwrap().to_owned(),
+        running: Running {
+            log: Lines::of(child.stderr.take().unwrap()),
+            child,
+            folder,
+        },
+    };
+    serve.wait_for_status("/health/ready", 200);
+    let inside = format!("/proc/{}/root{}", serve.running.child.id(), disk.display());
+    let filler = Path::new(&inside).join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while file.write_all(&[1; 1 << 16]).is_ok() {}
+    drop(file);
+    serve.running.wait_for("the disk of the database is full");
+    let began = std::time::Instant::now();
+    let refused = serve.chat();
+    assert!(
+        refused.starts_with("HTTP/1.1 503 ")
+            && refused.contains("the disk of the database is full"),
+        "{refused}"
+    );
+    assert!(began.elapsed() < std::time::Duration::from_secs(1));
+    serve.wait_for_status("/health/ready", 503);
+    fs::remove_file(&filler).unwrap();
+    serve.wait_for_status("/health/ready", 200);
+}
+
+#[test]
 fn a_worker_reloads_its_log_level_and_goes_on() {
     let mut worker = Running::start(&[], "[worker]\nlog_level = \"info\"\n");
     worker.wait_for("SIGHUP reloads the configuration");

@@ -64,7 +64,10 @@ pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Fa
             let change = async |settings| coordinator.reload(settings).await;
             reload.apply(make, change).await;
         };
-        stay.until_told(again).await;
+        tokio::select! {
+            () = stay.until_told(again) => {}
+            () = coordinator.fenced() => return Err(StorageError::Fenced.into()),
+        }
         let grace = reload.config().worker.drain;
         stay.draining(grace, coordinator.drain(grace)).await;
         Ok(())
@@ -111,6 +114,10 @@ fn configuration(root: &Root, flags: Vec<Flag>) -> Result<Reload, Failure> {
 }
 
 fn remarked(root: &Root, flags: Vec<Flag>, loaded: Loaded) -> Reload {
+    if std::env::var_os("HOME").is_none_or(|home| home.is_empty()) {
+        let folder = loaded.config.worker.data_dir.display();
+        tracing::info!("HOME is not set, the data folder is {folder}");
+    }
     for remark in loaded.remarks() {
         tracing::warn!("{remark}");
     }
@@ -179,7 +186,10 @@ impl From<StorageError> for Failure {
             StorageError::ReadOnly | StorageError::Full | StorageError::FileGone => {
                 Exit::CannotWrite
             }
-            StorageError::Locked(_) | StorageError::Unreachable(_) => Exit::Unavailable,
+            StorageError::Locked(_)
+            | StorageError::Unreachable(_)
+            | StorageError::Paused
+            | StorageError::Fenced => Exit::Unavailable,
             StorageError::Refused(_) | StorageError::Closed => Exit::Failed,
         };
         Self::new(exit, error)

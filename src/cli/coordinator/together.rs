@@ -18,6 +18,7 @@ use crate::cli::serve::DoorArgs;
 use crate::cli::{Failure, Root, output, up};
 use crate::config::{Config, show_duration};
 use crate::coordinator::Coordinator;
+use crate::coordinator::storage::StorageError;
 use crate::tasks::Tasks;
 
 /// Between the end of an engine and the next one; longer after each.
@@ -79,6 +80,7 @@ pub async fn run(
                 false => break,
             },
             () = staff.replaced() => {}
+            () = coordinator.fenced() => return Err(StorageError::Fenced.into()),
         }
     }
     // The engine stays until the last job that waits has had its turn.
@@ -163,9 +165,10 @@ async fn start(
 /// Lets the engine in, as often as it comes. Another program of this machine has no key for it.
 fn receive(door: TcpListener, coordinator: &Coordinator, tasks: &Tasks) {
     let (workers, all_tasks) = (coordinator.workers().clone(), tasks.clone());
+    let stopping = tasks.stopping();
     tasks.start(async move {
-        loop {
-            let Ok((stream, _)) = door.accept().await else {
+        while let Some(accepted) = stopping.run_until_cancelled(door.accept()).await {
+            let Ok((stream, _)) = accepted else {
                 sleep(PAUSE).await;
                 continue;
             };

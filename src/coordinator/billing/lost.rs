@@ -22,7 +22,7 @@ pub async fn release_lost(
     stored: impl Fn() -> Vec<JobId> + Send + Sync + 'static,
     tasks: &Tasks,
 ) -> Result<(), StorageError> {
-    let released = store.release_credits_before(wall_clock(), stored()).await?;
+    let released = store.release_credits_of_fenced(stored()).await?;
     if released > 0 {
         info!("released the credits held for {released} jobs of an earlier process");
     }

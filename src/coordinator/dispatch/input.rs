@@ -79,6 +79,16 @@ pub enum Input {
     SettleFailed {
         job: JobId,
     },
+    /// Not settled, as the disk is full: a client that waits is told so at once.
+    StoreFull {
+        job: JobId,
+    },
+
+    // From the lease of the database.
+    /// Another coordinator may lead: no job is given to a worker.
+    Pause,
+    /// Jobs that wait are placed again.
+    Resume,
 
     // From the operator.
     /// How much may be here at once, from now on. What is here already stays.

@@ -127,6 +127,7 @@ pub struct Dispatcher {
     affinity: Affinity,
     timers: Timers,
     draining: bool,
+    is_paused: bool,
     tickets: u64,
     turns: u64,
     touched: Touched,
@@ -190,6 +191,7 @@ impl Dispatcher {
             paces: Paces::default(),
             timers: Timers::default(),
             draining: false,
+            is_paused: false,
             tickets: 0,
             turns: 0,
             touched: Touched::default(),
@@ -248,9 +250,12 @@ impl Dispatcher {
             Input::Lost { session } => self.lose_socket(session, out),
             Input::Settled { job, reward } => self.settled(job, reward, out),
             Input::SettleFailed { job } => self.settle_failed(job),
+            Input::StoreFull { job } => self.store_full(job, out),
             Input::DrainWorker { worker, within } => self.drain_worker(worker, within, out),
             Input::Limits(limits) => self.settings.set_limits(limits),
             Input::Drain { within } => self.drain(within, out),
+            Input::Pause => self.is_paused = true,
+            Input::Resume => self.resume_placing(),
             Input::Tick => {}
         }
     }

@@ -171,7 +171,7 @@ impl Dispatcher {
         head.map(|(rank, ticket)| (rank, ticket.job, lane)).min()
     }
 
-    /// Offers the job to a worker that its lane lists. False if the worker has no room after all.
+    /// Offers the job to a worker that its lane lists. False if the worker has no room after all, and in a pause.
     pub(super) fn offer(
         &mut self,
         id: JobId,
@@ -190,7 +190,14 @@ impl Dispatcher {
         model.is_some_and(|model| self.lend(id, worker_id, lane, model, out))
     }
 
-    /// A lease: takes the job from the queue and offers it, on this model of the worker.
+    /// Jobs that waited during the pause meet every worker with room.
+    pub(super) fn resume_placing(&mut self) {
+        self.is_paused = false;
+        self.touched.workers.extend(self.workers.keys());
+        self.touched.suspects = true;
+    }
+
+    /// A lease: takes the job from the queue and offers it, on this model of the worker. False in a pause, too.
     pub(super) fn lend(
         &mut self,
         id: JobId,
@@ -199,6 +206,9 @@ impl Dispatcher {
         model: usize,
         out: &mut Vec<Effect>,
     ) -> bool {
+        if self.is_paused {
+            return false;
+        }
         self.renew_taken(id, worker_id);
         let now = self.now.mono;
         let Some(entry) = self.jobs.get_mut(&id) else {

@@ -8,7 +8,7 @@ use super::Dispatcher;
 use super::admission::{is_direct_text, is_media};
 use super::clock::Table;
 use super::effect::{Effect, Facts, Outcome};
-use super::jobs::{Lease, PendingAck, Settling, State};
+use super::jobs::{Entry, Lease, PendingAck, Settling, State};
 use super::retries::part;
 use super::timers::Alarm;
 use super::workers::Hold;
@@ -112,6 +112,16 @@ impl Dispatcher {
         settling.next_try = Some(self.now.mono + settling.backoff());
         settling.tries += 1;
         self.set_alarm(job);
+    }
+
+    /// Only stored jobs wait for room on the disk.
+    pub(super) fn store_full(&mut self, job: JobId, out: &mut Vec<Effect>) {
+        let entry = self.jobs.get(&job);
+        let is_settling = |entry: &&Entry| matches!(entry.state, State::Settling(_));
+        match entry.filter(is_settling) {
+            Some(entry) if !entry.job.durable => self.end_unsettled(job, out),
+            _ => self.settle_failed(job),
+        }
     }
 
     pub(super) fn settling_alarm(&mut self, job: JobId, out: &mut Vec<Effect>) {

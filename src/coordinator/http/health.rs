@@ -46,6 +46,7 @@ pub async fn ready(
     let problems = problems(&store, &media);
     let status = match condition.phase() {
         Phase::Starting => "starting",
+        Phase::Standby => "standby",
         Phase::Draining => "draining",
         Phase::Serving if !problems.is_empty() => "degraded",
         Phase::Serving => return reply::with_status(StatusCode::OK, &json!({"status": "ready"})),
@@ -63,8 +64,13 @@ pub async fn live() -> Reply {
 }
 
 /// The same of a coordinator that is starting: its database is not open yet.
-pub async fn show_starting() -> Reply {
-    let cause = "the coordinator is starting";
+pub async fn show_starting(State(condition): State<Condition>) -> Reply {
+    let cause = match condition.phase() {
+        Phase::Standby => {
+            "another coordinator serves the database, this one takes over when that ends"
+        }
+        _ => "the coordinator is starting",
+    };
     Reply(json!({
         "status": "degraded",
         "build_commit": option_env!("MUSTER_COMMIT"),
@@ -75,8 +81,12 @@ pub async fn show_starting() -> Reply {
     }))
 }
 
-pub async fn starting() -> Response {
-    unavailable(&json!({"status": "starting"}))
+pub async fn starting(State(condition): State<Condition>) -> Response {
+    let status = match condition.phase() {
+        Phase::Standby => "standby",
+        _ => "starting",
+    };
+    unavailable(&json!({ "status": status }))
 }
 
 fn unavailable(body: &Value) -> Response {

@@ -78,6 +78,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, patch, post, put};
 
 use super::accounts::{Roles, Scopes};
+use super::condition::Condition;
 use super::room;
 use super::state::Doors;
 
@@ -342,12 +343,13 @@ pub const DEVELOPMENT: &[Route] = &[
 ];
 
 /// What is answered while the coordinator starts, which may wait for a database.
-pub fn starting() -> Router {
+pub fn starting(condition: Condition) -> Router {
     Router::new()
         .route("/health", get(health::show_starting))
         .route("/health/ready", get(health::starting))
         .route("/health/live", get(health::live))
         .fallback(unbuilt::starting)
+        .with_state(condition)
 }
 
 /// All of it. Tests call it in memory.

@@ -83,7 +83,10 @@ pub fn books(
                 if let StorageError::Refused(_) = error {
                     warn!(job.id = %job, "settling job {job} failed: {error}");
                 }
-                Unsettled
+                match error {
+                    StorageError::Full => Unsettled::Full,
+                    _ => Unsettled::Unknown,
+                }
             })?;
             aside();
             Ok(reward)

@@ -4,6 +4,7 @@
 //! them to. So what they send comes under `incoming/`, and gets its name when the coordinator has looked at it: from
 //! then on the link changes nothing any more.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -15,6 +16,8 @@ use object_store::{
     Attribute, Attributes, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutOptions,
     PutPayload, Result, RetryConfig,
 };
+use tokio::time::timeout;
+use tracing::{error, info};
 
 use super::key::{Area, Key};
 use super::{StoredObject, Unaccepted, check_type};
@@ -31,51 +34,63 @@ pub struct BucketSettings {
     pub key: Option<(String, String)>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Bucket {
     store: AmazonS3,
+    /// The same, for a look that does not wait long.
+    probe: AmazonS3,
+    problem: Mutex<Option<&'static str>>,
 }
 
 const INCOMING: &str = "incoming";
 const PATIENCE: Duration = Duration::from_secs(30);
 const RETRIES: usize = 3;
+/// With the time between two looks, no more than five seconds.
+const PROBE_PATIENCE: Duration = Duration::from_millis(1500);
+
+const UNREACHABLE: &str = "the media bucket does not answer: check the endpoint in serve.media and the network, uploads are tried again until it does";
+const REFUSED: &str =
+    "the media bucket refuses access: check the key in serve.media and its rights";
 
 impl Bucket {
     pub fn open(settings: &BucketSettings) -> Result<Self> {
-        // Whoever was first has chosen the same.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let plain = |endpoint: &String| endpoint.starts_with("http://");
-        let options = ClientOptions::new()
-            .with_timeout(PATIENCE)
-            .with_allow_http(settings.endpoint.as_ref().is_some_and(plain));
-        let builder = AmazonS3Builder::new()
-            .with_bucket_name(&settings.name)
-            .with_region(&settings.region)
-            .with_client_options(options)
-            .with_retry(RetryConfig {
-                max_retries: RETRIES,
-                retry_timeout: PATIENCE,
-                ..RetryConfig::default()
-            });
-        let builder = match &settings.endpoint {
-            Some(endpoint) => builder.with_endpoint(endpoint),
-            None => builder,
-        };
-        let builder = match &settings.key {
-            Some((id, secret)) => builder
-                .with_access_key_id(id)
-                .with_secret_access_key(secret),
-            None => builder,
-        };
         Ok(Self {
-            store: builder.build()?,
+            store: client(settings, PATIENCE, RETRIES)?,
+            probe: client(settings, PROBE_PATIENCE, 0)?,
+            problem: Mutex::default(),
         })
+    }
+
+    /// What keeps objects from being stored, as of the last look.
+    pub fn problem(&self) -> Option<&'static str> {
+        *self.lock()
+    }
+
+    /// Notes whether the bucket works.
+    pub async fn watch(&self) {
+        let probed = timeout(PROBE_PATIENCE, first(&self.probe)).await;
+        let problem = match probed {
+            Ok(Ok(())) => None,
+            Ok(Err(Error::PermissionDenied { .. } | Error::Unauthenticated { .. })) => {
+                Some(REFUSED)
+            }
+            Ok(Err(_)) | Err(_) => Some(UNREACHABLE),
+        };
+        let before = std::mem::replace(&mut *self.lock(), problem);
+        match (before, problem) {
+            (None, Some(problem)) => error!("media is unavailable: {problem}"),
+            (Some(_), None) => info!("the media bucket is available again"),
+            _ => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<&'static str>> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it answers and lets us in.
     pub async fn look(&self) -> Result<()> {
-        let first = self.store.list(Some(&Path::from(INCOMING))).next().await;
-        first.transpose().map(drop)
+        first(&self.store).await
     }
 
     pub async fn put(&self, key: Key, bytes: Bytes) -> Result<()> {
@@ -188,6 +203,41 @@ impl Bucket {
         }
         Ok(removed)
     }
+}
+
+fn client(settings: &BucketSettings, patience: Duration, retries: usize) -> Result<AmazonS3> {
+    // Whoever was first has chosen the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let plain = |endpoint: &String| endpoint.starts_with("http://");
+    let options = ClientOptions::new()
+        .with_timeout(patience)
+        .with_allow_http(settings.endpoint.as_ref().is_some_and(plain));
+    let builder = AmazonS3Builder::new()
+        .with_bucket_name(&settings.name)
+        .with_region(&settings.region)
+        .with_client_options(options)
+        .with_retry(RetryConfig {
+            max_retries: retries,
+            retry_timeout: patience,
+            ..RetryConfig::default()
+        });
+    let builder = match &settings.endpoint {
+        Some(endpoint) => builder.with_endpoint(endpoint),
+        None => builder,
+    };
+    let builder = match &settings.key {
+        Some((id, secret)) => builder
+            .with_access_key_id(id)
+            .with_secret_access_key(secret),
+        None => builder,
+    };
+    builder.build()
+}
+
+/// The first object of a folder, if there is one.
+async fn first(store: &AmazonS3) -> Result<()> {
+    let first = store.list(Some(&Path::from(INCOMING))).next().await;
+    first.transpose().map(drop)
 }
 
 impl std::fmt::Debug for BucketSettings {

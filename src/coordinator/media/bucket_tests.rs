@@ -1,10 +1,12 @@
 //! A bucket, held against a server that speaks S3.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use muster_testing::eventually;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
 use url::{Position, Url};
 use uuid::Uuid;
 
@@ -30,10 +32,19 @@ pub async fn bucket(keep: Duration, tasks: &Tasks) -> Media {
 }
 
 async fn bucket_with(secret: &str, keep: Duration, tasks: &Tasks) -> Result<Media, MediaError> {
+    bucket_at(server(), secret, keep, tasks).await
+}
+
+async fn bucket_at(
+    endpoint: String,
+    secret: &str,
+    keep: Duration,
+    tasks: &Tasks,
+) -> Result<Media, MediaError> {
     let place = BucketSettings {
         name: "muster".to_owned(),
         region: "us-east-1".to_owned(),
-        endpoint: Some(server()),
+        endpoint: Some(endpoint),
         key: Some(("test".to_owned(), secret.to_owned())),
     };
     let settings = MediaSettings {
@@ -202,4 +213,72 @@ async fn the_objects_of_a_job_are_deleted_also_before_they_were_taken_in() {
     assert_eq!(media.take_in(second).await.unwrap(), None);
     assert!(media.get(first).await.unwrap().is_none());
     assert!(media.get(other).await.unwrap().is_some());
+}
+
+/// The way to the bucket, which can be closed: with it go the connections that took it.
+struct Way {
+    port: u16,
+    running: Option<JoinHandle<()>>,
+}
+
+impl Way {
+    async fn open() -> Self {
+        let mut way = Self {
+            port: 0,
+            running: None,
+        };
+        way.reopen().await;
+        way
+    }
+
+    async fn reopen(&mut self) {
+        let listener = TcpListener::bind(("127.0.0.1", self.port)).await.unwrap();
+        self.port = listener.local_addr().unwrap().port();
+        let url = Url::parse(&server()).unwrap();
+        let there = (url.host_str().unwrap().to_owned(), url.port().unwrap());
+        self.running = Some(Tasks::default().start(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (mut here, _) = listener.accept().await.unwrap();
+                let there = there.clone();
+                connections.spawn(async move {
+                    let mut there = TcpStream::connect(there).await.unwrap();
+                    copy_bidirectional(&mut here, &mut there).await
+                });
+            }
+        }));
+    }
+
+    async fn close(&mut self) {
+        let running = self.running.take().unwrap();
+        running.abort();
+        let _ = running.await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_that_is_gone_is_a_problem_within_seconds_until_it_is_back() {
+    let tasks = Tasks::default();
+    let mut way = Way::open().await;
+    let endpoint = format!("http://127.0.0.1:{}", way.port);
+    let media = bucket_at(endpoint, "secret", HOUR, &tasks).await.unwrap();
+    assert_eq!(media.problem(), None);
+    assert!(media.has_room());
+    way.close().await;
+    let until = async |is_so: fn(Option<&str>) -> bool| {
+        let seen = async || match media.problem() {
+            problem if is_so(problem) => Ok(()),
+            problem => Err(problem),
+        };
+        eventually("the look at the bucket", seen).await;
+    };
+    let gone = Instant::now();
+    until(|problem| problem.is_some_and(|it| it.contains("does not answer"))).await;
+    assert!(gone.elapsed() < Duration::from_secs(5));
+    assert!(!media.has_room());
+    way.reopen().await;
+    until(|problem| problem.is_none()).await;
+    let key = key();
+    media.put(key, Bytes::from_static(WEBP)).await.unwrap();
+    assert_eq!(media.get(key).await.unwrap().as_deref(), Some(WEBP));
 }

@@ -158,7 +158,7 @@ pub struct Download {
     pub kind: MediaType,
 }
 
-/// How often the folder is looked for.
+/// How often the folder or the bucket is looked for.
 const LOOKS: Duration = Duration::from_secs(2);
 /// Lifetime of a link that is made for its origin alone.
 const ORIGIN_LINK: Duration = Duration::from_secs(1);
@@ -298,7 +298,7 @@ impl Media {
     pub fn has_room(&self) -> bool {
         match &self.inner.place {
             Place::Folder(folder, _) => folder.has_room(self.inner.largest),
-            Place::Bucket(_) => true,
+            Place::Bucket(bucket) => bucket.problem().is_none(),
         }
     }
 
@@ -311,22 +311,24 @@ impl Media {
         matches!(self.inner.place, Place::Bucket(_))
     }
 
-    /// What keeps images from being stored, and what mends it.
+    /// What keeps objects from being stored, and what mends it.
     pub fn problem(&self) -> Option<&'static str> {
         match &self.inner.place {
             Place::Folder(folder, _) => folder.problem(),
-            Place::Bucket(_) => None,
+            Place::Bucket(bucket) => bucket.problem(),
         }
     }
 
     async fn look_on(self) {
-        let Place::Folder(folder, _) = &self.inner.place else {
-            return;
-        };
         loop {
             sleep(LOOKS).await;
-            if let Err(error) = folder.look().await {
-                debug!("checking the media folder failed: {error}");
+            match &self.inner.place {
+                Place::Folder(folder, _) => {
+                    if let Err(error) = folder.look().await {
+                        debug!("checking the media folder failed: {error}");
+                    }
+                }
+                Place::Bucket(bucket) => bucket.watch().await,
             }
         }
     }

@@ -223,7 +223,7 @@ mod tests {
     }
 
     async fn rewards(store: &Store, tasks: &Tasks) -> Rewards {
-        let books = Books::new(|_, _: Counted| async { Err(Unsettled) });
+        let books = Books::new(|_, _: Counted| async { Err(Unsettled::Unknown) });
         let board = Switchboard::start(Settings::default(), books, tasks);
         let (records, doors) = (Records::new(store.modes()), DoorSettings::default());
         Rewards {

@@ -265,7 +265,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_pop_after_a_claim_leaves_the_session_that_holds_it() {
-        let books = Books::new(|_, _: Counted| async { Err(Unsettled) });
+        let books = Books::new(|_, _: Counted| async { Err(Unsettled::Unknown) });
         let board = Switchboard::start(Settings::default(), books, &Tasks::default());
         let names = Names::default();
         let mut poller = Poller::new(WorkerRow {

@@ -11,7 +11,7 @@ use crate::kudos::{Entry, forgive};
 use muster_protocol::job::{AccountId, Kudos, RequestId, SharedKeyId, UnixMillis};
 
 use super::entries::Booked;
-use super::holds::{Hold, Purse, spend_hold};
+use super::holds::{Hold, OwnedHold, Purse, spend_hold};
 use super::write::Change;
 use super::{StorageError, Store};
 
@@ -32,6 +32,7 @@ struct Rest {
     request: RequestId,
     most: Kudos,
     at: UnixMillis,
+    owner: i64,
 }
 
 /// What a key has; without a budget there is no end of it.
@@ -62,6 +63,7 @@ impl Store {
             request,
             most,
             at,
+            owner: self.owner(),
         };
         self.change(rest).await
     }
@@ -223,7 +225,8 @@ impl Change for Rest {
                 amount: Kudos(amount),
                 at: self.at,
             };
-            hold.apply(connection).await
+            let owner = self.owner;
+            OwnedHold { hold, owner }.apply(connection).await
         })
     }
 }

@@ -110,7 +110,11 @@ impl Dialect {
                 "PRAGMA cache_size = -65536",
                 "PRAGMA wal_autocheckpoint = 4000",
             ],
-            Self::Postgres => &["SET synchronous_commit = on"],
+            Self::Postgres => &[
+                "SET synchronous_commit = on",
+                // A process that is stopped in the middle of a batch gives way to the next coordinator.
+                "SET idle_in_transaction_session_timeout = 2000",
+            ],
         }
     }
 

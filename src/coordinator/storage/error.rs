@@ -35,6 +35,14 @@ pub enum StorageError {
     Refused(String),
     #[error("the database is closed")]
     Closed,
+    #[error(
+        "the lease of the database could not be renewed in time: waiting for the database, nothing needs to be done if it comes back"
+    )]
+    Paused,
+    #[error(
+        "another coordinator has taken over the database: this one writes nothing more and ends"
+    )]
+    Fenced,
 }
 
 /// As long as SQLite waits for another program's transaction.
@@ -44,6 +52,14 @@ impl StorageError {
     /// Whether only this one write is at fault, and not the connection or the disk.
     pub(super) fn is_of_one_write(&self) -> bool {
         matches!(self, Self::Refused(_))
+    }
+
+    /// Whether waiting does not help.
+    pub(super) fn needs_operator(&self) -> bool {
+        matches!(
+            self,
+            Self::Newer { .. } | Self::Misnamed(_) | Self::Broken(_) | Self::Rescued(_)
+        )
     }
 }
 
@@ -96,6 +112,8 @@ fn of_postgres(code: &str, message: &str) -> StorageError {
     match code.get(..2).unwrap_or_default() {
         // Lost connections, refused ones, a server that shuts down, deadlocks.
         "08" | "28" | "3D" | "57" | "40" => StorageError::Unreachable(message.to_owned()),
+        // The process was stopped for a while, or starved: the server has ended the transaction.
+        "25" if code == "25P03" => StorageError::Unreachable(message.to_owned()),
         "25" => StorageError::ReadOnly,
         "53" if code == "53100" => StorageError::Full,
         "53" | "58" => StorageError::Unreachable(message.to_owned()),

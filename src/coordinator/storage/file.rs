@@ -1,14 +1,15 @@
 //! The file of an SQLite store: whether the one that is open still has its name. A file that was deleted or replaced
 //! goes on being written by the connections that have it open, and is lost with the last of them.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::file_id::{FileId, is_gone};
 
@@ -53,6 +54,22 @@ impl OpenFiles {
         }
     }
 
+    /// Whether the disk has too little room for new requests. The reserve is for running ones.
+    pub fn is_disk_full(&self) -> bool {
+        let folder = self.0.first().and_then(|file| file.path.parent());
+        // A relative name of one part lies in the current folder.
+        let folder = folder.map(|folder| match folder == Path::new("") {
+            true => Path::new("."),
+            false => folder,
+        });
+        let disk = folder.map(rustix::fs::statvfs);
+        // Some network filesystems do not say how large they are.
+        let is_full = |disk: rustix::fs::StatVfs| {
+            disk.f_blocks > 0 && disk.f_bavail.saturating_mul(disk.f_frsize) < RESERVE
+        };
+        disk.is_some_and(|disk| disk.is_ok_and(is_full))
+    }
+
     /// A name beside the database for a copy of it.
     pub fn rescue_path(&self, now_secs: i64) -> Option<PathBuf> {
         let database = &self.0.first()?.path;
@@ -60,6 +77,9 @@ impl OpenFiles {
         Some(database.with_file_name(format!("{name}{now_secs}")))
     }
 }
+
+/// Bytes that stay free for running requests: the answers of some hundred.
+const RESERVE: u64 = 8 << 20;
 
 /// Files that belong to the database and may be deleted with it, such as the server secret.
 #[derive(Clone, Default)]
@@ -129,6 +149,35 @@ pub fn rescued(path: &Path) -> Option<String> {
 fn rescue_prefix(database: &Path) -> Option<String> {
     let name = database.file_name()?.to_string_lossy();
     Some(format!("{name}.rescued-"))
+}
+
+/// Moves a log away that belongs to another database of this name, such as one that was deleted: SQLite would write it over
+/// the file. A database whose header says that it has no log has none.
+pub fn set_foreign_log_aside(path: &Path) -> io::Result<()> {
+    // Closing a file ends the locks that this process has on it: its own connections may have some from the second time on.
+    static OPENED: LazyLock<Mutex<HashSet<FileId>>> = LazyLock::new(Mutex::default);
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let log = log_of(path);
+    if !opened.insert(FileId::of(path)?) || !log.exists() || has_log(path)? {
+        return Ok(());
+    }
+    let aside = log.with_added_extension("foreign");
+    warn!(
+        "{} is not the log of this database, moving it to {}",
+        name_of(&log),
+        name_of(&aside)
+    );
+    std::fs::rename(&log, aside)
+}
+
+/// By the read version of the file format, <https://www.sqlite.org/fileformat2.html>. An empty file says nothing.
+fn has_log(path: &Path) -> io::Result<bool> {
+    const READ_VERSION: usize = 19;
+    let mut header = [0; READ_VERSION + 1];
+    match std::fs::File::open(path)?.read_exact(&mut header) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(true),
+        read => read.map(|()| header[READ_VERSION] != 1),
+    }
 }
 
 /// Beside the file itself, not beside a link to it.

@@ -41,9 +41,18 @@ struct ReleaseShare {
     open: i64,
 }
 
-/// Of holds that were made before this moment, those whose request is nowhere.
 #[derive(Debug)]
-struct ReleaseLost(UnixMillis);
+pub struct OwnedHold {
+    pub hold: Hold,
+    pub owner: i64,
+}
+
+/// Of holds of an owner that were made before this moment, those whose request is nowhere.
+#[derive(Debug)]
+struct ReleaseLost {
+    before: UnixMillis,
+    owner: i64,
+}
 
 /// What is let go of a purse.
 struct Held(Purse, Kudos);
@@ -77,7 +86,7 @@ macro_rules! book {
                 $holds,
                 " (request, ",
                 $purse,
-                ", amount, at) VALUES ($1, $2, $3, $4)"
+                ", amount, at, owner) VALUES ($1, $2, $3, $4, $5)"
             ),
             of_request: concat!(
                 "SELECT ",
@@ -101,7 +110,7 @@ macro_rules! book {
             delete_lost: concat!(
                 "DELETE FROM ",
                 $holds,
-                " WHERE at < $1 ",
+                " WHERE at < $1 AND ($2 = 0 OR owner = $2) ",
                 "AND NOT EXISTS (SELECT 1 FROM requests WHERE requests.id = request) ",
                 "RETURNING ",
                 $purse,
@@ -134,7 +143,8 @@ const BOOKS: [Book; 2] = [OF_ACCOUNTS, OF_KEYS];
 impl Store {
     /// Whether there was enough beside what is held already.
     pub async fn hold(&self, hold: Hold) -> Result<bool, StorageError> {
-        self.change(hold).await
+        let owner = self.owner();
+        self.change(OwnedHold { hold, owner }).await
     }
 
     /// What was kept for a request, if anything was, is its owner's to give again.
@@ -152,7 +162,8 @@ impl Store {
 
     /// Releases what was kept for requests that are no longer, or never came to be: how many.
     pub async fn release_lost(&self, before: UnixMillis) -> Result<usize, StorageError> {
-        self.change(ReleaseLost(before)).await
+        let owner = self.owner();
+        self.change(ReleaseLost { before, owner }).await
     }
 
     /// The requests that something is kept for.
@@ -194,7 +205,7 @@ impl Purse {
 
 type Statement = Query<'static, Any, AnyArguments>;
 
-impl Change for Hold {
+impl Change for OwnedHold {
     type Answer = bool;
 
     fn apply<'a>(
@@ -202,14 +213,16 @@ impl Change for Hold {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<bool, StorageError>> {
         Box::pin(async move {
-            let book = self.of.book();
-            let kept = self.of.bind(sqlx::query(book.keep).bind(self.amount.0));
+            let hold = &self.hold;
+            let book = hold.of.book();
+            let kept = sqlx::query(book.keep).bind(hold.amount.0);
+            let kept = hold.of.bind(kept);
             if kept.execute(&mut *connection).await?.rows_affected() == 0 {
                 return Ok(false);
             }
-            let row = sqlx::query(book.note).bind(self.request.to_string());
-            let row = self.of.bind(row).bind(self.amount.0).bind(self.at.0);
-            row.execute(connection).await?;
+            let row = sqlx::query(book.note).bind(hold.request.to_string());
+            let row = hold.of.bind(row).bind(hold.amount.0).bind(hold.at.0);
+            row.bind(self.owner).execute(connection).await?;
             Ok(true)
         })
     }
@@ -268,7 +281,8 @@ impl Change for ReleaseLost {
         Box::pin(async move {
             let mut lost = 0;
             for book in BOOKS {
-                let gone = sqlx::query(book.delete_lost).bind(self.0.0);
+                let gone = sqlx::query(book.delete_lost).bind(self.before.0);
+                let gone = gone.bind(self.owner);
                 let gone = book.read(gone, connection).await?;
                 give_back(&gone, connection).await?;
                 lost += gone.len();

@@ -48,12 +48,13 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0027_join_keys.sql"),
     include_str!("migrations/0028_response_quotas.sql"),
     include_str!("migrations/0029_erasures.sql"),
+    include_str!("migrations/0030_coordinators.sql"),
 ];
 
 /// Makes the file, for its owner's eyes only: it holds the hashes of keys.
 pub fn prepare_file(path: &Path) -> Result<(), StorageError> {
     if path.exists() {
-        return Ok(());
+        return Ok(file::set_foreign_log_aside(path)?);
     }
     // An empty database in the place of a lost one would hide that there is a copy.
     if let Some(copy) = file::rescued(path) {
@@ -94,11 +95,35 @@ pub async fn migrate(
     if let (Location::Sqlite(path), true) = (location, found > 0) {
         keep_copy(&mut connection, path, found).await?;
     }
-    let applied = apply(&mut connection, dialect, migrations).await;
+    apply_or_undo(&mut connection, dialect, migrations).await?;
+    Ok(connection)
+}
+
+/// Brings the database of a server to the last schema.
+pub async fn migrate_server(connection: &mut AnyConnection) -> Result<(), StorageError> {
+    apply_or_undo(connection, Dialect::Postgres, ALL).await
+}
+
+/// Whether the schema has leases. A schema newer than the program is refused.
+pub async fn has_leases(connection: &mut AnyConnection) -> Result<bool, StorageError> {
+    let dialect = Dialect::spoken_by(connection);
+    let (found, known) = (version(connection, dialect).await?, ALL.len() as i64);
+    match found > known {
+        true => Err(StorageError::Newer { found, known }),
+        false => has_table("coordinators", connection, dialect).await,
+    }
+}
+
+async fn apply_or_undo(
+    connection: &mut AnyConnection,
+    dialect: Dialect,
+    migrations: &[&str],
+) -> Result<(), StorageError> {
+    let applied = apply(connection, dialect, migrations).await;
     if applied.is_err() {
         let _ = connection.execute("ROLLBACK").await;
     }
-    applied.map(|()| connection)
+    applied
 }
 
 /// Asks for the version again inside: another process may have been faster.
@@ -135,16 +160,21 @@ pub async fn is_made(
 
 /// Zero for a database without our tables.
 async fn version(connection: &mut AnyConnection, dialect: Dialect) -> Result<i64, StorageError> {
-    let tables: i64 = sqlx::query(dialect.count_tables())
-        .bind("counters")
-        .fetch_one(&mut *connection)
-        .await?
-        .try_get(0)?;
-    if tables == 0 {
+    if !has_table("counters", connection, dialect).await? {
         return Ok(0);
     }
     let row = sqlx::query("SELECT value FROM counters WHERE name = 'schema'");
     Ok(row.fetch_one(&mut *connection).await?.try_get(0)?)
+}
+
+async fn has_table(
+    name: &'static str,
+    connection: &mut AnyConnection,
+    dialect: Dialect,
+) -> Result<bool, StorageError> {
+    let tables = sqlx::query(dialect.count_tables()).bind(name);
+    let tables: i64 = tables.fetch_one(&mut *connection).await?.try_get(0)?;
+    Ok(tables > 0)
 }
 
 /// The whole database as it is, what is still in its journal included.

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `location`, `dialect` | where the store is; the words in which the engines differ |
 //! | `migrate` | the schema and its versions (`migrations/`) |
-//! | `alone` | that a database has one coordinator |
+//! | `election` | that a database has one coordinator: who leads, and what an earlier leader cannot write any more |
 //! | `writer`, `work`, `write` | the one writer; what it writes under one commit; a write as a value |
 //! | `compaction` | deleted texts leave the files |
 //! | `script`, `values`, `rows` | many rows in one statement and many statements in one call, and what comes out of them |
@@ -18,6 +18,7 @@
 //! | `responses` | responses that clients may read again |
 //! | `erasures` | deletion and suspension of accounts |
 //! | `export` | the rows of an account, table by table |
+//! | `succession` | what coordinators that were fenced have left to the next one |
 //! | `passkeys` | who is believed about whom it asks for |
 //! | `secret` | the check of the server secret, and what is sealed under it |
 //! | `retention`, `expiry` | how long ended jobs are remembered, and what outlasts them; how long requests are kept |
@@ -28,13 +29,13 @@
 
 mod accounts;
 mod addresses;
-mod alone;
 mod batch;
 mod budgets;
 mod collections;
 mod compaction;
 mod credits;
 mod dialect;
+mod election;
 mod entries;
 mod erasures;
 mod error;
@@ -71,6 +72,7 @@ mod settlements;
 mod shared_keys;
 mod stats;
 mod styles;
+mod succession;
 mod suspicions;
 mod teams;
 mod timeouts;
@@ -85,12 +87,12 @@ pub mod tests;
 
 pub use accounts::{AccountRow, RoleChange};
 pub use addresses::WorkerAddress;
-pub use alone::have_alone;
 pub use collections::{CollectionChange, NewCollection};
 pub use credits::{
     AccountCredits, CreditGrant, CreditHold, CreditKind, CreditOutcome, CreditRelease, CreditRow,
     RequestCount,
 };
+pub use election::lead;
 pub use erasures::AccountChange;
 pub use error::StorageError;
 pub use export::ExportSection;
@@ -131,6 +133,7 @@ use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::leadership::{Leadership, Tenure};
 use crate::modes::Reading;
 use muster_process::tasks::Tasks;
 
@@ -153,6 +156,7 @@ pub struct Store {
     modes: Arc<watch::Sender<Reading>>,
     companions: Companions,
     is_sqlite: bool,
+    leadership: Leadership,
 }
 
 /// Writes that may wait for the writer; past it, whoever asks waits.
@@ -166,8 +170,17 @@ const TRUSTED: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Store {
-    /// Opens the database, made if it is new and migrated if it is older, and starts its writer.
+    /// Opens the database beside its coordinator, or without one.
     pub async fn open(location: &Location, tasks: &Tasks) -> Result<Self, StorageError> {
+        Self::open_as(Leadership::default(), location, tasks).await
+    }
+
+    /// Opens the database, made if it is new and migrated if it is older, and starts its writer.
+    pub async fn open_as(
+        leadership: Leadership,
+        location: &Location,
+        tasks: &Tasks,
+    ) -> Result<Self, StorageError> {
         install_default_drivers();
         if let Location::Sqlite(path) = location {
             migrate::prepare_file(path)?;
@@ -183,7 +196,8 @@ impl Store {
         };
         let first = pulse::look(&readers).await?;
         let files = OpenFiles::of(location)?;
-        let writer = Writer::new(location, connection, (health.clone(), files.clone()));
+        let watched = (health.clone(), files.clone());
+        let writer = Writer::new(location, connection, watched, leadership.clone());
         writer.start(inbox, tasks);
         let companions = Companions::default();
         let files = (files, companions.clone(), rescuer);
@@ -197,6 +211,7 @@ impl Store {
             modes: followed.modes,
             companions,
             is_sqlite: matches!(location, Location::Sqlite(_)),
+            leadership,
         })
     }
 
@@ -205,6 +220,9 @@ impl Store {
         install_default_drivers();
         if !location.exists() {
             return Ok(false);
+        }
+        if let Location::Sqlite(path) = location {
+            migrate::prepare_file(path)?;
         }
         let options = location.options()?;
         let connecting = timeout(PATIENCE, options.connect());
@@ -215,7 +233,17 @@ impl Store {
 
     /// Whether the store answered when it was last asked, which is less than two seconds ago.
     pub fn is_reachable(&self) -> bool {
-        self.health.is_good()
+        self.health.is_good() && self.leadership.is_leading()
+    }
+
+    /// The lease that covers the writes of this store.
+    pub fn leadership(&self) -> &Leadership {
+        &self.leadership
+    }
+
+    /// The owner of rows that this store writes.
+    fn owner(&self) -> i64 {
+        self.leadership.epoch().0
     }
 
     pub fn is_sqlite(&self) -> bool {
@@ -235,7 +263,11 @@ impl Store {
 
     /// Why nothing can be read or written now. What is begun without a good store ends without a settlement.
     pub fn problem(&self) -> Option<StorageError> {
-        self.health.problem()
+        match self.leadership.tenure() {
+            Tenure::Leading => self.health.problem(),
+            Tenure::Paused => Some(StorageError::Paused),
+            Tenure::Fenced => Some(StorageError::Fenced),
+        }
     }
 
     /// Rises when a key was changed, by whatever process.

@@ -34,6 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Health {
     read: Side,
     written: Side,
+    disk: Side,
     /// Rises with every write that went well.
     writes: AtomicU64,
 }
@@ -47,14 +48,17 @@ struct Side {
 
 impl Health {
     pub fn is_good(&self) -> bool {
-        self.read.is_good() && self.written.is_good()
+        self.read.is_good() && self.written.is_good() && self.disk.is_good()
     }
 
     /// A store that cannot be written is told before one that cannot be read.
     pub fn problem(&self) -> Option<StorageError> {
         match self.is_good() {
             true => None,
-            false => self.written.why().or_else(|| self.read.why()),
+            false => {
+                let sides = [&self.written, &self.disk, &self.read];
+                sides.into_iter().find_map(Side::why)
+            }
         }
     }
 
@@ -63,6 +67,10 @@ impl Health {
         self.writes
             .fetch_add(u64::from(written.is_ok()), Ordering::Relaxed);
         self.written.note(written.as_ref().err())
+    }
+
+    fn note_disk(&self, error: Option<&StorageError>) -> bool {
+        self.disk.note(error)
     }
 
     fn note_read(&self, error: Option<&StorageError>) -> bool {
@@ -186,6 +194,7 @@ impl Pulse {
             ticks.tick().await;
             self.read().await;
             self.look_at_files();
+            self.look_at_disk();
             let is_under_way = probing.as_mut().is_some_and(is_open);
             let done = self.health.writes.load(Ordering::Relaxed);
             let is_idle = done == writes && probed.elapsed() >= PROBES;
@@ -231,6 +240,17 @@ impl Pulse {
                         .start(async move { stopping.run_until_cancelled(rescue).await });
                 }
             }
+        }
+    }
+
+    /// Small writes may go on where large ones fail, so that the writer alone would not notice before a request was answered.
+    fn look_at_disk(&self) {
+        let full = self.files.is_disk_full().then_some(StorageError::Full);
+        let had_room = self.health.note_disk(full.as_ref());
+        match full {
+            Some(full) if had_room => error!("requests are refused: {full}; free disk space"),
+            None if !had_room => info!("the disk of the database has room again"),
+            _ => {}
         }
     }
 

@@ -75,7 +75,12 @@ pub struct OpenRequest {
 impl Store {
     /// On disk when this returns, and everything paid that is owed at once.
     pub async fn accept(&self, request: RequestRow, dues: Dues) -> Result<(), StorageError> {
-        let accept = Box::new(Accept { request, dues });
+        let owner = self.owner();
+        let accept = Box::new(Accept {
+            request,
+            dues,
+            owner,
+        });
         self.write(|answer| Write::accept(accept, answer)).await
     }
 
@@ -100,15 +105,17 @@ impl Store {
         self.change(Lessen { id, wanted, text }).await
     }
 
-    /// Everything that has not expired, the oldest first.
+    /// Everything of this coordinator that has not expired, the oldest first.
     pub async fn open_requests(&self, now: UnixMillis) -> Result<Vec<OpenRequest>, StorageError> {
-        let rows = sqlx::query(OPEN).bind(now.0).fetch_all(&self.readers);
+        let owner = self.owner();
+        let rows = sqlx::query(OPEN).bind(now.0).bind(owner);
+        let rows = rows.fetch_all(&self.readers);
         let requests: Vec<RequestRow> = rows
             .await?
             .iter()
             .map(request)
             .collect::<Result<_, StorageError>>()?;
-        let rows = sqlx::query(RESULTS_OF_OPEN).bind(now.0);
+        let rows = sqlx::query(RESULTS_OF_OPEN).bind(now.0).bind(owner);
         let mut results: HashMap<RequestId, Vec<ResultRow>> = HashMap::new();
         for row in rows.fetch_all(&self.readers).await? {
             let of = RequestId(uuid(&row, "request")?);
@@ -155,11 +162,11 @@ impl Store {
 }
 
 const OPEN: &str = "SELECT id, account, kind, body, accepted_at, expires_at, cancelled, fee FROM requests \
-     WHERE expires_at > $1 ORDER BY accepted_at, id";
+     WHERE expires_at > $1 AND ($2 = 0 OR owner = $2) ORDER BY accepted_at, id";
 const RESULTS_OF_OPEN: &str = "SELECT results.job, results.request, results.model, results.state, results.reason, \
      results.output, results.charge, workers.name, workers.public_id FROM results \
      JOIN requests ON requests.id = results.request LEFT JOIN workers ON workers.id = results.worker \
-     WHERE requests.expires_at > $1";
+     WHERE requests.expires_at > $1 AND ($2 = 0 OR requests.owner = $2)";
 
 static REQUESTS: Table = Table {
     verb: Verb::Insert("requests"),
@@ -172,6 +179,7 @@ static REQUESTS: Table = Table {
         Column::Number("expires_at"),
         Column::Number("cancelled"),
         Column::Number("fee"),
+        Column::Number("owner"),
     ],
     tail: "",
 };
@@ -181,6 +189,7 @@ static REQUESTS: Table = Table {
 pub struct Accept {
     request: RequestRow,
     dues: Dues,
+    owner: i64,
 }
 
 impl Accept {
@@ -215,6 +224,7 @@ fn row(accepted: &&Accept, values: &mut Values) {
     values.number(request.expires_at.0);
     values.number(request.wanted.number());
     values.number(request.fee.0);
+    values.number(accepted.owner);
 }
 
 /// Less is wanted of a request.

@@ -30,6 +30,12 @@ pub struct ResponseRow {
     pub expires_at: UnixMillis,
 }
 
+#[derive(Debug)]
+struct OwnedResponse {
+    row: ResponseRow,
+    owner: i64,
+}
+
 /// A stored response without its texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseHead {
@@ -80,7 +86,8 @@ struct ExpiryDeletion(UnixMillis);
 impl Store {
     /// Written anew if it is there. A background response has begun once.
     pub async fn save_response(&self, row: ResponseRow) -> Result<(), StorageError> {
-        self.change(row).await
+        let owner = self.owner();
+        self.change(OwnedResponse { row, owner }).await
     }
 
     /// Ends a background response, unless it has ended. Whether it had not.
@@ -162,12 +169,13 @@ impl Store {
         first(query, &self.readers).await
     }
 
-    /// Background responses that have not ended.
+    /// Background responses of this coordinator that have not ended.
     pub async fn open_responses(&self) -> Result<Vec<OpenResponse>, StorageError> {
         let query = sqlx::query(
-            "SELECT id, account, model FROM responses WHERE body IS NOT NULL ORDER BY id",
+            "SELECT id, account, model FROM responses \
+             WHERE body IS NOT NULL AND ($1 = 0 OR owner = $1) ORDER BY id",
         );
-        all(query, &self.readers).await
+        all(query.bind(self.owner()), &self.readers).await
     }
 
     pub async fn response_usage(&self, account: AccountId) -> Result<ResponseUsage, StorageError> {
@@ -245,7 +253,7 @@ impl Stored for ResponseUsage {
     }
 }
 
-impl Change for ResponseRow {
+impl Change for OwnedResponse {
     type Answer = ();
 
     fn apply<'a>(
@@ -254,25 +262,27 @@ impl Change for ResponseRow {
     ) -> BoxFuture<'a, Result<(), StorageError>> {
         Box::pin(async move {
             let deleted = sqlx::query("SELECT 1 FROM accounts WHERE id = $1 AND roles LIKE $2");
-            let deleted = deleted.bind(self.account.0);
+            let deleted = deleted.bind(self.row.account.0);
             let deleted = deleted.bind(format!("%{}%", Roles::DELETED));
             if deleted.fetch_optional(&mut *connection).await?.is_some() {
                 return Ok(());
             }
             let query = sqlx::query(
                 "INSERT INTO responses \
-                 (id, account, previous, response, input, body, model, begun, bytes, created_at, expires_at) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
+                 (id, account, previous, response, input, body, model, begun, bytes, created_at, expires_at, owner) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
                  ON CONFLICT (id) DO UPDATE \
                  SET response = excluded.response, body = excluded.body, bytes = excluded.bytes",
             );
-            let query = query.bind(self.id.clone()).bind(self.account.0);
-            let query = query.bind(self.previous.clone());
-            let query = query.bind(self.response.clone()).bind(self.input.clone());
-            let query = query.bind(self.body.clone()).bind(self.model.clone());
-            let query = query.bind(i64::from(self.body.is_some()));
-            let query = query.bind(self.bytes() as i64);
-            let query = query.bind(self.created_at.0).bind(self.expires_at.0);
+            let row = &self.row;
+            let query = query.bind(row.id.clone()).bind(row.account.0);
+            let query = query.bind(row.previous.clone());
+            let query = query.bind(row.response.clone()).bind(row.input.clone());
+            let query = query.bind(row.body.clone()).bind(row.model.clone());
+            let query = query.bind(i64::from(row.body.is_some()));
+            let query = query.bind(row.bytes() as i64);
+            let query = query.bind(row.created_at.0).bind(row.expires_at.0);
+            let query = query.bind(self.owner);
             query.execute(connection).await?;
             Ok(())
         })

@@ -9,10 +9,11 @@ use std::fmt::Write;
 
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
-use sqlx::{Any, AnyConnection, AssertSqlSafe, Executor};
+use sqlx::{Any, AnyConnection, AssertSqlSafe};
 
 use super::StorageError;
 use super::dialect::Dialect;
+use super::election::Fence;
 use super::rows::{Stored, all};
 use super::values::Values;
 
@@ -50,7 +51,7 @@ pub enum Column {
 #[derive(Debug, Default)]
 pub struct Script {
     /// Begins a transaction, too.
-    begins: bool,
+    begins: Option<Fence>,
     parts: Vec<(&'static Table, Values)>,
 }
 
@@ -80,9 +81,9 @@ pub async fn select<T, R: Stored>(
 
 impl Script {
     /// The first of a transaction, which it begins, also if nothing is added.
-    pub fn in_new_transaction() -> Self {
+    pub fn in_new_transaction(fence: Fence) -> Self {
         Self {
-            begins: true,
+            begins: Some(fence),
             parts: Vec::new(),
         }
     }
@@ -119,13 +120,15 @@ impl Script {
     ) -> Result<Option<Query<'static, Any, AnyArguments>>, StorageError> {
         let dialect = Dialect::spoken_by(connection);
         let begins_with_it = dialect == Dialect::Sqlite && !self.parts.is_empty();
-        if self.begins && !begins_with_it {
-            connection.execute(dialect.begin()).await?;
+        if let Some(fence) = self.begins
+            && !begins_with_it
+        {
+            fence.begin(connection).await?;
         }
         if self.parts.is_empty() {
             return Ok(None);
         }
-        let begin = (self.begins && begins_with_it).then(|| dialect.begin());
+        let begin = (self.begins.is_some() && begins_with_it).then(|| dialect.begin());
         let text = text(begin, self.parts.iter().map(|(table, _)| *table), dialect);
         let query = sqlx::query(AssertSqlSafe(text));
         let values = self.parts.into_iter().map(|(_, values)| values.json());

@@ -11,6 +11,7 @@ use muster_protocol::job::Kudos;
 
 use super::StorageError;
 use super::batch::Batch;
+use super::election::Fence;
 use super::requests::Accept;
 use super::rigs::{RigNews, save};
 use super::script::Script;
@@ -54,11 +55,12 @@ impl Work {
     /// Everything in a transaction of its own, which is to be rolled back if that fails.
     pub async fn write_together(
         &mut self,
+        fence: Fence,
         connection: &mut AnyConnection,
     ) -> Result<(), StorageError> {
         let settled = self.settles.iter().map(|settle| &*settle.what);
         let accepted = self.accepts.iter().map(|accept| &*accept.what);
-        let script = Script::in_new_transaction();
+        let script = Script::in_new_transaction(fence);
         let batch = Batch::of(settled, accepted);
         batch.write(script, connection).await?;
         let joins: Vec<&Join> = self.joins.iter().map(|join| &join.what).collect();

@@ -17,10 +17,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
+use crate::leadership::Leadership;
 use muster_process::tasks::Tasks;
 
 use super::compaction::Compactor;
-use super::dialect::Dialect;
+use super::election::Fence;
 use super::file::OpenFiles;
 use super::location::Location;
 use super::pulse::Health;
@@ -48,6 +49,9 @@ pub struct Writer {
     compactions: Vec<Asked<Compaction, ()>>,
     /// When the file may be rewritten again.
     compacts_from: Instant,
+    leadership: Leadership,
+    fence: Fence,
+    _writes: Arc<()>,
 }
 
 impl Writer {
@@ -55,6 +59,7 @@ impl Writer {
         location: &Location,
         connection: AnyConnection,
         (health, files): (Arc<Health>, OpenFiles),
+        leadership: Leadership,
     ) -> Self {
         Self {
             location: location.clone(),
@@ -64,6 +69,9 @@ impl Writer {
             logged: None,
             compactions: Vec::new(),
             compacts_from: Instant::now(),
+            fence: Fence(leadership.epoch()),
+            _writes: leadership.writer(),
+            leadership,
         }
     }
 
@@ -99,6 +107,9 @@ impl Writer {
 
     /// Nothing is said to be on disk that went into a file without a name.
     async fn write(&mut self, work: &mut Work) -> Result<(), StorageError> {
+        if self.leadership.is_fenced() {
+            return Err(StorageError::Fenced);
+        }
         self.files.check()?;
         self.write_in_time(work).await?;
         self.files.check()
@@ -121,7 +132,7 @@ impl Writer {
         connection: &mut AnyConnection,
         work: &mut Work,
     ) -> Result<(), StorageError> {
-        let together = work.write_together(connection).await;
+        let together = work.write_together(self.fence, connection).await;
         if let Err(error) = together {
             if !error.is_of_one_write() {
                 return Err(error);
@@ -129,8 +140,7 @@ impl Writer {
             // There may be nothing to roll back: why it failed says more than that.
             let undone = connection.execute("ROLLBACK").await;
             undone.map_err(|_| error)?;
-            let begin = Dialect::spoken_by(connection).begin();
-            connection.execute(begin).await?;
+            self.fence.begin(connection).await?;
             work.write_one_by_one(connection).await?;
         }
         connection.execute("COMMIT").await?;
@@ -189,6 +199,9 @@ impl Writer {
             self.logged.get_or_insert_with(Instant::now);
         }
         let was_good = self.health.note_write(committed);
+        if *committed == Err(StorageError::Fenced) {
+            self.leadership.fence();
+        }
         match committed {
             // What to do about it is said with the copy that is made.
             Err(StorageError::FileGone) => {}

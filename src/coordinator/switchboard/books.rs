@@ -9,9 +9,14 @@ use crate::dispatch::Facts;
 use crate::metering::Counted;
 use muster_protocol::job::Kudos;
 
-/// Not known to be settled. Asking again is safe.
+/// Why a job is not settled. Asking again is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unsettled;
+pub enum Unsettled {
+    /// The store has not answered, or failed: the job may be settled.
+    Unknown,
+    /// The disk is full. Asking again fails until the operator has made room.
+    Full,
+}
 
 type Settling = Pin<Box<dyn Future<Output = Result<Kudos, Unsettled>> + Send>>;
 

@@ -26,6 +26,7 @@ impl Desk {
         self.wakers.extend(sockets);
         self.sessions = Sessions::default();
         self.dispatcher = Dispatcher::new(self.settings.clone());
+        self.is_paused = false;
         self.follow_ups.clear();
         self.effects.clear();
         self.entering = None;

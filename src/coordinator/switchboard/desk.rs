@@ -27,6 +27,7 @@ use crate::dispatch::{
     Dispatcher, Effect, Input, Limits, Mono, Now, Outcome, Outlook, Refusal, Registration,
     Settings, Submission,
 };
+use crate::leadership::Leadership;
 use crate::metering::{Counted, Meter};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, Failure, Job, JobId, Kind, Kudos, UnixMillis};
@@ -123,6 +124,8 @@ pub struct Desk {
     pub draining: Vec<oneshot::Sender<Drained>>,
     pub is_draining: bool,
     pub settings: Settings,
+    leadership: Leadership,
+    pub is_paused: bool,
     pub effects: Vec<Effect>,
     started: Instant,
 }
@@ -147,6 +150,8 @@ impl Desk {
         Self {
             dispatcher: Dispatcher::new(settings.clone()),
             settings,
+            leadership: Leadership::default(),
+            is_paused: false,
             is_draining: false,
             shared,
             books,
@@ -166,8 +171,13 @@ impl Desk {
         }
     }
 
+    #[must_use]
+    pub fn led_by(self, leadership: Leadership) -> Self {
+        Self { leadership, ..self }
+    }
+
     pub async fn run(mut self, mut inbox: mpsc::Receiver<Message>, stopping: CancellationToken) {
-        let shared = self.shared.clone();
+        let (shared, mut resumed) = (self.shared.clone(), self.leadership.resumed());
         let mut post = Post::default();
         let mut alarm = Box::pin(sleep_until(self.started + LONG));
         loop {
@@ -178,6 +188,8 @@ impl Desk {
                 count = inbox.recv_many(&mut post.messages, BATCH) => if count == 0 { break },
                 () = shared.departures.added() => {}
                 () = shared.board.asked() => {}
+                // The sender lives as long as this task.
+                _ = resumed.changed() => {}
                 () = &mut alarm => {}
             }
             post.departures = shared.departures.take();
@@ -215,6 +227,7 @@ impl Desk {
     }
 
     fn work_off(&mut self, post: &mut Post) {
+        self.follow_leadership();
         while let Some(message) = post.messages.pop() {
             self.take_in(message);
         }
@@ -232,6 +245,18 @@ impl Desk {
             .keep_up(&self.shared.board, &self.dispatcher, &self.sessions);
         while let Some(waker) = self.wakers.pop() {
             waker.wake();
+        }
+    }
+
+    /// Before anything else: a process that was stopped for a while may not lead any more.
+    fn follow_leadership(&mut self) {
+        let is_paused = !self.leadership.is_leading();
+        if is_paused != self.is_paused {
+            self.is_paused = is_paused;
+            self.handle(match is_paused {
+                true => Input::Pause,
+                false => Input::Resume,
+            });
         }
     }
 
@@ -329,9 +354,12 @@ impl Desk {
         self.lines.counted(job, counted);
         match result {
             Ok(reward) => self.handle(Input::Settled { job, reward }),
-            Err(Unsettled) => {
+            Err(why) => {
                 self.shared.counters.settlement_failures.add(1);
-                self.handle(Input::SettleFailed { job });
+                self.handle(match why {
+                    Unsettled::Unknown => Input::SettleFailed { job },
+                    Unsettled::Full => Input::StoreFull { job },
+                });
             }
         }
     }

@@ -64,6 +64,7 @@ use figures::Counters;
 use overview::Board;
 
 use super::dispatch::{Input, Limits, Refusal, Registration, SessionId, Settings, Submission};
+use super::leadership::Leadership;
 use super::workers::frames;
 use muster_process::tasks::Tasks;
 
@@ -110,6 +111,16 @@ pub struct Stopped;
 
 impl Switchboard {
     pub fn start(settings: Settings, books: impl Into<Books>, tasks: &Tasks) -> Self {
+        Self::led(Leadership::default(), settings, books, tasks)
+    }
+
+    /// The same, with a pause of placement while the coordinator does not lead.
+    pub fn led(
+        leadership: Leadership,
+        settings: Settings,
+        books: impl Into<Books>,
+        tasks: &Tasks,
+    ) -> Self {
         let (messages, inbox) = mpsc::channel(INBOX);
         let shared = Arc::new(Shared::default());
         let desk = Desk::new(
@@ -119,6 +130,7 @@ impl Switchboard {
             messages.downgrade(),
             tasks,
         );
+        let desk = desk.led_by(leadership);
         tasks.start(desk.run(inbox, tasks.stopping()));
         Self { messages, shared }
     }

@@ -198,7 +198,10 @@ impl Desk {
             let asked = Instant::now();
             let settling = AssertUnwindSafe(books.settle(amended(facts, counted), counted));
             // Whatever went wrong there, it is not known to be settled, and asked for again.
-            let result = settling.catch_unwind().await.unwrap_or(Err(Unsettled));
+            let result = settling
+                .catch_unwind()
+                .await
+                .unwrap_or(Err(Unsettled::Unknown));
             let took = asked.elapsed();
             let settled = Message::Settled {
                 job,

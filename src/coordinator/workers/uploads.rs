@@ -2,14 +2,17 @@
 //! conversation with the worker goes on.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use tokio::time::{Instant, sleep};
+use tracing::debug;
 
 use crate::dispatch::{Frame, Input, Said};
 use crate::media::Key;
-use crate::pictures::{Results, UploadCheck};
+use crate::pictures::{Results, Unfit, UploadCheck};
 use muster_protocol::job::{Event, Failure, FailureKind};
 
 /// One image, and what dispatch is to hear of it.
@@ -22,6 +25,10 @@ pub struct Upload {
     /// If it is not, with the failure in the place of what it says.
     pub otherwise: Frame,
 }
+
+/// A media store that is restarted is waited for: the work of its worker would be lost.
+const PATIENCE: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// Those of one worker that are being looked at.
 pub struct Uploads {
@@ -64,8 +71,16 @@ impl Upload {
         let Some(results) = results else {
             return self.said;
         };
-        let Err(unfit) = results.take_upload(self.key, self.check).await else {
-            return self.said;
+        let last = Instant::now() + PATIENCE;
+        let unfit = loop {
+            match results.take_upload(self.key, self.check).await {
+                Ok(()) => return self.said,
+                Err(Unfit::Store(error)) if Instant::now() < last => {
+                    debug!("reading an upload failed, retrying: {error}");
+                    sleep(AGAIN).await;
+                }
+                Err(unfit) => break unfit,
+            }
         };
         let kind = match unfit.is_workers_fault() {
             true => FailureKind::WorkerFailed,

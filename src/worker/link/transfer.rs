@@ -17,8 +17,9 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use tokio::net::lookup_host;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_rustls::rustls::ClientConfig;
+use tracing::debug;
 use url::{Host, Url};
 
 use super::{Dial, tls};
@@ -28,8 +29,12 @@ use muster_protocol::link::UploadSlot;
 const CONNECTING: Duration = Duration::from_secs(10);
 /// Without a byte in either direction.
 const STANDSTILL: Duration = Duration::from_secs(30);
-const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A source that is not there is asked for so long; other workers may reach it.
+const FETCHING: Duration = Duration::from_secs(4);
+/// A result is the work of minutes: a store that is restarted meanwhile still gets it.
+const PUTTING: Duration = Duration::from_secs(60);
 
 /// Reaches the media store of one coordinator. Clones share their connections.
 #[derive(Debug, Clone, Default)]
@@ -99,7 +104,7 @@ impl Transfers {
             let request = client.get(url.clone());
             async move { read(sent(request).await?, most).await }
         };
-        retried(get).await
+        retried(get, FETCHING).await
     }
 
     pub async fn put(&self, slot: &UploadSlot, bytes: Bytes) -> Result<(), TransferError> {
@@ -109,7 +114,7 @@ impl Transfers {
             let request = request.header(CONTENT_TYPE, &slot.content_type);
             async move { sent(request).await.map(|_| ()) }
         };
-        retried(put).await
+        retried(put, PUTTING).await
     }
 
     /// Who may follow the link.
@@ -257,19 +262,26 @@ async fn read(mut response: Response, most: usize) -> Result<Vec<u8>, TransferEr
     }
 }
 
-/// Tries again while that may help.
+/// Tries again while that may help, and the last time after `patience`.
 async fn retried<T, F: Future<Output = Result<T, TransferError>>>(
     attempt: impl Fn() -> F,
+    patience: Duration,
 ) -> Result<T, TransferError> {
+    let last = Instant::now() + patience;
     let mut pause = FIRST_PAUSE;
-    for _ in 1..TRIES {
+    loop {
         match attempt().await {
-            Err(error) if error.may_pass() => sleep(pause).await,
+            Err(error) if error.may_pass() && Instant::now() < last => {
+                debug!(
+                    "a transfer failed, retrying in {} ms: {error}",
+                    pause.as_millis()
+                );
+                sleep(pause).await;
+            }
             ended => return ended,
         }
-        pause *= 2;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
-    attempt().await
 }
 
 /// With the causes: the outermost error of a client says little.
@@ -301,11 +313,15 @@ impl TransferError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
     use bytes::Bytes;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use tokio::time::Instant;
 
-    use super::{TransferError, Transfers};
+    use super::{PUTTING, TransferError, Transfers, retried};
     use muster_protocol::link::UploadSlot;
     use reqwest::StatusCode;
 
@@ -358,6 +374,27 @@ mod tests {
         let request = requests[1].to_lowercase();
         assert!(request.starts_with("put /object?signature=s"), "{request}");
         assert!(request.contains("content-type: image/webp"), "{request}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_is_restarted_still_gets_an_upload() {
+        let began = Instant::now();
+        let tries = AtomicU32::new(0);
+        let attempt = || {
+            tries.fetch_add(1, Ordering::Relaxed);
+            async move {
+                match began.elapsed() < Duration::from_secs(40) {
+                    true => Err(TransferError::Failed("connection refused".to_owned())),
+                    false => Ok(()),
+                }
+            }
+        };
+        assert_eq!(retried(attempt, PUTTING).await, Ok(()));
+        assert!(tries.load(Ordering::Relaxed) < 20);
+        let gone = || async { Err::<(), _>(TransferError::Refused(StatusCode::BAD_GATEWAY)) };
+        let began = Instant::now();
+        assert!(retried(gone, PUTTING).await.is_err());
+        assert!(began.elapsed() >= PUTTING);
     }
 
     #[tokio::test]

@@ -379,3 +379,24 @@ fn more_than_any_worker_takes_of_a_model_is_refused_with_the_limit() {
     let text = refusal(&mut desk, "large", 512 * 512, 21);
     assert!(text.contains("21 steps (at most 20)"), "{text}");
 }
+
+#[test]
+fn in_a_pause_no_worker_is_given_a_job_and_afterwards_all_that_wait() {
+    let mut desk = Desk::new();
+    let session = desk.ours(1);
+    desk.submit_one();
+    let running = desk.offer();
+    desk.put(Input::Pause);
+    let waiting = [desk.submit_one(), desk.submit_one()];
+    desk.ours(2);
+    desk.put(Input::Tick);
+    assert!(desk.offers().is_empty());
+    // What runs goes on to its end.
+    desk.say(&running, token(1));
+    desk.say(&running, done());
+    assert!(desk.offers().is_empty());
+    desk.put(Input::Resume);
+    let offered: Vec<_> = desk.offers().iter().map(|offer| offer.job.id).collect();
+    assert!(waiting.iter().all(|job| offered.contains(job)));
+    assert_eq!(desk.worker_of(session), 1);
+}

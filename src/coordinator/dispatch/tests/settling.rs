@@ -1,7 +1,7 @@
 //! The store first.
 
 use super::{Desk, LIFETIME, Store, done, failure_kind, is_delivered, secs, token};
-use crate::dispatch::{Effect, Input};
+use crate::dispatch::{Effect, Input, Outcome};
 use muster_protocol::job::{FailureKind, Kudos};
 
 #[test]
@@ -179,6 +179,40 @@ fn a_stored_job_is_settled_when_the_store_comes_back_after_a_long_time() {
         .wait(secs(300));
     desk.store = Some(Store::Settles);
     desk.wait(secs(5));
+    assert!(is_delivered(&desk.end()));
+    desk.assert_nothing_left();
+}
+
+#[test]
+fn a_client_is_told_at_once_that_the_disk_is_full_and_what_is_stored_waits() {
+    let mut desk = Desk::new();
+    let session = desk.ours(1);
+    let direct = desk.submit_one();
+    let mut stored = desk.new_job();
+    stored.durable = true;
+    let stored = desk.submit(stored);
+    desk.store = None;
+    for offer in desk.offers() {
+        desk.say(&offer, done());
+    }
+    for job in [direct, stored] {
+        desk.put(Input::StoreFull { job });
+    }
+    let ends = desk.ends();
+    let [(job, Outcome::Failed(failure))] = &ends[..] else {
+        panic!("{ends:?}");
+    };
+    assert_eq!(
+        (*job, failure.kind),
+        (direct, FailureKind::StoreUnavailable)
+    );
+    assert_eq!(desk.dispatcher.census().jobs, 1);
+    // The worker is not to blame.
+    assert_eq!(desk.worker_of(session), 1);
+    desk.put(Input::Settled {
+        job: stored,
+        reward: Kudos(3),
+    });
     assert!(is_delivered(&desk.end()));
     desk.assert_nothing_left();
 }

@@ -49,22 +49,41 @@ pub struct CreditRelease {
     pub now: UnixMillis,
 }
 
-/// Holds that were made before a moment are given back: their jobs are gone, but for the `kept` ones.
 #[derive(Debug)]
-pub struct ReleaseBefore {
-    pub before: UnixMillis,
+pub struct OwnedCreditHold {
+    pub hold: CreditHold,
+    pub owner: i64,
+}
+
+/// Holds whose jobs are gone are given back, but for those of the `kept` jobs, which have this owner then.
+#[derive(Debug)]
+pub struct LostCreditRelease {
+    pub of: LostHolds,
     pub kept: HashSet<JobId>,
+    pub owner: i64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum LostHolds {
+    /// Of coordinators that have been fenced.
+    Fenced,
+    /// Of this coordinator, and made before a moment.
+    Before(UnixMillis),
 }
 
 const TAKE: &str = "UPDATE credits SET promotional = promotional - $1, free_used = free_used + $2, \
      paid = paid - $3, requests = requests + $4 WHERE account = $5";
-const INSERT_HOLD: &str = "INSERT INTO credit_holds (job, account, promotional, free, paid, day, at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7)";
+const INSERT_HOLD: &str = "INSERT INTO credit_holds (job, account, promotional, free, paid, day, at, owner) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
 const PAID_HOLDS: &str =
     "SELECT CAST(COALESCE(SUM(paid), 0) AS BIGINT) FROM credit_holds WHERE account = $1";
-const OLD: &str = "SELECT job FROM credit_holds WHERE at < $1";
+const OF_FENCED: &str =
+    "SELECT job FROM credit_holds WHERE owner NOT IN (SELECT epoch FROM coordinators)";
+const OLD: &str = "SELECT job FROM credit_holds WHERE at < $1 AND ($2 = 0 OR owner = $2)";
+const TAKE_OVER: &str = "UPDATE credit_holds SET owner = $1 \
+     WHERE owner <> $1 AND owner NOT IN (SELECT epoch FROM coordinators)";
 
-impl Change for CreditHold {
+impl Change for OwnedCreditHold {
     type Answer = CreditOutcome;
 
     fn apply<'a>(
@@ -72,25 +91,26 @@ impl Change for CreditHold {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<CreditOutcome, StorageError>> {
         Box::pin(async move {
-            let row = begin_day(self.account, self.now, connection).await?;
-            if let RequestCount::UpTo(most) = self.count
+            let hold = &self.hold;
+            let row = begin_day(hold.account, hold.now, connection).await?;
+            if let RequestCount::UpTo(most) = hold.count
                 && row.requests >= most
                 && row
                     .paid
                     .0
-                    .saturating_add(paid_holds(self.account, connection).await?)
+                    .saturating_add(paid_holds(hold.account, connection).await?)
                     <= 0
             {
                 return Ok(CreditOutcome::NoRequests);
             }
-            let funds = row.funds(self.allowance);
-            let wanted: MicroUsd = self.jobs.iter().map(|(_, amount)| *amount).sum();
+            let funds = row.funds(hold.allowance);
+            let wanted: MicroUsd = hold.jobs.iter().map(|(_, amount)| *amount).sum();
             if wanted > funds.total() {
                 let missing = wanted.0.saturating_sub(funds.total().0);
                 return Ok(CreditOutcome::Missing(MicroUsd(missing)));
             }
-            self.take(funds.part(wanted), connection).await?;
-            self.insert_holds(funds, connection).await?;
+            hold.take(funds.part(wanted), connection).await?;
+            hold.insert_holds(funds, self.owner, connection).await?;
             Ok(CreditOutcome::Held)
         })
     }
@@ -121,6 +141,7 @@ impl CreditHold {
     async fn insert_holds(
         &self,
         mut funds: Funds,
+        owner: i64,
         connection: &mut AnyConnection,
     ) -> Result<(), StorageError> {
         for (job, amount) in &self.jobs {
@@ -133,7 +154,8 @@ impl CreditHold {
                 .bind(part.free.0)
                 .bind(part.paid.0)
                 .bind(day(self.now))
-                .bind(self.now.0);
+                .bind(self.now.0)
+                .bind(owner);
             row.execute(&mut *connection).await?;
         }
         Ok(())
@@ -165,7 +187,7 @@ impl Change for CreditRelease {
     }
 }
 
-impl Change for ReleaseBefore {
+impl Change for LostCreditRelease {
     type Answer = usize;
 
     fn apply<'a>(
@@ -173,9 +195,12 @@ impl Change for ReleaseBefore {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<usize, StorageError>> {
         Box::pin(async move {
-            let old = sqlx::query(OLD).bind(self.before.0);
+            let lost = match self.of {
+                LostHolds::Fenced => sqlx::query(OF_FENCED),
+                LostHolds::Before(before) => sqlx::query(OLD).bind(before.0).bind(self.owner),
+            };
             let mut released = 0;
-            for row in old.fetch_all(&mut *connection).await? {
+            for row in lost.fetch_all(&mut *connection).await? {
                 let job: String = row.try_get("job")?;
                 let job = job.parse().map(JobId);
                 let Some(job) = job.ok().filter(|job| !self.kept.contains(job)) else {
@@ -186,6 +211,8 @@ impl Change for ReleaseBefore {
                     released += 1;
                 }
             }
+            let kept = sqlx::query(TAKE_OVER).bind(self.owner);
+            kept.execute(connection).await?;
             Ok(released)
         })
     }

@@ -20,7 +20,7 @@ use muster_protocol::job::{AccountId, JobId, UnixMillis};
 use super::rows::{Stored, first};
 use super::write::Change;
 use super::{StorageError, Store};
-use holds::ReleaseBefore;
+use holds::{LostCreditRelease, LostHolds, OwnedCreditHold};
 
 /// What an account has, on one UTC day.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -95,21 +95,36 @@ impl Store {
 
     /// All of it, or nothing.
     pub async fn hold_credits(&self, hold: CreditHold) -> Result<CreditOutcome, StorageError> {
-        self.change(hold).await
+        let owner = self.owner();
+        self.change(OwnedCreditHold { hold, owner }).await
     }
 
     pub async fn release_credits(&self, release: CreditRelease) -> Result<(), StorageError> {
         self.change(release).await
     }
 
-    /// How many holds were given back; the holds of the `kept` jobs stay.
+    /// How many holds of earlier coordinators were given back; the holds of the `kept` jobs stay.
+    pub async fn release_credits_of_fenced(&self, kept: Vec<JobId>) -> Result<usize, StorageError> {
+        self.release_lost_credits(LostHolds::Fenced, kept).await
+    }
+
+    /// How many holds of this coordinator were given back that were made before a moment; the holds of the `kept` jobs stay.
     pub async fn release_credits_before(
         &self,
         before: UnixMillis,
         kept: Vec<JobId>,
     ) -> Result<usize, StorageError> {
-        let kept = kept.into_iter().collect();
-        self.change(ReleaseBefore { before, kept }).await
+        let of = LostHolds::Before(before);
+        self.release_lost_credits(of, kept).await
+    }
+
+    async fn release_lost_credits(
+        &self,
+        of: LostHolds,
+        kept: Vec<JobId>,
+    ) -> Result<usize, StorageError> {
+        let (kept, owner) = (kept.into_iter().collect(), self.owner());
+        self.change(LostCreditRelease { of, kept, owner }).await
     }
 
     /// What the account has then.

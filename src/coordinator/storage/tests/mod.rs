@@ -3,6 +3,7 @@
 mod books;
 mod budgets;
 mod credits;
+mod election;
 mod erasures;
 mod fees;
 mod forgetting;

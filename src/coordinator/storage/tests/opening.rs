@@ -2,14 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use sqlx::{AnyConnection, Executor, Row};
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::storage::{Location, StorageError, Store, connect, have_alone, migrate};
-use muster_process::tasks::Tasks;
+use crate::storage::{Location, StorageError, Store, connect, migrate};
 use muster_protocol::job::{AccountId, JobId, Kudos, UnixMillis, WorkerId};
 
 on_both_engines! {
@@ -199,26 +197,6 @@ async fn two_programs_may_open_a_new_database_at_once(scratch: Scratch) {
         other.settle(settlement(job, 2))
     );
     assert_eq!(first, second, "both are told what stands there");
-}
-
-#[tokio::test]
-async fn a_server_has_one_coordinator_and_the_next_waits_for_its_end() {
-    let scratch = Scratch::postgres().await;
-    let (first, next) = (Tasks::default(), Tasks::default());
-    let alone = async |patience: u64, tasks| {
-        let patience = Duration::from_secs(patience);
-        have_alone(&scratch.location, patience, tasks).await
-    };
-    assert_eq!(alone(0, &first).await, Ok(true));
-    assert_eq!(alone(0, &next).await, Ok(false));
-    let (ended, came) = tokio::join!(first.stop(Duration::from_secs(10)), alone(20, &next));
-    assert!(ended);
-    assert_eq!(came, Ok(true));
-    let other = Scratch::postgres().await;
-    assert_eq!(
-        have_alone(&other.location, Duration::ZERO, &first).await,
-        Ok(true)
-    );
 }
 
 async fn what_was_settled_is_there_after_opening_again(scratch: Scratch) {

@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -10,7 +9,7 @@ use muster_testing::eventually;
 use sqlx::{AnyConnection, Executor};
 use tokio::time::{sleep, timeout};
 
-use super::scratch::{SOUND, Scratch, settlement};
+use super::scratch::{OwnServer, SOUND, Scratch, settlement};
 use crate::accounts::{Accounts, Denied, SecretSource};
 use crate::storage::write::Change;
 use crate::storage::{Location, READERS, StorageError, Store, connect, file};
@@ -264,43 +263,10 @@ async fn changed_keys_are_noticed_while_a_writer_that_failed_is_stuck() {
     noticed.unwrap().unwrap();
 }
 
-/// A server of this test's own.
-struct Server {
-    folder: tempfile::TempDir,
-}
-
-impl Server {
-    fn run(&self, verb: &str) -> String {
-        let script =
-            Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/postgres");
-        let run = Command::new(script)
-            .arg(verb)
-            .arg(self.folder.path().join("server"))
-            .output();
-        let run = run.unwrap();
-        assert!(
-            run.status.success(),
-            "{}",
-            String::from_utf8_lossy(&run.stderr)
-        );
-        String::from_utf8(run.stdout).unwrap().trim().to_owned()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.run("stop");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_database_down_and_back_is_survived() {
-    let folder = tempfile::Builder::new()
-        .permissions(open_to_all())
-        .tempdir()
-        .unwrap();
-    let server = Server { folder };
-    let location = Location::parse(&server.run("start")).unwrap();
+    let server = OwnServer::unstarted();
+    let location = server.start();
     let tasks = Tasks::default();
     let store = Store::open(&location, &tasks).await.unwrap();
     let accounts = Accounts::open(
@@ -315,7 +281,7 @@ async fn the_database_down_and_back_is_survived() {
     accounts.authenticate(key).await.unwrap();
     store.settle(settlement(JobId::random(), 1)).await.unwrap();
 
-    server.run("kill");
+    server.kill();
     let job = JobId::random();
     let lost = store.settle(settlement(job, 2)).await;
     assert!(
@@ -334,7 +300,7 @@ async fn the_database_down_and_back_is_survived() {
         "nobody can say that it is wrong"
     );
 
-    server.run("start");
+    server.start();
     until("it is noticed", || store.is_reachable()).await;
     assert_eq!(store.settle(settlement(job, 2)).await, Ok(Kudos(2000)));
     assert_eq!(store.settle(settlement(job, 2)).await, Ok(Kudos(2000)));
@@ -344,11 +310,6 @@ async fn the_database_down_and_back_is_survived() {
         .unwrap_err();
     assert_eq!(stranger, Denied::UnknownKey);
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
-}
-
-/// The server runs as somebody else when this test is root's.
-fn open_to_all() -> std::fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o755)
 }
 
 async fn until(what: &str, is_so: impl Fn() -> bool) {

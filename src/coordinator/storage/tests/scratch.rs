@@ -1,5 +1,7 @@
 //! A database that nobody else uses, and settlements to put into it.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor};
@@ -100,3 +102,50 @@ pub const SOUND: LedgerSums = LedgerSums {
     wrong_jobs: 0,
     wrong_balances: 0,
 };
+
+/// A server of one test's own.
+pub struct OwnServer {
+    folder: TempDir,
+}
+
+impl OwnServer {
+    /// The server runs as another user when the test is root's.
+    pub fn unstarted() -> Self {
+        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        let folder = tempfile::Builder::new().permissions(readable).tempdir();
+        Self {
+            folder: folder.unwrap(),
+        }
+    }
+
+    pub fn start(&self) -> Location {
+        Location::parse(&self.run("start")).unwrap()
+    }
+
+    /// As a power cut would.
+    pub fn kill(&self) {
+        self.run("kill");
+    }
+
+    fn run(&self, verb: &str) -> String {
+        let script =
+            Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/postgres");
+        let run = Command::new(script)
+            .arg(verb)
+            .arg(self.folder.path().join("server"))
+            .output();
+        let run = run.unwrap();
+        assert!(
+            run.status.success(),
+            "{}",
+            String::from_utf8_lossy(&run.stderr)
+        );
+        String::from_utf8(run.stdout).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        self.run("stop");
+    }
+}

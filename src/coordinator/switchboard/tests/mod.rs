@@ -305,7 +305,7 @@ async fn a_store_that_fails_is_asked_again_and_the_tokens_are_counted_once() {
         let failed = seen.len() < 2;
         async move {
             match failed {
-                true => Err(super::Unsettled),
+                true => Err(super::Unsettled::Unknown),
                 false => Ok(Kudos(1)),
             }
         }

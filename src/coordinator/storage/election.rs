@@ -1,0 +1,363 @@
+//! Which coordinator of a PostgreSQL database leads. Two that did would run the same jobs, and each would take the other's
+//! holds for those of a process that has ended. Commands such as `worker key` may write beside the leader.
+//!
+//! The lease is the truth: the leader's row, renewed by the server's clock. A row that is old is taken away together with
+//! the right to write ([`Fence`]). An advisory lock of a session that does nothing else shows sooner that a process has
+//! died: where it is free, a row counts as old sooner. A file is locked as a file, and has one coordinator by that.
+
+use std::time::{Duration, Instant};
+
+use sqlx::any::install_default_drivers;
+use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor, Row};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::leadership::{Epoch, Leadership};
+use muster_process::tasks::Tasks;
+
+use super::dialect::Dialect;
+use super::location::Location;
+use super::{StorageError, connect, migrate};
+
+/// After this time without a renewal another coordinator takes over.
+const LEASE: Duration = Duration::from_secs(2);
+/// After this time where the leader's session has ended as well. The leader has as long to connect again.
+const SILENCE: Duration = Duration::from_millis(350);
+/// The leader stops before its lease ends: its clock and the server's need not run alike.
+const MARGIN: Duration = Duration::from_millis(500);
+const RENEWALS: Duration = Duration::from_millis(100);
+/// Between two looks of a standby, and two tries of a leader to connect again.
+const LOOKS: Duration = Duration::from_millis(50);
+/// A server that was restarted is left to its leader first: both have lost their connections.
+const COURTESY: Duration = Duration::from_secs(1);
+/// A connection that does not answer for so long is given up.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// An election waits for the last batch of the earlier leader, whose session ends if that does not go on.
+const ELECTION: Duration = Duration::from_secs(10);
+/// The last writes of a process that stops.
+const LAST_WRITES: Duration = Duration::from_secs(5);
+
+/// Of this schema, in whatever database it stands.
+const LOCK: &str = "SELECT CAST(CASE WHEN pg_try_advisory_lock(778402, hashtext(current_schema())) \
+                    THEN 1 ELSE 0 END AS BIGINT)";
+const UNLOCK: &str = "SELECT CAST(CASE WHEN pg_advisory_unlock(778402, hashtext(current_schema())) \
+                      THEN 1 ELSE 0 END AS BIGINT)";
+/// Ends the session of a leader that was fenced and still holds the lock: its process may be stopped.
+const END_LOCK_HOLDER: &str = "SELECT CAST(COUNT(pg_terminate_backend(pid)) AS BIGINT) FROM pg_locks \
+     WHERE locktype = 'advisory' AND classid = 778402 AND objsubid = 2 AND granted \
+     AND CAST(objid AS BIGINT) = CAST(hashtext(current_schema()) AS BIGINT) & 4294967295 \
+     AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid <> pg_backend_pid()";
+const ONE_ELECTION_AT_A_TIME: &str =
+    "SELECT pg_advisory_xact_lock(778403, hashtext(current_schema()))";
+const LAST_EPOCH: &str = "SELECT CAST(COALESCE(MAX(epoch), 0) AS BIGINT) FROM coordinators";
+const RELEASE: &str = "UPDATE coordinators SET renewed_at = 0 WHERE epoch = $1";
+
+/// The first statement of a batch: it locks the leader's own row, so that no election takes that away before the commit.
+#[derive(Debug, Clone, Copy)]
+pub struct Fence(pub Epoch);
+
+impl Fence {
+    /// Begins a transaction, in one call.
+    pub async fn begin(self, connection: &mut AnyConnection) -> Result<(), StorageError> {
+        let dialect = Dialect::spoken_by(connection);
+        if self.0 == Epoch::default() || dialect == Dialect::Sqlite {
+            connection.execute(dialect.begin()).await?;
+            return Ok(());
+        }
+        // A renewal changes no key, so it need not wait for a batch, nor a batch for it.
+        let text = format!(
+            "{}; SELECT epoch FROM coordinators WHERE epoch = {} FOR KEY SHARE",
+            dialect.begin(),
+            self.0.0
+        );
+        match connection.fetch_all(AssertSqlSafe(text)).await?.is_empty() {
+            true => Err(StorageError::Fenced),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Waits until this process leads, which may be for ever, and begins to renew its lease. `waiting` is called where another
+/// one leads.
+pub async fn lead(
+    location: &Location,
+    waiting: impl FnOnce(),
+    tasks: &Tasks,
+) -> Result<Leadership, StorageError> {
+    install_default_drivers();
+    if let Location::Sqlite(path) = location {
+        migrate::prepare_file(path)?;
+        let connection = connect(location).await?;
+        let mut connection = migrate::migrate(connection, location, migrate::ALL).await?;
+        let epoch = succeed(&mut connection, Dialect::Sqlite).await?;
+        let _ = connection.close().await;
+        return Ok(Leadership::undisputed(epoch));
+    }
+    let mut session = LeaseSession::open(location.clone()).await?;
+    let mut waiting = Some(waiting);
+    let (leadership, sent) = loop {
+        let sent = Instant::now();
+        match session.try_to_lead().await {
+            Ok(Some(epoch)) => break (Leadership::elected(epoch), sent),
+            Ok(None) => {}
+            Err(error) if waiting.is_some() || error.needs_operator() => return Err(error),
+            Err(error) => session.lose(&error),
+        }
+        if let Some(waiting) = waiting.take() {
+            info!("{location} is in use by another coordinator, waiting as its standby");
+            waiting();
+        }
+        sleep(LOOKS).await;
+    };
+    leadership.renew(sent, LEASE - MARGIN);
+    let keep = keep(session, leadership.clone(), tasks.stopping());
+    tasks.start(keep);
+    Ok(leadership)
+}
+
+/// The session that holds the lock and renews the lease.
+struct LeaseSession {
+    location: Location,
+    /// None after it broke.
+    connection: Option<AnyConnection>,
+    has_lock: bool,
+    has_leases: bool,
+    /// When it was opened again after it broke.
+    reopened: Option<Instant>,
+    has_ended_lock_holder: bool,
+}
+
+impl LeaseSession {
+    async fn open(location: Location) -> Result<Self, StorageError> {
+        let connection = open(&location).await?;
+        Ok(Self {
+            location,
+            connection: Some(connection),
+            has_lock: false,
+            has_leases: false,
+            reopened: None,
+            has_ended_lock_holder: false,
+        })
+    }
+
+    fn lose(&mut self, error: &StorageError) {
+        if self.connection.take().is_some() {
+            warn!(
+                "the connection to {} was lost, reconnecting: {error}",
+                self.location
+            );
+        }
+        self.has_lock = false;
+    }
+
+    async fn connection(&mut self) -> Result<&mut AnyConnection, StorageError> {
+        if self.connection.is_none() {
+            let connecting = timeout(PATIENCE, open(&self.location));
+            let connection = connecting.await.map_err(|_| slow())??;
+            self.reopened = Some(Instant::now());
+            self.connection = Some(connection);
+        }
+        self.connection.as_mut().ok_or(StorageError::Closed)
+    }
+
+    /// The epoch of this process, unless another one leads.
+    async fn try_to_lead(&mut self) -> Result<Option<Epoch>, StorageError> {
+        let looked = timeout(PATIENCE, self.look()).await;
+        let (is_lock_free, age) = looked.map_err(|_| slow())??;
+        let is_courteous = self.reopened.is_some_and(|at| at.elapsed() < COURTESY);
+        let is_old = is_old(age, is_lock_free) && !is_courteous;
+        let connection = self.connection().await?;
+        let elected = match is_old {
+            true => {
+                let electing = timeout(ELECTION, elect(connection, is_lock_free));
+                electing.await.map_err(|_| slow())??
+            }
+            false => None,
+        };
+        match (elected, is_lock_free) {
+            (None, true) => {
+                connection.fetch_one(UNLOCK).await?;
+            }
+            _ => self.has_lock = is_lock_free,
+        }
+        Ok(elected)
+    }
+
+    /// Whether the lock was free, which is taken then, and for how long the lease was not renewed.
+    async fn look(&mut self) -> Result<(bool, Option<Duration>), StorageError> {
+        let has_leases = self.has_leases;
+        let connection = self.connection().await?;
+        let is_lock_free = number(connection, LOCK).await? == 1;
+        let has_leases = has_leases || migrate::has_leases(connection).await?;
+        let age = match has_leases {
+            true => age(connection).await?,
+            // An earlier version knows only the lock.
+            false => (!is_lock_free).then_some(Duration::ZERO),
+        };
+        self.has_leases = has_leases;
+        Ok((is_lock_free, age))
+    }
+
+    /// Whether the lease is still this process's to renew.
+    async fn renew(&mut self, epoch: Epoch) -> Result<bool, StorageError> {
+        let (has_lock, ends) = (self.has_lock, !self.has_ended_lock_holder);
+        let connection = self.connection().await?;
+        let renewed = sqlx::query(AssertSqlSafe(renewal())).bind(epoch.0);
+        if renewed.execute(&mut *connection).await?.rows_affected() == 0 {
+            return Ok(false);
+        }
+        if !has_lock {
+            let has_lock = number(connection, LOCK).await? == 1;
+            if !has_lock && ends {
+                // The lock is an earlier sign of the next death, no more: without the right to end it the lease alone serves.
+                let _ = number(connection, END_LOCK_HOLDER).await;
+            }
+            self.has_lock = has_lock;
+            self.has_ended_lock_holder = true;
+        }
+        Ok(true)
+    }
+
+    async fn release(&mut self, epoch: Epoch) {
+        let Some(mut connection) = self.connection.take() else {
+            return;
+        };
+        let release = sqlx::query(RELEASE).bind(epoch.0);
+        if timeout(PATIENCE, release.execute(&mut connection))
+            .await
+            .is_ok()
+        {
+            let _ = timeout(PATIENCE, connection.close()).await;
+        }
+    }
+}
+
+/// Renews the lease until the last write is done, or another coordinator leads.
+async fn keep(mut session: LeaseSession, leadership: Leadership, stopping: CancellationToken) {
+    let epoch = leadership.epoch();
+    let mut ending: Option<Instant> = None;
+    loop {
+        if stopping.is_cancelled() {
+            let since = *ending.get_or_insert_with(Instant::now);
+            if !leadership.has_writers() || since.elapsed() > LAST_WRITES {
+                return session.release(epoch).await;
+            }
+        }
+        let had_connection = session.connection.is_some();
+        let sent = Instant::now();
+        let renewed = timeout(PATIENCE, session.renew(epoch)).await;
+        let pause = match renewed.unwrap_or_else(|_| Err(slow())) {
+            Ok(true) => {
+                if !had_connection {
+                    info!("connected to {} again, still leading", session.location);
+                }
+                leadership.renew(sent, LEASE - MARGIN);
+                RENEWALS
+            }
+            Ok(false) => {
+                error!("another coordinator leads {} now", session.location);
+                return leadership.fence();
+            }
+            Err(error) => {
+                session.lose(&error);
+                match had_connection {
+                    true => Duration::ZERO,
+                    false => LOOKS,
+                }
+            }
+        };
+        if leadership.has_paused() {
+            error!(
+                "the lease of {} could not be renewed: no job is placed and no request taken until it is",
+                session.location
+            );
+        }
+        tokio::select! {
+            () = stopping.cancelled(), if ending.is_none() => {}
+            () = leadership.fenced() => return,
+            () = sleep(if ending.is_some() { LAST_LOOKS } else { pause }) => {}
+        }
+    }
+}
+
+/// For the last write, while the process stops.
+const LAST_LOOKS: Duration = Duration::from_millis(20);
+
+/// A renewal that a crash of the server undoes is made again: nothing waits for its disk.
+async fn open(location: &Location) -> Result<AnyConnection, StorageError> {
+    let mut connection = connect(location).await?;
+    connection.execute("SET synchronous_commit = off").await?;
+    Ok(connection)
+}
+
+/// None in a database without elections.
+async fn age(connection: &mut AnyConnection) -> Result<Option<Duration>, StorageError> {
+    let text = format!(
+        "SELECT CAST({} - MAX(renewed_at) AS BIGINT) FROM coordinators",
+        NOW
+    );
+    let row = connection.fetch_one(AssertSqlSafe(text)).await?;
+    let millis: Option<i64> = row.try_get(0)?;
+    Ok(millis.map(|millis| Duration::from_millis(millis.max(0).cast_unsigned())))
+}
+
+fn is_old(age: Option<Duration>, is_lock_free: bool) -> bool {
+    age.is_none_or(|age| age > if is_lock_free { SILENCE } else { LEASE })
+}
+
+/// Fences the earlier leader, unless it has renewed its lease meanwhile.
+async fn elect(
+    connection: &mut AnyConnection,
+    is_lock_free: bool,
+) -> Result<Option<Epoch>, StorageError> {
+    if !migrate::has_leases(connection).await? {
+        migrate::migrate_server(connection).await?;
+    }
+    connection.execute(Dialect::Postgres.begin()).await?;
+    connection
+        .execute("SET LOCAL synchronous_commit = on")
+        .await?;
+    connection.execute(ONE_ELECTION_AT_A_TIME).await?;
+    // Waits for the batch that the earlier leader is writing, if it is.
+    connection
+        .fetch_all("SELECT epoch FROM coordinators FOR UPDATE")
+        .await?;
+    if !is_old(age(connection).await?, is_lock_free) {
+        connection.execute("ROLLBACK").await?;
+        return Ok(None);
+    }
+    let epoch = succeed(connection, Dialect::Postgres).await?;
+    connection.execute("COMMIT").await?;
+    Ok(Some(epoch))
+}
+
+/// Takes the place of the last leader.
+async fn succeed(connection: &mut AnyConnection, dialect: Dialect) -> Result<Epoch, StorageError> {
+    let epoch = number(connection, LAST_EPOCH).await? + 1;
+    let now = match dialect {
+        Dialect::Sqlite => "0",
+        Dialect::Postgres => NOW,
+    };
+    let insert = format!("INSERT INTO coordinators (epoch, renewed_at) VALUES ($1, {now})");
+    let insert = sqlx::query(AssertSqlSafe(insert)).bind(epoch);
+    insert.execute(&mut *connection).await?;
+    let delete = sqlx::query("DELETE FROM coordinators WHERE epoch <> $1").bind(epoch);
+    delete.execute(&mut *connection).await?;
+    Ok(Epoch(epoch))
+}
+
+/// Milliseconds of the server's clock, as it is now and not when the transaction began.
+const NOW: &str = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
+
+fn renewal() -> String {
+    format!("UPDATE coordinators SET renewed_at = {NOW} WHERE epoch = $1")
+}
+
+async fn number(connection: &mut AnyConnection, query: &'static str) -> Result<i64, StorageError> {
+    Ok(connection.fetch_one(query).await?.try_get(0)?)
+}
+
+fn slow() -> StorageError {
+    super::too_slow(PATIENCE)
+}

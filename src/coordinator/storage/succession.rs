@@ -1,0 +1,50 @@
+//! What coordinators that were fenced have left: the next one takes over what they had in their queues and their holds.
+//! Nothing of a living coordinator is touched.
+
+use futures_util::future::BoxFuture;
+use sqlx::{AnyConnection, AssertSqlSafe};
+
+use super::write::Change;
+use super::{StorageError, Store};
+
+#[derive(Debug)]
+struct Succession {
+    owner: i64,
+}
+
+/// Rows with an owner, and which of them the owner still needs. Credits are taken over where the lost ones are released.
+const OWNED: [(&str, &str); 4] = [
+    ("requests", "true"),
+    ("responses", "body IS NOT NULL"),
+    ("holds", "true"),
+    ("key_holds", "true"),
+];
+
+impl Store {
+    /// Makes what fenced coordinators have left this one's. To be called before any of it is read.
+    pub async fn succeed(&self) -> Result<(), StorageError> {
+        let owner = self.owner();
+        self.change(Succession { owner }).await
+    }
+}
+
+impl Change for Succession {
+    type Answer = ();
+
+    fn apply<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        Box::pin(async move {
+            for (table, needed) in OWNED {
+                let text = format!(
+                    "UPDATE {table} SET owner = $1 WHERE owner <> $1 AND {needed} \
+                     AND owner NOT IN (SELECT epoch FROM coordinators)"
+                );
+                let taken = sqlx::query(AssertSqlSafe(text)).bind(self.owner);
+                taken.execute(&mut *connection).await?;
+            }
+            Ok(())
+        })
+    }
+}
