@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     number_cards_by_bus();
-    outlive_file_size_limits();
+    ignore_signals();
     muster::cli::main()
 }
 
@@ -23,10 +23,12 @@ fn number_cards_by_bus() {
     }
 }
 
-/// A write past the limit on the size of files is an error that its writer tells, but comes with a signal that ends
-/// every process that has not said otherwise.
+/// Signals that end every process that has not said otherwise, and mean nothing here. A write past the limit on the size of
+/// files comes with SIGXFSZ, and is an error that its writer tells. Child processes inherit this.
 #[expect(unsafe_code, reason = "signal() is a C function")]
-fn outlive_file_size_limits() {
-    // SAFETY: no handler runs, the signal is ignored.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+fn ignore_signals() {
+    for number in [libc::SIGXFSZ, libc::SIGUSR1, libc::SIGUSR2] {
+        // SAFETY: no handler runs, the signal is ignored.
+        unsafe { libc::signal(number, libc::SIG_IGN) };
+    }
 }

@@ -1,7 +1,7 @@
 //! Everywhere a value may come from.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The environment variables, read once.
 pub type Environment = BTreeMap<String, String>;
@@ -26,13 +26,28 @@ pub struct Flag {
     pub value: String,
 }
 
+const HOME: &str = "HOME";
+/// The home folder of users without one.
+const SERVICES: &str = "/var/lib/muster";
+
+/// As the user database says.
+fn home_of_user() -> String {
+    let home = std::env::home_dir().filter(|home| home.is_dir() && home != Path::new("/"));
+    let home = home.and_then(|home| home.into_os_string().into_string().ok());
+    home.unwrap_or_else(|| SERVICES.to_owned())
+}
+
 impl Sources {
-    /// A file, the environment of this process and its folder.
+    /// A file, the environment of this process and its folder. Services may run without HOME: their user has a home folder
+    /// all the same, or there is one for them all.
     pub fn of_process(file: Option<PathBuf>, flags: Vec<Flag>) -> Self {
         // A variable that is no text cannot be one of ours.
-        let environment = std::env::vars_os()
+        let mut environment: Environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
+        if environment.get(HOME).is_none_or(String::is_empty) {
+            environment.insert(HOME.to_owned(), home_of_user());
+        }
         Self {
             file,
             environment,

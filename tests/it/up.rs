@@ -321,6 +321,19 @@ fn the_key_of_up_stays_the_same_and_is_its_owners_alone() {
 }
 
 #[test]
+fn an_idle_up_stops_within_a_second_and_warns_of_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut up = up(folder.path());
+    let mut log = Lines::of(up.child.stderr.take().unwrap());
+    let asked = Instant::now();
+    assert_eq!(up.interrupted(), Some(0));
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let said = log.rest();
+    assert!(said.contains("stopped") && !said.contains("WARN"), "{said}");
+}
+
+#[test]
 fn ctrl_c_lets_every_accepted_job_finish_also_those_that_wait() {
     let folder = tempfile::tempdir().unwrap();
     let up = up_with(folder.path(), &[("MUSTER_ENGINE_MAX_RUNNING", "1")]);

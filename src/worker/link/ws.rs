@@ -84,6 +84,8 @@ struct Running {
     mouth: mpsc::Sender<(Slot, Said)>,
     stops: BTreeMap<Slot, Stop>,
     is_retired: bool,
+    /// The coordinator has closed the last socket, and not just gone.
+    was_closed: bool,
     ending: Option<Ending>,
 }
 
@@ -106,6 +108,7 @@ impl Shell {
             mouth,
             stops: BTreeMap::new(),
             is_retired: false,
+            was_closed: false,
             ending: None,
         };
         running.keep().await;
@@ -175,6 +178,7 @@ impl Running {
             Woken::Socket(Ok(message)) => self.take_message(message, out),
             Woken::Socket(Err(closed)) => {
                 self.report(&closed);
+                self.was_closed = closed.code.is_some();
                 self.part();
                 self.turn(Input::Lost { code: closed.code }, out);
             }
@@ -411,7 +415,8 @@ impl Running {
         };
         let is_new = *self.told.borrow() != standing;
         if is_new {
-            announce(&self.shell.label, &standing, &self.next_attempt());
+            let next_attempt = self.next_attempt();
+            announce(&self.shell.label, &standing, self.was_closed, &next_attempt);
             self.told.send_replace(standing);
         }
     }
@@ -447,9 +452,11 @@ pub fn whole_seconds(wait: Duration) -> String {
     format!("{} s", wait.as_millis().div_ceil(1000))
 }
 
-fn announce(label: &str, standing: &Standing, next_attempt: &str) {
+/// A coordinator that closes the socket has said why, and may just be stopped.
+fn announce(label: &str, standing: &Standing, was_closed: bool, next_attempt: &str) {
     match standing {
         Standing::Connected(_) => info!("connected to {label}"),
+        Standing::Away if was_closed => info!("disconnected from {label}, {next_attempt}"),
         Standing::Away => warn!("connection to {label} lost, {next_attempt}"),
         Standing::Refused(why) => error!("{label} refuses this worker: {why}"),
         Standing::Left => info!("disconnected from {label}"),
