@@ -3,15 +3,16 @@
 //! | crate | folder | what it is | uses |
 //! | --- | --- | --- | --- |
 //! | `muster` | `src/cli` | the binary `worker`: one file per subcommand | all |
-//! | `muster-worker` | `src/worker` | the daemon: [`daemon`], [`link`], [`hub`], [`catalog`], [`hardware`] | engine, media, protocol, config, process |
-//! | `muster-coordinator` | `src/coordinator` | accounts, request queue, ledger, APIs; feature `coordinator` | media, protocol, process |
+//! | `muster-worker` | `src/worker` | the daemon: [`daemon`], [`link`], [`hub`], [`catalog`], [`hardware`] | engine, media, protocol, reader, config, process |
+//! | `muster-coordinator` | `src/coordinator` | accounts, request queue, ledger, APIs; feature `coordinator` | media, protocol, reader, process |
 //! | `muster-engine` | `src/engine` | [`networks`] and the [`runtime`] that owns a device | kernels, process, schema |
 //! | `muster-kernels` | `src/kernels` | operations that candle lacks or does slowly | |
 //! | `muster-protocol` | `src/protocol` | the neutral job and every wire shape | schema |
 //! | `muster-schema` | `src/schema` | what schemas and patterns of clients may hold | |
+//! | `muster-reader` | `src/reader` | foreign sounds and videos, read in a process with limits | media, process |
 //! | `muster-media` | `src/media` | types and codecs of images, sound and video | |
 //! | `muster-config` | `src/config` | `worker.toml`: raw text in, checked values out | |
-//! | `muster-process` | `src/process` | [`tasks`], [`telemetry`], [`memory`], [`intake`] | |
+//! | `muster-process` | `src/process` | [`tasks`], [`telemetry`], [`memory`], [`intake`], child processes | |
 //!
 //! The manifests of the crates are the layering between them; `tests/it/layering` holds what they cannot say.
 
@@ -28,8 +29,9 @@ pub use muster_coordinator as coordinator;
 pub use muster_engine::{networks, runtime};
 pub use muster_kernels as kernels;
 pub use muster_media as media;
-pub use muster_process::{intake, memory, tasks, telemetry};
+pub use muster_process::{child, intake, memory, tasks, telemetry};
 pub use muster_protocol as protocol;
+pub use muster_reader as reader;
 pub use muster_worker::{catalog, daemon, hardware, hub, link};
 
 /// Of the binary, the tests and the benches of this package.

@@ -31,6 +31,7 @@ mod place;
 mod probe;
 mod publish;
 mod quantity;
+mod reader;
 mod reload;
 mod root;
 mod serve;
@@ -115,6 +116,8 @@ enum Command {
     UpEngine(coordinator::EngineArgs),
     #[command(hide = true, name = crate::daemon::TEXT_PROCESS)]
     TextProcess(text_process::Args),
+    #[command(hide = true, name = crate::reader::READER_COMMAND)]
+    Reader(reader::Args),
 }
 
 /// Runs the program; the exit code is decided here and nowhere else.
@@ -167,6 +170,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         #[cfg(feature = "coordinator")]
         Some(Command::UpEngine(args)) => coordinator::engine(&args, &root),
         Some(Command::TextProcess(args)) => text_process::run(&args),
+        Some(Command::Reader(args)) => reader::run(&args),
     }
 }
 

@@ -1,7 +1,8 @@
-//! `worker text-process`: tokenizer and chat template of one model, or a prover of grammars, for the worker that starts it.
+//! `worker text-process`: tokenizer and chat template of one model, a prover of grammars, or a reader of pickles, for the
+//! worker that starts it.
 
 use super::{Exit, Failure};
-use crate::runtime::{grammar, text};
+use crate::runtime::{grammar, pickles, text};
 
 const EXAMPLES: &str = "\
 Example:
@@ -14,12 +15,16 @@ pub struct Args {
     /// Check grammars of clients instead.
     #[arg(long)]
     grammars: bool,
+    /// Describe the tensors of a pickle instead.
+    #[arg(long, conflicts_with = "grammars")]
+    pickles: bool,
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let served = match args.grammars {
-        true => grammar::serve_prover(),
-        false => text::serve_isolated(),
+    let served = match (args.grammars, args.pickles) {
+        (true, _) => grammar::serve_prover(),
+        (_, true) => pickles::serve(),
+        _ => text::serve_isolated(),
     };
     served.map_err(|error| Failure::new(Exit::Failed, format!("the text process failed: {error}")))
 }

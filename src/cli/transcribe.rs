@@ -7,11 +7,11 @@ use crate::cli::{Exit, Failure, Place, Root, load, output, threads};
 use crate::daemon::locate::LocatedSource;
 use crate::daemon::sources::MediaSource;
 use crate::daemon::transcript;
-use crate::media::sound;
 use crate::networks::weights::Quantize;
 use crate::protocol::job::Transcript;
 use crate::protocol::openai::hearing::languages;
 use crate::protocol::openai::hearing::reply::{FinishedTranscript, TranscriptForm};
+use crate::reader::{ReadError, Reader, SampledSound, SoundLimits};
 use crate::runtime;
 use crate::runtime::hearing::{MOST_SECONDS, SAMPLE_RATE};
 use crate::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, TranscriptRequest};
@@ -78,17 +78,13 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     };
     source.quantize = args.quantize.then_some(Quantize::Q8_0);
     let bytes = read(&args.file)?;
-    let heard = sound::listen(&bytes, SAMPLE_RATE, MOST_SECONDS as f64).map_err(|error| {
-        let what = format!("reading {} failed: {error}", args.file.display());
-        Failure::new(Exit::BadData, what)
-    })?;
-    drop(bytes);
-    let seconds = heard.seconds();
+    let heard = load::block_on(decode(bytes, &args.file))?;
+    let seconds = heard.found.seconds();
     let request = TranscriptRequest {
         sound: Pcm {
-            rate: heard.rate(),
-            channels: heard.channels(),
-            samples: heard.into_samples(),
+            rate: SAMPLE_RATE,
+            channels: 1,
+            samples: heard.samples,
         },
         language: args.language.clone(),
         is_translated: args.translate,
@@ -141,6 +137,20 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             output::line(text.trim_end())?;
         }
         Ok(())
+    })
+}
+
+/// In a process of its own: the file may be of a stranger.
+async fn decode(bytes: Vec<u8>, path: &Path) -> Result<SampledSound, Failure> {
+    let limits = SoundLimits::seconds(MOST_SECONDS as f64);
+    let reader = Reader::default();
+    let decoded = reader.samples(bytes.into(), SAMPLE_RATE, limits).await;
+    decoded.map_err(|error| {
+        let what = format!("reading {} failed: {error}", path.display());
+        match error {
+            ReadError::Start(_) => Failure::new(Exit::Failed, what),
+            ReadError::Refused(_) | ReadError::Ended(_) => Failure::new(Exit::BadData, what),
+        }
     })
 }
 

@@ -42,6 +42,7 @@ use super::workers::{Workers, WorkersSettings};
 use super::{dispatch, kudos, rigs};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::Kudos;
+use muster_reader::Reader;
 
 /// What a coordinator is started with.
 #[derive(Debug, Clone)]
@@ -62,6 +63,8 @@ pub struct Settings {
     pub connections_per_address: Option<usize>,
     /// How long the records of ended jobs are kept.
     pub retention: Duration,
+    /// Reads the sounds and videos of strangers.
+    pub reader: Reader,
 }
 
 /// Why a coordinator did not start: for its operator to mend.
@@ -184,6 +187,7 @@ impl Coordinator {
             store,
             media,
             records,
+            reader: settings.reader,
         };
         let mut doors = doors(shelves, accounts, switchboard, settings.doors, grace, tasks).await?;
         doors.condition = condition.clone();
@@ -308,6 +312,7 @@ pub struct Shelves {
     pub media: Media,
     /// What ended jobs say about the workers that had them.
     pub records: Records,
+    pub reader: Reader,
 }
 
 /// Everything that the handlers of all doors may ask for, with what an earlier process has left on disk.
@@ -323,10 +328,11 @@ pub async fn doors(
         store,
         media,
         records,
+        reader,
     } = shelves;
     let names = settings.names.clone();
-    let sources = Sources::new(Egress::new(), media.clone());
-    let results = Results::new(Pictures::drawn(), media.clone());
+    let sources = Sources::new(Egress::new(), media.clone(), reader.clone());
+    let results = Results::new(Pictures::drawn(), media.clone(), reader);
     let workers = WorkersSettings {
         grace,
         media: Some(media.clone()),

@@ -7,6 +7,7 @@
 //! | [`cpu_time`] | processor time of a thread |
 //! | [`memory`] | the allocator, and memory given back to the system |
 //! | [`internet`] | which addresses are public |
+//! | [`child`] | this program once more, for work that may not end |
 //! | [`intake`] | WebSocket messages, read in pieces under a memory budget |
 
 #![cfg_attr(
@@ -14,6 +15,7 @@
     allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
 )]
 
+pub mod child;
 pub mod cpu_time;
 pub mod intake;
 pub mod internet;

@@ -40,8 +40,10 @@ mod extensions;
 #[cfg(feature = "coordinator")]
 mod failover;
 mod fit;
+mod hostile_files;
 #[cfg(feature = "coordinator")]
 mod hostile_grammars;
+mod hostile_media;
 #[cfg(feature = "coordinator")]
 mod hostile_sockets;
 #[cfg(feature = "coordinator")]

@@ -1,7 +1,8 @@
 //! Memory that a piece of work takes at its peak: measured in a process of its own, where nothing else runs.
 
-use std::process::Command;
-use std::{env, fs};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 const REPORT: &str = "MUSTER_TEST_PEAK";
 
@@ -32,11 +33,30 @@ pub fn growth(test: &str, work: impl FnOnce()) -> Option<u64> {
     )
 }
 
+/// The most bytes that a child has had, looked at again and again until it ends. It is killed at the limit.
+pub fn of_child(child: &mut Child, limit: Duration) -> u64 {
+    let (began, place) = (Instant::now(), child.id().to_string());
+    let mut highest = 0;
+    while child.try_wait().unwrap().is_none() {
+        highest = highest.max(highest_of(&place).unwrap_or(0));
+        if began.elapsed() > limit {
+            child.kill().unwrap();
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    highest
+}
+
 /// The most that this process has had so far.
 fn highest() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
+    highest_of("self").unwrap()
+}
+
+/// None of a process that has ended.
+fn highest_of(process: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let mut lines = status.lines();
-    let line = lines.find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
-    kilobytes * 1024
+    let line = lines.find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kilobytes * 1024)
 }

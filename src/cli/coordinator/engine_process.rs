@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::engine::{self, EngineChoices, Working};
+use crate::child::THIS_PROGRAM;
 use crate::cli::{Exit, Failure, Root};
-use crate::daemon::THIS_PROGRAM;
 
 /// How engines are started, each time in the same way.
 pub struct EngineProgram {

@@ -18,6 +18,7 @@ use crate::coordinator::storage::Location;
 use crate::coordinator::{Settings, TlsFiles, dispatch, kudos};
 use crate::protocol::job::Kudos;
 use crate::protocol::openai::chat::IgnoredFields;
+use crate::reader::Reader;
 
 /// Of an account and UTC day, where users pay.
 const USUAL_FREE_REQUESTS: usize = 200;
@@ -96,6 +97,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             submit_keys_connect_workers: serve.submit_keys_connect_workers,
             ..DoorSettings::default()
         },
+        reader: Reader::default(),
         dispatch: dispatch::Settings {
             queue_limit: serve.queue,
             keyless: Some(ANONYMOUS),

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::child::THIS_PROGRAM;
 use crate::cli::meter::Meter;
 use crate::cli::{Failure, output, publish, quantity};
+use crate::daemon::TEXT_PROCESS;
 use crate::networks::weights::{ConversionError, PickledFile};
+use crate::runtime::pickles::open_pickled;
 
 /// Write the tensors of a PyTorch file (.ckpt, .pt, .pth, .bin) as safetensors.
 ///
@@ -43,7 +46,8 @@ pub fn run(args: &ConvertArgs) -> Result<(), Failure> {
     let file = args.output.clone();
     let file = file.unwrap_or_else(|| args.file.with_extension("safetensors"));
     publish::check(&file, args.force)?;
-    let mut pickled = PickledFile::open(&args.file)?;
+    let arguments = [TEXT_PROCESS, "--pickles"].map(str::to_owned);
+    let mut pickled = open_pickled(&args.file, Path::new(THIS_PROGRAM), &arguments)?;
     let draft = draft_of(&file);
     let written = write(&mut pickled, &draft, &file, !args.json);
     let bytes = match written {

@@ -3,6 +3,8 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `text` | base64 in and out |
+//! | `sound` | the sounds that come along with a request, read by a process of their own |
+//! | `budget` | samples of sound that a sender may have decoded |
 //! | `results` | images that workers upload: looked at before anybody is paid for them |
 //! | `source` | the images that come along with a request: by text or by URL, to an object of the media store |
 //!
@@ -10,6 +12,7 @@
 //! it is, and nothing but an image. All of it happens off the async threads, a few at a time: of what users send along one
 //! image or two of each, and what workers bring in places of its own.
 
+mod budget;
 mod results;
 mod sound;
 mod source;
@@ -18,8 +21,10 @@ mod text;
 #[cfg(test)]
 pub mod tests;
 
-pub use results::{Results, Unfit, UploadCheck, sound_bytes, video_bytes};
-pub use sound::{SourceSound, SourceSoundError, SpokenOpus, endless_wav, to_sound_file};
+pub use results::{Results, Unfit, UploadCheck, VideoCheck, sound_bytes, video_bytes};
+pub use sound::{
+    SourceSound, SourceSoundError, SpokenOpus, endless_wav, least_seconds, to_sound_file,
+};
 pub use source::{Role, Sender, Source, SourceError, Sources, is_address};
 pub use text::{from_base64, to_base64};
 

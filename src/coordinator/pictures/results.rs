@@ -16,13 +16,16 @@ use crate::media::{Key, Media, MediaError, Unaccepted};
 use muster_media::MediaType;
 use muster_media::image::{Bounds, Size};
 use muster_media::sound::{self, SoundBounds, SoundError};
+use muster_media::video::VideoTrack;
 use muster_protocol::job::drawn::{Drawn, bytes_of};
+use muster_reader::{ReadError, Reader, SoundLimits};
 
 /// Looks at results. Clones share the places.
 #[derive(Debug, Clone)]
 pub struct Results {
     pictures: Pictures,
     media: Media,
+    reader: Reader,
     /// Uploads that are in memory at a time, decoded or not.
     turns: Arc<Semaphore>,
 }
@@ -38,11 +41,22 @@ pub enum Unfit {
     Picture(#[from] PictureError),
     #[error("the upload for this job is unusable: {0}")]
     Sound(#[from] SoundError),
-    #[error("the upload for this job is no MP4 video")]
-    NotAVideo,
+    #[error("the upload for this job is unusable: {0}")]
+    Unreadable(String),
+    #[error("the sound has {found} Hz, at least {LEAST_RATE} are required")]
+    LowRate { found: u32 },
+    #[error("the sound is silent from begin to end")]
+    Silent,
+    #[error("the video has {found:.1} s, about {wanted:.1} s are required")]
+    OtherLength { found: f64, wanted: f64 },
+    #[error("the video has {found} frames, at least {least} are required")]
+    TooFewFrames { found: u32, least: u32 },
+    /// The reader does not work right now, which is nobody's fault outside.
+    #[error("reading the upload failed: {0}")]
+    Reader(String),
     #[error("the sound has {found:.1} s, at least {least:.1} s are required")]
     TooShort { found: f64, least: f64 },
-    #[error("the image has {}x{} pixels, at least {}x{} are required", .found.0, .found.1, .least.0, .least.1)]
+    #[error("the upload has {}x{} pixels, at least {}x{} are required", .found.0, .found.1, .least.0, .least.1)]
     TooSmall {
         found: (u32, u32),
         least: (u32, u32),
@@ -61,12 +75,27 @@ pub enum UploadCheck {
         least: f64,
         seconds: f64,
     },
-    /// A video of this length.
-    Video {
-        seconds: f64,
-    },
+    Video(VideoCheck),
 }
 
+/// What a video must be at least. Zero where the request leaves a number to the model.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct VideoCheck {
+    pub seconds: f64,
+    pub width: u32,
+    pub height: u32,
+    pub frames: u32,
+}
+
+/// Models make the sides of a video in multiples of this, and its frames in groups of so many.
+const PATCH: u32 = 16;
+const GROUP: u32 = 8;
+/// The lowest rate of a sound, in Hz.
+const LEAST_RATE: u32 = 16_000;
+/// The loudest sample of a sound that counts as silent: the least step of 16 bits.
+const SILENCE: f32 = 1.0 / 32_767.0;
+/// The most samples that the check of a sound decodes: ten minutes at 48 kHz in stereo, and more.
+const CHECKED_SAMPLES: u64 = 700 * 48_000 * 2;
 /// The tolerated difference of a length, as a part of it; at least a second.
 const TOLERANCE: f64 = 0.1;
 const CHANNELS: u16 = 2;
@@ -92,10 +121,11 @@ fn longest(seconds: f64) -> f64 {
 }
 
 impl Results {
-    pub fn new(pictures: Pictures, media: Media) -> Self {
+    pub fn new(pictures: Pictures, media: Media, reader: Reader) -> Self {
         Self {
             pictures,
             media,
+            reader,
             turns: Arc::new(Semaphore::new(2 * AT_ONCE)),
         }
     }
@@ -118,7 +148,7 @@ impl Results {
         match check {
             UploadCheck::Image(drawn) => self.take_in(key, drawn).await,
             UploadCheck::Sound { seconds, least } => self.take_sound(key, seconds, least).await,
-            UploadCheck::Video { seconds } => self.take_video(key, seconds).await,
+            UploadCheck::Video(check) => self.take_video(key, check).await,
         }
     }
 
@@ -131,24 +161,34 @@ impl Results {
             channels: CHANNELS,
         };
         bounds.check(header)?;
+        let limits = SoundLimits {
+            seconds: longest(seconds),
+            samples: CHECKED_SAMPLES,
+        };
+        // The header may promise what is not there: the length is what was decoded.
+        let found = self.reader.measure_sound(bytes, limits).await?;
+        if found.rate < LEAST_RATE {
+            return Err(Unfit::LowRate { found: found.rate });
+        }
+        if found.peak <= SILENCE {
+            return Err(Unfit::Silent);
+        }
         let least = least - (least * TOLERANCE).max(1.0);
-        match header.seconds() >= least {
+        match found.seconds() >= least {
             true => Ok(()),
             false => Err(Unfit::TooShort {
-                found: header.seconds(),
+                found: found.seconds(),
                 least,
             }),
         }
     }
 
-    /// A video is not decoded; the first bytes say that the file is one.
-    async fn take_video(&self, key: Key, seconds: f64) -> Result<(), Unfit> {
+    /// A video is not decoded: its tables say what it is, and a key frame must hold a picture.
+    async fn take_video(&self, key: Key, check: VideoCheck) -> Result<(), Unfit> {
         let _turn = self.turns.acquire().await;
-        let bytes = self.uploaded(key, video_bytes(seconds)).await?;
-        match MediaType::sniff(&bytes) == Some(key.kind()) {
-            true => Ok(()),
-            false => Err(Unfit::NotAVideo),
-        }
+        let bytes = self.uploaded(key, video_bytes(check.seconds)).await?;
+        let track = self.reader.measure_video(bytes).await?;
+        check_video(track, check)
     }
 
     async fn uploaded(&self, key: Key, most: u64) -> Result<Bytes, Unfit> {
@@ -210,11 +250,47 @@ impl Unfit {
     /// Whether another worker should have the job. Warns of a store that does not work.
     pub fn is_workers_fault(&self) -> bool {
         match self {
-            Self::Store(error) => {
-                warn!("checking an uploaded image failed: {error}");
+            Self::Store(_) | Self::Reader(_) => {
+                warn!("checking an upload failed: {self}");
                 false
             }
             _ => true,
+        }
+    }
+}
+
+fn check_video(track: VideoTrack, check: VideoCheck) -> Result<(), Unfit> {
+    let least = (check.width / PATCH * PATCH, check.height / PATCH * PATCH);
+    if track.width < least.0 || track.height < least.1 {
+        return Err(Unfit::TooSmall {
+            found: (track.width, track.height),
+            least,
+        });
+    }
+    // Models make frames in groups.
+    let spare = (check.frames / 10).max(GROUP);
+    let least = check.frames.saturating_sub(spare).max(1);
+    if track.frames < least {
+        return Err(Unfit::TooFewFrames {
+            found: track.frames,
+            least,
+        });
+    }
+    let is_near = |wanted: f64| (track.seconds - wanted).abs() <= longest(wanted) - wanted;
+    match check.seconds <= 0.0 || is_near(check.seconds) {
+        true => Ok(()),
+        false => Err(Unfit::OtherLength {
+            found: track.seconds,
+            wanted: check.seconds,
+        }),
+    }
+}
+
+impl From<ReadError> for Unfit {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Start(_) => Self::Reader(error.to_string()),
+            ReadError::Refused(_) | ReadError::Ended(_) => Self::Unreadable(error.to_string()),
         }
     }
 }

@@ -1,20 +1,28 @@
 //! The sounds that come along with a request, decoded within bounds and kept in the media store as workers hear them,
 //! and the files of sounds that workers make.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use tokio::sync::Semaphore;
+use tracing::warn;
 
+use super::budget::MOST_SAMPLES;
 use super::source::{Sender, Sources};
 use crate::media::{Holding, Key, MediaError};
 use muster_media::MediaType;
 use muster_media::sound::{self, OpusStream, Sound, SoundError, WavFormat};
+use muster_reader::{ReadError, SoundLimits};
 
-/// Samples a second that models hear.
+/// Samples a second that models for transcription take.
 const RATE: u32 = 16_000;
-/// The longest sound: decoded and encoded it takes 9 bytes a sample, 1 GB.
-const MOST_SECONDS: f64 = 2.0 * 3600.0;
-/// Sounds of all senders that are decoded at the same time.
-static DECODERS: Semaphore = Semaphore::const_new(2);
+/// The longest and the largest sound.
+const LIMITS: SoundLimits = SoundLimits {
+    seconds: 2.0 * 3600.0,
+    samples: MOST_SAMPLES,
+};
+/// Reader processes for sounds of all senders at the same time. Each sender has one.
+static DECODERS: Semaphore = Semaphore::const_new(8);
 
 /// A sound in the media store. Dropped, it is deleted.
 #[derive(Debug)]
@@ -27,41 +35,61 @@ pub struct SourceSound {
 /// Why a sound is not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceSoundError {
-    #[error(transparent)]
-    Unfit(#[from] SoundError),
-    #[error("decoding the sound failed")]
-    Crashed,
+    #[error("{0}")]
+    Unfit(String),
+    #[error(
+        "the account has sent many hours of sound in a short time; retry in {} s",
+        .0.as_secs()
+    )]
+    Budget(Duration),
+    #[error("{0}")]
+    Reader(String),
     #[error(transparent)]
     Store(#[from] MediaError),
 }
 
 impl Sources {
-    /// Decodes any sound file and keeps it as FLAC of one channel.
+    /// Decodes any sound file in a process of its own and keeps it as FLAC of one channel. Dropped, the process ends.
     pub async fn take_sound(
         &self,
         sender: Sender,
         file: Bytes,
         key: Key,
     ) -> Result<SourceSound, SourceSoundError> {
-        let turn = self.turns.turn(sender).await;
+        let turn = self.sound_turns.turn(sender).await;
+        let spending = self.sample_budget.begin(sender, Instant::now());
+        let spending = spending.map_err(SourceSoundError::Budget)?;
         let decoder = DECODERS.acquire().await;
-        let prepared = tokio::task::spawn_blocking(move || {
-            // Held here: the work goes on where its client has gone.
-            let _held = (turn, decoder);
-            let heard = sound::listen(&file, RATE, MOST_SECONDS)?;
-            Ok((heard.seconds(), sound::to_flac(&heard)?))
-        });
-        let prepared: Result<_, SoundError> =
-            prepared.await.map_err(|_| SourceSoundError::Crashed)?;
-        let (seconds, flac) = prepared?;
+        let sound = self.reader.flac(file, RATE, LIMITS).await;
+        drop((turn, decoder));
+        let sound = sound.map_err(|error| match error {
+            ReadError::Refused(why) => SourceSoundError::Unfit(why),
+            ReadError::Ended(death) => {
+                warn!("a sound ended its reader process, it is refused: {death}");
+                SourceSoundError::Unfit(ReadError::Ended(death).to_string())
+            }
+            ReadError::Start(_) => SourceSoundError::Reader(error.to_string()),
+        })?;
+        spending.decoded(sound.found.samples());
+        let seconds = sound.found.seconds();
         let mut holding = self.holding();
         holding.add(key);
-        self.keep_bytes(key, flac.into()).await?;
+        self.keep_bytes(key, sound.bytes.into()).await?;
         Ok(SourceSound {
             key,
             seconds,
             holding,
         })
+    }
+}
+
+/// The length that a file has at least: as its header says, or as its bytes would take at the highest rate that is usual.
+pub fn least_seconds(file: &[u8]) -> f64 {
+    const BYTES_A_SECOND: f64 = 40_000.0;
+    let header = MediaType::sniff(file).and_then(|kind| sound::inspect(file, kind).ok());
+    match header {
+        Some(header) => header.seconds().min(LIMITS.seconds),
+        None => (file.len() as f64 / BYTES_A_SECOND).clamp(1.0, LIMITS.seconds),
     }
 }
 

@@ -12,7 +12,9 @@ use crate::turns::Turns;
 use muster_media::image::{Bounds, ImageError, Size};
 use muster_protocol::job::AccountId;
 use muster_protocol::legacy::error::{Code, Refusal};
+use muster_reader::Reader;
 
+use super::budget::SampleBudget;
 use super::{AT_ONCE, INTERROGATED, PictureError, Pictures, Preparation, Prepared, SOURCE};
 
 /// Takes in what clients send along. Clones share the way out and the store.
@@ -23,6 +25,10 @@ pub struct Sources {
     media: Media,
     /// Of each sender a few images are worked at, so that nobody waits for many of another.
     pub(super) turns: Turns<Sender>,
+    pub(super) reader: Reader,
+    /// Of each sender one sound is decoded at a time.
+    pub(super) sound_turns: Turns<Sender>,
+    pub(super) sample_budget: SampleBudget,
 }
 
 /// Whose images wait for each other: an account's, or those of a household where there is no key.
@@ -83,12 +89,15 @@ pub enum SourceError {
 const SENT_BYTES: usize = 32 << 20;
 
 impl Sources {
-    pub fn new(egress: Egress, media: Media) -> Self {
+    pub fn new(egress: Egress, media: Media, reader: Reader) -> Self {
         Self {
             egress,
             pictures: Pictures::sent(),
             media,
             turns: Turns::for_each(Sender::at_once),
+            reader,
+            sound_turns: Turns::for_each(|_| 1),
+            sample_budget: SampleBudget::default(),
         }
     }
 

@@ -17,6 +17,7 @@ use muster_media::sound::{Sound, WavFormat, to_wav};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::AccountId;
 use muster_protocol::legacy::error::Code;
+use muster_reader::Reader;
 
 const FORMATS: [ImageFormat; 4] = [
     ImageFormat::Png,
@@ -110,7 +111,7 @@ async fn reaching(egress: Egress) -> Place {
     let settings = MediaSettings::in_folder(folder.path().to_owned());
     let media = Media::open(&settings, &links, &tasks).await.unwrap();
     Place {
-        sources: Sources::new(egress, media.clone()),
+        sources: Sources::new(egress, media.clone(), Reader::here()),
         media,
         _folder: folder,
         _tasks: tasks,
@@ -277,12 +278,13 @@ async fn an_uploaded_sound_has_the_type_and_about_the_length_that_were_asked_for
     };
     let settings = MediaSettings::in_folder(folder.path().join("media"));
     let media = Media::open(&settings, &links, &tasks).await.unwrap();
-    let results = Results::new(Pictures::drawn(), media.clone());
-    let wav = |seconds: f64, channels: u16| {
-        let samples = vec![0.0; (8000.0 * seconds) as usize * usize::from(channels)];
-        let sound = Sound::new(8000, channels, samples).unwrap();
+    let results = Results::new(Pictures::drawn(), media.clone(), Reader::here());
+    let file = |rate: u32, seconds: f64, channels: u16, level: f32| {
+        let samples = vec![level; (f64::from(rate) * seconds) as usize * usize::from(channels)];
+        let sound = Sound::new(rate, channels, samples).unwrap();
         to_wav(&sound, WavFormat::Int16).unwrap()
     };
+    let wav = |seconds: f64, channels: u16| file(16_000, seconds, channels, 0.5);
     let mut number = 0;
     let mut taken = async |bytes: Vec<u8>| {
         number += 1;
@@ -303,6 +305,8 @@ async fn an_uploaded_sound_has_the_type_and_about_the_length_that_were_asked_for
         wav(20.0, 3),
         written(ImageFormat::Png, 8, 8, 255),
         wav(20.0, 1)[..1000].to_vec(),
+        file(8_000, 20.0, 1, 0.5),
+        file(16_000, 20.0, 1, 0.0),
         Vec::new(),
     ] {
         let refused = taken(unfit).await;

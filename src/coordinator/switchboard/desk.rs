@@ -45,6 +45,10 @@ pub enum Message {
         submission: Submission,
         answer: Answer,
     },
+    Check {
+        job: Arc<Job>,
+        answer: oneshot::Sender<Result<(), Refusal>>,
+    },
     Connected {
         registration: Box<Registration>,
         card: Card,
@@ -267,6 +271,10 @@ impl Desk {
                 self.entering = Some(Entering { jobs, answer });
                 self.handle(Input::Submit(submission));
                 self.entering = None;
+            }
+            Message::Check { job, answer } => {
+                // The caller may have hung up.
+                let _ = answer.send(self.dispatcher.feasible(&job));
             }
             Message::Connected {
                 registration,

@@ -67,6 +67,7 @@ use super::dispatch::{Input, Limits, Refusal, Registration, SessionId, Settings,
 use super::leadership::Leadership;
 use super::workers::frames;
 use muster_process::tasks::Tasks;
+use muster_protocol::job::Job;
 
 /// Messages that may wait for the desk. Doors and sockets wait for room.
 const INBOX: usize = 1024;
@@ -142,6 +143,14 @@ impl Switchboard {
         let (answer, answered) = oneshot::channel();
         let message = Message::Submit { submission, answer };
         let sent = self.messages.send(message).await;
+        sent.map_err(|_| Refusal::ShuttingDown)?;
+        answered.await.unwrap_or(Err(Refusal::ShuttingDown))
+    }
+
+    /// Whether a job like this would be taken now, without taking it.
+    pub async fn check(&self, job: Arc<Job>) -> Result<(), Refusal> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.messages.send(Message::Check { job, answer }).await;
         sent.map_err(|_| Refusal::ShuttingDown)?;
         answered.await.unwrap_or(Err(Refusal::ShuttingDown))
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dispatch::Offer;
 use crate::media::{Area, Key, Media, MediaType};
-use crate::pictures::{UploadCheck, sound_bytes, video_bytes};
+use crate::pictures::{UploadCheck, VideoCheck, sound_bytes, video_bytes};
 use muster_protocol::job::drawn::{Drawn, most_bytes};
 use muster_protocol::job::{
     self, Body, EncodeRequest, Failure, FailureKind, Formats, ImageRequest, Job, Lora, MediaBody,
@@ -108,7 +108,18 @@ pub fn check_of(job: &Job) -> Option<UploadCheck> {
             least: shortest,
             seconds: longest,
         },
-        MediaFile::Video { seconds } => UploadCheck::Video { seconds },
+        MediaFile::Video { seconds } => UploadCheck::Video(match &**media {
+            MediaBody::Video(video) => VideoCheck {
+                seconds,
+                width: video.width,
+                height: video.height,
+                frames: (seconds * f64::from(video.fps)).round() as u32,
+            },
+            _ => VideoCheck {
+                seconds,
+                ..VideoCheck::default()
+            },
+        }),
     })
 }
 

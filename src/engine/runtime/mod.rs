@@ -3,7 +3,6 @@
 //!
 //! A [`TextRequest`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
 
-mod child_process;
 mod component;
 pub mod diffusion;
 mod encode;
@@ -20,6 +19,7 @@ mod model;
 pub mod music;
 mod network_pool;
 mod outbox;
+pub mod pickles;
 mod prepare;
 pub mod sampling;
 pub mod scheduler;

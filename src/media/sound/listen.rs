@@ -1,202 +1,77 @@
-//! Any sound file as one channel at one rate, for models that hear. A file is decoded packet by packet, so that memory
-//! is that of the result.
+//! Any sound file as one channel at one rate, for models that transcribe. Memory is that of a block.
 
-use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use audioadapter_buffers::direct::InterleavedSlice;
-use opus_pure::{MAX_PACKET_SAMPLES, OggOpusReader, OpusDecoder, OpusHead, Trim};
 use rubato::{Fft, FixedSync, Indexing, Resampler};
-use symphonia::core::codecs::audio::well_known::CODEC_ID_OPUS;
-use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
-use symphonia::core::errors::Error as DecodingError;
-use symphonia::core::formats::probe::Hint;
-use symphonia::core::formats::{FormatOptions, TrackType};
-use symphonia::core::io::MediaSourceStream;
-use symphonia::core::meta::MetadataOptions;
 
-use super::{Sound, SoundError, inspect};
-use crate::MediaType;
+use super::{DecodeBounds, DecodedSound, Sound, SoundError, decode};
 
-/// Rates of files that are taken, in Hz.
-const RATES: std::ops::RangeInclusive<u32> = 1_000..=768_000;
-const MOST_CHANNELS: usize = 64;
 /// Frames that are resampled at once.
 const CHUNK: usize = 1024;
-const OPUS_RATE: u32 = 48_000;
-
-/// The types of files that [`listen`] takes, for messages.
-pub const HEARD_TYPES: &str = "flac, m4a, mp3, mp4, mpeg, mpga, oga, ogg, opus, wav and webm";
 
 /// The sound of a file, all channels mixed to one, at `rate`. A file of more than `most` seconds is refused.
 pub fn listen(bytes: &[u8], rate: u32, most: f64) -> Result<Sound, SoundError> {
+    let mut samples = Vec::new();
+    let bounds = DecodeBounds::seconds(most);
+    listen_in_blocks(bytes.to_vec(), rate, bounds, |block| samples.extend(block))?;
+    Sound::new(rate, 1, samples)
+}
+
+/// The same in blocks. What the file held is told at the end.
+pub fn listen_in_blocks(
+    bytes: Vec<u8>,
+    rate: u32,
+    bounds: DecodeBounds,
+    mut each: impl FnMut(&[f32]),
+) -> Result<DecodedSound, SoundError> {
     // The decoders are of many authors, the bytes of unknown ones.
     let heard = catch_unwind(AssertUnwindSafe(|| {
-        let mut mixer = Mixer::new(rate, most);
-        decode(bytes, &mut mixer)?;
-        mixer.finish()
+        let mut mixer = Mixer::new(rate);
+        let found = decode(bytes, bounds, |rate, channels, samples| {
+            mixer.push(rate, channels, samples)?;
+            mixer.give(&mut each);
+            Ok(())
+        })?;
+        mixer.finish()?;
+        mixer.give(&mut each);
+        match mixer.given {
+            0 => Err(SoundError::NoSound),
+            _ => Ok(found),
+        }
     }));
     heard.unwrap_or(Err(SoundError::NoSound))
-}
-
-fn decode(bytes: &[u8], mixer: &mut Mixer) -> Result<(), SoundError> {
-    let media_type = MediaType::sniff(bytes);
-    match media_type {
-        Some(MediaType::Opus) => return decode_opus(bytes, mixer),
-        // These say how long they are: one that holds less was cut off.
-        Some(media_type @ (MediaType::Wav | MediaType::Flac)) => match inspect(bytes, media_type) {
-            Err(truncated @ SoundError::Truncated) => return Err(truncated),
-            Ok(header) if header.seconds() > mixer.most => {
-                return Err(SoundError::TooLong {
-                    found: header.seconds(),
-                    most: mixer.most,
-                });
-            }
-            _ => {}
-        },
-        _ => {}
-    }
-    // The format takes what it reads from for ever.
-    let stream = MediaSourceStream::new(Box::new(Cursor::new(bytes.to_vec())), Default::default());
-    let probe = symphonia::default::get_probe();
-    let hint = Hint::new();
-    let (format, metadata) = (FormatOptions::default(), MetadataOptions::default());
-    let mut format = probe
-        .probe(&hint, stream, format, metadata)
-        .map_err(|_| SoundError::NoSound)?;
-    let track = format.default_track(TrackType::Audio);
-    let track = track.ok_or(SoundError::NoSound)?;
-    let id = track.id;
-    let parameters = track
-        .codec_params
-        .as_ref()
-        .and_then(|parameters| parameters.audio());
-    let parameters = parameters.ok_or(SoundError::NoSound)?;
-    let mut decoder = PacketDecoder::new(parameters)?;
-    // The end of a file that was cut off is an error too: the sound before it counts.
-    while let Ok(Some(packet)) = format.next_packet() {
-        if packet.track_id == id {
-            decoder.decode(&packet, mixer)?;
-        }
-    }
-    Ok(())
-}
-
-enum PacketDecoder {
-    Own(Box<dyn AudioDecoder>),
-    /// In a container that is not Ogg.
-    Opus {
-        decoder: Box<OpusDecoder>,
-        channels: usize,
-        block: Vec<f32>,
-    },
-}
-
-impl PacketDecoder {
-    fn new(parameters: &AudioCodecParameters) -> Result<Self, SoundError> {
-        if parameters.codec == CODEC_ID_OPUS {
-            let channels = parameters
-                .channels
-                .as_ref()
-                .map_or(1, |channels| channels.count());
-            let channels = channels.clamp(1, 2);
-            let rate = i32::try_from(OPUS_RATE).unwrap_or(i32::MAX);
-            return Ok(Self::Opus {
-                decoder: OpusDecoder::new(rate, channels)
-                    .map(Box::new)
-                    .map_err(|_| SoundError::NoSound)?,
-                channels,
-                block: vec![0.0; MAX_PACKET_SAMPLES * channels],
-            });
-        }
-        let codecs = symphonia::default::get_codecs();
-        let decoder = codecs.make_audio_decoder(parameters, &AudioDecoderOptions::default());
-        decoder.map(Self::Own).map_err(|_| SoundError::NoSound)
-    }
-
-    fn decode(
-        &mut self,
-        packet: &symphonia::core::packet::Packet,
-        mixer: &mut Mixer,
-    ) -> Result<(), SoundError> {
-        match self {
-            Self::Own(decoder) => {
-                let buffer = match decoder.decode(packet) {
-                    Ok(buffer) => buffer,
-                    // One packet is damaged; the next may not be.
-                    Err(DecodingError::DecodeError(_)) => return Ok(()),
-                    Err(_) => return Err(SoundError::NoSound),
-                };
-                let (rate, channels) = (buffer.spec().rate(), buffer.num_planes());
-                let mut samples = vec![0.0; buffer.samples_interleaved()];
-                buffer.copy_to_slice_interleaved(&mut samples);
-                mixer.push(rate, channels, &samples)
-            }
-            Self::Opus {
-                decoder,
-                channels,
-                block,
-            } => match decoder.decode(&packet.data, MAX_PACKET_SAMPLES, block) {
-                Ok(frames) => mixer.push(OPUS_RATE, *channels, &block[..frames * *channels]),
-                Err(_) => Ok(()),
-            },
-        }
-    }
-}
-
-fn decode_opus(bytes: &[u8], mixer: &mut Mixer) -> Result<(), SoundError> {
-    let none = |_| SoundError::NoSound;
-    let rate = i32::try_from(OPUS_RATE).unwrap_or(i32::MAX);
-    let mut reader = OggOpusReader::new(bytes).map_err(none)?;
-    let head: &OpusHead = reader.head();
-    let channels = usize::from(head.channel_count);
-    let mut decoder = head.decoder(rate).map_err(none)?;
-    let mut trim = Trim::new(head, rate, channels).map_err(none)?;
-    let mut block = vec![0.0; MAX_PACKET_SAMPLES * channels];
-    for packet in reader.packets() {
-        let Ok(packet) = packet else { break };
-        let Ok(frames) = decoder.decode(&packet.data, MAX_PACKET_SAMPLES, &mut block) else {
-            continue;
-        };
-        let kept = trim.keep(&packet, &block[..frames * channels]);
-        mixer.push(OPUS_RATE, channels, kept)?;
-    }
-    Ok(())
 }
 
 /// Mixes channels and changes the rate, chunk by chunk.
 struct Mixer {
     rate: u32,
-    most: f64,
+    /// At the wanted rate, not given on yet.
     samples: Vec<f32>,
-    /// Of the file, once a packet was decoded.
+    /// Rate of the file, once a block was decoded.
     found: Option<(u32, Option<Fft<f32>>)>,
     pending: Vec<f32>,
     /// Frames of the file so far.
     frames: u64,
+    /// Samples at the beginning that are the resampler's delay.
     late: usize,
+    given: u64,
 }
 
 impl Mixer {
-    fn new(rate: u32, most: f64) -> Self {
+    fn new(rate: u32) -> Self {
         Self {
             rate,
-            most,
             samples: Vec::new(),
             found: None,
             pending: Vec::new(),
             frames: 0,
             late: 0,
+            given: 0,
         }
     }
 
     fn push(&mut self, rate: u32, channels: usize, samples: &[f32]) -> Result<(), SoundError> {
-        if !RATES.contains(&rate) || channels == 0 || channels > MOST_CHANNELS {
-            return Err(SoundError::NoSound);
-        }
-        if samples.iter().any(|sample| !sample.is_finite()) {
-            return Err(SoundError::NotNumbers);
-        }
         if self.found.is_none() {
             let resampler = self.resampler(rate)?;
             self.late = resampler
@@ -204,20 +79,11 @@ impl Mixer {
                 .map_or(0, |resampler| resampler.output_delay());
             self.found = Some((rate, resampler));
         }
-        // Few files change their rate in the middle.
-        if self.found.as_ref().is_some_and(|(found, _)| *found != rate) {
-            return Err(SoundError::NoSound);
-        }
         let mixed = samples.chunks_exact(channels);
         self.frames += mixed.len() as u64;
         let share = 1.0 / channels as f32;
         self.pending
             .extend(mixed.map(|frame| frame.iter().sum::<f32>() * share));
-        let found = self.frames as f64 / f64::from(rate);
-        if found > self.most {
-            let most = self.most;
-            return Err(SoundError::TooLong { found, most });
-        }
         self.resample()
     }
 
@@ -243,40 +109,46 @@ impl Mixer {
         let mut at = 0;
         while self.pending.len() - at >= resampler.input_frames_next() {
             let taken = resampler.input_frames_next();
-            run(
-                resampler,
-                &self.pending[at..at + taken],
-                None,
-                &mut self.samples,
-            )?;
+            let input = &self.pending[at..at + taken];
+            run(resampler, input, None, &mut self.samples)?;
             at += taken;
         }
         self.pending.drain(..at);
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Sound, SoundError> {
+    /// Hands on what is ready, without the delay at the beginning.
+    fn give(&mut self, each: &mut impl FnMut(&[f32])) {
+        let late = self.late.min(self.samples.len());
+        self.late -= late;
+        let ready = &self.samples[late..];
+        if !ready.is_empty() {
+            self.given += ready.len() as u64;
+            each(ready);
+        }
+        self.samples.clear();
+    }
+
+    /// Brings out the rest: silence behind the sound.
+    fn finish(&mut self) -> Result<(), SoundError> {
         let Some((rate, resampler)) = &mut self.found else {
             return Err(SoundError::NoSound);
         };
-        if let Some(resampler) = resampler {
-            let wanted = self.frames as f64 * f64::from(self.rate) / f64::from(*rate);
-            let wanted = wanted.round() as usize;
-            let mut rest = std::mem::take(&mut self.pending);
-            // Silence behind the sound brings out the rest.
-            while self.samples.len() < wanted + self.late {
-                let partial = rest.len();
-                rest.resize(resampler.input_frames_next(), 0.0);
-                run(resampler, &rest, Some(partial), &mut self.samples)?;
-                rest.clear();
-            }
-            self.samples.drain(..self.late);
-            self.samples.truncate(wanted);
+        let Some(resampler) = resampler else {
+            return Ok(());
+        };
+        let wanted = self.frames as f64 * f64::from(self.rate) / f64::from(*rate);
+        let left = (wanted.round() as u64).saturating_sub(self.given);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        let mut rest = std::mem::take(&mut self.pending);
+        while self.samples.len() < left.saturating_add(self.late) {
+            let partial = rest.len();
+            rest.resize(resampler.input_frames_next(), 0.0);
+            run(resampler, &rest, Some(partial), &mut self.samples)?;
+            rest.clear();
         }
-        match self.samples.is_empty() {
-            true => Err(SoundError::NoSound),
-            false => Sound::new(self.rate, 1, self.samples),
-        }
+        self.samples.truncate(left.saturating_add(self.late));
+        Ok(())
     }
 }
 

@@ -6,8 +6,10 @@
 //! | `wav` | WAV, 16-bit or float, both ways |
 //! | `flac` | FLAC, 16-bit, encoding |
 //! | `opus` | Opus in Ogg, both ways |
-//! | `listen` | any sound file as one channel at one rate |
+//! | `decode` | any sound file, block by block |
+//! | `listen` | the same as one channel at one rate |
 
+mod decode;
 mod flac;
 mod header;
 mod listen;
@@ -17,9 +19,10 @@ mod wav;
 #[cfg(test)]
 mod tests;
 
-pub use flac::to_flac;
+pub use decode::{DECODED_TYPES, DecodedSound, decode};
+pub use flac::{FlacStream, to_flac};
 pub use header::{SoundHeader, inspect};
-pub use listen::{HEARD_TYPES, listen};
+pub use listen::{listen, listen_in_blocks};
 pub use opus::{OPUS_RATES, OpusStream, from_opus, to_opus};
 pub use wav::{WavFormat, from_wav, to_wav, wav_header};
 
@@ -33,11 +36,19 @@ pub struct Sound {
     samples: Vec<f32>,
 }
 
-/// The longest sound to decode, over all its channels.
+/// The longest sound to take.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SoundBounds {
     pub seconds: f64,
     pub channels: u16,
+}
+
+/// The largest sound to decode.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DecodeBounds {
+    pub seconds: f64,
+    /// Over all channels.
+    pub samples: u64,
 }
 
 /// Why bytes are not decoded, or samples not encoded.
@@ -49,6 +60,10 @@ pub enum SoundError {
     Truncated,
     #[error("the sound has {found:.1} seconds, at most {most:.1} are allowed")]
     TooLong { found: f64, most: f64 },
+    #[error(
+        "the sound has over {most} samples in {channels} channels at {rate} Hz; send it with fewer channels or a lower rate"
+    )]
+    TooManySamples { most: u64, channels: u16, rate: u32 },
     #[error("the sound has {found} channels, at most {most} are allowed")]
     TooManyChannels { found: u16, most: u16 },
     #[error("{samples} samples do not fill {channels} channels at {rate} Hz")]
@@ -63,7 +78,7 @@ pub enum SoundError {
         channels: u16,
         rate: u32,
     },
-    #[error("the file holds no sound that can be decoded; send one of {HEARD_TYPES}")]
+    #[error("the file holds no sound that can be decoded; send one of {DECODED_TYPES}")]
     NoSound,
     #[error("the sound has samples that are not numbers")]
     NotNumbers,
@@ -126,13 +141,26 @@ impl Sound {
 
     /// Clipped to 16 bits.
     fn integers(&self) -> impl Iterator<Item = i16> {
-        const FULL_SCALE: f32 = 32_767.0;
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the sample is clipped, and not a number becomes silence"
-        )]
-        let integer = |sample: &f32| (sample.clamp(-1.0, 1.0) * FULL_SCALE).round() as i16;
-        self.samples.iter().map(integer)
+        self.samples.iter().map(|sample| integer(*sample))
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the sample is clipped, and not a number becomes silence"
+)]
+fn integer(sample: f32) -> i16 {
+    const FULL_SCALE: f32 = 32_767.0;
+    (sample.clamp(-1.0, 1.0) * FULL_SCALE).round() as i16
+}
+
+impl DecodeBounds {
+    /// Bounds of the length alone.
+    pub const fn seconds(seconds: f64) -> Self {
+        Self {
+            seconds,
+            samples: u64::MAX,
+        }
     }
 }
 

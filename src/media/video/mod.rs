@@ -7,6 +7,7 @@
 //! | `stills` | small images in the file |
 //! | `sheet` | frames side by side as one of them |
 //! | `animation` | animated WebP |
+//! | `track` | the track of a stranger's MP4 |
 //!
 //! The encoder is Rust alone: it needs no C++ compiler and no library at run time.
 
@@ -15,6 +16,7 @@ mod color;
 mod planes;
 mod sheet;
 mod stills;
+mod track;
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +24,7 @@ mod tests;
 pub use animation::WebpWriter;
 pub use sheet::SHEET_SIDE;
 pub use stills::{VideoStill, still};
+pub use track::{TrackError, VideoTrack, track};
 
 use std::time::Duration;
 

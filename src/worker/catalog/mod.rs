@@ -17,6 +17,7 @@ mod names;
 use std::{
     collections::BTreeMap,
     fs,
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -125,12 +126,27 @@ fn toml_files(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
     })
 }
 
+/// The longest entries name some hundred files.
+const MOST_ENTRY_BYTES: u64 = 256 << 10;
+
 fn open_entry(path: &Path) -> Result<Entry, CatalogError> {
     let place = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|cause| CatalogError::Entry {
+    let wrong = |what| CatalogError::Entry {
         place: place.clone(),
-        what: format!("reading the entry failed: {cause}"),
-    })?;
+        what,
+    };
+    let failed = |cause| wrong(format!("reading the entry failed: {cause}"));
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    file.take(MOST_ENTRY_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    if text.len() as u64 > MOST_ENTRY_BYTES {
+        return Err(wrong(format!(
+            "the entry has over {} KiB; an entry describes one model",
+            MOST_ENTRY_BYTES >> 10
+        )));
+    }
     read_entry(&place, &text, path.parent())
 }
 

@@ -45,6 +45,16 @@ fn models_that_speak_have_parameters_alone() {
     assert!(refused.contains("a speech model"), "{refused}");
 }
 
+#[test]
+fn an_entry_of_megabytes_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("{SMALL}# {}", "x".repeat(2 << 20));
+    fs::write(folder.path().join("large.toml"), text).unwrap();
+    let refused = Catalog::open(Some(folder.path())).unwrap_err().to_string();
+    assert!(refused.contains("large.toml"), "{refused}");
+    assert!(refused.contains("over 256 KiB"), "{refused}");
+}
+
 /// The small entry with one piece of text exchanged is refused, and the reason says this.
 fn check_refused(from: &str, to: &str, reason: &str) {
     assert!(SMALL.contains(from), "{from}");

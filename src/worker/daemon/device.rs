@@ -15,6 +15,7 @@ use muster_engine::runtime::{
     CacheRoom, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime, SharedWeights,
     Speculation,
 };
+use muster_process::child::THIS_PROGRAM;
 
 pub struct Device {
     engines: Engines,
@@ -320,8 +321,6 @@ fn isolation(model: &str) -> Isolation {
     }
 }
 
-/// The running program, also after an update has replaced its file: both processes speak the same frames.
-pub const THIS_PROGRAM: &str = "/proc/self/exe";
 /// The command that serves as a text process.
 pub const TEXT_PROCESS: &str = "text-process";
 

@@ -53,7 +53,7 @@ use muster_process::tasks::Tasks;
 use control::ControlSocket;
 pub use crew::{Crew, OwnerChoices};
 use crew::{LoadedModel, first_models};
-pub use device::{Device, TEXT_PROCESS, THIS_PROGRAM, kv_dtype, limits, needs, shared};
+pub use device::{Device, TEXT_PROCESS, kv_dtype, limits, needs, shared};
 pub use engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
 pub use error::DaemonError;
 use fit::Wishes;

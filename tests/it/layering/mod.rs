@@ -18,6 +18,7 @@ const SIBLINGS: &[(&str, &[&str])] = &[
     ("media/media_type", &[]),
     ("media/sound", &["media_type"]),
     ("media/video", &["image"]),
+    ("process/child", &[]),
     ("process/cpu_time", &[]),
     ("process/intake", &[]),
     ("process/internet", &[]),
@@ -58,6 +59,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         &[
             "coordinator/media",
             "coordinator/pictures",
+            "reader",
             "worker/daemon",
             "lib.rs",
         ],
@@ -67,8 +69,18 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         &[
             "coordinator",
             "engine/runtime",
+            "reader",
             "worker/daemon",
             "worker/link",
+            "lib.rs",
+        ],
+    ),
+    (
+        "muster_reader",
+        &[
+            "coordinator/pictures",
+            "coordinator/start.rs",
+            "worker/daemon",
             "lib.rs",
         ],
     ),
@@ -149,8 +161,10 @@ const DERIVES_SERDE: &[&str] = &[
     "engine/networks/video",
     "engine/networks/weights",
     "engine/runtime/grammar/prover",
+    "engine/runtime/pickles",
     "engine/runtime/text",
     "protocol",
+    "reader",
     "worker/catalog",
     "worker/hub",
 ];

@@ -24,6 +24,7 @@ use muster::coordinator::storage::{Location, Store};
 use muster::coordinator::switchboard::Switchboard;
 use muster::coordinator::workers::Workers;
 use muster::protocol::job::{AccountId, Kudos, UnixMillis};
+use muster::reader::Reader;
 use muster::tasks::Tasks;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -198,6 +199,7 @@ impl App {
             store,
             media: media.clone(),
             records,
+            reader: Reader::of(env!("CARGO_BIN_EXE_worker").into()),
         };
         let doors = doors(shelves, accounts, board.clone(), settings, grace, &tasks).await;
         let doors = doors.unwrap();

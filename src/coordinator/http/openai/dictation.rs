@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::encode::{Encoder, Encoding, unexpected};
 use super::hearing::store;
 use crate::error::ApiError;
-use crate::pictures::Sources;
+use crate::pictures::{Sources, least_seconds};
 use muster_protocol::job::{
     Capabilities, EncodeRequest, EncodeResult, FailureKind, TranscriptRequest,
 };
@@ -73,22 +74,17 @@ async fn text_of(
         let message = format!("{param} must be a sound file in base64");
         return Err(Problem::invalid(param, message).into());
     };
-    let stored = store(file.into(), encoder.sender(), sources)
-        .await
-        .map_err(named)?;
-    let transcript = TranscriptRequest {
-        sound: stored.key.to_string(),
-        seconds: stored.seconds,
-        ..TranscriptRequest::default()
-    };
-    let encoding = Encoding {
+    let encoding = |sound: String, seconds| Encoding {
         model: model.clone(),
-        request: EncodeRequest::Transcribe(Box::new(transcript)),
+        request: EncodeRequest::Transcribe(Box::new(TranscriptRequest {
+            sound,
+            seconds,
+            ..TranscriptRequest::default()
+        })),
         requires: Capabilities::default(),
         param: "messages",
     };
-    let reply = encoder.run(encoding).await;
-    let reply = reply.map_err(|error| {
+    let not_done = |error: ApiError| {
         // The client has not chosen this model.
         let kind = match error.failure.kind {
             FailureKind::UnsupportedValue | FailureKind::ModelNotFound => FailureKind::NoWorker,
@@ -97,7 +93,16 @@ async fn text_of(
         let why = &error.failure.message;
         let message = format!("{place} could not be written down: {why}");
         named(ApiError::new(kind, message))
+    };
+    let file = Bytes::from(file);
+    let work = encoding(String::new(), least_seconds(&file));
+    let stored = store(file, (encoder, sources), work, false).await;
+    let stored = stored.map_err(|error| match error.param.as_deref() {
+        Some("file") => named(error),
+        _ => not_done(error),
     })?;
+    let work = encoding(stored.key.to_string(), stored.seconds);
+    let reply = encoder.run(work).await.map_err(not_done)?;
     match reply.result {
         EncodeResult::Transcript(transcript) => Ok(transcript.text()),
         _ => Err(unexpected()),

@@ -228,6 +228,37 @@ impl Encoder {
         self.settings.prefixes.hash_one(self.arrival.id) & u64::from(u32::MAX)
     }
 
+    /// Whether the work could be done and paid, before anything is done for it: the model, the permission and the price,
+    /// whose hold is released before the work itself is queued. Work that waits for its worker needs none now.
+    pub async fn reserve(
+        &self,
+        encoding: &Encoding,
+        may_wait: bool,
+    ) -> Result<PendingHold, ApiError> {
+        let model = &encoding.model;
+        refuse_auto(model)?;
+        let task = task(&encoding.request);
+        let requires = encoding.requires.with(task);
+        let mut jobs = vec![Arc::new(self.job(
+            model,
+            encoding.request.clone(),
+            requires,
+        ))];
+        if let Err(refusal) = self.board.check(jobs[0].clone()).await {
+            let is_away = matches!(
+                &refusal,
+                Refusal::Unserved {
+                    missing: Missing::Model(_) | Missing::Absent(_),
+                    ..
+                }
+            );
+            if !(may_wait && is_away && self.models.contains(model)) {
+                return Err(self.explain(refusal, model, task, encoding.param).await);
+            }
+        }
+        self.cashier.hold(&mut jobs).await
+    }
+
     /// Queues the work. Dropped, the job is cancelled.
     pub async fn begin(&self, encoding: Encoding) -> Result<RunningEncoding, ApiError> {
         let Encoding {
@@ -236,12 +267,7 @@ impl Encoder {
             requires,
             param,
         } = encoding;
-        if Auto::called(&model).is_some() {
-            let message = format!(
-                "model must name one model here, found {model}: use a name listed by /v1/models"
-            );
-            return Err(Problem::unsupported("model", message).into());
-        }
+        refuse_auto(&model)?;
         let task = task(&request);
         let is_computed = request.is_computed();
         let mut jobs = vec![Arc::new(self.job(&model, request, requires.with(task)))];
@@ -379,6 +405,15 @@ impl Encoder {
         let message = format!("no worker of {model} supports {what}; {able}");
         Problem::unsupported("model", message).into()
     }
+}
+
+fn refuse_auto(model: &str) -> Result<(), ApiError> {
+    if Auto::called(model).is_none() {
+        return Ok(());
+    }
+    let message =
+        format!("model must name one model here, found {model}: use a name listed by /v1/models");
+    Err(Problem::unsupported("model", message).into())
 }
 
 /// What a worker must be able to do.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::encode::{EncodePart, Encoding, RunningEncoding, unexpected};
+use super::encode::{EncodePart, Encoder, Encoding, RunningEncoding, unexpected};
 use super::tokens::answer;
 use crate::error::ApiError;
 use crate::http::body::MediaWhole;
@@ -25,7 +25,7 @@ use crate::http::generation::{MediaEndpoint, MediaOrder, RefusedFields};
 use crate::http::reply::{EVENTS, streamed};
 use crate::http::room::Room;
 use crate::media::{Area, Key, MediaType};
-use crate::pictures::{Sender, SourceSound, SourceSoundError, Sources};
+use crate::pictures::{SourceSound, SourceSoundError, Sources, least_seconds};
 use crate::requests::orders::{MediaNotes, MediaWork};
 use crate::state::DoorSettings;
 use muster_protocol::job::{
@@ -94,15 +94,32 @@ async fn hear(
         encoder.check_able(&request.model, task).await?;
     }
     let file = std::mem::take(&mut request.file);
-    let stored = store(file, encoder.sender(), endpoint.sources()).await?;
     let transcript = TranscriptRequest {
-        sound: stored.key.to_string(),
-        seconds: stored.seconds,
+        sound: String::new(),
+        seconds: least_seconds(&file),
         language: request.language.clone(),
         translate: request.is_translated,
         prompt: request.prompt.clone(),
         temperature: request.temperature,
         words: request.has_words,
+    };
+    let is_async = request.tracking.is_async;
+    let stored = store(
+        file,
+        (&encoder, endpoint.sources()),
+        Encoding {
+            model: request.model.clone(),
+            request: EncodeRequest::Transcribe(Box::new(transcript.clone())),
+            requires: Capabilities::default(),
+            param: "file",
+        },
+        is_async,
+    )
+    .await?;
+    let transcript = TranscriptRequest {
+        sound: stored.key.to_string(),
+        seconds: stored.seconds,
+        ..transcript
     };
     if request.tracking.is_async {
         return later(&endpoint, request, (transcript, stored), room).await;
@@ -166,26 +183,35 @@ async fn later(
     endpoint.accept(order, &request, room).await
 }
 
+/// Decodes a sound and keeps it. Before its first byte is decoded, its model is known, the caller may use it, and the
+/// price of the shortest sound that the file can be is held.
 pub async fn store(
     file: Bytes,
-    sender: Sender,
-    sources: &Sources,
+    (encoder, sources): (&Encoder, &Sources),
+    encoding: Encoding,
+    may_wait: bool,
 ) -> Result<SourceSound, ApiError> {
+    let held = encoder.reserve(&encoding, may_wait).await?;
     let key = Key::new(Area::Sources, RequestId::random().0, 0, MediaType::Flac);
-    sources
-        .take_sound(sender, file, key)
-        .await
-        .map_err(|error| match error {
-            SourceSoundError::Unfit(error) => {
-                Problem::invalid("file", format!("file: {error}")).into()
-            }
-            SourceSoundError::Crashed => ApiError::new(FailureKind::Internal, error.to_string()),
-            SourceSoundError::Store(error) => {
-                warn!("storing a sound failed: {error}");
-                let message = "storing the sound failed; retry later";
-                ApiError::new(FailureKind::StoreUnavailable, message)
-            }
-        })
+    let taken = sources.take_sound(encoder.sender(), file, key).await;
+    // The length is known now, and with it the price that is held next.
+    held.release().await;
+    taken.map_err(|error| match error {
+        SourceSoundError::Unfit(why) => Problem::invalid("file", format!("file: {why}")).into(),
+        SourceSoundError::Budget(wait) => {
+            ApiError::new(FailureKind::RateLimited, error.to_string()).after(wait)
+        }
+        SourceSoundError::Reader(why) => {
+            warn!("decoding a sound failed: {why}");
+            let message = "decoding the sound failed; retry later";
+            ApiError::new(FailureKind::Internal, message)
+        }
+        SourceSoundError::Store(error) => {
+            warn!("storing a sound failed: {error}");
+            let message = "storing the sound failed; retry later";
+            ApiError::new(FailureKind::StoreUnavailable, message)
+        }
+    })
 }
 
 /// A transcript on its way to its client. Dropped with its connection, and the job with it.

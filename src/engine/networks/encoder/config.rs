@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::networks::weights::{Checkpoint, CheckpointError, Description, Flaw};
+use crate::networks::weights::{Checkpoint, CheckpointError, Description, Flaw, layered};
 
 /// Everything the one encoder needs to know to be a BERT or a RoBERTa.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,7 +126,7 @@ fn read(value: &Value, family: EncoderFamily, task: Task) -> Result<EncoderSpec,
         vocab_size: config.vocab_size,
         hidden_size: config.hidden_size,
         intermediate_size: config.intermediate_size,
-        layers: config.num_hidden_layers,
+        layers: layered("num_hidden_layers", config.num_hidden_layers)?,
         heads: config.num_attention_heads,
         positions: config.max_position_embeddings,
         token_types: config.type_vocab_size,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::block_end;
 use super::component::{AffineNorm, ComponentReader, ComponentSource, Projection};
 use crate::networks::adapter::{LayerTable, Pass};
-use crate::networks::weights::Flaw;
+use crate::networks::weights::{Flaw, layered};
 use muster_kernels::{Mask, dense_attention, gelu_erf};
 
 /// The sizes and conventions of a text encoder.
@@ -118,7 +118,7 @@ impl ClipSpec {
             vocab_size: json.vocab_size,
             hidden_size: json.hidden_size,
             intermediate_size: json.intermediate_size,
-            layers: json.num_hidden_layers,
+            layers: layered("num_hidden_layers", json.num_hidden_layers)?,
             heads: json.num_attention_heads,
             positions: json.max_position_embeddings,
             activation,

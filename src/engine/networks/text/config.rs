@@ -13,7 +13,10 @@ use super::{
     smollm,
     spec::{DecoderSpec, QueryTemperature},
 };
-use crate::networks::{layers::GateActivation, weights::Flaw};
+use crate::networks::{
+    layers::GateActivation,
+    weights::{Flaw, layered},
+};
 
 /// The raw file. Never leaves the description of a family.
 #[derive(Debug, Deserialize)]
@@ -100,6 +103,7 @@ fn family(value: &serde_json::Value) -> Result<Family, Flaw> {
 
 impl ConfigJson {
     fn check(&self) -> Result<(), Flaw> {
+        layered("num_hidden_layers", self.num_hidden_layers)?;
         let Some(config) = &self.quantization_config else {
             return Ok(());
         };

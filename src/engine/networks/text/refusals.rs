@@ -93,10 +93,12 @@ fn values_that_would_be_ignored_are_refused() {
 
 #[test]
 fn absurd_sizes_are_refused() {
-    check(
-        json!({"num_hidden_layers": 0}),
-        "the number of layers: found 0, expected 1 to 4096",
-    );
+    for layers in [0, 1025, 1_000_000_000] {
+        check(
+            json!({"num_hidden_layers": layers}),
+            &format!("num_hidden_layers: found {layers}, expected 1 to 1024"),
+        );
+    }
     check(
         json!({"num_attention_heads": 0}),
         "the number of heads: found 0",

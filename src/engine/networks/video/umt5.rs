@@ -7,7 +7,7 @@ use super::original::TextNames;
 use super::sized;
 use crate::networks::image::{ComponentReader, ComponentSource, Projection, block_end};
 use crate::networks::layers::Embedding;
-use crate::networks::weights::Flaw;
+use crate::networks::weights::{Flaw, layered};
 use muster_kernels::{Mask, dense_attention, gelu_mul, rms_norm};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -90,7 +90,7 @@ impl UmT5Spec {
             heads: sized("num_heads", json.num_heads)?,
             head_size: sized("d_kv", json.d_kv)?,
             feed: sized("d_ff", json.d_ff)?,
-            layers: sized("num_layers", json.num_layers)?,
+            layers: layered("num_layers", json.num_layers)?,
             buckets,
             farthest,
             eps: json.layer_norm_epsilon,

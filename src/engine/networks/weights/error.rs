@@ -139,6 +139,17 @@ pub fn sized(name: &str, value: usize) -> Result<usize, Flaw> {
     }
 }
 
+/// The deepest networks that people publish have some hundred layers.
+const MOST_LAYERS: usize = 1024;
+
+/// A number of layers, before anything is made for each of them.
+pub fn layered(name: &str, value: usize) -> Result<usize, Flaw> {
+    match (1..=MOST_LAYERS).contains(&value) {
+        true => Ok(value),
+        false => Err(Flaw::broken(name, value, format!("1 to {MOST_LAYERS}"))),
+    }
+}
+
 impl From<candle_core::Error> for Flaw {
     fn from(error: candle_core::Error) -> Self {
         Self::Device(error)

@@ -22,12 +22,12 @@ mod whisper_cpp;
 pub use self::{
     checkpoint::{Checkpoint, Description, read_description},
     convert::{Quantize, floats as tensor_floats},
-    error::{CheckpointError, Flaw, sized},
+    error::{CheckpointError, Flaw, layered, sized},
     gguf::{GgufMetadata, GgufValue, GgufWriter},
     header::{TensorHeader, TensorType},
     invented::InventedTensors,
     mapping::{Mapping, TensorBytes},
-    pickle::{ConversionError, PickledFile},
+    pickle::{ConversionError, PickleDescription, PickledFile},
     source::TensorSource,
     weight::Weight,
 };

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use candle_core::pickle::{Object, Stack};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
+use serde::{Deserialize, Serialize};
 use zip::{CompressionMethod, ZipArchive};
 
 use super::error::{CheckpointError, Flaw};
@@ -30,6 +31,12 @@ pub struct PickledFile {
     archive: ZipArchive<BufReader<File>>,
     /// The folder of the tensors' bytes inside of the archive.
     folder: String,
+    description: PickleDescription,
+}
+
+/// What a pickle says: its tensors, and names of entries that are none.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct PickleDescription {
     tensors: Vec<PickledTensor>,
     left_out: Vec<String>,
 }
@@ -43,7 +50,7 @@ pub enum ConversionError {
     Write(#[from] io::Error),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct PickledTensor {
     name: String,
     dtype: Dtype,
@@ -55,16 +62,24 @@ struct PickledTensor {
 }
 
 impl PickledFile {
-    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+    /// `describe` reads the pickle, which is foreign code: [`PickleDescription::read`], in a process with limits.
+    pub fn open(
+        path: &Path,
+        describe: impl FnOnce(&[u8]) -> Result<PickleDescription, Flaw>,
+    ) -> Result<Self, CheckpointError> {
         let unreadable = |source| CheckpointError::Unreadable {
             path: path.to_owned(),
             source,
         };
         let file = File::open(path).map_err(unreadable)?;
-        Self::read(path, BufReader::new(file)).map_err(|flaw| flaw.in_file(path))
+        Self::read(path, BufReader::new(file), describe).map_err(|flaw| flaw.in_file(path))
     }
 
-    fn read(path: &Path, file: BufReader<File>) -> Result<Self, Flaw> {
+    fn read(
+        path: &Path,
+        file: BufReader<File>,
+        describe: impl FnOnce(&[u8]) -> Result<PickleDescription, Flaw>,
+    ) -> Result<Self, Flaw> {
         let mut archive = ZipArchive::new(file).map_err(|error| archive_flaw(&error))?;
         let names = archive.file_names().filter_map(Result::ok);
         let names: Vec<String> = names
@@ -76,31 +91,94 @@ impl PickledFile {
             return Err(Flaw::unsupported("the archive", found, FORMAT));
         };
         let bytes = entry(&mut archive, description, MOST_DESCRIPTION_BYTES)?;
-        let mut stack = Stack::empty();
-        let mut description_bytes = Cursor::new(bytes);
-        let read = stack.read_loop(&mut description_bytes);
-        let root = read.and_then(|()| stack.finalize());
-        let root = root.map_err(|error| Flaw::broken("data.pkl", error, "a pickle of tensors"))?;
-        let mut found = Self {
+        let found = Self {
             path: path.to_owned(),
             archive,
             folder: description.replace(".pkl", ""),
-            tensors: Vec::new(),
-            left_out: Vec::new(),
+            description: describe(&bytes)?,
         };
-        found.walk("", root, 0)?;
-        found.left_out.sort();
-        found.check()?;
+        found.description.check()?;
         Ok(found)
     }
 
     pub fn tensors(&self) -> usize {
-        self.tensors.len()
+        self.description.tensors.len()
     }
 
     /// Names of entries that are no tensors, such as the number of training steps.
     pub fn left_out(&self) -> &[String] {
-        &self.left_out
+        &self.description.left_out
+    }
+
+    /// Bytes of all tensors.
+    pub fn tensor_bytes(&self) -> u64 {
+        let bytes = self.description.tensors.iter();
+        bytes
+            .filter_map(|one| one.bytes().ok())
+            .map(|bytes| bytes as u64)
+            .sum()
+    }
+
+    /// Writes a safetensors file. `progress` hears how many of its bytes are written.
+    pub fn write(
+        &mut self,
+        out: &mut impl Write,
+        mut progress: impl FnMut(u64),
+    ) -> Result<u64, ConversionError> {
+        let header = self.header()?;
+        let mut written = 8 + header.len() as u64;
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(&header)?;
+        for at in 0..self.description.tensors.len() {
+            let bytes = self.bytes(at).map_err(|flaw| flaw.in_file(&self.path))?;
+            out.write_all(&bytes)?;
+            written += bytes.len() as u64;
+            progress(written);
+        }
+        out.flush()?;
+        Ok(written)
+    }
+
+    fn header(&self) -> Result<Vec<u8>, ConversionError> {
+        let mut infos = Vec::with_capacity(self.description.tensors.len());
+        let mut end = 0;
+        for tensor in &self.description.tensors {
+            let bytes = tensor.bytes().map_err(|flaw| flaw.in_file(&self.path))?;
+            let info = TensorInfo {
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
+                data_offsets: (end, end + bytes),
+            };
+            infos.push((tensor.name.clone(), info));
+            end += bytes;
+        }
+        let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        let header = Metadata::new(Some(format), infos).map_err(io::Error::other)?;
+        let mut header = serde_json::to_vec(&header).map_err(io::Error::other)?;
+        header.resize(header.len().next_multiple_of(8), b' ');
+        Ok(header)
+    }
+
+    fn bytes(&mut self, at: usize) -> Result<Vec<u8>, Flaw> {
+        let tensor = &self.description.tensors[at];
+        let name = format!("{}/{}", self.folder, tensor.storage);
+        let most = tensor.end()?.saturating_mul(tensor.width()) as u64;
+        let storage = entry(&mut self.archive, &name, most)?;
+        tensor.gather(&storage)
+    }
+}
+
+impl PickleDescription {
+    /// Reads a pickle. It may recurse and allocate without end: call this in a process with limits.
+    pub fn read(pickle: &[u8]) -> Result<Self, Flaw> {
+        let mut stack = Stack::empty();
+        let read = stack.read_loop(&mut Cursor::new(pickle));
+        let root = read.and_then(|()| stack.finalize());
+        let root = root.map_err(|error| Flaw::broken("data.pkl", error, "a pickle of tensors"))?;
+        let mut found = Self::default();
+        found.walk("", root, 0)?;
+        found.left_out.sort();
+        Ok(found)
     }
 
     /// Tensors under the names of their dictionaries, without the one in which trainers keep the model.
@@ -146,6 +224,9 @@ impl PickledFile {
         if self.tensors.is_empty() {
             return Err(Flaw::broken("data.pkl", "no tensors", "at least one"));
         }
+        for tensor in &self.tensors {
+            tensor.bytes()?;
+        }
         let mut names = HashSet::new();
         match self.tensors.iter().find(|one| !names.insert(&one.name)) {
             Some(twice) => {
@@ -155,63 +236,6 @@ impl PickledFile {
             None => Ok(()),
         }
     }
-
-    /// Bytes of all tensors.
-    pub fn tensor_bytes(&self) -> u64 {
-        let bytes = self.tensors.iter();
-        bytes
-            .filter_map(|one| one.bytes().ok())
-            .map(|bytes| bytes as u64)
-            .sum()
-    }
-
-    /// Writes a safetensors file. `progress` hears how many of its bytes are written.
-    pub fn write(
-        &mut self,
-        out: &mut impl Write,
-        mut progress: impl FnMut(u64),
-    ) -> Result<u64, ConversionError> {
-        let header = self.header()?;
-        let mut written = 8 + header.len() as u64;
-        out.write_all(&(header.len() as u64).to_le_bytes())?;
-        out.write_all(&header)?;
-        for at in 0..self.tensors.len() {
-            let bytes = self.bytes(at).map_err(|flaw| flaw.in_file(&self.path))?;
-            out.write_all(&bytes)?;
-            written += bytes.len() as u64;
-            progress(written);
-        }
-        out.flush()?;
-        Ok(written)
-    }
-
-    fn header(&self) -> Result<Vec<u8>, ConversionError> {
-        let mut infos = Vec::with_capacity(self.tensors.len());
-        let mut end = 0;
-        for tensor in &self.tensors {
-            let bytes = tensor.bytes().map_err(|flaw| flaw.in_file(&self.path))?;
-            let info = TensorInfo {
-                dtype: tensor.dtype,
-                shape: tensor.shape.clone(),
-                data_offsets: (end, end + bytes),
-            };
-            infos.push((tensor.name.clone(), info));
-            end += bytes;
-        }
-        let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-        let header = Metadata::new(Some(format), infos).map_err(io::Error::other)?;
-        let mut header = serde_json::to_vec(&header).map_err(io::Error::other)?;
-        header.resize(header.len().next_multiple_of(8), b' ');
-        Ok(header)
-    }
-
-    fn bytes(&mut self, at: usize) -> Result<Vec<u8>, Flaw> {
-        let tensor = &self.tensors[at];
-        let name = format!("{}/{}", self.folder, tensor.storage);
-        let most = tensor.end()?.saturating_mul(tensor.width()) as u64;
-        let storage = entry(&mut self.archive, &name, most)?;
-        tensor.gather(&storage)
-    }
 }
 
 impl PickledTensor {
@@ -219,7 +243,12 @@ impl PickledTensor {
         self.dtype.bitsize() / 8
     }
 
+    /// Each element is in the storage once: a tensor that repeats them is refused, whatever it says about its size.
     fn bytes(&self) -> Result<usize, Flaw> {
+        let mut sides = self.shape.iter().zip(&self.strides);
+        if sides.any(|(size, stride)| *size > 1 && *stride == 0) {
+            return Err(self.strange());
+        }
         let mut elements = self.shape.iter();
         let elements = elements.try_fold(1_usize, |product, size| product.checked_mul(*size));
         elements
@@ -242,7 +271,8 @@ impl PickledTensor {
 
     fn strange(&self) -> Flaw {
         let found = format!("shape {:?}, strides {:?}", self.shape, self.strides);
-        Flaw::broken(format!("the tensor {:?}", self.name), found, "a real size")
+        let wanted = "a size whose elements are all stored";
+        Flaw::broken(format!("the tensor {:?}", self.name), found, wanted)
     }
 
     /// Row by row, however it lies in its storage.
@@ -252,6 +282,10 @@ impl PickledTensor {
         if end > storage.len() {
             let what = format!("the bytes of the tensor {:?}", self.name);
             return Err(Flaw::broken(what, storage.len(), format!("at least {end}")));
+        }
+        // Strides may overlap: no more is written than was stored.
+        if bytes > storage.len() {
+            return Err(self.strange());
         }
         let start = self.offset * width;
         if self.is_contiguous() {
@@ -421,7 +455,8 @@ mod tests {
     const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/pickled");
 
     fn converted(name: &str) -> (Vec<u8>, Vec<String>) {
-        let mut file = PickledFile::open(&Path::new(FOLDER).join(name)).unwrap();
+        let mut file =
+            PickledFile::open(&Path::new(FOLDER).join(name), PickleDescription::read).unwrap();
         let mut bytes = Vec::new();
         let mut said = 0;
         let written = file.write(&mut bytes, |at| said = at).unwrap();
@@ -430,7 +465,7 @@ mod tests {
     }
 
     fn refused(name: &str) -> String {
-        let opened = PickledFile::open(&Path::new(FOLDER).join(name));
+        let opened = PickledFile::open(&Path::new(FOLDER).join(name), PickleDescription::read);
         opened.unwrap_err().to_string()
     }
 
@@ -478,6 +513,34 @@ mod tests {
     }
 
     #[test]
+    fn a_tensor_larger_than_its_storage_is_refused_by_name() {
+        let tensor = |shape: &[usize], strides: &[usize]| PickledTensor {
+            name: "wide".to_owned(),
+            dtype: Dtype::F32,
+            shape: shape.to_vec(),
+            strides: strides.to_vec(),
+            offset: 0,
+            storage: "0".to_owned(),
+        };
+        let refused = |tensor: PickledTensor| {
+            let gathered = tensor.bytes().and_then(|_| tensor.gather(&[0; 64]));
+            match gathered {
+                Err(Flaw::Broken { what, .. }) => what,
+                other => panic!("{other:?}"),
+            }
+        };
+        for wide in [
+            tensor(&[1 << 33], &[0]),
+            tensor(&[4, 1 << 20], &[1, 0]),
+            tensor(&[8, 8], &[1, 1]),
+            tensor(&[usize::MAX, 2], &[1, 1]),
+        ] {
+            assert!(refused(wide).contains("\"wide\""));
+        }
+        assert!(tensor(&[4, 4], &[1, 4]).gather(&[0; 64]).is_ok());
+    }
+
+    #[test]
     fn a_file_cut_or_changed_anywhere_is_refused_or_read() {
         let whole = std::fs::read(Path::new(FOLDER).join("checkpoint.ckpt")).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -494,7 +557,7 @@ mod tests {
                 false => bytes[at] ^= (numbers >> 8) as u8 | 1,
             }
             std::fs::write(&path, bytes).unwrap();
-            if let Ok(mut file) = PickledFile::open(&path) {
+            if let Ok(mut file) = PickledFile::open(&path, PickleDescription::read) {
                 let _ = file.write(&mut Vec::new(), |_| {});
             }
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::tokenizer::{MAX_FILE_BYTES, read};
+use super::tokenizer::read;
 use super::{TextError, read_bounded};
 
 const BEGIN: &str = "<|startoftext|>";
@@ -104,6 +104,9 @@ impl ClipTokenizer {
     }
 }
 
+/// The largest file of a tokenizer of CLIP: a `tokenizer.json` has two megabytes.
+const MOST_BYTES: u64 = 8 << 20;
+
 /// All bytes as letters, the same at the end of a word, the merged pairs, and the two special tokens.
 fn built_in_vocabulary() -> Value {
     let letters = byte_letters();
@@ -129,14 +132,14 @@ fn byte_letters() -> Vec<char> {
 }
 
 fn read_json(path: &Path) -> Result<Value, TextError> {
-    let bytes = read_bounded(path, MAX_FILE_BYTES);
+    let bytes = read_bounded(path, MOST_BYTES);
     let bytes = bytes.map_err(|error| TextError::unreadable(path, &error))?;
     serde_json::from_slice(&bytes).map_err(|error| TextError::broken(path.display(), error))
 }
 
 /// One pair in each line behind a line of comment.
 fn read_merges(path: &Path) -> Result<Value, TextError> {
-    let bytes = read_bounded(path, MAX_FILE_BYTES);
+    let bytes = read_bounded(path, MOST_BYTES);
     let bytes = bytes.map_err(|error| TextError::unreadable(path, &error))?;
     let text = String::from_utf8(bytes);
     let text = text.map_err(|error| TextError::broken(path.display(), error))?;
@@ -184,6 +187,16 @@ mod tests {
     fn fixture(path: &str) -> std::path::PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
         root.join(path)
+    }
+
+    #[test]
+    fn merges_larger_than_clips_are_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("merges.txt");
+        std::fs::write(&path, "a b\n".repeat(10 << 20)).unwrap();
+        let refused = read_merges(&path).unwrap_err().to_string();
+        assert!(refused.contains("merges.txt"), "{refused}");
+        assert!(refused.contains("larger than 8388608 bytes"), "{refused}");
     }
 
     /// See `tests/fixtures/make/drawing.py`.

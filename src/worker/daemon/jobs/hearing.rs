@@ -10,10 +10,10 @@ use muster_engine::runtime::hearing::{MOST_SECONDS, SAMPLE_RATE, TranscriptSegme
 use muster_engine::runtime::maker::{
     MakeEvent, MakeRequest, Output, Pcm, TranscriptPart, TranscriptRequest,
 };
-use muster_media::sound::{self, SoundError};
 use muster_protocol::job::{
     self, EncodeRequest, EncodeResult, Failure, FailureKind, FinishReason, Transcript, Usage,
 };
+use muster_reader::{ReadError, Reader, SoundLimits};
 
 /// Of the fetched file: two bytes a sample, and its header.
 const MOST_BYTES: usize = MOST_SECONDS as usize * SAMPLE_RATE as usize * 2 + 4096;
@@ -87,18 +87,21 @@ async fn hear(model: &str, request: EncodeRequest, desk: MediaDesk<'_>) -> Resul
 async fn fetch(link: &str, transfers: &Transfers) -> Result<Pcm, Said> {
     let bytes = transfers.fetch(link, MOST_BYTES).await;
     let bytes = bytes.map_err(|error| failed(format!("fetching the sound failed: {error}")))?;
-    let heard = tokio::task::spawn_blocking(move || {
-        sound::listen(&bytes, SAMPLE_RATE, MOST_SECONDS as f64)
-    });
-    let heard = heard.await.map_err(|_| blame::broken())?;
-    let heard = heard.map_err(|error: SoundError| {
-        let message = format!("the sound is unusable: {error}");
-        Said::Failed(Failure::new(FailureKind::InvalidRequest, message))
+    let limits = SoundLimits::seconds(MOST_SECONDS as f64);
+    let heard = Reader::default()
+        .samples(bytes.into(), SAMPLE_RATE, limits)
+        .await;
+    let heard = heard.map_err(|error| match error {
+        ReadError::Start(_) => failed(error.to_string()),
+        ReadError::Refused(_) | ReadError::Ended(_) => {
+            let message = format!("the sound is unusable: {error}");
+            Said::Failed(Failure::new(FailureKind::InvalidRequest, message))
+        }
     })?;
     Ok(Pcm {
-        rate: heard.rate(),
-        channels: heard.channels(),
-        samples: heard.into_samples(),
+        rate: SAMPLE_RATE,
+        channels: 1,
+        samples: heard.samples,
     })
 }
 

@@ -228,6 +228,7 @@ mod tests {
     use crate::pictures::tests::written;
     use crate::pictures::{Pictures, Results, Unfit};
     use muster_process::tasks::Tasks;
+    use muster_reader::Reader;
 
     const DRAWN: Drawn = Drawn {
         pixels: 64 * 64,
@@ -242,7 +243,7 @@ mod tests {
         let link = media.upload_link(key, HOUR).await.unwrap();
         let webp = written(image::ImageFormat::WebP, 40, 32, 255);
         assert!(put(&link, &webp).await.contains("200"));
-        let results = Results::new(Pictures::drawn(), media.clone());
+        let results = Results::new(Pictures::drawn(), media.clone(), Reader::here());
         let caption = json!({"caption": "a cat"});
         let none = image_of(&caption, &results, key, DRAWN).await;
         assert!(matches!(none, Ok(None)));
@@ -259,7 +260,7 @@ mod tests {
         let (media, key) = (bucket(HOUR, &tasks).await, key());
         let link = media.upload_link(key, HOUR).await.unwrap();
         assert!(put(&link, b"<svg/>").await.contains("200"));
-        let results = Results::new(Pictures::drawn(), media);
+        let results = Results::new(Pictures::drawn(), media, Reader::here());
         let image = image_of(&json!("R2"), &results, key, DRAWN).await;
         assert!(matches!(image, Err(Unfit::Refused(_))), "{image:?}");
         let nothing = image_of(

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::networks::weights::Flaw;
+use crate::networks::weights::{Flaw, layered};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KokoroSpec {
@@ -118,7 +118,7 @@ impl KokoroSpec {
             tokens,
             hidden,
             style: size("style_dim", json.style_dim)?,
-            layers: size("n_layer", json.n_layer)?,
+            layers: layered("n_layer", json.n_layer)?,
             longest: size("max_dur", json.max_dur)?,
             kernel,
             albert: AlbertSpec::check(&json.plbert)?,
@@ -145,7 +145,7 @@ impl AlbertSpec {
             width,
             heads,
             feed: json.intermediate_size,
-            layers: json.num_hidden_layers,
+            layers: layered("plbert.num_hidden_layers", json.num_hidden_layers)?,
             positions: json.max_position_embeddings,
         })
     }

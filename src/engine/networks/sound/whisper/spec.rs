@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::networks::weights::Flaw;
+use crate::networks::weights::{Flaw, layered};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WhisperSpec {
@@ -85,7 +85,7 @@ impl WhisperSpec {
                 return Err(Flaw::broken(name, found, "a divisor of the width"));
             }
             Ok(StackSpec {
-                layers,
+                layers: layered(name, layers)?,
                 heads,
                 feed,
             })

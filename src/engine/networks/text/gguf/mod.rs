@@ -14,7 +14,7 @@ use super::{
     rules::FamilyRules,
     spec::{Biases, DecoderSpec, QueryKeyNorm, Scales, SoftCaps},
 };
-use crate::networks::weights::{Checkpoint, Flaw, GgufMetadata, GgufValue};
+use crate::networks::weights::{Checkpoint, Flaw, GgufMetadata, GgufValue, layered};
 
 pub use describe::{describe, rope_tensors};
 pub use rope::ROPE_TENSORS;
@@ -30,7 +30,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
     file.refuse_what_we_do_not_compute()?;
     let heads = file.size("attention.head_count")?;
     let hidden_size = file.size("embedding_length")?;
-    let layers = file.size("block_count")?;
+    let layers = layered("block_count", file.size("block_count")?)?;
     let share = hidden_size.checked_div(heads).unwrap_or(0);
     let head_dim = file.optional_size("attention.key_length")?.unwrap_or(share);
     let ropes = file.ropes(head_dim)?;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::sized;
-use crate::networks::weights::Flaw;
+use crate::networks::weights::{Flaw, layered};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct WanSpec {
@@ -107,7 +107,7 @@ impl WanSpec {
             text_width: sized("text_dim", json.text_dim)?,
             time_width: freq_dim,
             feed: sized("ffn_dim", json.ffn_dim)?,
-            layers: sized("num_layers", json.num_layers)?,
+            layers: layered("num_layers", json.num_layers)?,
             has_text_norm: json.cross_attn_norm,
             eps: json.eps,
             positions: sized("rope_max_seq_len", json.rope_max_seq_len)?,

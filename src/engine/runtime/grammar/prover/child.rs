@@ -10,9 +10,9 @@ use llguidance::{Matcher, ParserFactory};
 use toktrie::{TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
 use super::{MEMORY, PROOF_TIME, Proof, STACK};
-use crate::runtime::child_process::{self, Watch, limit_memory};
 use crate::runtime::grammar::compiler::factory;
 use crate::runtime::grammar::guide::first_line;
+use muster_process::child::{self, Watch, limit_memory};
 
 /// Every byte, and the end.
 const VOCABULARY: u32 = 257;
@@ -23,7 +23,7 @@ const STEPS: usize = 200;
 
 /// Proves one source after another until the parent closes our input.
 pub fn serve() -> io::Result<()> {
-    child_process::write_no_core()?;
+    child::write_no_core()?;
     limit_memory(MEMORY)?;
     // The worker's own threads come first.
     let _ = rustix::process::nice(10);
@@ -41,7 +41,7 @@ fn prove_all(watch: &Watch) -> io::Result<()> {
         .ok_or_else(|| io::Error::other("the vocabulary of bytes cannot be used with grammars"))?;
     let (mut input, mut output) = (stdin(), stdout());
     loop {
-        let frame = match child_process::read(&mut input) {
+        let frame = match child::read(&mut input) {
             Ok(frame) => frame,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
@@ -51,7 +51,7 @@ fn prove_all(watch: &Watch) -> io::Result<()> {
             Ok(source) => prove(&factory, source),
             Err(error) => Proof::Refused(format!("reading the source failed: {error}")),
         };
-        output.write_all(&child_process::to_bytes(&proof))?;
+        output.write_all(&child::to_bytes(&proof))?;
         output.flush()?;
         watch.end();
     }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::runtime::Failure;
-use crate::runtime::child_process::{self, ChildProcess, Death};
+use muster_process::child::{ChildProcess, Death, to_bytes};
 
 pub use child::serve;
 
@@ -89,7 +89,7 @@ impl Prover {
 
     /// Fails where the source is not to be compiled. A verdict is remembered, whatever it cost.
     pub fn prove(&self, source: &TopLevelGrammar) -> Result<(), Failure> {
-        let frame = child_process::to_bytes(source);
+        let frame = to_bytes(source);
         let proof = match self.verdict(&frame) {
             Some(proof) => proof,
             None => {
@@ -108,7 +108,7 @@ impl Prover {
 
     /// Refused sources are told from memory before they wait for a slot.
     pub fn known_refusal(&self, source: &TopLevelGrammar) -> Option<Failure> {
-        match self.verdict(&child_process::to_bytes(source))? {
+        match self.verdict(&to_bytes(source))? {
             Proof::Sound => None,
             Proof::Refused(reason) => Some(Failure::BadRequest(format!(
                 "the grammar cannot be compiled: {reason}"

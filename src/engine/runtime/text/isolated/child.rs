@@ -6,19 +6,19 @@ use std::thread;
 
 use super::Limits;
 use super::frames::{self, Opened, Reply, Request};
-use crate::runtime::child_process::{self, Watch, limit_memory};
 use crate::runtime::text::{Language, TextError};
 use crate::runtime::{Chat, Failure, Prompt};
+use muster_process::child::{self, Watch, limit_memory};
 
 /// Answers until the parent closes our input. The limits come with the first frame: nothing of the model is read before.
 pub fn serve() -> io::Result<()> {
-    let first = child_process::read(&mut stdin())?;
+    let first = child::read(&mut stdin())?;
     let Ok(Request::Open { source, limits }) = serde_json::from_slice(&first) else {
         return Err(io::Error::other("the first frame must open a model"));
     };
     drop(first);
     let limits = Limits::from(limits);
-    child_process::write_no_core()?;
+    child::write_no_core()?;
     let watch = Watch::start()?;
     limit_memory(limits.open_bytes)?;
     let work = move || -> io::Result<()> {
@@ -58,7 +58,7 @@ fn open(opened: Result<Language, TextError>, output: &mut Stdout) -> io::Result<
         opening: opening.unwrap_or_default(),
     };
     send(output, &Reply::Opened(Box::new(opened)))?;
-    child_process::write_table(output, &language.pieces().to_bytes())?;
+    child::write_table(output, &language.pieces().to_bytes())?;
     Ok(Some(language))
 }
 
@@ -70,7 +70,7 @@ fn answer_all(
     output: &mut Stdout,
 ) -> io::Result<()> {
     loop {
-        let frame = match child_process::read(input) {
+        let frame = match child::read(input) {
             Ok(frame) => frame,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
@@ -117,6 +117,6 @@ fn tokens(read: Result<Vec<u32>, Failure>) -> Reply {
 }
 
 fn send(output: &mut Stdout, reply: &Reply) -> io::Result<()> {
-    output.write_all(&child_process::to_bytes(reply))?;
+    output.write_all(&child::to_bytes(reply))?;
     output.flush()
 }

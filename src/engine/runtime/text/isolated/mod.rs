@@ -21,9 +21,9 @@ use tracing::{error, warn};
 
 use super::language::Recommended;
 use super::{Markup, Pieces, TextError, TextSource};
-use crate::runtime::child_process::{self, ChildProcess, Death};
 use crate::runtime::{Chat, Failure};
 use frames::{Opened, Reply, Request, SourceText};
+use muster_process::child::{ChildProcess, Death, to_bytes};
 
 pub use child::serve;
 
@@ -102,7 +102,7 @@ impl Isolated {
         source: TextSource<'_>,
         isolation: Isolation,
     ) -> Result<(Self, Description), TextError> {
-        let open = child_process::to_bytes(&Request::Open {
+        let open = to_bytes(&Request::Open {
             source: Box::new(SourceText::from(source)),
             limits: isolation.limits.into(),
         });
@@ -188,7 +188,7 @@ impl Isolated {
 
     /// One request at a time: the process has one thread for them. A death costs this request, not the next.
     fn ask(&self, request: &Request) -> Result<Reply, Failure> {
-        let bytes = child_process::to_bytes(request);
+        let bytes = to_bytes(request);
         let mut state = lock(&self.state);
         let process = match state.process.as_mut() {
             Some(process) => process,

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,10 +23,15 @@ const LAST_WORDS_BYTES: u64 = 4096;
 const LONGEST_LAST_LINE: usize = 200;
 
 pub struct ChildProcess {
-    child: Child,
-    input: ChildStdin,
+    child: Arc<Mutex<Child>>,
+    /// None once it was closed.
+    input: Option<ChildStdin>,
     output: ChildStdout,
 }
+
+/// Ends a process that another thread talks to.
+#[derive(Debug, Clone)]
+pub struct Killer(Arc<Mutex<Child>>);
 
 /// Why a process ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,28 +59,13 @@ impl fmt::Display for Death {
 
 impl ChildProcess {
     pub fn start(program: &Path, arguments: &[String]) -> io::Result<Self> {
-        let mut command = Command::new(program);
-        command
-            .args(arguments)
-            // Ctrl-C in a terminal is for the worker, which still finishes its jobs.
-            .process_group(0)
-            // Keys and tokens in the environment are none of a model file's business.
-            .env_clear()
-            // The allocator reserves a gigabyte of addresses at a time otherwise, which the limit counts.
-            .env("MIMALLOC_ARENA_RESERVE", "65536")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        // Where the loader finds the libraries of a GPU build.
-        if let Some(libraries) = env::var_os("LD_LIBRARY_PATH") {
-            command.env("LD_LIBRARY_PATH", libraries);
-        }
+        let mut command = command(program, arguments);
         let mut child = command.spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         match (input, output) {
             (Some(input), Some(output)) => Ok(Self {
-                child,
-                input,
+                child: Arc::new(Mutex::new(child)),
+                input: Some(input),
                 output,
             }),
             _ => Err(io::Error::other("the process has no pipes")),
@@ -83,16 +74,25 @@ impl ChildProcess {
 
     /// Sends a frame and waits for its answer.
     pub fn ask<R: DeserializeOwned>(&mut self, frame: &[u8], limit: Duration) -> Result<R, Death> {
-        let sent = self
-            .input
-            .write_all(frame)
-            .and_then(|()| self.input.flush());
+        let sent = match &mut self.input {
+            Some(input) => input.write_all(frame).and_then(|()| input.flush()),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        };
         if let Err(error) = sent {
             return Err(self.death(&error, limit));
         }
         let bytes = self.table(limit)?;
         let reply = serde_json::from_slice(&bytes);
         reply.map_err(|error| self.death(&io::Error::other(error), limit))
+    }
+
+    pub fn killer(&self) -> Killer {
+        Killer(self.child.clone())
+    }
+
+    /// The process reads until this is dropped. Nothing can be asked any more.
+    pub fn take_input(&mut self) -> Option<ChildStdin> {
+        self.input.take()
     }
 
     /// The next frame that the process sends.
@@ -110,18 +110,56 @@ impl ChildProcess {
             return Death::Time(limit);
         }
         // It has closed its pipes or broken its frames. Whatever it does now, it is over.
-        let _ = self.child.kill();
-        let status = self.child.wait();
-        let words = self.child.stderr.take().map(last_words).unwrap_or_default();
-        reason(status.ok(), &words, error, limit)
+        let mut child = lock(&self.child);
+        let _ = child.kill();
+        let status = child.wait();
+        let words = child.stderr.take().map(last_words).unwrap_or_default();
+        death(status.ok(), &words, error, limit)
     }
 }
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let mut child = lock(&self.child);
+        let _ = child.kill();
+        let _ = child.wait();
     }
+}
+
+impl Killer {
+    pub fn kill(&self) {
+        // A process that was waited for is not signalled.
+        let _ = lock(&self.0).kill();
+    }
+}
+
+/// A panic while holding the lock cannot leave a child half waited for.
+fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
+    child.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The running program, also after an update has replaced its file: both processes speak the same frames.
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// How a child is started: with pipes, and with nothing of this process that it does not need.
+fn command(program: &Path, arguments: &[String]) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        // Ctrl-C in a terminal is for the worker, which still finishes its jobs.
+        .process_group(0)
+        // Keys and tokens in the environment are none of a foreign file's business.
+        .env_clear()
+        // The allocator reserves a gigabyte of addresses at a time otherwise, which the limit counts.
+        .env("MIMALLOC_ARENA_RESERVE", "65536")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // Where the loader finds the libraries of a GPU build.
+    if let Some(libraries) = env::var_os("LD_LIBRARY_PATH") {
+        command.env("LD_LIBRARY_PATH", libraries);
+    }
+    command
 }
 
 fn last_words(errors: ChildStderr) -> String {
@@ -130,7 +168,8 @@ fn last_words(errors: ChildStderr) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn reason(status: Option<ExitStatus>, words: &str, error: &io::Error, limit: Duration) -> Death {
+/// Why a process ended whose pipes failed, by its status and what it wrote last.
+fn death(status: Option<ExitStatus>, words: &str, error: &io::Error, limit: Duration) -> Death {
     if words.contains("overflowed its stack") {
         return Death::Stack;
     }
@@ -186,7 +225,7 @@ mod tests {
             let output = command.args(["-c", script]).output().unwrap();
             let words = String::from_utf8_lossy(&output.stderr);
             let error = io::ErrorKind::UnexpectedEof.into();
-            reason(Some(output.status), &words, &error, Duration::from_secs(10))
+            death(Some(output.status), &words, &error, Duration::from_secs(10))
         };
         let time = Death::Time(Duration::from_secs(10));
         assert_eq!(end("kill -ALRM $$"), time);

@@ -1,0 +1,173 @@
+//! What runs inside a reader: one file, from standard input to its end, read under limits.
+
+use std::io::{self, Read, Stdout, Write, stdin, stdout};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use muster_media::sound::{DecodedSound, FlacStream, SoundError, decode, listen_in_blocks};
+use muster_media::video;
+use muster_process::child::{self, Watch};
+
+use crate::task::{Reply, SoundForm, Task};
+
+/// Samples that are sent on together.
+const BLOCK: usize = 1 << 16;
+/// A file that takes longer than this gives way to shorter ones.
+const SHORT: Duration = Duration::from_millis(300);
+const LOWER: i32 = 10;
+
+/// Reads one file as the task says, which is JSON.
+pub fn serve(task: &str) -> io::Result<()> {
+    let task: Task = serde_json::from_str(task).map_err(io::Error::other)?;
+    let mut file = Vec::new();
+    stdin().lock().read_to_end(&mut file)?;
+    child::write_no_core()?;
+    child::limit_memory(task.memory())?;
+    let watch = Watch::start()?;
+    watch.begin(task.time());
+    child::confine()?;
+    let mut blocks = Blocks::default();
+    let reply = read(task, file, &mut |block| blocks.send(block))?;
+    blocks.end(&reply)
+}
+
+/// What the task wants of a file. Blocks are handed on as they are made.
+pub fn read(
+    task: Task,
+    file: Vec<u8>,
+    each: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<Reply> {
+    let found = match task {
+        Task::Listen { rate, form, limits } => match form {
+            SoundForm::Flac => return flac(file, rate, limits.into(), each),
+            SoundForm::Samples => return samples(file, rate, limits.into(), each),
+        },
+        Task::MeasureSound { limits } => {
+            // The decoders are of many authors, the bytes of unknown ones.
+            let found = catch_unwind(AssertUnwindSafe(|| {
+                decode(file, limits.into(), |_, _, _| Ok(()))
+            }));
+            found.unwrap_or(Err(SoundError::NoSound))
+        }
+        Task::MeasureVideo => {
+            let track = catch_unwind(AssertUnwindSafe(|| video::track(&file)));
+            return Ok(match track.unwrap_or(Err(video::TrackError::NotMp4)) {
+                Ok(track) => Reply::Video(track.into()),
+                Err(error) => Reply::Refused(error.to_string()),
+            });
+        }
+    };
+    Ok(sound(found, Vec::new()))
+}
+
+fn sound(found: Result<DecodedSound, SoundError>, header: Vec<u8>) -> Reply {
+    match found {
+        Ok(found) => Reply::Sound {
+            found: found.into(),
+            header,
+        },
+        Err(error) => Reply::Refused(error.to_string()),
+    }
+}
+
+fn flac(
+    file: Vec<u8>,
+    rate: u32,
+    bounds: muster_media::sound::DecodeBounds,
+    each: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<Reply> {
+    let mut stream = match FlacStream::new(rate, 1) {
+        Ok(stream) => stream,
+        Err(error) => return Ok(Reply::Refused(error.to_string())),
+    };
+    let mut pace = Pace::begin();
+    let mut failed = Ok(());
+    let found = listen_in_blocks(file, rate, bounds, |block| {
+        pace.give_way();
+        let encoded = stream.push(block).map_err(io::Error::other);
+        if failed.is_ok() {
+            failed = encoded.and_then(|bytes| each(&bytes));
+        }
+    });
+    failed?;
+    if found.is_err() {
+        return Ok(sound(found, Vec::new()));
+    }
+    let (last, header) = stream.finish().map_err(io::Error::other)?;
+    each(&last)?;
+    Ok(sound(found, header))
+}
+
+fn samples(
+    file: Vec<u8>,
+    rate: u32,
+    bounds: muster_media::sound::DecodeBounds,
+    each: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<Reply> {
+    let mut pace = Pace::begin();
+    let mut failed = Ok(());
+    let found = listen_in_blocks(file, rate, bounds, |block| {
+        pace.give_way();
+        let bytes: Vec<u8> = block.iter().flat_map(|one| one.to_le_bytes()).collect();
+        if failed.is_ok() {
+            failed = each(&bytes);
+        }
+    });
+    failed?;
+    Ok(sound(found, Vec::new()))
+}
+
+/// Lowers the priority of what takes long.
+struct Pace {
+    began: Instant,
+    is_lower: bool,
+}
+
+impl Pace {
+    fn begin() -> Self {
+        Self {
+            began: Instant::now(),
+            is_lower: false,
+        }
+    }
+
+    fn give_way(&mut self) {
+        if !self.is_lower && self.began.elapsed() > SHORT {
+            self.is_lower = true;
+            let _ = rustix::process::nice(LOWER);
+        }
+    }
+}
+
+/// Blocks on their way to the parent, some at a time; an empty one is the last, before the reply.
+#[derive(Default)]
+struct Blocks {
+    pending: Vec<u8>,
+}
+
+impl Blocks {
+    fn send(&mut self, block: &[u8]) -> io::Result<()> {
+        self.pending.extend(block);
+        match self.pending.len() >= BLOCK {
+            true => self.flush(&mut stdout()),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self, output: &mut Stdout) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        child::write_table(output, &self.pending)?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn end(mut self, reply: &Reply) -> io::Result<()> {
+        let mut output = stdout();
+        self.flush(&mut output)?;
+        child::write_table(&mut output, &[])?;
+        output.write_all(&child::to_bytes(reply))?;
+        output.flush()
+    }
+}

@@ -1,0 +1,189 @@
+//! What may be read of a file, its limits, and the reports.
+
+use std::time::Duration;
+
+use muster_media::sound::{DecodeBounds, DecodedSound};
+use muster_media::video::VideoTrack;
+use serde::{Deserialize, Serialize};
+
+/// Memory of a decoder, beside the file itself.
+const DECODER_BYTES: u64 = 192 << 20;
+/// Two hours of sound take a minute.
+const DECODING_TIME: Duration = Duration::from_secs(300);
+/// Tables of a video are read and no frames.
+const TABLES_TIME: Duration = Duration::from_secs(20);
+
+/// The largest sound to decode.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SoundLimits {
+    pub seconds: f64,
+    /// Over all channels.
+    pub samples: u64,
+}
+
+/// What a reader does with the one file that it gets.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub enum Task {
+    /// Mixes a sound to one channel at this rate.
+    Listen {
+        rate: u32,
+        form: SoundForm,
+        limits: SoundLimits,
+    },
+    /// Decodes a sound and keeps nothing of it.
+    MeasureSound { limits: SoundLimits },
+    /// Reads the tables of a video.
+    MeasureVideo,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SoundForm {
+    /// Blocks of a FLAC file; its header comes with the report.
+    Flac,
+    /// Blocks of `f32` in little-endian bytes.
+    Samples,
+}
+
+/// What a reader says at the end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    Sound {
+        found: MeasuredSound,
+        /// Of a FLAC file.
+        header: Vec<u8>,
+    },
+    Video(Track),
+    /// The file is unusable, and why.
+    Refused(String),
+}
+
+/// What a sound file held.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredSound {
+    /// In Hz.
+    pub rate: u32,
+    pub channels: u16,
+    /// Samples of each channel.
+    pub frames: u64,
+    /// The loudest sample, from 0 to 1.
+    pub peak: f32,
+}
+
+/// [`VideoTrack`] as it crosses the pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Track {
+    pub width: u32,
+    pub height: u32,
+    pub frames: u32,
+    pub seconds: f64,
+}
+
+/// A sound of one channel as a FLAC file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlacSound {
+    pub bytes: Vec<u8>,
+    pub found: MeasuredSound,
+}
+
+/// A sound of one channel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SampledSound {
+    pub samples: Vec<f32>,
+    pub found: MeasuredSound,
+}
+
+impl SoundLimits {
+    /// Of the length alone.
+    pub const fn seconds(seconds: f64) -> Self {
+        Self {
+            seconds,
+            samples: u64::MAX,
+        }
+    }
+}
+
+impl Task {
+    pub fn time(&self) -> Duration {
+        match self {
+            Self::Listen { .. } | Self::MeasureSound { .. } => DECODING_TIME,
+            Self::MeasureVideo => TABLES_TIME,
+        }
+    }
+
+    /// On top of what the process has once the file is read.
+    pub fn memory(&self) -> u64 {
+        match self {
+            Self::Listen { .. } | Self::MeasureSound { .. } | Self::MeasureVideo => DECODER_BYTES,
+        }
+    }
+
+    /// The most bytes of all blocks.
+    pub fn output(&self) -> u64 {
+        const ASIDE: u64 = 1 << 20;
+        match *self {
+            Self::Listen { rate, form, limits } => {
+                let samples = limits.seconds.ceil() as u64 * u64::from(rate);
+                // Noise takes a little more than its samples in FLAC.
+                let bytes = match form {
+                    SoundForm::Flac => 3,
+                    SoundForm::Samples => 4,
+                };
+                samples.saturating_mul(bytes) + ASIDE
+            }
+            Self::MeasureSound { .. } | Self::MeasureVideo => 0,
+        }
+    }
+}
+
+impl From<SoundLimits> for DecodeBounds {
+    fn from(limits: SoundLimits) -> Self {
+        Self {
+            seconds: limits.seconds,
+            samples: limits.samples,
+        }
+    }
+}
+
+impl MeasuredSound {
+    pub fn seconds(&self) -> f64 {
+        self.frames as f64 / f64::from(self.rate.max(1))
+    }
+
+    /// Over all channels.
+    pub fn samples(&self) -> u64 {
+        self.frames.saturating_mul(u64::from(self.channels))
+    }
+}
+
+impl From<DecodedSound> for MeasuredSound {
+    fn from(found: DecodedSound) -> Self {
+        Self {
+            rate: found.rate,
+            channels: found.channels,
+            frames: found.frames,
+            peak: found.peak,
+        }
+    }
+}
+
+impl From<VideoTrack> for Track {
+    fn from(track: VideoTrack) -> Self {
+        Self {
+            width: track.width,
+            height: track.height,
+            frames: track.frames,
+            seconds: track.seconds,
+        }
+    }
+}
+
+impl From<Track> for VideoTrack {
+    fn from(track: Track) -> Self {
+        Self {
+            width: track.width,
+            height: track.height,
+            frames: track.frames,
+            seconds: track.seconds,
+        }
+    }
+}
