@@ -117,7 +117,7 @@ enum Command {
     #[command(hide = true, name = crate::daemon::TEXT_PROCESS)]
     TextProcess(text_process::Args),
     #[command(hide = true, name = crate::reader::READER_COMMAND)]
-    Reader(reader::Args),
+    Reader(reader::ReaderArgs),
 }
 
 /// Runs the program; the exit code is decided here and nowhere else.

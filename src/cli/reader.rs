@@ -10,12 +10,12 @@ Example:
 /// Read a sound or a video within limits, for the program that starts this process.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct ReaderArgs {
     /// What to read, as JSON.
     task: String,
 }
 
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &ReaderArgs) -> Result<(), Failure> {
     let served = reader::serve(&args.task);
     served.map_err(|error| Failure::new(Exit::Failed, format!("the reader failed: {error}")))
 }

@@ -1,6 +1,6 @@
 //! Sounds and videos of strangers, read in a process of their own: the program once more, with limits on memory and time,
 //! without files, network or other processes. A file that makes a decoder allocate, recurse or compute without end costs
-//! its request alone, and what the decoder took is given back with the process.
+//! its request alone, and the memory of the decoder ends with the process.
 //!
 //! | file | contents |
 //! | --- | --- |

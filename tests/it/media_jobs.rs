@@ -26,6 +26,7 @@ use muster::protocol::job::{
 };
 use muster::protocol::legacy::image::reference::{family, knows};
 use muster::protocol::link::ModelLimits;
+use muster::reader::Reader;
 use muster::runtime::maker::{
     Maker, MakerLimits, MediaKind, Pipeline, SampleFault, SamplePipeline,
 };
@@ -99,6 +100,7 @@ async fn serving_from(
         folders,
         drawing: Default::default(),
         residency: None,
+        reader: Reader::of(env!("CARGO_BIN_EXE_worker").into()),
         runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
         maker: Some(maker.clone()),
     };
@@ -1532,11 +1534,35 @@ async fn sounds_are_paid_by_the_minute_and_speech_by_the_character() {
     assert_eq!(money(&app, &key).await, (510, 0));
 }
 
+/// The small model of music at the lowest rate that is taken from workers.
+fn music_at_16_khz() -> tempfile::TempDir {
+    let from = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny-music");
+    let to = tempfile::tempdir().unwrap();
+    copy(&from, to.path());
+    let config = to.path().join("vae/config.json");
+    let text = std::fs::read_to_string(&config).unwrap();
+    assert!(text.contains("\"sampling_rate\": 8000"), "{text}");
+    let faster = text.replace("\"sampling_rate\": 8000", "\"sampling_rate\": 16000");
+    std::fs::write(&config, faster).unwrap();
+    to
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_song_is_made_by_a_model_of_our_worker() {
     let app = app().await;
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny-music");
-    let source = MusicSource::new(folder);
+    let folder = music_at_16_khz();
+    let source = MusicSource::new(folder.path().to_owned());
     let pipeline = source.load(DeviceChoice::Cpu).unwrap();
     let model = MediaModel::new("plays", MediaKind::Sound);
     let folders = AdapterFolders::default();

@@ -28,7 +28,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
 const TYPES: &[(&str, [usize; 2])] = &[
     ("config", [4, 0]),
     ("coordinator", [105, 154]),
-    ("engine", [11, 13]),
+    ("engine", [10, 13]),
     ("kernels", [3, 3]),
     ("muster", [5, 33]),
     ("process", [1, 0]),

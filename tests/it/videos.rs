@@ -4,6 +4,8 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use muster::media::image::{Channels, Pixels, Size};
+use muster::media::video::Mp4Writer;
 use muster_testing::eventually;
 use serde_json::{Value, json};
 
@@ -14,10 +16,16 @@ use super::support::rig::Rig;
 const GENERATIONS: &str = "/v1/videos/generations";
 const VIDEOS: &str = "/v1/videos";
 
-/// As an MP4 file begins.
-fn mp4() -> Vec<u8> {
-    let head = b"\0\0\0\x18ftypisom\0\0\x02\0isomiso2\0\0\0\x10mdat";
-    [&head[..], &[7; 4000]].concat()
+/// A gray video.
+fn mp4(width: u32, height: u32, frames: u32, rate: u32) -> Vec<u8> {
+    let size = Size { width, height };
+    let mut writer = Mp4Writer::new(size, f64::from(rate)).unwrap();
+    let gray = vec![90; (width * height * 3) as usize];
+    let frame = Pixels::new(size, Channels::Rgb, gray).unwrap();
+    for _ in 0..frames {
+        writer.push(&frame).unwrap();
+    }
+    writer.finish().unwrap()
 }
 
 /// A public worker that films and plays.
@@ -63,7 +71,8 @@ async fn done(rig: &mut Rig, job: &Value) {
 
 async fn film(app: &App, rig: &mut Rig) -> Value {
     let job = rig.job().await;
-    assert_eq!(put(app, &job, mp4()).await, StatusCode::OK);
+    let file = mp4(512, 256, 24, 12);
+    assert_eq!(put(app, &job, file).await, StatusCode::OK);
     done(rig, &job).await;
     job
 }
@@ -100,7 +109,7 @@ async fn a_public_worker_makes_a_video() {
     assert_eq!(reply["data"][0]["seed"], 900, "{reply}");
     let fetched = app.get(&path(&reply["data"][0]["url"])).await;
     assert_eq!(fetched.header("content-type"), Some("video/mp4"));
-    assert_eq!(fetched.bytes().await, mp4());
+    assert_eq!(fetched.bytes().await, mp4(512, 256, 24, 12));
     eventually("the source image to be deleted", async || {
         app.sources() == 0
     })
@@ -137,7 +146,9 @@ async fn a_video_is_created_shown_downloaded_listed_and_deleted() {
     let content = format!("{VIDEOS}/{id}/content");
     let early = send(&app, Method::GET, &content, &Value::Null).await;
     assert_eq!(early.status, StatusCode::CONFLICT);
-    assert_eq!(put(&app, &job, mp4()).await, StatusCode::OK);
+    let side = |name: &str| job["payload"][name].as_u64().unwrap() as u32;
+    let file = mp4(side("width"), side("height"), side("frames"), side("fps"));
+    assert_eq!(put(&app, &job, file.clone()).await, StatusCode::OK);
     done(&mut rig, &job).await;
     eventually("the video", async || {
         let video = shown(&app, &id).await;
@@ -151,7 +162,7 @@ async fn a_video_is_created_shown_downloaded_listed_and_deleted() {
     let part = request(Method::GET, &content, &headers, Body::empty());
     let part = app.send(part).await;
     assert_eq!(part.status, StatusCode::PARTIAL_CONTENT);
-    assert_eq!(part.bytes().await, mp4()[..8]);
+    assert_eq!(part.bytes().await, file[..8]);
     let listed = send(&app, Method::GET, VIDEOS, &Value::Null)
         .await
         .json()
@@ -251,7 +262,7 @@ async fn a_media_worker_that_negotiates_plays_music() {
             (&payload["time_signature"], &payload["inference_steps"]),
             (&json!("3"), &json!(8))
         );
-        let sound = muster::media::sound::Sound::new(8000, 1, vec![0.1; 16_000]).unwrap();
+        let sound = muster::media::sound::Sound::new(16_000, 1, vec![0.1; 32_000]).unwrap();
         let wav =
             muster::media::sound::to_wav(&sound, muster::media::sound::WavFormat::Int16).unwrap();
         assert_eq!(put(&app, &job, wav).await, StatusCode::OK);

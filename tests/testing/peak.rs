@@ -33,8 +33,9 @@ pub fn growth(test: &str, work: impl FnOnce()) -> Option<u64> {
     )
 }
 
-/// The most bytes that a child has had, looked at again and again until it ends. It is killed at the limit.
-pub fn of_child(child: &mut Child, limit: Duration) -> u64 {
+/// The most bytes that a child has had, looked at again and again until it ends, and how long that took. The child is killed
+/// at the limit.
+pub fn of_child(child: &mut Child, limit: Duration) -> (u64, Duration) {
     let (began, place) = (Instant::now(), child.id().to_string());
     let mut highest = 0;
     while child.try_wait().unwrap().is_none() {
@@ -44,7 +45,7 @@ pub fn of_child(child: &mut Child, limit: Duration) -> u64 {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    highest
+    (highest, began.elapsed())
 }
 
 /// The most that this process has had so far.

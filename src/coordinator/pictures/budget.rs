@@ -20,10 +20,10 @@ const MANY: usize = 1024;
 
 /// Clones share the buckets.
 #[derive(Debug, Clone, Default)]
-pub struct SampleBudget(Arc<Mutex<HashMap<Sender, Bucket>>>);
+pub struct SampleBudget(Arc<Mutex<HashMap<Sender, SampleBucket>>>);
 
 #[derive(Debug, Clone, Copy)]
-struct Bucket {
+struct SampleBucket {
     /// Samples that were decoded and have not run out yet.
     used: u64,
     since: Instant,
@@ -59,7 +59,7 @@ impl SampleBudget {
 
     fn spend(&self, sender: Sender, samples: u64, now: Instant) {
         let mut buckets = self.buckets();
-        let empty = Bucket {
+        let empty = SampleBucket {
             used: 0,
             since: now,
         };
@@ -68,12 +68,12 @@ impl SampleBudget {
         bucket.used = bucket.used.saturating_add(samples);
     }
 
-    fn buckets(&self) -> MutexGuard<'_, HashMap<Sender, Bucket>> {
+    fn buckets(&self) -> MutexGuard<'_, HashMap<Sender, SampleBucket>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Bucket {
+impl SampleBucket {
     fn at(self, now: Instant) -> Self {
         let passed = now.saturating_duration_since(self.since);
         let millis = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);

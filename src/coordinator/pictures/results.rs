@@ -51,7 +51,7 @@ pub enum Unfit {
     OtherLength { found: f64, wanted: f64 },
     #[error("the video has {found} frames, at least {least} are required")]
     TooFewFrames { found: u32, least: u32 },
-    /// The reader does not work right now, which is nobody's fault outside.
+    /// The reader process could not be started: the worker is not to blame.
     #[error("reading the upload failed: {0}")]
     Reader(String),
     #[error("the sound has {found:.1} s, at least {least:.1} s are required")]
@@ -165,7 +165,7 @@ impl Results {
             seconds: longest(seconds),
             samples: CHECKED_SAMPLES,
         };
-        // The header may promise what is not there: the length is what was decoded.
+        // A header may promise more: the length is that of the decoded samples.
         let found = self.reader.measure_sound(bytes, limits).await?;
         if found.rate < LEAST_RATE {
             return Err(Unfit::LowRate { found: found.rate });

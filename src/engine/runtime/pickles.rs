@@ -20,7 +20,7 @@ const PICKLE: &str = "data.pkl";
 
 /// What the process says: the description, or why there is none.
 #[derive(Serialize, Deserialize)]
-enum Reply {
+enum PickleReply {
     Described(PickleDescription),
     Refused { what: String, found: String },
 }
@@ -41,8 +41,8 @@ pub fn open_pickled(
         let length = u32::try_from(pickle.len()).map_err(|error| given_up(&error))?;
         let frame = [&length.to_le_bytes(), pickle].concat();
         match process.ask(&frame, TIME) {
-            Ok(Reply::Described(description)) => Ok(description),
-            Ok(Reply::Refused { what, found }) => {
+            Ok(PickleReply::Described(description)) => Ok(description),
+            Ok(PickleReply::Refused { what, found }) => {
                 Err(Flaw::broken(what, found, "a pickle of tensors"))
             }
             Err(death) => Err(given_up(&death)),
@@ -60,7 +60,7 @@ pub fn serve() -> io::Result<()> {
     let read = move || -> io::Result<()> {
         child::confine()?;
         let reply = match PickleDescription::read(&pickle) {
-            Ok(description) => Reply::Described(description),
+            Ok(description) => PickleReply::Described(description),
             Err(flaw) => refused(flaw),
         };
         let mut output = stdout();
@@ -75,11 +75,11 @@ pub fn serve() -> io::Result<()> {
     thread.join().unwrap_or_else(|_| exit(101))
 }
 
-fn refused(flaw: Flaw) -> Reply {
+fn refused(flaw: Flaw) -> PickleReply {
     let (what, found) = match flaw {
         Flaw::Broken { what, found, .. } => (what, found),
         Flaw::Unsupported { what, found, known } => (what, format!("{found}; supported: {known}")),
         Flaw::Device(error) => (PICKLE.to_owned(), error.to_string()),
     };
-    Reply::Refused { what, found }
+    PickleReply::Refused { what, found }
 }

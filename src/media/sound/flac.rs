@@ -27,7 +27,7 @@ pub fn to_flac(sound: &Sound) -> Result<Vec<u8>, SoundError> {
     Ok(file)
 }
 
-/// A file that is encoded block by block. Its header is known at the end and stands before all blocks.
+/// A file that is encoded block by block. The header is known at the end and stands before all blocks.
 pub struct FlacStream {
     config: Verified<Encoder>,
     info: StreamInfo,

@@ -117,7 +117,7 @@ impl Mixer {
         Ok(())
     }
 
-    /// Hands on what is ready, without the delay at the beginning.
+    /// Hands on the samples that are ready, without the delay at the beginning.
     fn give(&mut self, each: &mut impl FnMut(&[f32])) {
         let late = self.late.min(self.samples.len());
         self.late -= late;

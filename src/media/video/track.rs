@@ -39,10 +39,10 @@ const LEAST_PICTURE_BYTES: usize = 8;
 /// From the start of a description of frames to the boxes inside of it.
 const VISUAL_ENTRY_BYTES: usize = 78;
 
-type Found<T> = Result<T, TrackError>;
+type TrackResult<T> = Result<T, TrackError>;
 
 /// The first video track of an MP4.
-pub fn track(file: &[u8]) -> Found<VideoTrack> {
+pub fn track(file: &[u8]) -> TrackResult<VideoTrack> {
     if Boxes(file)
         .next()
         .is_none_or(|first| first.name != *b"ftyp")
@@ -67,7 +67,7 @@ struct Box4<'a> {
     content: &'a [u8],
 }
 
-/// The boxes that stand one after the other. A box that says it is longer than what is there ends them.
+/// The boxes that stand one after the other. A box that claims more bytes than there are ends them.
 struct Boxes<'a>(&'a [u8]);
 
 impl<'a> Iterator for Boxes<'a> {
@@ -125,7 +125,7 @@ struct Offsets<'a> {
 }
 
 impl<'a> Tables<'a> {
-    fn of(media: &'a [u8]) -> Found<Self> {
+    fn of(media: &'a [u8]) -> TrackResult<Self> {
         let missing = TrackError::Missing;
         let header = inside(media, *b"mdhd").ok_or(missing("header"))?;
         // A newer version has times of eight bytes.
@@ -176,7 +176,7 @@ impl<'a> Tables<'a> {
         })
     }
 
-    fn check(&self, file: &[u8]) -> Found<VideoTrack> {
+    fn check(&self, file: &[u8]) -> TrackResult<VideoTrack> {
         if self.frames == 0 {
             return Err(TrackError::Missing("frames"));
         }
@@ -288,7 +288,7 @@ impl Offsets<'_> {
 }
 
 /// Frames, and how long they take together.
-fn times(table: &[u8]) -> Found<(u32, u64)> {
+fn times(table: &[u8]) -> TrackResult<(u32, u64)> {
     let rows = rows(table, 4, 8).ok_or(TrackError::Missing("times of frames"))?;
     let (mut frames, mut length) = (0_u64, 0_u64);
     for row in rows.chunks_exact(8) {
@@ -305,7 +305,7 @@ fn times(table: &[u8]) -> Found<(u32, u64)> {
 }
 
 /// Sizes of frames, and how many there are.
-fn sizes(table: &[u8]) -> Found<(Sizes<'_>, u32)> {
+fn sizes(table: &[u8]) -> TrackResult<(Sizes<'_>, u32)> {
     let missing = TrackError::Missing("sizes of frames");
     let (Some(same), Some(count)) = (word(table, 4), word(table, 8)) else {
         return Err(missing);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     proptest! {
-        /// Words of the tables are replaced: nothing panics, and what is taken has the numbers of frames that a file holds.
+        /// Words of the tables are replaced: nothing panics, and a track that is taken has a number of frames within bounds.
         #[test]
         fn fuzz_tables_of_videos(places in prop::collection::vec((0_usize..4096, any::<u32>()), 1..6)) {
             let mut file = film(6);

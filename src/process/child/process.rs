@@ -97,7 +97,7 @@ impl ChildProcess {
 
     /// The next frame that the process sends.
     pub fn table(&mut self, limit: Duration) -> Result<Vec<u8>, Death> {
-        let mut timed = Timed {
+        let mut timed = DeadlinePipe {
             output: &mut self.output,
             until: Instant::now() + limit,
         };
@@ -109,7 +109,7 @@ impl ChildProcess {
         if error.kind() == io::ErrorKind::TimedOut {
             return Death::Time(limit);
         }
-        // It has closed its pipes or broken its frames. Whatever it does now, it is over.
+        // The process has closed its pipes or broken its frames: nothing more comes of it.
         let mut child = lock(&self.child);
         let _ = child.kill();
         let status = child.wait();
@@ -192,12 +192,12 @@ fn death(status: Option<ExitStatus>, words: &str, error: &io::Error, limit: Dura
 }
 
 /// A pipe that is read until a deadline.
-struct Timed<'a> {
+struct DeadlinePipe<'a> {
     output: &'a mut ChildStdout,
     until: Instant,
 }
 
-impl Read for Timed<'_> {
+impl Read for DeadlinePipe<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.until.saturating_duration_since(Instant::now());
         let timeout = Timespec {

@@ -9,6 +9,7 @@ use muster_engine::runtime::image::ImageDefaults;
 use muster_engine::runtime::maker::{Maker, MediaKind};
 use muster_engine::runtime::{Failure, ModelInfo, Runtime};
 use muster_protocol::link::ModelLimits;
+use muster_reader::Reader;
 
 /// Clones share the threads, which end with the last of them.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub struct Engines {
     pub drawing: BTreeMap<String, ImageDefaults>,
     /// Where models may be out of memory while they are offered.
     pub residency: Option<Residency>,
+    /// Decodes the sounds of jobs.
+    pub reader: Reader,
 }
 
 /// The folders of files that requests may name.
@@ -135,6 +138,7 @@ impl From<Runtime> for Engines {
             folders: AdapterFolders::default(),
             drawing: BTreeMap::new(),
             residency: None,
+            reader: Reader::default(),
         }
     }
 }

@@ -75,15 +75,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "lib.rs",
         ],
     ),
-    (
-        "muster_reader",
-        &[
-            "coordinator/pictures",
-            "coordinator/start.rs",
-            "worker/daemon",
-            "lib.rs",
-        ],
-    ),
+    ("muster_reader", &["coordinator", "worker/daemon", "lib.rs"]),
     (
         "muster_protocol",
         &["coordinator", "worker/daemon", "worker/link", "lib.rs"],

@@ -86,6 +86,7 @@ async fn drawing_work_with(
         folders,
         drawing: Default::default(),
         residency: None,
+        reader: Default::default(),
         runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
         maker: Some(maker.clone()),
     };

@@ -34,7 +34,7 @@ pub struct PickledFile {
     description: PickleDescription,
 }
 
-/// What a pickle says: its tensors, and names of entries that are none.
+/// The content of a pickle: tensors, and names of the other entries.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct PickleDescription {
     tensors: Vec<PickledTensor>,
@@ -169,7 +169,7 @@ impl PickledFile {
 }
 
 impl PickleDescription {
-    /// Reads a pickle. It may recurse and allocate without end: call this in a process with limits.
+    /// A pickle may recurse and allocate without end: call this in a process with limits.
     pub fn read(pickle: &[u8]) -> Result<Self, Flaw> {
         let mut stack = Stack::empty();
         let read = stack.read_loop(&mut Cursor::new(pickle));

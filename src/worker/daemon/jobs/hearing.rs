@@ -43,7 +43,7 @@ async fn hear(model: &str, request: EncodeRequest, desk: MediaDesk<'_>) -> Resul
         )));
     };
     let prompt_tokens = small(usize::try_from(request.tokens()).unwrap_or(usize::MAX));
-    let sound = fetch(&request.sound, desk.transfers).await?;
+    let sound = fetch(&request.sound, desk.transfers, &desk.engines.reader).await?;
     let wanted = TranscriptRequest {
         sound,
         language: request.language,
@@ -84,13 +84,11 @@ async fn hear(model: &str, request: EncodeRequest, desk: MediaDesk<'_>) -> Resul
     })
 }
 
-async fn fetch(link: &str, transfers: &Transfers) -> Result<Pcm, Said> {
+async fn fetch(link: &str, transfers: &Transfers, reader: &Reader) -> Result<Pcm, Said> {
     let bytes = transfers.fetch(link, MOST_BYTES).await;
     let bytes = bytes.map_err(|error| failed(format!("fetching the sound failed: {error}")))?;
     let limits = SoundLimits::seconds(MOST_SECONDS as f64);
-    let heard = Reader::default()
-        .samples(bytes.into(), SAMPLE_RATE, limits)
-        .await;
+    let heard = reader.samples(bytes.into(), SAMPLE_RATE, limits).await;
     let heard = heard.map_err(|error| match error {
         ReadError::Start(_) => failed(error.to_string()),
         ReadError::Refused(_) | ReadError::Ended(_) => {
