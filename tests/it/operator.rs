@@ -324,6 +324,8 @@ fn a_worker_loads_and_unloads_models_when_its_configuration_changes() {
     lists(&["demo-text"]);
     let mut change = |models: &str, last_words: &str| {
         fs::write(worker.file(), configuration(models)).unwrap();
+        // Words of an earlier change begin as those of a later one.
+        worker.log.forget();
         worker.signal("-HUP");
         worker.wait_for(last_words);
     };

@@ -40,6 +40,7 @@ fn prove_all(watch: &Watch) -> io::Result<()> {
     let factory = factory(Arc::new(Bytes::new()))
         .ok_or_else(|| io::Error::other("the vocabulary of bytes cannot be used with grammars"))?;
     let (mut input, mut output) = (stdin(), stdout());
+    child::confine()?;
     loop {
         let frame = match child::read(&mut input) {
             Ok(frame) => frame,

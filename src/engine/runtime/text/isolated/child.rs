@@ -30,6 +30,8 @@ pub fn serve() -> io::Result<()> {
         drop(source);
         watch.end();
         limit_memory(limits.request_bytes)?;
+        // The files are read: requests need none.
+        child::confine()?;
         answer_all(&language, &watch, limits, &mut input, &mut output)
     };
     let thread = thread::Builder::new()
