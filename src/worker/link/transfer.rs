@@ -244,6 +244,8 @@ async fn sent(request: RequestBuilder) -> Result<Response, TransferError> {
     let response = response.map_err(|error| failed(&error.without_url()))?;
     match response.status() {
         status if status.is_success() => Ok(response),
+        // To anywhere: the link leads elsewhere than it says.
+        status if status.is_redirection() => Err(TransferError::Forbidden),
         status => Err(TransferError::Refused(status)),
     }
 }
@@ -482,7 +484,7 @@ mod tests {
         let (link, served) = answering(&[moved]).await;
         let transfers = transfers("ws://127.0.0.1:7010/v1/workers/ws", Some(&[]));
         let (fetched, requests) = tokio::join!(transfers.fetch(&link, 10), served);
-        assert_eq!(fetched, Err(TransferError::Refused(StatusCode::FOUND)));
+        assert_eq!(fetched, Err(TransferError::Forbidden));
         assert_eq!(requests.len(), 1);
     }
 
