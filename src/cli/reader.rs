@@ -11,7 +11,7 @@ Example:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReaderArgs {
-    /// What to read, as JSON.
+    /// The task, as JSON.
     task: String,
 }
 

@@ -88,7 +88,7 @@ impl Loss<'_> {
 }
 
 impl Entry {
-    /// What the job runs apart from while it is a suspect.
+    /// The jobs that this one runs apart from while it is a suspect.
     pub(super) fn scope(&self) -> Scope {
         match (self.history.is_strict, self.job.kind) {
             (true, _) => Scope::All,

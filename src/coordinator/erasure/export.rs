@@ -31,7 +31,7 @@ pub enum ExportError {
 /// Where the pieces go.
 pub type ExportSender = mpsc::Sender<Result<Bytes, ExportError>>;
 
-/// ExportSender that wait for their reader.
+/// Pieces that wait for their reader.
 const WAITING: usize = 16;
 
 /// From an export to its reader.

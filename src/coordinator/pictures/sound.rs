@@ -57,9 +57,10 @@ impl Sources {
         key: Key,
     ) -> Result<SourceSound, SourceSoundError> {
         let turn = self.sound_turns.turn(sender).await;
+        let decoder = DECODERS.acquire().await;
+        // The time of a decoder may count, and the wait for one does not.
         let spending = self.sample_budget.begin(sender, Instant::now());
         let spending = spending.map_err(SourceSoundError::Budget)?;
-        let decoder = DECODERS.acquire().await;
         let sound = self.reader.flac(file, RATE, LIMITS).await;
         drop((turn, decoder));
         let sound = sound.map_err(|error| match error {
