@@ -229,7 +229,14 @@ pub fn quoted(text: &str) -> impl Iterator<Item = &str> {
 /// Is it a path of this repository, and one file or folder rather than a pattern?
 fn is_path(word: &str) -> bool {
     let folders = [
-        "src/", "tests/", "benches/", "models/", "cuda/", "docs/", ".ci/",
+        "src/",
+        "tests/",
+        "benches/",
+        "models/",
+        "cuda/",
+        "docs/",
+        "packaging/",
+        ".ci/",
     ];
     let starts = folders.iter().any(|folder| word.starts_with(folder));
     starts && !word.contains(['*', '<', ' ', ':'])

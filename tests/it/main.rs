@@ -84,6 +84,7 @@ mod offerings;
 mod openapi;
 #[cfg(feature = "coordinator")]
 mod operator;
+mod packages;
 #[cfg(feature = "coordinator")]
 mod privacy;
 mod probe;
