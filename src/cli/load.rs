@@ -39,7 +39,7 @@ pub async fn load(
     }
     let mut config = config.clone();
     // One job alone needs no room for others.
-    config.engine.max_running = 1;
+    config.engine.max_running = Some(1);
     let mut device = Device::start(&config, &hardware::probe())?;
     let name = located.name.clone();
     let is_pulled = located.source.path().starts_with(&config.hub.cache_dir);

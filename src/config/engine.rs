@@ -15,13 +15,13 @@ settings! {
         /// Device that runs the models: auto (the GPU with the most free memory, else the CPU), cpu, cuda or cuda:N.
         device: DeviceSetting = "auto",
         /// KV cache memory per model. Set it to leave memory for other programs.
-        kv_memory: Option<Size> where (1 << 20..=1 << 50); unset "enough for max_running jobs, or all free memory",
+        kv_memory: Option<Size> where (1 << 20..=1 << 50); unset "enough for max_running jobs and on a GPU for one of the longest, or all free memory",
         /// Number format of the KV cache: auto (f16, or f32 for f32 weights on the CPU), f16, or q8_0 on the CPU, which takes half the memory of f16. Set q8_0 for longer contexts or more jobs.
         kv_cache: KvCacheSetting = "auto",
         /// Maximum length of prompt and answer together, in tokens. Lower it to save memory.
         context: Option<usize> where (16..=16_777_216); unset "the model's maximum, or as much as fits",
         /// Maximum jobs generating at the same time. Raise it for throughput, lower it for speed per job.
-        max_running: usize where (1..=4096) = 16,
+        max_running: Option<usize> where (1..=4096); unset "16 on the CPU, 256 on a GPU",
         /// Maximum jobs waiting to run; more are refused at once. Lower it to refuse early.
         max_waiting: usize where (0..=65_536) = 64,
         /// Maximum prompt tokens per step; fewer are read while jobs generate, so that they keep flowing. Lower it to save memory.

@@ -4,7 +4,7 @@ use muster::catalog::Catalog;
 use muster::config::{Config, DeviceSetting, OwnerConfig, Sources};
 use muster::daemon::fit::{Needs, NoDevice, Room, Wishes, fit, quantization, room};
 use muster::hardware::Machine;
-use muster::hardware::readings::NoDriver;
+use muster::hardware::readings::{CardReading, NoDriver, Readings};
 use muster::runtime::DeviceChoice;
 use proptest::prelude::*;
 
@@ -25,6 +25,7 @@ const SIXTEEN_JOBS: Wishes = Wishes {
     context: None,
     kv_bytes: None,
     max_running: 16,
+    sharers: 0,
 };
 
 fn owner() -> OwnerConfig {
@@ -103,6 +104,96 @@ fn a_build_without_cuda_computes_on_the_cpu_and_says_so_when_asked_for_a_card() 
 }
 
 #[test]
+fn an_old_card_and_an_old_driver_are_named_and_work_goes_to_the_cpu() {
+    let old_card = CardReading {
+        name: Some("NVIDIA GeForce GTX 1080".to_owned()),
+        compute_capability: Some((6, 1)),
+        ..rtx_3070()
+    };
+    let machine_of = |readings| machine(readings);
+    let old = machine_of(readings(vec![Ok(old_card)]));
+    let wanted = "GPU 0 (NVIDIA GeForce GTX 1080) cannot run models: its compute capability is 6.1, and 8.0 is the \
+                  least (Ampere: GeForce RTX 30, A100 and newer)";
+    assert_eq!(old.notes, [wanted]);
+    let auto = place(&old, DeviceSetting::Auto).unwrap();
+    assert_eq!(auto.device, DeviceChoice::Cpu);
+    let asked = place(&old, DeviceSetting::Cuda(Some(0))).unwrap_err();
+    let asked = asked.to_string();
+    assert!(
+        asked.starts_with("engine.device is cuda:0, but GPU 0 cannot run models"),
+        "{asked}"
+    );
+    let driver = readings(vec![Ok(rtx_3090())]).map(|known| Readings {
+        driver_version: Some("550.54.14".to_owned()),
+        cuda_version: Some(12_040),
+        ..known
+    });
+    let old = machine_of(driver);
+    assert!(
+        old.notes[0]
+            .ends_with("the driver 550.54.14 runs CUDA up to 12.4; install driver 580 or newer")
+    );
+    assert_eq!(
+        place(&old, DeviceSetting::Auto).unwrap().device,
+        DeviceChoice::Cpu
+    );
+}
+
+/// A GPU of so many GB, of which its context and other programs take half a GB.
+fn gpu_of(gigabytes: u64) -> Room {
+    Room {
+        device: DeviceChoice::Cuda(0),
+        place: "GPU 0".to_owned(),
+        free_bytes: gigabytes * 1_000_000_000 - GIB / 2,
+        kept_bytes: GIB / 2,
+    }
+}
+
+#[test]
+fn a_gpu_is_used_whole() {
+    let wishes = Wishes {
+        max_running: 256,
+        ..Wishes::default()
+    };
+    let of = |gigabytes| fit(EIGHT_BILLION, wishes, &gpu_of(gigabytes)).unwrap();
+    // What is left on 24 GB is less than a whole context and 256 short jobs want.
+    let middle = of(24);
+    assert_eq!(middle.context, middle.kv_tokens.min(131_072));
+    assert!((120_000..135_000).contains(&middle.kv_tokens), "{middle:?}");
+    let large = of(80);
+    assert_eq!((large.context, large.kv_tokens), (131_072, 256 * 1024));
+    let small = of(8);
+    assert!((8_000..12_000).contains(&small.context), "{small:?}");
+    // A main memory is not for models alone.
+    let on_cpu = fit(EIGHT_BILLION, SIXTEEN_JOBS, &room_of(80 * GIB)).unwrap();
+    assert_eq!(on_cpu.kv_tokens, 16 * 1024);
+}
+
+#[test]
+fn models_of_one_gpu_share_what_is_left() {
+    let shared = Wishes {
+        max_running: 256,
+        sharers: 2,
+        ..Wishes::default()
+    };
+    let alone = Wishes {
+        sharers: 1,
+        ..shared
+    };
+    let (half, whole) = [shared, alone]
+        .map(|wishes| fit(EIGHT_BILLION, wishes, &gpu_of(24)).unwrap().kv_tokens)
+        .into();
+    assert!(half.abs_diff(whole / 2) < 32, "{half} of {whole}");
+    // The first has a usable context even where that leaves the second too little.
+    let of_three = Wishes {
+        sharers: 3,
+        ..shared
+    };
+    let tight = fit(EIGHT_BILLION, of_three, &gpu_of(7)).unwrap();
+    assert_eq!(tight.kv_tokens, 1024);
+}
+
+#[test]
 fn an_8_gb_card_in_use_refuses_an_8_billion_model_with_the_arithmetic() {
     let machine = machine(readings(vec![Ok(rtx_3070())]));
     let room = place(&machine, DeviceSetting::Auto).unwrap();
@@ -142,7 +233,7 @@ fn a_refusal_tells_whether_only_the_owners_share_is_in_the_way() {
 }
 
 #[test]
-fn a_larger_card_takes_it_with_room_for_every_job() {
+fn a_larger_card_takes_it_with_all_of_its_context() {
     let machine = machine(readings(vec![Ok(rtx_3090())]));
     let fitted = fit(
         EIGHT_BILLION,
@@ -150,9 +241,9 @@ fn a_larger_card_takes_it_with_room_for_every_job() {
         &place(&machine, DeviceSetting::Auto).unwrap(),
     )
     .unwrap();
-    assert_eq!(fitted.kv_tokens, 16 * 1024);
-    assert_eq!(fitted.kv_bytes, 2 * GIB);
-    assert_eq!(fitted.context, 16 * 1024);
+    assert_eq!(fitted.kv_tokens, 131_072);
+    assert_eq!(fitted.kv_bytes, 16 * GIB);
+    assert_eq!(fitted.context, 131_072);
 }
 
 #[test]
@@ -280,7 +371,7 @@ proptest! {
         let needs = Needs {
             weight_bytes, kv_bytes_per_token, workspace_bytes, scratch_bytes_per_token, context,
         };
-        let wishes = Wishes { context: wish, kv_bytes, max_running };
+        let wishes = Wishes { context: wish, kv_bytes, max_running, sharers: 0 };
         match fit(needs, wishes, &room_of(free)) {
             Ok(fit) => {
                 prop_assert!(fit.total_bytes <= free);

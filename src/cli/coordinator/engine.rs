@@ -21,7 +21,7 @@ use crate::daemon::locate::Located;
 use crate::daemon::{
     Crew, Device, DeviceModel, OwnerChoices, Post, Residency, Signal, Signals, Way,
 };
-use crate::hardware;
+use crate::hardware::{self, Machine};
 use crate::link::Dial;
 use crate::runtime::Purpose;
 use crate::runtime::maker::MediaKind;
@@ -65,6 +65,8 @@ pub struct EngineArgs {
 pub struct Working {
     pub models: Vec<String>,
     pub examples: ExampleModels,
+    /// Where they run, and why not on something better.
+    pub placement: String,
     /// About a better model for this machine.
     pub advice: Option<String>,
 }
@@ -131,17 +133,26 @@ async fn start(
 ) -> Result<(Crew, Place, ControlSocket), Failure> {
     let post = post(args, config)?;
     let place = Place::open(config)?;
-    let (mut device, choice) = choice(args, config, &place).await?;
+    let machine = hardware::probe();
+    let (mut device, choice) = choice(args, config, &place, &machine).await?;
+    let placement = device.placement(&machine);
     let Choice {
         models,
         beside,
         better,
     } = choice;
     let (mut loaded, mut files) = (Vec::new(), Vec::new());
-    for located in models {
+    let others = || {
+        models
+            .iter()
+            .chain(beside.iter().filter_map(|located| located.first()))
+    };
+    for (at, located) in models.iter().enumerate() {
+        device.expect(others().skip(at + 1));
         files.push(located.clone());
-        loaded.push(load(&mut device, located).await?);
+        loaded.push(load(&mut device, located.clone()).await?);
     }
+    device.expect([].iter());
     for located in beside {
         for one in located {
             let name = one.name.clone();
@@ -156,6 +167,7 @@ async fn start(
         }
     }
     let working = Working {
+        placement,
         models: loaded.iter().map(|model| model.name().to_owned()).collect(),
         examples: examples(&loaded),
         advice: better.map(|better| better.to_string()),
@@ -188,9 +200,9 @@ async fn choice(
     args: &EngineArgs,
     config: &Config,
     place: &Place,
+    machine: &Machine,
 ) -> Result<(Device, Choice), Failure> {
-    let machine = hardware::probe();
-    let device = Device::start(config, &machine)?;
+    let device = Device::start(config, machine)?;
     let mut choice = choose(&args.model, config, place, &device)?;
     if let Some(offer) = choice.better.take_if(|_| args.asks)
         && let Some(pulled) = offer.put(place).await?

@@ -33,6 +33,8 @@ struct Started {
     coordinator: Coordinator,
     staff: Staff,
     ready: Ready,
+    /// Where models run, and why not on something better.
+    placement: String,
     /// About a better model, unless there was a question.
     advice: Option<String>,
 }
@@ -60,6 +62,7 @@ pub async fn run(
     };
     let started = started?;
     started.ready.tell_newcomer(args.door.json)?;
+    output::aside(started.placement);
     root.raise_log(reload.config());
     if let (Some(advice), false) = (started.advice, args.door.json) {
         output::aside(advice);
@@ -158,6 +161,7 @@ async fn start(
             pause: PAUSE,
         },
         ready,
+        placement: working.placement,
         advice: working.advice,
     })
 }

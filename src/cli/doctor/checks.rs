@@ -11,7 +11,7 @@ use crate::cli::{Failure, quantity};
 use crate::config::{Config, Exposure};
 use crate::daemon::fit::{Fit, Wishes, fit, room};
 use crate::daemon::locate::LocatedSource;
-use crate::daemon::{DaemonError, kv_dtype, limits, needs, shared};
+use crate::daemon::{DaemonError, Device, kv_dtype, limits, needs, shared};
 use crate::hardware::{self, Machine, Memory};
 use crate::runtime::{LoadError, ModelSource, SharedWeights};
 
@@ -76,6 +76,27 @@ pub fn graphics(machine: &Machine, has_cuda: bool) -> Check {
                 ),
             }
         }
+    }
+}
+
+/// Opens the device that models go to, which computes something on it.
+pub fn device(config: &Config, machine: &Machine) -> Check {
+    const NAME: &str = "device";
+    let device = match Device::start(config, machine) {
+        Ok(device) => device,
+        Err(failure) => return Check::fail(NAME, failure, "set another engine.device"),
+    };
+    let found = device.placement(machine);
+    match (device.refusals(), cfg!(feature = "cuda")) {
+        ([], true) if machine.gpus.iter().all(|gpu| gpu.obstacle.is_none()) => {
+            Check::ok(NAME, found)
+        }
+        ([], _) if machine.gpus.is_empty() => Check::ok(NAME, found),
+        _ => Check::warn(
+            NAME,
+            found,
+            "`worker probe` shows driver and GPUs; docs/owners.md names what GPUs need",
+        ),
     }
 }
 
@@ -183,11 +204,11 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
                             kv: kv_dtype(config),
                             ..*source
                         };
-                        needs(&source, &room, &limits(config))?
+                        needs(&source, &room, &limits(config, room.device))?
                     }
                     LocatedSource::Media(source) => source.needs().map_err(DaemonError::from)?,
                 };
-                let fitted = fit(needs, Wishes::of(&config.engine), &room);
+                let fitted = fit(needs, Wishes::of(&config.engine, room.device), &room);
                 Ok(fitted.map(|fit| (fit, shared)))
             });
         checks.push(match fitted {

@@ -70,6 +70,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     ] {
         report.add(check)?;
     }
+    report.add(checks::device(&config, &machine))?;
     for check in checks::models(&config, &machine) {
         report.add(check)?;
     }

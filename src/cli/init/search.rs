@@ -45,7 +45,7 @@ impl<'a> Search<'a> {
             // A file system that does not say how much is free may still have room.
             disk_bytes: hardware::disk(&config.hub.cache_dir)
                 .map_or(u64::MAX, |disk| disk.free_bytes),
-            wishes: Wishes::of(&config.engine),
+            wishes: Wishes::of(&config.engine, room.device),
             room,
         }
     }

@@ -270,7 +270,24 @@ impl DeviceChoice {
         }
     }
 
-    /// The same for models that share networks: on a GPU all of them use one handle, and so one stream.
+    /// What a GPU has free now: once it is open, its context has its part. `None` on the CPU.
+    pub fn free_bytes(self) -> Option<u64> {
+        match self {
+            Self::Cpu => None,
+            Self::Cuda(index) => muster_kernels::gpu_free_bytes(index).ok(),
+        }
+    }
+
+    /// Gives memory of models that are gone back to the driver, for other programs.
+    pub fn give_back(self) -> Result<(), LoadError> {
+        match self {
+            Self::Cpu => Ok(()),
+            Self::Cuda(index) => muster_kernels::give_back_gpu_memory(index)
+                .map_err(|error| LoadError::Device(model::plain(&error))),
+        }
+    }
+
+    /// Opens it for models that share networks: on a GPU all of them use one handle, and so one stream.
     pub fn open_shared(self) -> Result<Device, LoadError> {
         static OPENED: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
         let Self::Cuda(index) = self else {

@@ -10,7 +10,7 @@ use super::control::{CommandCause, CommandFailure, CommandOutcome, CommandReply,
 use super::residency::{LoadOutcome, UnloadOutcome};
 use super::{
     Device, DeviceModel, Engines, LAST_TASKS, Post, Residency, Served, Stock, Worker, here,
-    here_already, limits,
+    here_already,
 };
 use crate::catalog::Catalog;
 use crate::daemon::DaemonError;
@@ -58,7 +58,7 @@ impl Crew {
         whole: &Tasks,
     ) -> Self {
         let choices = OwnerChoices::default();
-        Self::start_with(choices, residency, models, posts, context, whole).await
+        Self::start_with(choices, residency, models, posts, context.1, whole).await
     }
 
     /// Starts with the choices that the owner made in an earlier process. A model that does not load again is left out.
@@ -86,7 +86,7 @@ impl Crew {
             models.extend(load(&residency, wanted.clone(), located).await);
         }
         choices.unload(&residency).await;
-        Self::start_with(choices, residency, models, posts, (config, catalog), whole).await
+        Self::start_with(choices, residency, models, posts, catalog, whole).await
     }
 
     async fn start_with(
@@ -94,11 +94,11 @@ impl Crew {
         residency: Residency,
         models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
-        (config, catalog): (&Config, &Catalog),
+        catalog: &Catalog,
         whole: &Tasks,
     ) -> Self {
         let tasks = whole.part();
-        let Stock { engines, served } = stock(&residency, &models, config, catalog).await;
+        let Stock { engines, served } = stock(&residency, &models, catalog).await;
         let worker = Worker::start(engines, served, posts.clone(), &tasks);
         residency.keep(&tasks);
         Self {
@@ -178,13 +178,13 @@ impl Crew {
     async fn leave_out(
         &self,
         leaving: &[(String, DeviceModel)],
-        (config, catalog): (&Config, &Catalog),
+        (_, catalog): (&Config, &Catalog),
         grace: Duration,
     ) -> bool {
         if leaving.is_empty() {
             return true;
         }
-        let stock = stock(&self.residency, &self.models, config, catalog).await;
+        let stock = stock(&self.residency, &self.models, catalog).await;
         match self.worker.offer(stock).await {
             Ok(true) => {}
             Ok(false) => return false,
@@ -215,7 +215,7 @@ impl Crew {
     }
 
     async fn offer(self, (config, catalog): (&Config, &Catalog), grace: Duration) -> Self {
-        let stock = stock(&self.residency, &self.models, config, catalog).await;
+        let stock = stock(&self.residency, &self.models, catalog).await;
         match self.worker.offer(stock).await {
             Ok(true) => return self,
             Ok(false) => {}
@@ -250,7 +250,7 @@ impl Crew {
         }
         tasks.stop(LAST_TASKS).await;
         let models = change(&residency, models).await;
-        Self::start_with(choices, residency, models, posts, context, &whole).await
+        Self::start_with(choices, residency, models, posts, context.1, &whole).await
     }
 
     pub fn choices(&self) -> &OwnerChoices {
@@ -416,15 +416,15 @@ async fn load(
 async fn stock(
     residency: &Residency,
     models: &[(String, DeviceModel)],
-    config: &Config,
     catalog: &Catalog,
 ) -> Stock {
+    let device = residency.device().await;
     Stock {
         engines: Engines {
             residency: Some(residency.clone()),
-            ..residency.device().await.engines().clone()
+            ..device.engines().clone()
         },
-        served: served(models, config, catalog),
+        served: served(models, device.max_running(), catalog),
     }
 }
 
@@ -445,10 +445,10 @@ fn outcome(model: String, state: &str, text: String) -> CommandOutcome {
     }
 }
 
-fn served(models: &[(String, DeviceModel)], config: &Config, catalog: &Catalog) -> Served {
+fn served(models: &[(String, DeviceModel)], max_running: usize, catalog: &Catalog) -> Served {
     let models: Vec<DeviceModel> = models.iter().map(|(_, model)| model.clone()).collect();
     let other_names = other_names(&models, catalog);
-    Served::new(models, limits(config).max_running, other_names)
+    Served::new(models, max_running, other_names)
 }
 
 /// What those who poll call the models that are in the catalog.
@@ -468,7 +468,14 @@ pub async fn first_models(
     hub: &Hub,
 ) -> Result<Vec<LoadedModel>, DaemonError> {
     let mut models = Vec::new();
-    for wanted in &config.models.serve.0 {
+    let serve = &config.models.serve.0;
+    // Models that are downloaded first are not known yet.
+    let here_now = serve
+        .iter()
+        .map(|wanted| here_already(wanted, config, catalog, hub).ok());
+    let here_now: Vec<Option<Located>> = here_now.collect();
+    for (at, wanted) in serve.iter().enumerate() {
+        device.expect(here_now[at + 1..].iter().flatten());
         let located = here(wanted, config, device.room(), catalog, hub).await?;
         info!("loading {}, no jobs until it is loaded", located.name);
         let model = device.load(located.clone(), |_, _| {}).await?;

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::fit::{Fit, Needs, Refusal, Room, Wishes, fit, room};
+use super::fit::{Fit, Needs, Refusal, Room, Wishes, fit, max_running, rooms};
 use super::locate::{Located, LocatedSource};
 use super::sources::MediaSource;
+use tracing::warn;
+
 use super::{AdapterFolders, DaemonError, DeviceModel, Engines};
 use crate::hardware::Machine;
 use muster_config::{Config, KvCacheSetting, SpeculationSetting};
@@ -12,8 +14,8 @@ use muster_engine::runtime::grammar::ProverProgram;
 use muster_engine::runtime::maker::{Maker, MakerLimits, PipelineLoader};
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::{
-    CacheRoom, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime, SharedWeights,
-    Speculation,
+    CacheRoom, DeviceChoice, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime,
+    SharedWeights, Speculation,
 };
 use muster_process::child::THIS_PROGRAM;
 
@@ -25,6 +27,10 @@ pub struct Device {
     room: Room,
     held: Vec<HeldModel>,
     wishes: Wishes,
+    /// The least needs of the models that are loaded next.
+    next: NextModels,
+    /// Better devices that could not be opened, and why.
+    refusals: Vec<String>,
     limits: EngineLimits,
     kv: Option<KvDtype>,
 }
@@ -38,17 +44,30 @@ struct HeldModel {
     is_loaded: bool,
 }
 
+/// Models to come.
+#[derive(Clone, Copy, Default)]
+struct NextModels {
+    /// Weights and work, and the keys and values of a short job each.
+    bytes: u64,
+    /// The number of models with keys and values.
+    sharers: usize,
+}
+
 impl Device {
     /// Starts the engine of the device that the configuration wants.
     pub fn start(config: &Config, machine: &Machine) -> Result<Self, DaemonError> {
-        let room = room(
+        let rooms = rooms(
             machine,
             config.engine.device,
             &config.owner,
             cfg!(feature = "cuda"),
         )?;
-        let limits = limits(config);
-        let runtime = Runtime::start(room.device, limits)?;
+        let mut refusals = Vec::new();
+        let (room, runtime) = open_first(rooms, config, &mut refusals)?;
+        for refusal in &refusals {
+            warn!("{refusal}");
+        }
+        let limits = limits(config, room.device);
         runtime.prove_grammars_with(ProverProgram {
             program: PathBuf::from(THIS_PROGRAM),
             arguments: vec![TEXT_PROCESS.to_owned(), PROVES_GRAMMARS.to_owned()],
@@ -61,10 +80,12 @@ impl Device {
                 },
                 ..runtime.into()
             },
+            wishes: Wishes::of(&config.engine, room.device),
             whole: room.clone(),
             room,
             held: Vec::new(),
-            wishes: Wishes::of(&config.engine),
+            next: NextModels::default(),
+            refusals,
             limits,
             kv: kv_dtype(config),
         })
@@ -77,7 +98,7 @@ impl Device {
         progress: impl FnMut(u64, u64) + Send + 'static,
     ) -> Result<DeviceModel, DaemonError> {
         let shared = shared(&located)?;
-        let fitted = self.fit(&located)?;
+        let fitted = self.fit_beside_next(&located)?;
         self.room = self.room_for(&shared, &[]);
         let loaded = self.load_fitted(located, fitted, progress).await;
         if let Ok(model) = &loaded {
@@ -193,6 +214,7 @@ impl Device {
             model: model.name().to_owned(),
             why: failure.to_string(),
         })?;
+        self.room.device.give_back()?;
         self.mark(model.name(), false);
         Ok(())
     }
@@ -248,6 +270,38 @@ impl Device {
         Ok(DeviceModel::Media(model))
     }
 
+    /// Leaves room for these models, which are loaded after the next one. Without any, that one may take all.
+    pub fn expect<'a>(&mut self, models: impl Iterator<Item = &'a Located>) {
+        self.next = NextModels::default();
+        for located in models {
+            // Errors in the files of these models are reported when they are loaded.
+            let Ok(needs) = self.needs(located, &self.whole) else {
+                continue;
+            };
+            let least = Fit::least_bytes(&needs, &self.wishes);
+            self.next.bytes = self.next.bytes.saturating_add(least);
+            self.next.sharers += usize::from(needs.kv_bytes_per_token > 0);
+        }
+    }
+
+    /// Fits a model beside the models that are loaded next, else beside the models in memory.
+    fn fit_beside_next(&self, located: &Located) -> Result<Fit, DaemonError> {
+        let all = self.room_for(&shared(located)?, &[]);
+        let needs = self.needs(located, &all)?;
+        let beside = Room {
+            free_bytes: all.free_bytes.saturating_sub(self.next.bytes),
+            ..all
+        };
+        let wishes = Wishes {
+            sharers: self.next.sharers + 1,
+            ..self.wishes
+        };
+        match fit(needs, wishes, &beside) {
+            Ok(fitted) => Ok(fitted),
+            Err(_) => self.fit(located),
+        }
+    }
+
     /// Whether a model fits into what is left, by its header.
     pub fn fit(&self, located: &Located) -> Result<Fit, DaemonError> {
         self.fit_without(located, &[])
@@ -256,7 +310,16 @@ impl Device {
     /// The same while these models are not in memory.
     pub fn fit_without(&self, located: &Located, without: &[String]) -> Result<Fit, DaemonError> {
         let room = &self.room_for(&shared(located)?, without);
-        let needs = match &located.source {
+        let needs = self.needs(located, room)?;
+        let fitted = fit(needs, self.wishes, room);
+        fitted.map_err(|refusal| DaemonError::DoesNotFit {
+            model: located.name.clone(),
+            refusal: Box::new(refusal),
+        })
+    }
+
+    fn needs(&self, located: &Located, room: &Room) -> Result<Needs, DaemonError> {
+        Ok(match &located.source {
             LocatedSource::Text(source) => {
                 let source = ModelSource {
                     kv: self.kv,
@@ -265,12 +328,22 @@ impl Device {
                 needs(&source, room, &self.limits)?
             }
             LocatedSource::Media(source) => source.needs()?,
-        };
-        let fitted = fit(needs, self.wishes, room);
-        fitted.map_err(|refusal| DaemonError::DoesNotFit {
-            model: located.name.clone(),
-            refusal: Box::new(refusal),
         })
+    }
+
+    /// Jobs of one model that run at the same time.
+    pub fn max_running(&self) -> usize {
+        self.limits.max_running
+    }
+
+    /// Better devices that could not be opened, and why.
+    pub fn refusals(&self) -> &[String] {
+        &self.refusals
+    }
+
+    /// The device of the models and the reason for it, as one line for the owner.
+    pub fn placement(&self, machine: &Machine) -> String {
+        placement(&self.whole, &self.refusals, machine, cfg!(feature = "cuda"))
     }
 
     /// What it has left.
@@ -303,6 +376,60 @@ impl Device {
     }
 }
 
+/// The first device that can be opened, with its engine. A GPU's free memory is counted once its context holds its part.
+fn open_first(
+    rooms: Vec<Room>,
+    config: &Config,
+    refusals: &mut Vec<String>,
+) -> Result<(Room, Runtime), DaemonError> {
+    let mut last = None;
+    for mut room in rooms {
+        match Runtime::start(room.device, limits(config, room.device)) {
+            Ok(runtime) => {
+                if let Some(free_bytes) = room.device.free_bytes() {
+                    room.free_bytes = room.free_bytes.min(free_bytes);
+                }
+                return Ok((room, runtime));
+            }
+            Err(error) => {
+                refusals.push(format!("{} cannot be used: {error}", room.place));
+                last = Some(error);
+            }
+        }
+    }
+    // `rooms` gives at least one.
+    Err(last.unwrap_or(LoadError::Stopped).into())
+}
+
+/// See [`Device::placement`].
+fn placement(room: &Room, refusals: &[String], machine: &Machine, has_cuda: bool) -> String {
+    if let DeviceChoice::Cuda(_) = room.device {
+        return format!("models run on {}", room.place);
+    }
+    let names: Vec<&str> = machine.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+    let why = match (has_cuda, names.as_slice()) {
+        (false, []) => "this build has no CUDA".to_owned(),
+        (false, names) => format!(
+            "this build has no CUDA, and {} stays unused: install a release, or build with `./test dist`",
+            names.join(", ")
+        ),
+        (true, _) if !refusals.is_empty() => refusals.join("; "),
+        (true, []) => "no NVIDIA GPU was found".to_owned(),
+        (true, _) => {
+            let obstacles = machine.gpus.iter().filter_map(|gpu| {
+                let obstacle = gpu.obstacle.as_ref()?;
+                Some(format!("{} cannot run models: {obstacle}", gpu.name))
+            });
+            let obstacles: Vec<String> = obstacles.collect();
+            match obstacles.is_empty() {
+                true => "engine.device is cpu".to_owned(),
+                false => obstacles.join("; "),
+            }
+        }
+    };
+    format!("models run on the CPU: {why}")
+}
+
 /// Weights of a model that others in memory may hold, too.
 pub fn shared(located: &Located) -> Result<Vec<SharedWeights>, DaemonError> {
     Ok(match &located.source {
@@ -328,9 +455,9 @@ pub const TEXT_PROCESS: &str = "text-process";
 const PROVES_GRAMMARS: &str = "--grammars";
 
 /// How much an engine takes on.
-pub fn limits(config: &Config) -> EngineLimits {
+pub fn limits(config: &Config, device: DeviceChoice) -> EngineLimits {
     EngineLimits {
-        max_running: config.engine.max_running,
+        max_running: max_running(&config.engine, device),
         max_waiting: config.engine.max_waiting,
         prefill_chunk: config.engine.prefill_chunk,
         speculation: match config.engine.speculation {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::catalog::{Entry, Facts};
-use crate::hardware::Machine;
+use crate::hardware::{Gpu, Machine};
 use muster_config::{DeviceSetting, EngineConfig, OwnerConfig};
 use muster_engine::runtime::{DeviceChoice, SharedWeights};
 
@@ -39,6 +39,8 @@ pub struct Wishes {
     pub context: Option<usize>,
     pub kv_bytes: Option<u64>,
     pub max_running: usize,
+    /// Models that share the memory for keys and values, this one counted in; 0 for no others.
+    pub sharers: usize,
 }
 
 /// A model that fits, and how.
@@ -76,6 +78,12 @@ pub enum NoDevice {
         wanted: DeviceSetting,
         found: Vec<u32>,
     },
+    #[error("engine.device is {wanted}, but GPU {gpu} cannot run models: {obstacle}")]
+    Unusable {
+        wanted: DeviceSetting,
+        gpu: u32,
+        obstacle: String,
+    },
 }
 
 /// A job of its own wants this much context where nobody says how much.
@@ -87,15 +95,20 @@ const LEAST_CONTEXT: usize = 1024;
 /// What each running job gets besides, where nobody says how much.
 const TOKENS_PER_JOB: usize = 1024;
 
+/// Jobs at the same time, unless the configuration says how many.
+const MAX_RUNNING_ON_CPU: usize = 16;
+const MAX_RUNNING_ON_GPU: usize = 256;
+
 /// Activations, logits and the program itself, where only the catalog is known.
 const USUAL_WORKSPACE_BYTES: u64 = 256 << 20;
 
 impl Wishes {
-    pub fn of(engine: &EngineConfig) -> Self {
+    pub fn of(engine: &EngineConfig, device: DeviceChoice) -> Self {
         Self {
             context: engine.context,
             kv_bytes: engine.kv_memory.map(|size| size.bytes),
-            max_running: engine.max_running,
+            max_running: max_running(engine, device),
+            sharers: 0,
         }
     }
 
@@ -104,8 +117,9 @@ impl Wishes {
         self.context.unwrap_or(needs.context).min(needs.context)
     }
 
-    /// How many tokens of keys and values are wanted, and how many will do.
-    fn tokens(&self, needs: &Needs) -> (usize, usize) {
+    /// How many tokens of keys and values are wanted, and how many will do. On a GPU models have their whole context, if
+    /// it fits.
+    fn tokens(&self, needs: &Needs, device: DeviceChoice) -> (usize, usize) {
         let longest = self.longest(needs);
         if let Some(bytes) = self.kv_bytes {
             let tokens =
@@ -113,12 +127,23 @@ impl Wishes {
             return (tokens, tokens);
         }
         let least = self.context.unwrap_or(LEAST_CONTEXT).min(longest);
-        let usual = longest.min(self.context.unwrap_or(USUAL_CONTEXT));
+        let usual = match device {
+            DeviceChoice::Cuda(_) => longest,
+            DeviceChoice::Cpu => longest.min(self.context.unwrap_or(USUAL_CONTEXT)),
+        };
         (
             usual.max(self.max_running.saturating_mul(TOKENS_PER_JOB)),
             least,
         )
     }
+}
+
+/// Jobs of one model that run at the same time.
+pub fn max_running(engine: &EngineConfig, device: DeviceChoice) -> usize {
+    engine.max_running.unwrap_or(match device {
+        DeviceChoice::Cpu => MAX_RUNNING_ON_CPU,
+        DeviceChoice::Cuda(_) => MAX_RUNNING_ON_GPU,
+    })
 }
 
 impl Needs {
@@ -179,15 +204,35 @@ impl Needs {
     }
 }
 
+impl Fit {
+    /// Memory of a model with the shortest usable context.
+    pub fn least_bytes(needs: &Needs, wishes: &Wishes) -> u64 {
+        let (_, least) = wishes.tokens(needs, DeviceChoice::Cpu);
+        let least = match needs.context {
+            0 => 0,
+            _ => least,
+        };
+        let kv_bytes = needs.kv_bytes(least);
+        let work_bytes = needs.work_bytes(least);
+        (needs.weight_bytes.saturating_add(kv_bytes)).saturating_add(work_bytes)
+    }
+}
+
 /// Whether a model fits into what a device has left, and with how much room for its jobs.
 pub fn fit(needs: Needs, wishes: Wishes, room: &Room) -> Result<Fit, Refusal> {
     if needs.context == 0 {
         return fit_image(needs, room);
     }
-    let (wanted, least) = wishes.tokens(&needs);
+    let (wanted, least) = wishes.tokens(&needs, room.device);
     let longest = wishes.longest(&needs);
     let left = room.left_bytes().checked_sub(needs.fixed_bytes());
-    let possible = left.map_or(0, |bytes| needs.tokens_in(bytes, longest));
+    let tokens_in = |bytes| needs.tokens_in(bytes, longest);
+    let share = left.map_or(0, |bytes| tokens_in(bytes / wishes.sharers.max(1) as u64));
+    // The first model has a usable context, even if that leaves too little for the others.
+    let possible = match share < least as u64 {
+        true => left.map_or(0, tokens_in).min(least as u64),
+        false => share,
+    };
     let kv_tokens = usize::try_from(possible).unwrap_or(usize::MAX).min(wanted);
     if left.is_none() || kv_tokens < least || kv_tokens == 0 {
         let tokens = least.max(1);
@@ -259,37 +304,58 @@ pub fn quantization<'a>(
     Err(refusal)
 }
 
-/// The device that models go to, and what it has free.
+/// The device that models go to unless it cannot be opened, and what it has free.
 pub fn room(
     machine: &Machine,
     wanted: DeviceSetting,
     owner: &OwnerConfig,
     has_cuda: bool,
 ) -> Result<Room, NoDevice> {
+    let mut rooms = rooms(machine, wanted, owner, has_cuda)?;
+    Ok(rooms.swap_remove(0))
+}
+
+/// The devices that models may go to, the best first, with what they have free: never none.
+pub fn rooms(
+    machine: &Machine,
+    wanted: DeviceSetting,
+    owner: &OwnerConfig,
+    has_cuda: bool,
+) -> Result<Vec<Room>, NoDevice> {
     let keep = owner.keep_free.bytes;
-    let most_free = machine.gpus.iter().max_by_key(|gpu| gpu.memory_free_bytes);
-    let gpu = match wanted {
-        DeviceSetting::Cpu => return Ok(main_memory(machine, keep)),
-        DeviceSetting::Auto if !has_cuda || most_free.is_none() => {
-            return Ok(main_memory(machine, keep));
-        }
+    let gpus: Vec<&Gpu> = match wanted {
+        DeviceSetting::Cpu => Vec::new(),
+        DeviceSetting::Auto if !has_cuda => Vec::new(),
         DeviceSetting::Cuda(_) if !has_cuda => return Err(NoDevice::NotBuilt { wanted }),
-        DeviceSetting::Auto | DeviceSetting::Cuda(None) => most_free,
+        DeviceSetting::Auto | DeviceSetting::Cuda(None) => {
+            let mut gpus: Vec<&Gpu> = machine.gpus.iter().collect();
+            gpus.sort_by_key(|gpu| std::cmp::Reverse(gpu.memory_free_bytes));
+            gpus
+        }
         DeviceSetting::Cuda(Some(index)) => {
-            machine.gpus.iter().find(|gpu| gpu.index as usize == index)
+            let gpus = machine.gpus.iter();
+            gpus.filter(|gpu| gpu.index as usize == index).collect()
         }
     };
-    let found = || machine.gpus.iter().map(|gpu| gpu.index).collect();
-    let gpu = gpu.ok_or_else(|| NoDevice::Missing {
+    let usable = gpus.iter().filter(|gpu| gpu.obstacle.is_none());
+    let mut rooms: Vec<Room> = usable.map(|gpu| Room::on(gpu, keep)).collect();
+    if !matches!(wanted, DeviceSetting::Cuda(_)) {
+        rooms.push(main_memory(machine, keep));
+    }
+    if !rooms.is_empty() {
+        return Ok(rooms);
+    }
+    let unusable = gpus.iter().find_map(|gpu| {
+        Some(NoDevice::Unusable {
+            wanted,
+            gpu: gpu.index,
+            obstacle: gpu.obstacle.clone()?,
+        })
+    });
+    Err(unusable.unwrap_or_else(|| NoDevice::Missing {
         wanted,
-        found: found(),
-    })?;
-    Ok(Room {
-        device: DeviceChoice::Cuda(gpu.index as usize),
-        place: format!("GPU {} ({})", gpu.index, gpu.name),
-        free_bytes: gpu.memory_free_bytes,
-        kept_bytes: keep,
-    })
+        found: machine.gpus.iter().map(|gpu| gpu.index).collect(),
+    }))
 }
 
 fn main_memory(machine: &Machine, keep: u64) -> Room {
@@ -302,6 +368,15 @@ fn main_memory(machine: &Machine, keep: u64) -> Room {
 }
 
 impl Room {
+    fn on(gpu: &Gpu, kept_bytes: u64) -> Self {
+        Self {
+            device: DeviceChoice::Cuda(gpu.index as usize),
+            place: format!("GPU {} ({})", gpu.index, gpu.name),
+            free_bytes: gpu.memory_free_bytes,
+            kept_bytes,
+        }
+    }
+
     /// What there is for models.
     pub fn left_bytes(&self) -> u64 {
         self.free_bytes.saturating_sub(self.kept_bytes)

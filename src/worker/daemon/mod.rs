@@ -189,7 +189,7 @@ async fn here(
         Err(LocateError::NotHere { .. } | LocateError::Damaged { .. })
             if !config.hub.offline && catalog.find_with_quantization(wanted).is_ok() =>
         {
-            let wishes = Wishes::of(&config.engine);
+            let wishes = Wishes::of(&config.engine, room.device);
             fetch::fetch(wanted, preferred, wishes, room, catalog, hub).await?;
             Ok(locate()?)
         }

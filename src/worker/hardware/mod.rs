@@ -59,6 +59,8 @@ pub struct Gpu {
     pub memory_total_bytes: u64,
     pub memory_free_bytes: u64,
     pub compute_capability: Option<(u32, u32)>,
+    /// The reason why models cannot run on it, and the remedy.
+    pub obstacle: Option<String>,
     pub power_watts: Option<f64>,
     pub power_limit_watts: Option<f64>,
     pub temperature_celsius: Option<u32>,

@@ -47,6 +47,13 @@ pub struct Graphics {
     pub notes: Vec<String>,
 }
 
+/// The oldest GPUs that our kernels are compiled for: Ampere.
+const LEAST_CAPABILITY: (u32, u32) = (8, 0);
+
+/// The CUDA version of the toolkit that compiles them, and the first driver that runs it.
+const LEAST_CUDA: (u32, u32) = (13, 0);
+const LEAST_DRIVER: u32 = 580;
+
 pub fn graphics(nvml: Result<Readings, NoDriver>) -> Graphics {
     match nvml {
         Ok(readings) => cards(readings),
@@ -89,8 +96,14 @@ fn cards(readings: Readings) -> Graphics {
 
 impl Graphics {
     fn add(&mut self, number: u32, card: Result<CardReading, String>) {
-        match card.and_then(|card| gpu(number, card)) {
-            Ok(gpu) => self.gpus.push(gpu),
+        match card.and_then(|card| gpu(number, card, self.driver.as_ref())) {
+            Ok(gpu) => {
+                if let Some(obstacle) = &gpu.obstacle {
+                    let note = format!("GPU {number} ({}) cannot run models: {obstacle}", gpu.name);
+                    self.notes.push(note);
+                }
+                self.gpus.push(gpu);
+            }
             Err(reason) => self
                 .notes
                 .push(format!("GPU {number} is unusable: {reason}")),
@@ -110,23 +123,41 @@ fn driver(readings: &Readings) -> Option<Driver> {
 }
 
 /// A card is of use when its memory is known; everything else may be missing.
-fn gpu(index: u32, card: CardReading) -> Result<Gpu, String> {
+fn gpu(index: u32, card: CardReading, driver: Option<&Driver>) -> Result<Gpu, String> {
     let (total, free) = card.memory.ok_or("its memory size is unknown")?;
     let watts = |milliwatts: u32| f64::from(milliwatts) / 1000.0;
+    let compute_capability = card
+        .compute_capability
+        .and_then(|(major, minor)| Some((u32::try_from(major).ok()?, u32::try_from(minor).ok()?)));
     Ok(Gpu {
         index,
         name: card.name.unwrap_or_else(|| "NVIDIA GPU".to_owned()),
         uuid: card.uuid,
         memory_total_bytes: total,
         memory_free_bytes: free.min(total),
-        compute_capability: card.compute_capability.and_then(|(major, minor)| {
-            Some((u32::try_from(major).ok()?, u32::try_from(minor).ok()?))
-        }),
+        obstacle: obstacle(compute_capability, driver),
+        compute_capability,
         power_watts: card.power_milliwatts.map(watts),
         power_limit_watts: card.power_limit_milliwatts.map(watts),
         temperature_celsius: card.temperature_celsius,
         processes: card.processes,
     })
+}
+
+/// The reason why models cannot run on a GPU. Unknown facts are no obstacle: opening the device will tell.
+fn obstacle(capability: Option<(u32, u32)>, driver: Option<&Driver>) -> Option<String> {
+    if let Some((major, minor)) = capability.filter(|found| *found < LEAST_CAPABILITY) {
+        let (least, point) = LEAST_CAPABILITY;
+        return Some(format!(
+            "its compute capability is {major}.{minor}, and {least}.{point} is the least (Ampere: GeForce RTX 30, A100 and newer)"
+        ));
+    }
+    let driver = driver?;
+    let (major, minor) = driver.cuda.filter(|found| *found < LEAST_CUDA)?;
+    Some(format!(
+        "the driver {} runs CUDA up to {major}.{minor}; install driver {LEAST_DRIVER} or newer",
+        driver.version
+    ))
 }
 
 fn without_driver(reason: &NoDriver) -> String {
