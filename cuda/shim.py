@@ -19,12 +19,16 @@ class Library(typing.NamedTuple):
     opens: list[str]  # file names, the first that opens is taken
     absent: int  # what every function returns when none opens
     lacking: int  # what a function returns that the library found does not have
+    needless: tuple[str, ...] = ()  # functions that succeed and do nothing when none opens
 
 
 LIBRARIES = {
     "cublasLt": Library(["libcublasLt.so.13", "libcublasLt.so.12"], absent=1, lacking=15),
     "cublas": Library(["libcublas.so.13", "libcublas.so.12"], absent=1, lacking=15),
-    "curand": Library(["libcurand.so.10"], absent=204, lacking=100),
+    # Noise comes from elsewhere: a generator is only made because candle makes one for each device.
+    "curand": Library(["libcurand.so.10"], absent=204, lacking=100,
+                      needless=("curandCreateGenerator", "curandDestroyGenerator", "curandSetStream",
+                                "curandSetPseudoRandomGeneratorSeed")),
     "nvrtc": Library(["libnvrtc.so.13", "libnvrtc.so.12"], absent=1, lacking=1),
     "cuda": Library(["libcuda.so.1"], absent=100, lacking=500),
 }
@@ -34,12 +38,25 @@ RESOLVER = """
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <string.h>
 void *shim_{lib}_address[{count}];
 static const char *const symbol[] = {{{symbols}}};
 static void *handle;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static long absent(void) {{ return {absent}; }}
 static long lacking(void) {{ return {lacking}; }}
+static long needless(void) {{ return 0; }}
+static const char *const needless_symbol[] = {{{needless}NULL}};
+static void *(*stand_in)(const char *);
+/* What stands in for functions of this library where it is absent: NULL for those that nothing does. */
+void shim_{lib}_set_stand_in(void *(*find)(const char *)) {{ stand_in = find; }}
+int shim_{lib}_is_there(void);
+static void *without_library(const char *name) {{
+    for (size_t i = 0; needless_symbol[i]; i++)
+        if (!strcmp(name, needless_symbol[i])) return (void *)needless;
+    void *found = stand_in ? stand_in(name) : NULL;
+    return found ? found : (void *)absent;
+}}
 static void open_library(void) {{
     static const char *const names[] = {{{names}}};
     for (size_t i = 0; !handle && i < sizeof names / sizeof *names; i++)
@@ -47,10 +64,14 @@ static void open_library(void) {{
 }}
 void *shim_{lib}_resolve(long i) {{
     pthread_once(&once, open_library);
-    void *found = handle ? dlsym(handle, symbol[i]) : (void *)absent;
+    void *found = handle ? dlsym(handle, symbol[i]) : without_library(symbol[i]);
     found = found ? found : (void *)lacking;
     __atomic_store_n(&shim_{lib}_address[i], found, __ATOMIC_RELEASE);
     return found;
+}}
+int shim_{lib}_is_there(void) {{
+    pthread_once(&once, open_library);
+    return handle != NULL;
 }}
 """
 
@@ -94,7 +115,8 @@ def quoted(names):
 def resolver(lib, symbols):
     library = LIBRARIES[lib]
     return RESOLVER.format(lib=lib, count=len(symbols), symbols=quoted(symbols), names=quoted(library.opens),
-                           absent=library.absent, lacking=library.lacking)
+                           absent=library.absent, lacking=library.lacking,
+                           needless="".join(f'"{name}", ' for name in library.needless))
 
 
 def trampolines(lib, symbols):

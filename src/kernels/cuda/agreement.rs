@@ -19,6 +19,11 @@ fn gpu() -> Device {
     crate::open_gpu(0).unwrap()
 }
 
+/// Whether the GPU is one of `cuda/emulator`, which takes seconds for what a GPU does in microseconds.
+fn is_emulated() -> bool {
+    std::env::var_os("MUSTER_EMULATED").is_some()
+}
+
 fn random(shape: &[usize]) -> Tensor {
     Tensor::randn(0f32, 1.0, shape, &Device::Cpu).unwrap()
 }
@@ -245,14 +250,27 @@ fn text_in_pages_agrees() {
         past_tokens,
         pages: pages.collect(),
     };
-    for (heads, kv_heads, size) in [
-        (8, 8, 64),
-        (12, 4, 96),
-        (8, 1, 128),
-        (32, 8, 64),
-        (4, 2, 40),
-    ] {
-        for stored in [KvDtype::F16, KvDtype::Bf16, KvDtype::F32] {
+    let shapes: &[(usize, usize, usize)] = match is_emulated() {
+        true => &[(2, 2, 64), (3, 1, 96), (8, 1, 128), (4, 2, 40), (2, 1, 256)],
+        false => &[
+            (8, 8, 64),
+            (12, 4, 96),
+            (8, 1, 128),
+            (32, 8, 64),
+            (4, 2, 40),
+            (8, 4, 256),
+        ],
+    };
+    let long = if is_emulated() { 270 } else { 700 };
+    for (at, &(heads, kv_heads, size)) in shapes.iter().enumerate() {
+        for (which, stored) in [KvDtype::F16, KvDtype::Bf16, KvDtype::F32]
+            .into_iter()
+            .enumerate()
+        {
+            // Pages of f32 leave the kernels for candle's operations where there are prompts.
+            if is_emulated() && (at + which) % 3 != 0 {
+                continue;
+            }
             for (window, softcap) in [(None, None), (Some(70), None), (None, Some(5.0))] {
                 let options = AttentionOptions {
                     scale: 0.2,
@@ -264,13 +282,17 @@ fn text_in_pages_agrees() {
                 let (mut here, mut there) = (open(&Device::Cpu), open(&gpu));
                 // Prompts, then tokens one by one beside a prompt that goes on, some with several parts of context.
                 let steps = [
-                    vec![span(700, 0, 0..23), span(3, 0, 23..24), span(40, 0, 24..28)],
                     vec![
-                        span(1, 700, 0..23),
+                        span(long, 0, 0..23),
+                        span(3, 0, 23..24),
+                        span(40, 0, 24..28),
+                    ],
+                    vec![
+                        span(1, long, 0..23),
                         span(1, 3, 23..24),
                         span(50, 40, 24..28),
                     ],
-                    vec![span(2, 701, 0..23), span(1, 4, 23..24)],
+                    vec![span(2, long + 1, 0..23), span(1, 4, 23..24)],
                 ];
                 for spans in steps {
                     let rows = spans.iter().map(|span| span.new_tokens).sum::<usize>();
@@ -300,15 +322,29 @@ fn attention_agrees() {
         before: 100,
         after: 9,
     };
-    for (size, queries, keys, kv_heads) in [
-        (32, 333, 1000, 4),
-        (40, 700, 700, 4),
-        (64, 1030, 1100, 2),
-        (80, 512, 512, 4),
-        (96, 512, 700, 1),
-        (128, 640, 801, 2),
-        (160, 500, 999, 4),
-    ] {
+    let shapes: &[(usize, usize, usize, usize)] = match is_emulated() {
+        true => &[
+            (32, 1, 77, 4),
+            (40, 150, 300, 4),
+            (64, 130, 200, 2),
+            (80, 64, 130, 4),
+            (96, 100, 190, 1),
+            (128, 70, 233, 2),
+            (160, 50, 99, 4),
+            (256, 65, 140, 2),
+        ],
+        false => &[
+            (32, 333, 1000, 4),
+            (40, 700, 700, 4),
+            (64, 1030, 1100, 2),
+            (80, 512, 512, 4),
+            (96, 512, 700, 1),
+            (128, 640, 801, 2),
+            (160, 500, 999, 4),
+            (256, 333, 700, 2),
+        ],
+    };
+    for &(size, queries, keys, kv_heads) in shapes {
         for mask in [Mask::None, Mask::Causal, band] {
             let q = random(&[2, queries, 4, size]);
             let (k, v) = (
@@ -321,14 +357,9 @@ fn attention_agrees() {
             let found = super::attention(&on(&q), &on(&k), &on(&v), scale, mask).unwrap();
             let gap = gap(&found.unwrap(), &wanted);
             assert!(gap < 3e-3, "{size} {mask:?}: {gap}");
-            let written = dense_attention(
-                &on(&q.narrow(1, 0, 50).unwrap()),
-                &on(&k.narrow(1, 0, 60).unwrap()),
-                &on(&v.narrow(1, 0, 60).unwrap()),
-                scale,
-                mask,
-            );
-            assert_eq!(written.unwrap().dims(), [2, 50, 4, size]);
+            let few = |x: &Tensor| on(&x.narrow(1, 0, x.dims()[1].min(50)).unwrap());
+            let written = dense_attention(&few(&q), &few(&k), &few(&v), scale, mask);
+            assert_eq!(written.unwrap().dims(), [2, queries.min(50), 4, size]);
         }
     }
 }
@@ -336,6 +367,9 @@ fn attention_agrees() {
 /// Figures, which nothing is held against: the card decides.
 #[test]
 fn figures() {
+    if is_emulated() {
+        return;
+    }
     let gpu = gpu();
     let on = |shape: &[usize], dtype: DType| {
         let x = random(shape).to_device(&gpu).unwrap();

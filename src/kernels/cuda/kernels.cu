@@ -216,16 +216,15 @@ __device__ __forceinline__ u32 pair(float first, float second) {
     return *reinterpret_cast<u32 *>(&both);
 }
 
-// Attention that never holds a whole score matrix. A block has 128 queries of a head, a warp 16 of them; keys and values
-// come 64 at a time. D is the size of a head, rounded up to what the matrix units take.
-#define QUERIES 128
-#define KEYS 64
-
-template <int D>
+// Attention that never holds a whole score matrix. A block has QUERIES queries of a head, a warp 16 of them; keys
+// and values come KEYS at a time. D is the size of a head, rounded up to what the matrix units take. Scores beyond `cap`
+// are bent, unless it is zero.
+template <int D, int QUERIES, int KEYS>
 __device__ __forceinline__ void attend(const __half *q, const __half *k, const __half *v, float *to, int queries,
                                        int keys, int heads, int kv_heads, int size, float scale, int before,
-                                       int after) {
+                                       int after, float cap) {
     constexpr int STRIDE = D + 8, PIECES = D / 8;
+    static_assert(QUERIES >= 2 * KEYS);
     __shared__ __align__(16) __half held[QUERIES * STRIDE];
     __half *held_keys = held, *held_values = held + KEYS * STRIDE;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -259,7 +258,7 @@ __device__ __forceinline__ void attend(const __half *q, const __half *k, const _
     const int last = min(first + QUERIES, queries) - 1;
     int from = before < 0 ? 0 : max(0, first + shift - before) / KEYS * KEYS;
     int end = after < 0 ? keys : min(keys, last + shift + after + 1);
-    const float factor = scale * 1.4426950408889634f;
+    const float factor = (cap > 0.f ? 1.f : scale) * 1.4426950408889634f;
 
     for (int start = from; start < end; start += KEYS) {
         __syncthreads();
@@ -290,6 +289,12 @@ __device__ __forceinline__ void attend(const __half *q, const __half *k, const _
                 add_product(scores[2 * two + 1], own[step], blocks[2], blocks[3]);
             }
 
+        if (cap > 0.f) {
+#pragma unroll
+            for (int i = 0; i < KEYS / 8; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++) scores[i][j] = cap * tanhf(scores[i][j] * scale / cap);
+        }
         bool is_whole = start + KEYS <= keys && (before < 0 || start >= last + shift - before) &&
                         (after < 0 || start + KEYS - 1 <= first + shift + after);
         if (!is_whole) {
@@ -365,19 +370,20 @@ __device__ __forceinline__ void attend(const __half *q, const __half *k, const _
     }
 }
 
-#define ATTEND(D)                                                                                                      \
-    extern "C" __global__ void __launch_bounds__(256)                                                                  \
+#define ATTEND(D, QUERIES, KEYS)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(QUERIES * 2)                                                          \
         attend_##D(const __half *q, const __half *k, const __half *v, float *to, int queries, int keys, int heads,     \
-                   int kv_heads, int size, float scale, int before, int after) {                                       \
-        attend<D>(q, k, v, to, queries, keys, heads, kv_heads, size, scale, before, after);                            \
+                   int kv_heads, int size, float scale, int before, int after, float cap) {                            \
+        attend<D, QUERIES, KEYS>(q, k, v, to, queries, keys, heads, kv_heads, size, scale, before, after, cap);        \
     }
-ATTEND(32)
-ATTEND(48)
-ATTEND(64)
-ATTEND(80)
-ATTEND(96)
-ATTEND(128)
-ATTEND(160)
+ATTEND(32, 128, 64)
+ATTEND(48, 128, 64)
+ATTEND(64, 128, 64)
+ATTEND(80, 128, 64)
+ATTEND(96, 128, 64)
+ATTEND(128, 128, 64)
+ATTEND(160, 128, 64)
+ATTEND(256, 64, 32)
 
 // Text: activations are f32, f16 or bf16, and so are keys and values in pages.
 
@@ -645,3 +651,111 @@ extern "C" __global__ void join_parts(const float *parts_of, const float *sums, 
         to[((u64)rows[item] * heads + head) * size + at] = value / total;
     }
 }
+
+// Products of matrices where no library of the vendor is at hand, in cuBLAS's terms: C = alpha · A · B + beta · C, C by
+// columns. Steps say how far neighbours lie apart, so that either operand may be transposed. Sums are f32.
+struct ProductSizes {
+    u32 rows, columns, depth;
+    // Of A from row to row and along the depth, of B along the depth and from column to column, of C from column to column.
+    u64 a_row, a_depth, b_depth, b_column, c_column;
+    // From one product of a batch to the next.
+    u64 next_a, next_b, next_c;
+    float alpha, beta;
+};
+
+template <typename C> __device__ __forceinline__ void put_product(C *to, float sum, float alpha, float beta) {
+    *to = narrow<C>(beta == 0.f ? alpha * sum : alpha * sum + beta * wide(*to));
+}
+
+#define TILE 64
+#define DEEP 16
+
+// A block has a tile of 64 by 64 numbers, a thread 4 by 4 of them.
+template <typename T, typename C>
+__device__ __forceinline__ void product(const T *a, const T *b, C *c, ProductSizes sizes) {
+    __shared__ float of_a[DEEP][TILE + 4], of_b[DEEP][TILE + 4];
+    a += blockIdx.z * sizes.next_a;
+    b += blockIdx.z * sizes.next_b;
+    c += blockIdx.z * sizes.next_c;
+    const u32 thread = threadIdx.x, first_row = blockIdx.x * TILE, first_column = blockIdx.y * TILE;
+    const u32 row = thread % 16 * 4, column = thread / 16 * 4;
+    float sums[4][4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) sums[i][j] = 0.f;
+    for (u32 start = 0; start < sizes.depth; start += DEEP) {
+        for (u32 index = thread; index < TILE * DEEP; index += blockDim.x) {
+            // Neighbouring threads read neighbouring numbers, whichever way they lie.
+            u32 at = sizes.a_depth == 1 ? index / DEEP : index % TILE;
+            u32 deep = sizes.a_depth == 1 ? index % DEEP : index / TILE;
+            bool is_there = first_row + at < sizes.rows && start + deep < sizes.depth;
+            of_a[deep][at] = is_there ? wide(a[(first_row + at) * sizes.a_row + (start + deep) * sizes.a_depth]) : 0.f;
+            at = sizes.b_depth == 1 ? index / DEEP : index % TILE;
+            deep = sizes.b_depth == 1 ? index % DEEP : index / TILE;
+            is_there = first_column + at < sizes.columns && start + deep < sizes.depth;
+            of_b[deep][at] =
+                is_there ? wide(b[(start + deep) * sizes.b_depth + (first_column + at) * sizes.b_column]) : 0.f;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int deep = 0; deep < DEEP; deep++) {
+            float4 x = *reinterpret_cast<const float4 *>(&of_a[deep][row]);
+            float4 y = *reinterpret_cast<const float4 *>(&of_b[deep][column]);
+            float xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++) sums[i][j] += xs[i] * ys[j];
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (first_row + row + i < sizes.rows && first_column + column + j < sizes.columns)
+                put_product(c + (first_column + column + j) * sizes.c_column + first_row + row + i, sums[i][j],
+                            sizes.alpha, sizes.beta);
+}
+
+#define FEW 8
+
+// At most 8 columns, as where few texts are written: a warp has a row, and reads it once.
+template <typename T, typename C>
+__device__ __forceinline__ void product_of_few(const T *a, const T *b, C *c, ProductSizes sizes) {
+    a += blockIdx.z * sizes.next_a;
+    b += blockIdx.z * sizes.next_b;
+    c += blockIdx.z * sizes.next_c;
+    const u32 row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (row >= sizes.rows) return;
+    float sums[FEW];
+#pragma unroll
+    for (int j = 0; j < FEW; j++) sums[j] = 0.f;
+    for (u32 deep = lane; deep < sizes.depth; deep += 32) {
+        float x = wide(a[row * sizes.a_row + deep * sizes.a_depth]);
+#pragma unroll
+        for (int j = 0; j < FEW; j++)
+            if (j < sizes.columns) sums[j] += x * wide(b[deep * sizes.b_depth + j * sizes.b_column]);
+    }
+#pragma unroll
+    for (int j = 0; j < FEW; j++) {
+        float sum = of_warp(sums[j]);
+        if (lane == 0 && j < sizes.columns)
+            put_product(c + j * sizes.c_column + row, sum, sizes.alpha, sizes.beta);
+    }
+}
+
+#define PRODUCTS(name, T, C)                                                                                           \
+    extern "C" __global__ void __launch_bounds__(256) product_##name(const T *a, const T *b, C *c, ProductSizes sizes) {   \
+        product<T, C>(a, b, c, sizes);                                                                                 \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256)                                                                  \
+        product_of_few_##name(const T *a, const T *b, C *c, ProductSizes sizes) {                                          \
+        product_of_few<T, C>(a, b, c, sizes);                                                                          \
+    }
+PRODUCTS(f32, float, float)
+PRODUCTS(f16, __half, __half)
+PRODUCTS(bf16, __nv_bfloat16, __nv_bfloat16)
+PRODUCTS(f16_f32, __half, float)
+PRODUCTS(bf16_f32, __nv_bfloat16, float)

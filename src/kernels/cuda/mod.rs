@@ -12,6 +12,9 @@ mod flash;
 mod launch;
 #[cfg_attr(not(feature = "cuda"), path = "native_absent.rs")]
 mod native;
+#[cfg(feature = "cuda")]
+#[cfg_attr(not(stand_ins), path = "products_absent.rs")]
+mod products;
 #[cfg_attr(not(feature = "cuda"), path = "text_absent.rs")]
 mod text;
 
@@ -21,7 +24,7 @@ use candle_core::{D, DType, Device, Result, Tensor, bail};
 
 use super::{AttentionOptions, AttentionScratch, AttentionShape, PAGE_TOKENS, Span};
 pub use native::{attention, convolve, group_norm, layer_norm, product};
-pub use text::{add_rms_norm, gate, open_gpu, rotate};
+pub use text::{add_rms_norm, gate, give_back_gpu_memory, gpu_free_bytes, open_gpu, rotate};
 
 /// A convolution as a product: where its taps look, and its sizes.
 #[derive(Debug, Clone)]

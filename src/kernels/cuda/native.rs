@@ -449,9 +449,13 @@ fn with_affine(
 }
 
 /// Sizes of heads that `kernels.cu` has attention for.
-const HEAD_SIZES: [usize; 7] = [32, 48, 64, 80, 96, 128, 160];
-/// Queries of one block of it.
-const QUERIES: usize = 128;
+const HEAD_SIZES: [usize; 8] = [32, 48, 64, 80, 96, 128, 160, 256];
+/// Queries of one block of it, fewer of the largest heads.
+fn queries_of_block(padded: usize) -> usize {
+    if padded == 256 { 64 } else { 128 }
+}
+/// Queries of a warp.
+const QUERIES_OF_WARP: usize = 16;
 
 /// See [`crate::dense_attention()`]. `None` for heads and masks that these kernels do not take.
 pub fn attention(
@@ -483,7 +487,7 @@ pub fn attention(
     let [q, k, v] = [q, k, v].map(|x| narrowed(x, DType::F16));
     let (q, k, v) = (q?, k?, v?);
     let mut result = room::<f32>(device, q.elem_count())?;
-    attend_into(device, [&q, &k, &v], scale, mask, &mut result, 0)?;
+    attend_into(device, [&q, &k, &v], (scale, None), mask, &mut result, 0)?;
     Ok(Some(tensor(result, device, q.dims())))
 }
 
@@ -496,7 +500,7 @@ pub fn takes_heads_of(size: usize) -> bool {
 pub fn attend_into(
     device: &CudaDevice,
     [q, k, v]: [&Tensor; 3],
-    scale: f32,
+    (scale, cap): (f32, Option<f32>),
     mask: Mask,
     result: &mut CudaSlice<f32>,
     at: usize,
@@ -522,9 +526,15 @@ pub fn attend_into(
         DeviceOperand::of(k)?,
         DeviceOperand::of(v)?,
     );
+    let of_block = queries_of_block(*padded);
+    let threads = of_block / QUERIES_OF_WARP * WARP as usize;
     let config = LaunchConfig {
-        grid_dim: (queries.div_ceil(QUERIES) as u32, heads as u32, batch as u32),
-        block_dim: (THREADS, 1, 1),
+        grid_dim: (
+            queries.div_ceil(of_block) as u32,
+            heads as u32,
+            batch as u32,
+        ),
+        block_dim: (threads as u32, 1, 1),
         shared_mem_bytes: 0,
     };
     let int = |size: usize| size as i32;
@@ -545,6 +555,7 @@ pub fn attend_into(
         &scale,
         &before,
         &after,
+        &cap.unwrap_or(0.0),
     );
     Ok(())
 }

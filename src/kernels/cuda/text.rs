@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "kernels are launched with raw arguments")]
 
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg,
+    CudaContext, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg, result, sys,
 };
 use candle_core::cuda_backend::{CudaDType, WrapErr};
 use candle_core::{CudaDevice, DType, Device, Result, Tensor, bail};
@@ -20,12 +20,48 @@ use crate::{AttentionOptions, GateKind, PAGE_TOKENS, RopeStyle};
 
 /// Opens a GPU whose work is all in one stream, whatever thread asks for it: in the order in which it is asked for.
 pub fn open_gpu(index: usize) -> Result<Device> {
+    super::products::stand_in();
     let device = Device::new_cuda_with_stream(index)?;
     if let Device::Cuda(device) = &device {
         // SAFETY: there is one stream, so that nothing has to wait for another.
         unsafe { device.disable_event_tracking() };
+        keep_pool(device)?;
     }
     Ok(device)
+}
+
+/// Gives memory that was freed back to the driver, for other programs.
+pub fn give_back_gpu_memory(index: usize) -> Result<()> {
+    let context = CudaContext::new(index).w()?;
+    context.synchronize().w()?;
+    // SAFETY: the pool is that of an open device.
+    unsafe {
+        let pool = result::device::get_default_mem_pool(context.cu_device()).w()?;
+        result::mem_pool::trim_to(pool, 0).w()
+    }
+}
+
+/// Has the pool keep what it once had: otherwise each synchronization gives all of it back to the driver, and the next
+/// step asks for it again.
+fn keep_pool(device: &CudaDevice) -> Result<()> {
+    let stream = device.cuda_stream();
+    let context = stream.context();
+    context.bind_to_thread().w()?;
+    let threshold = u64::MAX;
+    // SAFETY: the pool is that of an open device, and the attribute is a number of 64 bits.
+    unsafe {
+        let pool = result::device::get_default_mem_pool(context.cu_device()).w()?;
+        let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        result::mem_pool::set_attribute(pool, attribute, (&raw const threshold).cast_mut().cast())
+            .w()
+    }
+}
+
+/// What an open GPU has free.
+pub fn gpu_free_bytes(index: usize) -> Result<u64> {
+    let context = CudaContext::new(index).w()?;
+    let (free_bytes, _) = context.mem_get_info().w()?;
+    Ok(free_bytes as u64)
 }
 
 /// The name of a type in `kernels.cu`.
@@ -247,9 +283,7 @@ pub fn paged_attention(
     let shared = heads / pages.kv_heads;
     let group = GROUPS.into_iter().find(|group| shared <= *group);
     // Prompts attend with f16 operands, which is not what pages of f32 are for.
-    let prompts_fit = options.softcap.is_none()
-        && pages.keys.dtype() != DType::F32
-        && super::native::takes_heads_of(size);
+    let prompts_fit = pages.keys.dtype() != DType::F32 && super::native::takes_heads_of(size);
     let fits =
         size <= MOST_SIZE && size.is_multiple_of(8) && (plan.prompts.is_empty() || prompts_fit);
     let (Some(group), true) = (group, fits) else {
@@ -301,7 +335,7 @@ pub fn paged_attention(
                 &gathered(&pages.keys)?,
                 &gathered(&pages.values)?,
             ],
-            options.scale,
+            (options.scale, options.softcap),
             mask,
             &mut result,
             prompt.first * heads * size,
