@@ -1,10 +1,10 @@
 // The functions of libcuda that the program calls, for GPUs that are not there: memory is the machine's, kernels run in
 // the emulator, everything is done in the order of the calls. What was asked for is counted.
 //
-// MUSTER_EMULATED_GPUS     `24:8.6,80:9.0`: memory in GB and compute capability of each (default 24:8.6)
-// MUSTER_EMULATED_DRIVER   the CUDA version that the driver runs: 13000
-// MUSTER_EMULATED_SCHEDULE lockstep, random or warp (default: in turns)
-// MUSTER_EMULATED_KERNELS  nothing: kernels are counted and not run
+// EMULATED_GPUS     `24:8.6,80:9.0`: memory in GB and compute capability of each (default 24:8.6)
+// EMULATED_DRIVER   the CUDA version that the driver runs: 13000
+// EMULATED_SCHEDULE lockstep, random or warp (default: in turns)
+// EMULATED_KERNELS  nothing: kernels are counted and not run
 #include "emulator.hpp"
 
 #include <cstdio>
@@ -89,7 +89,7 @@ void open_kernels() {
 void set_up() {
     static std::once_flag once;
     std::call_once(once, [] {
-        const char *wanted = std::getenv("MUSTER_EMULATED_GPUS");
+        const char *wanted = std::getenv("EMULATED_GPUS");
         std::string text = wanted ? wanted : "24:8.6";
         for (size_t at = 0; at < text.size();) {
             size_t end = std::min(text.find(',', at), text.size());
@@ -100,9 +100,9 @@ void set_up() {
                 gpus.push_back({(size_t)(gigabytes * 1e9), (size_t)400 << 20, major, minor});
             at = end + 1;
         }
-        const char *kernels = std::getenv("MUSTER_EMULATED_KERNELS");
+        const char *kernels = std::getenv("EMULATED_KERNELS");
         runs_kernels = !kernels || std::strcmp(kernels, "nothing") != 0;
-        const char *order = std::getenv("MUSTER_EMULATED_SCHEDULE");
+        const char *order = std::getenv("EMULATED_SCHEDULE");
         if (order) schedule = !std::strcmp(order, "lockstep") ? 0 : !std::strcmp(order, "random") ? 1 : 2;
         open_kernels();
     });
@@ -191,7 +191,7 @@ extern "C" void emulator_print_launches() {
 }
 
 CALL cuInit(unsigned) { set_up(); return gpus.empty() ? NO_DEVICE : SUCCESS; }
-CALL cuDriverGetVersion(int *version) { *version = number_of("MUSTER_EMULATED_DRIVER", 13000); return SUCCESS; }
+CALL cuDriverGetVersion(int *version) { *version = number_of("EMULATED_DRIVER", 13000); return SUCCESS; }
 CALL cuDeviceGetCount(int *count) { set_up(); *count = gpus.size(); return SUCCESS; }
 CALL cuDeviceGet(int *device, int index) {
     set_up();

@@ -25,7 +25,7 @@ settings! {
         /// Maximum jobs waiting to run; more are refused at once. Lower it to refuse early.
         max_waiting: usize where (0..=65_536) = 64,
         /// Maximum prompt tokens per step; fewer are read while jobs generate, so that they keep flowing. Lower it to save memory.
-        prefill_chunk: usize where (1..=65_536) = 512,
+        prefill_chunk: Option<usize> where (1..=65_536); unset "512 on the CPU, 2048 on a GPU",
         /// Speculation, which draws several tokens of a text in one step and changes no text: auto (where it makes texts faster) or off. Set it to off to give every text one token per step.
         speculation: SpeculationSetting = "auto",
         /// Time without jobs after which a model is unloaded; its next job loads it again. Set it to give memory to other programs meanwhile.

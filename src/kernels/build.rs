@@ -20,18 +20,31 @@ fn main() {
     }
 }
 
-/// To PTX, which drivers compile for the GPU at hand.
+/// Machine code for GPUs that there are, so that no owner waits for a compiler at the first prompt, and PTX, which drivers
+/// compile for later ones.
+const GPUS: [&str; 5] = ["80", "86", "89", "90", "120"];
+
 fn compile() {
     println!("cargo:rerun-if-changed={KERNELS}");
     println!("cargo:rerun-if-env-changed=NVCC");
     let nvcc = std::env::var("NVCC").unwrap_or_else(|_| "nvcc".to_owned());
     let folder = std::env::var("OUT_DIR").unwrap_or_default();
     let mut command = Command::new(&nvcc);
-    command.args(["--ptx", "-arch=compute_80", "-O3", "-std=c++17", "-o"]);
+    command.args([
+        "-fatbin",
+        "-O3",
+        "-std=c++17",
+        "--compress-mode=size",
+        "--threads=0",
+    ]);
+    for gpu in GPUS {
+        command.arg(format!("-gencode=arch=compute_{gpu},code=sm_{gpu}"));
+    }
+    command.arg("-gencode=arch=compute_80,code=compute_80");
     command
-        .arg(Path::new(&folder).join("kernels.ptx"))
-        .arg(KERNELS);
-    match command.status() {
+        .arg("-o")
+        .arg(Path::new(&folder).join("kernels.fatbin"));
+    match command.arg(KERNELS).status() {
         Ok(status) if status.success() => {}
         Ok(status) => panic!("{nvcc} could not compile {KERNELS}: {status}"),
         Err(error) => panic!(

@@ -13,6 +13,7 @@ use crate::daemon::fit::{Fit, Wishes, fit, room};
 use crate::daemon::locate::LocatedSource;
 use crate::daemon::{DaemonError, Device, kv_dtype, limits, needs, shared};
 use crate::hardware::{self, Machine, Memory};
+use crate::runtime::gpu_faults;
 use crate::runtime::{LoadError, ModelSource, SharedWeights};
 
 const GIB: u64 = 1 << 30;
@@ -88,7 +89,9 @@ pub fn device(config: &Config, machine: &Machine) -> Check {
     };
     let found = device.placement(machine);
     match (device.refusals(), cfg!(feature = "cuda")) {
-        ([], true) if machine.gpus.iter().all(|gpu| gpu.obstacle.is_none()) => {
+        ([], true)
+            if gpu_faults().is_empty() && machine.gpus.iter().all(|gpu| gpu.obstacle.is_none()) =>
+        {
             Check::ok(NAME, found)
         }
         ([], _) if machine.gpus.is_empty() => Check::ok(NAME, found),

@@ -90,10 +90,16 @@ impl Footprint {
             ),
             _ => (AttentionScratch::default(), 0),
         };
+        let dequantized = match device {
+            DeviceChoice::Cpu => 0,
+            DeviceChoice::Cuda(_) => dequantized_bytes(spec),
+        };
         Self {
             weight_bytes,
             kv_bytes_per_token: spec.kv_bytes_per_token(stored),
-            workspace_bytes: workspace_bytes(spec, limits).saturating_add(attention.bytes),
+            workspace_bytes: workspace_bytes(spec, limits)
+                .saturating_add(attention.bytes)
+                .saturating_add(dequantized),
             scratch_bytes_per_token: attention.bytes_per_token + rope_bytes_per_token,
             context: spec.context,
         }
@@ -115,6 +121,12 @@ fn kv_dtype(headers: &[TensorHeader], options: &LoadOptions, on_cpu: bool) -> Kv
     } else {
         KvDtype::F16
     }
+}
+
+/// The largest matrix of a layer in f16, which a GPU makes of quantized weights to read a prompt.
+fn dequantized_bytes(spec: &DecoderSpec) -> u64 {
+    let outputs = spec.intermediate_size.max(spec.query_size());
+    (spec.hidden_size as u64).saturating_mul(2 * outputs as u64)
 }
 
 fn workspace_bytes(spec: &DecoderSpec, limits: &EngineLimits) -> u64 {
@@ -181,7 +193,7 @@ mod tests {
         let attention = spec.attention_scratch(DType::F16, limits.prefill_chunk);
         assert_eq!(
             on_card.workspace_bytes,
-            on_cpu.workspace_bytes + attention.bytes
+            on_cpu.workspace_bytes + attention.bytes + dequantized_bytes(&spec)
         );
         let cosines_and_sines = 2 * (spec.rope.dims as u64 / 2) * 4;
         assert_eq!(

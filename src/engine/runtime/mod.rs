@@ -44,7 +44,7 @@ pub use grammar::Grammar;
 pub use handle::{Generation, Runtime};
 pub use kv_cache::CacheScope;
 pub use load::{CacheRoom, DEFAULT_CACHE_TOKENS, LoadError, ModelSource};
-pub use muster_kernels::KvDtype;
+pub use muster_kernels::{KvDtype, gpu_faults};
 pub use network_pool::{NetworkFiles, SharedWeights};
 pub use outbox::{SLOW_READER_TOKENS, UNREAD_EVENTS};
 pub use speculation::Speculation;

@@ -16,12 +16,13 @@ use crate::{
 };
 
 fn gpu() -> Device {
-    crate::open_gpu(0).unwrap()
+    // A kernel that fails must be seen here, and not be replaced.
+    super::text::open_untried(0).unwrap()
 }
 
 /// Whether the GPU is one of `cuda/emulator`, which takes seconds for what a GPU does in microseconds.
 fn is_emulated() -> bool {
-    std::env::var_os("MUSTER_EMULATED").is_some()
+    std::env::var_os("EMULATED").is_some()
 }
 
 fn random(shape: &[usize]) -> Tensor {
@@ -66,6 +67,13 @@ fn seconds(gpu: &Device, work: impl Fn() -> Tensor) -> f64 {
         .collect();
     all.sort_by(f64::total_cmp);
     all[all.len() / 2]
+}
+
+#[test]
+fn a_sound_gpu_has_no_faults() {
+    crate::open_gpu(0).unwrap();
+    let faults = crate::gpu_faults();
+    assert!(faults.is_empty(), "{faults:?}");
 }
 
 #[test]

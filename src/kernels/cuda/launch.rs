@@ -5,19 +5,26 @@
     reason = "room is taken that a kernel fills, and kernels are launched with raw arguments"
 )]
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaSlice, CudaView, DeviceRepr, LaunchConfig, PushKernelArg,
+    CudaFunction, CudaModule, CudaSlice, CudaView, DeviceRepr, LaunchConfig, PushKernelArg,
 };
-use candle_core::cuda_backend::{CudaDType, WrapErr};
+use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
+use candle_core::cuda_backend::{CudaDType, DeviceId, WrapErr};
 use candle_core::op::BackpropOp;
 use candle_core::{
     CudaDevice, CudaStorage, DType, Device, Result, Storage, StorageRef, Tensor, bail,
 };
 use half::{bf16, f16};
 
-/// `kernels.cu`, which the build compiles to PTX for all GPUs from compute capability 8.0 on.
-pub const PROGRAM: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
-pub const PROGRAM_NAME: &str = "muster";
+use super::trial::{Operation, is_faulty};
+
+/// `kernels.cu`, which the build compiles for GPUs from compute capability 8.0 on: to machine code for those there are, and
+/// to PTX for later ones.
+pub const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
 
 /// Threads of a block, but for kernels that say otherwise.
 pub const THREADS: u32 = 256;
@@ -77,11 +84,43 @@ pub fn blocks(work: usize, each: u32) -> Result<LaunchConfig> {
     })
 }
 
+/// Our program in the memory of a device, and the functions of it that were launched. Devices live as long as the process.
+struct DeviceProgram {
+    module: Arc<CudaModule>,
+    functions: HashMap<String, CudaFunction>,
+}
+
+/// A kernel on a device. The driver is asked for each once: a launch takes little longer than the question.
+pub fn function(device: &CudaDevice, name: &str) -> Result<CudaFunction> {
+    static PROGRAMS: LazyLock<Mutex<HashMap<DeviceId, DeviceProgram>>> =
+        LazyLock::new(Mutex::default);
+    let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = match programs.entry(device.id()) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(new) => {
+            let context = Arc::clone(device.cuda_stream().context());
+            let module = context
+                .load_module(Ptx::from_binary(PROGRAM.to_vec()))
+                .w()?;
+            new.insert(DeviceProgram {
+                module,
+                functions: HashMap::new(),
+            })
+        }
+    };
+    if let Some(function) = program.functions.get(name) {
+        return Ok(function.clone());
+    }
+    let function = program.module.load_function(name).w()?;
+    program.functions.insert(name.to_owned(), function.clone());
+    Ok(function)
+}
+
 /// Launches a kernel with these arguments.
 macro_rules! launch {
     ($device:expr, $name:expr, $config:expr, $($argument:expr),+ $(,)?) => {{
-        let function = $device.get_or_load_custom_func($name, PROGRAM_NAME, PROGRAM)?;
-        let mut builder = function.builder();
+        let (function, stream) = (function($device, $name)?, $device.cuda_stream());
+        let mut builder = stream.launch_builder(&function);
         $(
             let argument = $argument;
             builder.arg(argument);
@@ -97,6 +136,11 @@ pub fn device_of(x: &Tensor) -> Option<&CudaDevice> {
         Device::Cuda(device) => Some(device),
         _ => None,
     }
+}
+
+/// The GPU of a tensor, unless our kernel for this operation fails there.
+pub fn device_for(operation: Operation, x: &Tensor) -> Option<&CudaDevice> {
+    device_of(x).filter(|_| !is_faulty(operation))
 }
 
 /// The same numbers as f32 in order.

@@ -12,11 +12,12 @@ mod flash;
 mod launch;
 #[cfg_attr(not(feature = "cuda"), path = "native_absent.rs")]
 mod native;
-#[cfg(feature = "cuda")]
-#[cfg_attr(not(stand_ins), path = "products_absent.rs")]
+#[cfg_attr(not(all(feature = "cuda", stand_ins)), path = "products_absent.rs")]
 mod products;
 #[cfg_attr(not(feature = "cuda"), path = "text_absent.rs")]
 mod text;
+#[cfg_attr(not(feature = "cuda"), path = "trial_absent.rs")]
+mod trial;
 
 use std::ops::Range;
 
@@ -25,6 +26,12 @@ use candle_core::{D, DType, Device, Result, Tensor, bail};
 use super::{AttentionOptions, AttentionScratch, AttentionShape, PAGE_TOKENS, Span};
 pub use native::{attention, convolve, group_norm, layer_norm, product};
 pub use text::{add_rms_norm, gate, give_back_gpu_memory, gpu_free_bytes, open_gpu, rotate};
+pub use trial::gpu_faults;
+
+/// Whether products of dense matrices on GPUs are the vendor's, and not our own slower ones.
+pub fn has_vendor_products() -> bool {
+    products::are_the_vendors()
+}
 
 /// A convolution as a product: where its taps look, and its sizes.
 #[derive(Debug, Clone)]
@@ -111,6 +118,7 @@ impl Plan {
             .cloned()
             .collect();
         let most_pages = spans.iter().map(|span| span.pages.len()).max().unwrap_or(0);
+        let mut upload = Upload::default();
         let (mut slots, mut table) = (Vec::new(), Vec::new());
         for span in &spans {
             let context = context(span);
@@ -133,31 +141,65 @@ impl Plan {
                 }
             } else {
                 let pages = &span.pages[..context(span).div_ceil(PAGE_TOKENS)];
-                prompts.push(Prompt {
-                    pages: Tensor::new(pages, device)?,
-                    span: span.clone(),
-                    first,
-                });
+                prompts.push((upload.add(pages), span.clone(), first));
             }
             first += span.new_tokens;
         }
+        let [rows_at, spans_at, positions_at, slots_at, table_at] =
+            [&rows, &of_spans, &positions, &slots, &table].map(|numbers| upload.add(numbers));
+        let there = upload.put(device)?;
         let single = match rows.is_empty() {
             true => None,
             false => Some(SingleTokens {
-                rows: Tensor::new(rows, device)?,
-                spans: Tensor::new(of_spans, device)?,
-                positions: Tensor::new(positions, device)?,
+                rows: there.get(rows_at)?,
+                spans: there.get(spans_at)?,
+                positions: there.get(positions_at)?,
                 longest,
             }),
         };
+        let prompts = prompts.into_iter().map(|(pages, span, first)| {
+            let pages = there.get(pages)?;
+            Ok(Prompt { span, first, pages })
+        });
         Ok(Self {
             single,
-            prompts,
-            slots: Tensor::new(slots, device)?,
-            page_table: Tensor::from_vec(table, (spans.len(), most_pages), device)?,
+            prompts: prompts.collect::<Result<_>>()?,
+            slots: there.get(slots_at)?,
+            page_table: there.get(table_at)?.reshape((spans.len(), most_pages))?,
             lengths: flash::Lengths::new(&spans, device)?,
             spans,
         })
+    }
+}
+
+/// Lists of numbers that go to a device together: an upload takes longer than its bytes.
+#[derive(Default)]
+struct Upload {
+    numbers: Vec<u32>,
+}
+
+/// The same numbers there.
+struct UploadedLists(Tensor);
+
+/// Numbers of a list are read sixteen bytes at a time.
+const LIST_ALIGNMENT: usize = 4;
+
+impl Upload {
+    fn add(&mut self, list: &[u32]) -> Range<usize> {
+        let start = self.numbers.len().next_multiple_of(LIST_ALIGNMENT);
+        self.numbers.resize(start, 0);
+        self.numbers.extend_from_slice(list);
+        start..self.numbers.len()
+    }
+
+    fn put(self, device: &Device) -> Result<UploadedLists> {
+        Tensor::new(self.numbers, device).map(UploadedLists)
+    }
+}
+
+impl UploadedLists {
+    fn get(&self, list: Range<usize>) -> Result<Tensor> {
+        self.0.narrow(0, list.start, list.len())
     }
 }
 

@@ -17,9 +17,10 @@ use half::{bf16, f16};
 
 use super::Lowering;
 use super::launch::{
-    DeviceOperand, PROGRAM, PROGRAM_NAME, THREADS, WARP, blocks, device_of, floats, launch,
+    DeviceOperand, THREADS, WARP, blocks, device_for, device_of, floats, function, launch,
     narrowed, room, tensor,
 };
+use super::trial::Operation;
 use crate::cpu::Mask;
 
 /// How a product's rows lie in its result.
@@ -132,7 +133,7 @@ fn rows_of(
 /// `x · weightᵀ + bias`: `x` of any shape whose last dimension is the weight's, and the result in f32. The product is of
 /// numbers of the weight's type. `None` where that is nothing for these kernels.
 pub fn product(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Option<Tensor>> {
-    let Some(device) = device_of(x) else {
+    let Some(device) = device_for(Operation::Product, x) else {
         return Ok(None);
     };
     let (outputs, inputs) = weight.dims2()?;
@@ -203,7 +204,7 @@ pub fn convolve(
     bias: Option<&Tensor>,
     lowering: &Lowering,
 ) -> Result<Option<Tensor>> {
-    if device_of(x).is_none() {
+    if device_for(Operation::Convolution, x).is_none() {
         return Ok(None);
     }
     match weight.dtype() {
@@ -313,7 +314,7 @@ pub fn group_norm(
     bias: Option<&Tensor>,
     eps: f32,
 ) -> Result<Option<Tensor>> {
-    let Some(device) = device_of(x) else {
+    let Some(device) = device_for(Operation::GroupNorm, x) else {
         return Ok(None);
     };
     let x = floats(x)?;
@@ -378,7 +379,7 @@ pub fn layer_norm(
     bias: Option<&Tensor>,
     eps: f32,
 ) -> Result<Option<Tensor>> {
-    let Some(device) = device_of(x) else {
+    let Some(device) = device_for(Operation::LayerNorm, x) else {
         return Ok(None);
     };
     let x = floats(x)?;
@@ -465,7 +466,7 @@ pub fn attention(
     scale: f32,
     mask: Mask,
 ) -> Result<Option<Tensor>> {
-    let Some(device) = device_of(q) else {
+    let Some(device) = device_for(Operation::Attention, q) else {
         return Ok(None);
     };
     let (batch, queries, heads, size) = q.dims4()?;

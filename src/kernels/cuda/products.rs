@@ -22,7 +22,14 @@ use blas::cublasStatus_t::{
 };
 
 unsafe extern "C" {
+    fn shim_cublas_is_there() -> c_int;
     fn shim_cublas_set_stand_in(find: extern "C" fn(*const c_char) -> *const c_void);
+}
+
+/// Whether the vendor's library does the products.
+pub fn are_the_vendors() -> bool {
+    // SAFETY: only looks whether the library opens.
+    unsafe { shim_cublas_is_there() != 0 }
 }
 
 /// Has the functions below taken where the library is absent.
@@ -288,10 +295,9 @@ fn function(name: &'static CStr) -> Option<sys::CUfunction> {
     let at = match loaded.iter().position(|known| known.context == context) {
         Some(at) => at,
         None => {
-            let text = std::ffi::CString::new(PROGRAM).ok()?;
             let mut program = ptr::null_mut();
-            // SAFETY: PTX as text, ended by a zero.
-            unsafe { sys::cuModuleLoadData(&raw mut program, text.as_ptr().cast()) }
+            // SAFETY: a file that holds code for several GPUs.
+            unsafe { sys::cuModuleLoadData(&raw mut program, PROGRAM.as_ptr().cast()) }
                 .result()
                 .ok()?;
             loaded.push(ContextProgram {

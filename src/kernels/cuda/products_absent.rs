@@ -1,3 +1,8 @@
 //! Stands where the CUDA libraries are linked as they are: theirs do the products, or the program does not start.
 
+#[cfg(feature = "cuda")]
 pub fn stand_in() {}
+
+pub fn are_the_vendors() -> bool {
+    true
+}

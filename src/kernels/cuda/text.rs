@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "kernels are launched with raw arguments")]
 
+use std::sync::{Mutex, PoisonError};
+
 use candle_core::cuda_backend::cudarc::driver::{
     CudaContext, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg, result, sys,
 };
@@ -10,16 +12,28 @@ use candle_core::{CudaDevice, DType, Device, Result, Tensor, bail};
 use half::{bf16, f16};
 
 use super::launch::{
-    DeviceOperand, PROGRAM, PROGRAM_NAME, THREADS, blocks, device_of, floats, launch, narrowed,
-    room, tensor,
+    DeviceOperand, THREADS, blocks, device_for, floats, function, launch, narrowed, room, tensor,
 };
 use super::native::attend_into;
+use super::trial::{Operation, try_kernels};
 use super::{Pages, Plan, SingleTokens, context};
 use crate::cpu::Mask;
 use crate::{AttentionOptions, GateKind, PAGE_TOKENS, RopeStyle};
 
-/// Opens a GPU whose work is all in one stream, whatever thread asks for it: in the order in which it is asked for.
+/// Opens a GPU whose work is all in one stream, whatever thread asks for it: in the order in which it is asked for. The
+/// first time its kernels are tried.
 pub fn open_gpu(index: usize) -> Result<Device> {
+    static TRIED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    let device = open_untried(index)?;
+    let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !tried.contains(&index) {
+        try_kernels(&device);
+        tried.push(index);
+    }
+    Ok(device)
+}
+
+pub fn open_untried(index: usize) -> Result<Device> {
     super::products::stand_in();
     let device = Device::new_cuda_with_stream(index)?;
     if let Device::Cuda(device) = &device {
@@ -94,7 +108,7 @@ pub fn rotate(
     sines: &Tensor,
     positions: &Tensor,
 ) -> Result<Option<Tensor>> {
-    match device_of(x) {
+    match device_for(Operation::Rotation, x) {
         Some(device) => of_type!(
             x.dtype(),
             rotate_as(device, &x.contiguous()?, style, [cosines, sines], positions)
@@ -150,7 +164,7 @@ fn rotate_as<T: CudaDType + DeviceRepr>(
 
 /// `activation(gate) * up`. `None` off GPUs.
 pub fn gate(gates: &Tensor, ups: &Tensor, kind: GateKind) -> Result<Option<Tensor>> {
-    let Some(device) = device_of(gates) else {
+    let Some(device) = device_for(Operation::Gate, gates) else {
         return Ok(None);
     };
     if gates.dims() != ups.dims() || gates.dtype() != ups.dtype() {
@@ -204,7 +218,7 @@ pub fn add_rms_norm(
     eps: f32,
 ) -> Result<Option<(Tensor, Tensor)>> {
     let dtype = x.dtype();
-    let Some(device) = device_of(x) else {
+    let Some(device) = device_for(Operation::AddRmsNorm, x) else {
         return Ok(None);
     };
     let columns = weight.elem_count();
@@ -276,7 +290,7 @@ pub fn paged_attention(
     plan: &Plan,
     options: AttentionOptions,
 ) -> Result<Option<Tensor>> {
-    let Some(device) = device_of(q) else {
+    let Some(device) = device_for(Operation::PagedAttention, q) else {
         return Ok(None);
     };
     let (tokens, heads, size) = q.dims3()?;

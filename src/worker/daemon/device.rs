@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::fit::{Fit, Needs, Refusal, Room, Wishes, fit, max_running, rooms};
+use super::fit::{Fit, Needs, Refusal, Room, Wishes, fit, max_running, prefill_chunk, rooms};
 use super::locate::{Located, LocatedSource};
 use super::sources::MediaSource;
 use tracing::warn;
@@ -15,7 +15,7 @@ use muster_engine::runtime::maker::{Maker, MakerLimits, PipelineLoader};
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::{
     CacheRoom, DeviceChoice, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime,
-    SharedWeights, Speculation,
+    SharedWeights, Speculation, gpu_faults,
 };
 use muster_process::child::THIS_PROGRAM;
 
@@ -66,6 +66,12 @@ impl Device {
         let (room, runtime) = open_first(rooms, config, &mut refusals)?;
         for refusal in &refusals {
             warn!("{refusal}");
+        }
+        for fault in gpu_faults() {
+            let place = &room.place;
+            warn!(
+                "{place} fails the test of {fault}: a slower way is taken; report it with `worker probe`"
+            );
         }
         let limits = limits(config, room.device);
         runtime.prove_grammars_with(ProverProgram {
@@ -404,7 +410,15 @@ fn open_first(
 /// See [`Device::placement`].
 fn placement(room: &Room, refusals: &[String], machine: &Machine, has_cuda: bool) -> String {
     if let DeviceChoice::Cuda(_) = room.device {
-        return format!("models run on {}", room.place);
+        let faults = gpu_faults();
+        return match faults.as_slice() {
+            [] => format!("models run on {}", room.place),
+            faults => format!(
+                "models run on {}, which fails the test of {}: a slower way is taken",
+                room.place,
+                faults.join(", ")
+            ),
+        };
     }
     let names: Vec<&str> = machine.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
     let why = match (has_cuda, names.as_slice()) {
@@ -459,7 +473,7 @@ pub fn limits(config: &Config, device: DeviceChoice) -> EngineLimits {
     EngineLimits {
         max_running: max_running(&config.engine, device),
         max_waiting: config.engine.max_waiting,
-        prefill_chunk: config.engine.prefill_chunk,
+        prefill_chunk: prefill_chunk(&config.engine, device),
         speculation: match config.engine.speculation {
             SpeculationSetting::Auto => Speculation::Auto,
             SpeculationSetting::Off => Speculation::Off,

@@ -99,6 +99,10 @@ const TOKENS_PER_JOB: usize = 1024;
 const MAX_RUNNING_ON_CPU: usize = 16;
 const MAX_RUNNING_ON_GPU: usize = 256;
 
+/// Prompt tokens of a step, unless the configuration says how many.
+const PREFILL_CHUNK_ON_CPU: usize = 512;
+const PREFILL_CHUNK_ON_GPU: usize = 2048;
+
 /// Activations, logits and the program itself, where only the catalog is known.
 const USUAL_WORKSPACE_BYTES: u64 = 256 << 20;
 
@@ -143,6 +147,14 @@ pub fn max_running(engine: &EngineConfig, device: DeviceChoice) -> usize {
     engine.max_running.unwrap_or(match device {
         DeviceChoice::Cpu => MAX_RUNNING_ON_CPU,
         DeviceChoice::Cuda(_) => MAX_RUNNING_ON_GPU,
+    })
+}
+
+/// Prompt tokens of a step.
+pub fn prefill_chunk(engine: &EngineConfig, device: DeviceChoice) -> usize {
+    engine.prefill_chunk.unwrap_or(match device {
+        DeviceChoice::Cpu => PREFILL_CHUNK_ON_CPU,
+        DeviceChoice::Cuda(_) => PREFILL_CHUNK_ON_GPU,
     })
 }
 

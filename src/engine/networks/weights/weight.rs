@@ -8,7 +8,7 @@ use candle_core::{
 };
 
 use super::convert;
-use muster_kernels::{PackedMatrix, dense_product};
+use muster_kernels::{PackedMatrix, dense_product, has_vendor_products};
 
 /// A matrix of `rows` outputs by `cols` inputs.
 #[derive(Debug)]
@@ -69,6 +69,9 @@ impl Weight {
     pub fn product(&self, x: &Tensor) -> Result<Tensor> {
         match &self.kind {
             Kind::Packed(matrix) => matrix.product(x),
+            Kind::Blocks(matrix) if reads_whole(x)? => {
+                dense_product(x, &matrix.dequantize_f16()?)?.to_dtype(x.dtype())
+            }
             Kind::Blocks(matrix) => matrix.forward(x),
             Kind::Dense(matrix) => dense_product(x, matrix),
         }
@@ -89,6 +92,13 @@ impl Weight {
             _ => None,
         }
     }
+}
+
+/// From so many rows on a GPU is faster with the whole matrix in f16, made anew for each product, and the vendor's library.
+const ROWS_OF_WHOLE: usize = 256;
+
+fn reads_whole(x: &Tensor) -> Result<bool> {
+    Ok(x.device().is_cuda() && x.dim(0)? >= ROWS_OF_WHOLE && has_vendor_products())
 }
 
 fn blocks(

@@ -11,6 +11,8 @@ use crate::runtime::{
 };
 
 mod encoding;
+#[cfg(feature = "cuda")]
+mod launches;
 mod speculation;
 
 async fn start(fake: &Fake, limits: EngineLimits, cache_tokens: usize) -> Runtime {

@@ -1,0 +1,120 @@
+//! How much a served step asks of a GPU's driver, scheduler and sampling included: on the GPU of `cuda/emulator`, which
+//! counts. `./test kernels` runs it.
+
+#![expect(unsafe_code, reason = "the emulator's function is found by its name")]
+#![expect(clippy::print_stdout, reason = "figures are results of this test")]
+
+use std::ffi::{CStr, c_char, c_ulong, c_void};
+use std::path::Path;
+
+use super::{listen, text};
+use crate::runtime::{
+    DeviceChoice, EngineLimits, ModelSource, Prompt, Runtime, StopRules, TextRequest,
+};
+
+/// In the order of `driver.cpp: Counts`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct DriverCounts {
+    launches: c_ulong,
+    allocations: c_ulong,
+    frees: c_ulong,
+    uploads: c_ulong,
+    downloads: c_ulong,
+    copies: c_ulong,
+    fills: c_ulong,
+    synchronizations: c_ulong,
+    modules: c_ulong,
+    lookups: c_ulong,
+}
+
+unsafe extern "C" {
+    fn dlopen(name: *const c_char, flags: i32) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+const LIBRARY: &CStr = c"libcuda.so.1";
+const NOW: i32 = 2;
+
+/// Counts since the last call. `None` with the library of a driver.
+fn counts() -> Option<DriverCounts> {
+    // SAFETY: the library is open already, and the function of that name fills the struct.
+    unsafe {
+        let library = dlopen(LIBRARY.as_ptr(), NOW);
+        let found = dlsym(library, c"emulator_counts".as_ptr());
+        if library.is_null() || found.is_null() {
+            return None;
+        }
+        let count: extern "C" fn(*mut DriverCounts) = std::mem::transmute(found);
+        let mut counts = DriverCounts::default();
+        count(&raw mut counts);
+        Some(counts)
+    }
+}
+
+fn request(tokens: usize) -> TextRequest {
+    TextRequest {
+        model: "tiny".to_owned(),
+        prompt: Prompt::Text("Once upon a time".to_owned()),
+        stop_rules: StopRules {
+            ignore_eos: true,
+            ..StopRules::default()
+        },
+        ..super::limited("", tokens)
+    }
+}
+
+const FEW: usize = 8;
+const MANY: usize = 24;
+
+#[tokio::test]
+async fn a_step_asks_little_of_the_driver() {
+    if counts().is_none() {
+        return;
+    }
+    let limits = EngineLimits {
+        speculation: crate::runtime::Speculation::Off,
+        ..EngineLimits::default()
+    };
+    let runtime = Runtime::start(DeviceChoice::Cuda(0), limits).unwrap();
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let source = ModelSource::new(folder.join("tests/fixtures/tiny-llama"));
+    runtime.load("tiny", source, |_, _| ()).await.unwrap();
+    // The first run finds its functions.
+    text(&runtime, request(FEW)).await;
+    let run = async |texts: usize, tokens: usize| {
+        counts();
+        let mut generations = Vec::new();
+        for _ in 0..texts {
+            generations.push(runtime.generate(request(tokens)).await.unwrap());
+        }
+        for generation in generations {
+            listen(generation).await.2.unwrap();
+        }
+        counts().unwrap()
+    };
+    for (texts, most) in STEPS {
+        let (few, many) = (run(texts, FEW).await, run(texts, MANY).await);
+        let steps = (MANY - FEW) as c_ulong;
+        let of_step = |count: fn(&DriverCounts) -> c_ulong| (count(&many) - count(&few)) / steps;
+        let found = [
+            of_step(|counts| counts.launches),
+            of_step(|counts| counts.allocations),
+            of_step(|counts| counts.uploads),
+            of_step(|counts| counts.downloads),
+            of_step(|counts| counts.lookups),
+        ];
+        println!("{texts} texts: {NAMES:?} = {found:?}");
+        for ((name, found), most) in NAMES.iter().zip(found).zip(most) {
+            assert!(
+                found <= most,
+                "{texts} texts: {found} {name} in a step, {most} at most"
+            );
+        }
+    }
+}
+
+const NAMES: [&str; 5] = ["launches", "allocations", "uploads", "downloads", "lookups"];
+
+/// The most of each in a step of so many texts, with the fixture's two layers. Lower them when there are fewer.
+const STEPS: [(usize, [c_ulong; 5]); 2] = [(1, [37, 50, 7, 1, 8]), (4, [44, 56, 8, 1, 9])];

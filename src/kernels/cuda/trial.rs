@@ -1,0 +1,231 @@
+//! Whether our kernels find on this GPU what the CPU finds: tried once, when a GPU is opened, on one whole tile and on a
+//! ragged size. A kernel that fails leaves its work to the next way: candle's operations.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::{DType, Device, Result, Tensor};
+
+use super::native;
+use crate::cpu::Mask;
+use crate::{
+    AttentionOptions, AttentionPlan, Axis, Convolution, KvDtype, LayerPages, RopeStyle, RopeTable,
+    Span, dense_product, group_norm, layer_norm, paged_attention, rotate, silu_mul,
+};
+
+/// Work that is not left undone where our kernel for it fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    Gate,
+    AddRmsNorm,
+    LayerNorm,
+    GroupNorm,
+    Rotation,
+    Attention,
+    PagedAttention,
+    Product,
+    Convolution,
+}
+
+/// A kernel that a GPU fails at.
+struct KernelFault {
+    operation: Operation,
+    why: String,
+}
+
+static FAULTY: AtomicU32 = AtomicU32::new(0);
+static FAULTS: Mutex<Vec<KernelFault>> = Mutex::new(Vec::new());
+
+/// Whether a GPU of this process fails at it.
+pub fn is_faulty(operation: Operation) -> bool {
+    FAULTY.load(Ordering::Relaxed) & (1 << operation as u32) != 0
+}
+
+/// The faults of the GPUs that were opened.
+pub fn gpu_faults() -> Vec<String> {
+    let faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
+    faults.iter().map(ToString::to_string).collect()
+}
+
+impl fmt::Display for KernelFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.operation.name(), self.why)
+    }
+}
+
+impl Operation {
+    const ALL: [Self; 9] = [
+        Self::Gate,
+        Self::AddRmsNorm,
+        Self::LayerNorm,
+        Self::GroupNorm,
+        Self::Rotation,
+        Self::Attention,
+        Self::PagedAttention,
+        Self::Product,
+        Self::Convolution,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gate => "gated activations",
+            Self::AddRmsNorm => "RMS norms",
+            Self::LayerNorm => "layer norms",
+            Self::GroupNorm => "group norms",
+            Self::Rotation => "rotary embeddings",
+            Self::Attention => "attention",
+            Self::PagedAttention => "attention to pages",
+            Self::Product => "products",
+            Self::Convolution => "convolutions",
+        }
+    }
+
+    /// Results on a device, which are compared with those of the CPU.
+    fn results(self, device: &Device) -> Result<Vec<Tensor>> {
+        match self {
+            Self::Gate => Ok(vec![silu_mul(
+                &x(&[3, 85], device)?,
+                &x(&[3, 85], device)?,
+            )?]),
+            Self::AddRmsNorm => {
+                let of = |shape: &[usize]| x(shape, device);
+                let (sum, normed) =
+                    crate::add_rms_norm(&of(&[3, 333])?, &of(&[3, 333])?, &of(&[333])?, 1e-5)?;
+                Ok(vec![sum, normed])
+            }
+            Self::LayerNorm => Ok(vec![layer_norm(&x(&[5, 77], device)?, None, None, 1e-5)?]),
+            Self::GroupNorm => {
+                let x = x(&[2, 33, 64], device)?;
+                Ok(vec![group_norm(&x, 32, None, None, 1e-5)?])
+            }
+            Self::Rotation => {
+                let frequencies = (0..16).map(|i| 1e4f64.powf(f64::from(i) / -16.0)).collect();
+                let table = RopeTable::new(frequencies, 99, RopeStyle::Halves, 1.0, device)?;
+                let positions = Tensor::new(&[0u32, 7, 98], device)?;
+                Ok(vec![rotate(&x(&[3, 2, 48], device)?, &table, &positions)?])
+            }
+            Self::Attention => [64, 128]
+                .into_iter()
+                .map(|size| {
+                    let (q, k) = (
+                        x(&[1, 67, 2, size], device)?,
+                        x(&[1, 131, 1, size], device)?,
+                    );
+                    let attended = match device {
+                        Device::Cpu => crate::cpu::dense_attention(&q, &k, &k, 0.1, Mask::Causal)?,
+                        _ => native::attention(&q, &k, &k, 0.1, Mask::Causal)?.unwrap_or(q),
+                    };
+                    Ok(attended)
+                })
+                .collect(),
+            Self::PagedAttention => paged(device),
+            Self::Product => {
+                let weight = x(&[70, 40], device)?.to_dtype(DType::F16)?;
+                let few = dense_product(&x(&[2, 40], device)?, &weight)?;
+                Ok(vec![few, dense_product(&x(&[67, 40], device)?, &weight)?])
+            }
+            Self::Convolution => {
+                let axis = Axis {
+                    padding: [1, 1],
+                    ..Axis::default()
+                };
+                let weight = x(&[12, 8, 3, 3], device)?;
+                let layer = Convolution::new(&weight, None, [axis; 2], 1)?;
+                Ok(vec![layer.apply(&x(&[1, 9, 7, 8], device)?)?])
+            }
+        }
+    }
+}
+
+/// A prompt, and a token after it with a context of two parts.
+fn paged(device: &Device) -> Result<Vec<Tensor>> {
+    const PROMPT: usize = 270;
+    let mut pages = LayerPages::new(9, 1, 64, KvDtype::F16, device)?;
+    let options = AttentionOptions {
+        scale: 0.1,
+        window: None,
+        softcap: None,
+    };
+    let mut results = Vec::new();
+    for (new_tokens, past_tokens) in [(PROMPT, 0), (1, PROMPT)] {
+        let span = Span {
+            new_tokens,
+            past_tokens,
+            pages: (0..9).collect(),
+        };
+        let plan = AttentionPlan::new(vec![span], device)?;
+        let (q, k) = (
+            x(&[new_tokens, 4, 64], device)?,
+            x(&[new_tokens, 1, 64], device)?,
+        );
+        results.push(paged_attention(&q, &k, &k, &mut pages, &plan, options)?);
+    }
+    Ok(results)
+}
+
+/// Numbers between -1 and 1 that look random and are the same everywhere.
+fn x(shape: &[usize], device: &Device) -> Result<Tensor> {
+    let count: usize = shape.iter().product();
+    let number = |index: u32| {
+        let mixed = index.wrapping_mul(0x9E37_79B9) ^ 0x5bd1_e995;
+        (mixed.wrapping_mul(0x85eb_ca6b) >> 8) as f32 / (1u32 << 23) as f32 - 1.0
+    };
+    let numbers: Vec<f32> = (0..count as u32).map(number).collect();
+    Tensor::from_vec(numbers, shape, device)
+}
+
+/// Operands of products are rounded to f16 on both sides, in other places.
+const TOLERANCE: f64 = 4e-3;
+
+/// Tries each kernel, and leaves the faulty ones out from now on.
+pub fn try_kernels(device: &Device) {
+    for operation in Operation::ALL {
+        let Some(why) = fault(operation, device) else {
+            continue;
+        };
+        FAULTY.fetch_or(1 << operation as u32, Ordering::Relaxed);
+        let fault = KernelFault { operation, why };
+        FAULTS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(fault);
+    }
+}
+
+fn fault(operation: Operation, device: &Device) -> Option<String> {
+    let compared = || -> Result<f64> {
+        let found = operation.results(device)?;
+        let wanted = operation.results(&Device::Cpu)?;
+        let mut most = 0f64;
+        for (found, wanted) in found.iter().zip(&wanted) {
+            most = most.max(gap(found, wanted)?);
+        }
+        Ok(most)
+    };
+    match compared() {
+        Ok(gap) if gap <= TOLERANCE => None,
+        Ok(gap) => Some(format!("results are off by {gap:.1e}")),
+        Err(error) => Some(
+            error
+                .to_string()
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+        ),
+    }
+}
+
+/// The length of the difference by the length of the wanted; infinite where a result is no number.
+fn gap(found: &Tensor, wanted: &Tensor) -> Result<f64> {
+    let wide = |x: &Tensor| {
+        x.to_device(&Device::Cpu)?
+            .to_dtype(DType::F64)?
+            .flatten_all()
+    };
+    let (found, wanted) = (wide(found)?, wide(wanted)?);
+    let length = |x: &Tensor| x.sqr()?.sum_all()?.to_scalar::<f64>();
+    let gap = (length(&(found - &wanted)?)? / length(&wanted)?).sqrt();
+    Ok(if gap.is_nan() { f64::INFINITY } else { gap })
+}
