@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use muster::runtime::text::{Begins, Isolation, IsolationLimits, Language, TextSource};
+use muster::runtime::text::{
+    Begins, Isolation, IsolationLimits, Language, PromptTokenizer, TextSource,
+};
 use muster::runtime::{Chat, Failure, Prompt, Sampling, StopRules};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -300,4 +302,47 @@ fn generate_survives_a_hostile_template_and_names_it() {
     ])
     .run();
     assert_eq!(run.code, 0, "{run:?}");
+}
+
+#[test]
+fn a_tokenizer_of_prompts_reads_in_a_process_as_in_this_one() {
+    let tokenizer = Path::new(FIXTURE).with_file_name("tiny-video/tokenizer");
+    let open = |isolation: Option<&Isolation>| PromptTokenizer::open(&tokenizer, 6, isolation);
+    let (here, isolated) = (open(None).unwrap(), open(Some(&isolation())).unwrap());
+    let long = "a red circle ".repeat(20);
+    for prompt in ["", "a red circle", " a \n red", &long] {
+        assert_eq!(
+            isolated.encode(prompt).unwrap(),
+            here.encode(prompt).unwrap()
+        );
+    }
+}
+
+#[test]
+fn a_tokenizer_of_prompts_that_takes_too_much_memory_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let added: Vec<Value> = (0..400_000)
+        .map(|id| json!({
+                "id": id, "content": format!("token {id}"), "special": true, "single_word": false, "lstrip": false,
+                "rstrip": false, "normalized": false,
+            }))
+        .collect();
+    let file = json!({"added_tokens": added, "model": {"type": "BPE", "vocab": {}, "merges": []}});
+    fs::write(folder.path().join("tokenizer.json"), file.to_string()).unwrap();
+    let limits = IsolationLimits {
+        open_bytes: 64 << 20,
+        ..isolation().limits
+    };
+    let isolation = Isolation {
+        limits,
+        ..isolation()
+    };
+    let refused = PromptTokenizer::open(folder.path(), 6, Some(&isolation));
+    let refused = refused.err().unwrap().to_string();
+    // The file or what is made of it.
+    let reasons = ["memory limit exceeded", "out of memory"];
+    assert!(
+        reasons.iter().any(|reason| refused.contains(reason)),
+        "{refused}"
+    );
 }

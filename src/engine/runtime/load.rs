@@ -221,6 +221,8 @@ fn open_language(source: &ModelSource, checkpoint: &Checkpoint) -> Result<Langua
     Ok(Language::open(TextSource {
         folder: folder.filter(|_| !is_self_contained),
         embedded: embedded.as_ref(),
+        unigram: None,
+        is_read_only: false,
         tokenizer: source.tokenizer.as_deref(),
         template: source.template.as_deref(),
         defaults: Some(&source.defaults),

@@ -198,7 +198,12 @@ impl Device {
                 let info = self.engines.runtime.load(&name, *source, progress).await?;
                 DeviceModel::Text(info)
             }
-            LocatedSource::Media(source) => self.load_media(name, source, &fitted).await?,
+            LocatedSource::Media(mut source) => {
+                if !located.is_vouched {
+                    source.isolate(isolation(&name));
+                }
+                self.load_media(name, source, &fitted).await?
+            }
         };
         Ok(model)
     }

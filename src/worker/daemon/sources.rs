@@ -12,6 +12,7 @@ use muster_engine::runtime::image::{self, ImageDefaults, ImageFootprint, ImageSo
 use muster_engine::runtime::maker::{MediaKind, Pipeline};
 use muster_engine::runtime::music::{self, MusicFootprint, MusicSource};
 use muster_engine::runtime::speech::SpeechSource;
+use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::video::{self, VideoFootprint, VideoSource};
 use muster_engine::runtime::{DeviceChoice, LoadError, SharedWeights};
 use muster_protocol::link::ModelLimits;
@@ -71,6 +72,16 @@ impl MediaSource {
         } else {
             return None;
         })
+    }
+
+    /// Read tokenizers in a process of their own. CLIP's, whose parts are the program's own, is bounded by its sizes.
+    pub fn isolate(&mut self, isolation: Isolation) {
+        match self {
+            Self::Hearing(source) => source.isolation = Some(Box::new(isolation)),
+            Self::Video(source) => source.isolation = Some(Box::new(isolation)),
+            Self::Music(source) => source.isolation = Some(Box::new(isolation)),
+            Self::Image(_) | Self::Speech(_) => {}
+        }
     }
 }
 

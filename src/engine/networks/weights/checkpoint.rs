@@ -355,7 +355,10 @@ fn read_json<T: for<'de> Deserialize<'de>>(
         let flaw = Flaw::broken("the file", format!("{size} bytes"), wanted);
         return Err(flaw.in_file(path));
     }
-    let text = fs::read(path).map_err(|error| unreadable(path, error))?;
+    let mut text = Vec::new();
+    // A file may grow after its size was read.
+    let read = fs::File::open(path).and_then(|file| file.take(most_bytes).read_to_end(&mut text));
+    read.map_err(|error| unreadable(path, error))?;
     serde_json::from_slice(&text)
         .map_err(|error| Flaw::broken("the file", error, "valid JSON for this file").in_file(path))
 }

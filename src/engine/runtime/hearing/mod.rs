@@ -29,6 +29,7 @@ use self::together::{SharedReading, TextAhead, TextScores};
 use self::vocabulary::HearingVocabulary;
 use self::window::CANDIDATES;
 use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal, SideBySide};
+use super::text::Isolation;
 use super::{DeviceChoice, Failure, LoadError, component};
 use crate::networks::image::{ComponentSource, Layout};
 use crate::networks::sound::{Features, LONGEST_WINDOW, Whisper, WhisperSpec, WindowKeys};
@@ -44,6 +45,8 @@ pub struct HearingSource {
     pub quantize: Option<Quantize>,
     /// Memory for jobs beside the weights: as many of them take turns as fit, up to [`MOST_JOBS`]. One job, where none.
     pub memory_bytes: Option<u64>,
+    /// Read `tokenizer.json` in a process of its own: the files are untrusted.
+    pub isolation: Option<Box<Isolation>>,
 }
 
 /// Memory, from the headers of the files.
@@ -82,6 +85,7 @@ impl HearingSource {
             path: path.into(),
             quantize: None,
             memory_bytes: None,
+            isolation: None,
         }
     }
 
@@ -126,7 +130,9 @@ impl HearingSource {
         let vocabulary = match checkpoint.text_tokens() {
             Some(tokens) => HearingVocabulary::of_text_tokens(tokens, spec.vocab_size)?,
             None => {
-                HearingVocabulary::open(&self.folder().join("tokenizer.json"), spec.vocab_size)?
+                let path = self.folder().join("tokenizer.json");
+                let isolation = self.isolation.as_deref();
+                HearingVocabulary::open(&path, spec.vocab_size, isolation)?
             }
         };
         let alignment = self.alignment(&spec)?;

@@ -32,8 +32,8 @@ pub fn forbid(scores: &mut [f32], written: &[u32], vocabulary: &HearingVocabular
     } else if was_time {
         scores[..vocabulary.end as usize].fill(never);
     }
-    let times = written.iter().filter(|&&token| vocabulary.is_time(token));
-    if let Some(&last) = times.last() {
+    let mut times = written.iter().filter(|&&token| vocabulary.is_time(token));
+    if let Some(&last) = times.next_back() {
         let is_closing = was_time && !was_opened;
         let least = last as usize + usize::from(!is_closing);
         scores[first_time..least.max(first_time)].fill(never);

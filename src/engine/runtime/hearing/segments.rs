@@ -52,9 +52,9 @@ pub fn cut(
         .filter(|&at| is_time(at - 1) && is_time(at))
         .collect();
     if cuts.is_empty() {
-        let times = tokens.iter().filter(|&&token| vocabulary.is_time(token));
+        let mut times = tokens.iter().filter(|&&token| vocabulary.is_time(token));
         let last = times
-            .last()
+            .next_back()
             .filter(|&&token| token != vocabulary.first_time);
         let to = last.map_or(frames as f64 / FRAMES_PER_SECOND, |&token| {
             vocabulary.seconds(token)

@@ -68,7 +68,7 @@ fn vocabulary() -> HearingVocabulary {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokenizer.json");
     std::fs::write(&path, json.to_string()).unwrap();
-    HearingVocabulary::open(&path, 51_865).unwrap()
+    HearingVocabulary::open(&path, 51_865, None).unwrap()
 }
 
 impl HearingVocabulary {

@@ -1,12 +1,14 @@
 //! The tokens of a Whisper that stand for no text.
 
+use std::collections::HashMap;
 use std::path::Path;
 
-use crate::runtime::text::{TextError, Tokenizer};
+use crate::runtime::Failure;
+use crate::runtime::text::{Isolation, Language, TextError, TextSource};
 
 /// The tokenizer, and its special tokens by their role.
 pub struct HearingVocabulary {
-    tokenizer: Tokenizer,
+    language: Language,
     pub end: u32,
     pub start: u32,
     pub translate: u32,
@@ -34,14 +36,25 @@ const SYMBOLS: &str = "\" # ( ) * + / : ; < = > @ [ \\ ] ^ _ ` { | } ~ 「 」 �
 const MUSICAL: &str = "♩ ♪ ♫ ♬ ♭ ♮ ♯";
 
 impl HearingVocabulary {
-    pub fn open(path: &Path, size: usize) -> Result<Self, TextError> {
-        let tokenizer = Tokenizer::open(path)?;
-        Self::new(tokenizer, size)
+    pub fn open(
+        path: &Path,
+        size: usize,
+        isolation: Option<&Isolation>,
+    ) -> Result<Self, TextError> {
+        let source = TextSource {
+            tokenizer: Some(path),
+            isolation,
+            ..TextSource::default()
+        };
+        Self::new(Language::open(source)?, size)
     }
 
-    pub fn new(tokenizer: Tokenizer, size: usize) -> Result<Self, TextError> {
+    pub fn new(language: Language, size: usize) -> Result<Self, TextError> {
+        let all: Vec<u32> = (0..language.pieces().len() as u32).collect();
+        let names = language.names(&all).map_err(broken)?;
+        let ids: HashMap<&str, u32> = names.iter().map(String::as_str).zip(all).collect();
         let id = |names: &[&str]| {
-            let found = names.iter().find_map(|name| tokenizer.id(name));
+            let found = names.iter().find_map(|name| ids.get(name).copied());
             found.ok_or_else(|| TextError::Missing {
                 what: format!("the token {} of the tokenizer", names[0]),
             })
@@ -61,28 +74,21 @@ impl HearingVocabulary {
             start,
             translate,
             no_times,
-            tokenizer,
+            language,
         };
         if size >= MULTILINGUAL {
-            vocabulary.languages = vocabulary.named_languages();
+            let first = start as usize + 1;
+            let named = names.get(first..translate as usize).unwrap_or_default();
+            vocabulary.languages = named_languages(first, named);
         }
-        let blank = vocabulary.encode(" ")?;
+        let blank = vocabulary.encode(" ").map_err(broken)?;
         vocabulary.blank = [blank, vec![vocabulary.end]].concat();
-        vocabulary.suppressed = vocabulary.unspoken()?;
+        let extra = ids.get("<|startoflm|>").copied();
+        vocabulary.suppressed = vocabulary.unspoken(extra).map_err(broken)?;
         Ok(vocabulary)
     }
 
-    fn named_languages(&self) -> Vec<(String, u32)> {
-        let ids = self.start + 1..self.translate;
-        let named = ids.filter_map(|id| {
-            let token = self.tokenizer.token(id)?;
-            let code = token.strip_prefix("<|")?.strip_suffix("|>")?;
-            Some((code.to_owned(), id))
-        });
-        named.collect()
-    }
-
-    fn unspoken(&self) -> Result<Vec<u32>, TextError> {
+    fn unspoken(&self, extra: Option<u32>) -> Result<Vec<u32>, Failure> {
         let mut found = vec![
             self.transcribe,
             self.translate,
@@ -90,7 +96,7 @@ impl HearingVocabulary {
             self.earlier,
             self.silence,
         ];
-        found.extend(self.tokenizer.id("<|startoflm|>"));
+        found.extend(extra);
         for text in [" -", " '"] {
             found.extend(self.encode(text)?.first());
         }
@@ -150,14 +156,14 @@ impl HearingVocabulary {
     }
 
     /// Tokens of plain text: names of special tokens in it count for nothing.
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
-        let mut tokens = self.tokenizer.encode(text, false)?;
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        let mut tokens = self.language.encode(text, false)?;
         tokens.retain(|&token| token < self.end);
         Ok(tokens)
     }
 
     pub fn decode(&self, tokens: &[u32]) -> String {
-        let pieces = self.tokenizer.pieces();
+        let pieces = self.language.pieces();
         let text = tokens.iter().filter(|&&token| token < self.end);
         let bytes: Vec<u8> = text
             .flat_map(|&token| pieces.bytes(token))
@@ -174,4 +180,16 @@ impl HearingVocabulary {
     pub fn seconds(&self, token: u32) -> f64 {
         f64::from(token.saturating_sub(self.first_time)) * TIME_STEP
     }
+}
+
+fn named_languages(first: usize, names: &[String]) -> Vec<(String, u32)> {
+    let named = (first as u32..).zip(names).filter_map(|(id, name)| {
+        let code = name.strip_prefix("<|")?.strip_suffix("|>")?;
+        Some((code.to_owned(), id))
+    });
+    named.collect()
+}
+
+fn broken(failure: Failure) -> TextError {
+    TextError::broken("the tokenizer", failure)
 }

@@ -1,7 +1,7 @@
 //! The tokens of a Whisper that stand for no text, where a file of whisper.cpp leaves them to the reader.
 
 use super::vocabulary::{HearingVocabulary, MULTILINGUAL};
-use crate::runtime::text::{TextError, Tokenizer, Vocabulary};
+use crate::runtime::text::{Language, TextError, Tokenizer, Vocabulary};
 
 /// In the order of their tokens. Cantonese came with large-v3.
 const LANGUAGES: &str = "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr \
@@ -44,7 +44,8 @@ impl HearingVocabulary {
         let control = control.chain(languages).chain(TASKS.map(str::to_owned));
         // Some files list the end of the text among the tokens of text.
         let vocabulary = Vocabulary::of_ranks(&tokens[..texts], control.collect())?;
-        Self::new(Tokenizer::new(vocabulary.tokenizer()?)?, size)
+        let tokenizer = Tokenizer::new(vocabulary.tokenizer()?)?;
+        Self::new(Language::of_tokenizer(tokenizer), size)
     }
 }
 

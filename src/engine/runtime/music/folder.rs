@@ -18,7 +18,7 @@ use crate::runtime::LoadError;
 use crate::runtime::component::{
     Component, ComponentFolders, ComponentLoad, INDEX, component_folder,
 };
-use crate::runtime::text::PromptTokenizer;
+use crate::runtime::text::{Isolation, PromptTokenizer};
 
 /// The class of a whole model in its index.
 const CLASS: &str = "AceStepPipeline";
@@ -112,6 +112,7 @@ impl MusicFolder {
         self,
         device: &Device,
         quantize: Option<Quantize>,
+        isolation: Option<&Isolation>,
     ) -> Result<MusicNetworks, LoadError> {
         let load = ComponentLoad { device, quantize };
         let options = LoadOptions {
@@ -122,7 +123,7 @@ impl MusicFolder {
         };
         Ok(MusicNetworks {
             // One token more than are read, so that longer texts show.
-            tokenizer: PromptTokenizer::open(&self.tokens, MOST_LYRICS_TOKENS + 1)?,
+            tokenizer: PromptTokenizer::open(&self.tokens, MOST_LYRICS_TOKENS + 1, isolation)?,
             text: Decoder::load(&self.text, device, &options, &mut |_, _| {})?,
             conditions: load.read(self.conditions, SongConditions::load)?,
             transformer: load.read(self.transformer, AceStep::load)?,

@@ -22,6 +22,7 @@ use self::networks::MusicNetworks;
 pub use self::plan::MOST_SECONDS;
 use self::plan::MusicPlan;
 use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
+use super::text::Isolation;
 use super::{ComponentFolders, DeviceChoice, Failure, LoadError};
 use crate::networks::weights::Quantize;
 
@@ -38,6 +39,8 @@ pub struct MusicSource {
     pub defaults: MusicDefaults,
     /// A song that takes more than this beside the weights is refused.
     pub memory_bytes: Option<u64>,
+    /// Read the tokenizer in a process of its own: the files are untrusted.
+    pub isolation: Option<Box<Isolation>>,
 }
 
 /// Settings of a model for requests that leave them open.
@@ -94,6 +97,7 @@ impl MusicSource {
             quantize: None,
             defaults: MusicDefaults::default(),
             memory_bytes: None,
+            isolation: None,
         }
     }
 
@@ -113,7 +117,8 @@ impl MusicSource {
 
     pub fn load(&self, device: DeviceChoice) -> Result<MusicPipeline, LoadError> {
         let device = device.open()?;
-        let networks = self.open()?.load(&device, self.quantize)?;
+        let folder = self.open()?;
+        let networks = folder.load(&device, self.quantize, self.isolation.as_deref())?;
         Ok(MusicPipeline {
             networks: Arc::new(networks),
             defaults: self.defaults,

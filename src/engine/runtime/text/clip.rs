@@ -1,7 +1,10 @@
 //! CLIP's tokenizer: lower-case words as byte-level BPE whose last token carries a mark.
 
+use std::collections::HashMap;
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::tokenizer::read;
@@ -38,6 +41,7 @@ impl ClipTokenizer {
             ),
             false => vocabulary_of(&folder.join("tokenizer.json"))?,
         };
+        check_sizes(&vocabulary, &merges).map_err(|error| error.in_file(folder))?;
         let tokenizer = Self::new(&vocabulary, &merges, pad_token(folder)?.as_deref());
         tokenizer.map_err(|error| error.in_file(folder))
     }
@@ -45,12 +49,16 @@ impl ClipTokenizer {
     /// The vocabulary of CLIP and OpenCLIP, which differ in the token that fills windows.
     pub fn built_in(is_open_clip: bool) -> Result<Self, TextError> {
         let vocabulary = built_in_vocabulary();
-        let merges: Value = MERGES.lines().map(Value::from).collect();
+        let merges: Vec<MergedPair> = MERGES.lines().map(MergedPair::spelled).collect();
         let pad = is_open_clip.then_some(OPEN_CLIP_PAD);
         Self::new(&vocabulary, &merges, pad)
     }
 
-    fn new(vocabulary: &Value, merges: &Value, pad: Option<&str>) -> Result<Self, TextError> {
+    fn new(
+        vocabulary: &TokenIds,
+        merges: &[MergedPair],
+        pad: Option<&str>,
+    ) -> Result<Self, TextError> {
         let parts = json!({
             "version": "1.0",
             "truncation": null,
@@ -104,20 +112,50 @@ impl ClipTokenizer {
     }
 }
 
-/// The largest file of a tokenizer of CLIP: a `tokenizer.json` has two megabytes.
-const MOST_BYTES: u64 = 8 << 20;
+/// Twice the largest file of a tokenizer of CLIP.
+const MOST_BYTES: u64 = 4 << 20;
+/// Twice CLIP's.
+const MOST_TOKENS: usize = 100_000;
+/// Twice CLIP's longest.
+const MOST_TOKEN_BYTES: usize = 256;
+
+type TokenIds = HashMap<String, u32>;
+
+/// Two tokens that are merged, as older and newer files write them.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+enum MergedPair {
+    Spelled(String),
+    Pair(String, String),
+}
+
+/// The fields of a `tokenizer.json` that count.
+#[derive(Deserialize)]
+struct TokenizerJson {
+    model: ModelJson,
+}
+
+#[derive(Deserialize)]
+struct ModelJson {
+    end_of_word_suffix: Option<String>,
+    vocab: TokenIds,
+    merges: Vec<MergedPair>,
+}
+
+impl MergedPair {
+    fn spelled(line: &str) -> Self {
+        Self::Spelled(line.to_owned())
+    }
+}
 
 /// All bytes as letters, the same at the end of a word, the merged pairs, and the two special tokens.
-fn built_in_vocabulary() -> Value {
+fn built_in_vocabulary() -> TokenIds {
     let letters = byte_letters();
     let ends = letters.iter().map(|letter| format!("{letter}{WORD_END}"));
     let merged = MERGES.lines().map(|pair| pair.replace(' ', ""));
     let tokens = letters.iter().map(char::to_string).chain(ends);
     let tokens = tokens.chain(merged).chain([BEGIN, END].map(str::to_owned));
-    let numbered = tokens.enumerate();
-    numbered
-        .map(|(id, token)| (token, Value::from(id)))
-        .collect()
+    tokens.zip(0..).collect()
 }
 
 /// GPT-2's letters for bytes: those that can be seen stand for themselves and come first.
@@ -131,28 +169,46 @@ fn byte_letters() -> Vec<char> {
     own.chain(others).collect()
 }
 
-fn read_json(path: &Path) -> Result<Value, TextError> {
+/// A tokenizer of CLIP has no parts of its own but these two, so their sizes bound its memory and time.
+fn check_sizes(vocabulary: &TokenIds, merges: &[MergedPair]) -> Result<(), TextError> {
+    let found = vocabulary.len().max(merges.len());
+    if found > MOST_TOKENS {
+        let reason = format!("found {found} tokens or merges, expected at most {MOST_TOKENS}");
+        return Err(TextError::broken("the tokenizer", reason));
+    }
+    let longest = vocabulary.keys().map(String::len).max().unwrap_or(0);
+    match longest > MOST_TOKEN_BYTES {
+        true => Err(TextError::broken(
+            "the tokenizer",
+            format!("found a token of {longest} bytes, expected at most {MOST_TOKEN_BYTES}"),
+        )),
+        false => Ok(()),
+    }
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TextError> {
     let bytes = read_bounded(path, MOST_BYTES);
     let bytes = bytes.map_err(|error| TextError::unreadable(path, &error))?;
     serde_json::from_slice(&bytes).map_err(|error| TextError::broken(path.display(), error))
 }
 
 /// One pair in each line behind a line of comment.
-fn read_merges(path: &Path) -> Result<Value, TextError> {
+fn read_merges(path: &Path) -> Result<Vec<MergedPair>, TextError> {
     let bytes = read_bounded(path, MOST_BYTES);
     let bytes = bytes.map_err(|error| TextError::unreadable(path, &error))?;
     let text = String::from_utf8(bytes);
     let text = text.map_err(|error| TextError::broken(path.display(), error))?;
     let lines = text.lines().filter(|line| !line.starts_with("#version"));
     let merges = lines.filter(|line| !line.trim().is_empty());
-    Ok(merges.map(|line| Value::from(line.trim_end())).collect())
+    Ok(merges
+        .map(|line| MergedPair::spelled(line.trim_end()))
+        .collect())
 }
 
 /// Vocabulary and merges of a `tokenizer.json`; its other parts are CLIP's or refused.
-fn vocabulary_of(path: &Path) -> Result<(Value, Value), TextError> {
-    let mut json = read_json(path)?;
-    let model = &mut json["model"];
-    let suffix = model["end_of_word_suffix"].as_str().unwrap_or("none");
+fn vocabulary_of(path: &Path) -> Result<(TokenIds, Vec<MergedPair>), TextError> {
+    let TokenizerJson { model } = read_json(path)?;
+    let suffix = model.end_of_word_suffix.as_deref().unwrap_or("none");
     if suffix != WORD_END {
         return Err(TextError::Unsupported {
             what: format!("{}: end_of_word_suffix", path.display()),
@@ -160,7 +216,7 @@ fn vocabulary_of(path: &Path) -> Result<(Value, Value), TextError> {
             known: WORD_END.to_owned(),
         });
     }
-    Ok((model["vocab"].take(), model["merges"].take()))
+    Ok((model.vocab, model.merges))
 }
 
 /// The token that fills windows, where a file names one.
@@ -170,7 +226,7 @@ fn pad_token(folder: &Path) -> Result<Option<String>, TextError> {
         if !path.exists() {
             continue;
         }
-        let json = read_json(&path)?;
+        let json: Value = read_json(&path)?;
         let pad = &json["pad_token"];
         let pad = pad.as_str().or_else(|| pad["content"].as_str());
         if let Some(pad) = pad {
@@ -196,7 +252,7 @@ mod tests {
         std::fs::write(&path, "a b\n".repeat(10 << 20)).unwrap();
         let refused = read_merges(&path).unwrap_err().to_string();
         assert!(refused.contains("merges.txt"), "{refused}");
-        assert!(refused.contains("larger than 8388608 bytes"), "{refused}");
+        assert!(refused.contains("larger than 4194304 bytes"), "{refused}");
     }
 
     /// See `tests/fixtures/make/drawing.py`.

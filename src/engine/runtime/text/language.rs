@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::isolated::Isolated;
 use super::{
     Begins, ChatTemplate, Detokenizer, Isolation, Markup, Pieces, StopStrings, TextError,
-    Tokenizer, Vocabulary, read_bounded,
+    Tokenizer, UnigramVocabulary, Vocabulary, read_bounded,
 };
 use crate::runtime::sampling::Settings;
 use crate::runtime::{Chat, Failure, Prompt, Sampling, StopRules};
@@ -40,6 +40,10 @@ pub struct TextSource<'a> {
     pub folder: Option<&'a Path>,
     /// What a GGUF file carries itself.
     pub embedded: Option<&'a EmbeddedText>,
+    /// The vocabulary in the file of a text encoder.
+    pub unigram: Option<&'a UnigramVocabulary>,
+    /// Texts become tokens and tokens no text: files may leave out how.
+    pub is_read_only: bool,
     pub tokenizer: Option<&'a Path>,
     pub template: Option<&'a str>,
     pub defaults: Option<&'a Sampling>,
@@ -81,6 +85,19 @@ const KNOWN_ENDS: [&str; 7] = [
 ];
 
 impl Language {
+    /// A tokenizer alone, made of a vocabulary that was checked.
+    pub fn of_tokenizer(tokenizer: Tokenizer) -> Self {
+        let template = Err(TextError::Missing {
+            what: "the model's chat template".to_owned(),
+        });
+        Self {
+            reader: Reader::local(tokenizer, template),
+            ends: Vec::new(),
+            defaults: Sampling::default(),
+            markup: Markup::default(),
+        }
+    }
+
     pub fn open(source: TextSource<'_>) -> Result<Self, TextError> {
         let mut language = match source.isolation {
             Some(isolation) => {
@@ -347,7 +364,13 @@ fn without(error: &TextError) -> Failure {
 
 fn open_tokenizer(source: TextSource<'_>) -> Result<Tokenizer, TextError> {
     if let Some(path) = source.tokenizer {
-        return Tokenizer::open(path);
+        return match source.is_read_only {
+            true => Tokenizer::open_read_only(path),
+            false => Tokenizer::open(path),
+        };
+    }
+    if let Some(vocabulary) = source.unigram {
+        return Tokenizer::read_only(vocabulary.tokenizer()?);
     }
     if let Some(vocabulary) = source
         .embedded

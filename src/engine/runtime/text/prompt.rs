@@ -2,52 +2,80 @@
 
 use std::path::Path;
 
-use tokenizers::TruncationParams;
+use super::{Isolation, Language, TextError, TextSource, UnigramVocabulary};
+use crate::runtime::Failure;
 
-use super::tokenizer::{MAX_FILE_BYTES, read};
-use super::{TextError, UnigramVocabulary, read_bounded};
-
-#[derive(Debug, Clone)]
-pub struct PromptTokenizer(tokenizers::Tokenizer);
+/// Untrusted files are read in a text process.
+pub struct PromptTokenizer {
+    language: Language,
+    /// The tokens around a text.
+    special: Vec<u32>,
+    most: usize,
+}
 
 const FILE: &str = "tokenizer.json";
 
 impl PromptTokenizer {
     /// From a vocabulary that a file holds beside the weights of a text encoder.
-    pub fn of_unigram(vocabulary: &UnigramVocabulary, most: usize) -> Result<Self, TextError> {
-        Self::new(vocabulary.tokenizer()?, most)
+    pub fn of_unigram(
+        vocabulary: &UnigramVocabulary,
+        most: usize,
+        isolation: Option<&Isolation>,
+    ) -> Result<Self, TextError> {
+        let source = TextSource {
+            unigram: Some(vocabulary),
+            is_read_only: true,
+            isolation,
+            ..TextSource::default()
+        };
+        Self::new(source, most)
     }
 
     /// From the `tokenizer.json` of a folder. Prompts are cut to so many tokens, the end included.
-    pub fn open(folder: &Path, most: usize) -> Result<Self, TextError> {
+    pub fn open(
+        folder: &Path,
+        most: usize,
+        isolation: Option<&Isolation>,
+    ) -> Result<Self, TextError> {
         let path = folder.join(FILE);
-        let bytes = read_bounded(&path, MAX_FILE_BYTES);
-        let bytes = bytes.map_err(|error| TextError::unreadable(&path, &error))?;
-        let inner = read(&bytes).map_err(|reason| TextError::broken(path.display(), reason))?;
-        Self::new(inner, most).map_err(|error| error.in_file(&path))
+        let source = TextSource {
+            tokenizer: Some(&path),
+            is_read_only: true,
+            isolation,
+            ..TextSource::default()
+        };
+        Self::new(source, most)
     }
 
-    fn new(mut inner: tokenizers::Tokenizer, most: usize) -> Result<Self, TextError> {
-        inner.with_padding(None);
-        let truncation = inner.with_truncation(Some(TruncationParams {
-            max_length: most,
-            ..TruncationParams::default()
-        }));
-        truncation.map_err(|error| TextError::broken("the tokenizer", error))?;
-        Ok(Self(inner))
+    fn new(source: TextSource<'_>, most: usize) -> Result<Self, TextError> {
+        let language = Language::open(source)?;
+        let special = language.encode("", true);
+        let special = special.map_err(|error| TextError::broken("the tokenizer", error))?;
+        Ok(Self {
+            language,
+            special,
+            most,
+        })
     }
 
     /// The tokens of a prompt whose runs of white space count as one space. None where there are none at all.
-    pub fn encode(&self, prompt: &str) -> Result<Vec<u32>, TextError> {
+    pub fn encode(&self, prompt: &str) -> Result<Vec<u32>, Failure> {
         let words: Vec<&str> = prompt.split_whitespace().collect();
         self.encode_exactly(&words.join(" "))
     }
 
     /// The tokens of a text as it is.
-    pub fn encode_exactly(&self, text: &str) -> Result<Vec<u32>, TextError> {
-        let encoding = self.0.encode_fast(text, true);
-        let encoding = encoding.map_err(|error| TextError::broken("the tokenizer", error))?;
-        Ok(encoding.get_ids().to_vec())
+    pub fn encode_exactly(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        let mut tokens = self.language.encode(text, true)?;
+        if tokens.len() > self.most {
+            let end = match tokens.ends_with(&self.special) {
+                true => self.special.as_slice(),
+                false => &[],
+            };
+            tokens.truncate(self.most.saturating_sub(end.len()));
+            tokens.extend(end);
+        }
+        Ok(tokens)
     }
 }
 
@@ -61,7 +89,7 @@ mod tests {
             env!("CARGO_MANIFEST_DIR"),
             "/../../tests/fixtures/tiny-video/tokenizer"
         );
-        let tokenizer = PromptTokenizer::open(Path::new(folder), 6).unwrap();
+        let tokenizer = PromptTokenizer::open(Path::new(folder), 6, None).unwrap();
         let whole = tokenizer.encode(" a \n red").unwrap();
         assert_eq!(whole, tokenizer.encode("a red").unwrap());
         let cut = tokenizer.encode(&"a red circle ".repeat(20)).unwrap();

@@ -15,18 +15,28 @@ pub struct Tokenizer {
 
 impl Tokenizer {
     pub fn open(path: &Path) -> Result<Self, TextError> {
-        let bytes = read_bounded(path, MAX_FILE_BYTES);
-        let bytes = bytes.map_err(|error| TextError::unreadable(path, &error))?;
-        let inner = read(&bytes).map_err(|reason| TextError::broken(path.display(), reason))?;
-        Self::new(inner).map_err(|error| error.in_file(path))
+        Self::new(read_file(path)?).map_err(|error| error.in_file(path))
     }
 
-    pub fn new(mut inner: tokenizers::Tokenizer) -> Result<Self, TextError> {
+    /// Of a file that may lack a decoder: its tokens become no text.
+    pub fn open_read_only(path: &Path) -> Result<Self, TextError> {
+        Self::read_only(read_file(path)?).map_err(|error| error.in_file(path))
+    }
+
+    pub fn new(inner: tokenizers::Tokenizer) -> Result<Self, TextError> {
+        let pieces = pieces_of(&inner)?;
+        Ok(Self {
+            pieces,
+            ..Self::read_only(inner)?
+        })
+    }
+
+    pub fn read_only(mut inner: tokenizers::Tokenizer) -> Result<Self, TextError> {
         // Some files carry the truncation and padding of their training.
         inner.with_padding(None);
         let truncation = inner.with_truncation(None).map(drop);
         truncation.map_err(|error| TextError::broken("the tokenizer", error))?;
-        let pieces = pieces_of(&inner)?;
+        let pieces = Pieces::new(false);
         Ok(Self { inner, pieces })
     }
 
@@ -70,6 +80,12 @@ impl Tokenizer {
     pub fn pieces(&self) -> &Pieces {
         &self.pieces
     }
+}
+
+fn read_file(path: &Path) -> Result<tokenizers::Tokenizer, TextError> {
+    let bytes = read_bounded(path, MAX_FILE_BYTES);
+    let bytes = bytes.map_err(|error| TextError::unreadable(path, &error))?;
+    read(&bytes).map_err(|reason| TextError::broken(path.display(), reason))
 }
 
 /// The library panics at some of what no program writes, as a merge that is longer than every token.

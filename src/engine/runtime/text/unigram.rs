@@ -3,6 +3,7 @@
 
 use std::panic::catch_unwind;
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokenizers::models::unigram::Unigram;
 use tokenizers::normalizers::Precompiled;
@@ -12,7 +13,7 @@ use super::TextError;
 use crate::networks::weights::{GgufMetadata, GgufValue};
 
 /// The pieces of a text, and how it is read before it is cut into them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UnigramVocabulary {
     /// Each with its logarithmic probability.
     pieces: Vec<(String, f64)>,
@@ -33,11 +34,19 @@ const BYTE: u64 = 6;
 /// Four times the largest vocabulary.
 const MAX_PIECES: usize = 1 << 20;
 const MAX_PIECE_BYTES: usize = 1 << 10;
+/// All pieces together, and the message that holds them: ten times the largest vocabulary's.
+const MAX_BYTES: usize = 64 << 20;
 const SPACE: char = '▁';
 
 impl UnigramVocabulary {
     /// From a SentencePiece model, which is a protocol buffer.
     pub fn from_message(bytes: &[u8]) -> Result<Self, TextError> {
+        if bytes.len() > MAX_BYTES {
+            let found = bytes.len();
+            return Err(broken(format!(
+                "{found} bytes, expected at most {MAX_BYTES}"
+            )));
+        }
         let mut vocabulary = Self {
             pieces: Vec::new(),
             kinds: Vec::new(),
@@ -110,10 +119,8 @@ impl UnigramVocabulary {
         }
         self.pieces.push((piece, score));
         self.kinds.push(kind);
-        match self.pieces.len() > MAX_PIECES {
-            true => Err(broken(format!("more than {MAX_PIECES} pieces"))),
-            false => Ok(()),
-        }
+        // While reading: a piece without text takes twenty times its bytes.
+        check_count(self.pieces.len())
     }
 
     fn read_trainer(&mut self, message: &[u8]) -> Result<(), TextError> {
@@ -148,6 +155,7 @@ impl UnigramVocabulary {
 
     fn checked(self) -> Result<Self, TextError> {
         let count = self.pieces.len();
+        check_count(count)?;
         if count == 0 || self.kinds.len() != count {
             return Err(broken(format!(
                 "{count} pieces of {} kinds",
@@ -157,7 +165,7 @@ impl UnigramVocabulary {
         if let Some((piece, _)) = self.pieces.iter().find(|it| it.0.len() > MAX_PIECE_BYTES) {
             return Err(broken(format!("a piece of {} bytes", piece.len())));
         }
-        if let Some(score) = self.pieces.iter().find(|it| it.1.is_nan()) {
+        if let Some(score) = self.pieces.iter().find(|it| !it.1.is_finite()) {
             return Err(broken(format!("the score {} of a piece", score.1)));
         }
         let ids = [self.unknown, self.end].into_iter().flatten();
@@ -209,6 +217,13 @@ impl UnigramVocabulary {
             .add_tokens(added.collect::<Vec<_>>())
             .map_err(broken)?;
         Ok(tokenizer)
+    }
+}
+
+fn check_count(pieces: usize) -> Result<(), TextError> {
+    match pieces > MAX_PIECES {
+        true => Err(broken(format!("more than {MAX_PIECES} pieces"))),
+        false => Ok(()),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::networks::video::{FactsOf, PIECES, WanSpec, autoencoder_config, text_
 use crate::networks::weights::{Checkpoint, CheckpointError, Flaw, TensorType};
 use crate::runtime::LoadError;
 use crate::runtime::component::ComponentFolders;
-use crate::runtime::text::{PromptTokenizer, UnigramVocabulary};
+use crate::runtime::text::{Isolation, PromptTokenizer, UnigramVocabulary};
 
 /// Components without which nothing can be made.
 pub const NEEDED: [&str; 3] = ["text_encoder", "tokenizer", "vae"];
@@ -94,12 +94,16 @@ fn holds_tokenizer(text: &Path) -> bool {
 }
 
 /// From the `tokenizer.json` of a folder, or from the file of a text encoder.
-pub fn open_tokenizer(place: &Path, most: usize) -> Result<PromptTokenizer, LoadError> {
+pub fn open_tokenizer(
+    place: &Path,
+    most: usize,
+    isolation: Option<&Isolation>,
+) -> Result<PromptTokenizer, LoadError> {
     if !place.is_file() {
-        return Ok(PromptTokenizer::open(place, most)?);
+        return Ok(PromptTokenizer::open(place, most, isolation)?);
     }
     match tokenizer_in(place)? {
-        Some(vocabulary) => Ok(PromptTokenizer::of_unigram(&vocabulary, most)?),
+        Some(vocabulary) => Ok(PromptTokenizer::of_unigram(&vocabulary, most, isolation)?),
         None => Err(CheckpointError::NotFound {
             path: place.to_owned(),
             found: "no tokenizer".to_owned(),

@@ -123,7 +123,10 @@ fn a_transformer_finds_its_components_and_films_the_same() {
         let damaged = transformer.with_file_name("1.safetensors");
         fs::write(damaged, "no tensors").unwrap();
         assert!(VideoSource::is_at(&transformer) && !VideoSource::is_at(&other));
-        let networks = open(&transformer).unwrap().load(device(), None).unwrap();
+        let networks = open(&transformer)
+            .unwrap()
+            .load(device(), None, None)
+            .unwrap();
         let pipeline = VideoPipeline {
             networks: Arc::new(networks),
             defaults: VideoDefaults::default(),

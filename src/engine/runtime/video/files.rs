@@ -22,6 +22,7 @@ use crate::runtime::component::{
     Component, ComponentFolders, ComponentLoad, INDEX, component_folder,
 };
 use crate::runtime::network_pool::{NetworkPool, SharedWeights};
+use crate::runtime::text::Isolation;
 
 /// The settings of a schedule, in the folder of the scheduler.
 pub const SCHEDULE: &str = "scheduler_config.json";
@@ -183,10 +184,11 @@ impl VideoFiles {
         self,
         device: &Device,
         quantize: Option<Quantize>,
+        isolation: Option<&Isolation>,
     ) -> Result<VideoNetworks, LoadError> {
         let load = ComponentLoad { device, quantize };
         Ok(VideoNetworks {
-            tokenizer: beside::open_tokenizer(&self.tokens, MOST_TEXT_TOKENS)?,
+            tokenizer: beside::open_tokenizer(&self.tokens, MOST_TEXT_TOKENS, isolation)?,
             text: load.read_shared(self.text, &ENCODER_POOL, UmT5::load)?,
             transformer: load.read(self.transformer, WanTransformer::load)?,
             autoencoder: load.read_shared(

@@ -23,6 +23,7 @@ use self::networks::VideoNetworks;
 use self::plan::VideoPlan;
 pub use self::plan::{MOST_FRAMES, MOST_PIXELS};
 use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};
+use super::text::Isolation;
 use super::{ComponentFolders, DeviceChoice, Failure, LoadError, SharedWeights};
 use crate::networks::video::WanFacts;
 use crate::networks::weights::Quantize;
@@ -40,6 +41,8 @@ pub struct VideoSource {
     pub defaults: VideoDefaults,
     /// A video that takes more than this beside the weights is refused.
     pub memory_bytes: Option<u64>,
+    /// Read the tokenizer in a process of its own: the files are untrusted.
+    pub isolation: Option<Box<Isolation>>,
 }
 
 /// Settings of a model for requests that leave them open.
@@ -113,6 +116,7 @@ impl VideoSource {
             quantize: None,
             defaults: VideoDefaults::default(),
             memory_bytes: None,
+            isolation: None,
         }
     }
 
@@ -154,7 +158,8 @@ impl VideoSource {
 
     pub fn load(&self, device: DeviceChoice) -> Result<VideoPipeline, LoadError> {
         let device = device.open_shared()?;
-        let networks = self.open()?.load(&device, self.quantize)?;
+        let files = self.open()?;
+        let networks = files.load(&device, self.quantize, self.isolation.as_deref())?;
         Ok(VideoPipeline {
             networks: Arc::new(networks),
             defaults: self.defaults,

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::Limits;
 use crate::runtime::Chat;
 use crate::runtime::text::language::Recommended;
-use crate::runtime::text::{EmbeddedText, Markup, TextError, TextSource};
+use crate::runtime::text::{EmbeddedText, Markup, TextError, TextSource, UnigramVocabulary};
 
 #[derive(Serialize, Deserialize)]
 pub enum Request {
@@ -65,6 +65,8 @@ pub struct Opened {
 pub struct SourceText {
     folder: Option<PathBuf>,
     embedded: Option<EmbeddedText>,
+    unigram: Option<UnigramVocabulary>,
+    is_read_only: bool,
     tokenizer: Option<PathBuf>,
     template: Option<String>,
 }
@@ -90,6 +92,8 @@ impl From<TextSource<'_>> for SourceText {
         let TextSource {
             folder,
             embedded,
+            unigram,
+            is_read_only,
             tokenizer,
             template,
             // Merged by the parent, which also checks them.
@@ -99,6 +103,8 @@ impl From<TextSource<'_>> for SourceText {
         Self {
             folder: folder.map(Into::into),
             embedded: embedded.cloned(),
+            unigram: unigram.cloned(),
+            is_read_only,
             tokenizer: tokenizer.map(Into::into),
             template: template.map(str::to_owned),
         }
@@ -110,6 +116,8 @@ impl SourceText {
         TextSource {
             folder: self.folder.as_deref(),
             embedded: self.embedded.as_ref(),
+            unigram: self.unigram.as_ref(),
+            is_read_only: self.is_read_only,
             tokenizer: self.tokenizer.as_deref(),
             template: self.template.as_deref(),
             defaults: None,
