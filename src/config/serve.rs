@@ -69,6 +69,8 @@ settings! {
         texts_in_flight: usize where (0..=1_000_000) = 24,
         /// Maximum waiting and running images, sounds, videos and transcripts for later per account on /v1, counted by outputs; 0 means no such limit. Raise it for accounts of whole services.
         media_in_flight: usize where (0..=1_000_000) = 200,
+        /// Maximum size of the images and sounds that the open requests of one account have sent along, as they are stored; more are refused until some have ended. Lower it to save disk space.
+        source_media_bytes: Size where (1 << 10..=1 << 40) = "256 MiB",
         /// Maximum messages of one chat request. Raise it for agents with long conversations.
         chat_messages: usize where (1..=1_000_000) = 500,
         /// Fields of chat requests to ignore instead of refusing the request, by name or path as messages[].content[].cache_control, or "all"; the header x-ignored-fields lists the ignored fields. Set it when clients insist on unsupported fields.

@@ -87,6 +87,7 @@ pub mod responses;
 pub mod rigs;
 mod room;
 pub mod secrets;
+mod sender;
 pub mod sharing;
 pub mod start;
 pub mod state;

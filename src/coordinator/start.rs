@@ -331,7 +331,12 @@ pub async fn doors(
         reader,
     } = shelves;
     let names = settings.names.clone();
-    let sources = Sources::new(Egress::new(), media.clone(), reader.clone());
+    let sources = Sources::new(
+        Egress::new(),
+        media.clone(),
+        reader.clone(),
+        settings.source_media_bytes,
+    );
     let results = Results::new(Pictures::drawn(), media.clone(), reader);
     let workers = WorkersSettings {
         grace,

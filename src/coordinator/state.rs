@@ -157,6 +157,8 @@ pub struct DoorSettings {
     /// Responses that an account may have stored, and bytes of them.
     pub stored_responses: usize,
     pub stored_response_bytes: usize,
+    /// Of the files that open requests of one account have sent along.
+    pub source_media_bytes: u64,
     /// How long the records of ended jobs are kept: for the privacy policy.
     pub records_kept: Duration,
     /// A stream says that it lives after this much silence.
@@ -231,6 +233,7 @@ impl Default for DoorSettings {
             responses_kept: Duration::from_secs(30 * 24 * 3600),
             stored_responses: 50_000,
             stored_response_bytes: 1 << 30,
+            source_media_bytes: 256 << 20,
             records_kept: Duration::from_secs(90 * 24 * 3600),
             heartbeat: Duration::from_secs(15),
             commit_after: Duration::from_secs(2),

@@ -8,6 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use image::{DynamicImage, ImageFormat, Rgba, RgbaImage};
 use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::dispatch;
+use muster::coordinator::state::DoorSettings;
 use muster_testing::eventually;
 use serde_json::{Value, json};
 
@@ -397,4 +399,59 @@ async fn the_hold_of_a_request_that_is_served_later_survives_a_restart() {
         (&whole["state"], &whole["actual_micro"]),
         (&json!("completed"), &json!(2_000_000))
     );
+}
+
+/// Of 14 images of 24 MiB and 500 requests for four images, in small.
+#[tokio::test]
+async fn an_account_fills_its_own_share_of_storage_and_jobs_and_no_others() {
+    let noise = RgbaImage::from_fn(128, 128, |x, y| {
+        let mixed =
+            (x.wrapping_mul(2_654_435_761) ^ y.wrapping_mul(40_503)).wrapping_mul(2_246_822_519);
+        let [red, green, blue, _] = (mixed ^ (mixed >> 15)).to_le_bytes();
+        Rgba([red, green, blue, 255])
+    });
+    let app = App::with(DoorSettings {
+        source_media_bytes: 128 << 10,
+        ..DoorSettings::default()
+    })
+    .await;
+    let limits = dispatch::Settings {
+        media_limit: Some(40),
+        ..dispatch::Settings::default()
+    };
+    app.board.change_limits(limits.limits()).await;
+    popped_nothing(&app).await;
+    let alice = app.account_with(Roles::USER, Scopes::ALL).await;
+    let order = json!({"model": "tiny", "prompt": "a cat", "size": "640x640", "async": true});
+    let with_source = with(order.clone(), json!({"image": text(&noise)}));
+    let mut refusals = Vec::new();
+    for _ in 0..14 {
+        let answer = post(&app, GENERATIONS, &alice, &with_source).await;
+        if answer.status != StatusCode::ACCEPTED {
+            assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+            assert!(answer.header("retry-after").is_some());
+            refusals.push(answer.json().await.to_string());
+        }
+    }
+    let stored = app.sources();
+    assert_eq!(stored + refusals.len(), 14);
+    assert!((1..14).contains(&stored), "{stored}");
+    let said = &refusals[0];
+    assert!(
+        said.contains("of storage, and an account may have 1 MiB"),
+        "{said}"
+    );
+    let four = with(order.clone(), json!({"n": 4}));
+    let mut accepted = 0;
+    for _ in 0..50 {
+        let answer = post(&app, GENERATIONS, &alice, &four).await;
+        match answer.status {
+            StatusCode::ACCEPTED => accepted += 1,
+            status => assert_eq!(status, StatusCode::TOO_MANY_REQUESTS),
+        }
+    }
+    assert_eq!(accepted, (40 - stored) / 4);
+    let bob = post(&app, GENERATIONS, &app.key, &with_source).await;
+    assert_eq!(bob.status, StatusCode::ACCEPTED);
+    assert_eq!(app.sources(), stored + 1);
 }

@@ -91,6 +91,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             stored_responses: serve.stored_responses,
             stored_response_bytes: usize::try_from(serve.stored_response_bytes.bytes)
                 .unwrap_or(usize::MAX),
+            source_media_bytes: serve.source_media_bytes.bytes,
             polled_texts: serve.polled_texts,
             worker_quotas: Some(Quotas::default()),
             anonymous: serve.anonymous,

@@ -13,10 +13,12 @@ use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout};
 
 use crate::error::ApiError;
+use crate::sender::Sender;
 use crate::state::DoorSettings;
 use muster_protocol::job::FailureKind;
 use muster_protocol::openai::nearest::shortened;
 
+use super::address::Address;
 use super::auth::Admitted;
 use super::room::{LetGo, Memory, Room};
 
@@ -84,7 +86,11 @@ where
         let memory = Memory::from_ref(state);
         let caller = request.extensions().get::<Admitted>();
         let room = match caller {
-            Some(Admitted(caller)) => memory.room_of(caller.account),
+            Some(Admitted(caller)) => {
+                let proxies = &Arc::<DoorSettings>::from_ref(state).trusted_proxies;
+                let address = Address::of(request.extensions(), request.headers(), proxies);
+                memory.room_of(Sender::of(caller.account, address.0))
+            }
             None => memory.room(),
         };
         let whole = Whole::of(request, &Arc::from_ref(state), room).await?;

@@ -6,13 +6,14 @@ use futures_util::{StreamExt, stream};
 use tokio::sync::Notify;
 use tracing::warn;
 
-use super::{Key, Media};
+use super::{Key, Media, QuotaShare};
 
 /// These objects are deleted soon after this is dropped.
 #[derive(Debug)]
 pub struct Holding {
     media: Media,
     keys: Vec<Key>,
+    shares: Vec<QuotaShare>,
 }
 
 /// What is to be deleted. It was stored before, so it is no more than there is room for.
@@ -29,6 +30,11 @@ impl Holding {
     /// Also what is only about to be stored.
     pub fn add(&mut self, key: Key) {
         self.keys.push(key);
+    }
+
+    /// The share counts for as long as this.
+    pub fn count(&mut self, share: QuotaShare) {
+        self.shares.push(share);
     }
 
     /// They stay: another process goes on with them.
@@ -64,7 +70,11 @@ impl Unwanted {
 impl Media {
     pub fn hold(&self, keys: Vec<Key>) -> Holding {
         let media = self.clone();
-        Holding { media, keys }
+        Holding {
+            media,
+            keys,
+            shares: Vec::new(),
+        }
     }
 
     /// What could not be deleted is old one day, and goes then.

@@ -8,6 +8,7 @@
 //! | `disk` | what is to stay free where the folder is |
 //! | `holding` | objects that go when nobody needs them any more |
 //! | `owned` | the objects of an account |
+//! | `quota` | bytes that one owner may have stored at a time |
 //! | `bucket` | objects in a bucket of a service that speaks S3 |
 //!
 //! A link needs no key: whoever has it may do what it says. One to upload is good for one object of one kind, of a
@@ -27,6 +28,7 @@ mod holding;
 mod key;
 mod link;
 mod owned;
+mod quota;
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,7 @@ pub use link::BadLink;
 use muster_media::MediaKind;
 pub use muster_media::MediaType;
 pub use owned::{Owners, StoredObject};
+pub use quota::{QuotaExceeded, QuotaShare, StorageQuota};
 
 use std::fs::File;
 use std::io::{self, Seek, Write};

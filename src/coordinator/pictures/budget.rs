@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Sender;
+use crate::sender::Sender;
 
 /// Of the largest sound that is decoded: two hours at 48 kHz in stereo.
 pub const MOST_SAMPLES: u64 = 2 * 3600 * 48_000 * 2;
@@ -111,7 +111,7 @@ mod tests {
     use muster_protocol::job::AccountId;
 
     use super::{MOST_SAMPLES, SAMPLES_A_SECOND, SampleBudget};
-    use crate::pictures::Sender;
+    use crate::sender::Sender;
 
     #[test]
     fn a_sender_waits_for_what_was_decoded_and_nobody_else_does() {

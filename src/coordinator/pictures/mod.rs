@@ -25,7 +25,7 @@ pub use results::{Results, Unfit, UploadCheck, VideoCheck, sound_bytes, video_by
 pub use sound::{
     SourceSound, SourceSoundError, SpokenOpus, endless_wav, least_seconds, to_sound_file,
 };
-pub use source::{Role, Sender, Source, SourceError, Sources, is_address};
+pub use source::{Role, Source, SourceError, Sources, is_address};
 pub use text::{from_base64, to_base64};
 
 use std::io::{self, Read, Seek};

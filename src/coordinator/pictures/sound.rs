@@ -8,8 +8,9 @@ use tokio::sync::Semaphore;
 use tracing::warn;
 
 use super::budget::MOST_SAMPLES;
-use super::source::{Sender, Sources};
-use crate::media::{Holding, Key, MediaError};
+use super::source::Sources;
+use crate::media::{Holding, Key, MediaError, QuotaExceeded};
+use crate::sender::Sender;
 use muster_media::MediaType;
 use muster_media::sound::{self, OpusStream, Sound, SoundError, WavFormat};
 use muster_reader::{ReadError, SoundLimits};
@@ -45,6 +46,8 @@ pub enum SourceSoundError {
     #[error("{0}")]
     Reader(String),
     #[error(transparent)]
+    Quota(#[from] QuotaExceeded),
+    #[error(transparent)]
     Store(#[from] MediaError),
 }
 
@@ -56,6 +59,7 @@ impl Sources {
         file: Bytes,
         key: Key,
     ) -> Result<SourceSound, SourceSoundError> {
+        self.quota.check(sender)?;
         let turn = self.sound_turns.turn(sender).await;
         let decoder = DECODERS.acquire().await;
         // The time of a decoder may count, and the wait for one does not.
@@ -74,8 +78,9 @@ impl Sources {
         spending.decoded(sound.found.samples());
         let seconds = sound.found.seconds();
         let mut holding = self.holding();
-        holding.add(key);
-        self.keep_bytes(key, sound.bytes.into()).await?;
+        let bytes = sound.bytes.into();
+        self.keep_bytes::<SourceSoundError>(sender, bytes, (key, &mut holding))
+            .await?;
         Ok(SourceSound {
             key,
             seconds,

@@ -1,16 +1,12 @@
 //! The images that come along with a request: as text or by URL, read within bounds, kept in the media store.
 
-use std::net::IpAddr;
-
 use bytes::Bytes;
 
-use crate::accounts::ANONYMOUS;
-use crate::address::Network;
 use crate::egress::{Egress, EgressError, Fetched, Limits};
-use crate::media::{Holding, Key, Media, MediaError};
+use crate::media::{Holding, Key, Media, MediaError, QuotaExceeded, StorageQuota};
+use crate::sender::Sender;
 use crate::turns::Turns;
 use muster_media::image::{Bounds, ImageError, Size};
-use muster_protocol::job::AccountId;
 use muster_protocol::legacy::error::{Code, Refusal};
 use muster_reader::Reader;
 
@@ -29,13 +25,7 @@ pub struct Sources {
     /// Of each sender one sound is decoded at a time.
     pub(super) sound_turns: Turns<Sender>,
     pub(super) sample_budget: SampleBudget,
-}
-
-/// Whose images wait for each other: an account's, or those of a household where there is no key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Sender {
-    Account(AccountId),
-    Household(Network),
+    pub(super) quota: StorageQuota<Sender>,
 }
 
 /// What an image is for.
@@ -80,6 +70,8 @@ pub enum SourceError {
     Unreadable(PictureError),
     #[error("inpainting requires a mask, or a source image with transparent areas")]
     NoMask,
+    #[error(transparent)]
+    Quota(#[from] QuotaExceeded),
     /// The store does not work right now: nobody's fault outside.
     #[error(transparent)]
     Store(#[from] MediaError),
@@ -89,15 +81,17 @@ pub enum SourceError {
 const SENT_BYTES: usize = 32 << 20;
 
 impl Sources {
-    pub fn new(egress: Egress, media: Media, reader: Reader) -> Self {
+    /// `most_stored` bytes of one sender are stored at a time.
+    pub fn new(egress: Egress, media: Media, reader: Reader, most_stored: u64) -> Self {
         Self {
             egress,
             pictures: Pictures::sent(),
             media,
-            turns: Turns::for_each(Sender::at_once),
+            turns: Turns::for_each(at_once),
             reader,
             sound_turns: Turns::for_each(|_| 1),
             sample_budget: SampleBudget::default(),
+            quota: StorageQuota::new(most_stored),
         }
     }
 
@@ -106,16 +100,17 @@ impl Sources {
         self.media.hold(Vec::new())
     }
 
-    /// Reads an image, base64 or an http(s) address, and keeps it under this key.
+    /// Reads an image, base64 or an http(s) address, and keeps it under this key for as long as the holding.
     pub async fn take_in(
         &self,
         sender: Sender,
         text: &str,
         role: Role,
-        key: Key,
+        (key, holding): (Key, &mut Holding),
     ) -> Result<Source, SourceError> {
+        self.quota.check(sender)?;
         let prepared = self.read(sender, text, role).await?;
-        self.keep(prepared, key).await
+        self.keep(sender, prepared, (key, holding)).await
     }
 
     /// The same for an image that came as a file.
@@ -124,8 +119,9 @@ impl Sources {
         sender: Sender,
         bytes: Bytes,
         role: Role,
-        key: Key,
+        (key, holding): (Key, &mut Holding),
     ) -> Result<Source, SourceError> {
+        self.quota.check(sender)?;
         let prepared = {
             let _turn = self.turns.turn(sender).await;
             let prepared = self
@@ -133,15 +129,29 @@ impl Sources {
                 .prepare(bytes, role.bounds(), role.preparation());
             prepared.await?
         };
-        self.keep(prepared, key).await
+        self.keep(sender, prepared, (key, holding)).await
     }
 
-    pub(super) async fn keep_bytes(&self, key: Key, bytes: Bytes) -> Result<(), MediaError> {
-        self.media.put(key, bytes).await
+    /// Stores a file of a sender, which counts in the quota for as long as the holding.
+    pub(super) async fn keep_bytes<E: From<QuotaExceeded> + From<MediaError>>(
+        &self,
+        sender: Sender,
+        bytes: Bytes,
+        (key, holding): (Key, &mut Holding),
+    ) -> Result<(), E> {
+        holding.count(self.quota.take(sender, bytes.len() as u64)?);
+        holding.add(key);
+        Ok(self.media.put(key, bytes).await?)
     }
 
-    async fn keep(&self, prepared: Prepared, key: Key) -> Result<Source, SourceError> {
-        self.media.put(key, prepared.webp).await?;
+    async fn keep(
+        &self,
+        sender: Sender,
+        prepared: Prepared,
+        (key, holding): (Key, &mut Holding),
+    ) -> Result<Source, SourceError> {
+        let kept = self.keep_bytes::<SourceError>(sender, prepared.webp, (key, holding));
+        kept.await?;
         Ok(Source {
             key,
             width: prepared.width,
@@ -200,20 +210,11 @@ impl Sources {
     }
 }
 
-impl Sender {
-    /// Images that are worked at. Behind an account there may be many people: it has half of the places.
-    pub(super) const fn at_once(&self) -> usize {
-        match self {
-            Self::Account(_) => AT_ONCE / 2,
-            Self::Household(_) => 1,
-        }
-    }
-
-    pub fn of(account: AccountId, address: IpAddr) -> Self {
-        match account {
-            ANONYMOUS => Self::Household(Network::around(address)),
-            account => Self::Account(account),
-        }
+/// Images of a sender that are worked at. Behind an account there may be many people: it has half of the places.
+pub(super) const fn at_once(sender: &Sender) -> usize {
+    match sender {
+        Sender::Account(_) => AT_ONCE / 2,
+        Sender::Household(_) => 1,
     }
 }
 
@@ -244,15 +245,16 @@ impl SourceError {
             Self::Url(_) | Self::UrlHasNone => Code::SourceImageUrlInvalid,
             Self::Unreadable(_) => Code::SourceImageUnreadable,
             Self::NoMask => Code::InpaintingMissingMask,
-            Self::Store(_) => return None,
+            Self::Quota(_) | Self::Store(_) => return None,
         })
     }
 
     /// As the poll API refuses the request.
     pub fn refusal(&self) -> Refusal {
-        match self.code() {
-            Some(code) => Refusal::new(code, self.to_string()),
-            None => Refusal::plain(503, "storing the source image failed, retry later"),
+        match (self, self.code()) {
+            (_, Some(code)) => Refusal::new(code, self.to_string()),
+            (Self::Quota(_), None) => Refusal::plain(429, self.to_string()),
+            (_, None) => Refusal::plain(503, "storing the source image failed, retry later"),
         }
     }
 }

@@ -5,14 +5,16 @@ use futures_util::FutureExt;
 use image::{DynamicImage, ImageFormat, Rgba, RgbaImage};
 use uuid::Uuid;
 
+use super::source::at_once;
 use super::{
-    PictureError, Pictures, Preparation, Results, Role, SOURCE, Sender, SourceError, Sources,
-    Unfit, UploadCheck, decode, to_base64,
+    PictureError, Pictures, Preparation, Results, Role, SOURCE, SourceError, Sources, Unfit,
+    UploadCheck, decode, to_base64,
 };
 use crate::accounts::ANONYMOUS;
 use crate::egress::Egress;
 use crate::egress::tests::Server;
 use crate::media::{Area, Key, Links, Media, MediaSettings, MediaType};
+use crate::sender::Sender;
 use muster_media::sound::{Sound, WavFormat, to_wav};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::AccountId;
@@ -111,7 +113,7 @@ async fn reaching(egress: Egress) -> Place {
     let settings = MediaSettings::in_folder(folder.path().to_owned());
     let media = Media::open(&settings, &links, &tasks).await.unwrap();
     Place {
-        sources: Sources::new(egress, media.clone(), Reader::here()),
+        sources: Sources::new(egress, media.clone(), Reader::here(), 256 << 20),
         media,
         _folder: folder,
         _tasks: tasks,
@@ -128,7 +130,13 @@ async fn a_source_image_is_kept_as_webp() {
     let text = to_base64(&written(ImageFormat::Png, 64, 32, 255));
     let data = format!("data:image/png;base64,{text}");
     for text in [text, data] {
-        let source = place.sources.take_in(ALICE, &text, Role::Source, KEY).await;
+        let mut holding = place.sources.holding();
+        let kept = (KEY, &mut holding);
+        let source = place
+            .sources
+            .take_in(ALICE, &text, Role::Source, kept)
+            .await;
+        holding.leave();
         let source = source.unwrap();
         assert_eq!((source.width, source.height), (64, 32));
         let kept = place.media.get(source.key).await.unwrap().unwrap();
@@ -182,7 +190,9 @@ async fn each_fault_of_a_source_image_has_its_code() {
         ),
     ];
     for (text, role, code) in cases {
-        let taken = place.sources.take_in(ALICE, text, role, KEY).await;
+        let mut holding = place.sources.holding();
+        let kept = (KEY, &mut holding);
+        let taken = place.sources.take_in(ALICE, text, role, kept).await;
         let refused = taken.unwrap_err();
         assert_eq!(refused.code(), Some(code), "{refused}");
         assert_eq!(refused.refusal().code(), Some(code));
@@ -211,7 +221,7 @@ fn an_image_takes_room_by_its_pixels_and_the_largest_takes_all() {
 async fn who_sends_many_images_waits_for_them_and_nobody_else_does() {
     let place = place().await;
     let image = to_base64(&written(ImageFormat::Png, 16, 16, 255));
-    let turns = (0..ALICE.at_once()).map(|_| place.sources.turns.turn_now(ALICE).unwrap());
+    let turns = (0..at_once(&ALICE)).map(|_| place.sources.turns.turn_now(ALICE).unwrap());
     let mine: Vec<_> = turns.collect();
     // However many places there are, hers wait for those that are worked at.
     let mut waiting = Box::pin(place.sources.read(ALICE, &image, Role::Source));

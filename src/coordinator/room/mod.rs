@@ -8,7 +8,7 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `shares` | how much of it one account may take with requests for media |
+//! | `shares` | how much of it one sender may take with requests for media |
 //! | `transit` | what is on its way from a client or to one, and gives way where others find no room |
 
 mod shares;
@@ -25,9 +25,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use crate::error::ApiError;
+use crate::sender::Sender;
 use crate::state::DoorSettings;
 use muster_process::memory;
-use muster_protocol::job::{AccountId, FailureKind};
+use muster_protocol::job::FailureKind;
 use muster_protocol::link::LARGEST_FRAME;
 
 use shares::Shares;
@@ -78,7 +79,7 @@ pub struct Room {
     memory: Memory,
     stage: Stage,
     /// In whose share it counts, of requests for media.
-    account: Option<AccountId>,
+    sender: Option<Sender>,
     taken: Option<OwnedSemaphorePermit>,
 }
 
@@ -102,10 +103,10 @@ impl Memory {
         self.room_for(Stage::Small)
     }
 
-    /// For a request for media, nothing yet: it counts in the share of its account.
-    pub fn room_of(&self, account: AccountId) -> Room {
+    /// For a request for media, nothing yet: it counts in the share of its sender.
+    pub fn room_of(&self, sender: Sender) -> Room {
         let mut room = self.room();
-        room.account = Some(account);
+        room.sender = Some(sender);
         room
     }
 
@@ -129,7 +130,7 @@ impl Memory {
         Room {
             memory: self.clone(),
             stage,
-            account: None,
+            sender: None,
             taken: None,
         }
     }
@@ -217,7 +218,7 @@ impl Stage {
         }
     }
 
-    /// Whether an account has a share of it.
+    /// Whether a sender has a share of it.
     const fn is_shared(self) -> bool {
         matches!(self, Self::Passing | Self::Kept)
     }
@@ -236,7 +237,7 @@ impl Room {
     /// For so many bytes that are left of a request until its jobs have ended.
     pub fn keep(&self, bytes: usize) -> Result<Self, ApiError> {
         let mut kept = self.memory.room_for(Stage::Kept);
-        kept.account = self.account;
+        kept.sender = self.sender;
         kept.cover(bytes)?;
         Ok(kept)
     }
@@ -258,13 +259,13 @@ impl Room {
         if missing == 0 {
             return Ok(());
         }
-        let share = self.account.filter(|_| stage.is_shared());
+        let share = self.sender.filter(|_| stage.is_shared());
         let shares = &self.memory.0.shares;
-        if let Some(account) = share {
-            shares.take((account, stage), (taken, missing), most)?;
+        if let Some(sender) = share {
+            shares.take((sender, stage), (taken, missing), most)?;
         }
         let more = self.memory.take(stage, missing).inspect_err(|_| {
-            share.inspect(|account| shares.give_back((*account, stage), missing));
+            share.inspect(|sender| shares.give_back((*sender, stage), missing));
         })?;
         match &mut self.taken {
             Some(taken) if stage == self.stage => taken.merge(more),
@@ -285,14 +286,14 @@ impl Room {
         }
     }
 
-    /// From now on it counts in the share of this account.
-    pub fn count_for(&mut self, account: AccountId) -> Result<(), ApiError> {
-        if self.account.is_none() && self.stage.is_shared() {
+    /// From now on it counts in the share of this sender.
+    pub fn count_for(&mut self, sender: Sender) -> Result<(), ApiError> {
+        if self.sender.is_none() && self.stage.is_shared() {
             let most = self.memory.pool(self.stage).most_kib;
-            let key = (account, self.stage);
+            let key = (sender, self.stage);
             self.memory.0.shares.take(key, (0, self.kib()), most)?;
         }
-        self.account.get_or_insert(account);
+        self.sender.get_or_insert(sender);
         Ok(())
     }
 
@@ -316,9 +317,9 @@ impl Room {
 /// What was in it is freed about now.
 impl Drop for Room {
     fn drop(&mut self) {
-        if let Some(account) = self.account.filter(|_| self.stage.is_shared()) {
+        if let Some(sender) = self.sender.filter(|_| self.stage.is_shared()) {
             let shares = &self.memory.0.shares;
-            shares.give_back((account, self.stage), self.kib());
+            shares.give_back((sender, self.stage), self.kib());
         }
         if self.kib() >= LARGE_KIB {
             memory::freed(self.kib() * KIB);

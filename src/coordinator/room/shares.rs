@@ -1,32 +1,31 @@
-//! The part of a stage that one account may take with its requests for media: they are large, and wait long for workers.
+//! The part of a stage that one sender may take with its requests for media: they are large, and wait long for workers.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use muster_protocol::job::AccountId;
-
 use super::Stage;
 use crate::error::ApiError;
+use crate::sender::Sender;
 use muster_protocol::job::FailureKind;
 
-/// An account has one part in so many of a stage.
+/// A sender has one part in so many of a stage.
 const PART: usize = 4;
 
-/// What accounts take, in KiB.
+/// What senders take, in KiB.
 #[derive(Debug, Default)]
-pub struct Shares(Mutex<HashMap<(AccountId, Stage), usize>>);
+pub struct Shares(Mutex<HashMap<(Sender, Stage), usize>>);
 
 impl Shares {
-    /// Takes so much more for a request that has some already. Whatever its size, the only request of an account is let in.
+    /// Takes so much more for a request that has some already. Whatever its size, the only request of a sender is let in.
     pub fn take(
         &self,
-        (account, stage): (AccountId, Stage),
+        (sender, stage): (Sender, Stage),
         (had, more): (usize, usize),
         all_kib: usize,
     ) -> Result<(), ApiError> {
         let most = all_kib / PART;
         let mut shares = self.lock();
-        let share = shares.entry((account, stage)).or_default();
+        let share = shares.entry((sender, stage)).or_default();
         let others = share.saturating_sub(had);
         if others > 0 && *share + more > most {
             return Err(used_up(*share, most));
@@ -35,7 +34,7 @@ impl Shares {
         Ok(())
     }
 
-    pub fn give_back(&self, key: (AccountId, Stage), kib: usize) {
+    pub fn give_back(&self, key: (Sender, Stage), kib: usize) {
         let mut shares = self.lock();
         if let Some(share) = shares.get_mut(&key) {
             *share = share.saturating_sub(kib);
@@ -50,7 +49,7 @@ impl Shares {
         self.lock().is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(AccountId, Stage), usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(Sender, Stage), usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

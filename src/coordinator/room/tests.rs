@@ -6,7 +6,9 @@ use super::{
     KEPT, LARGEST_FRAME, LONGEST_WAIT, MESSAGES, MOST_SMALL, Memory, PASSING, Room, SMALL, Stage,
     TOLD,
 };
+use crate::accounts::ANONYMOUS;
 use crate::error::ApiError;
+use crate::sender::Sender;
 use crate::state::DoorSettings;
 use muster_protocol::job::AccountId;
 
@@ -134,14 +136,14 @@ async fn a_reader_that_stands_still_gives_way_before_what_is_paid_for_is_lost() 
     assert!(unread.unload().is_err());
 }
 
-const ALICE: AccountId = AccountId(1);
-const BOB: AccountId = AccountId(2);
+const ALICE: Sender = Sender::Account(AccountId(1));
+const BOB: Sender = Sender::Account(AccountId(2));
 
 /// As many requests as are let in of an account that sends this much each, and why there are no more.
-fn let_in(memory: &Memory, account: AccountId, bytes: usize) -> (Vec<Room>, ApiError) {
+fn let_in(memory: &Memory, sender: Sender, bytes: usize) -> (Vec<Room>, ApiError) {
     let mut rooms = Vec::new();
     loop {
-        match memory.room_of(account).keep(bytes) {
+        match memory.room_of(sender).keep(bytes) {
             Ok(room) => rooms.push(room),
             Err(refusal) => return (rooms, refusal),
         }
@@ -164,6 +166,16 @@ fn an_account_has_a_quarter_for_its_media_and_another_is_served() {
     assert_eq!(bobs.len(), KEPT / 4);
     drop((alices, bobs));
     assert!(memory.0.shares.is_empty());
+}
+
+#[test]
+fn callers_without_a_key_share_by_their_addresses() {
+    let memory = memory();
+    let at = |address: &str| Sender::of(ANONYMOUS, address.parse().unwrap());
+    let (here, refusal) = let_in(&memory, at("192.0.2.1"), 1 << 20);
+    assert_eq!((here.len(), refusal.status()), (KEPT / 4, 429));
+    let (there, _) = let_in(&memory, at("192.0.2.2"), 1 << 20);
+    assert_eq!(there.len(), KEPT / 4);
 }
 
 #[test]

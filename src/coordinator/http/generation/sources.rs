@@ -3,7 +3,8 @@
 use super::endpoint::MediaEndpoint;
 use crate::error::ApiError;
 use crate::media::{Area, Holding, Key, MediaType};
-use crate::pictures::{Role, Sender, Source, SourceError};
+use crate::pictures::{Role, Source, SourceError};
+use crate::sender::Sender;
 use muster_protocol::job::{FailureKind, RequestId, SourceImage};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::images::inputs::{ImageInput, ImageInputs};
@@ -78,13 +79,13 @@ impl Taking<'_> {
     ) -> Result<Source, ApiError> {
         let key = Key::new(Area::Sources, self.request.0, self.count, MediaType::Webp);
         self.count += 1;
-        self.holding.add(key);
         let caller = self.endpoint.asker();
         let sender = Sender::of(caller.account, caller.address);
         let sources = self.endpoint.sources();
+        let place = (key, &mut self.holding);
         let taken = match input {
-            ImageInput::File(bytes) => sources.take_in_bytes(sender, bytes, role, key).await,
-            ImageInput::Text(text) => sources.take_in(sender, &text, role, key).await,
+            ImageInput::File(bytes) => sources.take_in_bytes(sender, bytes, role, place).await,
+            ImageInput::Text(text) => sources.take_in(sender, &text, role, place).await,
         };
         taken.map_err(|error| refused(field, &error))
     }
@@ -106,6 +107,9 @@ fn refused(field: &'static str, error: &SourceError) -> ApiError {
         warn!("storing a source image failed: {error}");
         let message = "storing the image failed; retry later";
         return ApiError::new(FailureKind::StoreUnavailable, message);
+    }
+    if let SourceError::Quota(error) = error {
+        return ApiError::new(FailureKind::InFlightLimit, error.to_string());
     }
     Problem::invalid(field, format!("{field}: {error}")).into()
 }

@@ -21,7 +21,7 @@ use crate::http::open::KnownModels;
 use crate::http::text::auto::Auto;
 use crate::moderation::{Asker, Medium, Moderation, Prompt};
 use crate::modes::{ModeSet, Modes};
-use crate::pictures::Sender;
+use crate::sender::Sender;
 use crate::state::DoorSettings;
 use crate::storage::Store;
 use crate::switchboard::{Delivery, JobStream, ModelOnline, Switchboard};

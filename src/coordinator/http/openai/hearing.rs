@@ -201,6 +201,9 @@ pub async fn store(
         SourceSoundError::Budget(wait) => {
             ApiError::new(FailureKind::RateLimited, error.to_string()).after(wait)
         }
+        SourceSoundError::Quota(error) => {
+            ApiError::new(FailureKind::InFlightLimit, error.to_string())
+        }
         SourceSoundError::Reader(why) => {
             warn!("decoding a sound failed: {why}");
             let message = "decoding the sound failed; retry later";

@@ -21,6 +21,7 @@ use crate::http::reply::{EVENTS, streamed};
 use crate::http::room::Room;
 use crate::http::text::{Incoming, with_ignored};
 use crate::media::MediaType;
+use crate::sender::Sender;
 use crate::switchboard::ModelOnline;
 use muster_protocol::job::{Failure, FailureKind, Kind};
 use muster_protocol::openai::chat::{Head, MediaChat, MediaChatHead, MediaChatStream};
@@ -53,7 +54,8 @@ pub async fn serve(
     incoming: Incoming<Value>,
 ) -> Result<Response, ApiError> {
     let (body, mut room) = incoming.into_parts();
-    room.count_for(endpoint.asker().account)?;
+    let asker = endpoint.asker();
+    room.count_for(Sender::of(asker.account, asker.address))?;
     let chat = MediaChat::read(body, made, &endpoint.settings().ignored_fields)?;
     let gathering = queue(endpoint, made, &chat).await.map_err(in_chat)?;
     let ids = gathering.job_ids();

@@ -2,8 +2,9 @@
 //! names its own by their keys from then on.
 
 use crate::media::{Area, Holding, Key, MediaType};
-use crate::pictures::{Role, Sender, SourceError, Sources, Unfit, is_address};
+use crate::pictures::{Role, SourceError, Sources, Unfit, is_address};
 use crate::pollers::{Attempt, Made, Pollers};
+use crate::sender::Sender;
 use muster_protocol::job::{AccountId, RequestId};
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::legacy::words::SourceProcessing;
@@ -28,8 +29,9 @@ pub async fn take(
     let mut holding = sources.holding();
     for (number, (image, role)) in (0..).zip(first.chain(others)) {
         let key = Key::new(Area::Sources, id.0, number, MediaType::Webp);
-        holding.add(key);
-        let taken = sources.take_in(sender, image, role, key).await;
+        let taken = sources
+            .take_in(sender, image, role, (key, &mut holding))
+            .await;
         taken.map_err(|error| error.refusal())?;
         *image = key.to_string();
     }
@@ -52,9 +54,8 @@ pub async fn look_at(
         return Ok(((size.width, size.height), holding));
     }
     let key = Key::new(Area::Sources, id.0, 0, MediaType::Webp);
-    holding.add(key);
     let taken = sources
-        .take_in(sender, image, Role::Interrogated, key)
+        .take_in(sender, image, Role::Interrogated, (key, &mut holding))
         .await;
     let taken = taken.map_err(refusal)?;
     *image = key.to_string();
