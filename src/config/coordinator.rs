@@ -23,6 +23,8 @@ settings! {
         sockets: usize where (1..=64) = 4,
         /// Software name at an AI Horde server, as NAME:VERSION:URL, with kind = "legacy". Such servers know the features of a worker by it: one that does not know the name gives no requests whose images are uploaded.
         agent: Option<String>; unset "Muster",
+        /// Hosts, besides those of the coordinator and those that it names, from which jobs may fetch media and to which they may upload it: names, "*.DOMAIN", or "*" for every public host. Set it for a public coordinator that keeps media elsewhere.
+        media_hosts: Option<Vec<String>>; unset "\"*.r2.cloudflarestorage.com\", where AI Horde keeps media, with kind = \"legacy\"; otherwise none",
         /// Connect to another machine without TLS, sending the key in plain text. Set it only on a private network.
         insecure: bool = false,
         /// SHA-256 fingerprint, in hexadecimal, of the only certificate to accept. Set it for a self-signed certificate, such as that of `worker serve --self-signed`.
@@ -34,7 +36,18 @@ choice! {
     pub enum CoordinatorKind { Socket = "socket", Legacy = "legacy" }
 }
 
+/// AI Horde's bucket.
+const HORDE_MEDIA: &str = "*.r2.cloudflarestorage.com";
+
 impl CoordinatorConfig {
+    pub fn media_hosts(&self) -> Vec<String> {
+        let usual = match self.kind {
+            CoordinatorKind::Socket => Vec::new(),
+            CoordinatorKind::Legacy => vec![HORDE_MEDIA.to_owned()],
+        };
+        self.media_hosts.clone().unwrap_or(usual)
+    }
+
     /// One section, its address held against its kind and its safety.
     pub(super) fn read_one(reader: &mut Reader<'_>) -> Option<Self> {
         let coordinator = Self::read(reader)?;

@@ -111,6 +111,7 @@ async fn serving_from(
     };
     let tasks = app.tasks.part();
     let post = Post {
+        media_hosts: Vec::new(),
         key: app.key.clone(),
         ..post(name, dial)
     };

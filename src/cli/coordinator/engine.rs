@@ -250,6 +250,7 @@ fn post(args: &EngineArgs, config: &Config) -> Result<Post, Failure> {
         },
         key: key.ok_or_else(|| Failure::new(Exit::NotFound, "`worker up` has made no key"))?,
         name: config.worker.name(),
+        media_hosts: Vec::new(),
     })
 }
 

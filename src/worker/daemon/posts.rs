@@ -43,6 +43,7 @@ fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError
     Ok(Post {
         label,
         way,
+        media_hosts: coordinator.media_hosts(),
         key: coordinator.key.expose().to_owned(),
         name: coordinator.name.clone().unwrap_or_else(|| name.to_owned()),
     })

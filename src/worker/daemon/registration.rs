@@ -151,6 +151,7 @@ mod tests {
     fn a_model_that_makes_media_is_registered_with_its_kind() {
         let dial = Dial::Local(([127, 0, 0, 1], 9).into());
         let post = Post {
+            media_hosts: Vec::new(),
             label: "test".to_owned(),
             way: Way::Socket { dial, sockets: 1 },
             key: "key".to_owned(),

@@ -50,6 +50,8 @@ pub struct Post {
     pub way: Way,
     pub key: String,
     pub name: String,
+    /// Hosts of its links beside its own.
+    pub media_hosts: Vec<String>,
 }
 
 /// How the work comes.
@@ -97,7 +99,7 @@ struct PostLine {
 
 /// The models that a line offers, and how it hears of others.
 enum LineModels {
-    Socket(Post, watch::Sender<Registration>),
+    Socket(Box<Post>, watch::Sender<Registration>),
     Calls {
         /// Jobs at once.
         jobs: usize,
@@ -139,10 +141,11 @@ impl Worker {
                     label: post.label.clone(),
                     dial,
                     sockets,
+                    media_hosts: post.media_hosts.clone(),
                 };
                 let link = line.keep(&offers, &heard, tasks);
                 let label = post.label.clone();
-                let models = LineModels::Socket(post, told);
+                let models = LineModels::Socket(Box::new(post), told);
                 vec![PostLine {
                     label,
                     link,
@@ -171,6 +174,7 @@ impl Worker {
                         key: post.key.clone(),
                         name,
                         agent: agent.clone().unwrap_or_else(|| AGENT.to_owned()),
+                        media_hosts: post.media_hosts.clone(),
                         served,
                     };
                     PostLine {

@@ -77,6 +77,8 @@ pub struct Line {
     pub registration: watch::Receiver<Registration>,
     /// Sockets towards a coordinator that gives each one job at a time.
     pub sockets: usize,
+    /// Hosts of links beside the coordinator's: names, `*.` before the domain of many, or `*` for all.
+    pub media_hosts: Vec<String>,
 }
 
 /// What the worker wants its coordinators to know. The lines send it on when it changes.
@@ -141,7 +143,7 @@ impl Line {
         let feedback = Feedback::default();
         let sockets = Sockets {
             id: LineId(rand_seed()),
-            transfers: Transfers::of(&self.dial),
+            transfers: Transfers::of(&self.dial, &self.media_hosts),
             line: self,
             offers: offers.clone(),
             condition: condition.clone(),

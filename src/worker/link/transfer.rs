@@ -1,8 +1,8 @@
 //! Media of jobs over HTTP: source images come by signed links, outputs go to upload links. Links are secrets: no error
 //! names one.
 //!
-//! A link may lead to the coordinator, and to the hosts that its `ready` frame names. Where it names none, as public
-//! coordinators do, any public host will do. Nothing goes into the owner's network, in whatever notation and by whatever
+//! A link may lead to the coordinator, to the hosts that its `ready` frame names, and to those that the owner allows for
+//! coordinators that name none, as public ones. Nothing goes into the owner's network, in whatever notation and by whatever
 //! name, unless the coordinator is there itself. No redirect is followed. Every refusal is the same error, so that the
 //! coordinator cannot scan that network.
 
@@ -46,6 +46,8 @@ struct Connections {
     own: Option<(Url, Arc<ClientConfig>)>,
     /// Origins of links as the coordinator names them.
     hosts: Mutex<Option<Vec<String>>>,
+    /// Hosts that the owner allows: names, `*.` before the domain of many, or `*` for all.
+    allowed: Vec<String>,
     /// Whether the coordinator is in the owner's network, once that is known.
     is_inside: OnceLock<bool>,
     own_client: OnceLock<Result<Client, TransferError>>,
@@ -58,7 +60,8 @@ struct Connections {
 pub enum TransferError {
     /// Whatever is wrong with the link.
     #[error(
-        "the link leads neither to the coordinator nor to a public host that it names: set its public URL or bucket right"
+        "the link leads neither to the coordinator nor to a public host that it names: set its public URL or bucket right, or \
+         allow the host with coordinator.media_hosts"
     )]
     Forbidden,
     #[error("the media store answered {0}")]
@@ -77,17 +80,19 @@ struct NotPublic;
 struct PublicNames;
 
 impl Transfers {
-    pub fn of(dial: &Dial) -> Self {
+    /// `allowed` are hosts beside those of the coordinator.
+    pub fn of(dial: &Dial, allowed: &[String]) -> Self {
         match dial {
-            Dial::Url { url, tls } => Self::near(url.clone(), tls.clone()),
+            Dial::Url { url, tls } => Self::near(url.clone(), tls.clone(), allowed),
             Dial::Local(_) | Dial::Pipe(_) => Self::default(),
         }
     }
 
     /// Of the coordinator at this address.
-    pub fn near(url: Url, tls: Arc<ClientConfig>) -> Self {
+    pub fn near(url: Url, tls: Arc<ClientConfig>, allowed: &[String]) -> Self {
         Self(Arc::new(Connections {
             own: Some((url, tls)),
+            allowed: allowed.to_vec(),
             ..Connections::default()
         }))
     }
@@ -145,8 +150,22 @@ impl Transfers {
 
     fn is_named(&self, url: &Url) -> bool {
         let origin = url.origin().ascii_serialization();
-        let hosts = self.hosts();
-        hosts.as_ref().is_none_or(|hosts| hosts.contains(&origin))
+        let is_named = match self.hosts().as_ref() {
+            Some(hosts) => hosts.contains(&origin),
+            // The coordinator is in this process or on this machine.
+            None => self.0.own.is_none(),
+        };
+        is_named || self.is_allowed(url)
+    }
+
+    fn is_allowed(&self, url: &Url) -> bool {
+        let host = url.host_str().unwrap_or_default();
+        let host = host.trim_end_matches('.');
+        let fits = |allowed: &String| match allowed.strip_prefix('*') {
+            Some(end) => host.ends_with(end) && host.len() > end.len(),
+            None => host == allowed,
+        };
+        self.0.allowed.iter().any(fits)
     }
 
     /// Whether the coordinator is on this machine or in the network around it, whose hosts it may name then.
@@ -415,7 +434,9 @@ mod tests {
     /// Of a coordinator at this address that names these origins.
     fn transfers(coordinator: &str, hosts: Option<&[&str]>) -> Transfers {
         let tls = crate::link::tls::native_tls().unwrap();
-        let transfers = Transfers::near(coordinator.parse().unwrap(), tls);
+        let allowed = ["*".to_owned()];
+        let allowed = &allowed[..usize::from(hosts.is_none())];
+        let transfers = Transfers::near(coordinator.parse().unwrap(), tls, allowed);
         let hosts = hosts.map(|hosts| hosts.iter().map(|&host| host.to_owned()).collect());
         let hosts: Option<Vec<String>> = hosts;
         transfers.set_hosts(hosts.as_deref());
@@ -475,6 +496,32 @@ mod tests {
             let fetched = transfers.fetch(link, 10).await;
             assert_eq!(fetched, Err(TransferError::Forbidden), "{link}");
         }
+    }
+
+    /// Of a coordinator that names no hosts.
+    #[test]
+    fn a_link_leads_to_hosts_that_the_owner_allows() {
+        let tls = crate::link::tls::native_tls().unwrap();
+        let check = |allowed: &[&str], link: &str, expected| {
+            let allowed: Vec<String> = allowed.iter().map(|&host| host.to_owned()).collect();
+            let coordinator = "wss://horde.example/".parse().unwrap();
+            let transfers = Transfers::near(coordinator, tls.clone(), &allowed);
+            assert_eq!(
+                transfers.is_named(&link.parse().unwrap()),
+                expected,
+                "{allowed:?} {link}"
+            );
+        };
+        let buckets = ["*.bucket.example"];
+        check(&[], "https://a.bucket.example/object", false);
+        check(&buckets, "https://a.bucket.example/object", true);
+        check(&buckets, "https://A.Bucket.example./object", true);
+        check(&buckets, "https://bucket.example/object", false);
+        check(&buckets, "https://notbucket.example/object", false);
+        check(&buckets, "https://a.bucket.example.evil.example/", false);
+        check(&["bucket.example"], "https://bucket.example/object", true);
+        check(&["bucket.example"], "https://a.bucket.example/", false);
+        check(&["*"], "https://any.example/object", true);
     }
 
     #[tokio::test]

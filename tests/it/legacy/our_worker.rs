@@ -51,6 +51,7 @@ fn post_at(address: SocketAddr, key: &str) -> Post {
         agent: None,
     };
     Post {
+        media_hosts: Vec::new(),
         key: key.to_owned(),
         ..post_by("ours", way)
     }

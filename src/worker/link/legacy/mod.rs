@@ -46,6 +46,8 @@ pub struct Polling {
     pub name: String,
     /// What the software calls itself there: features are known by it.
     pub agent: String,
+    /// As those of a [`Line`](super::Line).
+    pub media_hosts: Vec<String>,
     pub served: watch::Receiver<Served>,
 }
 

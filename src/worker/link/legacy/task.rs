@@ -59,7 +59,7 @@ impl Task {
             skips: Skips::default(),
             records: Records::default(),
             feedback: Feedback::default(),
-            transfers: Transfers::near(line.base.clone(), line.tls.clone()),
+            transfers: Transfers::near(line.base.clone(), line.tls.clone(), &line.media_hosts),
             line,
             offers,
             condition,
