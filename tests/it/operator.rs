@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use muster_testing::{Lines, PATIENCE, ended, eventually_blocking};
 use serde_json::Value;
@@ -184,6 +185,17 @@ fn sigusr1_and_sigusr2_end_nothing() {
         running.signal("-TERM");
         assert_eq!(running.ends(), Some(0));
     }
+}
+
+#[test]
+fn an_idle_coordinator_stops_within_a_second() {
+    let mut serve = serve("");
+    serve.wait_for_status("/health/ready", 200);
+    let asked = Instant::now();
+    serve.running.signal("-TERM");
+    assert_eq!(serve.running.ends(), Some(0));
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
 #[test]

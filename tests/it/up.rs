@@ -334,6 +334,20 @@ fn an_idle_up_stops_within_a_second_and_warns_of_nothing() {
 }
 
 #[test]
+fn sigusr1_and_sigusr2_end_neither_up_nor_its_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = up(folder.path());
+    let engine = engine_of(up.child.id()).unwrap();
+    for name in ["-USR1", "-USR2"] {
+        send_signal(name, up.child.id());
+        send_signal(name, engine);
+    }
+    wait_for(&up, "muster_jobs_accepted_total 0\n");
+    assert_eq!(engine_of(up.child.id()), Some(engine));
+    assert_eq!(up.interrupted(), Some(0));
+}
+
+#[test]
 fn ctrl_c_lets_every_accepted_job_finish_also_those_that_wait() {
     let folder = tempfile::tempdir().unwrap();
     let up = up_with(folder.path(), &[("MUSTER_ENGINE_MAX_RUNNING", "1")]);
