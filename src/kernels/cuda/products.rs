@@ -23,6 +23,7 @@ use blas::cublasStatus_t::{
 
 unsafe extern "C" {
     fn shim_cublas_is_there() -> c_int;
+    fn shim_cuda_is_there() -> c_int;
     fn shim_cublas_set_stand_in(find: extern "C" fn(*const c_char) -> *const c_void);
 }
 
@@ -30,6 +31,12 @@ unsafe extern "C" {
 pub fn are_the_vendors() -> bool {
     // SAFETY: only looks whether the library opens.
     unsafe { shim_cublas_is_there() != 0 }
+}
+
+/// Whether the driver's own library opens.
+pub fn has_driver() -> bool {
+    // SAFETY: only looks whether the library opens.
+    unsafe { shim_cuda_is_there() != 0 }
 }
 
 /// Has the functions below taken where the library is absent.

@@ -34,6 +34,11 @@ pub fn open_gpu(index: usize) -> Result<Device> {
 }
 
 pub fn open_untried(index: usize) -> Result<Device> {
+    if !super::products::has_driver() {
+        bail!(
+            "libcuda.so.1 was not found: install the NVIDIA driver with its CUDA library (Debian: libcuda1), or start the container with the GPU (docker: --gpus all)"
+        );
+    }
     super::products::stand_in();
     let device = Device::new_cuda_with_stream(index)?;
     if let Device::Cuda(device) = &device {
