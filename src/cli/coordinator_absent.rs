@@ -19,6 +19,10 @@ impl NoCoordinator {
         match *self {}
     }
 
+    pub fn model(&self) -> Option<&str> {
+        match *self {}
+    }
+
     pub fn key(&self) -> &str {
         match *self {}
     }

@@ -31,6 +31,7 @@ mod place;
 mod probe;
 mod publish;
 mod quantity;
+mod question;
 mod reader;
 mod reload;
 mod root;

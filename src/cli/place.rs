@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use tokio_util::sync::CancellationToken;
+
 use super::Failure;
-use crate::catalog::Catalog;
+use super::models::bars;
+use crate::catalog::{Catalog, Source};
 use crate::config::{Config, Quantization};
 use crate::daemon::locate::{LocateError, Located, Shelves, locate};
 use crate::hub::{Hub, HubSettings};
@@ -34,6 +37,21 @@ impl Place {
             preferred: self.preferred,
         };
         locate(wanted, shelves)
+    }
+
+    /// Downloads a model of the catalog, with bars. Being dropped stops it, and the bytes so far stay.
+    pub async fn pull(&self, wanted: &str) -> Result<Located, Failure> {
+        let (entry, named) = self.catalog.find_with_quantization(wanted)?;
+        let preferred = entry.preferred(self.preferred).map(|(name, _)| name);
+        let (quantization, _) = entry.source(named.or(preferred))?;
+        for it in entry.sources_of(quantization) {
+            if let Source::Hub(source) = it.source {
+                let progress = bars::progress(false);
+                let never = CancellationToken::new();
+                self.hub.pull(source, progress.as_ref(), &never).await?;
+            }
+        }
+        Ok(self.locate(wanted)?)
     }
 }
 

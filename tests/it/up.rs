@@ -125,6 +125,42 @@ fn chat_talks_to_the_running_up_or_starts_a_model() {
 }
 
 #[test]
+fn chat_takes_a_folder_by_the_name_that_it_is_served_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("own-model");
+    copy(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("models/demo-text"),
+        &own,
+    );
+    let question = ["run", own.to_str().unwrap(), "What is Muster?"];
+    let alone = beside(folder.path(), &question);
+    assert!(alone.contains("Muster"), "{alone}");
+    // A running `worker up` loads it.
+    let _up = up(folder.path());
+    assert_eq!(beside(folder.path(), &question), alone);
+    let status = beside(folder.path(), &["status"]);
+    assert!(status.contains("own-model"), "{status}");
+}
+
+#[test]
+fn a_model_that_is_not_on_disk_is_refused_with_the_command_that_downloads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let place = ["--data-dir", data.to_str().unwrap()];
+    let chat = [&["run", "qwen3-0.6b", "hi"], &place[..]].concat();
+    let said = worker(&chat).run().fails(66, "not downloaded");
+    assert!(said.contains("`worker models pull qwen3-0.6b`"), "{said}");
+    let _up = up(folder.path());
+    let said = worker(&chat).run().fails(66, "not downloaded");
+    assert!(said.contains("`worker models pull qwen3-0.6b`"), "{said}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-r").args([from, to]).status();
+    assert!(copied.unwrap().success());
+}
+
+#[test]
 fn models_of_up_leave_memory_and_come_back_by_ollamas_words() {
     let folder = tempfile::tempdir().unwrap();
     let _up = up(folder.path());

@@ -3,6 +3,7 @@
 //! | file | content |
 //! | --- | --- |
 //! | `service` | which coordinator answers: one of the options, one that runs here, or one of this process |
+//! | `model` | its model: downloaded and loaded where it is not served yet |
 //! | `client` | requests to it, and answers as they come |
 //! | `conversation` | messages so far, as a file too |
 //! | `input`, `line` | messages, commands, several lines between `"""`; the editing of one line |
@@ -11,6 +12,7 @@ mod client;
 mod conversation;
 mod input;
 mod line;
+mod model;
 mod service;
 
 use std::io::{self, IsTerminal, Read};
@@ -42,11 +44,11 @@ In a chat /help lists the commands, Ctrl-C stops an answer, Ctrl-D ends the chat
 /// Talk to a model in the terminal.
 ///
 /// Uses the coordinator of --url, else the `worker up` that runs with this data folder, else starts one for as long as
-/// the chat takes.
+/// the chat takes. A model of the catalog that is not on disk is downloaded after a question, and loaded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, visible_alias = "run")]
 pub struct ChatArgs {
-    /// Model to talk to (default: the first one that is served).
+    /// Model to talk to: a name of the catalog, a file or a folder (default: the first one that is served).
     model: Option<String>,
     /// Message to answer; then the command ends. Standard input is read if it is no terminal.
     prompt: Vec<String>,
@@ -81,13 +83,12 @@ pub fn run(args: ChatArgs, root: &Root) -> Result<(), Failure> {
     let config = &loaded.config;
     let history = config.worker.data_dir.join("chat_history");
     block_on(async {
-        let service =
-            Service::find(args.url, args.key, args.model.as_deref(), config, root).await?;
+        let service = Service::find(args.url, args.key, args.model, config, root).await?;
         let client = service.client();
         let chat = async {
             let mut session = Session {
                 conversation: Conversation {
-                    model: client.choose(args.model.as_deref()).await?,
+                    model: client.choose(service.model()).await?,
                     system: args.system,
                     messages: Vec::new(),
                 },

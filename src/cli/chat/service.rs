@@ -6,6 +6,7 @@ use std::path::Path;
 use url::Url;
 
 use super::client::Client;
+use super::model;
 use crate::cli::coordinator::{Beside, place_of_running};
 use crate::cli::{Exit, Failure, Root, output};
 use crate::config::{Config, Fingerprint as Pin, Flag};
@@ -14,6 +15,8 @@ use crate::link::{Fingerprint, native_tls, pinned_tls};
 /// The coordinator of a chat.
 pub struct Service {
     client: Client,
+    /// The name that it serves the wanted model by.
+    model: Option<String>,
     /// The one that this process runs.
     own: Option<Beside>,
 }
@@ -32,19 +35,34 @@ impl Service {
     pub async fn find(
         url: Option<Url>,
         key: Option<String>,
-        model: Option<&str>,
+        model: Option<String>,
         config: &Config,
         root: &Root,
     ) -> Result<Self, Failure> {
         if let Some(url) = url {
             let client = Client::new(url, key, native_tls().map_err(no_tls)?)?;
-            return Ok(Self { client, own: None });
+            return Ok(Self {
+                client,
+                model,
+                own: None,
+            });
         }
         if let Some(client) = running(&config.worker.data_dir, key.clone()).await? {
-            return Ok(Self { client, own: None });
+            let model = match model {
+                Some(wanted) => Some(model::served(&wanted, &client, config, root).await?),
+                None => None,
+            };
+            return Ok(Self {
+                client,
+                model,
+                own: None,
+            });
+        }
+        if let Some(wanted) = &model {
+            model::on_disk(wanted, config, root).await?;
         }
         output::aside("no `worker up` is running here: starting a model for this chat");
-        let own = Beside::start(model, config, root).await?;
+        let own = Beside::start(model.as_deref(), config, root).await?;
         let url = Url::parse(&own.url()).map_err(anyhow::Error::from)?;
         let client = Client::new(
             url,
@@ -53,12 +71,17 @@ impl Service {
         )?;
         Ok(Self {
             client,
+            model: model.and(own.model().map(str::to_owned)),
             own: Some(own),
         })
     }
 
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    pub fn model(&self) -> Option<&str> {
+        self.model.as_deref()
     }
 
     pub async fn end(self) {

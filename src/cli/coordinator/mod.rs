@@ -19,6 +19,7 @@ use std::path::Path;
 
 use super::{Exit, Failure, Root, serve, up};
 use crate::cli::load::block_on;
+use crate::cli::question::Asking;
 use crate::cli::reload::{OF_COORDINATORS, Reload};
 use crate::config::{Config, Flag, Loaded};
 use crate::coordinator::accounts::{NoAdministrator, OpenError, SecretError};
@@ -28,7 +29,6 @@ use crate::coordinator::{Coordinator, StartError};
 use crate::tasks::Tasks;
 use announce::{ExampleModels, Ready};
 pub use engine::{COMMAND as ENGINE_COMMAND, EngineArgs, run as engine};
-use offer::Asking;
 use serving::Serving;
 use stay::Stay;
 pub use together::Beside;

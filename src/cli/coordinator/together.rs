@@ -10,9 +10,9 @@ use tracing::error;
 
 use super::announce::Ready;
 use super::engine_process::{EngineProcess, EngineProgram, LastChoices};
-use super::offer::Asking;
 use super::stay::Stay;
 use super::{interfaces, key, settings};
+use crate::cli::question::Asking;
 use crate::cli::reload::Reload;
 use crate::cli::serve::DoorArgs;
 use crate::cli::{Failure, Root, output, up};
@@ -110,6 +110,11 @@ impl Beside {
 
     pub fn url(&self) -> String {
         self.0.coordinator.url()
+    }
+
+    /// The first model under its served name.
+    pub fn model(&self) -> Option<&str> {
+        self.0.ready.models.first().map(String::as_str)
     }
 
     pub fn key(&self) -> &str {

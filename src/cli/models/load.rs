@@ -8,7 +8,7 @@ use crate::cli::load::block_on;
 use crate::cli::place::Place;
 use crate::cli::{Exit, Failure, Root, output};
 use crate::config::{Config, is_path};
-use crate::daemon::control::{CommandCause, CommandFailure, OwnerCommand, ask};
+use crate::daemon::control::{CommandCause, CommandFailure, CommandOutcome, OwnerCommand, ask};
 
 /// Load a model into the running worker.
 ///
@@ -51,13 +51,14 @@ pub fn load(args: &LoadArgs, root: &Root) -> Result<(), Failure> {
         false => args.name.clone().into(),
     };
     let name = name.to_string_lossy().into_owned();
-    let explain = |failure: &CommandFailure| explanation(failure, &name, &config);
-    run(
-        &OwnerCommand::Load(name.clone()),
-        &config,
-        args.json,
-        explain,
-    )
+    let outcome = block_on(load_into_worker(&name, &config))?;
+    report(&outcome, args.json)
+}
+
+/// Loads a model into the worker that runs with this data folder.
+pub async fn load_into_worker(name: &str, config: &Config) -> Result<CommandOutcome, Failure> {
+    let explain = |failure: &CommandFailure| explanation(failure, name, config);
+    run(&OwnerCommand::Load(name.to_owned()), config, explain).await
 }
 
 pub fn unload(args: &UnloadArgs, root: &Root) -> Result<(), Failure> {
@@ -65,23 +66,28 @@ pub fn unload(args: &UnloadArgs, root: &Root) -> Result<(), Failure> {
     let config = root.load()?.config;
     let command = OwnerCommand::Unload(args.name.clone());
     let explain = |_: &CommandFailure| None;
-    run(&command, &config, args.json, explain)
+    let outcome = block_on(run(&command, &config, explain))?;
+    report(&outcome, args.json)
 }
 
-fn run(
+fn report(outcome: &CommandOutcome, as_json: bool) -> Result<(), Failure> {
+    match as_json {
+        true => output::json(&json!({"model": outcome.model, "state": outcome.state})),
+        false => output::line(&outcome.text),
+    }
+}
+
+async fn run(
     command: &OwnerCommand,
     config: &Config,
-    as_json: bool,
     explain: impl Fn(&CommandFailure) -> Option<Failure>,
-) -> Result<(), Failure> {
+) -> Result<CommandOutcome, Failure> {
     let folder = &config.worker.data_dir;
-    let asked = block_on(async {
-        ask(folder, command).await.map_err(|error| {
-            let folder = folder.display();
-            Failure::unavailable(format!(
-                "reaching the worker of the data folder {folder} failed: {error}"
-            ))
-        })
+    let asked = ask(folder, command).await.map_err(|error| {
+        let folder = folder.display();
+        Failure::unavailable(format!(
+            "reaching the worker of the data folder {folder} failed: {error}"
+        ))
     });
     let Some(reply) = asked? else {
         let folder = folder.display();
@@ -91,7 +97,7 @@ fn run(
             ),
         );
     };
-    let outcome = reply.map_err(|failure| {
+    reply.map_err(|failure| {
         explain(&failure).unwrap_or_else(|| match failure.cause {
             CommandCause::Unknown => Failure::new(Exit::NotFound, &failure.text)
                 .hint("`worker status` lists the models of the running worker"),
@@ -101,11 +107,7 @@ fn run(
             ),
             CommandCause::Failed => Failure::new(Exit::Failed, &failure.text),
         })
-    })?;
-    match as_json {
-        true => output::json(&json!({"model": outcome.model, "state": outcome.state})),
-        false => output::line(outcome.text),
-    }
+    })
 }
 
 /// This program finds the same files as the worker and has advice for each reason that there are none.

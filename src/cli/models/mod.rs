@@ -49,7 +49,7 @@ enum Command {
 }
 
 pub use list::{Args as ListArgs, ShowArgs};
-pub use load::UnloadArgs;
+pub use load::{UnloadArgs, load_into_worker};
 pub use pull::Args as PullArgs;
 pub use remove::Args as RemoveArgs;
 
