@@ -333,6 +333,49 @@ fn the_list_says_what_is_here() {
 }
 
 #[test]
+fn the_list_has_sizes_of_all_models_and_filters() {
+    let user = User::new();
+    let list = user.types(&["list"]).run().ok();
+    let row = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(row("qwen3-0.6b").contains("≈ 604.0 MiB"), "{list}");
+    assert!(!row("demo-text").contains('≈'), "{list}");
+    let models = user.json(&["list"]);
+    for model in models.as_array().unwrap() {
+        for source in model["sources"].as_array().unwrap() {
+            assert!(source["size_bytes"].as_u64().unwrap() > 0, "{model}");
+        }
+    }
+    let listed = |more: &[&str]| {
+        let models = user.json(&[&["list"], more].concat());
+        let models = models.as_array().unwrap().iter();
+        models.cloned().collect::<Vec<Value>>()
+    };
+    let images = listed(&["image"]);
+    assert!(images.iter().all(|model| model["kind"] == "image") && images.len() > 1);
+    let here = listed(&["--on-disk"]);
+    assert!(
+        here.iter()
+            .all(|model| model["id"].as_str().unwrap().starts_with("demo-"))
+    );
+    assert_eq!(here.len(), 6);
+    let fitting = listed(&["--fits"]);
+    let sources = fitting
+        .iter()
+        .flat_map(|model| model["sources"].as_array().unwrap());
+    assert!(sources.into_iter().all(|source| source["fits"] == true));
+    let none = listed(&["image", "--on-disk", "--fits"]);
+    assert_eq!(none.len(), 1, "{none:?}");
+    let list = user.types(&["list", "music"]).run().ok();
+    assert!(
+        list.contains("demo-music") && !list.contains("demo-text"),
+        "{list}"
+    );
+    user.types(&["list", "pictures"])
+        .run()
+        .fails(2, "must be one of text, image");
+}
+
+#[test]
 fn entries_of_the_owners_are_listed_and_broken_ones_named() {
     let user = User::new();
     let folder = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 use crate::{
     catalog::{
         Component, ComposingDefaults, Defaults, DrawingDefaults, Entry, EntrySource, Facts,
-        FilmingDefaults, Source,
+        FilmingDefaults, Kind, Source,
     },
     cli::{Failure, output, quantity, table::Table},
     hub::Partial,
@@ -17,8 +17,19 @@ use super::{
 
 /// List all models and their state on disk.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  worker models list\n  worker models list --json")]
+#[command(
+    after_help = "Examples:\n  worker models list\n  worker models list image --fits     image models that this machine can hold\n  worker models list --on-disk\n  worker models list --json"
+)]
 pub struct Args {
+    /// Kind of models: text, image, hearing, video, speech or music.
+    #[arg(value_parser = kind)]
+    kind: Option<Kind>,
+    /// Only models that fit the memory of this machine.
+    #[arg(long)]
+    fits: bool,
+    /// Only models with all files on disk.
+    #[arg(long)]
+    on_disk: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -37,13 +48,38 @@ pub struct ShowArgs {
     json: bool,
 }
 
+fn kind(word: &str) -> Result<Kind, String> {
+    let found = Kind::ALL.iter().find(|(name, _)| *name == word);
+    found.map(|(_, kind)| *kind).ok_or_else(|| {
+        let words: Vec<_> = Kind::ALL.iter().map(|(name, _)| *name).collect();
+        format!("must be one of {}", words.join(", "))
+    })
+}
+
+impl Args {
+    fn shows(&self, entry: &Entry, quantization: &str, place: &Place) -> bool {
+        let needs = entry.minimum_memory_bytes(quantization);
+        let sources = entry.sources_of(quantization);
+        let state = || place.state_of(sources.iter().map(|it| it.source));
+        self.kind.is_none_or(|kind| kind == entry.kind())
+            && (!self.fits || needs.is_some_and(|bytes| place.fits(bytes)))
+            && (!self.on_disk || state().is_whole())
+    }
+
+    /// Kind and memory of a repository that is not in the catalog are unknown.
+    fn shows_repository(&self, state: OnDisk) -> bool {
+        self.kind.is_none() && !self.fits && (!self.on_disk || state.is_whole())
+    }
+}
+
 pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     let entries = place.catalog.entries();
     if args.json {
-        let models: Vec<_> = entries
-            .iter()
-            .map(|entry| report::model(entry, place))
-            .collect();
+        let shown = entries.iter().map(|entry| {
+            let is_shown = |quantization: &str| args.shows(entry, quantization, place);
+            report::of_quantizations(entry, is_shown, place)
+        });
+        let models: Vec<_> = shown.filter(|model| !model.is_empty()).collect();
         return output::json(&models);
     }
     let mut table = Table::new([
@@ -56,7 +92,10 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
         "ON DISK",
         "LICENCE",
     ]);
-    for (entry, quantization, sources) in place.catalog.quantized() {
+    let all = place.catalog.quantized();
+    for (entry, quantization, sources) in
+        all.filter(|(entry, name, _)| args.shows(entry, name, place))
+    {
         table.row(row(entry, quantization, &sources, place));
         for it in &sources {
             if let Some((name, component)) = it.component {
@@ -68,6 +107,9 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
         let (repository, file) = named.name.split_once(':').unwrap_or((&named.name, ""));
         let unknown = || "?".to_owned();
         let state = named.state(place);
+        if !args.shows_repository(state) {
+            continue;
+        }
         let size = match state.partial {
             Some(partial) => quantity::bytes(state.bytes + partial.total_bytes),
             None => quantity::bytes(state.bytes),
@@ -86,7 +128,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     }
     output::text(table)?;
     output::line(
-        "\n*: default quantization; +: component with files elsewhere, counted in the model's sizes; SIZE: download; NEEDS: memory, estimated for a short context or one image;\npartial: interrupted pull, which `worker models pull` resumes and `worker models rm` removes",
+        "\n*: default quantization; +: component with files elsewhere, counted in the model's sizes; SIZE: download, ≈: computed from the architecture; NEEDS: memory, estimated for a short context or one image;\npartial: interrupted pull, which `worker models pull` resumes and `worker models rm` removes",
     )
 }
 
@@ -106,7 +148,7 @@ fn row(
         entry.id.clone(),
         entry.kind().word().to_owned(),
         format!("{quantization}{mark}"),
-        size_of(sources).map_or_else(|| "?".to_owned(), quantity::bytes),
+        download(entry, quantization, sources),
         needs.map_or_else(|| "?".to_owned(), quantity::bytes),
         fits(needs, place).to_owned(),
         on_disk(place.state_of(sources.iter().map(|it| it.source))),
@@ -130,7 +172,18 @@ fn component_row(name: &str, component: &Component, source: &Source, place: &Pla
     ]
 }
 
-fn size_of(sources: &[EntrySource<'_>]) -> Option<u64> {
+/// The size of the files or, where the catalog does not state one, that of the weights by their number.
+fn download(entry: &Entry, quantization: &str, sources: &[EntrySource<'_>]) -> String {
+    let computed = || {
+        entry
+            .weight_bytes(quantization)
+            .map(|bytes| format!("≈ {}", quantity::bytes(bytes)))
+    };
+    let stated = size_of(sources).map(quantity::bytes);
+    stated.or_else(computed).unwrap_or_else(|| "?".to_owned())
+}
+
+pub fn size_of(sources: &[EntrySource<'_>]) -> Option<u64> {
     sources.iter().map(|it| size(it.source)).sum()
 }
 
@@ -183,7 +236,8 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
         None => None,
     };
     if args.json {
-        return output::json(&report::of_quantization(entry, named, place));
+        let is_shown = |name: &str| named.is_none_or(|named| named == name);
+        return output::json(&report::of_quantizations(entry, is_shown, place));
     }
     let mut facts = Table::plain();
     let mut fact = |name: &str, value: String| facts.row([name.to_owned(), value]);

@@ -10,6 +10,7 @@ use crate::catalog::{
 
 use crate::hub;
 
+use super::list::size_of;
 use super::place::Place;
 
 #[derive(Serialize)]
@@ -92,6 +93,9 @@ struct SourceReport<'a> {
     bytes_on_disk: u64,
     /// What an interrupted pull left, and of how much.
     partial: Option<PartialReport>,
+    /// Of the download, where the catalog states it; else computed from the number of parameters.
+    size_bytes: Option<u64>,
+    size_is_computed: bool,
     /// Memory for the weights, a short context and the work itself; an estimate.
     minimum_memory_bytes: Option<u64>,
     fits: Option<bool>,
@@ -129,14 +133,17 @@ struct FileReport<'a> {
     at: Option<PathBuf>,
 }
 
-pub fn model<'a>(entry: &'a Entry, place: &Place) -> ModelReport<'a> {
-    of_quantization(entry, None, place)
+impl ModelReport<'_> {
+    /// Whether no quantization is shown.
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
 }
 
-/// A model with the source of one quantization; with all of them where none is named.
-pub fn of_quantization<'a>(
+/// A model with the sources of some quantizations.
+pub fn of_quantizations<'a>(
     entry: &'a Entry,
-    named: Option<&str>,
+    is_shown: impl Fn(&str) -> bool,
     place: &Place,
 ) -> ModelReport<'a> {
     ModelReport {
@@ -159,7 +166,7 @@ pub fn of_quantization<'a>(
         sources: entry
             .sources
             .iter()
-            .filter(|(quantization, _)| named.is_none_or(|named| named == quantization.as_str()))
+            .filter(|(quantization, _)| is_shown(quantization))
             .map(|(quantization, own)| source_report(entry, quantization, own, place))
             .collect(),
     }
@@ -206,6 +213,7 @@ fn source_report<'a>(
 ) -> SourceReport<'a> {
     let sources = entry.sources_of(quantization);
     let state = place.state_of(sources.iter().map(|it| it.source));
+    let size = size_of(&sources);
     let pulled = place.source(entry, None);
     let minimum_memory_bytes = entry.minimum_memory_bytes(quantization);
     let (hub, path) = parts(own);
@@ -225,6 +233,8 @@ fn source_report<'a>(
             here_bytes: partial.here_bytes,
             total_bytes: partial.total_bytes,
         }),
+        size_bytes: size.or_else(|| entry.weight_bytes(quantization)),
+        size_is_computed: size.is_none(),
         minimum_memory_bytes,
         fits: minimum_memory_bytes.map(|bytes| place.fits(bytes)),
         files: files(own, place),
