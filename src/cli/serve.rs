@@ -9,6 +9,7 @@ Examples:
   worker serve                                       for this machine only
   worker serve --listen 0.0.0.0:7010                 for the network, without TLS
   worker serve --self-signed --listen 0.0.0.0:7010   for the network, with TLS
+  worker serve --port 8080                           on another port of this machine
   worker serve --listen 127.0.0.1:0 --json           on a free port, for scripts
   worker serve --dev                                 for tests of clients, without limits";
 
@@ -34,6 +35,9 @@ pub struct DoorArgs {
     /// Address to listen on; port 0 picks a free port (default: 127.0.0.1:7010).
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<String>,
+    /// Port on 127.0.0.1 to listen on, as --listen 127.0.0.1:PORT.
+    #[arg(long, value_name = "PORT", conflicts_with = "listen")]
+    port: Option<u16>,
     /// Report readiness as one line of JSON on standard output: url, api_key, models, pid.
     #[arg(long)]
     pub json: bool,
@@ -42,12 +46,16 @@ pub struct DoorArgs {
 impl DoorArgs {
     /// Those of our options that stand for settings.
     pub fn flags(&self) -> Vec<Flag> {
-        let listen = self.listen.clone().map(|value| Flag {
-            name: "--listen",
+        let flag = |name, value| Flag {
+            name,
             setting: "serve.listen",
             value,
-        });
-        listen.into_iter().collect()
+        };
+        let listen = self.listen.clone().map(|value| flag("--listen", value));
+        let port = self
+            .port
+            .map(|port| flag("--port", format!("127.0.0.1:{port}")));
+        listen.or(port).into_iter().collect()
     }
 }
 

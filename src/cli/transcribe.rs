@@ -1,10 +1,12 @@
 //! `worker transcribe`: writes down what a sound file says.
 
+use std::cmp::Reverse;
 use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
 
+use crate::catalog::Kind;
 use crate::cli::{Exit, Failure, Place, Root, load, output, threads};
-use crate::daemon::locate::LocatedSource;
+use crate::daemon::locate::{Located, LocatedSource};
 use crate::daemon::sources::MediaSource;
 use crate::daemon::transcript;
 use crate::networks::weights::Quantize;
@@ -16,6 +18,8 @@ use crate::runtime;
 use crate::runtime::hearing::{MOST_SECONDS, SAMPLE_RATE};
 use crate::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, TranscriptRequest};
 
+const USUAL_MODEL: &str = "whisper-base";
+
 /// Write down what a sound file says.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -26,9 +30,9 @@ use crate::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, TranscriptReque
 pub struct Args {
     /// Sound file: wav, flac, mp3, m4a, ogg, opus or webm; - reads standard input.
     file: PathBuf,
-    /// Model that hears: a folder, or a name of the catalog.
-    #[arg(long, short, default_value = "whisper-base")]
-    model: String,
+    /// Model that transcribes: a folder, or a name of the catalog (default: whisper-base, else the largest one on disk).
+    #[arg(long, short)]
+    model: Option<String>,
     /// Language that is spoken, such as en or german; the model finds out by itself.
     #[arg(long, value_name = "LANGUAGE", value_parser = language)]
     language: Option<String>,
@@ -69,7 +73,10 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let config = root.load()?.config;
     threads::settle(&config)?;
     let place = Place::open(&config)?;
-    let mut located = place.locate(&args.model)?;
+    let mut located = match &args.model {
+        Some(model) => place.locate(model)?,
+        None => usual_model(&place)?,
+    };
     let name = located.name.clone();
     let LocatedSource::Media(MediaSource::Hearing(source)) = &mut located.source else {
         let what = format!("{name} hears nothing, but this command needs a model that does");
@@ -138,6 +145,26 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// The usual model or, where that is not on disk, the largest other one that is.
+fn usual_model(place: &Place) -> Result<Located, Failure> {
+    let missing = match place.locate(USUAL_MODEL) {
+        Ok(located) => return Ok(located),
+        Err(missing) => missing,
+    };
+    let entries = place.catalog.entries().iter();
+    let mut others: Vec<_> = entries
+        .filter(|entry| entry.kind() == Kind::Hearing)
+        .collect();
+    others.sort_by_key(|entry| Reverse(entry.parameters()));
+    let located = others.iter().find_map(|entry| place.locate(&entry.id).ok());
+    let located = located.ok_or(missing)?;
+    output::aside(format!(
+        "{USUAL_MODEL} is not on disk, transcribing with {}; `worker models pull {USUAL_MODEL}` downloads it",
+        located.name
+    ));
+    Ok(located)
 }
 
 /// In a process of its own: the file may be of a stranger.

@@ -8,6 +8,7 @@ const EXAMPLES: &str = "\
 Examples:
   worker up                                    with the best model on disk
   worker up --model qwen3-0.6b                 with this model
+  worker up --port 8080                        on another port
   worker up --listen 127.0.0.1:0 --json        on a free port, for scripts";
 
 /// Run coordinator, worker and models on this machine.

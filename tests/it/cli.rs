@@ -161,6 +161,21 @@ fn transcribe_says_which_models_hear() {
 }
 
 #[test]
+fn transcribe_falls_back_to_a_model_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.wav");
+    let silence = sound::Sound::new(8_000, 1, vec![0.0; 8_000]).unwrap();
+    let file = sound::to_wav(&silence, sound::WavFormat::Int16).unwrap();
+    std::fs::write(&path, file).unwrap();
+    let run = worker(&["transcribe", path.to_str().unwrap(), "--data-dir", "data"])
+        .inside(folder.path())
+        .run();
+    let words = "whisper-base is not on disk, transcribing with demo-hearing";
+    assert!(run.stderr.contains(words), "{run:?}");
+    run.ok();
+}
+
+#[test]
 fn generate_draws_into_files_and_a_seed_repeats() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -622,6 +622,14 @@ fn an_address_that_is_taken_is_named() {
     let run = worker(&arguments).run();
     assert_eq!(run.code, 69, "{}", run.stderr);
     assert!(run.stderr.contains(&address), "{}", run.stderr);
+    let port = taken.local_addr().unwrap().port().to_string();
+    let data = data.to_str().unwrap();
+    for command in ["serve", "up"] {
+        let run = worker(&[command, "--port", &port, "--data-dir", data]).run();
+        assert!(run.fails(69, &address).contains("--listen"), "{command}");
+    }
+    let both = ["serve", "--port", &port, "--listen", &address];
+    worker(&both).run().fails(2, "cannot be used with");
 }
 
 #[test]
