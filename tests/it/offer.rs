@@ -203,6 +203,10 @@ fn anything_else_starts_with_what_is_here() {
     let said = up.until("Ctrl-C stops");
     assert!(said.contains("model  demo-text"), "{said}");
     assert!(newcomer.hub.seen().is_empty());
+    drop(up);
+    // The answer is remembered.
+    let said = newcomer.at_terminal(&[]).until("Ctrl-C stops").to_owned();
+    assert!(!said.contains("[y/N]"), "{said}");
 }
 
 #[test]

@@ -205,7 +205,7 @@ async fn choice(
     let device = Device::start(config, machine)?;
     let mut choice = choose(&args.model, config, place, &device)?;
     if let Some(offer) = choice.better.take_if(|_| args.asks)
-        && let Some(pulled) = offer.put(place).await?
+        && let Some(pulled) = offer.put(place, &config.worker.data_dir).await?
     {
         // The model that writes; those that draw stay.
         choice.models = vec![pulled];

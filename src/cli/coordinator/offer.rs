@@ -1,7 +1,10 @@
 //! A better model than those that are here. Whoever sits at the terminal is asked whether it shall be brought now;
 //! everybody else is told how, after everything is ready.
 
-use std::fmt;
+use std::path::Path;
+use std::{fmt, fs};
+
+use tracing::warn;
 
 use crate::cli::init::choose::Candidate;
 use crate::cli::place::Place;
@@ -28,8 +31,19 @@ impl Offer {
     }
 
     /// Asks, and brings it here on a yes. A pull that fails is no reason not to start with what is here.
-    pub async fn put(&self, place: &Place) -> Result<Option<Located>, Failure> {
+    /// A model that was declined is not offered again.
+    pub async fn put(&self, place: &Place, data_dir: &Path) -> Result<Option<Located>, Failure> {
+        let declined = data_dir.join("declined_models");
+        let names = fs::read_to_string(&declined).unwrap_or_default();
+        if names.lines().any(|name| name == self.name) {
+            return Ok(None);
+        }
         if !self.is_accepted(place).await? {
+            let names = format!("{names}{}\n", self.name);
+            if let Err(error) = fs::write(&declined, names) {
+                let file = declined.display();
+                warn!("writing {file} failed, the next start asks again: {error}");
+            }
             return Ok(None);
         }
         match place.pull(&self.name).await {
