@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub use child::{Lines, ended};
 
 /// No test waits longer for one thing.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(5);
 
