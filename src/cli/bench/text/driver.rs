@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use candle_core::Result;
+use candle_core::{Result, Tensor};
 use serde::Serialize;
 
-use crate::kernels::{KvDtype, PAGE_TOKENS, Span};
+use crate::kernels::{KvDtype, PAGE_TOKENS, Span, cpu};
 use crate::networks::text::{Batch, Decoder, KvPages, StepCost};
+use crate::runtime::Sampling;
+use crate::runtime::sampling::{Sampler, Scratch, Settings};
 
 /// Prompt tokens of one step, as the engine reads them unless told otherwise.
 const CHUNK: usize = 512;
@@ -58,6 +60,8 @@ pub struct Driver {
     pages: KvPages,
     course: Course,
     random: Random,
+    /// Of each stream.
+    samplers: Vec<(Sampler, Scratch)>,
 }
 
 impl Driver {
@@ -71,7 +75,10 @@ impl Driver {
         let kv = kv.unwrap_or(decoder.kv_dtype());
         let pages = phases.iter().map(|phase| course.pages(*phase)).max();
         let pages = decoder.new_pages(pages.unwrap_or(0), kv)?;
+        let streams = phases.iter().map(|phase| phase.streams()).max();
+        let samplers = samplers(streams.unwrap_or(0), decoder.spec().vocab_size)?;
         let mut driver = Self {
+            samplers,
             decoder,
             kv,
             pages,
@@ -111,7 +118,10 @@ impl Driver {
     fn decode(&mut self, streams: usize) -> Result<Duration> {
         let mut time = Duration::ZERO;
         for step in 0..self.course.steps {
-            time += self.step(self.course.decoding(streams, step))?;
+            let began = Instant::now();
+            let logits = self.forward(self.course.decoding(streams, step))?;
+            self.draw(&logits, step)?;
+            time += began.elapsed();
         }
         Ok(time)
     }
@@ -130,17 +140,31 @@ impl Driver {
         let mut time = Duration::ZERO;
         for past in (0..tokens).step_by(CHUNK) {
             let span = self.course.span(CHUNK.min(tokens - past), past, 0);
-            time += self.step(vec![span])?;
+            let began = Instant::now();
+            let logits = self.forward(vec![span])?;
+            logits.device().synchronize()?;
+            time += began.elapsed();
         }
         Ok(time)
     }
 
-    fn step(&mut self, spans: Vec<Span>) -> Result<Duration> {
+    fn forward(&mut self, spans: Vec<Span>) -> Result<Tensor> {
         let batch = self.batch(spans);
-        let began = Instant::now();
-        let logits = self.decoder.forward(&batch, &mut self.pages)?;
-        logits.device().synchronize()?;
-        Ok(began.elapsed())
+        self.decoder.forward(&batch, &mut self.pages)
+    }
+
+    /// A token of each stream, on all threads, as serving draws it.
+    fn draw(&mut self, logits: &Tensor, index: usize) -> Result<()> {
+        let vocabulary = self.decoder.spec().vocab_size;
+        let mut logits = logits.flatten_all()?.to_vec1::<f32>()?;
+        let cost = logits.len();
+        let rows = logits.chunks_exact_mut(vocabulary.max(1));
+        let mut draws: Vec<_> = rows.zip(&mut self.samplers).collect();
+        cpu::each(&mut draws, cost, |(logits, (sampler, scratch))| {
+            // Random weights give no NaN, and the token is not used.
+            let _ = sampler.sample(logits, None, index, scratch);
+        });
+        Ok(())
     }
 
     /// Random tokens for these spans; logits of the last of each.
@@ -157,6 +181,22 @@ impl Driver {
             spans,
         }
     }
+}
+
+/// With the neutral settings of a request: temperature 1 and nothing cut.
+fn samplers(streams: usize, vocabulary: usize) -> Result<Vec<(Sampler, Scratch)>> {
+    let request = Sampling {
+        temperature: Some(1.0),
+        seed: Some(1),
+        ..Sampling::default()
+    };
+    let settings = Settings::resolve(&request, &Sampling::default(), vocabulary);
+    let settings = settings.map_err(candle_core::Error::msg)?;
+    let sampler = |_| {
+        let sampler = Sampler::new(settings.clone(), 0, None, &[], &[]);
+        (sampler, Scratch::default())
+    };
+    Ok((0..streams).map(sampler).collect())
 }
 
 impl Course {
