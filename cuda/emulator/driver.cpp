@@ -56,10 +56,11 @@ struct Counts {
 constexpr size_t GUARD = 256;
 constexpr unsigned char POISON = 0xff;
 
-std::mutex lock;
-std::vector<Gpu> gpus;
-std::unordered_map<std::string, Function> functions;
-std::map<uintptr_t, Room> rooms;
+// Never destroyed: threads of a program may still free memory while it ends.
+std::mutex &lock = *new std::mutex;
+std::vector<Gpu> &gpus = *new std::vector<Gpu>;
+std::unordered_map<std::string, Function> &functions = *new std::unordered_map<std::string, Function>;
+std::map<uintptr_t, Room> &rooms = *new std::map<uintptr_t, Room>;
 thread_local Gpu *current;
 bool runs_kernels = true;
 int schedule = -1;

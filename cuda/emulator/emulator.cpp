@@ -47,12 +47,13 @@ struct Warp {
     alignas(16) char mine[MOST_LANES * ROOM], results[MOST_LANES * ROOM];
 };
 
-std::vector<Fiber> fibers;
-std::vector<Warp> warps;
+// Never destroyed: threads of a program may still launch kernels while it ends.
+std::vector<Fiber> &fibers = *new std::vector<Fiber>;
+std::vector<Warp> &warps = *new std::vector<Warp>;
 unsigned running, alive, at_barrier, count;
 void *scheduler;
 const Launch *launched;
-std::vector<char> dynamic_shared;
+std::vector<char> &dynamic_shared = *new std::vector<char>;
 std::mt19937 random_numbers;
 
 void wait_as(State state) {
