@@ -341,10 +341,8 @@ fn a_tokenizer_of_prompts_that_takes_too_much_memory_is_refused() {
     };
     let refused = PromptTokenizer::open(folder.path(), 6, Some(&isolation));
     let refused = refused.err().unwrap().to_string();
-    // The file or what is made of it.
-    let reasons = ["memory limit exceeded", "out of memory"];
-    assert!(
-        reasons.iter().any(|reason| refused.contains(reason)),
-        "{refused}"
-    );
+    // The memory ends while the file is read, or anywhere later in the process: this one goes on.
+    let is_told = refused.ends_with("tokenizer.json failed: out of memory")
+        || refused.starts_with("the text process of hostile failed: ");
+    assert!(is_told, "{refused}");
 }
