@@ -114,7 +114,7 @@ int number_of(const char *name, int usual) {
     return text ? std::atoi(text) : usual;
 }
 
-// A power of what a kernel must not touch lies behind each allocation.
+// Behind each allocation lies a guard, which kernels must not touch.
 int allocate(uintptr_t *address, size_t bytes) {
     std::lock_guard<std::mutex> held(lock);
     if (!current) return INVALID_CONTEXT;

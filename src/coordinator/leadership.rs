@@ -43,7 +43,7 @@ pub enum Tenure {
 }
 
 impl Leadership {
-    /// Of a database that no other coordinator can open.
+    /// The lease of a database that no other coordinator can open.
     pub fn undisputed(epoch: Epoch) -> Self {
         Self::with(epoch, u64::MAX)
     }
@@ -129,7 +129,7 @@ impl Leadership {
     }
 }
 
-/// Of a store without other coordinators, as tests and commands open it.
+/// The lease of a store without other coordinators, as tests and commands open it.
 impl Default for Leadership {
     fn default() -> Self {
         Self::undisputed(Epoch::default())

@@ -93,7 +93,7 @@ struct SourceReport<'a> {
     bytes_on_disk: u64,
     /// What an interrupted pull left, and of how much.
     partial: Option<PartialReport>,
-    /// Of the download, where the catalog states it; else computed from the number of parameters.
+    /// Size of the download, where the catalog states it; else computed from the number of parameters.
     size_bytes: Option<u64>,
     size_is_computed: bool,
     /// Memory for the weights, a short context and the work itself; an estimate.

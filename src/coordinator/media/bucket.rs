@@ -206,7 +206,7 @@ impl Bucket {
 }
 
 fn client(settings: &BucketSettings, patience: Duration, retries: usize) -> Result<AmazonS3> {
-    // Whoever was first has chosen the same.
+    // The first caller has chosen the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let plain = |endpoint: &String| endpoint.starts_with("http://");
     let options = ClientOptions::new()

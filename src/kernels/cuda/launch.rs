@@ -13,7 +13,7 @@ use candle_core::cuda_backend::cudarc::driver::{
     CudaFunction, CudaModule, CudaSlice, CudaView, DeviceRepr, LaunchConfig, PushKernelArg,
 };
 use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
-use candle_core::cuda_backend::{CudaDType, DeviceId, WrapErr};
+use candle_core::cuda_backend::{CudaDType, WrapErr};
 use candle_core::op::BackpropOp;
 use candle_core::{
     CudaDevice, CudaStorage, DType, Device, Result, Storage, StorageRef, Tensor, bail,
@@ -84,21 +84,22 @@ pub fn blocks(work: usize, each: u32) -> Result<LaunchConfig> {
     })
 }
 
-/// Our program in the memory of a device, and the functions of it that were launched. Devices live as long as the process.
+/// Our program in the memory of a GPU, and the functions of it that were launched.
 struct DeviceProgram {
     module: Arc<CudaModule>,
     functions: HashMap<String, CudaFunction>,
 }
 
-/// A kernel on a device. The driver is asked for each once: a launch takes little longer than the question.
+/// A kernel on a GPU. The driver is asked for each once, however many handles of the GPU models have opened and closed: a
+/// launch takes little longer than the question.
 pub fn function(device: &CudaDevice, name: &str) -> Result<CudaFunction> {
-    static PROGRAMS: LazyLock<Mutex<HashMap<DeviceId, DeviceProgram>>> =
-        LazyLock::new(Mutex::default);
+    static PROGRAMS: LazyLock<Mutex<HashMap<usize, DeviceProgram>>> = LazyLock::new(Mutex::default);
     let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
-    let program = match programs.entry(device.id()) {
+    let stream = device.cuda_stream();
+    let program = match programs.entry(stream.context().ordinal()) {
         Entry::Occupied(known) => known.into_mut(),
         Entry::Vacant(new) => {
-            let context = Arc::clone(device.cuda_stream().context());
+            let context = Arc::clone(stream.context());
             let module = context
                 .load_module(Ptx::from_binary(PROGRAM.to_vec()))
                 .w()?;

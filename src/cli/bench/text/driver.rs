@@ -60,7 +60,7 @@ pub struct Driver {
     pages: KvPages,
     course: Course,
     random: Random,
-    /// Of each stream.
+    /// Samplers of the streams.
     samplers: Vec<(Sampler, Scratch)>,
 }
 
@@ -120,7 +120,7 @@ impl Driver {
         for step in 0..self.course.steps {
             let began = Instant::now();
             let logits = self.forward(self.course.decoding(streams, step))?;
-            self.draw(&logits, step)?;
+            self.sample(&logits, step)?;
             time += began.elapsed();
         }
         Ok(time)
@@ -153,14 +153,14 @@ impl Driver {
         self.decoder.forward(&batch, &mut self.pages)
     }
 
-    /// A token of each stream, on all threads, as serving draws it.
-    fn draw(&mut self, logits: &Tensor, index: usize) -> Result<()> {
+    /// Samples a token of each stream on all threads, as serving does.
+    fn sample(&mut self, logits: &Tensor, index: usize) -> Result<()> {
         let vocabulary = self.decoder.spec().vocab_size;
         let mut logits = logits.flatten_all()?.to_vec1::<f32>()?;
         let cost = logits.len();
         let rows = logits.chunks_exact_mut(vocabulary.max(1));
-        let mut draws: Vec<_> = rows.zip(&mut self.samplers).collect();
-        cpu::each(&mut draws, cost, |(logits, (sampler, scratch))| {
+        let mut pairs: Vec<_> = rows.zip(&mut self.samplers).collect();
+        cpu::each(&mut pairs, cost, |(logits, (sampler, scratch))| {
             // Random weights give no NaN, and the token is not used.
             let _ = sampler.sample(logits, None, index, scratch);
         });
