@@ -1276,13 +1276,42 @@ fn a_worker_downloads_a_configured_model_that_is_not_here() {
 
     let offline = start(&["--offline"]).end();
     assert_eq!(offline.code, 66, "{offline:?}");
+    // The worker goes on, and gets the model once the hub has it.
     let mut running = start(&[]);
-    let log = running.wait_for("ready");
+    let log = running.wait_for("ready again with tiny");
+    assert!(log.contains("not serving tiny yet, downloading"), "{log}");
     assert!(
         log.contains("tiny:f32 is not on disk, downloading"),
         "{log}"
     );
-    assert!(log.contains("loaded tiny:"), "{log}");
+    assert!(log.contains("loaded tiny"), "{log}");
     running.signal(libc::SIGTERM);
     assert_eq!(running.end().code, 0);
+}
+
+#[test]
+fn a_model_that_cannot_be_downloaded_does_not_stop_the_others() {
+    let hub = FakeHub::start();
+    let serve = format!("serve = [\"qwen3-0.6b\", {:?}]", tiny());
+    let check = |serve: &str, words: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let toml = format!(
+            "[worker]\ndata_dir = \"data\"\n[models]\n{serve}\n[hub]\ncache_dir = \"cache\"\n"
+        );
+        std::fs::write(folder.path().join("worker.toml"), toml).unwrap();
+        let worker = worker(&["--config", "worker.toml"])
+            .inside(folder.path())
+            .env("MUSTER_HUB_ENDPOINT", &hub.endpoint);
+        let mut running = Running::start(worker.command());
+        let mut log = running.wait_for("ready; SIGTERM");
+        assert!(log.contains(words), "{log}");
+        if !log.contains("retrying in 10s") {
+            log = running.wait_for("fetching qwen3-0.6b failed, retrying in 10");
+        }
+        drop(log);
+        running.signal(libc::SIGTERM);
+        assert_eq!(running.end().code, 0);
+    };
+    check(&serve, "loaded tiny-llama:");
+    check("serve = [\"qwen3-0.6b\"]", "not serving qwen3-0.6b yet");
 }

@@ -7,14 +7,14 @@ use tokio::time::{Instant, timeout};
 use tracing::{error, info, warn};
 
 use super::control::{CommandCause, CommandFailure, CommandOutcome, CommandReply, OwnerCommand};
+use super::downloads::{Downloads, can_be_fetched};
 use super::residency::{LoadOutcome, UnloadOutcome};
 use super::{
-    Device, DeviceModel, Engines, LAST_TASKS, Post, Residency, Served, Stock, Worker, here,
-    here_already,
+    Device, DeviceModel, Engines, LAST_TASKS, Post, Residency, Served, Stock, Worker, here_already,
 };
 use crate::catalog::Catalog;
 use crate::daemon::DaemonError;
-use crate::daemon::locate::Located;
+use crate::daemon::locate::{LocateError, Located};
 use crate::hub::Hub;
 use muster_config::{Config, nearest, show_duration};
 use muster_process::tasks::Tasks;
@@ -45,6 +45,14 @@ pub struct OwnerChoices {
 
 /// A model's name in the configuration, its files, and what they became.
 pub type LoadedModel = (String, Located, DeviceModel);
+
+/// The models of the configuration at the start.
+#[derive(Default)]
+pub struct FirstModels {
+    pub loaded: Vec<LoadedModel>,
+    /// Names of models that are to be fetched while the worker goes on.
+    pub missing: Vec<String>,
+}
 
 /// Models whose files are here and that are not loaded yet.
 pub type Recruits = Vec<(String, Located)>;
@@ -112,17 +120,27 @@ impl Crew {
         }
     }
 
-    /// Brings the files of models that the configuration has now, while the worker goes on. A model whose files cannot be
-    /// had is left out.
-    pub async fn recruits(&self, config: &Config, catalog: &Catalog, hub: &Hub) -> Recruits {
+    /// The models on disk that the configuration names now. The downloads are those of the others from here on; a model
+    /// that cannot be fetched is left out.
+    pub async fn recruits(
+        &self,
+        config: &Config,
+        catalog: &Catalog,
+        hub: &Hub,
+        downloads: &mut Downloads,
+    ) -> Recruits {
+        downloads.retain(config);
         let mut recruits = Vec::new();
         for wanted in &config.models.serve.0 {
             if self.models.iter().any(|(name, _)| name == wanted) {
                 continue;
             }
-            let room = self.residency.device().await.room().clone();
-            match here(wanted, config, &room, catalog, hub).await {
+            match here_already(wanted, config, catalog, hub) {
                 Ok(located) => recruits.push((wanted.clone(), located)),
+                Err(failure) if can_be_fetched(wanted, &failure, config, catalog) => {
+                    let room = self.residency.device().await.room().clone();
+                    downloads.start(wanted, &room, config, catalog, hub);
+                }
                 Err(failure) => error!("not serving {wanted}: {failure}"),
             }
         }
@@ -460,14 +478,15 @@ fn other_names(models: &[DeviceModel], catalog: &Catalog) -> BTreeMap<String, Ve
     models.iter().filter_map(names).collect()
 }
 
-/// The same for a device that has just been started.
+/// Loads the models that are on disk. A model that is neither on disk nor to be fetched ends the start; offline, only
+/// where no other model is on disk.
 pub async fn first_models(
     device: &mut Device,
     config: &Config,
     catalog: &Catalog,
     hub: &Hub,
-) -> Result<Vec<LoadedModel>, DaemonError> {
-    let mut models = Vec::new();
+) -> Result<FirstModels, DaemonError> {
+    let mut models = FirstModels::default();
     let serve = &config.models.serve.0;
     // Models that are downloaded first are not known yet.
     let here_now = serve
@@ -476,7 +495,18 @@ pub async fn first_models(
     let here_now: Vec<Option<Located>> = here_now.collect();
     for (at, wanted) in serve.iter().enumerate() {
         device.expect(here_now[at + 1..].iter().flatten());
-        let located = here(wanted, config, device.room(), catalog, hub).await?;
+        let located = match here_already(wanted, config, catalog, hub) {
+            Ok(located) => located,
+            Err(failure) if can_be_fetched(wanted, &failure, config, catalog) => {
+                models.missing.push(wanted.clone());
+                continue;
+            }
+            Err(failure @ LocateError::NotHere { .. }) if here_now.iter().flatten().count() > 0 => {
+                error!("not serving {wanted}: {failure}");
+                continue;
+            }
+            Err(failure) => return Err(failure.into()),
+        };
         info!("loading {}, no jobs until it is loaded", located.name);
         let model = device.load(located.clone(), |_, _| {}).await?;
         match &model {
@@ -489,7 +519,7 @@ pub async fn first_models(
                 info!(model.name = %model.name, "loaded {}: it makes {}", model.name, model.kind);
             }
         }
-        models.push((wanted.clone(), located, model));
+        models.loaded.push((wanted.clone(), located, model));
     }
     Ok(models)
 }

@@ -6,6 +6,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `fit`, `device`, `locate`, `fetch` | which models this machine holds, and where their files are |
+//! | `downloads` | models that are fetched while the others are served |
 //! | `sources` | the files of media models of each kind, as a device asks them |
 //! | `crew` | the loaded models and the worker that serves them |
 //! | `residency` | which models are in memory |
@@ -23,6 +24,7 @@ mod around;
 pub mod control;
 mod crew;
 mod device;
+mod downloads;
 mod engines;
 mod error;
 mod fetch;
@@ -52,8 +54,9 @@ use muster_process::tasks::Tasks;
 
 use control::ControlSocket;
 pub use crew::{Crew, OwnerChoices};
-use crew::{LoadedModel, first_models};
+use crew::{FirstModels, first_models};
 pub use device::{Device, TEXT_PROCESS, kv_dtype, limits, needs, shared};
+use downloads::Downloads;
 pub use engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
 pub use error::DaemonError;
 use fit::Wishes;
@@ -91,15 +94,26 @@ pub async fn run(
         );
     }
     let tasks = Tasks::default();
+    let mut downloads = Downloads::new(&tasks);
+    for wanted in &models.missing {
+        downloads.start(wanted, device.room(), config, catalog, hub);
+    }
     let residency = Residency::new(device, config.engine.keep_alive);
     let mut serving = Vec::new();
-    for (name, located, model) in models {
+    for (name, located, model) in models.loaded {
         residency.add(located, model.clone()).await;
         serving.push((name, model));
     }
     let mut crew = Crew::start(residency, serving, posts, (config, catalog), &tasks).await;
     let mut control = ControlSocket::open(&config.worker.data_dir, &tasks).await;
     let mut config = config.clone();
+    match models.missing.as_slice() {
+        [] => {}
+        missing => warn!(
+            "not serving {} yet, downloading; the worker goes on without",
+            missing.join(", ")
+        ),
+    }
     info!("ready; SIGTERM or Ctrl-C stops, SIGHUP reloads the configuration");
     loop {
         let grace = config.worker.drain;
@@ -118,16 +132,26 @@ pub async fn run(
                 crew = changed;
                 request.reply(reply);
             }
+            (wanted, located) = downloads.next() => {
+                let change = crew.change(vec![(wanted, located)], (&config, catalog), grace);
+                let changed = tokio::select! {
+                    changed = change => changed,
+                    () = signals.stop() => {
+                        tasks.stop(LAST_TASKS).await;
+                        info!("stopped while loading");
+                        return Ok(());
+                    }
+                };
+                crew = changed;
+                info!("ready again with {}", crew.loaded_of(&config).join(", "));
+            }
             signal = signals.next() => match signal {
                 Signal::Stop => break,
                 Signal::Reload => {
                     let Some(reloaded) = reload() else { continue };
                     config = reloaded;
                     let grace = config.worker.drain;
-                    let recruits = tokio::select! {
-                        recruits = crew.recruits(&config, catalog, hub) => recruits,
-                        () = signals.stop() => break,
-                    };
+                    let recruits = crew.recruits(&config, catalog, hub, &mut downloads).await;
                     if recruits.is_empty() && !crew.has_left_overs(&config) {
                         continue;
                     }
@@ -164,7 +188,7 @@ async fn start(
     config: &Config,
     catalog: &Catalog,
     hub: &Hub,
-) -> Result<(Device, Vec<LoadedModel>), DaemonError> {
+) -> Result<(Device, FirstModels), DaemonError> {
     let machine = hardware::probe();
     describe(config, &machine);
     let mut device = Device::start(config, &machine)?;
