@@ -14,6 +14,7 @@ mod config;
 mod coordinator;
 mod doctor;
 pub mod eval;
+mod examples;
 pub mod failure;
 mod generate;
 mod init;
@@ -86,6 +87,7 @@ enum Command {
     Up(up::Args),
     Chat(chat::ChatArgs),
     Status(status::StatusArgs),
+    Examples(examples::ExamplesArgs),
     Init(init::Args),
     Join(join::Args),
     Serve(serve::Args),
@@ -148,6 +150,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Up(args)) => up::run(args, &root),
         Some(Command::Chat(args)) => chat::run(args, &root),
         Some(Command::Status(args)) => status::run(&args, &root),
+        Some(Command::Examples(args)) => examples::run(&args, &root),
         Some(Command::Stop(args)) => models::run(models::Args::unload(args), &root),
         Some(Command::List(args)) => models::run(models::Args::list(args), &root),
         Some(Command::Show(args)) => models::run(models::Args::show(args), &root),

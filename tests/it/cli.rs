@@ -1309,9 +1309,36 @@ fn a_model_that_cannot_be_downloaded_does_not_stop_the_others() {
             log = running.wait_for("fetching qwen3-0.6b failed, retrying in 10");
         }
         drop(log);
+        let status = |more: &[&str]| {
+            let all: Vec<&str> = ["ps", "-c", "worker.toml"]
+                .iter()
+                .chain(more)
+                .copied()
+                .collect();
+            super::support::worker::worker(&all)
+                .inside(folder.path())
+                .run()
+        };
+        let told = status(&[]).ok();
+        assert!(told.contains("models run on the CPU"), "{told}");
+        let failed = told.lines().find(|line| line.starts_with("qwen3-0.6b"));
+        assert!(
+            failed.unwrap().contains("download failed, trying again: "),
+            "{told}"
+        );
+        let report: serde_json::Value = serde_json::from_str(&status(&["--json"]).ok()).unwrap();
+        let models = report["worker"]["models"].as_array().unwrap();
+        let states: Vec<&str> = models
+            .iter()
+            .map(|model| model["state"].as_str().unwrap())
+            .collect();
         running.signal(libc::SIGTERM);
         assert_eq!(running.end().code, 0);
+        let ended = status(&[]).fails(69, "neither a coordinator nor a worker runs");
+        assert!(ended.contains("--data-dir"), "{ended}");
+        states.join(", ")
     };
-    check(&serve, "loaded tiny-llama:");
-    check("serve = [\"qwen3-0.6b\"]", "not serving qwen3-0.6b yet");
+    assert_eq!(check(&serve, "loaded tiny-llama:"), "loaded, downloading");
+    let alone = check("serve = [\"qwen3-0.6b\"]", "not serving qwen3-0.6b yet");
+    assert_eq!(alone, "downloading");
 }

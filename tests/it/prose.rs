@@ -33,7 +33,7 @@ const TYPES: &[(&str, [usize; 2])] = &[
     ("muster", [5, 33]),
     ("process", [1, 0]),
     ("protocol", [11, 7]),
-    ("worker", [24, 13]),
+    ("worker", [23, 13]),
 ];
 
 /// A pattern of the old style, and what its matches are called.

@@ -253,7 +253,7 @@ fn ollamas_keep_alive_decides_how_long_a_model_stays_in_memory() {
 
 /// What it prints for people, up to its last line.
 fn printed(child: &mut Child) -> String {
-    Lines::of(child.stdout.take().unwrap()).until("Ctrl-C stops")
+    Lines::of(child.stdout.take().unwrap()).until("/#key=")
 }
 
 #[test]
@@ -299,10 +299,35 @@ fn an_image_model_that_does_not_load_leaves_the_text_model_served() {
 }
 
 #[test]
-fn the_lines_up_prints_work_when_pasted() {
+fn the_first_screen_of_up_ends_with_the_link_within_eight_lines() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = start(folder.path(), &[]);
+    let mut log = Lines::of(child.stderr.take().unwrap());
     let text = printed(&mut child);
+    let placement = log.until("models run on the CPU").to_owned();
+    let all = format!("{}\n{text}", placement.lines().last().unwrap());
+    let rows = all
+        .lines()
+        .map(|line| line.chars().count().max(1).div_ceil(80));
+    assert!(rows.sum::<usize>() <= 8, "{all}");
+    let last = text.lines().last().unwrap();
+    let key = fs::read_to_string(folder.path().join("data/up.key")).unwrap();
+    assert!(last.ends_with(&format!("/#key={}", key.trim())), "{last}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn the_examples_beside_up_work_when_pasted() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let examples = ["examples", "--data-dir", data.to_str().unwrap()];
+    worker(&examples)
+        .run()
+        .fails(69, "no coordinator is running here");
+    let mut child = start(folder.path(), &[]);
+    printed(&mut child);
+    let text = worker(&examples).run().ok();
     let parts = [
         "chat/completions -H",
         "python3 ",

@@ -51,6 +51,10 @@ impl Client {
         Ok(Self { http, url, key })
     }
 
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
     pub fn url(&self) -> &Url {
         &self.url
     }

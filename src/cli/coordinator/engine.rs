@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
-use super::announce::ExampleModels;
 use super::choose::{Choice, choose};
 use super::key;
 use crate::cli::load::block_on;
@@ -18,13 +17,12 @@ use crate::cli::{Exit, Failure, Root, output, threads};
 use crate::config::Config;
 use crate::daemon::control::ControlSocket;
 use crate::daemon::locate::Located;
+use crate::daemon::state::WorkerState;
 use crate::daemon::{
     Crew, Device, DeviceModel, OwnerChoices, Post, Residency, Signal, Signals, Way,
 };
 use crate::hardware::{self, Machine};
 use crate::link::Dial;
-use crate::runtime::Purpose;
-use crate::runtime::maker::MediaKind;
 use crate::tasks::Tasks;
 
 /// The hidden command that runs it.
@@ -64,7 +62,6 @@ pub struct EngineArgs {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Working {
     pub models: Vec<String>,
-    pub examples: ExampleModels,
     /// Where they run, and why not on something better.
     pub placement: String,
     /// About a better model for this machine.
@@ -136,6 +133,8 @@ async fn start(
     let machine = hardware::probe();
     let (mut device, choice) = choice(args, config, &place, &machine).await?;
     let placement = device.placement(&machine);
+    let state = WorkerState::new(&config.worker.name());
+    state.runs_on(&*placement);
     let Choice {
         models,
         beside,
@@ -169,7 +168,6 @@ async fn start(
     let working = Working {
         placement,
         models: loaded.iter().map(|model| model.name().to_owned()).collect(),
-        examples: examples(&loaded),
         advice: better.map(|better| better.to_string()),
     };
     let residency = Residency::new(device, config.engine.keep_alive);
@@ -182,7 +180,7 @@ async fn start(
         loaded: args.loaded.clone(),
         unloaded: args.unloaded.clone(),
     };
-    let context = (config, &place.catalog, &place.hub);
+    let context = (state.clone(), config, &place.catalog, &place.hub);
     let crew = Crew::resume(choices, residency, serving, vec![post], context, tasks).await;
     if !crew.worker.connected().await {
         return Err(Failure::new(
@@ -190,7 +188,7 @@ async fn start(
             "starting the worker failed: the coordinator refused it; see the log for the reason",
         ));
     }
-    let control = ControlSocket::open(&config.worker.data_dir, tasks).await;
+    let control = ControlSocket::open(&config.worker.data_dir, state, tasks).await;
     output::json_line(&working)?;
     Ok((crew, place, control))
 }
@@ -217,26 +215,6 @@ async fn load(device: &mut Device, located: Located) -> Result<DeviceModel, Fail
     let model = device.load(located, |_, _| {}).await?;
     info!(model.name = %model.name(), "{} is loaded", model.name());
     Ok(model)
-}
-
-/// The first model of each kind.
-fn examples(models: &[DeviceModel]) -> ExampleModels {
-    let mut examples = ExampleModels::default();
-    for model in models {
-        let place = match model {
-            DeviceModel::Text(info) if info.purpose == Purpose::Generate => &mut examples.chat,
-            DeviceModel::Media(media) if media.kind == MediaKind::Image => &mut examples.image,
-            DeviceModel::Media(media) if media.kind == MediaKind::Video => &mut examples.video,
-            DeviceModel::Media(media) if media.speaks() => &mut examples.speech,
-            DeviceModel::Media(media) if media.kind == MediaKind::Transcript => {
-                &mut examples.hearing
-            }
-            DeviceModel::Media(media) if media.kind == MediaKind::Sound => &mut examples.music,
-            DeviceModel::Media(_) | DeviceModel::Text(_) => continue,
-        };
-        place.get_or_insert_with(|| model.name().to_owned());
-    }
-    examples
 }
 
 fn post(args: &EngineArgs, config: &Config) -> Result<Post, Failure> {

@@ -27,7 +27,7 @@ use crate::coordinator::media::MediaError;
 use crate::coordinator::storage::StorageError;
 use crate::coordinator::{Coordinator, StartError};
 use crate::tasks::Tasks;
-use announce::{ExampleModels, Ready};
+use announce::Ready;
 pub use engine::{COMMAND as ENGINE_COMMAND, EngineArgs, run as engine};
 use serving::Serving;
 use stay::Stay;
@@ -56,7 +56,6 @@ pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Fa
             addresses,
             api_key: coordinator.first_key().map(str::to_owned),
             models: Vec::new(),
-            examples: ExampleModels::default(),
             certificate_sha256: note_serving(&coordinator, reload.config())?,
         };
         ready.tell_operator(args.door.json)?;

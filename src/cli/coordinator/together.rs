@@ -61,12 +61,13 @@ pub async fn run(
         return Ok(());
     };
     let started = started?;
-    started.ready.tell_newcomer(args.door.json)?;
     output::aside(started.placement);
-    root.raise_log(reload.config());
     if let (Some(advice), false) = (started.advice, args.door.json) {
         output::aside(advice);
     }
+    let data_dir = &reload.config().worker.data_dir;
+    started.ready.tell_newcomer(args.door.json, data_dir)?;
+    root.raise_log(reload.config());
     let coordinator = started.coordinator;
     let mut staff = started.staff;
     loop {
@@ -152,7 +153,6 @@ async fn start(
         url: coordinator.url(),
         addresses: interfaces::others_reach(coordinator.listens_on(), config),
         models: working.models,
-        examples: working.examples,
         api_key: Some(key),
         certificate_sha256: super::note_serving(&coordinator, config)?,
     };

@@ -17,11 +17,15 @@ use tracing::warn;
 
 use super::DaemonError;
 use super::locate::LocateError;
+use super::report::WorkerReport;
+use super::state::WorkerState;
 use muster_process::tasks::Tasks;
 
 const SOCKET: &str = "worker.sock";
 /// Of a command and of a reply.
-const LONGEST_LINE: u64 = 64 << 10;
+const LONGEST_LINE: u64 = 4 << 20;
+/// Asks for the worker's state, which is told also while a command is carried out.
+const STATUS: &str = r#"{"status":true}"#;
 /// For a program that has connected to write its command.
 const COMMAND_TIME: Duration = Duration::from_secs(5);
 /// Between attempts after a failed accept.
@@ -78,7 +82,7 @@ pub struct ControlSocket {
 
 impl ControlSocket {
     /// Listens until the tasks stop. A worker without this socket works as well, so failures are told and no more.
-    pub async fn open(data_dir: &Path, tasks: &Tasks) -> Self {
+    pub async fn open(data_dir: &Path, state: WorkerState, tasks: &Tasks) -> Self {
         let path = data_dir.join(SOCKET);
         if UnixStream::connect(&path).await.is_ok() {
             warn!(
@@ -93,7 +97,7 @@ impl ControlSocket {
         let commands = match listen(data_dir, &path) {
             Ok(listener) => {
                 let (sender, commands) = mpsc::channel(WAITING_COMMANDS);
-                tasks.start(accept(listener, sender, tasks.clone()));
+                tasks.start(accept(listener, (sender, state), tasks.clone()));
                 Some(commands)
             }
             Err(error) => {
@@ -146,7 +150,11 @@ fn listen(data_dir: &Path, path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn accept(listener: UnixListener, commands: mpsc::Sender<ControlRequest>, tasks: Tasks) {
+async fn accept(
+    listener: UnixListener,
+    worker: (mpsc::Sender<ControlRequest>, WorkerState),
+    tasks: Tasks,
+) {
     let stopping = tasks.stopping();
     loop {
         let accepted = tokio::select! {
@@ -157,21 +165,28 @@ async fn accept(listener: UnixListener, commands: mpsc::Sender<ControlRequest>, 
             sleep(PAUSE).await;
             continue;
         };
-        let (commands, stopping) = (commands.clone(), stopping.clone());
+        let (worker, stopping) = (worker.clone(), stopping.clone());
         tasks.start(async move {
             tokio::select! {
                 () = stopping.cancelled() => {}
-                _ = serve(stream, commands) => {}
+                _ = serve(stream, worker) => {}
             }
         });
     }
 }
 
-async fn serve(mut stream: UnixStream, commands: mpsc::Sender<ControlRequest>) -> io::Result<()> {
+async fn serve(
+    mut stream: UnixStream,
+    (commands, state): (mpsc::Sender<ControlRequest>, WorkerState),
+) -> io::Result<()> {
     let line = match timeout(COMMAND_TIME, read_line(&mut stream)).await {
         Ok(line) => line?,
         Err(_) => return Ok(()),
     };
+    if line.trim_end() == STATUS {
+        let report = serde_json::to_string(&state.report())?;
+        return stream.write_all(format!("{report}\n").as_bytes()).await;
+    }
     let reply = match OwnerCommand::read(&line) {
         Some(command) => {
             let (reply, told) = oneshot::channel();
@@ -192,18 +207,38 @@ async fn serve(mut stream: UnixStream, commands: mpsc::Sender<ControlRequest>) -
 
 /// Has the worker of this data folder carry out a command. None where no worker runs.
 pub async fn ask(data_dir: &Path, command: &OwnerCommand) -> io::Result<Option<CommandReply>> {
+    let Some(line) = exchange(data_dir, &command.write().to_string()).await? else {
+        return Ok(None);
+    };
+    read_reply(&line).map(Some).ok_or_else(no_reply)
+}
+
+/// The state of the worker of this data folder. None where no worker runs.
+pub async fn status(data_dir: &Path) -> io::Result<Option<WorkerReport>> {
+    let Some(line) = exchange(data_dir, STATUS).await? else {
+        return Ok(None);
+    };
+    match (serde_json::from_str(&line), read_reply(&line)) {
+        (Ok(report), _) => Ok(Some(report)),
+        (Err(_), Some(Err(failure))) => Err(io::Error::other(failure.text)),
+        (Err(_), _) => Err(no_reply()),
+    }
+}
+
+fn no_reply() -> io::Error {
+    io::Error::other("the worker ended without a reply")
+}
+
+/// A line to the worker of this data folder, and its reply.
+async fn exchange(data_dir: &Path, line: &str) -> io::Result<Option<String>> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let mut stream = match UnixStream::connect(data_dir.join(SOCKET)).await {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), NotFound | ConnectionRefused) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let line = format!("{}\n", command.write());
-    stream.write_all(line.as_bytes()).await?;
-    let line = read_line(&mut stream).await?;
-    let reply = read_reply(&line);
-    let broken = || io::Error::other("the worker ended without a reply");
-    reply.map(Some).ok_or_else(broken)
+    stream.write_all(format!("{line}\n").as_bytes()).await?;
+    read_line(&mut stream).await.map(Some)
 }
 
 async fn read_line(stream: &mut UnixStream) -> io::Result<String> {
@@ -334,12 +369,17 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(folder.path().join(SOCKET)).unwrap());
         assert_eq!(ask(folder.path(), &command).await.unwrap(), None);
         let tasks = Tasks::default();
-        let mut socket = ControlSocket::open(folder.path(), &tasks).await;
+        let state = WorkerState::new("mill");
+        let mut socket = ControlSocket::open(folder.path(), state.clone(), &tasks).await;
         let metadata = fs::metadata(folder.path().join(SOCKET)).unwrap();
         assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
-        let second = ControlSocket::open(folder.path(), &tasks).await;
+        let second = ControlSocket::open(folder.path(), state.clone(), &tasks).await;
         assert!(second.commands.is_none());
         drop(second);
+        state.is_starting("loading m");
+        let report = status(folder.path()).await.unwrap().unwrap();
+        assert_eq!(report, state.report());
+        assert_eq!(report.starting.as_deref(), Some("loading m"));
         let failure = CommandFailure::new(CommandCause::Unknown, "no such model");
         let (asked, ()) = tokio::join!(ask(folder.path(), &command), async {
             let request = socket.next().await;

@@ -9,6 +9,7 @@ use tracing::{error, info, warn};
 use super::control::{CommandCause, CommandFailure, CommandOutcome, CommandReply, OwnerCommand};
 use super::downloads::{Downloads, can_be_fetched};
 use super::residency::{LoadOutcome, UnloadOutcome};
+use super::state::WorkerState;
 use super::{
     Device, DeviceModel, Engines, LAST_TASKS, Post, Residency, Served, Stock, Worker, here_already,
 };
@@ -29,6 +30,7 @@ pub struct Crew {
     choices: OwnerChoices,
     pub worker: Worker,
     posts: Vec<Post>,
+    state: WorkerState,
     /// The worker's own.
     tasks: Tasks,
     whole: Tasks,
@@ -62,11 +64,11 @@ impl Crew {
         residency: Residency,
         models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
-        context: (&Config, &Catalog),
+        context: (WorkerState, &Catalog),
         whole: &Tasks,
     ) -> Self {
         let choices = OwnerChoices::default();
-        Self::start_with(choices, residency, models, posts, context.1, whole).await
+        Self::start_with(choices, residency, models, posts, context, whole).await
     }
 
     /// Starts with the choices that the owner made in an earlier process. A model that does not load again is left out.
@@ -75,7 +77,7 @@ impl Crew {
         residency: Residency,
         mut models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
-        (config, catalog, hub): (&Config, &Catalog, &Hub),
+        (state, config, catalog, hub): (WorkerState, &Config, &Catalog, &Hub),
         whole: &Tasks,
     ) -> Self {
         choices.unload(&residency).await;
@@ -94,7 +96,7 @@ impl Crew {
             models.extend(load(&residency, wanted.clone(), located).await);
         }
         choices.unload(&residency).await;
-        Self::start_with(choices, residency, models, posts, catalog, whole).await
+        Self::start_with(choices, residency, models, posts, (state, catalog), whole).await
     }
 
     async fn start_with(
@@ -102,19 +104,21 @@ impl Crew {
         residency: Residency,
         models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
-        catalog: &Catalog,
+        (state, catalog): (WorkerState, &Catalog),
         whole: &Tasks,
     ) -> Self {
         let tasks = whole.part();
         let Stock { engines, served } = stock(&residency, &models, catalog).await;
         let worker = Worker::start(engines, served, posts.clone(), &tasks);
         residency.keep(&tasks);
+        state.serves(device_models(&models), &residency, &worker);
         Self {
             residency,
             models,
             choices,
             worker,
             posts,
+            state,
             tasks,
             whole: whole.clone(),
         }
@@ -235,7 +239,11 @@ impl Crew {
     async fn offer(self, (config, catalog): (&Config, &Catalog), grace: Duration) -> Self {
         let stock = stock(&self.residency, &self.models, catalog).await;
         match self.worker.offer(stock).await {
-            Ok(true) => return self,
+            Ok(true) => {
+                let models = device_models(&self.models);
+                self.state.serves(models, &self.residency, &self.worker);
+                return self;
+            }
             Ok(false) => {}
             Err(failure) => error!("{failure}"),
         }
@@ -256,6 +264,7 @@ impl Crew {
             choices,
             worker,
             posts,
+            state,
             tasks,
             whole,
         } = self;
@@ -268,7 +277,15 @@ impl Crew {
         }
         tasks.stop(LAST_TASKS).await;
         let models = change(&residency, models).await;
-        Self::start_with(choices, residency, models, posts, context.1, &whole).await
+        Self::start_with(
+            choices,
+            residency,
+            models,
+            posts,
+            (state, context.1),
+            &whole,
+        )
+        .await
     }
 
     pub fn choices(&self) -> &OwnerChoices {
@@ -463,8 +480,12 @@ fn outcome(model: String, state: &str, text: String) -> CommandOutcome {
     }
 }
 
+fn device_models(models: &[(String, DeviceModel)]) -> Vec<DeviceModel> {
+    models.iter().map(|(_, model)| model.clone()).collect()
+}
+
 fn served(models: &[(String, DeviceModel)], max_running: usize, catalog: &Catalog) -> Served {
-    let models: Vec<DeviceModel> = models.iter().map(|(_, model)| model.clone()).collect();
+    let models = device_models(models);
     let other_names = other_names(&models, catalog);
     Served::new(models, max_running, other_names)
 }
@@ -483,8 +504,8 @@ fn other_names(models: &[DeviceModel], catalog: &Catalog) -> BTreeMap<String, Ve
 pub async fn first_models(
     device: &mut Device,
     config: &Config,
-    catalog: &Catalog,
-    hub: &Hub,
+    (catalog, hub): (&Catalog, &Hub),
+    state: &WorkerState,
 ) -> Result<FirstModels, DaemonError> {
     let mut models = FirstModels::default();
     let serve = &config.models.serve.0;
@@ -507,6 +528,7 @@ pub async fn first_models(
             }
             Err(failure) => return Err(failure.into()),
         };
+        state.is_starting(format!("loading {}", located.name));
         info!("loading {}, no jobs until it is loaded", located.name);
         let model = device.load(located.clone(), |_, _| {}).await?;
         match &model {

@@ -2,7 +2,7 @@
 //! download that fails is tried again, for as long as the configuration names the model.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
@@ -10,8 +10,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::fetch::Transfer;
 use super::fit::Room;
 use super::locate::{LocateError, Located};
+use super::report::DownloadReport;
 use super::{DaemonError, here, here_already};
 use crate::catalog::Catalog;
 use crate::hub::Hub;
@@ -27,11 +29,16 @@ const FINISHED: usize = 4;
 pub struct Downloads {
     /// By the name of the configuration, until the model is served or no longer wanted.
     running: BTreeMap<String, CancellationToken>,
+    states: DownloadStates,
     turn: Arc<Semaphore>,
     sender: mpsc::Sender<(String, Located)>,
     finished: mpsc::Receiver<(String, Located)>,
     tasks: Tasks,
 }
+
+/// The state of each download, by the name of the configuration. Clones are the same.
+#[derive(Clone, Default)]
+pub struct DownloadStates(Arc<Mutex<BTreeMap<String, Arc<Transfer>>>>);
 
 /// One model on its way.
 struct MissingModel {
@@ -41,6 +48,7 @@ struct MissingModel {
     catalog: Catalog,
     hub: Hub,
     turn: Arc<Semaphore>,
+    transfer: Arc<Transfer>,
 }
 
 /// Whether a model that cannot be opened can be fetched.
@@ -62,6 +70,7 @@ impl Downloads {
         let (sender, finished) = mpsc::channel(FINISHED);
         Self {
             running: BTreeMap::new(),
+            states: DownloadStates::default(),
             turn: Arc::new(Semaphore::new(1)),
             sender,
             finished,
@@ -83,6 +92,8 @@ impl Downloads {
         }
         let stop = self.tasks.stopping().child_token();
         self.running.insert(wanted.to_owned(), stop.clone());
+        let transfer = Arc::new(Transfer::default());
+        self.states.insert(wanted, &transfer);
         let download = MissingModel {
             wanted: wanted.to_owned(),
             config: config.clone(),
@@ -90,6 +101,7 @@ impl Downloads {
             catalog: catalog.clone(),
             hub: Hub::new(hub.settings().clone()),
             turn: Arc::clone(&self.turn),
+            transfer,
         };
         let sender = self.sender.clone();
         self.tasks.start(async move {
@@ -105,9 +117,14 @@ impl Downloads {
             let is_wanted = config.models.serve.0.contains(wanted);
             if !is_wanted {
                 stop.cancel();
+                self.states.remove(wanted);
             }
             is_wanted
         });
+    }
+
+    pub fn states(&self) -> DownloadStates {
+        self.states.clone()
     }
 
     /// The next model whose files are all on disk.
@@ -117,9 +134,28 @@ impl Downloads {
             if let Some((wanted, located)) = self.finished.recv().await
                 && self.running.remove(&wanted).is_some()
             {
+                self.states.remove(&wanted);
                 return (wanted, located);
             }
         }
+    }
+}
+
+impl DownloadStates {
+    pub fn report(&self) -> Vec<(String, DownloadReport)> {
+        let states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = |(name, transfer): (&String, &Arc<Transfer>)| (name.clone(), transfer.state());
+        states.iter().map(report).collect()
+    }
+
+    fn insert(&self, wanted: &str, transfer: &Arc<Transfer>) {
+        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        states.insert(wanted.to_owned(), Arc::clone(transfer));
+    }
+
+    fn remove(&self, wanted: &str) {
+        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        states.remove(wanted);
     }
 }
 
@@ -142,6 +178,7 @@ impl MissingModel {
                 Err(failure) => {
                     let wait = show_duration(pause);
                     warn!("fetching {wanted} failed, retrying in {wait}: {failure}");
+                    self.transfer.fail(&failure);
                 }
             }
             sleep(pause).await;
@@ -157,12 +194,13 @@ impl MissingModel {
             catalog,
             hub,
             turn,
+            transfer,
         } = self;
         if let Ok(located) = here_already(wanted, config, catalog, hub) {
             return Ok(located);
         }
         // The semaphore is never closed.
         let _turn = turn.acquire().await;
-        here(wanted, config, room, catalog, hub).await
+        here(wanted, config, room, (catalog, hub), transfer).await
     }
 }

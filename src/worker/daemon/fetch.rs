@@ -1,12 +1,15 @@
 //! Brings a model of the catalog here, telling the log how far it is.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::DaemonError;
 use super::fit::{Room, Wishes, quantization};
+use super::report::DownloadReport;
 use crate::catalog::{Catalog, EntrySource, Source};
 use crate::hub::{Event, Hub, Progress};
 
@@ -17,8 +20,8 @@ pub async fn fetch(
     preferred: Option<&str>,
     wishes: Wishes,
     room: &Room,
-    catalog: &Catalog,
-    hub: &Hub,
+    (catalog, hub): (&Catalog, &Hub),
+    transfer: &Transfer,
 ) -> Result<(), DaemonError> {
     let (entry, named) = catalog.find_with_quantization(wanted)?;
     let preferred = entry.preferred(preferred).map(|(name, _)| name);
@@ -42,21 +45,23 @@ pub async fn fetch(
         {
             let part = component.map_or(String::new(), |(component, _)| format!(", {component}"));
             info!("{}:{name}{part} is not on disk, downloading", entry.id);
-            hub.pull(source, &Logged::default(), &CancellationToken::new())
+            hub.pull(source, transfer, &CancellationToken::new())
                 .await?;
         }
     }
     Ok(())
 }
 
-/// A line for each tenth of the way.
-#[derive(Default)]
-struct Logged {
+/// The files of a model, or of a component of it, on their way. A line in the log for each tenth.
+#[derive(Debug, Default)]
+pub struct Transfer {
     all_bytes: AtomicU64,
     here_bytes: AtomicU64,
+    /// Of the last attempt.
+    failure: Mutex<Option<String>>,
 }
 
-impl Progress for Logged {
+impl Progress for Transfer {
     fn report(&self, event: Event<'_>) {
         match event {
             Event::Planned {
@@ -67,6 +72,7 @@ impl Progress for Logged {
                 let all = wanted_bytes.saturating_add(present_bytes);
                 self.all_bytes.store(all, Ordering::Relaxed);
                 self.here_bytes.store(present_bytes, Ordering::Relaxed);
+                *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
             }
             Event::Received { bytes, .. } => {
                 if let Some(percent) = self.received(bytes) {
@@ -89,7 +95,23 @@ impl Progress for Logged {
     }
 }
 
-impl Logged {
+impl Transfer {
+    pub fn fail(&self, failure: &impl Display) {
+        let mut last = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(failure.to_string());
+    }
+
+    pub fn state(&self) -> DownloadReport {
+        let total_bytes = self.all_bytes.load(Ordering::Relaxed);
+        let received_bytes = self.here_bytes.load(Ordering::Relaxed).min(total_bytes);
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        DownloadReport {
+            received_bytes,
+            total_bytes,
+            failure: failure.clone(),
+        }
+    }
+
     /// What is to be said of it, if that is anything new. A file that starts again counts again, but it never comes to more
     /// than everything.
     fn received(&self, bytes: u64) -> Option<u64> {
@@ -103,17 +125,21 @@ impl Logged {
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Logged, Progress};
+    use super::{Event, Progress, Transfer};
 
     #[test]
     fn what_was_here_counts_and_nothing_comes_to_more_than_all() {
-        let logged = Logged::default();
-        logged.report(Event::Planned {
+        let transfer = Transfer::default();
+        transfer.report(Event::Planned {
             files: 1,
             wanted_bytes: 40,
             present_bytes: 60,
         });
-        let told: Vec<_> = (0..16).filter_map(|_| logged.received(5)).collect();
+        let told: Vec<_> = (0..16).filter_map(|_| transfer.received(5)).collect();
         assert_eq!(told, [70, 80, 90, 100]);
+        transfer.fail(&"the hub is away");
+        let report = transfer.state();
+        assert_eq!((report.received_bytes, report.total_bytes), (100, 100));
+        assert_eq!(report.failure.as_deref(), Some("the hub is away"));
     }
 }

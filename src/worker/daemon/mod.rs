@@ -11,6 +11,7 @@
 //! | `crew` | the loaded models and the worker that serves them |
 //! | `residency` | which models are in memory |
 //! | `control` | commands of the owner to the running worker |
+//! | `state`, `report` | the worker's state, as its owner asks for it |
 //! | `engines` | the threads of a device, for text and for media |
 //! | `infotext` | the text about an image inside its file |
 //! | `posts` | the configured coordinators, checked |
@@ -36,9 +37,11 @@ mod look;
 mod pace;
 mod posts;
 mod registration;
+pub mod report;
 mod residency;
 mod signals;
 pub mod sources;
+pub mod state;
 mod summary;
 mod worker;
 
@@ -59,6 +62,7 @@ pub use device::{Device, TEXT_PROCESS, kv_dtype, limits, needs, shared};
 use downloads::Downloads;
 pub use engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
 pub use error::DaemonError;
+use fetch::Transfer;
 use fit::Wishes;
 pub use infotext::infotext;
 pub use jobs::{FilmType, VideoFile, transcript};
@@ -67,6 +71,7 @@ use posts::posts;
 pub use posts::tls;
 pub use residency::Residency;
 pub use signals::{Signal, Signals};
+use state::WorkerState;
 pub use summary::Activity;
 pub use worker::{Post, Served, Stock, Way, Worker};
 
@@ -80,8 +85,11 @@ pub async fn run(
 ) -> Result<(), DaemonError> {
     let mut signals = Signals::listen()?;
     let posts = posts(config)?;
+    let tasks = Tasks::default();
+    let state = WorkerState::new(&config.worker.name());
+    let mut control = ControlSocket::open(&config.worker.data_dir, state.clone(), &tasks).await;
     let started = tokio::select! {
-        started = start(config, catalog, hub) => Some(started?),
+        started = start(config, catalog, hub, &state) => Some(started?),
         () = signals.stop() => None,
     };
     let Some((device, models)) = started else {
@@ -93,8 +101,8 @@ pub async fn run(
             "no coordinator is configured, so no jobs will arrive; add one with `worker join TOKEN`"
         );
     }
-    let tasks = Tasks::default();
     let mut downloads = Downloads::new(&tasks);
+    state.downloads(downloads.states());
     for wanted in &models.missing {
         downloads.start(wanted, device.room(), config, catalog, hub);
     }
@@ -104,8 +112,7 @@ pub async fn run(
         residency.add(located, model.clone()).await;
         serving.push((name, model));
     }
-    let mut crew = Crew::start(residency, serving, posts, (config, catalog), &tasks).await;
-    let mut control = ControlSocket::open(&config.worker.data_dir, &tasks).await;
+    let mut crew = Crew::start(residency, serving, posts, (state, catalog), &tasks).await;
     let mut config = config.clone();
     match models.missing.as_slice() {
         [] => {}
@@ -188,14 +195,16 @@ async fn start(
     config: &Config,
     catalog: &Catalog,
     hub: &Hub,
+    state: &WorkerState,
 ) -> Result<(Device, FirstModels), DaemonError> {
     let machine = hardware::probe();
     describe(config, &machine);
     let mut device = Device::start(config, &machine)?;
+    state.runs_on(device.placement(&machine));
     if config.models.serve.0.is_empty() {
         warn!("no models are configured; add some to models.serve");
     }
-    let models = first_models(&mut device, config, catalog, hub).await?;
+    let models = first_models(&mut device, config, (catalog, hub), state).await?;
     Ok((device, models))
 }
 
@@ -204,8 +213,8 @@ async fn here(
     wanted: &str,
     config: &Config,
     room: &fit::Room,
-    catalog: &Catalog,
-    hub: &Hub,
+    (catalog, hub): (&Catalog, &Hub),
+    transfer: &Transfer,
 ) -> Result<Located, DaemonError> {
     let preferred = config.models.quantization.map(Quantization::word);
     let locate = || here_already(wanted, config, catalog, hub);
@@ -214,7 +223,7 @@ async fn here(
             if !config.hub.offline && catalog.find_with_quantization(wanted).is_ok() =>
         {
             let wishes = Wishes::of(&config.engine, room.device);
-            fetch::fetch(wanted, preferred, wishes, room, catalog, hub).await?;
+            fetch::fetch(wanted, preferred, wishes, room, (catalog, hub), transfer).await?;
             Ok(locate()?)
         }
         located => Ok(located?),

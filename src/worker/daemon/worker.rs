@@ -322,6 +322,16 @@ impl Worker {
         self.engines().ended().await;
     }
 
+    /// The lines, by the names of the coordinators in the log.
+    pub fn named_links(&self) -> Vec<(String, Link)> {
+        let named = |line: &PostLine| (line.label.clone(), line.link.clone());
+        self.lines.iter().map(named).collect()
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// What it has done since its start.
     pub fn activity(&self) -> Activity {
         self.counters.activity(summary::earned(self.links()))

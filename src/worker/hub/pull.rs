@@ -66,8 +66,11 @@ impl Pull<'_> {
         };
         let first = self.line.file(repository, revision, &first.path).await?;
         let commit = &first.commit;
-        let rest: Vec<RemoteFile> = stream::iter(rest)
-            .map(|file| self.line.file(repository, commit, &file.path))
+        // The compiler does not find a stream `Send` that keeps this closure.
+        let questions = rest.iter();
+        let questions = questions.map(|file| self.line.file(repository, commit, &file.path));
+        let questions: Vec<_> = questions.collect();
+        let rest: Vec<RemoteFile> = stream::iter(questions)
             .buffered(QUESTIONS_AT_ONCE)
             .try_collect()
             .await?;

@@ -158,6 +158,7 @@ const DERIVES_SERDE: &[&str] = &[
     "protocol",
     "reader",
     "worker/catalog",
+    "worker/daemon/report.rs",
     "worker/hub",
 ];
 

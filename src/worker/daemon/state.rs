@@ -1,0 +1,160 @@
+//! The state of a running worker, for `worker status`: its device, models, downloads, coordinators and jobs. Read at any time,
+//! also while a model loads.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::downloads::DownloadStates;
+use super::report::{CoordinatorReport, JobsReport, ModelReport, WorkerReport};
+use super::residency::Residency;
+use super::summary::{self, Counters};
+use super::{DeviceModel, Worker};
+use crate::link::{Link, Standing};
+use muster_engine::runtime::Purpose;
+use muster_engine::runtime::maker::MediaKind;
+use muster_protocol::job::MemoryStay;
+
+/// Clones are the same.
+#[derive(Clone, Default)]
+pub struct WorkerState(Arc<Mutex<Sources>>);
+
+/// The parts of the worker that know its state. None of a worker that is starting.
+#[derive(Default)]
+struct Sources {
+    name: String,
+    placement: String,
+    /// What it does before it serves.
+    starting: Option<String>,
+    models: Vec<DeviceModel>,
+    residency: Option<Residency>,
+    downloads: DownloadStates,
+    counters: Counters,
+    lines: Vec<(String, Link)>,
+}
+
+impl WorkerState {
+    pub fn new(name: &str) -> Self {
+        Self(Arc::new(Mutex::new(Sources {
+            name: name.to_owned(),
+            ..Sources::default()
+        })))
+    }
+
+    /// Before it serves.
+    pub fn is_starting(&self, what: impl Into<String>) {
+        self.lock().starting = Some(what.into());
+    }
+
+    pub fn runs_on(&self, placement: impl Into<String>) {
+        self.lock().placement = placement.into();
+    }
+
+    pub fn downloads(&self, downloads: DownloadStates) {
+        self.lock().downloads = downloads;
+    }
+
+    /// Jobs for these models come from now on.
+    pub fn serves(&self, models: Vec<DeviceModel>, residency: &Residency, worker: &Worker) {
+        let mut sources = self.lock();
+        sources.starting = None;
+        sources.models = models;
+        sources.residency = Some(residency.clone());
+        sources.counters = worker.counters().clone();
+        sources.lines = worker.named_links();
+    }
+
+    pub fn report(&self) -> WorkerReport {
+        let sources = self.lock();
+        let served = sources.models.iter().map(|model| {
+            let residency = sources.residency.as_ref();
+            let stay = residency.map_or(MemoryStay::Always, |of| of.stay(model.name()));
+            ModelReport::of(model, stay)
+        });
+        let downloads = sources.downloads.report().into_iter();
+        let downloads = downloads.map(|(name, download)| ModelReport {
+            name,
+            kind: None,
+            context: None,
+            state: "downloading".to_owned(),
+            unloads_at: None,
+            download: Some(download),
+        });
+        let links = sources.lines.iter().map(|(_, link)| link);
+        let activity = sources.counters.activity(summary::earned(links));
+        WorkerReport {
+            name: sources.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            placement: sources.placement.clone(),
+            starting: sources.starting.clone(),
+            models: served.chain(downloads).collect(),
+            coordinators: sources.lines.iter().map(CoordinatorReport::of).collect(),
+            jobs: JobsReport {
+                running: activity.running,
+                done: activity.done,
+                failed: activity.failed,
+                handed_back: activity.handed_back,
+                cancelled: activity.cancelled,
+                tokens: activity.tokens,
+                earned_thousandths: activity.kudos,
+            },
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sources> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ModelReport {
+    fn of(model: &DeviceModel, stay: MemoryStay) -> Self {
+        let (kind, context) = match model {
+            DeviceModel::Text(info) => {
+                let kind = match info.purpose {
+                    Purpose::Generate => "text",
+                    Purpose::Embed(_) => "embedding",
+                    Purpose::Rerank => "rerank",
+                };
+                (kind, Some(info.context))
+            }
+            DeviceModel::Media(media) => {
+                let kind = match media.kind {
+                    MediaKind::Image => "image",
+                    MediaKind::Sound if media.speaks() => "speech",
+                    MediaKind::Sound => "music",
+                    MediaKind::Video => "video",
+                    MediaKind::Transcript => "transcription",
+                };
+                (kind, None)
+            }
+        };
+        let (state, unloads_at) = match stay {
+            MemoryStay::Unloaded => ("unloaded", None),
+            MemoryStay::Until(seconds) => ("loaded", Some(seconds)),
+            MemoryStay::Always => ("loaded", None),
+        };
+        Self {
+            name: model.name().to_owned(),
+            kind: Some(kind.to_owned()),
+            context,
+            state: state.to_owned(),
+            unloads_at,
+            download: None,
+        }
+    }
+}
+
+impl CoordinatorReport {
+    fn of((name, link): &(String, Link)) -> Self {
+        let (state, reason) = match (link.standing(), link.feedback().maintenance()) {
+            (Standing::Away, _) => ("connecting", None),
+            (Standing::Connected(_), Some(reason)) => ("maintenance", Some(reason)),
+            (Standing::Connected(_), None) => ("connected", None),
+            (Standing::Refused(reason), _) => ("refused", Some(reason)),
+            (Standing::Left, _) => ("left", None),
+        };
+        Self {
+            name: name.clone(),
+            state: state.to_owned(),
+            reason,
+        }
+    }
+}
