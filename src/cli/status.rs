@@ -128,13 +128,14 @@ fn of_worker(report: &WorkerReport) -> String {
         text += &format!("{what}; no jobs until it is done\n");
     }
     if !report.models.is_empty() {
-        let mut table = Table::new(["MODEL", "KIND", "CONTEXT", "STATE"]);
+        let mut table = Table::new(["MODEL", "KIND", "CONTEXT", "STATE", "DEVICE"]);
         for model in &report.models {
             let kind = model.kind.clone().unwrap_or_else(|| "-".to_owned());
             let context = model
                 .context
                 .map_or("-".to_owned(), |tokens| tokens.to_string());
-            table.row([model.name.clone(), kind, context, state(model)]);
+            let devices = model.devices.join(", ");
+            table.row([model.name.clone(), kind, context, state(model), devices]);
         }
         text += &format!("\n{table}");
     }

@@ -12,7 +12,7 @@ use super::value::{Place, Value, quote};
 settings! {
     /// How models run on this machine.
     pub struct EngineConfig = "engine" {
-        /// Device that runs the models: auto (the GPU with the most free memory, else the CPU), cpu, cuda or cuda:N.
+        /// Devices that run the models: auto (all GPUs, else the CPU), cpu, cuda (all GPUs) or cuda:N (one). Each model goes to the GPU with the most free memory.
         device: DeviceSetting = "auto",
         /// KV cache memory per model. Set it to leave memory for other programs.
         kv_memory: Option<Size> where (1 << 20..=1 << 50); unset "enough for max_running jobs and on a GPU for one of the longest, or all free memory",

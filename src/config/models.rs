@@ -11,6 +11,8 @@ settings! {
     pub struct ModelsConfig = "models" {
         /// Models to load: catalog names (`worker models list`), NAME:QUANTIZATION, org/name:FILE of a pulled repository, or paths of .gguf files and model folders.
         serve: Served = [],
+        /// Models of `serve` to load on every GPU; each of their jobs goes to the GPU with the fewest. Set it to serve one model with several GPUs.
+        replicate: Served = [],
         /// Preferred quantization where a model has several. Set it to trade speed for quality.
         quantization: Option<Quantization>; unset "the model's default, or a smaller one that fits",
         /// Folder with your own catalog entries (*.toml), which extend or replace the built-in ones.

@@ -1,6 +1,5 @@
 //! Jobs that read and do not write, from the route to a worker of ours and back.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,9 +38,8 @@ async fn served(runtime: Runtime, models: Vec<Arc<ModelInfo>>) -> (App, Worker) 
     post.key.clone_from(&app.key);
     let served = Served {
         models,
-        media: Vec::new(),
         slots: 8,
-        other_names: BTreeMap::new(),
+        ..Served::default()
     };
     let worker = Worker::start(runtime, served, vec![post], &app.tasks);
     assert!(worker.connected().await);

@@ -1,6 +1,5 @@
 //! Real workers on their lines: with our coordinator, and with one that speaks the public protocol.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -506,9 +505,8 @@ async fn a_worker_goes_on_while_one_of_its_coordinators_takes_it() {
     let posts = vec![post("rig", to_strict), post("rig", to_kind)];
     let served = Served {
         models: vec![info],
-        media: Vec::new(),
         slots: 4,
-        other_names: BTreeMap::new(),
+        ..Served::default()
     };
     let worker = Worker::start(runtime, served, posts, &tasks);
     let mut boss = strict.next().await;
@@ -720,9 +718,8 @@ async fn a_worker_works_for_several_coordinators_at_once() {
     let (runtime, info) = engine().await;
     let served = Served {
         models: vec![info],
-        media: Vec::new(),
         slots: 8,
-        other_names: BTreeMap::new(),
+        ..Served::default()
     };
     let posts = vec![post("rig", dial(&board)), post("rig", public)];
     let _worker = Worker::start(runtime.clone(), served, posts, &board.tasks);

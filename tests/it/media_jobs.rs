@@ -98,11 +98,11 @@ async fn serving_from(
     maker.load(&model.name, loader).await.unwrap();
     let engines = Engines {
         folders,
-        drawing: Default::default(),
-        residency: None,
         reader: Reader::of(env!("CARGO_BIN_EXE_worker").into()),
-        runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
         maker: Some(maker.clone()),
+        ..Runtime::start(DeviceChoice::Cpu, EngineLimits::default())
+            .unwrap()
+            .into()
     };
     let served = Served {
         media: vec![model],

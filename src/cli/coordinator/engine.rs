@@ -18,10 +18,8 @@ use crate::config::Config;
 use crate::daemon::control::ControlSocket;
 use crate::daemon::locate::Located;
 use crate::daemon::state::WorkerState;
-use crate::daemon::{
-    Crew, Device, DeviceModel, OwnerChoices, Post, Residency, Signal, Signals, Way,
-};
-use crate::hardware::{self, Machine};
+use crate::daemon::{Crew, Device, DeviceModel, Devices, OwnerChoices, Post, Signal, Signals, Way};
+use crate::hardware;
 use crate::link::Dial;
 use crate::tasks::Tasks;
 
@@ -106,7 +104,10 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
                     output::json_line(&EngineChoices { loaded, unloaded })?;
                     request.reply(reply);
                 }
-                () = crew.worker.engine_ended() => {
+                at = crew.worker.engine_ended(), if crew.devices() > 1 => {
+                    crew = crew.lose(at, (config, &place.catalog), grace).await;
+                }
+                _ = crew.worker.engine_ended(), if crew.devices() == 1 => {
                     let why = "a thread of the engine ended with the panic above";
                     return Err(Failure::new(Exit::Failed, why));
                 }
@@ -131,34 +132,31 @@ async fn start(
     let post = post(args, config)?;
     let place = Place::open(config)?;
     let machine = hardware::probe();
-    let (mut device, choice) = choice(args, config, &place, &machine).await?;
-    let placement = device.placement(&machine);
+    let devices = Devices::start(config, &machine)?;
+    let choice = choice(args, config, &place, &*devices.first().await).await?;
     let state = WorkerState::new(&config.worker.name());
-    state.runs_on(&*placement);
+    state.runs_on(&devices);
     let Choice {
         models,
         beside,
         better,
     } = choice;
-    let (mut loaded, mut files) = (Vec::new(), Vec::new());
+    let mut serving = Vec::new();
     let others = || {
         models
             .iter()
             .chain(beside.iter().filter_map(|located| located.first()))
     };
     for (at, located) in models.iter().enumerate() {
-        device.expect(others().skip(at + 1));
-        files.push(located.clone());
-        loaded.push(load(&mut device, located.clone()).await?);
+        let following: Vec<&Located> = others().skip(at + 1).collect();
+        serving.push(load(&devices, located.clone(), &following).await?);
     }
-    device.expect([].iter());
     for located in beside {
         for one in located {
             let name = one.name.clone();
-            match load(&mut device, one.clone()).await {
+            match load(&devices, one, &[]).await {
                 Ok(more) => {
-                    files.push(one);
-                    loaded.push(more);
+                    serving.push(more);
                     break;
                 }
                 Err(failure) => warn!("not serving {name}: {failure}"),
@@ -166,22 +164,16 @@ async fn start(
         }
     }
     let working = Working {
-        placement,
-        models: loaded.iter().map(|model| model.name().to_owned()).collect(),
+        placement: devices.placement().to_owned(),
+        models: serving.iter().map(|(name, _)| name.clone()).collect(),
         advice: better.map(|better| better.to_string()),
     };
-    let residency = Residency::new(device, config.engine.keep_alive);
-    let mut serving = Vec::new();
-    for (located, model) in files.into_iter().zip(loaded) {
-        residency.add(located, model.clone()).await;
-        serving.push((model.name().to_owned(), model));
-    }
     let choices = OwnerChoices {
         loaded: args.loaded.clone(),
         unloaded: args.unloaded.clone(),
     };
     let context = (state.clone(), config, &place.catalog, &place.hub);
-    let crew = Crew::resume(choices, residency, serving, vec![post], context, tasks).await;
+    let crew = Crew::resume(choices, devices, serving, vec![post], context, tasks).await;
     if !crew.worker.connected().await {
         return Err(Failure::new(
             Exit::Failed,
@@ -198,23 +190,29 @@ async fn choice(
     args: &EngineArgs,
     config: &Config,
     place: &Place,
-    machine: &Machine,
-) -> Result<(Device, Choice), Failure> {
-    let device = Device::start(config, machine)?;
-    let mut choice = choose(&args.model, config, place, &device)?;
+    device: &Device,
+) -> Result<Choice, Failure> {
+    let mut choice = choose(&args.model, config, place, device)?;
     if let Some(offer) = choice.better.take_if(|_| args.asks)
         && let Some(pulled) = offer.put(place, &config.worker.data_dir).await?
     {
         // The model that writes; those that draw stay.
         choice.models = vec![pulled];
     }
-    Ok((device, choice))
+    Ok(choice)
 }
 
-async fn load(device: &mut Device, located: Located) -> Result<DeviceModel, Failure> {
-    let model = device.load(located, |_, _| {}).await?;
-    info!(model.name = %model.name(), "{} is loaded", model.name());
-    Ok(model)
+/// The model under its name.
+async fn load(
+    devices: &Devices,
+    located: Located,
+    following: &[&Located],
+) -> Result<(String, DeviceModel), Failure> {
+    let wanted = located.name.clone();
+    let model = devices.load_before(&wanted, located, following).await?;
+    let name = model.name().to_owned();
+    info!(model.name = %name, "{name} is loaded");
+    Ok((name, model))
 }
 
 fn post(args: &EngineArgs, config: &Config) -> Result<Post, Failure> {

@@ -9,12 +9,11 @@ use crate::cli::failure::to_fit;
 use crate::cli::place::Place;
 use crate::cli::{Failure, quantity};
 use crate::config::{Config, Exposure};
-use crate::daemon::fit::{Fit, Wishes, fit, room};
-use crate::daemon::locate::LocatedSource;
-use crate::daemon::{DaemonError, Device, kv_dtype, limits, needs, shared};
+use crate::daemon::locate::Located;
+use crate::daemon::{DaemonError, Devices};
 use crate::hardware::{self, Machine, Memory};
+use crate::runtime::LoadError;
 use crate::runtime::gpu_faults;
-use crate::runtime::{LoadError, ModelSource, SharedWeights};
 
 const GIB: u64 = 1 << 30;
 
@@ -81,14 +80,17 @@ pub fn graphics(machine: &Machine, has_cuda: bool) -> Check {
 }
 
 /// Opens the device that models go to, which computes something on it.
-pub fn device(config: &Config, machine: &Machine) -> Check {
+pub fn device(config: &Config, machine: &Machine) -> (Check, Option<Devices>) {
     const NAME: &str = "device";
-    let device = match Device::start(config, machine) {
-        Ok(device) => device,
-        Err(failure) => return Check::fail(NAME, failure, "set another engine.device"),
+    let devices = match Devices::start(config, machine) {
+        Ok(devices) => devices,
+        Err(failure) => {
+            let check = Check::fail(NAME, failure, "set another engine.device");
+            return (check, None);
+        }
     };
-    let found = device.placement(machine);
-    match (device.refusals(), cfg!(feature = "cuda")) {
+    let found = devices.placement().to_owned();
+    let check = match (devices.refusals(), cfg!(feature = "cuda")) {
         ([], true)
             if gpu_faults().is_empty() && machine.gpus.iter().all(|gpu| gpu.obstacle.is_none()) =>
         {
@@ -100,7 +102,8 @@ pub fn device(config: &Config, machine: &Machine) -> Check {
             found,
             "`worker probe` shows driver and GPUs; docs/owners.md names what GPUs need",
         ),
-    }
+    };
+    (check, Some(devices))
 }
 
 pub fn memory(memory: Memory) -> Check {
@@ -162,8 +165,9 @@ pub fn clock(now: SystemTime) -> Check {
     }
 }
 
-/// Each configured model: whether its files are here, are sound, and fit beside those before it.
-pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
+/// Each configured model: whether its files are here, are sound, and fit beside the others, on the device where the worker
+/// would load it.
+pub async fn models(config: &Config, devices: &Devices) -> Vec<Check> {
     if config.models.serve.0.is_empty() {
         return vec![Check::warn(
             "models",
@@ -171,69 +175,59 @@ pub fn models(config: &Config, machine: &Machine) -> Vec<Check> {
             "add models to models.serve; `worker init` writes a configuration with models",
         )];
     }
-    let room = room(
-        machine,
-        config.engine.device,
-        &config.owner,
-        cfg!(feature = "cuda"),
-    );
-    let (place, whole) = match (Place::open(config), room) {
-        (Err(failure), _) => {
-            return vec![Check::fail("models", failure, "correct the catalog entry")];
-        }
-        (_, Err(missing)) => {
-            return vec![Check::fail("models", missing, "set another engine.device")];
-        }
-        (Ok(place), Ok(room)) => (place, room),
+    let place = match Place::open(config) {
+        Ok(place) => place,
+        Err(failure) => return vec![Check::fail("models", failure, "correct the catalog entry")],
     };
+    let serve = &config.models.serve.0;
+    let located = serve
+        .iter()
+        .map(|wanted| place.locate(wanted).map_err(Failure::from));
+    let located: Vec<Result<Located, Failure>> = located.collect();
     let mut checks = Vec::new();
     let mut names = BTreeSet::new();
-    let mut fitting: Vec<(Fit, Vec<SharedWeights>)> = Vec::new();
-    for wanted in &config.models.serve.0 {
-        let fitted = place
-            .locate(wanted)
-            .map_err(Failure::from)
-            .and_then(|located| {
-                if !names.insert(located.name.clone()) {
-                    let twice = LoadError::AlreadyLoaded { name: located.name };
-                    return Err(Failure::from(twice).hint("list each model once in models.serve"));
-                }
-                let shared = shared(&located)?;
-                let models = fitting.iter().map(|(fit, shared)| (fit, shared.as_slice()));
-                let room = whole.beside(models, &shared);
-                let needs = match located.source {
-                    LocatedSource::Text(source) => {
-                        let source = ModelSource {
-                            kv: kv_dtype(config),
-                            ..*source
-                        };
-                        needs(&source, &room, &limits(config, room.device))?
-                    }
-                    LocatedSource::Media(source) => source.needs().map_err(DaemonError::from)?,
-                };
-                let fitted = fit(needs, Wishes::of(&config.engine, room.device), &room);
-                Ok(fitted.map(|fit| (fit, shared)))
-            });
-        checks.push(match fitted {
-            Err(failure) => {
-                let advice = failure
-                    .advice()
-                    .unwrap_or("`worker models verify` checks the files")
-                    .to_owned();
-                Check::fail("models", format!("{wanted}: {failure}"), advice)
+    for (at, wanted) in serve.iter().enumerate() {
+        let following: Vec<&Located> = located[at + 1..].iter().flatten().collect();
+        let reserved = match &located[at] {
+            Ok(located) if !names.insert(located.name.clone()) => {
+                let name = located.name.clone();
+                let twice = Failure::from(LoadError::AlreadyLoaded { name });
+                checks.push(failed(
+                    wanted,
+                    &twice.hint("list each model once in models.serve"),
+                ));
+                continue;
             }
-            Ok(Err(refusal)) => Check::fail(
+            Ok(located) => devices.reserve_before(wanted, located, &following).await,
+            Err(failure) => {
+                checks.push(failed(wanted, failure));
+                continue;
+            }
+        };
+        checks.push(match reserved {
+            Err(DaemonError::DoesNotFit { refusal, .. }) => Check::fail(
                 "models",
                 format!("{wanted} {refusal}"),
                 to_fit(&refusal, "serve a smaller model or quantization"),
             ),
-            Ok(Ok((fit, shared))) => {
-                fitting.push((fit, shared));
-                Check::ok("models", format!("{wanted} takes {fit}"))
+            Err(failure) => failed(wanted, &Failure::from(failure)),
+            Ok(reserved) => {
+                let parts = reserved.iter().map(|(place, fit)| match devices.count() {
+                    1 => fit.to_string(),
+                    _ => format!("{fit} on {place}"),
+                });
+                let parts: Vec<String> = parts.collect();
+                Check::ok("models", format!("{wanted} takes {}", parts.join("; ")))
             }
         });
     }
     checks
+}
+
+fn failed(wanted: &str, failure: &Failure) -> Check {
+    let advice = failure.advice();
+    let advice = advice.unwrap_or("`worker models verify` checks the files");
+    Check::fail("models", format!("{wanted}: {failure}"), advice.to_owned())
 }
 
 #[cfg(test)]

@@ -70,9 +70,13 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     ] {
         report.add(check)?;
     }
-    report.add(checks::device(&config, &machine))?;
-    for check in checks::models(&config, &machine) {
-        report.add(check)?;
+    let (check, devices) = checks::device(&config, &machine);
+    report.add(check)?;
+    if let Some(devices) = devices {
+        let models = async { Ok(checks::models(&config, &devices).await) };
+        for check in load::block_on(models)? {
+            report.add(check)?;
+        }
     }
     let coordinators =
         load::block_on(async { Ok(coordinators::checks(&config, root.offline).await) })?;

@@ -107,6 +107,11 @@ impl Runtime {
         answer.await.unwrap_or(Err(LoadError::Stopped))
     }
 
+    /// Whether the thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.inbox.is_closed()
+    }
+
     /// Gives a model's memory back. Jobs that still run on it fail.
     pub async fn unload(&self, name: &str) -> Result<(), Failure> {
         let name = name.to_owned();

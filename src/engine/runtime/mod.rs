@@ -278,6 +278,14 @@ impl DeviceChoice {
         }
     }
 
+    /// Whether it still works. A GPU whose context failed, or that left the bus, refuses every call.
+    pub fn answers(self) -> bool {
+        match self {
+            Self::Cpu => true,
+            Self::Cuda(index) => muster_kernels::gpu_free_bytes(index).is_ok(),
+        }
+    }
+
     /// Gives memory of models that are gone back to the driver, for other programs.
     pub fn give_back(self) -> Result<(), LoadError> {
         match self {

@@ -10,9 +10,7 @@ use super::control::{CommandCause, CommandFailure, CommandOutcome, CommandReply,
 use super::downloads::{Downloads, can_be_fetched};
 use super::residency::{LoadOutcome, UnloadOutcome};
 use super::state::WorkerState;
-use super::{
-    Device, DeviceModel, Engines, LAST_TASKS, Post, Residency, Served, Stock, Worker, here_already,
-};
+use super::{DeviceModel, Devices, LAST_TASKS, Post, Served, Stock, Worker, here_already};
 use crate::catalog::Catalog;
 use crate::daemon::DaemonError;
 use crate::daemon::locate::{LocateError, Located};
@@ -23,9 +21,9 @@ use muster_process::tasks::Tasks;
 /// For a coordinator to hear of a new model before the owner's command ends.
 const RETURN_TIME: Duration = Duration::from_secs(10);
 
-/// A device, its models under the names of the configuration, and the worker.
+/// The devices, their models under the names of the configuration, and the worker.
 pub struct Crew {
-    residency: Residency,
+    devices: Devices,
     models: Vec<(String, DeviceModel)>,
     choices: OwnerChoices,
     pub worker: Worker,
@@ -45,13 +43,11 @@ pub struct OwnerChoices {
     pub unloaded: Vec<String>,
 }
 
-/// A model's name in the configuration, its files, and what they became.
-pub type LoadedModel = (String, Located, DeviceModel);
-
 /// The models of the configuration at the start.
 #[derive(Default)]
 pub struct FirstModels {
-    pub loaded: Vec<LoadedModel>,
+    /// By the names of the configuration.
+    pub loaded: Vec<(String, DeviceModel)>,
     /// Names of models that are to be fetched while the worker goes on.
     pub missing: Vec<String>,
 }
@@ -61,26 +57,26 @@ pub type Recruits = Vec<(String, Located)>;
 
 impl Crew {
     pub async fn start(
-        residency: Residency,
+        devices: Devices,
         models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
         context: (WorkerState, &Catalog),
         whole: &Tasks,
     ) -> Self {
         let choices = OwnerChoices::default();
-        Self::start_with(choices, residency, models, posts, context, whole).await
+        Self::start_with(choices, devices, models, posts, context, whole).await
     }
 
     /// Starts with the choices that the owner made in an earlier process. A model that does not load again is left out.
     pub async fn resume(
         choices: OwnerChoices,
-        residency: Residency,
+        devices: Devices,
         mut models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
         (state, config, catalog, hub): (WorkerState, &Config, &Catalog, &Hub),
         whole: &Tasks,
     ) -> Self {
-        choices.unload(&residency).await;
+        choices.unload(&devices).await;
         for wanted in &choices.loaded {
             let located = match here_already(wanted, config, catalog, hub) {
                 Ok(located) => located,
@@ -93,27 +89,27 @@ impl Crew {
             if names.any(|name| name == located.name) {
                 continue;
             }
-            models.extend(load(&residency, wanted.clone(), located).await);
+            models.extend(load(&devices, wanted.clone(), located).await);
         }
-        choices.unload(&residency).await;
-        Self::start_with(choices, residency, models, posts, (state, catalog), whole).await
+        choices.unload(&devices).await;
+        Self::start_with(choices, devices, models, posts, (state, catalog), whole).await
     }
 
     async fn start_with(
         choices: OwnerChoices,
-        residency: Residency,
+        devices: Devices,
         models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
         (state, catalog): (WorkerState, &Catalog),
         whole: &Tasks,
     ) -> Self {
         let tasks = whole.part();
-        let Stock { engines, served } = stock(&residency, &models, catalog).await;
-        let worker = Worker::start(engines, served, posts.clone(), &tasks);
-        residency.keep(&tasks);
-        state.serves(device_models(&models), &residency, &worker);
+        let Stock { fleet, served } = stock(&devices, &models, catalog).await;
+        let worker = Worker::start(fleet, served, posts.clone(), &tasks);
+        devices.keep(&tasks);
+        state.serves(device_models(&models), &devices, &worker);
         Self {
-            residency,
+            devices,
             models,
             choices,
             worker,
@@ -142,7 +138,7 @@ impl Crew {
             match here_already(wanted, config, catalog, hub) {
                 Ok(located) => recruits.push((wanted.clone(), located)),
                 Err(failure) if can_be_fetched(wanted, &failure, config, catalog) => {
-                    let room = self.residency.device().await.room().clone();
+                    let room = self.devices.most_room().await;
                     downloads.start(wanted, &room, config, catalog, hub);
                 }
                 Err(failure) => error!("not serving {wanted}: {failure}"),
@@ -174,15 +170,15 @@ impl Crew {
             .into_iter()
             .partition(|(name, _)| self.is_wanted(name, context.0));
         self.models = kept;
-        let change = async |residency: &Residency, mut models: Vec<(String, DeviceModel)>| {
+        let change = async |devices: &Devices, mut models: Vec<(String, DeviceModel)>| {
             for (name, model) in &leaving {
-                match residency.remove(model).await {
+                match devices.remove(model).await {
                     Ok(()) => info!("unloaded {name}"),
                     Err(failure) => error!("{failure}"),
                 }
             }
             for (name, located) in recruits {
-                models.extend(load(residency, name, located).await);
+                models.extend(load(devices, name, located).await);
             }
             models
         };
@@ -191,7 +187,7 @@ impl Crew {
             return self.restart(change, context, left).await;
         }
         let kept = std::mem::take(&mut self.models);
-        self.models = change(&self.residency, kept).await;
+        self.models = change(&self.devices, kept).await;
         self.offer(context, grace).await
     }
 
@@ -206,7 +202,7 @@ impl Crew {
         if leaving.is_empty() {
             return true;
         }
-        let stock = stock(&self.residency, &self.models, catalog).await;
+        let stock = stock(&self.devices, &self.models, catalog).await;
         match self.worker.offer(stock).await {
             Ok(true) => {}
             Ok(false) => return false,
@@ -219,7 +215,7 @@ impl Crew {
         let _ = timeout(RETURN_TIME, self.worker.until_all_up_to_date()).await;
         let idle = async {
             for (_, model) in leaving {
-                self.residency.until_idle(model.name()).await;
+                self.devices.until_idle(model.name()).await;
             }
         };
         timeout(grace, idle).await.is_ok()
@@ -237,29 +233,29 @@ impl Crew {
     }
 
     async fn offer(self, (config, catalog): (&Config, &Catalog), grace: Duration) -> Self {
-        let stock = stock(&self.residency, &self.models, catalog).await;
+        let stock = stock(&self.devices, &self.models, catalog).await;
         match self.worker.offer(stock).await {
             Ok(true) => {
                 let models = device_models(&self.models);
-                self.state.serves(models, &self.residency, &self.worker);
+                self.state.serves(models, &self.devices, &self.worker);
                 return self;
             }
             Ok(false) => {}
             Err(failure) => error!("{failure}"),
         }
-        let same = async |_: &Residency, models: Vec<(String, DeviceModel)>| models;
+        let same = async |_: &Devices, models: Vec<(String, DeviceModel)>| models;
         self.restart(same, (config, catalog), grace).await
     }
 
     /// Ends the worker, changes its models and starts it with them.
     async fn restart(
         self,
-        change: impl AsyncFnOnce(&Residency, Vec<(String, DeviceModel)>) -> Vec<(String, DeviceModel)>,
+        change: impl AsyncFnOnce(&Devices, Vec<(String, DeviceModel)>) -> Vec<(String, DeviceModel)>,
         context: (&Config, &Catalog),
         grace: Duration,
     ) -> Self {
         let Self {
-            residency,
+            devices,
             models,
             choices,
             worker,
@@ -276,16 +272,21 @@ impl Crew {
             warn!("unfinished jobs were handed back");
         }
         tasks.stop(LAST_TASKS).await;
-        let models = change(&residency, models).await;
-        Self::start_with(
-            choices,
-            residency,
-            models,
-            posts,
-            (state, context.1),
-            &whole,
-        )
-        .await
+        let models = change(&devices, models).await;
+        Self::start_with(choices, devices, models, posts, (state, context.1), &whole).await
+    }
+
+    /// The number of devices.
+    pub fn devices(&self) -> usize {
+        self.devices.count()
+    }
+
+    /// Goes on without a device whose engine has ended. The others take the models that fit.
+    pub async fn lose(mut self, at: usize, context: (&Config, &Catalog), grace: Duration) -> Self {
+        let gone = self.devices.lose(at).await;
+        self.models
+            .retain(|(_, model)| !gone.iter().any(|name| name == model.name()));
+        self.offer(context, grace).await
     }
 
     pub fn choices(&self) -> &OwnerChoices {
@@ -342,7 +343,7 @@ impl Crew {
         };
         info!("loading {} as the owner says", located.name);
         // The models that are served go on meanwhile.
-        let (model, unloaded) = match self.residency.load_new(located).await {
+        let (model, unloaded) = match self.devices.load_new(wanted, located).await {
             Ok(loaded) => loaded,
             Err(failure) => {
                 error!("{failure}");
@@ -366,7 +367,7 @@ impl Crew {
     }
 
     async fn load_served(&self, name: &str) -> CommandReply {
-        let text = match self.residency.load(name).await? {
+        let text = match self.devices.load(name).await? {
             LoadOutcome::Loaded => format!("loaded {name}"),
             LoadOutcome::AlreadyLoaded => format!("{name} is already in memory"),
             LoadOutcome::NotOffered => return Err(self.not_served(name)),
@@ -378,7 +379,7 @@ impl Crew {
         let Some(name) = self.name_of(wanted) else {
             return Err(self.not_served(wanted));
         };
-        let (state, text) = match self.residency.unload(&name).await {
+        let (state, text) = match self.devices.unload(&name).await {
             UnloadOutcome::NotOffered => return Err(self.not_served(wanted)),
             UnloadOutcome::NotLoaded => ("unloaded", format!("{name} is not in memory")),
             UnloadOutcome::Unloaded => (
@@ -430,12 +431,8 @@ impl Crew {
 }
 
 /// Loads a model; None, and a line in the log, where that fails.
-async fn load(
-    residency: &Residency,
-    name: String,
-    located: Located,
-) -> Option<(String, DeviceModel)> {
-    match residency.load_new(located).await {
+async fn load(devices: &Devices, name: String, located: Located) -> Option<(String, DeviceModel)> {
+    match devices.load_new(&name, located).await {
         Ok((model, _)) => {
             info!("loaded {name}");
             Some((name, model))
@@ -448,26 +445,19 @@ async fn load(
 }
 
 /// The models and the engine that has them now.
-async fn stock(
-    residency: &Residency,
-    models: &[(String, DeviceModel)],
-    catalog: &Catalog,
-) -> Stock {
-    let device = residency.device().await;
+async fn stock(devices: &Devices, models: &[(String, DeviceModel)], catalog: &Catalog) -> Stock {
+    let max_running = devices.first().await.max_running();
     Stock {
-        engines: Engines {
-            residency: Some(residency.clone()),
-            ..device.engines().clone()
-        },
-        served: served(models, device.max_running(), catalog),
+        fleet: devices.fleet().await,
+        served: served(models, max_running, devices, catalog),
     }
 }
 
 impl OwnerChoices {
     /// Frees the memory of the models that are loaded by now; their next jobs load them again.
-    async fn unload(&self, residency: &Residency) {
+    async fn unload(&self, devices: &Devices) {
         for name in &self.unloaded {
-            residency.unload(name).await;
+            devices.unload(name).await;
         }
     }
 }
@@ -484,10 +474,20 @@ fn device_models(models: &[(String, DeviceModel)]) -> Vec<DeviceModel> {
     models.iter().map(|(_, model)| model.clone()).collect()
 }
 
-fn served(models: &[(String, DeviceModel)], max_running: usize, catalog: &Catalog) -> Served {
+fn served(
+    models: &[(String, DeviceModel)],
+    max_running: usize,
+    devices: &Devices,
+    catalog: &Catalog,
+) -> Served {
     let models = device_models(models);
+    let copies = models.iter().map(|model| {
+        let name = model.name();
+        (name.to_owned(), devices.copies(name))
+    });
+    let copies = copies.filter(|(_, copies)| *copies > 1).collect();
     let other_names = other_names(&models, catalog);
-    Served::new(models, max_running, other_names)
+    Served::new(models, max_running, copies, other_names)
 }
 
 /// What those who poll call the models that are in the catalog.
@@ -502,7 +502,7 @@ fn other_names(models: &[DeviceModel], catalog: &Catalog) -> BTreeMap<String, Ve
 /// Loads the models that are on disk. A model that is neither on disk nor to be fetched ends the start; offline, only
 /// where no other model is on disk.
 pub async fn first_models(
-    device: &mut Device,
+    devices: &Devices,
     config: &Config,
     (catalog, hub): (&Catalog, &Hub),
     state: &WorkerState,
@@ -515,7 +515,6 @@ pub async fn first_models(
         .map(|wanted| here_already(wanted, config, catalog, hub).ok());
     let here_now: Vec<Option<Located>> = here_now.collect();
     for (at, wanted) in serve.iter().enumerate() {
-        device.expect(here_now[at + 1..].iter().flatten());
         let located = match here_already(wanted, config, catalog, hub) {
             Ok(located) => located,
             Err(failure) if can_be_fetched(wanted, &failure, config, catalog) => {
@@ -530,7 +529,8 @@ pub async fn first_models(
         };
         state.is_starting(format!("loading {}", located.name));
         info!("loading {}, no jobs until it is loaded", located.name);
-        let model = device.load(located.clone(), |_, _| {}).await?;
+        let following: Vec<&Located> = here_now[at + 1..].iter().flatten().collect();
+        let model = devices.load_before(wanted, located, &following).await?;
         match &model {
             DeviceModel::Text(info) => info!(
                 model.name = %info.name,
@@ -541,7 +541,7 @@ pub async fn first_models(
                 info!(model.name = %model.name, "loaded {}: it makes {}", model.name, model.kind);
             }
         }
-        models.loaded.push((wanted.clone(), located, model));
+        models.loaded.push((wanted.clone(), model));
     }
     Ok(models)
 }

@@ -7,6 +7,7 @@ use super::locate::{Located, LocatedSource};
 use super::sources::MediaSource;
 use tracing::warn;
 
+use super::engines::DeviceHealth;
 use super::{AdapterFolders, DaemonError, DeviceModel, Engines};
 use crate::hardware::Machine;
 use muster_config::{Config, KvCacheSetting, SpeculationSetting};
@@ -29,8 +30,6 @@ pub struct Device {
     wishes: Wishes,
     /// The least needs of the models that are loaded next.
     next: NextModels,
-    /// Better devices that could not be opened, and why.
-    refusals: Vec<String>,
     limits: EngineLimits,
     kv: Option<KvDtype>,
 }
@@ -54,24 +53,69 @@ struct NextModels {
 }
 
 impl Device {
-    /// Starts the engine of the device that the configuration wants.
+    /// Starts the engine of the first device that the configuration wants and that can be opened.
     pub fn start(config: &Config, machine: &Machine) -> Result<Self, DaemonError> {
+        let (mut devices, _) = Self::start_up_to(1, config, machine)?;
+        Ok(devices.swap_remove(0))
+    }
+
+    /// Starts an engine for each device that the configuration wants and that can be opened: GPUs, the one with the most
+    /// free memory first, or the CPU. Gives the reasons against other devices, too.
+    pub fn start_all(
+        config: &Config,
+        machine: &Machine,
+    ) -> Result<(Vec<Self>, Vec<String>), DaemonError> {
+        Self::start_up_to(usize::MAX, config, machine)
+    }
+
+    fn start_up_to(
+        most: usize,
+        config: &Config,
+        machine: &Machine,
+    ) -> Result<(Vec<Self>, Vec<String>), DaemonError> {
         let rooms = rooms(
             machine,
             config.engine.device,
             &config.owner,
             cfg!(feature = "cuda"),
         )?;
-        let mut refusals = Vec::new();
-        let (room, runtime) = open_first(rooms, config, &mut refusals)?;
+        let (mut refusals, mut last) = (Vec::new(), None);
+        let mut devices: Vec<Self> = Vec::new();
+        for room in rooms {
+            // The CPU stands in where no GPU does.
+            let is_spare = room.device == DeviceChoice::Cpu && !devices.is_empty();
+            if devices.len() == most || is_spare {
+                break;
+            }
+            let place = room.place.clone();
+            match Self::open(room, config) {
+                Ok(device) => devices.push(device),
+                Err(error) => {
+                    refusals.push(format!("{place} cannot be used: {error}"));
+                    last = Some(error);
+                }
+            }
+        }
         for refusal in &refusals {
             warn!("{refusal}");
         }
         for fault in gpu_faults() {
-            let place = &room.place;
             warn!(
-                "{place} fails the test of {fault}: a slower way is taken; report it with `worker probe`"
+                "a GPU fails the test of {fault}: a slower way is taken; report it with `worker probe`"
             );
+        }
+        match (devices.is_empty(), last) {
+            (false, _) => Ok((devices, refusals)),
+            // There is a device at least.
+            (true, last) => Err(last.unwrap_or(LoadError::Stopped.into())),
+        }
+    }
+
+    /// A GPU's free memory is counted once its context holds its part.
+    fn open(mut room: Room, config: &Config) -> Result<Self, DaemonError> {
+        let runtime = Runtime::start(room.device, limits(config, room.device))?;
+        if let Some(free_bytes) = room.device.free_bytes() {
+            room.free_bytes = room.free_bytes.min(free_bytes);
         }
         let limits = limits(config, room.device);
         runtime.prove_grammars_with(ProverProgram {
@@ -80,6 +124,7 @@ impl Device {
         });
         Ok(Self {
             engines: Engines {
+                health: DeviceHealth::of(room.device),
                 folders: AdapterFolders {
                     loras: config.engine.loras.clone(),
                     embeddings: config.engine.embeddings.clone(),
@@ -91,7 +136,6 @@ impl Device {
             room,
             held: Vec::new(),
             next: NextModels::default(),
-            refusals,
             limits,
             kv: kv_dtype(config),
         })
@@ -117,6 +161,20 @@ impl Device {
         }
         self.room = self.room_for(&[], &[]);
         loaded
+    }
+
+    /// Keeps a model's part of the memory without loading it.
+    pub fn reserve(&mut self, located: &Located) -> Result<Fit, DaemonError> {
+        let shared = shared(located)?;
+        let fitted = self.fit_beside_next(located)?;
+        self.held.push(HeldModel {
+            name: located.name.clone(),
+            fit: fitted,
+            shared,
+            is_loaded: true,
+        });
+        self.room = self.room_for(&[], &[]);
+        Ok(fitted)
     }
 
     /// Loads a model that [`unload_for_now`](Self::unload_for_now) has unloaded, with the context it had.
@@ -347,14 +405,10 @@ impl Device {
         self.limits.max_running
     }
 
-    /// Better devices that could not be opened, and why.
-    pub fn refusals(&self) -> &[String] {
-        &self.refusals
-    }
-
-    /// The device of the models and the reason for it, as one line for the owner.
-    pub fn placement(&self, machine: &Machine) -> String {
-        placement(&self.whole, &self.refusals, machine, cfg!(feature = "cuda"))
+    /// What a model takes at least, by its header; nothing where its files have errors, which its load reports.
+    pub fn least_bytes(&self, located: &Located) -> u64 {
+        let needs = self.needs(located, &self.whole);
+        needs.map_or(0, |needs| Fit::least_bytes(&needs, &self.wishes))
     }
 
     /// What it has left.
@@ -385,68 +439,6 @@ impl Device {
     pub fn into_engines(self) -> Engines {
         self.engines
     }
-}
-
-/// The first device that can be opened, with its engine. A GPU's free memory is counted once its context holds its part.
-fn open_first(
-    rooms: Vec<Room>,
-    config: &Config,
-    refusals: &mut Vec<String>,
-) -> Result<(Room, Runtime), DaemonError> {
-    let mut last = None;
-    for mut room in rooms {
-        match Runtime::start(room.device, limits(config, room.device)) {
-            Ok(runtime) => {
-                if let Some(free_bytes) = room.device.free_bytes() {
-                    room.free_bytes = room.free_bytes.min(free_bytes);
-                }
-                return Ok((room, runtime));
-            }
-            Err(error) => {
-                refusals.push(format!("{} cannot be used: {error}", room.place));
-                last = Some(error);
-            }
-        }
-    }
-    // `rooms` gives at least one.
-    Err(last.unwrap_or(LoadError::Stopped).into())
-}
-
-/// See [`Device::placement`].
-fn placement(room: &Room, refusals: &[String], machine: &Machine, has_cuda: bool) -> String {
-    if let DeviceChoice::Cuda(_) = room.device {
-        let faults = gpu_faults();
-        return match faults.as_slice() {
-            [] => format!("models run on {}", room.place),
-            faults => format!(
-                "models run on {}, which fails the test of {}: a slower way is taken",
-                room.place,
-                faults.join(", ")
-            ),
-        };
-    }
-    let names: Vec<&str> = machine.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
-    let why = match (has_cuda, names.as_slice()) {
-        (false, []) => "this build has no CUDA".to_owned(),
-        (false, names) => format!(
-            "this build has no CUDA, and {} stays unused: install a release, or build with `./test dist`",
-            names.join(", ")
-        ),
-        (true, _) if !refusals.is_empty() => refusals.join("; "),
-        (true, []) => "no NVIDIA GPU was found".to_owned(),
-        (true, _) => {
-            let obstacles = machine.gpus.iter().filter_map(|gpu| {
-                let obstacle = gpu.obstacle.as_ref()?;
-                Some(format!("{} cannot run models: {obstacle}", gpu.name))
-            });
-            let obstacles: Vec<String> = obstacles.collect();
-            match obstacles.is_empty() {
-                true => "engine.device is cpu".to_owned(),
-                false => obstacles.join("; "),
-            }
-        }
-    };
-    format!("models run on the CPU: {why}")
 }
 
 /// Weights of a model that others in memory may hold, too.

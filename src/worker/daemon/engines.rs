@@ -1,13 +1,17 @@
-//! The two threads of a device: text, and media beside it.
+//! The two threads of a device, text and media beside it, and those of all devices of a worker.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::residency::Residency;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use super::DaemonError;
+use super::residency::{Residency, ResidencyHold};
 use muster_engine::runtime::image::ImageDefaults;
 use muster_engine::runtime::maker::{Maker, MediaKind};
-use muster_engine::runtime::{Failure, ModelInfo, Runtime};
+use muster_engine::runtime::{DeviceChoice, Failure, ModelInfo, Runtime};
 use muster_protocol::link::ModelLimits;
 use muster_reader::Reader;
 
@@ -24,7 +28,19 @@ pub struct Engines {
     pub residency: Option<Residency>,
     /// Decodes the sounds of jobs.
     pub reader: Reader,
+    pub health: DeviceHealth,
 }
+
+/// Whether a device still works. Clones are the same.
+#[derive(Clone)]
+pub struct DeviceHealth {
+    device: DeviceChoice,
+    lost: watch::Sender<bool>,
+}
+
+/// The engines of each device of a worker. Clones are the same.
+#[derive(Clone)]
+pub struct Fleet(Arc<[Engines]>);
 
 /// The folders of files that requests may name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -83,6 +99,119 @@ impl DeviceModel {
             Self::Media(model) => &model.name,
         }
     }
+
+    /// Of the same model on two devices, the one with the smaller context.
+    #[must_use]
+    pub fn with_smaller_context(self, other: Self) -> Self {
+        match (&self, &other) {
+            (Self::Text(one), Self::Text(two)) if two.context < one.context => other,
+            _ => self,
+        }
+    }
+}
+
+impl DeviceHealth {
+    pub fn of(device: DeviceChoice) -> Self {
+        let (lost, _) = watch::channel(false);
+        Self { device, lost }
+    }
+
+    /// Asks the device after a failed job.
+    pub async fn check(&self) {
+        let device = self.device;
+        // A driver that hangs is found by the limits of jobs.
+        if let Ok(false) = spawn_blocking(move || device.answers()).await {
+            self.lost.send_replace(true);
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        *self.lost.borrow()
+    }
+
+    async fn lost(&self) {
+        // The sender is a part of this value.
+        let _ = self.lost.subscribe().wait_for(|is_lost| *is_lost).await;
+    }
+}
+
+impl Fleet {
+    /// Of one device at least.
+    pub fn new(engines: Vec<Engines>) -> Self {
+        Self(engines.into())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Engines> {
+        self.0.iter()
+    }
+
+    /// The folders are the same for each device.
+    pub fn folders(&self) -> &AdapterFolders {
+        &self.0[0].folders
+    }
+
+    /// Frees a model's memory on each device, after its running jobs. False where models stay in memory.
+    pub async fn unload(&self, model: &str) -> bool {
+        let mut unloads = false;
+        for residency in self.iter().filter_map(|engines| engines.residency.as_ref()) {
+            residency.unload(model).await;
+            unloads = true;
+        }
+        unloads
+    }
+
+    /// The engines for a job, with its model in memory until the hold is dropped.
+    pub async fn hold(
+        &self,
+        model: &str,
+    ) -> Result<(&Engines, Option<ResidencyHold>), DaemonError> {
+        let engines = self.shortest_queue(model);
+        let hold = match &engines.residency {
+            Some(residency) => residency.hold(model).await?,
+            None => None,
+        };
+        Ok((engines, hold))
+    }
+
+    /// A device that has the model in memory before one that has to load it, then the one with the fewest jobs.
+    fn shortest_queue(&self, model: &str) -> &Engines {
+        let offering = self.iter().filter(|engines| engines.works());
+        let loads = offering.filter_map(|engines| {
+            let load = engines.residency.as_ref()?.load_of(model)?;
+            Some(((!load.is_loaded, load.jobs), engines))
+        });
+        let shortest = loads.min_by_key(|(load, _)| *load);
+        shortest.map_or(&self.0[0], |(_, engines)| engines)
+    }
+
+    /// Returns once no thread computes.
+    pub async fn pause(&self) -> Result<(), Failure> {
+        for engines in self.iter().filter(|engines| engines.works()) {
+            engines.pause().await?;
+        }
+        Ok(())
+    }
+
+    pub async fn resume(&self) -> Result<(), Failure> {
+        for engines in self.iter().filter(|engines| engines.works()) {
+            engines.resume().await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a text model has a form for calls of tools in its template.
+    pub fn calls_tools(&self, name: &str) -> bool {
+        let residencies = self.iter().filter_map(|engines| engines.residency.as_ref());
+        let mut known = residencies.filter_map(|residency| residency.calls_tools(name));
+        known.next().unwrap_or_else(|| self.0[0].calls_tools(name))
+    }
+
+    /// Waits until a thread of one of the devices has ended, and tells which.
+    pub async fn ended(&self) -> usize {
+        let waits = self.iter().map(|engines| Box::pin(engines.ended()));
+        let (_, at, _) = futures_util::future::select_all(waits).await;
+        at
+    }
 }
 
 impl Engines {
@@ -115,7 +244,7 @@ impl Engines {
         })
     }
 
-    /// Waits until one of the threads has panicked.
+    /// Waits until one of the threads has panicked or the device has failed.
     pub async fn ended(&self) {
         let media = async {
             match &self.maker {
@@ -126,7 +255,24 @@ impl Engines {
         tokio::select! {
             () = self.runtime.ended() => {}
             () = media => {}
+            () = self.health.lost() => {}
         }
+    }
+
+    fn works(&self) -> bool {
+        !self.runtime.has_ended() && !self.health.is_lost()
+    }
+}
+
+impl From<Engines> for Fleet {
+    fn from(engines: Engines) -> Self {
+        Self::new(vec![engines])
+    }
+}
+
+impl From<Runtime> for Fleet {
+    fn from(runtime: Runtime) -> Self {
+        Engines::from(runtime).into()
     }
 }
 
@@ -139,6 +285,7 @@ impl From<Runtime> for Engines {
             drawing: BTreeMap::new(),
             residency: None,
             reader: Reader::default(),
+            health: DeviceHealth::of(DeviceChoice::Cpu),
         }
     }
 }

@@ -13,6 +13,7 @@ use super::worker::Stock;
 use crate::hardware::{Cards, GpuLoad};
 use crate::link::Condition;
 use muster_engine::runtime::maker::Maker;
+use muster_engine::runtime::{self, Status};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::MemoryStay;
 use muster_protocol::link::{GpuState, ModelState, ModelStatus, State};
@@ -70,39 +71,54 @@ impl Look {
 
     fn look(&self) {
         let stock = self.stock.borrow();
-        let Stock { engines, served } = &*stock;
-        let status = engines.runtime.status();
-        let residency = engines.residency.as_ref();
-        let stay = |name: &str| residency.map(|residency| residency.stay(name));
+        let Stock { fleet, served } = &*stock;
+        let status: Vec<Status> = fleet
+            .iter()
+            .map(|engines| engines.runtime.status())
+            .collect();
+        let is_paused = status.iter().any(|status| status.is_paused);
+        let stay = |name: &str| {
+            let residencies = fleet
+                .iter()
+                .filter_map(|engines| engines.residency.as_ref());
+            let offering = residencies.filter(|residency| residency.offers(name));
+            offering.map(|residency| residency.stay(name)).max()
+        };
         let texts = served.models.iter().map(|info| {
             let pace = self.shop.paces.of(&info.name);
-            let one = status.models.iter().find(|one| one.info.name == info.name);
+            let models = status.iter().flat_map(|status| &status.models);
+            let copies: Vec<_> = models.filter(|one| one.info.name == info.name).collect();
+            let sum = |of: fn(&runtime::ModelStatus) -> usize| {
+                copies.iter().map(|one| of(one)).sum::<usize>()
+            };
             let (loaded, expires_at) = told(stay(&info.name));
             ModelState {
                 name: info.name.clone(),
-                status: status_of(status.is_paused),
-                max: Some(small(served.slots)),
+                status: status_of(is_paused),
+                max: Some(small(served.slots_of(&info.name))),
                 running: pace.running,
-                waiting: one.map_or(0, |one| small(one.waiting)),
+                waiting: small(sum(|one| one.waiting)),
                 context: Some(small(info.context)),
-                kv_free: one.map(|one| share(one.free_pages, one.pages)),
+                kv_free: (!copies.is_empty())
+                    .then(|| share(sum(|one| one.free_pages), sum(|one| one.pages))),
                 prefill_per_second: pace.prefill_per_second.map(f64::round),
                 decode_per_second: pace.decode_per_second.map(f64::round),
                 loaded,
                 expires_at,
             }
         });
-        let maker = engines.maker.as_ref().map(Maker::status);
+        let makers = fleet.iter().filter_map(|engines| engines.maker.as_ref());
+        let makers: Vec<_> = makers.map(Maker::status).collect();
         let media = served.media.iter().map(|model| {
-            let pipelines = maker.iter().flat_map(|maker| &maker.models);
-            let one = pipelines.into_iter().find(|one| one.name == model.name);
+            let pipelines = makers.iter().flat_map(|maker| &maker.models);
+            let copies = pipelines.filter(|one| one.name == model.name);
             let (loaded, expires_at) = told(stay(&model.name));
             ModelState {
                 name: model.name.clone(),
-                status: status_of(status.is_paused),
-                max: Some(model.jobs),
+                status: status_of(is_paused),
+                max: Some(served.jobs_of(model)),
                 running: self.shop.paces.of(&model.name).running,
-                waiting: one.map_or(0, |one| small(one.waiting)),
+                waiting: small(copies.map(|one| one.waiting).sum()),
                 loaded,
                 expires_at,
                 ..ModelState::default()

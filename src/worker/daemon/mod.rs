@@ -5,7 +5,8 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `fit`, `device`, `locate`, `fetch` | which models this machine holds, and where their files are |
+//! | `fit`, `locate`, `fetch` | which models this machine holds, and where their files are |
+//! | `device`, `devices` | the memory of a device and its models; which model goes to which device |
 //! | `downloads` | models that are fetched while the others are served |
 //! | `sources` | the files of media models of each kind, as a device asks them |
 //! | `crew` | the loaded models and the worker that serves them |
@@ -25,6 +26,7 @@ mod around;
 pub mod control;
 mod crew;
 mod device;
+mod devices;
 mod downloads;
 mod engines;
 mod error;
@@ -59,8 +61,9 @@ use control::ControlSocket;
 pub use crew::{Crew, OwnerChoices};
 use crew::{FirstModels, first_models};
 pub use device::{Device, TEXT_PROCESS, kv_dtype, limits, needs, shared};
+pub use devices::Devices;
 use downloads::Downloads;
-pub use engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
+pub use engines::{AdapterFolders, DeviceModel, Engines, Fleet, MediaModel};
 pub use error::DaemonError;
 use fetch::Transfer;
 use fit::Wishes;
@@ -69,7 +72,6 @@ pub use jobs::{FilmType, VideoFile, transcript};
 use locate::{LocateError, Located, Shelves};
 use posts::posts;
 pub use posts::tls;
-pub use residency::Residency;
 pub use signals::{Signal, Signals};
 use state::WorkerState;
 pub use summary::Activity;
@@ -92,7 +94,7 @@ pub async fn run(
         started = start(config, catalog, hub, &state) => Some(started?),
         () = signals.stop() => None,
     };
-    let Some((device, models)) = started else {
+    let Some((devices, models)) = started else {
         info!("stopped while loading");
         return Ok(());
     };
@@ -104,15 +106,10 @@ pub async fn run(
     let mut downloads = Downloads::new(&tasks);
     state.downloads(downloads.states());
     for wanted in &models.missing {
-        downloads.start(wanted, device.room(), config, catalog, hub);
+        let room = devices.most_room().await;
+        downloads.start(wanted, &room, config, catalog, hub);
     }
-    let residency = Residency::new(device, config.engine.keep_alive);
-    let mut serving = Vec::new();
-    for (name, located, model) in models.loaded {
-        residency.add(located, model.clone()).await;
-        serving.push((name, model));
-    }
-    let mut crew = Crew::start(residency, serving, posts, (state, catalog), &tasks).await;
+    let mut crew = Crew::start(devices, models.loaded, posts, (state, catalog), &tasks).await;
     let mut config = config.clone();
     match models.missing.as_slice() {
         [] => {}
@@ -174,7 +171,10 @@ pub async fn run(
                     info!("ready again with {}", crew.loaded_of(&config).join(", "));
                 }
             },
-            () = crew.worker.engine_ended() => {
+            at = crew.worker.engine_ended(), if crew.devices() > 1 => {
+                crew = crew.lose(at, (&config, catalog), config.worker.drain).await;
+            }
+            _ = crew.worker.engine_ended(), if crew.devices() == 1 => {
                 // Coordinators take the jobs back from a socket that is gone, and a new process has a clean device.
                 tasks.stop(LAST_TASKS).await;
                 return Err(DaemonError::EngineEnded);
@@ -196,16 +196,16 @@ async fn start(
     catalog: &Catalog,
     hub: &Hub,
     state: &WorkerState,
-) -> Result<(Device, FirstModels), DaemonError> {
+) -> Result<(Devices, FirstModels), DaemonError> {
     let machine = hardware::probe();
     describe(config, &machine);
-    let mut device = Device::start(config, &machine)?;
-    state.runs_on(device.placement(&machine));
+    let devices = Devices::start(config, &machine)?;
+    state.runs_on(&devices);
     if config.models.serve.0.is_empty() {
         warn!("no models are configured; add some to models.serve");
     }
-    let models = first_models(&mut device, config, (catalog, hub), state).await?;
-    Ok((device, models))
+    let models = first_models(&devices, config, (catalog, hub), state).await?;
+    Ok((devices, models))
 }
 
 /// The files of a model, brought here first if need be.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::engines::{Engines, MediaModel};
+use super::engines::{Fleet, MediaModel};
 use super::sources::SPOKEN_CHARACTERS;
 use super::worker::{Post, Served};
 use muster_engine::runtime::hearing::MOST_SECONDS;
@@ -15,8 +15,8 @@ use muster_protocol::link::{
 };
 
 /// Tools are for workers all of whose models have a form for calls.
-pub fn abilities(engines: &Engines, served: &Served) -> Vec<Ability> {
-    let calls = |info: &Arc<ModelInfo>| engines.calls_tools(&info.name);
+pub fn abilities(fleet: &Fleet, served: &Served) -> Vec<Ability> {
+    let calls = |info: &Arc<ModelInfo>| fleet.calls_tools(&info.name);
     let tools = served.writing().all(calls).then_some(Ability::Tools);
     let others = [
         Ability::Logprobs,
@@ -37,7 +37,7 @@ pub fn abilities(engines: &Engines, served: &Served) -> Vec<Ability> {
         Ability::Tiling,
         Ability::HiresFix,
     ];
-    let folders = &engines.folders;
+    let folders = fleet.folders();
     let loras = folders.loras.is_some().then_some(Ability::Loras);
     let inversions = folders.embeddings.as_ref();
     let inversions = inversions.map(|_| Ability::TextualInversions);
@@ -53,7 +53,7 @@ pub fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registra
     let context = served.context();
     let capacity = |info: &Arc<ModelInfo>| ModelCapacity {
         name: info.name.clone(),
-        max: small(served.slots),
+        max: small(served.slots_of(&info.name)),
         context: Some(small(info.context)),
         size: None,
         kinds: Kind::Text.into(),
@@ -64,7 +64,7 @@ pub fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registra
     };
     let media = |model: &MediaModel| ModelCapacity {
         name: model.name.clone(),
-        max: model.jobs,
+        max: served.jobs_of(model),
         context: match model.kind {
             MediaKind::Transcript => Some(small(HEARD_TOKENS)),
             // Characters count as tokens.
@@ -105,7 +105,7 @@ pub fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registra
         }),
         kinds,
         capacity: Some(Capacity {
-            total: small(served.slots) + served.media.iter().map(|model| model.jobs).sum::<u32>(),
+            total: served.capacity(),
             models,
         }),
         ..Registration::new(&post.key, &post.name, names)

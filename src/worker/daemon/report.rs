@@ -23,6 +23,8 @@ pub struct ModelReport {
     pub kind: Option<String>,
     /// Tokens of one job, of a model that has a context.
     pub context: Option<usize>,
+    /// The devices that have it.
+    pub devices: Vec<String>,
     /// `loaded`, `unloaded` or `downloading`.
     pub state: String,
     /// Seconds since the epoch at which an unused model leaves memory.

@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::devices::Devices;
 use super::downloads::DownloadStates;
 use super::report::{CoordinatorReport, JobsReport, ModelReport, WorkerReport};
-use super::residency::Residency;
 use super::summary::{self, Counters};
 use super::{DeviceModel, Worker};
 use crate::link::{Link, Standing};
@@ -21,11 +21,10 @@ pub struct WorkerState(Arc<Mutex<Sources>>);
 #[derive(Default)]
 struct Sources {
     name: String,
-    placement: String,
     /// What it does before it serves.
     starting: Option<String>,
     models: Vec<DeviceModel>,
-    residency: Option<Residency>,
+    devices: Option<Devices>,
     downloads: DownloadStates,
     counters: Counters,
     lines: Vec<(String, Link)>,
@@ -44,8 +43,8 @@ impl WorkerState {
         self.lock().starting = Some(what.into());
     }
 
-    pub fn runs_on(&self, placement: impl Into<String>) {
-        self.lock().placement = placement.into();
+    pub fn runs_on(&self, devices: &Devices) {
+        self.lock().devices = Some(devices.clone());
     }
 
     pub fn downloads(&self, downloads: DownloadStates) {
@@ -53,37 +52,38 @@ impl WorkerState {
     }
 
     /// Jobs for these models come from now on.
-    pub fn serves(&self, models: Vec<DeviceModel>, residency: &Residency, worker: &Worker) {
+    pub fn serves(&self, models: Vec<DeviceModel>, devices: &Devices, worker: &Worker) {
         let mut sources = self.lock();
         sources.starting = None;
         sources.models = models;
-        sources.residency = Some(residency.clone());
+        sources.devices = Some(devices.clone());
         sources.counters = worker.counters().clone();
         sources.lines = worker.named_links();
     }
 
     pub fn report(&self) -> WorkerReport {
         let sources = self.lock();
-        let served = sources.models.iter().map(|model| {
-            let residency = sources.residency.as_ref();
-            let stay = residency.map_or(MemoryStay::Always, |of| of.stay(model.name()));
-            ModelReport::of(model, stay)
-        });
+        let served = sources
+            .models
+            .iter()
+            .map(|model| ModelReport::of(model, sources.devices.as_ref()));
         let downloads = sources.downloads.report().into_iter();
         let downloads = downloads.map(|(name, download)| ModelReport {
             name,
             kind: None,
             context: None,
+            devices: Vec::new(),
             state: "downloading".to_owned(),
             unloads_at: None,
             download: Some(download),
         });
+        let devices = sources.devices.as_ref();
         let links = sources.lines.iter().map(|(_, link)| link);
         let activity = sources.counters.activity(summary::earned(links));
         WorkerReport {
             name: sources.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            placement: sources.placement.clone(),
+            placement: devices.map_or_else(String::new, |of| of.placement().to_owned()),
             starting: sources.starting.clone(),
             models: served.chain(downloads).collect(),
             coordinators: sources.lines.iter().map(CoordinatorReport::of).collect(),
@@ -105,7 +105,10 @@ impl WorkerState {
 }
 
 impl ModelReport {
-    fn of(model: &DeviceModel, stay: MemoryStay) -> Self {
+    fn of(model: &DeviceModel, devices: Option<&Devices>) -> Self {
+        let name = model.name();
+        let stay = devices.map_or(MemoryStay::Always, |devices| devices.stay(name));
+        let places = devices.map(|devices| devices.places(name));
         let (kind, context) = match model {
             DeviceModel::Text(info) => {
                 let kind = match info.purpose {
@@ -132,9 +135,10 @@ impl ModelReport {
             MemoryStay::Always => ("loaded", None),
         };
         Self {
-            name: model.name().to_owned(),
+            name: name.to_owned(),
             kind: Some(kind.to_owned()),
             context,
+            devices: places.unwrap_or_default(),
             state: state.to_owned(),
             unloads_at,
             download: None,

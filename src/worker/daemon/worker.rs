@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
-use super::engines::{AdapterFolders, DeviceModel, Engines, MediaModel};
+use super::engines::{AdapterFolders, DeviceModel, Fleet, MediaModel};
 use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
 use super::registration::{abilities, registration, small};
@@ -32,12 +32,14 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// What a worker offers.
 #[derive(Debug, Clone, Default)]
 pub struct Served {
-    /// Models of the text thread.
+    /// Models of text threads.
     pub models: Vec<Arc<ModelInfo>>,
-    /// Models of the maker, one job at once each.
+    /// Models of makers, one job at once each.
     pub media: Vec<MediaModel>,
-    /// Jobs of texts at once.
+    /// Jobs of texts at once on each device.
     pub slots: usize,
+    /// The devices with a model, by its name, where they are several.
+    pub copies: BTreeMap<String, usize>,
     /// What a model is called where workers poll, by its name here; its name here where nothing is said.
     pub other_names: BTreeMap<String, Vec<String>>,
 }
@@ -76,7 +78,7 @@ pub enum Way {
 /// The models that a worker offers, and the threads that run them. Both change while it works.
 #[derive(Clone)]
 pub struct Stock {
-    pub engines: Engines,
+    pub fleet: Fleet,
     pub served: Served,
 }
 
@@ -109,29 +111,24 @@ enum LineModels {
 
 impl Worker {
     /// Begins to work at every post. Returns at once; [`connected`](Self::connected) waits.
-    pub fn start(
-        engines: impl Into<Engines>,
-        served: Served,
-        posts: Vec<Post>,
-        tasks: &Tasks,
-    ) -> Self {
-        let engines = engines.into();
+    pub fn start(fleet: impl Into<Fleet>, served: Served, posts: Vec<Post>, tasks: &Tasks) -> Self {
+        let fleet = fleet.into();
         let (offers, taken) = mpsc::channel(WAITING_OFFERS);
         let (condition, heard) = watch::channel(Condition::default());
         let (paused, is_paused) = watch::channel(false);
         let shop = Shop {
-            engines: engines.clone(),
+            fleet: fleet.clone(),
             paused: is_paused,
             paces: Arc::default(),
             counters: Counters::default(),
         };
         let counters = shop.counters.clone();
-        let (stock, stocked) = watch::channel(Stock { engines, served });
+        let (stock, stocked) = watch::channel(Stock { fleet, served });
         let look = Look::new(stocked.clone(), shop.clone(), condition.clone());
         tasks.start(look.keep(tasks.clone()));
         tasks.start(take_offers(taken, shop, stocked.clone(), tasks.clone()));
-        let Stock { engines, served } = stocked.borrow().clone();
-        let abilities = abilities(&engines, &served);
+        let Stock { fleet, served } = stocked.borrow().clone();
+        let abilities = abilities(&fleet, &served);
         let keep = |post: Post| match post.way.clone() {
             Way::Socket { dial, sockets } => {
                 let (told, registration) =
@@ -158,7 +155,7 @@ impl Worker {
                 jobs,
                 agent,
             } => {
-                let kinds = served.to_those_polled(jobs, &engines.folders);
+                let kinds = served.to_those_polled(jobs, fleet.folders());
                 let has_several = kinds.len() > 1;
                 let keep = |served: legacy::Served| {
                     // A name stands for one kind of worker there.
@@ -204,8 +201,8 @@ impl Worker {
     /// is polled would need a line for another kind of jobs, or one line less. A model that is left out keeps its engine
     /// until its jobs have ended.
     pub async fn offer(&self, stock: Stock) -> Result<bool, Failure> {
-        let Stock { engines, served } = stock.clone();
-        let polled = |jobs: usize| served.to_those_polled(jobs, &engines.folders);
+        let Stock { fleet, served } = stock.clone();
+        let polled = |jobs: usize| served.to_those_polled(jobs, fleet.folders());
         let has_lines = |line: &PostLine| match &line.models {
             LineModels::Socket(..) => true,
             LineModels::Calls { jobs, served } => {
@@ -221,9 +218,9 @@ impl Worker {
         // Jobs of a new model come as soon as a line has told of it: the engine that has the model stands ready before.
         self.stock.send_replace(stock);
         if *self.paused.borrow() {
-            engines.pause().await?;
+            fleet.pause().await?;
         }
-        let abilities = abilities(&engines, &served);
+        let abilities = abilities(&fleet, &served);
         for line in &self.lines {
             match &line.models {
                 LineModels::Socket(post, told) => {
@@ -275,8 +272,8 @@ impl Worker {
         }
     }
 
-    fn engines(&self) -> Engines {
-        self.stock.borrow().engines.clone()
+    fn fleet(&self) -> Fleet {
+        self.stock.borrow().fleet.clone()
     }
 
     /// Waits until a coordinator has taken it in. False when every one of them refuses it for good.
@@ -317,9 +314,9 @@ impl Worker {
         refusals
     }
 
-    /// Waits until a thread of the engine has panicked.
-    pub async fn engine_ended(&self) {
-        self.engines().ended().await;
+    /// Waits until a thread of a device has ended, by a panic or because the device failed. Tells which device.
+    pub async fn engine_ended(&self) -> usize {
+        self.fleet().ended().await
     }
 
     /// The lines, by the names of the coordinators in the log.
@@ -357,11 +354,11 @@ impl Worker {
             condition.is_paused = true;
             set_status(&mut condition.state, true);
         });
-        self.engines().pause().await
+        self.fleet().pause().await
     }
 
     pub async fn resume(&self) -> Result<(), Failure> {
-        self.engines().resume().await?;
+        self.fleet().resume().await?;
         self.paused.send_replace(false);
         self.condition.send_modify(|condition| {
             condition.is_paused = false;
@@ -405,7 +402,7 @@ async fn take_offers(
             offer = offered.recv() => match offer {
                 Some(offer) => {
                     if stock.has_changed().unwrap_or(false) {
-                        shop.engines = stock.borrow_and_update().engines.clone();
+                        shop.fleet = stock.borrow_and_update().fleet.clone();
                     }
                     tasks.start(jobs::serve(offer, shop.clone()));
                 }
@@ -420,6 +417,7 @@ impl Served {
     pub fn new(
         all: Vec<DeviceModel>,
         slots: usize,
+        copies: BTreeMap<String, usize>,
         other_names: BTreeMap<String, Vec<String>>,
     ) -> Self {
         let (mut models, mut media) = (Vec::new(), Vec::new());
@@ -433,8 +431,33 @@ impl Served {
             models,
             media,
             slots,
+            copies,
             other_names,
         }
+    }
+
+    /// Jobs of a text model at once.
+    pub fn slots_of(&self, model: &str) -> usize {
+        self.slots * self.copies_of(model)
+    }
+
+    /// Jobs of a media model at once.
+    pub fn jobs_of(&self, model: &MediaModel) -> u32 {
+        model
+            .jobs
+            .saturating_mul(small(self.copies_of(&model.name)))
+    }
+
+    fn copies_of(&self, model: &str) -> usize {
+        self.copies.get(model).copied().unwrap_or(1)
+    }
+
+    /// Jobs of all models at once: those of texts share the slots of their devices.
+    pub fn capacity(&self) -> u32 {
+        let texts = self.models.iter().map(|info| self.slots_of(&info.name));
+        let texts = texts.max().unwrap_or(self.slots);
+        let media = self.media.iter().map(|model| self.jobs_of(model));
+        small(texts).saturating_add(media.sum())
     }
 
     /// Models that write text.

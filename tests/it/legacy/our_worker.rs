@@ -63,8 +63,8 @@ async fn work(posts: Vec<Post>, names: &[&str], tasks: &Tasks) -> Worker {
     let served = Served {
         other_names: BTreeMap::from([(info.name.clone(), names)]),
         models: vec![info],
-        media: Vec::new(),
         slots: 8,
+        ..Served::default()
     };
     Worker::start(runtime, served, posts, tasks)
 }
@@ -85,11 +85,10 @@ async fn drawing_work_with(
     maker.load("tiny", loader).await.unwrap();
     let engines = Engines {
         folders,
-        drawing: Default::default(),
-        residency: None,
-        reader: Default::default(),
-        runtime: Runtime::start(DeviceChoice::Cpu, EngineLimits::default()).unwrap(),
         maker: Some(maker.clone()),
+        ..Runtime::start(DeviceChoice::Cpu, EngineLimits::default())
+            .unwrap()
+            .into()
     };
     let served = Served {
         media: vec![MediaModel::new("tiny", MediaKind::Image)],

@@ -2,7 +2,6 @@
 
 #![cfg(feature = "coordinator")]
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,9 +47,8 @@ pub async fn worker(name: &str, dial: Dial, tasks: &Tasks) -> Worker {
 pub fn worker_on(runtime: Runtime, info: Arc<ModelInfo>, post: Post, tasks: &Tasks) -> Worker {
     let served = Served {
         models: vec![info],
-        media: Vec::new(),
         slots: 8,
-        other_names: BTreeMap::new(),
+        ..Served::default()
     };
     Worker::start(runtime, served, vec![post], tasks)
 }

@@ -38,12 +38,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::{debug, error};
 
-use super::engines::Engines;
+use super::engines::{Engines, Fleet};
 use super::pace::Paces;
 use super::residency::ResidencyHold;
 use super::summary::Counters;
 use crate::link::session::Work;
-use crate::link::{LineId, Offer, Reply, Said, Stop, Transfers};
+use crate::link::{LineId, Offer, Reply, Said, Stop};
 use muster_engine::runtime::{self, Generation, Runtime};
 use muster_protocol::job::{
     EncodeRequest, EncodeResult, Failure, FailureKind, FinishReason, KeepAlive, TokenList, Usage,
@@ -62,7 +62,7 @@ const NOT_FROM_TEXT: Duration = Duration::from_millis(500);
 /// What every job needs of its worker.
 #[derive(Clone)]
 pub struct Shop {
-    pub engines: Engines,
+    pub fleet: Fleet,
     pub paused: watch::Receiver<bool>,
     pub paces: Arc<Paces>,
     pub counters: Counters,
@@ -78,10 +78,7 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         stop,
     } = offer;
     let (id, model) = (work.job, work.model.clone());
-    if unloads(&work)
-        && let Some(residency) = &shop.engines.residency
-    {
-        let _ = residency.unload(&model).await;
+    if unloads(&work) && shop.fleet.unload(&model).await {
         let nothing = EncodeResult::Tokens(TokenList::default());
         let (result, done) = encode::ending(nothing, 0);
         reply.say(result).await;
@@ -89,23 +86,29 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         return reply.say(done).await;
     }
     let keep_alive = work.keep_alive;
+    let fleet = shop.fleet.clone();
     let held = tokio::select! {
         biased;
         () = stop.wanted() => Err(never_began()),
-        held = shop.hold(&model) => held,
+        held = hold(&fleet, &model) => held,
     };
-    let _hold = match held {
-        Ok(hold) => hold,
+    let (engines, _hold) = match held {
+        Ok(held) => held,
         Err(said) => {
             shop.counters.end(&said);
             return reply.say(said).await;
         }
     };
-    if let (Some(residency), Some(keep_alive)) = (&shop.engines.residency, keep_alive) {
+    if let (Some(residency), Some(keep_alive)) = (&engines.residency, keep_alive) {
         residency.set_keep_alive(&model, keep_alive);
     }
-    if shop.makes_media(&model) {
-        return make(work, &transfers, shop, reply, &stop).await;
+    if makes_media(engines, &model) {
+        let desk = MediaDesk {
+            engines,
+            transfers: &transfers,
+            reply: &mut reply,
+        };
+        return make(work, desk, shop, &stop).await;
     }
     let running = (shop.paces.begin(&model), shop.counters.begin());
     let began = Instant::now();
@@ -113,7 +116,7 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         biased;
         () = stop.wanted() => Err(never_began()),
         () = pause(&mut shop.paused) => Err(handed_back()),
-        prepared = prepare(work, line, &shop.engines.runtime) => prepared,
+        prepared = prepare(work, line, &engines.runtime) => prepared,
     };
     let ended = match prepared {
         Ok(JobStart::Text(generation, asked)) => {
@@ -125,6 +128,7 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         }
         Err(said) => said,
     };
+    check_device(engines, &ended).await;
     shop.counters.end(&ended);
     drop(running);
     debug!(job.id = %id, "job {id} ended on {model}");
@@ -132,13 +136,18 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
 }
 
 /// The same for a model of the maker.
-async fn make(work: Work, transfers: &Transfers, mut shop: Shop, mut reply: Reply, stop: &Stop) {
+async fn make(work: Work, desk: MediaDesk<'_>, mut shop: Shop, stop: &Stop) {
     let (id, model) = (work.job, work.model.clone());
     let running = (shop.paces.begin(&model), shop.counters.begin());
-    let desk = MediaDesk {
-        engines: &shop.engines,
+    let MediaDesk {
+        engines,
         transfers,
-        reply: &mut reply,
+        reply,
+    } = desk;
+    let desk = MediaDesk {
+        engines,
+        transfers,
+        reply: &mut *reply,
     };
     let ended = tokio::select! {
         biased;
@@ -146,6 +155,7 @@ async fn make(work: Work, transfers: &Transfers, mut shop: Shop, mut reply: Repl
         () = pause(&mut shop.paused) => handed_back(),
         said = deliver(work, desk) => said,
     };
+    check_device(engines, &ended).await;
     shop.counters.end(&ended);
     drop(running);
     debug!(job.id = %id, "job {id} ended on {model}");
@@ -163,25 +173,32 @@ async fn deliver(mut work: Work, desk: MediaDesk<'_>) -> Said {
     }
 }
 
-impl Shop {
-    /// The model of a job, in memory until the job ends; the last word where it cannot be loaded.
-    async fn hold(&self, model: &str) -> Result<Option<ResidencyHold>, Said> {
-        let Some(residency) = &self.engines.residency else {
-            return Ok(None);
-        };
-        residency.hold(model).await.map_err(|failure| {
-            error!("loading {model} again failed: {failure}");
-            let message = format!("the worker could not load {model} again");
-            Said::Failed(Failure::new(FailureKind::WorkerFailed, message))
-        })
-    }
+/// The device of a job, with its model in memory until the job ends; the last word where it cannot be loaded.
+async fn hold<'a>(
+    fleet: &'a Fleet,
+    model: &str,
+) -> Result<(&'a Engines, Option<ResidencyHold>), Said> {
+    fleet.hold(model).await.map_err(|failure| {
+        error!("loading {model} again failed: {failure}");
+        let message = format!("the worker could not load {model} again");
+        Said::Failed(Failure::new(FailureKind::WorkerFailed, message))
+    })
+}
 
-    fn makes_media(&self, model: &str) -> bool {
-        let Some(maker) = &self.engines.maker else {
-            return false;
-        };
-        maker.status().models.iter().any(|one| one.name == model)
+/// A device may have failed with the job.
+async fn check_device(engines: &Engines, ended: &Said) {
+    if let Said::Failed(failure) = ended
+        && failure.kind == FailureKind::WorkerFailed
+    {
+        engines.health.check().await;
     }
+}
+
+fn makes_media(engines: &Engines, model: &str) -> bool {
+    let Some(maker) = &engines.maker else {
+        return false;
+    };
+    maker.status().models.iter().any(|one| one.name == model)
 }
 
 /// A model that is to leave memory need not be loaded first.

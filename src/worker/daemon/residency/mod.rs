@@ -21,6 +21,8 @@ use muster_protocol::job::{KeepAlive, MemoryStay};
 #[derive(Clone)]
 pub struct Residency {
     device: Arc<Mutex<Device>>,
+    /// The device as people call it.
+    place: Arc<str>,
     models: Arc<Residents>,
     /// After so long without a job a model is unloaded; never without.
     keep_alive: Option<Duration>,
@@ -58,6 +60,13 @@ pub struct ResidencyHold {
     name: String,
 }
 
+/// The use of a model on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelLoad {
+    pub is_loaded: bool,
+    pub jobs: usize,
+}
+
 /// The outcome of an owner's `load` for a model that is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadOutcome {
@@ -76,13 +85,54 @@ pub enum UnloadOutcome {
     AfterJobs(usize),
 }
 
+impl UnloadOutcome {
+    /// Of a model on two devices.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::AfterJobs(some), Self::AfterJobs(more)) => Self::AfterJobs(some + more),
+            (Self::AfterJobs(jobs), _) | (_, Self::AfterJobs(jobs)) => Self::AfterJobs(jobs),
+            (Self::Unloaded, _) | (_, Self::Unloaded) => Self::Unloaded,
+            (Self::NotLoaded, _) | (_, Self::NotLoaded) => Self::NotLoaded,
+            (Self::NotOffered, Self::NotOffered) => Self::NotOffered,
+        }
+    }
+}
+
 impl Residency {
     pub fn new(device: Device, keep_alive: Option<Duration>) -> Self {
         Self {
+            place: device.room().place.as_str().into(),
             device: Arc::new(Mutex::new(device)),
             models: Arc::default(),
             keep_alive,
         }
+    }
+
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The models that are offered, in memory or not.
+    pub fn located(&self) -> Vec<(String, Located)> {
+        let models = self.lock();
+        let located = models.iter();
+        let located = located.map(|(name, resident)| (name.clone(), resident.located.clone()));
+        located.collect()
+    }
+
+    pub fn offers(&self, name: &str) -> bool {
+        self.lock().contains_key(name)
+    }
+
+    /// Whether a model is in memory, and how many jobs it has. None for a model that is not one of these.
+    pub fn load_of(&self, name: &str) -> Option<ModelLoad> {
+        let models = self.lock();
+        let resident = models.get(name)?;
+        Some(ModelLoad {
+            is_loaded: resident.is_loaded,
+            jobs: resident.jobs,
+        })
     }
 
     pub async fn device(&self) -> DeviceGuard<'_, Device> {
@@ -90,12 +140,7 @@ impl Residency {
     }
 
     /// Takes note of a model that was just loaded.
-    pub async fn add(&self, located: Located, model: DeviceModel) {
-        let device = self.device.lock().await;
-        self.note(&device, located, model);
-    }
-
-    fn note(&self, device: &Device, located: Located, model: DeviceModel) {
+    pub fn note(&self, device: &Device, located: Located, model: DeviceModel) {
         let resident = ResidentModel {
             calls_tools: device.calls_tools(&model),
             located,
@@ -447,163 +492,4 @@ impl Drop for ResidencyHold {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    use tokio::time::{sleep, timeout};
-
-    use super::*;
-    use crate::catalog::Catalog;
-    use crate::daemon::locate::{Shelves, locate};
-    use crate::hardware;
-    use crate::hub::{Hub, HubSettings};
-    use muster_config::{Config, Sources};
-
-    /// The text model of the program, served under this name.
-    fn located(folder: &Path, name: &str) -> Located {
-        located_as(folder, "demo-text", name)
-    }
-
-    fn located_as(folder: &Path, model: &str, name: &str) -> Located {
-        let endpoint = "http://127.0.0.1:9".parse().unwrap();
-        let shelves = Shelves {
-            catalog: &Catalog::builtin().unwrap(),
-            hub: &Hub::new(HubSettings::new(endpoint, folder.join("hub"), folder)),
-            unpacked: folder,
-            preferred: None,
-        };
-        Located {
-            name: name.to_owned(),
-            ..locate(model, shelves).unwrap()
-        }
-    }
-
-    fn device(folder: &Path) -> Device {
-        let (file, place) = (folder.join("worker.toml"), folder.display());
-        let text = format!(
-            "[engine]\nkv_memory = \"16MiB\"\ndevice = \"cpu\"\n\
-             [worker]\ndata_dir = \"{place}\"\n[hub]\ncache_dir = \"{place}/hub\"\n"
-        );
-        fs::write(&file, text).unwrap();
-        let sources = Sources {
-            file: Some(file),
-            ..Sources::default()
-        };
-        let config = Config::load(&sources).unwrap().config;
-        Device::start(&config, &hardware::probe()).unwrap()
-    }
-
-    /// With the model `one` in memory, and room for no second one beside it.
-    async fn with_room_for_one(folder: &Path) -> Residency {
-        let mut device = device(folder);
-        let one = located(folder, "one");
-        let model = device.load(one.clone(), |_, _| {}).await.unwrap();
-        device.leave_room_for_one();
-        let residency = Residency::new(device, None);
-        residency.add(one, model).await;
-        residency
-    }
-
-    fn in_memory(residency: &Residency) -> Vec<String> {
-        let models = residency.lock();
-        let loaded = models.iter().filter(|(_, resident)| resident.is_loaded);
-        loaded.map(|(name, _)| name.clone()).collect()
-    }
-
-    #[tokio::test]
-    async fn weights_that_two_models_hold_together_take_memory_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut device = device(folder.path());
-        let model = |name: &str| located_as(folder.path(), "demo-image", name);
-        let shared = crate::daemon::shared(&model("one")).unwrap();
-        let shared: u64 = shared.iter().map(|weights| weights.bytes).sum();
-        assert!(shared > 1 << 20, "text encoder and autoencoder: {shared}");
-        let mut left = vec![device.room().left_bytes()];
-        let mut loaded = Vec::new();
-        for name in ["one", "two"] {
-            loaded.push(device.load(model(name), |_, _| {}).await.unwrap());
-            left.push(device.room().left_bytes());
-        }
-        let (first, second) = (left[0] - left[1], left[1] - left[2]);
-        assert_eq!(first - second, shared);
-        // The second one holds them alone now.
-        device.unload(&loaded[0]).await.unwrap();
-        assert_eq!(left[0] - device.room().left_bytes(), first);
-        device.unload(&loaded[1]).await.unwrap();
-        assert_eq!(left[0], device.room().left_bytes());
-    }
-
-    #[tokio::test]
-    async fn models_without_jobs_make_room_and_come_back_for_their_jobs() {
-        let folder = tempfile::tempdir().unwrap();
-        let residency = with_room_for_one(folder.path()).await;
-        let (_, unloaded) = residency
-            .load_new(located(folder.path(), "two"))
-            .await
-            .unwrap();
-        assert_eq!(unloaded, ["one"]);
-        assert_eq!(in_memory(&residency), ["two"]);
-
-        let job = residency.hold("one").await.unwrap();
-        assert!(job.is_some());
-        assert_eq!(in_memory(&residency), ["one"]);
-        // A running job keeps its memory: the next model waits for its end, and a new one is refused.
-        let waiting = timeout(Duration::from_millis(100), residency.hold("two"));
-        assert!(waiting.await.is_err());
-        let refused = residency.load_new(located(folder.path(), "three")).await;
-        assert!(matches!(refused, Err(DaemonError::DoesNotFit { .. })));
-        assert_eq!(in_memory(&residency), ["one"]);
-        let (second, ()) = tokio::join!(residency.hold("two"), async {
-            sleep(Duration::from_millis(50)).await;
-            drop(job);
-        });
-        assert!(second.unwrap().is_some());
-        assert_eq!(in_memory(&residency), ["two"]);
-    }
-
-    #[tokio::test]
-    async fn an_unloaded_model_leaves_after_its_jobs() {
-        let folder = tempfile::tempdir().unwrap();
-        let residency = with_room_for_one(folder.path()).await;
-        let tasks = Tasks::default();
-        residency.keep(&tasks);
-        assert_eq!(residency.unload("two").await, UnloadOutcome::NotOffered);
-        assert_eq!(residency.unload("one").await, UnloadOutcome::Unloaded);
-        assert_eq!(residency.unload("one").await, UnloadOutcome::NotLoaded);
-        assert_eq!(
-            residency.load("two").await.unwrap(),
-            LoadOutcome::NotOffered
-        );
-        assert_eq!(residency.load("one").await.unwrap(), LoadOutcome::Loaded);
-        let again = residency.load("one").await.unwrap();
-        assert_eq!(again, LoadOutcome::AlreadyLoaded);
-
-        let job = residency.hold("one").await.unwrap();
-        assert_eq!(residency.unload("one").await, UnloadOutcome::AfterJobs(1));
-        assert_eq!(in_memory(&residency), ["one"]);
-        drop(job);
-        let gone = async {
-            while !in_memory(&residency).is_empty() {
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(Duration::from_secs(60), gone).await.unwrap();
-        assert_eq!(residency.calls_tools("one"), Some(true));
-
-        // A time that a request names holds until another one names its own.
-        let job = residency.hold("one").await.unwrap();
-        residency.set_keep_alive("one", KeepAlive::For(Duration::from_millis(20)));
-        assert!(matches!(residency.stay("one"), MemoryStay::Until(_)));
-        drop(job);
-        let gone = async {
-            while residency.stay("one") != MemoryStay::Unloaded {
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(Duration::from_secs(60), gone).await.unwrap();
-        residency.load("one").await.unwrap();
-        assert_eq!(residency.stay("one"), MemoryStay::Always);
-        tasks.stop(Duration::from_secs(1)).await;
-    }
-}
+pub mod tests;

@@ -1,0 +1,163 @@
+use std::fs;
+use std::path::Path;
+
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::catalog::Catalog;
+use crate::daemon::locate::{Shelves, locate};
+use crate::hardware;
+use crate::hub::{Hub, HubSettings};
+use muster_config::{Config, Sources};
+
+/// The text model of the program, served under this name.
+pub fn located(folder: &Path, name: &str) -> Located {
+    located_as(folder, "demo-text", name)
+}
+
+fn located_as(folder: &Path, model: &str, name: &str) -> Located {
+    let endpoint = "http://127.0.0.1:9".parse().unwrap();
+    let shelves = Shelves {
+        catalog: &Catalog::builtin().unwrap(),
+        hub: &Hub::new(HubSettings::new(endpoint, folder.join("hub"), folder)),
+        unpacked: folder,
+        preferred: None,
+    };
+    Located {
+        name: name.to_owned(),
+        ..locate(model, shelves).unwrap()
+    }
+}
+
+pub fn device(folder: &Path) -> Device {
+    Device::start(&config(folder), &hardware::probe()).unwrap()
+}
+
+pub fn config(folder: &Path) -> Config {
+    let (file, place) = (folder.join("worker.toml"), folder.display());
+    let text = format!(
+        "[engine]\nkv_memory = \"16MiB\"\ndevice = \"cpu\"\n\
+         [worker]\ndata_dir = \"{place}\"\n[hub]\ncache_dir = \"{place}/hub\"\n"
+    );
+    fs::write(&file, text).unwrap();
+    let sources = Sources {
+        file: Some(file),
+        ..Sources::default()
+    };
+    Config::load(&sources).unwrap().config
+}
+
+/// With the model `one` in memory, and room for no second one beside it.
+async fn with_room_for_one(folder: &Path) -> Residency {
+    let mut device = device(folder);
+    let one = located(folder, "one");
+    let model = device.load(one.clone(), |_, _| {}).await.unwrap();
+    device.leave_room_for_one();
+    let residency = Residency::new(device, None);
+    let device = residency.device().await;
+    residency.note(&device, one, model);
+    drop(device);
+    residency
+}
+
+fn in_memory(residency: &Residency) -> Vec<String> {
+    let models = residency.lock();
+    let loaded = models.iter().filter(|(_, resident)| resident.is_loaded);
+    loaded.map(|(name, _)| name.clone()).collect()
+}
+
+#[tokio::test]
+async fn weights_that_two_models_hold_together_take_memory_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut device = device(folder.path());
+    let model = |name: &str| located_as(folder.path(), "demo-image", name);
+    let shared = crate::daemon::shared(&model("one")).unwrap();
+    let shared: u64 = shared.iter().map(|weights| weights.bytes).sum();
+    assert!(shared > 1 << 20, "text encoder and autoencoder: {shared}");
+    let mut left = vec![device.room().left_bytes()];
+    let mut loaded = Vec::new();
+    for name in ["one", "two"] {
+        loaded.push(device.load(model(name), |_, _| {}).await.unwrap());
+        left.push(device.room().left_bytes());
+    }
+    let (first, second) = (left[0] - left[1], left[1] - left[2]);
+    assert_eq!(first - second, shared);
+    // The second one holds them alone now.
+    device.unload(&loaded[0]).await.unwrap();
+    assert_eq!(left[0] - device.room().left_bytes(), first);
+    device.unload(&loaded[1]).await.unwrap();
+    assert_eq!(left[0], device.room().left_bytes());
+}
+
+#[tokio::test]
+async fn models_without_jobs_make_room_and_come_back_for_their_jobs() {
+    let folder = tempfile::tempdir().unwrap();
+    let residency = with_room_for_one(folder.path()).await;
+    let (_, unloaded) = residency
+        .load_new(located(folder.path(), "two"))
+        .await
+        .unwrap();
+    assert_eq!(unloaded, ["one"]);
+    assert_eq!(in_memory(&residency), ["two"]);
+
+    let job = residency.hold("one").await.unwrap();
+    assert!(job.is_some());
+    assert_eq!(in_memory(&residency), ["one"]);
+    // A running job keeps its memory: the next model waits for its end, and a new one is refused.
+    let waiting = timeout(Duration::from_millis(100), residency.hold("two"));
+    assert!(waiting.await.is_err());
+    let refused = residency.load_new(located(folder.path(), "three")).await;
+    assert!(matches!(refused, Err(DaemonError::DoesNotFit { .. })));
+    assert_eq!(in_memory(&residency), ["one"]);
+    let (second, ()) = tokio::join!(residency.hold("two"), async {
+        sleep(Duration::from_millis(50)).await;
+        drop(job);
+    });
+    assert!(second.unwrap().is_some());
+    assert_eq!(in_memory(&residency), ["two"]);
+}
+
+#[tokio::test]
+async fn an_unloaded_model_leaves_after_its_jobs() {
+    let folder = tempfile::tempdir().unwrap();
+    let residency = with_room_for_one(folder.path()).await;
+    let tasks = Tasks::default();
+    residency.keep(&tasks);
+    assert_eq!(residency.unload("two").await, UnloadOutcome::NotOffered);
+    assert_eq!(residency.unload("one").await, UnloadOutcome::Unloaded);
+    assert_eq!(residency.unload("one").await, UnloadOutcome::NotLoaded);
+    assert_eq!(
+        residency.load("two").await.unwrap(),
+        LoadOutcome::NotOffered
+    );
+    assert_eq!(residency.load("one").await.unwrap(), LoadOutcome::Loaded);
+    let again = residency.load("one").await.unwrap();
+    assert_eq!(again, LoadOutcome::AlreadyLoaded);
+
+    let job = residency.hold("one").await.unwrap();
+    assert_eq!(residency.unload("one").await, UnloadOutcome::AfterJobs(1));
+    assert_eq!(in_memory(&residency), ["one"]);
+    drop(job);
+    let gone = async {
+        while !in_memory(&residency).is_empty() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), gone).await.unwrap();
+    assert_eq!(residency.calls_tools("one"), Some(true));
+
+    // A time that a request names holds until another one names its own.
+    let job = residency.hold("one").await.unwrap();
+    residency.set_keep_alive("one", KeepAlive::For(Duration::from_millis(20)));
+    assert!(matches!(residency.stay("one"), MemoryStay::Until(_)));
+    drop(job);
+    let gone = async {
+        while residency.stay("one") != MemoryStay::Unloaded {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), gone).await.unwrap();
+    residency.load("one").await.unwrap();
+    assert_eq!(residency.stay("one"), MemoryStay::Always);
+    tasks.stop(Duration::from_secs(1)).await;
+}
