@@ -262,7 +262,6 @@ impl From<LoadError> for Failure {
             LoadError::Checkpoint(error) => return error.into(),
             LoadError::Text(_) => Exit::BadData,
             LoadError::CacheTooSmall { .. }
-            | LoadError::KvOnGpu { .. }
             | LoadError::KvHeadSize { .. }
             | LoadError::Device(_) => Exit::Unavailable,
             LoadError::AlreadyLoaded { .. } | LoadError::Panicked { .. } | LoadError::Stopped => {

@@ -16,7 +16,7 @@ settings! {
         device: DeviceSetting = "auto",
         /// KV cache memory per model. Set it to leave memory for other programs.
         kv_memory: Option<Size> where (1 << 20..=1 << 50); unset "enough for max_running jobs and on a GPU for one of the longest, or all free memory",
-        /// Number format of the KV cache: auto (f16, or f32 for f32 weights on the CPU), f16, or q8_0 on the CPU, which takes half the memory of f16. Set q8_0 for longer contexts or more jobs.
+        /// Number format of the KV cache: auto (f16, or f32 for f32 weights on the CPU), f16, or q8_0, which takes half the memory of f16. Set q8_0 for longer contexts or more jobs.
         kv_cache: KvCacheSetting = "auto",
         /// Maximum length of prompt and answer together, in tokens. Lower it to save memory.
         context: Option<usize> where (16..=16_777_216); unset "the model's maximum, or as much as fits",

@@ -76,7 +76,7 @@ pub struct AttentionShape {
     pub kv_heads: usize,
     pub head_dim: usize,
     /// What keys and values are stored as.
-    pub stored: DType,
+    pub stored: KvDtype,
 }
 
 /// What attention takes of a device other than the CPU besides its operands and pages.
@@ -117,7 +117,7 @@ pub enum KvDtype {
 
 impl KvDtype {
     /// Numbers that share a scale in [`KvDtype::Q8_0`].
-    const BLOCK: usize = 32;
+    pub const BLOCK: usize = 32;
 
     pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bf16, Self::Q8_0];
 
@@ -140,7 +140,7 @@ impl KvDtype {
         }
     }
 
-    /// The type of a tensor that holds them; a GPU takes no others.
+    /// The type of a tensor that holds them; none where a scale belongs to them.
     pub fn dtype(self) -> Option<DType> {
         match self {
             Self::F32 => Some(DType::F32),
@@ -185,17 +185,10 @@ impl LayerPages {
         dtype: KvDtype,
         device: &Device,
     ) -> Result<Self> {
-        match (device, dtype.dtype()) {
-            (Device::Cpu, _) => Ok(Self(Store::Cpu(cpu::Pages::new(
-                pages, kv_heads, head_dim, dtype,
-            )?))),
-            (_, None) => {
-                bail!("a GPU stores keys and values as f32, f16 or bf16, not as {dtype}; use f16")
-            }
-            (_, Some(dtype)) => Ok(Self(Store::Device(cuda::Pages::new(
-                pages, kv_heads, head_dim, dtype, device,
-            )?))),
-        }
+        Ok(Self(match device {
+            Device::Cpu => Store::Cpu(cpu::Pages::new(pages, kv_heads, head_dim, dtype)?),
+            _ => Store::Device(cuda::Pages::new(pages, kv_heads, head_dim, dtype, device)?),
+        }))
     }
 
     pub fn bytes(&self) -> usize {

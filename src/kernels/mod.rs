@@ -30,7 +30,9 @@ pub use attention::{
     paged_attention,
 };
 pub use convolution::{Axis, Convolution, Edges};
-pub use cuda::{give_back_gpu_memory, gpu_faults, gpu_free_bytes, has_vendor_products, open_gpu};
+pub use cuda::{
+    floats_on_host, give_back_gpu_memory, gpu_faults, gpu_free_bytes, has_vendor_products, open_gpu,
+};
 pub use dense_attention::{Mask, dense_attention};
 pub use gates::{GateKind, gelu, gelu_erf, gelu_erf_mul, gelu_mul, silu, silu_mul, soft_cap};
 pub use kv_cache::KvCache;

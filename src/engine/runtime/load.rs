@@ -75,8 +75,6 @@ pub enum LoadError {
     Text(#[from] TextError),
     #[error("the KV cache holds {found} tokens, but one page takes {PAGE_TOKENS}")]
     CacheTooSmall { found: u64 },
-    #[error("a GPU stores keys and values as f32, f16 or bf16, not as {dtype}; use f16")]
-    KvOnGpu { dtype: KvDtype },
     #[error(
         "keys and values are stored as {dtype} where 32 divides the size of a head, which is {head_dim}; use f16"
     )]
@@ -164,7 +162,7 @@ fn load_decoder(
         context: Some(context),
         is_headless: false,
     };
-    check_kv(source.kv, &spec, device.is_cpu())?;
+    check_kv(source.kv, &spec)?;
     let decoder = Decoder::load(checkpoint, device, &options, progress)?;
     let kv = source.kv.unwrap_or(decoder.kv_dtype());
     let pages = pages(source.cache, context, spec.kv_bytes_per_token(kv))?;
@@ -193,10 +191,9 @@ fn load_decoder(
     })
 }
 
-/// Refuses a type that the device or the heads cannot be stored as.
-pub fn check_kv(kv: Option<KvDtype>, spec: &DecoderSpec, on_cpu: bool) -> Result<(), LoadError> {
+/// Refuses a type that the heads cannot be stored as.
+pub fn check_kv(kv: Option<KvDtype>, spec: &DecoderSpec) -> Result<(), LoadError> {
     match kv {
-        Some(dtype) if !on_cpu && dtype.dtype().is_none() => Err(LoadError::KvOnGpu { dtype }),
         Some(dtype) if !dtype.takes(spec.head_dim) => Err(LoadError::KvHeadSize {
             dtype,
             head_dim: spec.head_dim,

@@ -1,6 +1,6 @@
 //! What the engine needs of a network: steps in, logits out. The network and its pages stay on this side.
 
-use candle_core::{DType, Device, Error, Result, Tensor};
+use candle_core::{Error, Result, Tensor};
 
 use crate::networks::text::{Batch, Decoder, KvPages};
 use muster_kernels::KvDtype;
@@ -55,11 +55,7 @@ impl Model for PagedDecoder {
 
 /// The logits of a step, on the host, as one flat list.
 pub fn to_host(logits: &Tensor) -> Result<Vec<f32>> {
-    logits
-        .to_device(&Device::Cpu)?
-        .to_dtype(DType::F32)?
-        .flatten_all()?
-        .to_vec1()
+    muster_kernels::floats_on_host(logits)
 }
 
 /// What went wrong, for people: without the backtrace that candle appends where one is recorded.

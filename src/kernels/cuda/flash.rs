@@ -1,10 +1,10 @@
 //! Paged flash attention: one call for prompts, their parts and single tokens together.
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 use candle_flash_attn::flash_attn_varlen_paged_windowed;
 
 use super::{Pages, Plan, context};
-use crate::{AttentionOptions, PAGE_TOKENS, Span};
+use crate::{AttentionOptions, KvDtype, PAGE_TOKENS, Span};
 
 /// How long the spans of a step are.
 #[derive(Debug, Clone)]
@@ -41,8 +41,10 @@ const MOST_HEAD_DIM: usize = 512;
 const HEAD_DIM_STEP: usize = 8;
 
 /// Not f32 pages, and no heads of an odd size.
-pub fn takes(stored: DType, head_dim: usize) -> bool {
-    stored != DType::F32 && head_dim <= MOST_HEAD_DIM && head_dim.is_multiple_of(HEAD_DIM_STEP)
+pub fn takes(stored: KvDtype, head_dim: usize) -> bool {
+    matches!(stored, KvDtype::F16 | KvDtype::Bf16)
+        && head_dim <= MOST_HEAD_DIM
+        && head_dim.is_multiple_of(HEAD_DIM_STEP)
 }
 
 /// `None` where it cannot be used: not on a GPU, or pages it does not take.
@@ -53,7 +55,7 @@ pub fn attend(
     options: AttentionOptions,
 ) -> Result<Option<Tensor>> {
     let dtype = pages.keys.dtype();
-    if !q.device().is_cuda() || !takes(dtype, pages.head_dim) {
+    if !q.device().is_cuda() || !takes(pages.stored, pages.head_dim) {
         return Ok(None);
     }
     let shape = ((), PAGE_TOKENS, pages.kv_heads, pages.head_dim);

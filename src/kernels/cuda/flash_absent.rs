@@ -1,9 +1,9 @@
 //! Stands where paged flash attention is not built in: nothing is done, and the caller gathers pages instead.
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 
 use super::{Pages, Plan};
-use crate::{AttentionOptions, Span};
+use crate::{AttentionOptions, KvDtype, Span};
 
 /// Nothing that only flash attention wants to know.
 #[derive(Debug, Clone)]
@@ -15,7 +15,7 @@ impl Lengths {
     }
 }
 
-pub fn takes(_: DType, _: usize) -> bool {
+pub fn takes(_: KvDtype, _: usize) -> bool {
     false
 }
 

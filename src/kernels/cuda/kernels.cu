@@ -394,6 +394,81 @@ template <> __device__ __forceinline__ float wide<__nv_bfloat16>(__nv_bfloat16 x
 
 #define FOR_ALL_TYPES(MAKE) MAKE(f32, float) MAKE(f16, __half) MAKE(bf16, __nv_bfloat16)
 
+// Keys or values of a layer in pages.
+template <typename P> struct Numbers {
+    const P *numbers;
+    template <int N> struct Piece {
+        Several<P, N> some;
+        __device__ __forceinline__ float operator[](int i) const { return wide(some.values[i]); }
+    };
+    template <int N> __device__ __forceinline__ Piece<N> load(u64 at) const {
+        return {*reinterpret_cast<const Several<P, N> *>(numbers + at)};
+    }
+};
+
+// The same as whole numbers of eight bits, stored 128 greater, and a scale for each 32 of them.
+#define BLOCK 32
+struct Blocks {
+    const unsigned char *numbers;
+    const __half *scales;
+    template <int N> struct Piece {
+        Several<unsigned char, N> some;
+        float scale;
+        __device__ __forceinline__ float operator[](int i) const { return ((int)some.values[i] - 128) * scale; }
+    };
+    template <int N> __device__ __forceinline__ Piece<N> load(u64 at) const {
+        return {*reinterpret_cast<const Several<unsigned char, N> *>(numbers + at), __half2float(scales[at / BLOCK])};
+    }
+};
+
+// A warp writes a block: its largest number becomes 127.
+__device__ __forceinline__ void write_block(float x, u64 to, unsigned char *numbers, __half *scales) {
+    u32 lane = threadIdx.x % 32;
+    float largest = fabsf(x);
+    for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+    __half scale = narrow<__half>(largest / 127.f);
+    float wide_scale = __half2float(scale);
+    float number = wide_scale > 0.f ? rintf(x * (1.f / wide_scale)) : 0.f;
+    numbers[to * BLOCK + lane] = (unsigned char)((int)fminf(fmaxf(number, -127.f), 127.f) + 128);
+    if (lane == 0) scales[to] = scale;
+}
+
+// Rows of keys and values to their places in the pages, a warp for each block.
+extern "C" __global__ void write_blocks(const float *keys, const float *values, const u32 *slots,
+                                        unsigned char *key_pages, unsigned char *value_pages, __half *key_scales,
+                                        __half *value_scales, u32 rows, u32 blocks) {
+    u32 index = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+    if (index >= rows * blocks) return;
+    u64 to = (u64)slots[index / blocks] * blocks + index % blocks;
+    write_block(keys[(u64)index * BLOCK + lane], to, key_pages, key_scales);
+    write_block(values[(u64)index * BLOCK + lane], to, value_pages, value_scales);
+}
+
+// The tokens of pages in order, as f16 and eight numbers at a time: `width` numbers of each token.
+template <typename S>
+__device__ __forceinline__ void gather(S stored, const u32 *pages, __half *to, u64 count, u32 width) {
+    u64 index = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * 8;
+    if (index >= count) return;
+    u64 token = index / width;
+    auto eight = stored.template load<8>(((u64)pages[token / 32] * 32 + token % 32) * width + index % width);
+    Several<__half, 8> halves;
+#pragma unroll
+    for (int i = 0; i < 8; i++) halves.values[i] = narrow<__half>(eight[i]);
+    *reinterpret_cast<Several<__half, 8> *>(to + index) = halves;
+}
+
+extern "C" __global__ void gather_f16(const __half *numbers, const u32 *pages, __half *to, u64 count, u32 width) {
+    gather(Numbers<__half>{numbers}, pages, to, count, width);
+}
+extern "C" __global__ void gather_bf16(const __nv_bfloat16 *numbers, const u32 *pages, __half *to, u64 count,
+                                       u32 width) {
+    gather(Numbers<__nv_bfloat16>{numbers}, pages, to, count, width);
+}
+extern "C" __global__ void gather_q8_0(const unsigned char *numbers, const __half *scales, const u32 *pages, __half *to,
+                                       u64 count, u32 width) {
+    gather(Blocks{numbers, scales}, pages, to, count, width);
+}
+
 // Copies rows of keys and values into their places in the pages, sixteen bytes at a time.
 extern "C" __global__ void write_rows(const uint4 *keys, const uint4 *values, const u32 *slots, uint4 *key_pages,
                                       uint4 *value_pages, u32 rows, u32 pieces) {
@@ -494,11 +569,11 @@ FOR_ALL_TYPES(ADD_RMS)
 #define PART_KEYS 256
 #define MOST_SIZE 256
 
-template <typename P, int G>
-__device__ __forceinline__ void attend_pages(const float *q, const P *keys, const P *values, const u32 *rows,
-                                             const u32 *spans, const u32 *positions, const u32 *page_table, float *to,
-                                             float *sums, u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale,
-                                             u32 window, float cap) {
+template <typename S, int G>
+__device__ __forceinline__ void attend_pages(const float *q, S keys, S values, const u32 *rows, const u32 *spans,
+                                             const u32 *positions, const u32 *page_table, float *to, float *sums,
+                                             u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale, u32 window,
+                                             float cap) {
     __shared__ float own[G][MOST_SIZE], scores[G][64], of_heads[G][3], joined[G][MOST_SIZE];
     __shared__ float halves[G][64];
     const u32 kv_head = blockIdx.x, item = blockIdx.y, part = blockIdx.z, parts = gridDim.z;
@@ -531,12 +606,12 @@ __device__ __forceinline__ void attend_pages(const float *q, const P *keys, cons
         for (int head = 0; head < G; head++) products[head] = 0.f;
         if (key < count) {
             u32 place = start + key;
-            const P *from = keys + ((u64)pages[place / PAGE] * PAGE + place % PAGE) * width + kv_head * size;
+            u64 from = ((u64)pages[place / PAGE] * PAGE + place % PAGE) * width + kv_head * size;
             for (u32 piece = side * 8; piece < size; piece += 16) {
-                Several<P, 8> eight = *reinterpret_cast<const Several<P, 8> *>(from + piece);
+                auto eight = keys.template load<8>(from + piece);
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
-                    float number = wide(eight.values[i]);
+                    float number = eight[i];
 #pragma unroll
                     for (int head = 0; head < G; head++) products[head] += own[head][piece + i] * number;
                 }
@@ -583,9 +658,9 @@ __device__ __forceinline__ void attend_pages(const float *q, const P *keys, cons
             }
             for (u32 key = strip; key < count; key += strips) {
                 u32 place = start + key;
-                const P *from = values + ((u64)pages[place / PAGE] * PAGE + place % PAGE) * width + kv_head * size + at;
-                Several<P, 2> two = *reinterpret_cast<const Several<P, 2> *>(from);
-                float first = wide(two.values[0]), second = wide(two.values[1]);
+                u64 from = ((u64)pages[place / PAGE] * PAGE + place % PAGE) * width + kv_head * size + at;
+                auto two = values.template load<2>(from);
+                float first = two[0], second = two[1];
 #pragma unroll
                 for (int head = 0; head < G; head++) {
                     found[head][0] += scores[head][key] * first;
@@ -626,14 +701,28 @@ __device__ __forceinline__ void attend_pages(const float *q, const P *keys, cons
         const float *q, const P *keys, const P *values, const u32 *rows, const u32 *spans, const u32 *positions,       \
         const u32 *page_table, float *to, float *sums, u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale, \
         u32 window, float cap) {                                                                                       \
-        attend_pages<P, G>(q, keys, values, rows, spans, positions, page_table, to, sums, heads, kv_heads, size,       \
-                           most_pages, scale, window, cap);                                                            \
+        attend_pages<Numbers<P>, G>(q, {keys}, {values}, rows, spans, positions, page_table, to, sums, heads,          \
+                                    kv_heads, size, most_pages, scale, window, cap);                                   \
     }
 #define ATTEND_PAGES(name, P)                                                                                          \
     ATTEND_PAGES_OF(name, P, 1)                                                                                        \
     ATTEND_PAGES_OF(name, P, 2)                                                                                        \
     ATTEND_PAGES_OF(name, P, 4) ATTEND_PAGES_OF(name, P, 8)
 FOR_ALL_TYPES(ATTEND_PAGES)
+
+#define ATTEND_BLOCKS(G)                                                                                               \
+    extern "C" __global__ void __launch_bounds__(128) attend_pages_q8_0_##G(                                           \
+        const float *q, const unsigned char *keys, const unsigned char *values, const __half *key_scales,              \
+        const __half *value_scales, const u32 *rows, const u32 *spans, const u32 *positions, const u32 *page_table,    \
+        float *to, float *sums, u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale, u32 window,            \
+        float cap) {                                                                                                   \
+        attend_pages<Blocks, G>(q, {keys, key_scales}, {values, value_scales}, rows, spans, positions, page_table, to, \
+                                sums, heads, kv_heads, size, most_pages, scale, window, cap);                          \
+    }
+ATTEND_BLOCKS(1)
+ATTEND_BLOCKS(2)
+ATTEND_BLOCKS(4)
+ATTEND_BLOCKS(8)
 
 // A block for each head of each query.
 extern "C" __global__ void join_parts(const float *parts_of, const float *sums, const u32 *rows, float *to, u32 heads,

@@ -12,6 +12,8 @@ mod flash;
 mod launch;
 #[cfg_attr(not(feature = "cuda"), path = "native_absent.rs")]
 mod native;
+#[cfg_attr(not(feature = "cuda"), path = "paged_absent.rs")]
+mod paged;
 #[cfg_attr(not(all(feature = "cuda", stand_ins)), path = "products_absent.rs")]
 mod products;
 #[cfg_attr(not(feature = "cuda"), path = "text_absent.rs")]
@@ -23,10 +25,19 @@ use std::ops::Range;
 
 use candle_core::{D, DType, Device, Result, Tensor, bail};
 
-use super::{AttentionOptions, AttentionScratch, AttentionShape, PAGE_TOKENS, Span};
+use super::{AttentionOptions, AttentionScratch, AttentionShape, KvDtype, PAGE_TOKENS, Span};
 pub use native::{attention, convolve, group_norm, layer_norm, product};
 pub use text::{add_rms_norm, gate, give_back_gpu_memory, gpu_free_bytes, open_gpu, rotate};
 pub use trial::gpu_faults;
+
+/// A tensor's numbers as f32 in order, copied once.
+pub fn floats_on_host(x: &Tensor) -> Result<Vec<f32>> {
+    let x = x.to_dtype(DType::F32)?.contiguous()?;
+    match text::copied(&x)? {
+        Some(numbers) => Ok(numbers),
+        None => x.to_device(&Device::Cpu)?.flatten_all()?.to_vec1(),
+    }
+}
 
 /// Whether products of dense matrices on GPUs are the vendor's, and not our own slower ones.
 pub fn has_vendor_products() -> bool {
@@ -57,8 +68,12 @@ const GATHERED_BYTES: u64 = 4 + 4 + 4 + 4;
 /// One layer's keys and values, `[pages * PAGE_TOKENS, kv_heads * head_dim]` each.
 #[derive(Debug)]
 pub struct Pages {
+    stored: KvDtype,
     keys: Tensor,
     values: Tensor,
+    /// Of keys and values of eight bits, f16 `[pages * PAGE_TOKENS, kv_heads * head_dim / 32]`. Their numbers are stored
+    /// [`ZERO`] greater, as bytes without a sign.
+    scales: Option<[Tensor; 2]>,
     kv_heads: usize,
     head_dim: usize,
 }
@@ -203,6 +218,29 @@ impl UploadedLists {
     }
 }
 
+/// Zero as a byte.
+const ZERO: f64 = 128.0;
+
+/// Either half of a layer's pages.
+#[derive(Debug, Clone, Copy)]
+enum PagePart {
+    Keys,
+    Values,
+}
+
+/// Bytes, and a scale for each 32 of them, of which the largest number is 127 times.
+fn in_eight_bits(x: &Tensor) -> Result<(Tensor, Tensor)> {
+    let blocks = x.to_dtype(DType::F32)?.contiguous()?;
+    let blocks = blocks.reshape(((), KvDtype::BLOCK))?;
+    let scales = (blocks.abs()?.max_keepdim(1)? / 127.0)?.to_dtype(DType::F16)?;
+    let wide = scales.to_dtype(DType::F32)?;
+    // A block of zeros has the scale 0.
+    let divisor = (&wide + wide.eq(0.0)?.to_dtype(DType::F32)?)?;
+    let numbers = blocks.broadcast_div(&divisor)?.round()?;
+    let bytes = (numbers.clamp(-127.0, 127.0)? + ZERO)?.to_dtype(DType::U8)?;
+    Ok((bytes, scales))
+}
+
 fn context(span: &Span) -> usize {
     span.past_tokens + span.new_tokens
 }
@@ -212,47 +250,85 @@ impl Pages {
         pages: usize,
         kv_heads: usize,
         head_dim: usize,
-        dtype: DType,
+        stored: KvDtype,
         device: &Device,
     ) -> Result<Self> {
-        if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
-            bail!("keys and values are stored as f32, f16 or bf16, not {dtype:?}");
+        if !stored.takes(head_dim) {
+            bail!(
+                "keys and values are stored as {stored} where 32 divides the size of a head, which is {head_dim}"
+            );
         }
-        let shape = (pages * PAGE_TOKENS, kv_heads * head_dim);
+        let (tokens, width) = (pages * PAGE_TOKENS, kv_heads * head_dim);
+        let dtype = stored.dtype().unwrap_or(DType::U8);
+        let zeros = |width, dtype| Tensor::zeros((tokens, width), dtype, device);
+        let scales = || zeros(width / KvDtype::BLOCK, DType::F16);
         Ok(Self {
-            keys: Tensor::zeros(shape, dtype, device)?,
-            values: Tensor::zeros(shape, dtype, device)?,
+            stored,
+            keys: zeros(width, dtype)?,
+            values: zeros(width, dtype)?,
+            scales: match stored.dtype() {
+                Some(_) => None,
+                None => Some([scales()?, scales()?]),
+            },
             kv_heads,
             head_dim,
         })
     }
 
     pub fn bytes(&self) -> usize {
-        2 * self.keys.elem_count() * self.keys.dtype().size_in_bytes()
+        2 * self.stored.bytes(self.keys.elem_count())
     }
 
     fn write(&self, k: &Tensor, v: &Tensor, slots: &Tensor) -> Result<()> {
-        let shape = (slots.elem_count(), self.kv_heads * self.head_dim);
-        let slots = slots.unsqueeze(1)?.broadcast_as(shape)?.contiguous()?;
-        for (pages, new) in [(&self.keys, k), (&self.values, v)] {
+        let put = |pages: &Tensor, new: &Tensor| {
+            let shape = (slots.elem_count(), pages.dim(1)?);
+            let slots = slots.unsqueeze(1)?.broadcast_as(shape)?.contiguous()?;
             let new = new.reshape(shape)?.to_dtype(pages.dtype())?.contiguous()?;
-            pages.scatter_set(&slots, &new, 0)?;
+            pages.scatter_set(&slots, &new, 0)
+        };
+        for (at, (pages, new)) in [(&self.keys, k), (&self.values, v)].into_iter().enumerate() {
+            match &self.scales {
+                None => put(pages, new)?,
+                Some(scales) => {
+                    let (numbers, of_blocks) = in_eight_bits(new)?;
+                    put(pages, &numbers)?;
+                    put(&scales[at], &of_blocks)?;
+                }
+            }
         }
         Ok(())
     }
 
     /// The keys or values of a span's tokens, f32 `[kv_heads, tokens, head_dim]`.
-    fn gathered(&self, pages: &Tensor, ids: &Tensor, tokens: usize) -> Result<Tensor> {
-        let count = ids.elem_count();
-        let width = self.kv_heads * self.head_dim;
-        pages
-            .reshape(((), PAGE_TOKENS * width))?
-            .index_select(ids, 0)?
-            .reshape((count * PAGE_TOKENS, self.kv_heads, self.head_dim))?
-            .narrow(0, 0, tokens)?
-            .to_dtype(DType::F32)?
+    fn gathered(&self, part: PagePart, ids: &Tensor, tokens: usize) -> Result<Tensor> {
+        let of_pages = |pages: &Tensor| {
+            let width = pages.dim(1)?;
+            let rows = pages.reshape(((), PAGE_TOKENS * width))?;
+            let rows = rows.index_select(ids, 0)?.reshape(((), width))?;
+            rows.narrow(0, 0, tokens)?.to_dtype(DType::F32)
+        };
+        let numbers = of_pages(self.numbers(part))?;
+        let wide = match self.scales_of(part) {
+            None => numbers,
+            Some(scales) => {
+                let signed = (numbers - ZERO)?.reshape((tokens, (), KvDtype::BLOCK))?;
+                signed.broadcast_mul(&of_pages(scales)?.unsqueeze(2)?)?
+            }
+        };
+        wide.reshape((tokens, self.kv_heads, self.head_dim))?
             .transpose(0, 1)?
             .contiguous()
+    }
+
+    fn numbers(&self, part: PagePart) -> &Tensor {
+        match part {
+            PagePart::Keys => &self.keys,
+            PagePart::Values => &self.values,
+        }
+    }
+
+    fn scales_of(&self, part: PagePart) -> Option<&Tensor> {
+        self.scales.as_ref().map(|scales| &scales[part as usize])
     }
 }
 
@@ -283,8 +359,8 @@ pub fn paged_attention(
     if tokens == 0 {
         return Ok(q.clone());
     }
-    if !flash::takes(pages.keys.dtype(), head_dim)
-        && let Some(result) = text::paged_attention(q, k, v, pages, plan, options)?
+    if !flash::takes(pages.stored, head_dim)
+        && let Some(result) = paged::paged_attention(q, k, v, pages, plan, options)?
     {
         return Ok(result);
     }
@@ -326,8 +402,8 @@ fn attend_gathered(
         let needed = context(span).div_ceil(PAGE_TOKENS);
         let ids = plan.page_table.get(index)?.narrow(0, 0, needed)?;
         let (heads, tokens) = (q.dim(1)?, context(span));
-        let keys = pages.gathered(&pages.keys, &ids, tokens)?;
-        let values = pages.gathered(&pages.values, &ids, tokens)?;
+        let keys = pages.gathered(PagePart::Keys, &ids, tokens)?;
+        let values = pages.gathered(PagePart::Values, &ids, tokens)?;
         let row_bytes = heads * tokens * size_of::<f32>();
         let at_once = (most_scores_bytes / row_bytes.max(1)).max(1);
         for start in (0..span.new_tokens).step_by(at_once) {
@@ -412,7 +488,7 @@ mod agreement;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AttentionPlan, KvDtype, LayerPages};
+    use crate::{AttentionPlan, LayerPages};
 
     fn check(dtype: KvDtype, options: AttentionOptions) {
         let device = Device::Cpu;
@@ -425,11 +501,11 @@ mod tests {
             vec![span(40, 0, &[3, 1]), span(5, 0, &[0]), span(0, 0, &[])],
             vec![span(1, 40, &[3, 1]), span(30, 5, &[0, 2])],
         ];
-        let ours = Pages::new(4, 2, 16, dtype.dtype().unwrap(), &device).unwrap();
-        let mut reference = LayerPages::new(4, 2, 16, dtype, &device).unwrap();
+        let ours = Pages::new(4, 2, 32, dtype, &device).unwrap();
+        let mut reference = LayerPages::new(4, 2, 32, dtype, &device).unwrap();
         for spans in steps {
             let rows = spans.iter().map(|span| span.new_tokens).sum::<usize>();
-            let random = |heads| Tensor::randn(0f32, 1.0, (rows, heads, 16), &device).unwrap();
+            let random = |heads| Tensor::randn(0f32, 1.0, (rows, heads, 32), &device).unwrap();
             let (q, k, v) = (random(6), random(2), random(2));
             let plan = Plan::new(&spans, &device).unwrap();
             let found = paged_attention(&q, &k, &v, &ours, &plan, options).unwrap();
@@ -452,7 +528,7 @@ mod tests {
             heads: 32,
             kv_heads: 8,
             head_dim: 128,
-            stored: DType::F32,
+            stored: KvDtype::F32,
         };
         let short = shape.scratch(16, 100);
         assert_eq!(short.bytes, 5 * 32 * 16 * 100 * 4);
@@ -463,7 +539,7 @@ mod tests {
 
     #[test]
     fn gathered_attention_agrees_with_the_reference() {
-        for dtype in [KvDtype::F32, KvDtype::F16, KvDtype::Bf16] {
+        for dtype in KvDtype::ALL {
             for (window, softcap) in [(None, None), (Some(7), None), (None, Some(5.0))] {
                 let options = AttentionOptions {
                     scale: 0.25,

@@ -5,20 +5,17 @@
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaContext, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg, result, sys,
+    CudaContext, DeviceRepr, LaunchConfig, PushKernelArg, result, sys,
 };
 use candle_core::cuda_backend::{CudaDType, WrapErr};
 use candle_core::{CudaDevice, DType, Device, Result, Tensor, bail};
 use half::{bf16, f16};
 
 use super::launch::{
-    DeviceOperand, THREADS, blocks, device_for, floats, function, launch, narrowed, room, tensor,
+    DeviceOperand, THREADS, blocks, device_for, device_of, function, launch, room, tensor,
 };
-use super::native::attend_into;
 use super::trial::{Operation, try_kernels};
-use super::{Pages, Plan, SingleTokens, context};
-use crate::cpu::Mask;
-use crate::{AttentionOptions, GateKind, PAGE_TOKENS, RopeStyle};
+use crate::{GateKind, RopeStyle};
 
 /// Opens a GPU whose work is all in one stream, whatever thread asks for it: in the order in which it is asked for. The
 /// first time its kernels are tried.
@@ -83,6 +80,15 @@ pub fn gpu_free_bytes(index: usize) -> Result<u64> {
     Ok(free_bytes as u64)
 }
 
+/// Numbers in order on the host: candle's way there copies them twice. `None` off GPUs.
+pub fn copied(x: &Tensor) -> Result<Option<Vec<f32>>> {
+    let Some(device) = device_of(x) else {
+        return Ok(None);
+    };
+    let held = DeviceOperand::of(x)?;
+    device.clone_dtoh(&held.view::<f32>()?).map(Some)
+}
+
 /// The name of a type in `kernels.cu`.
 fn type_name(dtype: DType) -> Option<&'static str> {
     match dtype {
@@ -104,6 +110,8 @@ macro_rules! of_type {
         }
     };
 }
+
+pub(super) use of_type;
 
 /// `[tokens, heads, size]` turned by the angles of its positions. `None` off GPUs.
 pub fn rotate(
@@ -275,236 +283,4 @@ fn add_rms_as<T: CudaDType + DeviceRepr>(
         tensor(sum, device, x.dims()),
         tensor(normed, device, x.dims()),
     ))
-}
-
-/// The largest head that single queries attend with, and of how many heads that share keys.
-const MOST_SIZE: usize = 256;
-const GROUPS: [usize; 4] = [1, 2, 4, 8];
-/// Keys of one block.
-const PART_KEYS: usize = 256;
-/// Threads of a block with single queries.
-const SINGLE_THREADS: u32 = 128;
-
-/// Writes keys and values into pages and attends; see [`crate::paged_attention`]. `None` off GPUs, and for heads and
-/// options that the kernels do not take.
-pub fn paged_attention(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    pages: &Pages,
-    plan: &Plan,
-    options: AttentionOptions,
-) -> Result<Option<Tensor>> {
-    let Some(device) = device_for(Operation::PagedAttention, q) else {
-        return Ok(None);
-    };
-    let (tokens, heads, size) = q.dims3()?;
-    let shared = heads / pages.kv_heads;
-    let group = GROUPS.into_iter().find(|group| shared <= *group);
-    // Prompts attend with f16 operands, which is not what pages of f32 are for.
-    let prompts_fit = pages.keys.dtype() != DType::F32 && super::native::takes_heads_of(size);
-    let fits =
-        size <= MOST_SIZE && size.is_multiple_of(8) && (plan.prompts.is_empty() || prompts_fit);
-    let (Some(group), true) = (group, fits) else {
-        return Ok(None);
-    };
-    write(device, k, v, pages, plan)?;
-    let mut result = room::<f32>(device, tokens * heads * size)?;
-    if let Some(single) = &plan.single {
-        let wide = floats(q)?;
-        of_type!(
-            pages.keys.dtype(),
-            attend_single(
-                device,
-                &wide,
-                pages,
-                plan,
-                single,
-                options,
-                group,
-                &mut result
-            )
-        )?;
-    }
-    for prompt in &plan.prompts {
-        let total = context(&prompt.span);
-        let gathered = |pages_of: &Tensor| {
-            let rows = pages_of
-                .reshape(((), PAGE_TOKENS * pages.kv_heads * size))?
-                .index_select(&prompt.pages, 0)?;
-            let rows = rows
-                .reshape((1, (), pages.kv_heads, size))?
-                .narrow(1, 0, total)?;
-            narrowed(&rows, DType::F16)
-        };
-        let rows = q
-            .narrow(0, prompt.first, prompt.span.new_tokens)?
-            .unsqueeze(0)?;
-        let mask = match options.window {
-            Some(window) => Mask::Band {
-                before: window.saturating_sub(1),
-                after: 0,
-            },
-            None => Mask::Causal,
-        };
-        attend_into(
-            device,
-            [
-                &narrowed(&rows, DType::F16)?,
-                &gathered(&pages.keys)?,
-                &gathered(&pages.values)?,
-            ],
-            (options.scale, options.softcap),
-            mask,
-            &mut result,
-            prompt.first * heads * size,
-        )?;
-    }
-    tensor(result, device, q.dims())
-        .to_dtype(q.dtype())
-        .map(Some)
-}
-
-fn write(device: &CudaDevice, k: &Tensor, v: &Tensor, pages: &Pages, plan: &Plan) -> Result<()> {
-    let dtype = pages.keys.dtype();
-    let (k, v) = (
-        k.to_dtype(dtype)?.contiguous()?,
-        v.to_dtype(dtype)?.contiguous()?,
-    );
-    of_type!(dtype, write_as(device, &k, &v, pages, plan))
-}
-
-fn write_as<T: CudaDType + DeviceRepr>(
-    device: &CudaDevice,
-    k: &Tensor,
-    v: &Tensor,
-    pages: &Pages,
-    plan: &Plan,
-) -> Result<()> {
-    let rows = plan.slots.elem_count();
-    let bytes = pages.kv_heads * pages.head_dim * size_of::<T>();
-    if k.elem_count() != rows * pages.kv_heads * pages.head_dim || k.dims() != v.dims() {
-        bail!(
-            "keys of shape {:?} do not fit {rows} rows of the pages",
-            k.dims()
-        );
-    }
-    let pieces = bytes / 16;
-    let (k, v, slots) = (
-        DeviceOperand::of(k)?,
-        DeviceOperand::of(v)?,
-        DeviceOperand::of(&plan.slots)?,
-    );
-    let (keys, values) = (
-        DeviceOperand::of(&pages.keys)?,
-        DeviceOperand::of(&pages.values)?,
-    );
-    let config = blocks(rows * pieces, THREADS)?;
-    // The pages are written although they are held to be read: candle knows no other way to write into a part.
-    launch!(
-        device,
-        "write_rows",
-        config,
-        &k.view::<T>()?,
-        &v.view::<T>()?,
-        &slots.view::<u32>()?,
-        &keys.view::<T>()?,
-        &values.view::<T>()?,
-        &(rows as u32),
-        &(pieces as u32),
-    );
-    Ok(())
-}
-
-#[expect(clippy::too_many_arguments, reason = "a kernel's operands and sizes")]
-fn attend_single<P: CudaDType + DeviceRepr>(
-    device: &CudaDevice,
-    q: &Tensor,
-    pages: &Pages,
-    plan: &Plan,
-    single: &SingleTokens,
-    options: AttentionOptions,
-    group: usize,
-    result: &mut CudaSlice<f32>,
-) -> Result<()> {
-    let (_, heads, size) = q.dims3()?;
-    let items = single.rows.elem_count();
-    let parts = single.longest.div_ceil(PART_KEYS);
-    let (_, most_pages) = plan.page_table.dims2()?;
-    let name = format!(
-        "attend_pages_{}_{group}",
-        type_name(pages.keys.dtype()).unwrap_or_default()
-    );
-    let of_parts = if parts == 1 { 0 } else { items * heads * parts };
-    let mut parts_of = room::<f32>(device, (of_parts * size).max(1))?;
-    let mut sums = room::<f32>(device, (2 * of_parts).max(1))?;
-    let (held, keys, values) = (
-        DeviceOperand::of(q)?,
-        DeviceOperand::of(&pages.keys)?,
-        DeviceOperand::of(&pages.values)?,
-    );
-    let (rows, spans) = (
-        DeviceOperand::of(&single.rows)?,
-        DeviceOperand::of(&single.spans)?,
-    );
-    let (positions, table) = (
-        DeviceOperand::of(&single.positions)?,
-        DeviceOperand::of(&plan.page_table)?,
-    );
-    let config = LaunchConfig {
-        grid_dim: (pages.kv_heads as u32, items as u32, parts as u32),
-        block_dim: (SINGLE_THREADS, 1, 1),
-        shared_mem_bytes: 0,
-    };
-    let int = |size: usize| size as u32;
-    let window = options
-        .window
-        .map_or(u32::MAX, |window| u32::try_from(window).unwrap_or(u32::MAX));
-    let cap = options.softcap.unwrap_or(0.0);
-    let target = if parts == 1 {
-        &mut *result
-    } else {
-        &mut parts_of
-    };
-    launch!(
-        device,
-        &name,
-        config,
-        &held.view::<f32>()?,
-        &keys.view::<P>()?,
-        &values.view::<P>()?,
-        &rows.view::<u32>()?,
-        &spans.view::<u32>()?,
-        &positions.view::<u32>()?,
-        &table.view::<u32>()?,
-        target,
-        &mut sums,
-        &int(heads),
-        &int(pages.kv_heads),
-        &int(size),
-        &int(most_pages),
-        &options.scale,
-        &window,
-        &cap,
-    );
-    if parts > 1 {
-        let config = LaunchConfig {
-            grid_dim: (heads as u32, items as u32, 1),
-            block_dim: (SINGLE_THREADS, 1, 1),
-            shared_mem_bytes: 0,
-        };
-        launch!(
-            device,
-            "join_parts",
-            config,
-            &parts_of,
-            &sums,
-            &rows.view::<u32>()?,
-            &mut *result,
-            &int(heads),
-            &int(size),
-            &int(parts),
-        );
-    }
-    Ok(())
 }

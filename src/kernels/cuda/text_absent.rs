@@ -2,8 +2,7 @@
 
 use candle_core::{Device, Result, Tensor};
 
-use super::{Pages, Plan};
-use crate::{AttentionOptions, GateKind, RopeStyle};
+use crate::{GateKind, RopeStyle};
 
 pub fn open_gpu(index: usize) -> Result<Device> {
     Device::new_cuda(index)
@@ -15,6 +14,10 @@ pub fn give_back_gpu_memory(_: usize) -> Result<()> {
 
 pub fn gpu_free_bytes(index: usize) -> Result<u64> {
     Device::new_cuda(index).map(|_| 0)
+}
+
+pub fn copied(_: &Tensor) -> Result<Option<Vec<f32>>> {
+    Ok(None)
 }
 
 pub fn rotate(
@@ -37,17 +40,5 @@ pub fn add_rms_norm(
     _: &Tensor,
     _: f32,
 ) -> Result<Option<(Tensor, Tensor)>> {
-    Ok(None)
-}
-
-pub fn paged_attention(
-    _: &Tensor,
-    _: &Tensor,
-    _: &Tensor,
-    _: &Pages,
-    plan: &Plan,
-    _: AttentionOptions,
-) -> Result<Option<Tensor>> {
-    let (_, _) = (&plan.single, &plan.prompts);
     Ok(None)
 }

@@ -119,7 +119,11 @@ impl Operation {
                     Ok(attended)
                 })
                 .collect(),
-            Self::PagedAttention => paged(device),
+            Self::PagedAttention => {
+                let mut results = paged(KvDtype::F16, device)?;
+                results.extend(paged(KvDtype::Q8_0, device)?);
+                Ok(results)
+            }
             Self::Product => {
                 let weight = x(&[70, 40], device)?.to_dtype(DType::F16)?;
                 let few = dense_product(&x(&[2, 40], device)?, &weight)?;
@@ -139,9 +143,9 @@ impl Operation {
 }
 
 /// A prompt, and a token after it with a context of two parts.
-fn paged(device: &Device) -> Result<Vec<Tensor>> {
+fn paged(stored: KvDtype, device: &Device) -> Result<Vec<Tensor>> {
     const PROMPT: usize = 270;
-    let mut pages = LayerPages::new(9, 1, 64, KvDtype::F16, device)?;
+    let mut pages = LayerPages::new(9, 1, 64, stored, device)?;
     let options = AttentionOptions {
         scale: 0.1,
         window: None,

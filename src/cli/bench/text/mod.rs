@@ -75,7 +75,7 @@ pub struct Args {
     /// Number of measurements; the report shows the median.
     #[arg(long, default_value_t = 5)]
     pub repeat: usize,
-    /// How keys and values are stored: f32, f16, bf16, or q8_0 on the CPU. Default: as serving stores them.
+    /// How keys and values are stored: f32, f16, bf16 or q8_0. Default: as serving stores them.
     #[arg(long, value_name = "TYPE", value_parser = kv_dtype)]
     pub kv: Option<KvDtype>,
     /// A first impression within seconds: one short prompt, one stream, few steps.

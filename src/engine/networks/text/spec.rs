@@ -1,7 +1,5 @@
 //! What a decoder is: sizes and the handful of facts in which families differ.
 
-use candle_core::DType;
-
 use super::{family::Family, rope::Rope};
 use crate::networks::layers::GateActivation;
 use muster_kernels::{AttentionScratch, AttentionShape, KvDtype};
@@ -142,7 +140,7 @@ impl DecoderSpec {
     }
 
     /// What attention takes of a device other than the CPU, with so many new tokens in a step.
-    pub fn attention_scratch(&self, stored: DType, new_tokens: usize) -> AttentionScratch {
+    pub fn attention_scratch(&self, stored: KvDtype, new_tokens: usize) -> AttentionScratch {
         let shape = AttentionShape {
             heads: self.heads,
             kv_heads: self.kv_heads,
