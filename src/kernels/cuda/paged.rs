@@ -1,5 +1,5 @@
 //! Attention to pages on NVIDIA GPUs: new keys and values are written, single tokens attend where the pages lie, and prompts
-//! to what is gathered of them.
+//! to their gathered numbers.
 
 #![expect(unsafe_code, reason = "kernels are launched with raw arguments")]
 
