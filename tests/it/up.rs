@@ -371,6 +371,43 @@ fn the_examples_beside_up_work_when_pasted() {
 }
 
 #[test]
+fn a_model_without_a_form_for_tools_takes_them_from_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let tiny = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny-llama");
+    let plain = folder.path().join("plain");
+    fs::create_dir(&plain).unwrap();
+    for file in fs::read_dir(tiny).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), plain.join(file.file_name())).unwrap();
+    }
+    let settings = plain.join("tokenizer_config.json");
+    let mut changed: Value = serde_json::from_slice(&fs::read(&settings).unwrap()).unwrap();
+    changed["chat_template"] = "{% for one in messages %}{{ one['content'] }}{% endfor %}".into();
+    fs::write(settings, changed.to_string()).unwrap();
+    let serve = format!("demo-text,{}", plain.display());
+    let up = up_with(folder.path(), &[("MUSTER_MODELS_SERVE", &serve)]);
+    assert_eq!(up.models[0], "demo-text");
+    let tool = r#"{"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}}"#;
+    let ask = |model: &str| {
+        let body = format!(
+            r#"{{"model":"{model}","max_tokens":60,"temperature":0,"tools":[{tool}],"messages":[{{"role":"user","content":"What's the weather in Oslo?"}}]}}"#
+        );
+        let mut curl = Command::new("curl");
+        curl.args(["-s", "-d", &body, "-H", &format!("apikey: {}", up.key)]);
+        curl.arg(format!("{}/v1/chat/completions", up.url));
+        let out = curl.output().unwrap().stdout;
+        serde_json::from_slice::<Value>(&out).unwrap()
+    };
+    let called = ask("demo-text");
+    let call = &called["choices"][0]["message"]["tool_calls"][0]["function"];
+    assert_eq!(call["name"], "get_weather", "{called}");
+    let refused = ask(&up.models[1]);
+    let why = refused["error"]["message"].as_str().unwrap();
+    assert!(why.contains("tools"), "{refused}");
+    assert_eq!(up.interrupted(), Some(0));
+}
+
+#[test]
 fn the_key_of_up_stays_the_same_and_is_its_owners_alone() {
     let folder = tempfile::tempdir().unwrap();
     let first = up(folder.path());

@@ -171,8 +171,10 @@ pub struct ServedModel {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offering {
     pub kinds: Kinds,
-    /// A part of [`Capabilities::TASKS`].
-    pub tasks: Capabilities,
+    /// A part of [`Capabilities::OF_MODELS`]. Of a model that says nothing beyond its tasks the worker's are added.
+    pub can: Capabilities,
+    /// Whether it says more of itself than its tasks.
+    pub says_more: bool,
     /// The limits of the model.
     pub reach: Reach,
     /// Width and height of its images where a request names none.
@@ -194,7 +196,8 @@ impl Offering {
         let writes = kinds.contains(Kind::Text);
         Self {
             kinds,
-            tasks: Capabilities::default().with_if(writes, Capabilities::GENERATE),
+            can: Capabilities::default().with_if(writes, Capabilities::GENERATE),
+            says_more: false,
             reach,
             size: None,
             voices: Arc::default(),

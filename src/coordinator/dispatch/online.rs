@@ -47,8 +47,8 @@ pub struct OnlineModel<'a> {
     /// Jobs of it that the worker would take at once.
     pub free: u32,
     pub kinds: Kinds,
-    /// What it can do of [`Capabilities::TASKS`].
-    pub tasks: Capabilities,
+    /// What it can do of [`Capabilities::OF_MODELS`].
+    pub can: Capabilities,
     /// The limits of the model.
     pub reach: Reach,
     /// Width and height of its images where a request names none.
@@ -139,7 +139,7 @@ impl<'a> OnlineWorker<'a> {
             slots: model.slots.min(slots),
             running: model.running,
             kinds: model.offering.kinds,
-            tasks: model.offering.tasks,
+            can: model.offering.can,
             reach: model.offering.reach,
             size: model.offering.size,
             voices: &model.offering.voices,

@@ -387,11 +387,23 @@ fn served_models(registration: &Registration) -> Vec<WorkerModel> {
         waiting: 0,
         stay: MemoryStay::default(),
         offering: Offering {
-            tasks: model.offering.tasks.of(Capabilities::TASKS),
+            can: registration.can_of(&model.offering),
             ..model.offering.clone()
         },
     });
     models.collect()
+}
+
+impl Registration {
+    fn can_of(&self, offering: &Offering) -> Capabilities {
+        let own = offering.can.of(Capabilities::OF_MODELS);
+        let others = self.capabilities.of(Capabilities::OF_MODELS);
+        let others = others.missing_from(Capabilities::TASKS);
+        match offering.says_more {
+            true => own,
+            false => own.with(others),
+        }
+    }
 }
 
 impl Choice {
@@ -408,9 +420,9 @@ impl WorkerModel {
     /// Whether it can do what the need has of the things that models differ in.
     pub fn can_do(&self, need: &Need) -> bool {
         let offering = &self.offering;
-        let wanted = need.requires.of(Capabilities::TASKS);
+        let wanted = need.requires.of(Capabilities::OF_MODELS);
         offering.kinds.contains(need.kind)
-            && offering.tasks.contains(wanted)
+            && offering.can.contains(wanted)
             && offering.reach.covers(need.needs)
     }
 
@@ -422,8 +434,8 @@ impl WorkerModel {
 impl Profile {
     fn of(registration: &Registration) -> Self {
         let models = || registration.models.iter().map(|model| &model.offering);
-        let tasks = models().map(|offering| offering.tasks);
-        let mut capabilities = tasks.fold(registration.capabilities, Capabilities::with);
+        let can = models().map(|offering| offering.can.of(Capabilities::OF_MODELS));
+        let mut capabilities = can.fold(registration.capabilities, Capabilities::with);
         let most = models().map(|offering| offering.reach).reduce(Reach::or);
         if registration.extensions.resume {
             capabilities = capabilities.with(Capabilities::CONTINUE);
@@ -445,10 +457,10 @@ impl Profile {
 
     /// The same for one of its models.
     pub fn of_model(self, model: &WorkerModel) -> Self {
-        let others = self.capabilities.missing_from(Capabilities::TASKS);
+        let others = self.capabilities.missing_from(Capabilities::OF_MODELS);
         Self {
             kinds: model.offering.kinds,
-            capabilities: others.with(model.offering.tasks),
+            capabilities: others.with(model.offering.can),
             reach: coarse(model.offering.reach),
             ..self
         }

@@ -210,8 +210,8 @@ impl ModelOnline {
             }
         }
         self.formats = self.formats.with(worker.formats);
-        let own = worker.capabilities.missing_from(Capabilities::TASKS);
-        self.capabilities = self.capabilities.with(own).with(model.tasks);
+        let own = worker.capabilities.missing_from(Capabilities::OF_MODELS);
+        self.capabilities = self.capabilities.with(own).with(model.can);
         for modality in card.modalities.iter() {
             if !self.modalities.contains(modality) {
                 self.modalities.push(modality.clone());

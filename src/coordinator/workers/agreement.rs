@@ -243,12 +243,17 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32)
         Task::Transcribe => Capabilities::TRANSCRIBE,
         Task::Speak => Capabilities::SPEAK,
     });
-    let tasks = tasks.reduce(Capabilities::with);
+    let tasks = tasks.reduce(Capabilities::with).unwrap_or(said.can);
+    let more = model.can.iter().flatten().map(|ability| match ability {
+        Ability::Tools => Capabilities::TOOLS,
+        _ => Capabilities::default(),
+    });
     let size = model
         .size
         .filter(|(width, height)| is_drawable(*width) && is_drawable(*height));
     Offering {
-        tasks: tasks.unwrap_or(said.tasks),
+        can: more.fold(tasks, Capabilities::with),
+        says_more: model.can.is_some(),
         voices: model.voices.iter().map(|name| Arc::from(&**name)).collect(),
         size,
         video: model

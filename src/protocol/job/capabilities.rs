@@ -100,12 +100,15 @@ impl Capabilities {
     /// It draws more steps than a model is usually given, too.
     pub const MANY_STEPS: Self = Self(1 << 35);
 
-    /// What models differ in, where the other capabilities are those of a worker.
+    /// The work of a model.
     pub const TASKS: Self = Self::GENERATE
         .with(Self::EMBED)
         .with(Self::RERANK)
         .with(Self::TRANSCRIBE)
         .with(Self::SPEAK);
+
+    /// The capabilities of a model, where the others are those of a worker.
+    pub const OF_MODELS: Self = Self::TASKS.with(Self::TOOLS);
 
     const NAMES: [(Self, &'static str); 50] = [
         (Self::IMAGE_INPUT, "image input"),

@@ -155,6 +155,14 @@ impl Ability {
         Self::HiresFix,
     ];
 
+    /// Names of later versions are left out.
+    pub fn named(names: &[String]) -> Vec<Self> {
+        let known = Self::ALL.into_iter();
+        known
+            .filter(|one| names.iter().any(|name| name == one.name()))
+            .collect()
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -225,14 +233,10 @@ pub(super) struct AgreedJson {
 
 impl From<WantedJson> for Wanted {
     fn from(json: WantedJson) -> Self {
-        let can = json.can.unwrap_or_default().0;
-        let abilities = Ability::ALL.into_iter();
         Self {
             version: json.v.unwrap_or(VERSION),
             want: Extensions::named(&json.want.unwrap_or_default().0),
-            can: abilities
-                .filter(|one| can.iter().any(|name| name == one.name()))
-                .collect(),
+            can: Ability::named(&json.can.unwrap_or_default().0),
             max_frame: json.max_frame,
         }
     }

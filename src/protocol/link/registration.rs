@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::FrameError;
-use super::extensions::{Wanted, WantedJson};
+use super::extensions::{Ability, Wanted, WantedJson};
 use super::loose::{AtMost, Entries, Few, Loose, read};
 use super::object::Object;
 use crate::job::{Formats, JobId, Kind, Kinds};
@@ -75,6 +75,8 @@ pub struct ModelCapacity {
     pub kinds: Kinds,
     /// What a text model can do; nothing said: write text.
     pub tasks: Vec<Task>,
+    /// Those abilities of the worker in which models differ; nothing said: as the worker.
+    pub can: Option<Vec<Ability>>,
     /// Frames a second and frames of its videos where a request names none.
     pub clip: Option<(u32, u32)>,
     /// Names of the voices of a model that speaks.
@@ -193,6 +195,8 @@ struct ModelCapacityJson {
     kinds: Loose<AtMost<MOST_TASKS, Loose<String>>>,
     #[serde(default)]
     tasks: Loose<AtMost<MOST_TASKS, Loose<String>>>,
+    #[serde(default)]
+    can: Loose<AtMost<MOST_TASKS, Loose<String>>>,
     #[serde(default)]
     clip: Loose<(u32, u32)>,
     #[serde(default)]
@@ -384,6 +388,7 @@ impl From<CapacityJson> for Capacity {
                 clip: said.clip.0,
                 kinds: kinds_named(&said.kinds.0.map_or_else(Vec::new, all_texts)),
                 tasks: Task::named(said.tasks.0.map_or_else(Vec::new, |list| list.0)),
+                can: said.can.0.map(|list| Ability::named(&all_texts(list))),
                 voices: voices(said.voices.0.map_or_else(Vec::new, all_texts)),
                 limits: said.limits.0.unwrap_or_default(),
             }
@@ -441,6 +446,10 @@ impl Capacity {
                     if !model.tasks.is_empty() {
                         let names: Vec<_> = model.tasks.iter().map(|task| task.name()).collect();
                         one.texts("tasks", &names);
+                    }
+                    if let Some(can) = &model.can {
+                        let names: Vec<_> = can.iter().map(|ability| ability.name()).collect();
+                        one.texts("can", &names);
                     }
                     if !model.voices.is_empty() {
                         one.texts("voices", &model.voices);

@@ -1,5 +1,6 @@
 //! The registration of a worker: its abilities, its models and their limits.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::engines::{Fleet, MediaModel};
@@ -14,10 +15,21 @@ use muster_protocol::link::{
     VERSION, Wanted,
 };
 
-/// Tools are for workers all of whose models have a form for calls.
-pub fn abilities(fleet: &Fleet, served: &Served) -> Vec<Ability> {
-    let calls = |info: &Arc<ModelInfo>| fleet.calls_tools(&info.name);
-    let tools = served.writing().all(calls).then_some(Ability::Tools);
+/// The abilities of a worker, and of its models.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Claims {
+    can: Vec<Ability>,
+    /// The text models whose templates have a form for calls of tools.
+    with_tools: BTreeSet<String>,
+}
+
+/// Coordinators of version 0.1 know tools as an ability of a worker: of one whose models all have a form for calls.
+pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
+    let calls = |info: &&Arc<ModelInfo>| fleet.calls_tools(&info.name);
+    let with_tools = served.writing().filter(calls);
+    let with_tools: BTreeSet<String> = with_tools.map(|info| info.name.clone()).collect();
+    let has_all = with_tools.len() == served.writing().count();
+    let tools = has_all.then_some(Ability::Tools);
     let others = [
         Ability::Logprobs,
         Ability::PromptLogprobs,
@@ -43,10 +55,13 @@ pub fn abilities(fleet: &Fleet, served: &Served) -> Vec<Ability> {
     let inversions = inversions.map(|_| Ability::TextualInversions);
     let images = images.into_iter().chain(loras).chain(inversions);
     let images = images.filter(|_| draws);
-    tools.into_iter().chain(others).chain(images).collect()
+    Claims {
+        can: tools.into_iter().chain(others).chain(images).collect(),
+        with_tools,
+    }
 }
 
-pub fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registration {
+pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registration {
     let texts = served.models.iter().map(|info| info.name.clone());
     let media = served.media.iter().map(|model| model.name.clone());
     let names: Vec<String> = texts.chain(media).collect();
@@ -58,6 +73,10 @@ pub fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registra
         size: None,
         kinds: Kind::Text.into(),
         tasks: tasks(&info.purpose),
+        can: Some(match claims.with_tools.contains(&info.name) {
+            true => vec![Ability::Tools],
+            false => Vec::new(),
+        }),
         voices: Vec::new(),
         clip: None,
         limits: ModelLimits::default(),
@@ -80,6 +99,7 @@ pub fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registra
             MediaKind::Sound if model.speaks() => vec![Task::Speak],
             MediaKind::Image | MediaKind::Sound | MediaKind::Video => Vec::new(),
         },
+        can: None,
         voices: model.voices.clone(),
         clip: model.clip,
         limits: model.limits,
@@ -100,7 +120,7 @@ pub fn registration(post: &Post, served: &Served, can: Vec<Ability>) -> Registra
         ext: Some(Wanted {
             version: VERSION,
             want: Extensions::all(),
-            can,
+            can: claims.can.clone(),
             max_frame: Some(LARGEST_FRAME as u64),
         }),
         kinds,
@@ -141,7 +161,7 @@ pub fn small(count: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{MediaModel, Post, Served, registration};
+    use super::{Claims, MediaModel, Post, Served, registration};
     use crate::daemon::worker::Way;
     use crate::link::Dial;
     use muster_engine::runtime::maker::MediaKind;
@@ -171,7 +191,7 @@ mod tests {
             slots: 4,
             ..Served::default()
         };
-        let registration = registration(&post, &served, Vec::new());
+        let registration = registration(&post, &served, Claims::default());
         assert_eq!(registration.models, ["draws", "plays", "hears"]);
         let all = Kinds::from(Kind::Image).with(Kind::Audio).with(Kind::Text);
         assert_eq!(registration.kinds, all);

@@ -13,7 +13,7 @@ use url::Url;
 use super::engines::{AdapterFolders, DeviceModel, Fleet, MediaModel};
 use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
-use super::registration::{abilities, registration, small};
+use super::registration::{claims, registration, small};
 use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, PolledKind, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
@@ -128,11 +128,11 @@ impl Worker {
         tasks.start(look.keep(tasks.clone()));
         tasks.start(take_offers(taken, shop, stocked.clone(), tasks.clone()));
         let Stock { fleet, served } = stocked.borrow().clone();
-        let abilities = abilities(&fleet, &served);
+        let claims = claims(&fleet, &served);
         let keep = |post: Post| match post.way.clone() {
             Way::Socket { dial, sockets } => {
                 let (told, registration) =
-                    watch::channel(registration(&post, &served, abilities.clone()));
+                    watch::channel(registration(&post, &served, claims.clone()));
                 let line = Line {
                     registration,
                     label: post.label.clone(),
@@ -220,11 +220,11 @@ impl Worker {
         if *self.paused.borrow() {
             fleet.pause().await?;
         }
-        let abilities = abilities(&fleet, &served);
+        let claims = claims(&fleet, &served);
         for line in &self.lines {
             match &line.models {
                 LineModels::Socket(post, told) => {
-                    let now = registration(post, &served, abilities.clone());
+                    let now = registration(post, &served, claims.clone());
                     told.send_if_modified(|told| replaces(told, now));
                 }
                 LineModels::Calls { jobs, served: told } => {

@@ -74,7 +74,7 @@ impl Puppet {
                 name: model.into(),
                 slots: 64,
                 offering: Offering {
-                    tasks: [Capabilities::EMBED, Capabilities::TRANSCRIBE]
+                    can: [Capabilities::EMBED, Capabilities::TRANSCRIBE]
                         .into_iter()
                         .filter(|task| capabilities.contains(*task))
                         .fold(Capabilities::GENERATE, Capabilities::with),
