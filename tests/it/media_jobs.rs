@@ -1533,6 +1533,17 @@ async fn sounds_are_paid_by_the_minute_and_speech_by_the_character() {
     .await;
     assert_eq!(spoken["actual_micro"], 120, "{spoken}");
     assert_eq!(money(&app, &key).await, (510, 0));
+    // A speech costs the same kudos at once and later, and counts as sound as transcripts do.
+    let jobs = get(&app, &key, "/v1/account/jobs").await;
+    let jobs = jobs["jobs"].as_array().unwrap().clone();
+    let kinds: Vec<&str> = jobs
+        .iter()
+        .map(|job| job["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["audio"; 4]);
+    let spoken = jobs.iter().filter(|job| job["model"] == "speaks");
+    let kudos: Vec<f64> = spoken.map(|job| job["kudos"].as_f64().unwrap()).collect();
+    assert_eq!(kudos, [1.1, 1.1], "{jobs:?}");
 }
 
 /// The small model of music at the lowest rate that is taken from workers.

@@ -1,5 +1,5 @@
--- key X6UcVTLyAgsUcqUGZhuP9n
--- secret 3a6a184d552ff7aba0a75e10dfd0118c2f0d39b651d24c31019c524eb02ac4fa
+-- key JYdsikZWMEFOcIdTGAemq0
+-- secret c06881ee6f4d05f9f163c8f871c65e0e0c6541b854137cb4951e532e0416fc55
 BEGIN TRANSACTION;
 CREATE TABLE accounts (
     id INTEGER PRIMARY KEY,
@@ -9,7 +9,7 @@ CREATE TABLE accounts (
 , login TEXT);
 INSERT INTO "accounts" VALUES(-1,'house','',0,NULL);
 INSERT INTO "accounts" VALUES(0,'Anonymous','',0,NULL);
-INSERT INTO "accounts" VALUES(1,'admin','user moderator admin worker_owner trusted customizer',1795889660840,'admin');
+INSERT INTO "accounts" VALUES(1,'admin','user moderator admin worker_owner trusted customizer',1795890661165,'admin');
 CREATE TABLE balances (
     account BIGINT PRIMARY KEY,
     kudos BIGINT NOT NULL
@@ -116,7 +116,7 @@ CREATE TABLE keys (
     revoked_at BIGINT,
     revision BIGINT NOT NULL
 , joins BIGINT NOT NULL DEFAULT 0);
-INSERT INTO "keys" VALUES(1,'6b210131ca66',1,'43c586c8caaf2ef7c6695b52a9cd547cdfadef997cd70695ebdc33be7dcb1cd9','first start','inference.submit worker.connect account.read account.manage',NULL,1795889660842,NULL,NULL,1,0);
+INSERT INTO "keys" VALUES(1,'d7c28b45ddc3',1,'68fff2acbe5d57e32efb2631289f4b824c4a9dadc663b7eedcb9cc5145d2c423','first start','inference.submit worker.connect account.read account.manage',NULL,1795890661169,NULL,NULL,1,0);
 CREATE TABLE ledger (
     id INTEGER PRIMARY KEY,
     job TEXT NOT NULL,
@@ -126,108 +126,118 @@ CREATE TABLE ledger (
     amount BIGINT NOT NULL,
     at BIGINT NOT NULL
 );
-INSERT INTO "ledger" VALUES(1,'01a2235d-83a9-7d3f-afb8-9979a9b2a457',-1,NULL,'start',-14000,1795889660840);
-INSERT INTO "ledger" VALUES(2,'01a2235d-83a9-7d3f-afb8-9979a9b2a457',1,NULL,'start',14000,1795889660840);
-INSERT INTO "ledger" VALUES(3,'01a2235d-84dd-7f3a-8d24-cdb1d4356059',1,NULL,'charge',-1100,1795889661163);
-INSERT INTO "ledger" VALUES(4,'01a2235d-84dd-7f3a-8d24-cdb1d4356059',1,1,'reward',100,1795889661163);
-INSERT INTO "ledger" VALUES(5,'01a2235d-84dd-7f3a-8d24-cdb1d4356059',-1,NULL,'fee',1000,1795889661163);
-INSERT INTO "ledger" VALUES(6,'01a2235d-84dd-7f3a-8d24-cdb1d4356059',-1,NULL,'forgiven',-1100,1795889661163);
-INSERT INTO "ledger" VALUES(7,'01a2235d-84dd-7f3a-8d24-cdb1d4356059',1,NULL,'forgiven',1100,1795889661163);
-INSERT INTO "ledger" VALUES(8,'01a2235d-8506-788b-a7d7-19940d9a9ecf',1,NULL,'charge',-1100,1795889661275);
-INSERT INTO "ledger" VALUES(9,'01a2235d-8506-788b-a7d7-19940d9a9ecf',1,1,'reward',100,1795889661275);
-INSERT INTO "ledger" VALUES(10,'01a2235d-8506-788b-a7d7-19940d9a9ecf',-1,NULL,'fee',1000,1795889661275);
-INSERT INTO "ledger" VALUES(11,'01a2235d-8506-788b-a7d7-19940d9a9ecf',-1,NULL,'forgiven',-1000,1795889661275);
-INSERT INTO "ledger" VALUES(12,'01a2235d-8506-788b-a7d7-19940d9a9ecf',1,NULL,'forgiven',1000,1795889661275);
-INSERT INTO "ledger" VALUES(13,'01a2235d-8562-712f-922d-c0b6ef5f448d',1,NULL,'charge',-1100,1795889661367);
-INSERT INTO "ledger" VALUES(14,'01a2235d-8562-712f-922d-c0b6ef5f448d',1,1,'reward',100,1795889661367);
-INSERT INTO "ledger" VALUES(15,'01a2235d-8562-712f-922d-c0b6ef5f448d',-1,NULL,'fee',1000,1795889661367);
-INSERT INTO "ledger" VALUES(16,'01a2235d-8562-712f-922d-c0b6ef5f448d',-1,NULL,'forgiven',-1000,1795889661367);
-INSERT INTO "ledger" VALUES(17,'01a2235d-8562-712f-922d-c0b6ef5f448d',1,NULL,'forgiven',1000,1795889661367);
-INSERT INTO "ledger" VALUES(18,'01a2235d-85bf-7fd9-8943-04113ec14d8e',1,NULL,'charge',-1100,1795889661467);
-INSERT INTO "ledger" VALUES(19,'01a2235d-85bf-7fd9-8943-04113ec14d8e',1,1,'reward',100,1795889661467);
-INSERT INTO "ledger" VALUES(20,'01a2235d-85bf-7fd9-8943-04113ec14d8e',-1,NULL,'fee',1000,1795889661467);
-INSERT INTO "ledger" VALUES(21,'01a2235d-85bf-7fd9-8943-04113ec14d8e',-1,NULL,'forgiven',-1000,1795889661467);
-INSERT INTO "ledger" VALUES(22,'01a2235d-85bf-7fd9-8943-04113ec14d8e',1,NULL,'forgiven',1000,1795889661467);
-INSERT INTO "ledger" VALUES(23,'01a2235d-8622-7eff-a055-7669eddfbe05',1,NULL,'charge',-1100,1795889661563);
-INSERT INTO "ledger" VALUES(24,'01a2235d-8622-7eff-a055-7669eddfbe05',1,1,'reward',100,1795889661563);
-INSERT INTO "ledger" VALUES(25,'01a2235d-8622-7eff-a055-7669eddfbe05',-1,NULL,'fee',1000,1795889661563);
-INSERT INTO "ledger" VALUES(26,'01a2235d-8622-7eff-a055-7669eddfbe05',-1,NULL,'forgiven',-1000,1795889661563);
-INSERT INTO "ledger" VALUES(27,'01a2235d-8622-7eff-a055-7669eddfbe05',1,NULL,'forgiven',1000,1795889661563);
-INSERT INTO "ledger" VALUES(28,'01a2235d-8683-71ee-a7ce-7379e8c70da0',1,NULL,'charge',-1100,1795889661655);
-INSERT INTO "ledger" VALUES(29,'01a2235d-8683-71ee-a7ce-7379e8c70da0',1,1,'reward',100,1795889661655);
-INSERT INTO "ledger" VALUES(30,'01a2235d-8683-71ee-a7ce-7379e8c70da0',-1,NULL,'fee',1000,1795889661655);
-INSERT INTO "ledger" VALUES(31,'01a2235d-8683-71ee-a7ce-7379e8c70da0',-1,NULL,'forgiven',-1000,1795889661655);
-INSERT INTO "ledger" VALUES(32,'01a2235d-8683-71ee-a7ce-7379e8c70da0',1,NULL,'forgiven',1000,1795889661655);
-INSERT INTO "ledger" VALUES(33,'01a2235d-86df-7346-9635-67f97f274d02',1,NULL,'charge',-1100,1795889661748);
-INSERT INTO "ledger" VALUES(34,'01a2235d-86df-7346-9635-67f97f274d02',1,1,'reward',100,1795889661748);
-INSERT INTO "ledger" VALUES(35,'01a2235d-86df-7346-9635-67f97f274d02',-1,NULL,'fee',1000,1795889661748);
-INSERT INTO "ledger" VALUES(36,'01a2235d-86df-7346-9635-67f97f274d02',-1,NULL,'forgiven',-1000,1795889661748);
-INSERT INTO "ledger" VALUES(37,'01a2235d-86df-7346-9635-67f97f274d02',1,NULL,'forgiven',1000,1795889661748);
-INSERT INTO "ledger" VALUES(38,'01a2235d-873a-7d5e-a68e-a1b07fadbf52',1,NULL,'charge',-1100,1795889661835);
-INSERT INTO "ledger" VALUES(39,'01a2235d-873a-7d5e-a68e-a1b07fadbf52',1,1,'reward',100,1795889661835);
-INSERT INTO "ledger" VALUES(40,'01a2235d-873a-7d5e-a68e-a1b07fadbf52',-1,NULL,'fee',1000,1795889661835);
-INSERT INTO "ledger" VALUES(41,'01a2235d-873a-7d5e-a68e-a1b07fadbf52',-1,NULL,'forgiven',-1000,1795889661835);
-INSERT INTO "ledger" VALUES(42,'01a2235d-873a-7d5e-a68e-a1b07fadbf52',1,NULL,'forgiven',1000,1795889661835);
-INSERT INTO "ledger" VALUES(43,'01a2235d-8793-7b27-a959-540f3663246d',1,NULL,'charge',-1100,1795889661928);
-INSERT INTO "ledger" VALUES(44,'01a2235d-8793-7b27-a959-540f3663246d',1,1,'reward',100,1795889661928);
-INSERT INTO "ledger" VALUES(45,'01a2235d-8793-7b27-a959-540f3663246d',-1,NULL,'fee',1000,1795889661928);
-INSERT INTO "ledger" VALUES(46,'01a2235d-8793-7b27-a959-540f3663246d',-1,NULL,'forgiven',-1000,1795889661928);
-INSERT INTO "ledger" VALUES(47,'01a2235d-8793-7b27-a959-540f3663246d',1,NULL,'forgiven',1000,1795889661928);
-INSERT INTO "ledger" VALUES(48,'01a2235d-87ef-7958-a8ca-3dfc965896f5',1,NULL,'charge',-1100,1795889662019);
-INSERT INTO "ledger" VALUES(49,'01a2235d-87ef-7958-a8ca-3dfc965896f5',1,1,'reward',100,1795889662019);
-INSERT INTO "ledger" VALUES(50,'01a2235d-87ef-7958-a8ca-3dfc965896f5',-1,NULL,'fee',1000,1795889662019);
-INSERT INTO "ledger" VALUES(51,'01a2235d-87ef-7958-a8ca-3dfc965896f5',-1,NULL,'forgiven',-1000,1795889662019);
-INSERT INTO "ledger" VALUES(52,'01a2235d-87ef-7958-a8ca-3dfc965896f5',1,NULL,'forgiven',1000,1795889662019);
-INSERT INTO "ledger" VALUES(53,'01a2235d-888a-78ea-97cb-7265fc6c4797',1,NULL,'charge',-1100,1795889662172);
-INSERT INTO "ledger" VALUES(54,'01a2235d-888a-78ea-97cb-7265fc6c4797',1,1,'reward',100,1795889662172);
-INSERT INTO "ledger" VALUES(55,'01a2235d-888a-78ea-97cb-7265fc6c4797',-1,NULL,'fee',1000,1795889662172);
-INSERT INTO "ledger" VALUES(56,'01a2235d-888a-78ea-97cb-7265fc6c4797',-1,NULL,'forgiven',-1000,1795889662172);
-INSERT INTO "ledger" VALUES(57,'01a2235d-888a-78ea-97cb-7265fc6c4797',1,NULL,'forgiven',1000,1795889662172);
-INSERT INTO "ledger" VALUES(58,'01a2235d-890e-7d9c-91e7-ef16505cf21c',1,NULL,'charge',-4121,1795889662537);
-INSERT INTO "ledger" VALUES(59,'01a2235d-890e-7d9c-91e7-ef16505cf21c',1,1,'reward',3121,1795889662537);
-INSERT INTO "ledger" VALUES(60,'01a2235d-890e-7d9c-91e7-ef16505cf21c',-1,NULL,'fee',1000,1795889662537);
-INSERT INTO "ledger" VALUES(61,'01a2235d-890e-7d9c-91e7-ef16505cf21c',-1,NULL,'forgiven',-4021,1795889662537);
-INSERT INTO "ledger" VALUES(62,'01a2235d-890e-7d9c-91e7-ef16505cf21c',1,NULL,'forgiven',4021,1795889662537);
-INSERT INTO "ledger" VALUES(63,'01a2235d-8a4f-7950-bcac-91f9476d8f86',1,NULL,'charge',-1133,1795889662836);
-INSERT INTO "ledger" VALUES(64,'01a2235d-8a4f-7950-bcac-91f9476d8f86',1,1,'reward',133,1795889662836);
-INSERT INTO "ledger" VALUES(65,'01a2235d-8a4f-7950-bcac-91f9476d8f86',-1,NULL,'fee',1000,1795889662836);
-INSERT INTO "ledger" VALUES(66,'01a2235d-8b7a-75e9-8028-49cdd780f767',1,NULL,'charge',-1666,1795889662938);
-INSERT INTO "ledger" VALUES(67,'01a2235d-8b7a-75e9-8028-49cdd780f767',1,1,'reward',666,1795889662938);
-INSERT INTO "ledger" VALUES(68,'01a2235d-8b7a-75e9-8028-49cdd780f767',-1,NULL,'fee',1000,1795889662938);
-INSERT INTO "ledger" VALUES(69,'01a2235d-8bdf-7ada-a92f-f9c58e364f73',1,NULL,'charge',-1100,1795889663075);
-INSERT INTO "ledger" VALUES(70,'01a2235d-8bdf-7ada-a92f-f9c58e364f73',1,1,'reward',100,1795889663075);
-INSERT INTO "ledger" VALUES(71,'01a2235d-8bdf-7ada-a92f-f9c58e364f73',-1,NULL,'fee',1000,1795889663075);
-INSERT INTO "ledger" VALUES(72,'01a2235d-8c6c-7443-b299-55aa81da7ab2',1,NULL,'charge',-1100,1795889663163);
-INSERT INTO "ledger" VALUES(73,'01a2235d-8c6c-7443-b299-55aa81da7ab2',1,1,'reward',100,1795889663163);
-INSERT INTO "ledger" VALUES(74,'01a2235d-8c6c-7443-b299-55aa81da7ab2',-1,NULL,'fee',1000,1795889663163);
-INSERT INTO "ledger" VALUES(75,'01a2235d-8c6c-7443-b299-55aa81da7ab2',-1,NULL,'forgiven',-979,1795889663163);
-INSERT INTO "ledger" VALUES(76,'01a2235d-8c6c-7443-b299-55aa81da7ab2',1,NULL,'forgiven',979,1795889663163);
-INSERT INTO "ledger" VALUES(77,'01a2235d-8cee-7af2-8b00-1efe7801b966',1,NULL,'charge',-1100,1795889663272);
-INSERT INTO "ledger" VALUES(78,'01a2235d-8cee-7af2-8b00-1efe7801b966',1,1,'reward',100,1795889663272);
-INSERT INTO "ledger" VALUES(79,'01a2235d-8cee-7af2-8b00-1efe7801b966',-1,NULL,'fee',1000,1795889663272);
-INSERT INTO "ledger" VALUES(80,'01a2235d-8cee-7af2-8b00-1efe7801b966',-1,NULL,'forgiven',-1000,1795889663272);
-INSERT INTO "ledger" VALUES(81,'01a2235d-8cee-7af2-8b00-1efe7801b966',1,NULL,'forgiven',1000,1795889663272);
-INSERT INTO "ledger" VALUES(82,'01a2235d-8d58-7178-b9f3-319ad469d706',1,NULL,'charge',-1100,1795889663383);
-INSERT INTO "ledger" VALUES(83,'01a2235d-8d58-7178-b9f3-319ad469d706',1,1,'reward',100,1795889663383);
-INSERT INTO "ledger" VALUES(84,'01a2235d-8d58-7178-b9f3-319ad469d706',-1,NULL,'fee',1000,1795889663383);
-INSERT INTO "ledger" VALUES(85,'01a2235d-8d58-7178-b9f3-319ad469d706',-1,NULL,'forgiven',-1000,1795889663383);
-INSERT INTO "ledger" VALUES(86,'01a2235d-8d58-7178-b9f3-319ad469d706',1,NULL,'forgiven',1000,1795889663383);
-INSERT INTO "ledger" VALUES(87,'01a2235d-8d9f-7296-881d-233c5a6e745c',-1,NULL,'request',1000,1795889663391);
-INSERT INTO "ledger" VALUES(88,'01a2235d-8d9f-7296-881d-233c5a6e745c',1,NULL,'request',-1000,1795889663391);
-INSERT INTO "ledger" VALUES(89,'01a2235d-8d9f-7296-881d-233c5a6e745c',-1,NULL,'forgiven',-900,1795889663391);
-INSERT INTO "ledger" VALUES(90,'01a2235d-8d9f-7296-881d-233c5a6e745c',1,NULL,'forgiven',900,1795889663391);
-INSERT INTO "ledger" VALUES(91,'01a2235d-8d9e-747d-b196-de7f70e04626',1,NULL,'charge',-2141,1795889663549);
-INSERT INTO "ledger" VALUES(92,'01a2235d-8d9e-747d-b196-de7f70e04626',1,1,'reward',1141,1795889663549);
-INSERT INTO "ledger" VALUES(93,'01a2235d-8d9e-747d-b196-de7f70e04626',-1,NULL,'fee',1000,1795889663549);
-INSERT INTO "ledger" VALUES(94,'01a2235d-8d9e-747d-b196-de7f70e04626',-1,NULL,'forgiven',-2141,1795889663549);
-INSERT INTO "ledger" VALUES(95,'01a2235d-8d9e-747d-b196-de7f70e04626',1,NULL,'forgiven',2141,1795889663549);
-INSERT INTO "ledger" VALUES(96,'01a2235d-8e78-7158-ab08-9a980136524e',-1,NULL,'request',1000,1795889663608);
-INSERT INTO "ledger" VALUES(97,'01a2235d-8e78-7158-ab08-9a980136524e',1,NULL,'request',-1000,1795889663608);
-INSERT INTO "ledger" VALUES(98,'01a2235d-8e77-702a-8bb7-7932f9c92bf3',1,NULL,'charge',-1100,1795889663655);
-INSERT INTO "ledger" VALUES(99,'01a2235d-8e77-702a-8bb7-7932f9c92bf3',1,1,'reward',100,1795889663655);
-INSERT INTO "ledger" VALUES(100,'01a2235d-8e77-702a-8bb7-7932f9c92bf3',-1,NULL,'fee',1000,1795889663655);
-INSERT INTO "ledger" VALUES(101,'01a2235d-8e77-702a-8bb7-7932f9c92bf3',-1,NULL,'forgiven',-959,1795889663655);
-INSERT INTO "ledger" VALUES(102,'01a2235d-8e77-702a-8bb7-7932f9c92bf3',1,NULL,'forgiven',959,1795889663655);
+INSERT INTO "ledger" VALUES(1,'01a2236c-c72e-703d-9965-48c4fe38e352',-1,NULL,'start',-14000,1795890661165);
+INSERT INTO "ledger" VALUES(2,'01a2236c-c72e-703d-9965-48c4fe38e352',1,NULL,'start',14000,1795890661165);
+INSERT INTO "ledger" VALUES(3,'01a2236c-c8af-77b8-8e46-c6cee99a5d4e',1,NULL,'charge',-1100,1795890661562);
+INSERT INTO "ledger" VALUES(4,'01a2236c-c8af-77b8-8e46-c6cee99a5d4e',1,1,'reward',100,1795890661562);
+INSERT INTO "ledger" VALUES(5,'01a2236c-c8af-77b8-8e46-c6cee99a5d4e',-1,NULL,'fee',1000,1795890661562);
+INSERT INTO "ledger" VALUES(6,'01a2236c-c8af-77b8-8e46-c6cee99a5d4e',-1,NULL,'forgiven',-1100,1795890661562);
+INSERT INTO "ledger" VALUES(7,'01a2236c-c8af-77b8-8e46-c6cee99a5d4e',1,NULL,'forgiven',1100,1795890661562);
+INSERT INTO "ledger" VALUES(8,'01a2236c-c8d6-7856-8556-1da13d11ba5a',1,NULL,'charge',-1100,1795890661672);
+INSERT INTO "ledger" VALUES(9,'01a2236c-c8d6-7856-8556-1da13d11ba5a',1,1,'reward',100,1795890661672);
+INSERT INTO "ledger" VALUES(10,'01a2236c-c8d6-7856-8556-1da13d11ba5a',-1,NULL,'fee',1000,1795890661672);
+INSERT INTO "ledger" VALUES(11,'01a2236c-c8d6-7856-8556-1da13d11ba5a',-1,NULL,'forgiven',-1000,1795890661672);
+INSERT INTO "ledger" VALUES(12,'01a2236c-c8d6-7856-8556-1da13d11ba5a',1,NULL,'forgiven',1000,1795890661672);
+INSERT INTO "ledger" VALUES(13,'01a2236c-c92e-78a6-b819-b13d468622d7',1,NULL,'charge',-1100,1795890661764);
+INSERT INTO "ledger" VALUES(14,'01a2236c-c92e-78a6-b819-b13d468622d7',1,1,'reward',100,1795890661764);
+INSERT INTO "ledger" VALUES(15,'01a2236c-c92e-78a6-b819-b13d468622d7',-1,NULL,'fee',1000,1795890661764);
+INSERT INTO "ledger" VALUES(16,'01a2236c-c92e-78a6-b819-b13d468622d7',-1,NULL,'forgiven',-1000,1795890661764);
+INSERT INTO "ledger" VALUES(17,'01a2236c-c92e-78a6-b819-b13d468622d7',1,NULL,'forgiven',1000,1795890661764);
+INSERT INTO "ledger" VALUES(18,'01a2236c-c98a-757a-b4ed-289832cc0b93',1,NULL,'charge',-1100,1795890661867);
+INSERT INTO "ledger" VALUES(19,'01a2236c-c98a-757a-b4ed-289832cc0b93',1,1,'reward',100,1795890661867);
+INSERT INTO "ledger" VALUES(20,'01a2236c-c98a-757a-b4ed-289832cc0b93',-1,NULL,'fee',1000,1795890661867);
+INSERT INTO "ledger" VALUES(21,'01a2236c-c98a-757a-b4ed-289832cc0b93',-1,NULL,'forgiven',-1000,1795890661867);
+INSERT INTO "ledger" VALUES(22,'01a2236c-c98a-757a-b4ed-289832cc0b93',1,NULL,'forgiven',1000,1795890661867);
+INSERT INTO "ledger" VALUES(23,'01a2236c-c9f2-7315-847a-ff75d3db0214',1,NULL,'charge',-1100,1795890661968);
+INSERT INTO "ledger" VALUES(24,'01a2236c-c9f2-7315-847a-ff75d3db0214',1,1,'reward',100,1795890661968);
+INSERT INTO "ledger" VALUES(25,'01a2236c-c9f2-7315-847a-ff75d3db0214',-1,NULL,'fee',1000,1795890661968);
+INSERT INTO "ledger" VALUES(26,'01a2236c-c9f2-7315-847a-ff75d3db0214',-1,NULL,'forgiven',-1000,1795890661968);
+INSERT INTO "ledger" VALUES(27,'01a2236c-c9f2-7315-847a-ff75d3db0214',1,NULL,'forgiven',1000,1795890661968);
+INSERT INTO "ledger" VALUES(28,'01a2236c-ca56-77d9-bdb6-f75c92105625',1,NULL,'charge',-1100,1795890662056);
+INSERT INTO "ledger" VALUES(29,'01a2236c-ca56-77d9-bdb6-f75c92105625',1,1,'reward',100,1795890662056);
+INSERT INTO "ledger" VALUES(30,'01a2236c-ca56-77d9-bdb6-f75c92105625',-1,NULL,'fee',1000,1795890662056);
+INSERT INTO "ledger" VALUES(31,'01a2236c-ca56-77d9-bdb6-f75c92105625',-1,NULL,'forgiven',-1000,1795890662056);
+INSERT INTO "ledger" VALUES(32,'01a2236c-ca56-77d9-bdb6-f75c92105625',1,NULL,'forgiven',1000,1795890662056);
+INSERT INTO "ledger" VALUES(33,'01a2236c-caae-7c91-897f-fa226c4c6eaf',1,NULL,'charge',-1100,1795890662144);
+INSERT INTO "ledger" VALUES(34,'01a2236c-caae-7c91-897f-fa226c4c6eaf',1,1,'reward',100,1795890662144);
+INSERT INTO "ledger" VALUES(35,'01a2236c-caae-7c91-897f-fa226c4c6eaf',-1,NULL,'fee',1000,1795890662144);
+INSERT INTO "ledger" VALUES(36,'01a2236c-caae-7c91-897f-fa226c4c6eaf',-1,NULL,'forgiven',-1000,1795890662144);
+INSERT INTO "ledger" VALUES(37,'01a2236c-caae-7c91-897f-fa226c4c6eaf',1,NULL,'forgiven',1000,1795890662144);
+INSERT INTO "ledger" VALUES(38,'01a2236c-cb06-7ae9-a825-31a4004132a2',1,NULL,'charge',-1100,1795890662236);
+INSERT INTO "ledger" VALUES(39,'01a2236c-cb06-7ae9-a825-31a4004132a2',1,1,'reward',100,1795890662236);
+INSERT INTO "ledger" VALUES(40,'01a2236c-cb06-7ae9-a825-31a4004132a2',-1,NULL,'fee',1000,1795890662236);
+INSERT INTO "ledger" VALUES(41,'01a2236c-cb06-7ae9-a825-31a4004132a2',-1,NULL,'forgiven',-1000,1795890662236);
+INSERT INTO "ledger" VALUES(42,'01a2236c-cb06-7ae9-a825-31a4004132a2',1,NULL,'forgiven',1000,1795890662236);
+INSERT INTO "ledger" VALUES(43,'01a2236c-cb63-7a80-8d9e-bed4e783745f',1,NULL,'charge',-1100,1795890662328);
+INSERT INTO "ledger" VALUES(44,'01a2236c-cb63-7a80-8d9e-bed4e783745f',1,1,'reward',100,1795890662328);
+INSERT INTO "ledger" VALUES(45,'01a2236c-cb63-7a80-8d9e-bed4e783745f',-1,NULL,'fee',1000,1795890662328);
+INSERT INTO "ledger" VALUES(46,'01a2236c-cb63-7a80-8d9e-bed4e783745f',-1,NULL,'forgiven',-1000,1795890662328);
+INSERT INTO "ledger" VALUES(47,'01a2236c-cb63-7a80-8d9e-bed4e783745f',1,NULL,'forgiven',1000,1795890662328);
+INSERT INTO "ledger" VALUES(48,'01a2236c-cbbe-7f06-9160-788cb87e1558',1,NULL,'charge',-1100,1795890662420);
+INSERT INTO "ledger" VALUES(49,'01a2236c-cbbe-7f06-9160-788cb87e1558',1,1,'reward',100,1795890662420);
+INSERT INTO "ledger" VALUES(50,'01a2236c-cbbe-7f06-9160-788cb87e1558',-1,NULL,'fee',1000,1795890662420);
+INSERT INTO "ledger" VALUES(51,'01a2236c-cbbe-7f06-9160-788cb87e1558',-1,NULL,'forgiven',-1000,1795890662420);
+INSERT INTO "ledger" VALUES(52,'01a2236c-cbbe-7f06-9160-788cb87e1558',1,NULL,'forgiven',1000,1795890662420);
+INSERT INTO "ledger" VALUES(53,'01a2236c-cc75-75cb-9a5b-4cc7d8ccd9e2',1,NULL,'charge',-1100,1795890662604);
+INSERT INTO "ledger" VALUES(54,'01a2236c-cc75-75cb-9a5b-4cc7d8ccd9e2',1,1,'reward',100,1795890662604);
+INSERT INTO "ledger" VALUES(55,'01a2236c-cc75-75cb-9a5b-4cc7d8ccd9e2',-1,NULL,'fee',1000,1795890662604);
+INSERT INTO "ledger" VALUES(56,'01a2236c-cc75-75cb-9a5b-4cc7d8ccd9e2',-1,NULL,'forgiven',-1000,1795890662604);
+INSERT INTO "ledger" VALUES(57,'01a2236c-cc75-75cb-9a5b-4cc7d8ccd9e2',1,NULL,'forgiven',1000,1795890662604);
+INSERT INTO "ledger" VALUES(58,'01a2236c-ccfe-7aae-a515-3979003b3ce6',1,NULL,'charge',-4121,1795890662971);
+INSERT INTO "ledger" VALUES(59,'01a2236c-ccfe-7aae-a515-3979003b3ce6',1,1,'reward',3121,1795890662971);
+INSERT INTO "ledger" VALUES(60,'01a2236c-ccfe-7aae-a515-3979003b3ce6',-1,NULL,'fee',1000,1795890662971);
+INSERT INTO "ledger" VALUES(61,'01a2236c-ccfe-7aae-a515-3979003b3ce6',-1,NULL,'forgiven',-4021,1795890662971);
+INSERT INTO "ledger" VALUES(62,'01a2236c-ccfe-7aae-a515-3979003b3ce6',1,NULL,'forgiven',4021,1795890662971);
+INSERT INTO "ledger" VALUES(63,'01a2236c-ce40-7cde-b912-68391e02101f',1,NULL,'charge',-1133,1795890663196);
+INSERT INTO "ledger" VALUES(64,'01a2236c-ce40-7cde-b912-68391e02101f',1,1,'reward',133,1795890663196);
+INSERT INTO "ledger" VALUES(65,'01a2236c-ce40-7cde-b912-68391e02101f',-1,NULL,'fee',1000,1795890663196);
+INSERT INTO "ledger" VALUES(66,'01a2236c-cf22-7283-95fc-82307d6430e4',1,NULL,'charge',-1666,1795890663297);
+INSERT INTO "ledger" VALUES(67,'01a2236c-cf22-7283-95fc-82307d6430e4',1,1,'reward',666,1795890663297);
+INSERT INTO "ledger" VALUES(68,'01a2236c-cf22-7283-95fc-82307d6430e4',-1,NULL,'fee',1000,1795890663297);
+INSERT INTO "ledger" VALUES(69,'01a2236c-cf86-7310-8967-70faa82e60ca',1,NULL,'charge',-1100,1795890663435);
+INSERT INTO "ledger" VALUES(70,'01a2236c-cf86-7310-8967-70faa82e60ca',1,1,'reward',100,1795890663435);
+INSERT INTO "ledger" VALUES(71,'01a2236c-cf86-7310-8967-70faa82e60ca',-1,NULL,'fee',1000,1795890663435);
+INSERT INTO "ledger" VALUES(72,'01a2236c-d015-7141-8594-82a6990b45c6',1,NULL,'charge',-1100,1795890663523);
+INSERT INTO "ledger" VALUES(73,'01a2236c-d015-7141-8594-82a6990b45c6',1,1,'reward',100,1795890663523);
+INSERT INTO "ledger" VALUES(74,'01a2236c-d015-7141-8594-82a6990b45c6',-1,NULL,'fee',1000,1795890663523);
+INSERT INTO "ledger" VALUES(75,'01a2236c-d015-7141-8594-82a6990b45c6',-1,NULL,'forgiven',-979,1795890663523);
+INSERT INTO "ledger" VALUES(76,'01a2236c-d015-7141-8594-82a6990b45c6',1,NULL,'forgiven',979,1795890663523);
+INSERT INTO "ledger" VALUES(77,'01a2236c-d06a-732f-b479-f7b1c74b6a56',1,NULL,'charge',-1100,1795890664011);
+INSERT INTO "ledger" VALUES(78,'01a2236c-d06a-732f-b479-f7b1c74b6a56',1,1,'reward',100,1795890664011);
+INSERT INTO "ledger" VALUES(79,'01a2236c-d06a-732f-b479-f7b1c74b6a56',-1,NULL,'fee',1000,1795890664011);
+INSERT INTO "ledger" VALUES(80,'01a2236c-d06a-732f-b479-f7b1c74b6a56',-1,NULL,'forgiven',-1000,1795890664011);
+INSERT INTO "ledger" VALUES(81,'01a2236c-d06a-732f-b479-f7b1c74b6a56',1,NULL,'forgiven',1000,1795890664011);
+INSERT INTO "ledger" VALUES(82,'01a2236c-d262-7847-8836-50465c0524b4',1,NULL,'charge',-1100,1795890664492);
+INSERT INTO "ledger" VALUES(83,'01a2236c-d262-7847-8836-50465c0524b4',1,1,'reward',100,1795890664492);
+INSERT INTO "ledger" VALUES(84,'01a2236c-d262-7847-8836-50465c0524b4',-1,NULL,'fee',1000,1795890664492);
+INSERT INTO "ledger" VALUES(85,'01a2236c-d262-7847-8836-50465c0524b4',-1,NULL,'forgiven',-1000,1795890664492);
+INSERT INTO "ledger" VALUES(86,'01a2236c-d262-7847-8836-50465c0524b4',1,NULL,'forgiven',1000,1795890664492);
+INSERT INTO "ledger" VALUES(87,'01a2236c-d46e-7f1f-8fa5-a20ca1504b7d',1,NULL,'charge',-1100,1795890664616);
+INSERT INTO "ledger" VALUES(88,'01a2236c-d46e-7f1f-8fa5-a20ca1504b7d',1,1,'reward',100,1795890664616);
+INSERT INTO "ledger" VALUES(89,'01a2236c-d46e-7f1f-8fa5-a20ca1504b7d',-1,NULL,'fee',1000,1795890664616);
+INSERT INTO "ledger" VALUES(90,'01a2236c-d46e-7f1f-8fa5-a20ca1504b7d',-1,NULL,'forgiven',-1000,1795890664616);
+INSERT INTO "ledger" VALUES(91,'01a2236c-d46e-7f1f-8fa5-a20ca1504b7d',1,NULL,'forgiven',1000,1795890664616);
+INSERT INTO "ledger" VALUES(92,'01a2236c-d4d7-7945-9d82-9e019c730be2',1,NULL,'charge',-1100,1795890664720);
+INSERT INTO "ledger" VALUES(93,'01a2236c-d4d7-7945-9d82-9e019c730be2',1,1,'reward',100,1795890664720);
+INSERT INTO "ledger" VALUES(94,'01a2236c-d4d7-7945-9d82-9e019c730be2',-1,NULL,'fee',1000,1795890664720);
+INSERT INTO "ledger" VALUES(95,'01a2236c-d4d7-7945-9d82-9e019c730be2',-1,NULL,'forgiven',-1000,1795890664720);
+INSERT INTO "ledger" VALUES(96,'01a2236c-d4d7-7945-9d82-9e019c730be2',1,NULL,'forgiven',1000,1795890664720);
+INSERT INTO "ledger" VALUES(97,'01a2236c-d516-7117-a92a-171cc6c0d02c',-1,NULL,'request',1000,1795890664726);
+INSERT INTO "ledger" VALUES(98,'01a2236c-d516-7117-a92a-171cc6c0d02c',1,NULL,'request',-1000,1795890664726);
+INSERT INTO "ledger" VALUES(99,'01a2236c-d516-7117-a92a-171cc6c0d02c',-1,NULL,'forgiven',-900,1795890664726);
+INSERT INTO "ledger" VALUES(100,'01a2236c-d516-7117-a92a-171cc6c0d02c',1,NULL,'forgiven',900,1795890664726);
+INSERT INTO "ledger" VALUES(101,'01a2236c-d515-727a-95a0-7c2a97ae26fc',1,NULL,'charge',-2141,1795890664866);
+INSERT INTO "ledger" VALUES(102,'01a2236c-d515-727a-95a0-7c2a97ae26fc',1,1,'reward',1141,1795890664866);
+INSERT INTO "ledger" VALUES(103,'01a2236c-d515-727a-95a0-7c2a97ae26fc',-1,NULL,'fee',1000,1795890664866);
+INSERT INTO "ledger" VALUES(104,'01a2236c-d515-727a-95a0-7c2a97ae26fc',-1,NULL,'forgiven',-2141,1795890664866);
+INSERT INTO "ledger" VALUES(105,'01a2236c-d515-727a-95a0-7c2a97ae26fc',1,NULL,'forgiven',2141,1795890664866);
+INSERT INTO "ledger" VALUES(106,'01a2236c-d5b8-70e8-97c3-def9d07a34a1',-1,NULL,'request',1000,1795890664888);
+INSERT INTO "ledger" VALUES(107,'01a2236c-d5b8-70e8-97c3-def9d07a34a1',1,NULL,'request',-1000,1795890664888);
+INSERT INTO "ledger" VALUES(108,'01a2236c-d5b7-7d02-b491-ff3acbae6a32',1,NULL,'charge',-1100,1795890664963);
+INSERT INTO "ledger" VALUES(109,'01a2236c-d5b7-7d02-b491-ff3acbae6a32',1,1,'reward',100,1795890664963);
+INSERT INTO "ledger" VALUES(110,'01a2236c-d5b7-7d02-b491-ff3acbae6a32',-1,NULL,'fee',1000,1795890664963);
+INSERT INTO "ledger" VALUES(111,'01a2236c-d5b7-7d02-b491-ff3acbae6a32',-1,NULL,'forgiven',-959,1795890664963);
+INSERT INTO "ledger" VALUES(112,'01a2236c-d5b7-7d02-b491-ff3acbae6a32',1,NULL,'forgiven',959,1795890664963);
 CREATE TABLE made (
     id INTEGER PRIMARY KEY,
     kind TEXT NOT NULL,
@@ -238,28 +248,30 @@ CREATE TABLE made (
     done BIGINT NOT NULL,
     busy_ms BIGINT NOT NULL
 , reward BIGINT NOT NULL DEFAULT 0, delivered BIGINT NOT NULL DEFAULT 0, failed BIGINT NOT NULL DEFAULT 0, firsts BIGINT NOT NULL DEFAULT 0, first_ms BIGINT NOT NULL DEFAULT 0, total_ms BIGINT NOT NULL DEFAULT 0);
-INSERT INTO "made" VALUES(1,'text','demo-text',1795889661000,1,12,12,14,100,1,0,1,14,14);
-INSERT INTO "made" VALUES(2,'text','demo-text',1795889661000,1,12,12,85,100,1,0,1,41,85);
-INSERT INTO "made" VALUES(3,'text','demo-text',1795889661000,1,12,12,85,100,1,0,1,42,85);
-INSERT INTO "made" VALUES(4,'text','demo-text',1795889661000,1,12,12,92,100,1,0,1,51,92);
-INSERT INTO "made" VALUES(5,'text','demo-text',1795889661000,1,60,21,89,100,1,0,1,89,89);
-INSERT INTO "made" VALUES(6,'text','demo-text',1795889661000,1,12,12,84,100,1,0,1,44,84);
-INSERT INTO "made" VALUES(7,'text','demo-text',1795889661000,1,16,16,85,100,1,0,1,44,85);
-INSERT INTO "made" VALUES(8,'text','demo-text',1795889661000,1,16,16,81,100,1,0,1,40,81);
-INSERT INTO "made" VALUES(9,'text','demo-text',1795889661000,1,12,12,85,100,1,0,1,85,85);
-INSERT INTO "made" VALUES(10,'text','demo-text',1795889662000,1,12,12,84,100,1,0,1,84,84);
-INSERT INTO "made" VALUES(11,'text','demo-text',1795889662000,0,0,0,0,0,1,0,1,57,57);
-INSERT INTO "made" VALUES(12,'text','demo-text',1795889662000,1,12,12,82,100,1,0,1,41,82);
-INSERT INTO "made" VALUES(13,'text','demo-text',1795889662000,0,0,0,0,0,1,0,1,38,38);
-INSERT INTO "made" VALUES(14,'image','demo-image',1795889662000,1,1966080,1966080,315,3121,1,0,1,315,315);
-INSERT INTO "made" VALUES(15,'video','demo-video',1795889662000,1,69632,69632,293,133,1,0,1,293,293);
-INSERT INTO "made" VALUES(16,'audio','demo-music',1795889662000,1,2,2,96,666,1,0,1,96,96);
-INSERT INTO "made" VALUES(17,'text','demo-speech',1795889663000,0,0,0,0,0,1,0,1,131,131);
-INSERT INTO "made" VALUES(18,'text','demo-speech',1795889663000,0,0,0,0,0,1,0,1,79,79);
-INSERT INTO "made" VALUES(19,'text','demo-hearing',1795889663000,0,0,0,0,0,1,0,1,20,57);
-INSERT INTO "made" VALUES(20,'text','demo-hearing',1795889663000,0,0,0,0,0,1,0,1,17,63);
-INSERT INTO "made" VALUES(21,'image','demo-image',1795889663000,1,131072,131072,159,1141,1,0,1,159,159);
-INSERT INTO "made" VALUES(22,'text','demo-text',1795889663000,1,16,16,48,100,1,0,1,5,48);
+INSERT INTO "made" VALUES(1,'text','demo-text',1795890661000,1,12,12,11,100,1,0,1,9,11);
+INSERT INTO "made" VALUES(2,'text','demo-text',1795890661000,1,12,12,82,100,1,0,1,82,82);
+INSERT INTO "made" VALUES(3,'text','demo-text',1795890661000,1,12,12,86,100,1,0,1,45,86);
+INSERT INTO "made" VALUES(4,'text','demo-text',1795890661000,1,12,12,97,100,1,0,1,55,97);
+INSERT INTO "made" VALUES(5,'text','demo-text',1795890661000,1,60,21,94,100,1,0,1,94,94);
+INSERT INTO "made" VALUES(6,'text','demo-text',1795890662000,1,12,12,82,100,1,0,1,41,82);
+INSERT INTO "made" VALUES(7,'text','demo-text',1795890662000,1,16,16,82,100,1,0,1,82,82);
+INSERT INTO "made" VALUES(8,'text','demo-text',1795890662000,1,16,16,86,100,1,0,1,42,86);
+INSERT INTO "made" VALUES(9,'text','demo-text',1795890662000,1,12,12,85,100,1,0,1,85,85);
+INSERT INTO "made" VALUES(10,'text','demo-text',1795890662000,1,12,12,86,100,1,0,1,42,86);
+INSERT INTO "made" VALUES(11,'text','demo-text',1795890662000,0,0,0,0,0,1,0,1,39,86);
+INSERT INTO "made" VALUES(12,'text','demo-text',1795890662000,1,12,12,87,100,1,0,1,43,87);
+INSERT INTO "made" VALUES(13,'text','demo-text',1795890662000,0,0,0,0,0,1,0,1,38,38);
+INSERT INTO "made" VALUES(14,'image','demo-image',1795890662000,1,1966080,1966080,317,3121,1,0,1,317,317);
+INSERT INTO "made" VALUES(15,'video','demo-video',1795890663000,1,69632,69632,220,133,1,0,1,220,220);
+INSERT INTO "made" VALUES(16,'audio','demo-music',1795890663000,1,2,2,95,666,1,0,1,95,95);
+INSERT INTO "made" VALUES(17,'audio','demo-speech',1795890663000,1,3,3,133,100,1,0,1,133,133);
+INSERT INTO "made" VALUES(18,'audio','demo-speech',1795890663000,1,3,3,78,100,1,0,1,78,78);
+INSERT INTO "made" VALUES(19,'audio','demo-speech',1795890664000,1,14,14,481,100,1,0,1,79,481);
+INSERT INTO "made" VALUES(20,'audio','demo-speech',1795890664000,1,14,14,458,100,1,0,1,458,458);
+INSERT INTO "made" VALUES(21,'audio','demo-hearing',1795890664000,1,3,3,58,100,1,0,1,16,58);
+INSERT INTO "made" VALUES(22,'audio','demo-hearing',1795890664000,1,3,3,57,100,1,0,1,18,57);
+INSERT INTO "made" VALUES(23,'image','demo-image',1795890664000,1,131072,131072,141,1141,1,0,1,141,141);
+INSERT INTO "made" VALUES(24,'text','demo-text',1795890664000,1,16,16,76,100,1,0,1,32,76);
 CREATE TABLE modes (
     name TEXT PRIMARY KEY,
     is_on BIGINT NOT NULL
@@ -295,9 +307,9 @@ CREATE TABLE postings (
     terms TEXT NOT NULL,
     at BIGINT NOT NULL
 );
-INSERT INTO "postings" VALUES('01a2235d-83a9-7d3f-afb8-9979a9b2a457','start','',NULL,'start : -1 -14000, 1 14000',1795889660840);
-INSERT INTO "postings" VALUES('01a2235d-8d9f-7296-881d-233c5a6e745c','request','1 accepted',NULL,'request 1 accepted: -1 1000, 1 -1000',1795889663391);
-INSERT INTO "postings" VALUES('01a2235d-8e78-7158-ab08-9a980136524e','request','1 accepted',NULL,'request 1 accepted: -1 1000, 1 -1000',1795889663608);
+INSERT INTO "postings" VALUES('01a2236c-c72e-703d-9965-48c4fe38e352','start','',NULL,'start : -1 -14000, 1 14000',1795890661165);
+INSERT INTO "postings" VALUES('01a2236c-d516-7117-a92a-171cc6c0d02c','request','1 accepted',NULL,'request 1 accepted: -1 1000, 1 -1000',1795890664726);
+INSERT INTO "postings" VALUES('01a2236c-d5b8-70e8-97c3-def9d07a34a1','request','1 accepted',NULL,'request 1 accepted: -1 1000, 1 -1000',1795890664888);
 CREATE TABLE prompt_hits (
     id INTEGER PRIMARY KEY,
     network TEXT NOT NULL,
@@ -324,7 +336,7 @@ CREATE TABLE records (
     made_texts BIGINT NOT NULL DEFAULT 0,
     made_interrogations BIGINT NOT NULL DEFAULT 0
 );
-INSERT INTO "records" VALUES(1,1000,2097,165,2097,165,2,18,0,2,16,0);
+INSERT INTO "records" VALUES(1,1000,2097,165,2097,165,2,14,0,2,12,0);
 CREATE TABLE requests (
     id TEXT PRIMARY KEY,
     account BIGINT NOT NULL,
@@ -334,8 +346,9 @@ CREATE TABLE requests (
     expires_at BIGINT NOT NULL,
     cancelled BIGINT NOT NULL
 , fee BIGINT NOT NULL DEFAULT 0, owner BIGINT NOT NULL DEFAULT 0);
-INSERT INTO "requests" VALUES('01a2235d-8d9e-7c60-9ed9-73d92c563928',1,'image','{"request":{"prompt":"a red circle","params":{"n":1,"image_is_control":false,"return_control_map":false,"sampler_name":"k_euler_a","cfg_scale":5.0,"height":256,"width":256,"karras":true,"tiling":false,"hires_fix":false,"transparent":false,"steps":2,"seed":"1"},"nsfw":true,"trusted_workers":false,"validated_backends":false,"slow_workers":true,"extra_slow_workers":false,"censor_nsfw":true,"worker_blacklist":false,"models":["demo-image"],"source_processing":"img2img","r2":true,"shared":false,"replacement_filter":true,"dry_run":false,"disable_batching":false,"allow_downgrade":false},"jobs":["01a2235d-8d9e-747d-b196-de7f70e04626"],"seed":3066848934,"shared_key":null,"by":{"account":1,"key":1,"shared_key":null}}',1795889663391,1795890263390,0,1000,1);
-INSERT INTO "requests" VALUES('01a2235d-8e77-751e-b4d5-9c35c456d062',1,'text','{"request":{"prompt":"Muster is","params":{"max_context_length":256,"max_length":16,"dynatemp_exponent":1.0},"trusted_workers":false,"validated_backends":false,"slow_workers":true,"worker_blacklist":false,"models":["demo-text"],"dry_run":false,"disable_batching":false,"allow_downgrade":false,"extra_slow_workers":false},"jobs":["01a2235d-8e77-702a-8bb7-7932f9c92bf3"],"seed":4057723083,"shared_key":null,"by":{"account":1,"key":1,"shared_key":null}}',1795889663608,1795890863607,0,1000,1);
+INSERT INTO "requests" VALUES('01a2236c-d262-785a-b4d5-5ec23cfa5623',1,'audio','{"media":{"kind":"music","prompt":"Good morning. Three happy sheep. Good morning. Three happy sheep. Good morning. Three happy sheep. Good morning. Three happy sheep. Good morning. Three happy sheep. Good morning. Three happy sheep.","seconds":207.0,"is_speech":true,"format":"wav"},"model":"demo-speech","count":1,"formats":["neutral","openai-chat"],"trusted":false,"price":null,"image_type":null,"client_ref":null,"progress_token":null,"document":null,"jobs":["01a2236c-d262-7847-8836-50465c0524b4"],"seed":78018618,"shared_key":null}',1795890664035,1795894264034,0,0,1);
+INSERT INTO "requests" VALUES('01a2236c-d515-7499-94e8-2295ea92444b',1,'image','{"request":{"prompt":"a red circle","params":{"n":1,"image_is_control":false,"return_control_map":false,"sampler_name":"k_euler_a","cfg_scale":5.0,"height":256,"width":256,"karras":true,"tiling":false,"hires_fix":false,"transparent":false,"steps":2,"seed":"1"},"nsfw":true,"trusted_workers":false,"validated_backends":false,"slow_workers":true,"extra_slow_workers":false,"censor_nsfw":true,"worker_blacklist":false,"models":["demo-image"],"source_processing":"img2img","r2":true,"shared":false,"replacement_filter":true,"dry_run":false,"disable_batching":false,"allow_downgrade":false},"jobs":["01a2236c-d515-727a-95a0-7c2a97ae26fc"],"seed":871665902,"shared_key":null,"by":{"account":1,"key":1,"shared_key":null}}',1795890664726,1795891264725,0,1000,1);
+INSERT INTO "requests" VALUES('01a2236c-d5b7-7071-9f9a-00a710f7fd49',1,'text','{"request":{"prompt":"Muster is","params":{"max_context_length":256,"max_length":16,"dynatemp_exponent":1.0},"trusted_workers":false,"validated_backends":false,"slow_workers":true,"worker_blacklist":false,"models":["demo-text"],"dry_run":false,"disable_batching":false,"allow_downgrade":false,"extra_slow_workers":false},"jobs":["01a2236c-d5b7-7d02-b491-ff3acbae6a32"],"seed":2958004647,"shared_key":null,"by":{"account":1,"key":1,"shared_key":null}}',1795890664888,1795891864887,0,1000,1);
 CREATE TABLE responses (
     id TEXT PRIMARY KEY,
     account BIGINT NOT NULL,
@@ -355,8 +368,9 @@ CREATE TABLE results (
     output TEXT NOT NULL,
     charge BIGINT NOT NULL
 , forgiven BIGINT NOT NULL DEFAULT 0);
-INSERT INTO "results" VALUES('01a2235d-8d9e-747d-b196-de7f70e04626','01a2235d-8d9e-7c60-9ed9-73d92c563928',1,'demo-image','delivered','stop','{"index":0,"seed":1,"key":"results/01a2235d-8d9e-747d-b196-de7f70e04626-1.webp","content_type":"image/webp","sha256":"3070a5771a9bd0aa556ffa7fc3ee986e5f0686a6e60301beac9571e105566259","size":[256,256]}',2141,2141);
-INSERT INTO "results" VALUES('01a2235d-8e77-702a-8bb7-7932f9c92bf3','01a2235d-8e77-751e-b4d5-9c35c456d062',1,'demo-text','delivered','length','ensedTensedTensors and GGUF dG',1100,959);
+INSERT INTO "results" VALUES('01a2236c-d262-7847-8836-50465c0524b4','01a2236c-d262-785a-b4d5-5ec23cfa5623',1,'demo-speech','delivered','stop','{"index":0,"seed":78018618,"key":"results/01a2236c-d262-7847-8836-50465c0524b4-1.wav","content_type":"audio/wav","sha256":"00c633204a0515796c348c361324e18a27fe1281b81c84fecc1dc63867485113"}',1100,1000);
+INSERT INTO "results" VALUES('01a2236c-d515-727a-95a0-7c2a97ae26fc','01a2236c-d515-7499-94e8-2295ea92444b',1,'demo-image','delivered','stop','{"index":0,"seed":1,"key":"results/01a2236c-d515-727a-95a0-7c2a97ae26fc-1.webp","content_type":"image/webp","sha256":"3070a5771a9bd0aa556ffa7fc3ee986e5f0686a6e60301beac9571e105566259","size":[256,256]}',2141,2141);
+INSERT INTO "results" VALUES('01a2236c-d5b7-7d02-b491-ff3acbae6a32','01a2236c-d5b7-7071-9f9a-00a710f7fd49',1,'demo-text','delivered','length','ensedTensedTensors and GGUF dG',1100,959);
 CREATE TABLE rigs (
     worker BIGINT PRIMARY KEY,
     trade TEXT NOT NULL DEFAULT '',
@@ -386,7 +400,7 @@ CREATE TABLE rigs (
     -- Thousandths of pixelsteps, tokens or forms in a second.
     speed BIGINT NOT NULL DEFAULT 0
 );
-INSERT INTO "rigs" VALUES(1,'','','',1,0,'[]','',0,0,0,1795889661043,'',0,'',0,NULL,0,22,0,6661,0,447,390020);
+INSERT INTO "rigs" VALUES(1,'','','',1,0,'[]','',0,0,0,1795890661420,'',0,'',0,NULL,0,24,0,6861,0,644,401228);
 CREATE TABLE rollups (
     kind TEXT NOT NULL,
     model TEXT NOT NULL,
@@ -402,7 +416,7 @@ CREATE TABLE settings (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
 );
-INSERT INTO "settings" VALUES('secret_check','0e714e7692f5c98f37ce4f683de39e89f41726fb03fa0c26cae92dd30efb4006');
+INSERT INTO "settings" VALUES('secret_check','6648a2a476843bba69e9cba3c612ce4a38bd6a56daceb604eff13d06e6b2d554');
 CREATE TABLE settled (
     job TEXT PRIMARY KEY,
     request TEXT NOT NULL,
@@ -423,28 +437,30 @@ CREATE TABLE settled (
     first_output_ms BIGINT,
     total_ms BIGINT NOT NULL
 , cost BIGINT);
-INSERT INTO "settled" VALUES('01a2235d-84dd-7f3a-8d24-cdb1d4356059','01a2235d-84db-7fbe-a8c2-5a6b054a7f8e',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795889661149,0,14,14,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8506-788b-a7d7-19940d9a9ecf','01a2235d-8506-72c2-92d7-ffbec0a62422',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795889661190,0,41,85,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8562-712f-922d-c0b6ef5f448d','01a2235d-8562-7a0f-a026-91cd9e7a8826',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795889661282,0,42,85,NULL);
-INSERT INTO "settled" VALUES('01a2235d-85bf-7fd9-8943-04113ec14d8e','01a2235d-85bf-7c6e-bde5-7532de66ae70',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795889661375,0,51,92,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8622-7eff-a055-7669eddfbe05','01a2235d-8622-7d34-a6e5-63baab0d4218',1,1,'text','demo-text','delivered','tool_calls',1,22,21,21,100,1100,1795889661474,0,89,89,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8683-71ee-a7ce-7379e8c70da0','01a2235d-8683-78a9-b2f5-f6c01b376d51',1,1,'text','demo-text','delivered','length',1,2,12,12,100,1100,1795889661571,0,44,84,NULL);
-INSERT INTO "settled" VALUES('01a2235d-86df-7346-9635-67f97f274d02','01a2235d-86de-7586-85fd-8e990614ddd6',1,1,'text','demo-text','delivered','length',1,8,16,16,100,1100,1795889661663,0,44,85,NULL);
-INSERT INTO "settled" VALUES('01a2235d-873a-7d5e-a68e-a1b07fadbf52','01a2235d-873a-7956-9224-cdd22d308459',1,1,'text','demo-text','delivered','length',1,8,16,16,100,1100,1795889661754,0,40,81,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8793-7b27-a959-540f3663246d','01a2235d-8792-7776-bdf6-3bdcb515cf4f',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795889661843,0,85,85,NULL);
-INSERT INTO "settled" VALUES('01a2235d-87ef-7958-a8ca-3dfc965896f5','01a2235d-87ef-798b-aff5-cbeed16d6b92',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795889661935,0,84,84,NULL);
-INSERT INTO "settled" VALUES('01a2235d-884a-73d8-a9af-fedfba41869c','01a2235d-884a-724a-a0c6-fb8b30323fbb',1,1,'text','demo-text','delivered','stop',1,8,0,0,0,0,1795889662026,0,57,57,NULL);
-INSERT INTO "settled" VALUES('01a2235d-888a-78ea-97cb-7265fc6c4797','01a2235d-8889-792b-979c-257846b3cd73',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795889662090,0,41,82,NULL);
-INSERT INTO "settled" VALUES('01a2235d-88e3-7d0d-a293-2919ff79c076','01a2235d-88e2-7b54-b4cb-c6dd235b318f',1,1,'text','demo-text','delivered','stop',1,4,0,0,0,0,1795889662179,0,38,38,NULL);
-INSERT INTO "settled" VALUES('01a2235d-890e-7d9c-91e7-ef16505cf21c','01a2235d-890e-7491-b671-b232545b25db',1,1,'image','demo-image','delivered','stop',1,0,0,0,3121,4121,1795889662222,0,315,315,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8a4f-7950-bcac-91f9476d8f86','01a2235d-8a4f-7dbf-aab9-6e45618ad541',1,1,'video','demo-video','delivered','stop',1,0,0,0,133,1133,1795889662543,0,293,293,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8b7a-75e9-8028-49cdd780f767','01a2235d-8b79-7d90-9ed7-8b84f3ec0b3b',1,1,'audio','demo-music','delivered','stop',1,0,0,0,666,1666,1795889662842,0,96,96,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8bdf-7ada-a92f-f9c58e364f73','01a2235d-8bdf-7e00-bbc8-db1064cac6ee',1,1,'text','demo-speech','delivered','stop',1,32,0,0,100,1100,1795889662944,0,131,131,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8c6c-7443-b299-55aa81da7ab2','01a2235d-8c6b-7464-b13d-4518df852090',1,1,'text','demo-speech','delivered','stop',1,32,0,0,100,1100,1795889663084,0,79,79,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8cee-7af2-8b00-1efe7801b966','01a2235d-8cc3-7ff3-801a-39345900d9b2',1,1,'text','demo-hearing','delivered','stop',1,108,0,0,100,1100,1795889663215,0,20,57,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8d58-7178-b9f3-319ad469d706','01a2235d-8d2e-7df0-b7cf-ca59e1d8063f',1,1,'text','demo-hearing','delivered','stop',1,108,0,0,100,1100,1795889663320,0,17,63,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8d9e-747d-b196-de7f70e04626','01a2235d-8d9e-7c60-9ed9-73d92c563928',1,1,'image','demo-image','delivered','stop',1,0,0,0,1141,2141,1795889663390,0,159,159,NULL);
-INSERT INTO "settled" VALUES('01a2235d-8e77-702a-8bb7-7932f9c92bf3','01a2235d-8e77-751e-b4d5-9c35c456d062',1,1,'text','demo-text','delivered','length',1,2,16,16,100,1100,1795889663607,0,5,48,NULL);
+INSERT INTO "settled" VALUES('01a2236c-c8af-77b8-8e46-c6cee99a5d4e','01a2236c-c8ad-7c64-a0a5-0d3e2d30da7e',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890661551,0,9,11,NULL);
+INSERT INTO "settled" VALUES('01a2236c-c8d6-7856-8556-1da13d11ba5a','01a2236c-c8d5-7944-9c61-444dc82e7ad0',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890661590,0,82,82,NULL);
+INSERT INTO "settled" VALUES('01a2236c-c92e-78a6-b819-b13d468622d7','01a2236c-c92e-7cca-8d67-404bbb14e62b',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890661678,0,45,86,NULL);
+INSERT INTO "settled" VALUES('01a2236c-c98a-757a-b4ed-289832cc0b93','01a2236c-c98a-7a9d-8034-900e9f2ad373',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890661770,0,55,97,NULL);
+INSERT INTO "settled" VALUES('01a2236c-c9f2-7315-847a-ff75d3db0214','01a2236c-c9f1-764f-9726-9637a7347615',1,1,'text','demo-text','delivered','tool_calls',1,22,21,21,100,1100,1795890661874,0,94,94,NULL);
+INSERT INTO "settled" VALUES('01a2236c-ca56-77d9-bdb6-f75c92105625','01a2236c-ca55-737d-9904-3391b48b213a',1,1,'text','demo-text','delivered','length',1,2,12,12,100,1100,1795890661974,0,41,82,NULL);
+INSERT INTO "settled" VALUES('01a2236c-caae-7c91-897f-fa226c4c6eaf','01a2236c-caad-7adf-90d5-f63d09cf7f85',1,1,'text','demo-text','delivered','length',1,8,16,16,100,1100,1795890662062,0,82,82,NULL);
+INSERT INTO "settled" VALUES('01a2236c-cb06-7ae9-a825-31a4004132a2','01a2236c-cb05-7797-839b-d41c5f87a289',1,1,'text','demo-text','delivered','length',1,8,16,16,100,1100,1795890662150,0,42,86,NULL);
+INSERT INTO "settled" VALUES('01a2236c-cb63-7a80-8d9e-bed4e783745f','01a2236c-cb62-7477-af54-b5fe6bed2c07',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890662243,0,85,85,NULL);
+INSERT INTO "settled" VALUES('01a2236c-cbbe-7f06-9160-788cb87e1558','01a2236c-cbbd-74d5-bb4e-c82fb744ffb5',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890662334,0,42,86,NULL);
+INSERT INTO "settled" VALUES('01a2236c-cc19-7e99-9148-5211ff6ea5a8','01a2236c-cc19-7623-b43e-e37cdf7d8437',1,1,'text','demo-text','delivered','stop',1,8,0,0,0,0,1795890662425,0,39,86,NULL);
+INSERT INTO "settled" VALUES('01a2236c-cc75-75cb-9a5b-4cc7d8ccd9e2','01a2236c-cc75-7ae7-a3d7-121905da4e21',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890662517,0,43,87,NULL);
+INSERT INTO "settled" VALUES('01a2236c-ccd3-7b96-9e9a-33661a1aa2c9','01a2236c-ccd2-795f-8155-440a256066fd',1,1,'text','demo-text','delivered','stop',1,4,0,0,0,0,1795890662611,0,38,38,NULL);
+INSERT INTO "settled" VALUES('01a2236c-ccfe-7aae-a515-3979003b3ce6','01a2236c-ccfd-7443-87ae-025c00c3f617',1,1,'image','demo-image','delivered','stop',1,0,0,0,3121,4121,1795890662654,0,317,317,NULL);
+INSERT INTO "settled" VALUES('01a2236c-ce40-7cde-b912-68391e02101f','01a2236c-ce40-73a5-b281-39e8f56f9726',1,1,'video','demo-video','delivered','stop',1,0,0,0,133,1133,1795890662976,0,220,220,NULL);
+INSERT INTO "settled" VALUES('01a2236c-cf22-7283-95fc-82307d6430e4','01a2236c-cf21-736c-9176-0ae589241e15',1,1,'audio','demo-music','delivered','stop',1,0,0,0,666,1666,1795890663202,0,95,95,NULL);
+INSERT INTO "settled" VALUES('01a2236c-cf86-7310-8967-70faa82e60ca','01a2236c-cf86-7600-b017-276d82b3afd2',1,1,'audio','demo-speech','delivered','stop',1,32,0,0,100,1100,1795890663302,0,133,133,NULL);
+INSERT INTO "settled" VALUES('01a2236c-d015-7141-8594-82a6990b45c6','01a2236c-d014-750a-80c9-499bcbe38652',1,1,'audio','demo-speech','delivered','stop',1,32,0,0,100,1100,1795890663445,0,78,78,NULL);
+INSERT INTO "settled" VALUES('01a2236c-d06a-732f-b479-f7b1c74b6a56','01a2236c-d06a-78de-9b77-193d003433f8',1,1,'audio','demo-speech','delivered','stop',1,197,0,0,100,1100,1795890663530,0,79,481,NULL);
+INSERT INTO "settled" VALUES('01a2236c-d262-7847-8836-50465c0524b4','01a2236c-d262-785a-b4d5-5ec23cfa5623',1,1,'audio','demo-speech','delivered','stop',1,0,0,0,100,1100,1795890664034,0,458,458,NULL);
+INSERT INTO "settled" VALUES('01a2236c-d46e-7f1f-8fa5-a20ca1504b7d','01a2236c-d443-7ac5-8c72-a52e1201697a',1,1,'audio','demo-hearing','delivered','stop',1,108,0,0,100,1100,1795890664558,0,16,58,NULL);
+INSERT INTO "settled" VALUES('01a2236c-d4d7-7945-9d82-9e019c730be2','01a2236c-d4ad-7f78-927f-8ca5098e1aaa',1,1,'audio','demo-hearing','delivered','stop',1,108,0,0,100,1100,1795890664663,0,18,57,NULL);
+INSERT INTO "settled" VALUES('01a2236c-d515-727a-95a0-7c2a97ae26fc','01a2236c-d515-7499-94e8-2295ea92444b',1,1,'image','demo-image','delivered','stop',1,0,0,0,1141,2141,1795890664725,0,141,141,NULL);
+INSERT INTO "settled" VALUES('01a2236c-d5b7-7d02-b491-ff3acbae6a32','01a2236c-d5b7-7071-9f9a-00a710f7fd49',1,1,'text','demo-text','delivered','length',1,2,16,16,100,1100,1795890664887,0,32,76,NULL);
 CREATE TABLE shared_keys (
     id TEXT PRIMARY KEY,
     owner BIGINT NOT NULL,
@@ -534,7 +550,7 @@ CREATE TABLE workers (
     trusted BIGINT NOT NULL,
     created_at BIGINT NOT NULL
 );
-INSERT INTO "workers" VALUES(1,'7321a5cf-b75f-41ff-930e-7cddcd630ae9','rig',1,0,1795889661043);
+INSERT INTO "workers" VALUES(1,'d54792b4-de70-40e2-a74b-7613b0b12a04','rig',1,0,1795890661420);
 CREATE INDEX accounts_name ON accounts (name);
 CREATE INDEX keys_revision ON keys (revision);
 CREATE INDEX settled_ended ON settled ((accepted_at + total_ms));

@@ -152,20 +152,20 @@ pub fn route_of(model: &ModelOnline) -> Option<(&'static str, &'static str)> {
         (has(Capabilities::GENERATE), "/v1/chat/completions"),
         (has(Capabilities::EMBED), "/v1/embeddings"),
         (has(Capabilities::RERANK), "/v1/rerank"),
-        (has(Capabilities::TRANSCRIBE), "/v1/audio/transcriptions"),
-        (has(Capabilities::SPEAK), "/v1/audio/speech"),
     ];
-    let (kind, word) = listed_kinds(model).into_iter().next()?;
+    let kind = listed_kinds(model).into_iter().next()?;
     let route = match kind {
         Kind::Text => texts
             .into_iter()
             .find_map(|(is_its, route)| is_its.then_some(route))?,
+        Kind::Audio if has(Capabilities::TRANSCRIBE) => "/v1/audio/transcriptions",
+        Kind::Audio if has(Capabilities::SPEAK) => "/v1/audio/speech",
         Kind::Image => "/v1/images/generations",
         Kind::Video => "/v1/videos/generations",
         Kind::Audio => "/v1/audio/generations",
         Kind::Mesh | Kind::Interrogation => return None,
     };
-    Some((word, route))
+    Some((kind.word(), route))
 }
 
 fn input_modalities(model: &ModelOnline) -> Vec<&str> {
@@ -228,9 +228,9 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
     entry
 }
 
-/// The kinds of its jobs, each with the word that the model is listed under. Jobs that speak and that write sounds down
-/// travel as texts do, and their models are for sound all the same.
-pub fn listed_kinds(model: &ModelOnline) -> Vec<(Kind, &'static str)> {
+/// The kinds that its jobs are counted under. Jobs that speak and that write sounds down travel as texts
+/// do, and are counted as sound.
+pub fn listed_kinds(model: &ModelOnline) -> Vec<Kind> {
     let able = |task| model.capabilities.contains(task);
     let is_for_sound = able(Capabilities::SPEAK) || able(Capabilities::TRANSCRIBE);
     let is_only_for_sound = is_for_sound && !reads_tokens(model);
@@ -239,8 +239,8 @@ pub fn listed_kinds(model: &ModelOnline) -> Vec<(Kind, &'static str)> {
     let kinds = kinds.filter(|kind| !is_only_for_sound || *kind != Kind::Audio);
     kinds
         .map(|kind| match kind == Kind::Text && is_only_for_sound {
-            true => (kind, Kind::Audio.word()),
-            false => (kind, kind.word()),
+            true => Kind::Audio,
+            false => kind,
         })
         .collect()
 }

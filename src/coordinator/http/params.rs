@@ -10,7 +10,7 @@ use muster_protocol::job::{Capabilities, Kind};
 pub fn params(model: &ModelOnline) -> Value {
     let Some((word, route)) = route_of(model) else {
         let kinds = listed_kinds(model).into_iter();
-        let words: Vec<_> = kinds.map(|(_, word)| word).collect();
+        let words: Vec<_> = kinds.map(Kind::word).collect();
         return json!({"model": &*model.name, "job_type": words.first(), "params": {}});
     };
     let mut reply = json!({

@@ -11,7 +11,8 @@ use muster_protocol::legacy::words::named;
 
 use super::image::{Drawing, Terms, agent_factor};
 use super::interrogation::{form_charge, form_reward};
-use super::price::{FEE, rounded};
+use super::price::{FEE, read, rounded};
+use super::sizes::Prices;
 
 /// What it is worth that one thing was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,13 +24,24 @@ pub struct Worth {
     pub charge: Kudos,
 }
 
-/// The worth of a file, by its kind.
-pub fn made(facts: &Facts, media: &MediaBody) -> Worth {
-    match media.file() {
-        MediaFile::Image => worth(facts),
-        MediaFile::Sound { .. } => played(media.paid_millis()),
-        MediaFile::Video { .. } => filmed(media.size(), media.steps()),
+/// The worth of a file, by its kind. A speech is worth as much as one that is asked for at once.
+pub fn made(facts: &Facts, media: &MediaBody, prices: &Prices) -> Worth {
+    match (media.file(), media.spoken_characters()) {
+        (MediaFile::Image, _) => worth(facts),
+        (MediaFile::Sound { .. }, Some(characters)) => {
+            let characters = u32::try_from(characters).unwrap_or(u32::MAX);
+            let last = facts.parts.last();
+            let size = last.map_or(1.0, |part| prices.size(&part.model, part.trusted));
+            computed(characters, size)
+        }
+        (MediaFile::Sound { .. }, None) => played(media.paid_millis()),
+        (MediaFile::Video { .. }, _) => filmed(media.size(), media.steps()),
     }
+}
+
+/// The worth of reading so many tokens, or of speaking so many characters.
+pub fn computed(tokens: u32, billions: f64) -> Worth {
+    with_fee(rounded(read(tokens, billions)))
 }
 
 /// Of an image that may not be shown its client pays the fee alone.

@@ -15,7 +15,7 @@ use muster_protocol::job::{
 
 use super::drawn::{self, Worth};
 use super::metering::{Metered, said};
-use super::price::{FEE, Polled, counted_tokens, per_token, raise, read, rounded};
+use super::price::{FEE, Polled, counted_tokens, per_token, raise, rounded};
 use super::sizes::Prices;
 
 /// The account that receives fees. Zero is kept for the anonymous account of the legacy side.
@@ -103,7 +103,7 @@ impl Settlement {
             account: facts.job.account,
             shared_key: facts.job.shared_key,
             worker: last.map(|part| part.worker),
-            kind: facts.job.kind,
+            kind: kind(facts),
             model: match last {
                 Some(part) => part.model.clone(),
                 None => facts.model.clone().unwrap_or_else(|| wanted(facts)),
@@ -112,7 +112,7 @@ impl Settlement {
             reason,
             attempts: facts.attempts,
             usage: said(facts).unwrap_or_default(),
-            size: facts.job.size(),
+            size: sound_seconds(facts).unwrap_or_else(|| facts.job.size()),
             paid_tokens: bill.tokens,
             reward: bill.told,
             charge: charge(&entries),
@@ -154,7 +154,7 @@ impl Bill {
     fn of(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
         match &facts.job.body {
             Body::Text(_) => Self::of_text(facts, counted, prices),
-            Body::Media(media) => Self::of_one(facts, drawn::made(facts, media)),
+            Body::Media(media) => Self::of_one(facts, drawn::made(facts, media, prices)),
             Body::Form(form) => Self::of_one(facts, drawn::looked(form)),
             Body::Encode(request) => Self::of_encoded(facts, request, counted, prices),
         }
@@ -187,13 +187,8 @@ impl Bill {
             return Self::default();
         };
         let tokens = Metered::of(facts, counted).prompt_tokens;
-        let paid = rounded(read(tokens, prices.size(&last.model, last.trusted)));
-        let worth = Worth {
-            paid,
-            reward: paid,
-            charge: Kudos(paid.0 + FEE.0),
-        };
-        Self::of_one(facts, worth)
+        let size = prices.size(&last.model, last.trusted);
+        Self::of_one(facts, drawn::computed(tokens, size))
     }
 
     fn of_text(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
@@ -344,6 +339,18 @@ fn charge(entries: &[Entry]) -> Kudos {
         .iter()
         .filter(|entry| entry.reason == Reason::Charge);
     Kudos(-charges.map(|entry| entry.amount.0).sum::<i64>())
+}
+
+/// The kind that a job is counted under: whatever is spoken or written down is sound, whichever way it was asked for.
+fn kind(facts: &Facts) -> Kind {
+    sound_seconds(facts).map_or(facts.job.kind, |_| Kind::Audio)
+}
+
+fn sound_seconds(facts: &Facts) -> Option<u64> {
+    match &facts.job.body {
+        Body::Encode(request) => request.sound_seconds(),
+        _ => None,
+    }
 }
 
 /// What it was asked of, when nobody took it.

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::music::spoken_millis;
 use super::{SpeechPart, SpeechRequest, TextInput, Transcript, TranscriptRequest};
 
 /// The work of one job.
@@ -108,6 +109,15 @@ impl EncodeRequest {
             Self::Speak(speech) => speech.tokens(),
             _ if self.is_computed() => (self.size() as u64 / 4).max(1),
             _ => 1,
+        }
+    }
+
+    /// Seconds of the sound that is written down or spoken; none where there is no sound.
+    pub fn sound_seconds(&self) -> Option<u64> {
+        match self {
+            Self::Transcribe(transcript) => Some(transcript.millis().div_ceil(1000)),
+            Self::Speak(speech) => Some(spoken_millis(speech.tokens()).div_ceil(1000)),
+            _ => None,
         }
     }
 

@@ -54,7 +54,9 @@ pub enum SoundFormat {
 }
 
 /// Speech has about 15 characters a second.
-const MILLIS_A_CHARACTER: u64 = 67;
+pub fn spoken_millis(characters: u64) -> u64 {
+    characters.saturating_mul(67)
+}
 
 impl MusicRequest {
     /// A spoken text counts by its length alone.
@@ -143,7 +145,7 @@ impl MediaRequest for MusicRequest {
     /// A speech is counted by its text, because `seconds` is only a limit.
     fn paid_millis(&self) -> u64 {
         match self.is_speech {
-            true => self.millis().min(self.characters() * MILLIS_A_CHARACTER),
+            true => self.millis().min(spoken_millis(self.characters())),
             false => self.millis(),
         }
     }

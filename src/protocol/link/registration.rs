@@ -75,7 +75,7 @@ pub struct ModelCapacity {
     pub kinds: Kinds,
     /// What a text model can do; nothing said: write text.
     pub tasks: Vec<Task>,
-    /// Those abilities of the worker in which models differ; nothing said: as the worker.
+    /// Abilities of the worker in which models differ; nothing said: as the worker.
     pub can: Option<Vec<Ability>>,
     /// Frames a second and frames of its videos where a request names none.
     pub clip: Option<(u32, u32)>,

@@ -80,5 +80,5 @@ fn by_type(all: impl Iterator<Item = Vec<&'static str>>) -> BTreeMap<&'static st
 
 fn listed_words(model: &ModelOnline) -> Vec<&'static str> {
     let kinds = listed_kinds(model).into_iter();
-    kinds.map(|(_, word)| word).collect()
+    kinds.map(Kind::word).collect()
 }

@@ -30,18 +30,16 @@ pub async fn show(
 /// An entry for each kind of job that workers of this model take.
 fn entries(model: &ModelOnline, picture: &Picture) -> Vec<Value> {
     let kinds = listed_kinds(model).into_iter();
-    kinds
-        .map(|(kind, word)| entry(model, kind, word, picture))
-        .collect()
+    kinds.map(|kind| entry(model, kind, picture)).collect()
 }
 
-fn entry(model: &ModelOnline, kind: Kind, word: &str, picture: &Picture) -> Value {
+fn entry(model: &ModelOnline, kind: Kind, picture: &Picture) -> Value {
     let made = picture.day.made(kind, &model.name);
-    let is_text = word == Kind::Text.word();
+    let is_text = kind == Kind::Text;
     let mut entry = json!({
         "name": &*model.name,
         "count": model.workers,
-        "type": word,
+        "type": kind.word(),
         "max_context_length": is_text.then_some(model.context),
         "samples": made.delivered,
         "tokens_per_s": made.speed().filter(|_| is_text),

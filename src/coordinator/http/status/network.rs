@@ -16,6 +16,7 @@ use crate::modes::{ModeSet, Modes};
 use crate::state::DoorSettings;
 use crate::storage::Store;
 use crate::switchboard::{ModelOnline, Switchboard};
+use muster_protocol::job::Kind;
 
 /// A model with fewer workers goes offline easily.
 const REDUNDANCY_TARGET: u32 = 3;
@@ -63,10 +64,10 @@ pub async fn show(
 }
 
 fn entries(model: &ModelOnline) -> Vec<Value> {
-    let entry = |(kind, word)| {
+    let entry = |kind: Kind| {
         json!({
             "name": &*model.name,
-            "type": word,
+            "type": kind.word(),
             "workers": model.workers,
             "capabilities": tasks(kind, model.capabilities),
         })
