@@ -23,7 +23,7 @@ import vocabulary
 import words
 from vocabulary import END, FIRST_TIME, IDS, SILENCE, START
 
-sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../demo-video"))
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
 from muon import optimizers  # noqa: E402
 
 CHECKPOINT = "checkpoints/network.pt"

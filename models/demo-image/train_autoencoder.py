@@ -7,6 +7,7 @@ import argparse
 import math
 import os
 import random
+import sys
 import time
 
 import numpy as np
@@ -14,7 +15,9 @@ import torch
 from diffusers import AutoencoderKL
 
 import scenes
-from muon import optimizers
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from muon import optimizers  # noqa: E402
 
 CHECKPOINT = "checkpoints/autoencoder.pt"
 WIDTHS = (16, 24, 48, 64, 64)

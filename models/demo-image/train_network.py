@@ -8,6 +8,7 @@ import argparse
 import math
 import os
 import random
+import sys
 import time
 
 import numpy as np
@@ -21,7 +22,9 @@ import scenes
 import train_autoencoder
 import vocabulary
 from judge import judge
-from muon import optimizers
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from muon import optimizers  # noqa: E402
 
 CHECKPOINT = "checkpoints/network.pt"
 LENGTH = 77

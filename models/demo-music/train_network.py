@@ -21,7 +21,7 @@ import melodies
 import tones
 import vocabulary
 
-sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../demo-video"))
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
 from muon import optimizers  # noqa: E402
 
 CHECKPOINT = "checkpoints/network.pt"

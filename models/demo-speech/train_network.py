@@ -23,7 +23,7 @@ from phonemes import MARKS, tokens_of, WORDS  # noqa: E402
 import words  # noqa: E402
 import sys  # noqa: E402
 
-sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../demo-video"))
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
 from muon import optimizers  # noqa: E402
 
 CHECKPOINT, SENTENCES = "checkpoints/network.pt", "checkpoints/sentences.pt"

@@ -8,6 +8,7 @@ import argparse
 import math
 import os
 import random
+import sys
 import time
 
 import numpy as np
@@ -16,8 +17,10 @@ from diffusers import AutoencoderKLWan
 from diffusers.models.autoencoders import autoencoder_kl_wan
 
 import scenes
-from muon import optimizers
 from threads import Threads
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from muon import optimizers  # noqa: E402
 
 CHECKPOINT = "checkpoints/autoencoder.pt"
 DECODER = "checkpoints/decoder.pt"

@@ -8,6 +8,7 @@ import argparse
 import math
 import os
 import random
+import sys
 import time
 
 import numpy as np
@@ -21,8 +22,10 @@ import scenes
 import train_autoencoder
 import vocabulary
 from judge import judge
-from muon import optimizers
 from threads import Threads
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from muon import optimizers  # noqa: E402
 
 CHECKPOINT = "checkpoints/network.pt"
 CLIPS = "checkpoints/clips.pt"

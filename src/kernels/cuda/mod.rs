@@ -218,6 +218,9 @@ impl UploadedLists {
     }
 }
 
+/// An f32 beside which another one keeps no digits behind the point.
+const EVEN: f64 = 12_582_912.0;
+
 /// Zero as a byte.
 const ZERO: f64 = 128.0;
 
@@ -232,11 +235,16 @@ enum PagePart {
 fn in_eight_bits(x: &Tensor) -> Result<(Tensor, Tensor)> {
     let blocks = x.to_dtype(DType::F32)?.contiguous()?;
     let blocks = blocks.reshape(((), KvDtype::BLOCK))?;
-    let scales = (blocks.abs()?.max_keepdim(1)? / 127.0)?.to_dtype(DType::F16)?;
+    // Divided as numbers are: candle multiplies by the reciprocal of a constant.
+    let most = Tensor::new(127f32, x.device())?;
+    let scales = blocks.abs()?.max_keepdim(1)?.broadcast_div(&most)?;
+    let scales = scales.to_dtype(DType::F16)?;
     let wide = scales.to_dtype(DType::F32)?;
     // A block of zeros has the scale 0.
     let divisor = (&wide + wide.eq(0.0)?.to_dtype(DType::F32)?)?;
-    let numbers = blocks.broadcast_div(&divisor)?.round()?;
+    let numbers = blocks.broadcast_mul(&divisor.recip()?)?;
+    // To whole numbers, halves to even ones.
+    let numbers = ((numbers + EVEN)? - EVEN)?;
     let bytes = (numbers.clamp(-127.0, 127.0)? + ZERO)?.to_dtype(DType::U8)?;
     Ok((bytes, scales))
 }

@@ -7,6 +7,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
+
 use super::tokenizer::read;
 use super::{TextError, read_bounded};
 
@@ -15,8 +17,10 @@ const END: &str = "<|endoftext|>";
 const WORD_END: &str = "</w>";
 /// What OpenCLIP fills windows with: the first token.
 const OPEN_CLIP_PAD: &str = "!";
-/// The pairs of CLIP's vocabulary, in their order; from OpenCLIP (MIT licence).
-const MERGES: &str = include_str!("clip-merges.txt");
+/// The pairs of CLIP's vocabulary, in their order, a line each; from OpenCLIP (MIT licence), packed by
+/// `tests/fixtures/make/clip_merges.py`.
+const MERGES: &[u8] = include_bytes!("clip-merges.zz");
+const MOST_MERGES_BYTES: usize = 1 << 20;
 /// How a text is cut into pieces; spaces fall away.
 const PIECES: &str =
     r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+";
@@ -48,8 +52,9 @@ impl ClipTokenizer {
 
     /// The vocabulary of CLIP and OpenCLIP, which differ in the token that fills windows.
     pub fn built_in(is_open_clip: bool) -> Result<Self, TextError> {
-        let vocabulary = built_in_vocabulary();
-        let merges: Vec<MergedPair> = MERGES.lines().map(MergedPair::spelled).collect();
+        let merges = built_in_merges()?;
+        let vocabulary = built_in_vocabulary(&merges);
+        let merges: Vec<MergedPair> = merges.lines().map(MergedPair::spelled).collect();
         let pad = is_open_clip.then_some(OPEN_CLIP_PAD);
         Self::new(&vocabulary, &merges, pad)
     }
@@ -148,11 +153,21 @@ impl MergedPair {
     }
 }
 
+fn built_in_merges() -> Result<String, TextError> {
+    let broken = |reason: String| TextError::Broken {
+        what: "the vocabulary of CLIP in this program".to_owned(),
+        reason,
+    };
+    let bytes = decompress_to_vec_zlib_with_limit(MERGES, MOST_MERGES_BYTES);
+    let bytes = bytes.map_err(|error| broken(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| broken(error.to_string()))
+}
+
 /// All bytes as letters, the same at the end of a word, the merged pairs, and the two special tokens.
-fn built_in_vocabulary() -> TokenIds {
+fn built_in_vocabulary(merges: &str) -> TokenIds {
     let letters = byte_letters();
     let ends = letters.iter().map(|letter| format!("{letter}{WORD_END}"));
-    let merged = MERGES.lines().map(|pair| pair.replace(' ', ""));
+    let merged = merges.lines().map(|pair| pair.replace(' ', ""));
     let tokens = letters.iter().map(char::to_string).chain(ends);
     let tokens = tokens.chain(merged).chain([BEGIN, END].map(str::to_owned));
     tokens.zip(0..).collect()
