@@ -18,7 +18,9 @@ use crate::config::Config;
 use crate::daemon::control::ControlSocket;
 use crate::daemon::locate::Located;
 use crate::daemon::state::WorkerState;
-use crate::daemon::{Crew, Device, DeviceModel, Devices, OwnerChoices, Post, Signal, Signals, Way};
+use crate::daemon::{
+    Crew, Device, DeviceModel, Devices, OwnerChoices, Post, Signal, Signals, WantedModel, Way,
+};
 use crate::hardware;
 use crate::link::Dial;
 use crate::tasks::Tasks;
@@ -148,7 +150,8 @@ async fn start(
             .chain(beside.iter().filter_map(|located| located.first()))
     };
     for (at, located) in models.iter().enumerate() {
-        let following: Vec<&Located> = others().skip(at + 1).collect();
+        let following = others().skip(at + 1).map(|one| (one.name.as_str(), one));
+        let following: Vec<WantedModel<'_>> = following.collect();
         serving.push(load(&devices, located.clone(), &following).await?);
     }
     for located in beside {
@@ -206,7 +209,7 @@ async fn choice(
 async fn load(
     devices: &Devices,
     located: Located,
-    following: &[&Located],
+    following: &[WantedModel<'_>],
 ) -> Result<(String, DeviceModel), Failure> {
     let wanted = located.name.clone();
     let model = devices.load_before(&wanted, located, following).await?;

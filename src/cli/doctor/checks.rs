@@ -10,7 +10,7 @@ use crate::cli::place::Place;
 use crate::cli::{Failure, quantity};
 use crate::config::{Config, Exposure};
 use crate::daemon::locate::Located;
-use crate::daemon::{DaemonError, Devices};
+use crate::daemon::{DaemonError, Devices, WantedModel};
 use crate::hardware::{self, Machine, Memory};
 use crate::runtime::LoadError;
 use crate::runtime::gpu_faults;
@@ -187,7 +187,10 @@ pub async fn models(config: &Config, devices: &Devices) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut names = BTreeSet::new();
     for (at, wanted) in serve.iter().enumerate() {
-        let following: Vec<&Located> = located[at + 1..].iter().flatten().collect();
+        let following = serve.iter().zip(&located).skip(at + 1);
+        let following =
+            following.filter_map(|(name, one)| Some((name.as_str(), one.as_ref().ok()?)));
+        let following: Vec<WantedModel<'_>> = following.collect();
         let reserved = match &located[at] {
             Ok(located) if !names.insert(located.name.clone()) => {
                 let name = located.name.clone();

@@ -7,6 +7,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{error, info, warn};
 
 use super::control::{CommandCause, CommandFailure, CommandOutcome, CommandReply, OwnerCommand};
+use super::devices::WantedModel;
 use super::downloads::{Downloads, can_be_fetched};
 use super::residency::{LoadOutcome, UnloadOutcome};
 use super::state::WorkerState;
@@ -529,7 +530,9 @@ pub async fn first_models(
         };
         state.is_starting(format!("loading {}", located.name));
         info!("loading {}, no jobs until it is loaded", located.name);
-        let following: Vec<&Located> = here_now[at + 1..].iter().flatten().collect();
+        let following = serve.iter().zip(&here_now).skip(at + 1);
+        let following = following.filter_map(|(name, here)| Some((name.as_str(), here.as_ref()?)));
+        let following: Vec<WantedModel<'_>> = following.collect();
         let model = devices.load_before(wanted, located, &following).await?;
         match &model {
             DeviceModel::Text(info) => info!(

@@ -99,11 +99,11 @@ impl Devices {
         &self,
         wanted: &str,
         located: Located,
-        following: &[&Located],
+        following: &[WantedModel<'_>],
     ) -> Result<DeviceModel, DaemonError> {
         self.refuse_twice(&located)?;
         let is_replicated = self.is_replicated(wanted, &located);
-        let plan = self.plan(&located, following).await;
+        let plan = self.plan((wanted, &located), following).await;
         let loaded = on_devices(is_replicated, &plan.order, async |at| {
             let mut device = self.list[at].device().await;
             device.expect(plan.following(at));
@@ -124,10 +124,10 @@ impl Devices {
         &self,
         wanted: &str,
         located: &Located,
-        following: &[&Located],
+        following: &[WantedModel<'_>],
     ) -> Result<Vec<(String, Fit)>, DaemonError> {
         let is_replicated = self.is_replicated(wanted, located);
-        let plan = self.plan(located, following).await;
+        let plan = self.plan((wanted, located), following).await;
         let reserved = on_devices(is_replicated, &plan.order, async |at| {
             let mut device = self.list[at].device().await;
             device.expect(plan.following(at));
@@ -180,25 +180,31 @@ impl Devices {
         }
     }
 
-    /// The devices for a model, and for those that follow: each goes to the device with the most room beside those before.
-    async fn plan<'a>(&self, located: &'a Located, following: &[&'a Located]) -> Plan<'a> {
+    /// The devices for a model, and for those that follow: each goes to the device with the most room beside those before,
+    /// or to each.
+    async fn plan<'a>(&self, first: WantedModel<'a>, following: &[WantedModel<'a>]) -> Plan<'a> {
         let mut left = Vec::new();
         for residency in &self.list {
             left.push(residency.device().await.room().left_bytes());
         }
         let mut order = self.by_room().await;
         let mut places = Vec::new();
-        for located in [located].iter().chain(following) {
-            let at = most(&left);
-            let least = self.list[at].device().await.least_bytes(located);
-            left[at] = left[at].saturating_sub(least);
-            places.push(at);
+        for (wanted, located) in [first].iter().chain(following) {
+            let chosen: Vec<usize> = match self.is_replicated(wanted, located) {
+                true => (0..left.len()).collect(),
+                false => vec![most(&left)],
+            };
+            for at in &chosen {
+                let least = self.list[*at].device().await.least_bytes(located);
+                left[*at] = left[*at].saturating_sub(least);
+            }
+            places.push(chosen);
         }
-        order.sort_by_key(|at| *at != places[0]);
-        let following = following.iter().copied().zip(places.into_iter().skip(1));
+        order.sort_by_key(|at| !places[0].contains(at));
+        let following = following.iter().map(|(_, located)| *located);
         Plan {
             order,
-            following: following.collect(),
+            following: following.zip(places.into_iter().skip(1)).collect(),
         }
     }
 
@@ -286,6 +292,12 @@ impl Devices {
     pub async fn lose(&mut self, at: usize) -> Vec<String> {
         let lost = self.list.remove(at);
         error!("{} is lost; jobs go on elsewhere", lost.place());
+        let places: Vec<&str> = self.list.iter().map(Residency::place).collect();
+        self.placement = format!(
+            "models run on {}; {} was lost",
+            places.join(", "),
+            lost.place()
+        );
         let mut gone = Vec::new();
         for (name, located) in lost.located() {
             if self.copies(&name) > 0 {
@@ -303,16 +315,19 @@ impl Devices {
     }
 }
 
-/// The devices for a model in the order of attempts, and the device of each model that follows.
+/// A name of the configuration, and the files of its model.
+pub type WantedModel<'a> = (&'a str, &'a Located);
+
+/// The devices for a model in the order of attempts, and the devices of each model that follows.
 struct Plan<'a> {
     order: Vec<usize>,
-    following: Vec<(&'a Located, usize)>,
+    following: Vec<(&'a Located, Vec<usize>)>,
 }
 
 impl<'a> Plan<'a> {
     fn following(&self, at: usize) -> impl Iterator<Item = &'a Located> {
         let following = self.following.iter();
-        following.filter_map(move |(located, place)| (*place == at).then_some(*located))
+        following.filter_map(move |(located, places)| places.contains(&at).then_some(*located))
     }
 }
 
@@ -362,7 +377,8 @@ fn placement(rooms: &[Room], refusals: &[String], machine: &Machine, has_cuda: b
     let gpus = rooms.iter().filter(|room| room.device != DeviceChoice::Cpu);
     let gpus: Vec<&str> = gpus.map(|room| room.place.as_str()).collect();
     if !gpus.is_empty() {
-        let gpus = gpus.join(", ");
+        let refused: String = refusals.iter().map(|why| format!("; {why}")).collect();
+        let gpus = format!("{}{refused}", gpus.join(", "));
         let faults = gpu_faults();
         return match faults.as_slice() {
             [] => format!("models run on {gpus}"),
@@ -422,7 +438,8 @@ mod tests {
     async fn load_all(devices: &Devices, folder: &Path, names: &[&str]) {
         let located: Vec<Located> = names.iter().map(|name| located(folder, name)).collect();
         for (at, one) in located.iter().enumerate() {
-            let following: Vec<&Located> = located[at + 1..].iter().collect();
+            let following = names.iter().copied().zip(&located).skip(at + 1);
+            let following: Vec<WantedModel<'_>> = following.collect();
             let loaded = devices.load_before(names[at], one.clone(), &following);
             assert_eq!(loaded.await.unwrap().name(), names[at]);
         }
@@ -471,6 +488,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn room_is_left_on_each_device_for_a_replicated_model_that_follows() {
+        let folder = tempfile::tempdir().unwrap();
+        let devices = two_devices(folder.path(), &["both"]);
+        let (alone, both) = (
+            located(folder.path(), "alone"),
+            located(folder.path(), "both"),
+        );
+        let plan = devices.plan(("alone", &alone), &[("both", &both)]).await;
+        for at in 0..2 {
+            let following: Vec<&str> = plan.following(at).map(|one| one.name.as_str()).collect();
+            assert_eq!(following, ["both"], "device {at}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_lost_device_costs_no_other_and_its_models_move() {
         let folder = tempfile::tempdir().unwrap();
         let mut devices = two_devices(folder.path(), &["both"]);
@@ -490,6 +522,8 @@ mod tests {
 
         assert_eq!(devices.lose(0).await, Vec::<String>::new());
         assert_eq!(names(&devices).await, [["both", "one", "two"]]);
+        let placement = devices.placement();
+        assert!(placement.ends_with("this machine was lost"), "{placement}");
         let fleet = devices.fleet().await;
         for name in ["both", "one", "two"] {
             let (engines, _hold) = fleet.hold(name).await.unwrap();

@@ -61,7 +61,7 @@ use control::ControlSocket;
 pub use crew::{Crew, OwnerChoices};
 use crew::{FirstModels, first_models};
 pub use device::{Device, TEXT_PROCESS, kv_dtype, limits, needs, shared};
-pub use devices::Devices;
+pub use devices::{Devices, WantedModel};
 use downloads::Downloads;
 pub use engines::{AdapterFolders, DeviceModel, Engines, Fleet, MediaModel};
 pub use error::DaemonError;
