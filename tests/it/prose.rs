@@ -18,7 +18,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("coordinator", [548, 603, 294]),
     ("engine", [28, 45, 19]),
     ("kernels", [3, 3, 1]),
-    ("muster", [19, 21, 16]),
+    ("muster", [18, 21, 16]),
     ("process", [6, 4, 0]),
     ("protocol", [82, 54, 51]),
     ("worker", [72, 53, 22]),

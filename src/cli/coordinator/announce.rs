@@ -1,4 +1,4 @@
-//! What is said when everything is ready: to a newcomer, or to a script, which parses it.
+//! The report when everything is ready: for a newcomer, or for a script, which parses it.
 
 use std::path::Path;
 

@@ -47,7 +47,7 @@ pub struct OnlineModel<'a> {
     /// Jobs of it that the worker would take at once.
     pub free: u32,
     pub kinds: Kinds,
-    /// What it can do of [`Capabilities::OF_MODELS`].
+    /// A part of [`Capabilities::OF_MODELS`].
     pub can: Capabilities,
     /// The limits of the model.
     pub reach: Reach,

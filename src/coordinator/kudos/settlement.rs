@@ -341,7 +341,7 @@ fn charge(entries: &[Entry]) -> Kudos {
     Kudos(-charges.map(|entry| entry.amount.0).sum::<i64>())
 }
 
-/// The kind that a job is counted under: whatever is spoken or written down is sound, whichever way it was asked for.
+/// The kind that a job is counted under: speech and transcription count as sound, also where they travel as texts.
 fn kind(facts: &Facts) -> Kind {
     sound_seconds(facts).map_or(facts.job.kind, |_| Kind::Audio)
 }

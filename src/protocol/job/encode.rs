@@ -112,7 +112,7 @@ impl EncodeRequest {
         }
     }
 
-    /// Seconds of the sound that is written down or spoken; none where there is no sound.
+    /// Seconds of sound that a job transcribes or synthesizes; none for other jobs.
     pub fn sound_seconds(&self) -> Option<u64> {
         match self {
             Self::Transcribe(transcript) => Some(transcript.millis().div_ceil(1000)),

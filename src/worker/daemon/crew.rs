@@ -510,23 +510,30 @@ pub async fn first_models(
 ) -> Result<FirstModels, DaemonError> {
     let mut models = FirstModels::default();
     let serve = &config.models.serve.0;
-    // Models that are downloaded first are not known yet.
+    // Models that are downloaded are not known yet.
     let here_now = serve
         .iter()
-        .map(|wanted| here_already(wanted, config, catalog, hub).ok());
-    let here_now: Vec<Option<Located>> = here_now.collect();
-    for (at, wanted) in serve.iter().enumerate() {
-        let located = match here_already(wanted, config, catalog, hub) {
-            Ok(located) => located,
-            Err(failure) if can_be_fetched(wanted, &failure, config, catalog) => {
+        .map(|wanted| here_already(wanted, config, catalog, hub));
+    let here_now = here_now.map(|here| match here {
+        Ok(located) => (Some(located), None),
+        Err(failure) => (None, Some(failure)),
+    });
+    let (here_now, failures): (Vec<Option<Located>>, Vec<Option<LocateError>>) = here_now.unzip();
+    for (at, (wanted, failure)) in serve.iter().zip(failures).enumerate() {
+        match failure {
+            None => {}
+            Some(failure) if can_be_fetched(wanted, &failure, config, catalog) => {
                 models.missing.push(wanted.clone());
-                continue;
             }
-            Err(failure @ LocateError::NotHere { .. }) if here_now.iter().flatten().count() > 0 => {
+            Some(failure @ LocateError::NotHere { .. })
+                if here_now.iter().flatten().count() > 0 =>
+            {
                 error!("not serving {wanted}: {failure}");
-                continue;
             }
-            Err(failure) => return Err(failure.into()),
+            Some(failure) => return Err(failure.into()),
+        }
+        let Some(located) = here_now[at].clone() else {
+            continue;
         };
         state.is_starting(format!("loading {}", located.name));
         info!("loading {}, no jobs until it is loaded", located.name);

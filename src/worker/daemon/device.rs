@@ -405,7 +405,7 @@ impl Device {
         self.limits.max_running
     }
 
-    /// What a model takes at least, by its header; nothing where its files have errors, which its load reports.
+    /// The least memory of a model, by its header; 0 where its files have errors, which its load reports.
     pub fn least_bytes(&self, located: &Located) -> u64 {
         let needs = self.needs(located, &self.whole);
         needs.map_or(0, |needs| Fit::least_bytes(&needs, &self.wishes))

@@ -90,14 +90,11 @@ pub async fn run(
     let tasks = Tasks::default();
     let state = WorkerState::new(&config.worker.name());
     let mut control = ControlSocket::open(&config.worker.data_dir, state.clone(), &tasks).await;
-    let started = tokio::select! {
-        started = start(config, catalog, hub, &state) => Some(started?),
-        () = signals.stop() => None,
+    let starting = start(config, catalog, hub, &state);
+    let Some(started) = unless_stopped(&mut signals, starting).await else {
+        return stopped(&tasks).await;
     };
-    let Some((devices, models)) = started else {
-        info!("stopped while loading");
-        return Ok(());
-    };
+    let (devices, models) = started?;
     if posts.is_empty() {
         warn!(
             "no coordinator is configured, so no jobs will arrive; add one with `worker join TOKEN`"
@@ -124,27 +121,17 @@ pub async fn run(
         tokio::select! {
             request = control.next() => {
                 let command = request.command.clone();
-                let carried_out = tokio::select! {
-                    carried_out = crew.carry_out(command, (&config, catalog, hub), grace) => carried_out,
-                    () = signals.stop() => {
-                        tasks.stop(LAST_TASKS).await;
-                        info!("stopped while loading");
-                        return Ok(());
-                    }
+                let carried_out = crew.carry_out(command, (&config, catalog, hub), grace);
+                let Some((changed, reply)) = unless_stopped(&mut signals, carried_out).await else {
+                    return stopped(&tasks).await;
                 };
-                let (changed, reply) = carried_out;
                 crew = changed;
                 request.reply(reply);
             }
             (wanted, located) = downloads.next() => {
                 let change = crew.change(vec![(wanted, located)], (&config, catalog), grace);
-                let changed = tokio::select! {
-                    changed = change => changed,
-                    () = signals.stop() => {
-                        tasks.stop(LAST_TASKS).await;
-                        info!("stopped while loading");
-                        return Ok(());
-                    }
+                let Some(changed) = unless_stopped(&mut signals, change).await else {
+                    return stopped(&tasks).await;
                 };
                 crew = changed;
                 info!("ready again with {}", crew.loaded_of(&config).join(", "));
@@ -159,20 +146,20 @@ pub async fn run(
                     if recruits.is_empty() && !crew.has_left_overs(&config) {
                         continue;
                     }
-                    let changed = tokio::select! {
-                        changed = crew.change(recruits, (&config, catalog), grace) => changed,
-                        () = signals.stop() => {
-                            tasks.stop(LAST_TASKS).await;
-                            info!("stopped while loading");
-                            return Ok(());
-                        }
+                    let change = crew.change(recruits, (&config, catalog), grace);
+                    let Some(changed) = unless_stopped(&mut signals, change).await else {
+                        return stopped(&tasks).await;
                     };
                     crew = changed;
                     info!("ready again with {}", crew.loaded_of(&config).join(", "));
                 }
             },
             at = crew.worker.engine_ended(), if crew.devices() > 1 => {
-                crew = crew.lose(at, (&config, catalog), config.worker.drain).await;
+                let change = crew.lose(at, (&config, catalog), config.worker.drain);
+                let Some(changed) = unless_stopped(&mut signals, change).await else {
+                    return stopped(&tasks).await;
+                };
+                crew = changed;
             }
             _ = crew.worker.engine_ended(), if crew.devices() == 1 => {
                 // Coordinators take the jobs back from a socket that is gone, and a new process has a clean device.
@@ -188,6 +175,20 @@ pub async fn run(
     let (worker, of_worker) = crew.into_worker();
     drain(worker, config.worker.drain, &mut signals, &of_worker).await;
     tasks.stop(LAST_TASKS).await;
+    Ok(())
+}
+
+/// None where the worker is told to stop before the work is done.
+async fn unless_stopped<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        done = work => Some(done),
+        () = signals.stop() => None,
+    }
+}
+
+async fn stopped(tasks: &Tasks) -> Result<(), DaemonError> {
+    tasks.stop(LAST_TASKS).await;
+    info!("stopped while loading");
     Ok(())
 }
 
