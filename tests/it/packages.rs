@@ -44,3 +44,27 @@ fn check(arguments: &[&str]) {
     );
     assert!(said.contains("ok: "), "nothing was checked: {said}");
 }
+
+/// `grep -q` ends at its first match: what a program prints after that ends the program with SIGPIPE, and with
+/// `pipefail` the script, on busy machines only.
+#[test]
+fn scripts_read_what_they_search_to_its_end() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let listed = Command::new("git")
+        .arg("ls-files")
+        .current_dir(root)
+        .output();
+    let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
+    let scripts: Vec<(&str, String)> = listed
+        .lines()
+        .filter_map(|file| Some((file, std::fs::read_to_string(root.join(file)).ok()?)))
+        .filter(|(_, text)| text.starts_with("#!/bin/bash") || text.starts_with("#!/bin/sh"))
+        .collect();
+    assert!(scripts.len() > 10, "{scripts:?}");
+    for (file, text) in &scripts {
+        for line in text.lines().filter(|line| line.contains("| grep -")) {
+            let options = line.split("| grep -").nth(1).unwrap().split(' ').next();
+            assert!(!options.unwrap().contains('q'), "{file}: {line}");
+        }
+    }
+}
