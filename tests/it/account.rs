@@ -11,7 +11,7 @@ use muster::coordinator::storage::{
     CreditGrant, CreditHold, CreditKind, CreditOutcome, RequestCount,
 };
 use muster::protocol::job::{
-    Capabilities, EncodeResult, Event, FailureKind, FinishReason, JobId, UnixMillis, Vector,
+    Capabilities, Event, FailureKind, FinishReason, JobId, ResultPart, UnixMillis, Vector,
 };
 use muster_testing::eventually;
 use serde_json::{Value, json};
@@ -393,7 +393,7 @@ async fn a_model_of_embeddings_needs_no_price_for_output() {
     let quote = quote.json().await;
     assert_eq!(quote["estimate"]["cost_micro"], 30, "{quote}");
     let body = json!({"model": "reader", "input": "hello world"});
-    let vector = Event::Encoded(Box::new(EncodeResult::Vectors(vec![Vector(vec![1.0])])));
+    let vector = Event::Part(Box::new(ResultPart::Vectors(vec![Vector(vec![1.0])])));
     let path = "/v1/embeddings";
     let (answer, ()) = tokio::join!(call(&app, &key, Method::POST, path, Some(body)), async {
         let offer = rig.offer().await;
@@ -418,7 +418,7 @@ async fn embeddings_cost_their_prompt_and_tokens_nothing() {
     let refused = call(&app, &key, Method::POST, path, Some(body.clone())).await;
     assert_eq!(refused.status, StatusCode::PAYMENT_REQUIRED);
     pay(&app, &key, 1000).await;
-    let vector = Event::Encoded(Box::new(EncodeResult::Vectors(vec![Vector(vec![1.0])])));
+    let vector = Event::Part(Box::new(ResultPart::Vectors(vec![Vector(vec![1.0])])));
     let (answer, ()) = tokio::join!(call(&app, &key, Method::POST, path, Some(body)), async {
         let offer = rig.offer().await;
         rig.say(&offer, [vector, done(FinishReason::Stop)]).await;

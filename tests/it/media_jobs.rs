@@ -21,7 +21,7 @@ use muster::link::Dial;
 use muster::media::image::description;
 use muster::media::sound;
 use muster::protocol::job::{
-    self, Capabilities, EncodeResult, Event, FinishReason, Kudos, TextInput, Transcript,
+    self, Capabilities, Event, FinishReason, Kudos, ResultPart, TextInput, Transcript,
     TranscriptSegment,
 };
 use muster::protocol::legacy::image::reference::{family, knows};
@@ -997,8 +997,8 @@ async fn a_client_that_leaves_a_transcript_pays_for_what_was_written() {
             language: "en".to_owned(),
             segments: vec![segment],
         };
-        let part = EncodeResult::Transcript(Box::new(part));
-        rig.say(&offer, [Event::Encoded(Box::new(part))]).await;
+        let part = ResultPart::Transcript(Box::new(part));
+        rig.say(&offer, [Event::Part(Box::new(part))]).await;
         offer
     };
     let asked = hear_as(&app, &key, TRANSCRIPTIONS, (fields, &file));

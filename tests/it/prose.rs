@@ -20,19 +20,19 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("kernels", [3, 3, 1]),
     ("muster", [18, 21, 16]),
     ("process", [6, 4, 0]),
-    ("protocol", [82, 54, 51]),
+    ("protocol", [81, 53, 51]),
     ("worker", [72, 53, 22]),
 ];
 
 /// Type names, per crate: participles, names that occur more than once.
 const TYPES: &[(&str, [usize; 2])] = &[
     ("config", [4, 0]),
-    ("coordinator", [105, 154]),
+    ("coordinator", [105, 153]),
     ("engine", [10, 13]),
     ("kernels", [3, 3]),
     ("muster", [5, 33]),
     ("process", [1, 0]),
-    ("protocol", [11, 7]),
+    ("protocol", [11, 6]),
     ("worker", [23, 13]),
 ];
 

@@ -21,7 +21,7 @@
 
 use std::time::Duration;
 
-use muster_protocol::job::{Body, Job, Kudos, MediaBody, MediaRequest, Needs, UnixMillis};
+use muster_protocol::job::{Body, Job, JobRequest, Kudos, Needs, UnixMillis};
 
 use super::clock::Mono;
 
@@ -106,17 +106,15 @@ impl Work {
             (_, Needs::Image(image)) if image.pixels > 0 => {
                 u64::from(image.pixels) * u64::from(image.steps) / PIXELSTEPS
             }
-            (Body::Media(media), _) => match &**media {
-                MediaBody::Image(image) => image.size() / PIXELSTEPS,
-                MediaBody::Video(video) => video.size() / VIDEO_PIXELS,
-                MediaBody::Music(sound) if sound.is_speech => sound.paid_millis() / 60,
-                MediaBody::Music(music) => music.paid_millis() / 30,
-            },
-            (Body::Encode(request), _) => of_tokens(request.tokens() / 10),
+            (Body::Image(image), _) => image.size() / PIXELSTEPS,
+            (Body::Video(video), _) => video.size() / VIDEO_PIXELS,
+            (Body::Music(sound), _) if sound.is_speech => sound.paid_millis() / 60,
+            (Body::Music(music), _) => music.paid_millis() / 30,
             (Body::Text(_) | Body::Form(_), _) => {
                 let output = job.limits.output_tokens.map_or(512, u64::from);
                 of_tokens(u64::from(job.limits.prompt_tokens) / 10 + output)
             }
+            (values, _) => of_tokens(values.size() / 10),
         };
         Self(work.clamp(125, 16_000))
     }

@@ -188,8 +188,7 @@ impl Dispatcher {
         let job = self.jobs.get(&job).map(|entry| &entry.job);
         let most = job.and_then(|job| match &job.body {
             Body::Text(text) => text.max_tokens.or(job.limits.output_tokens),
-            Body::Media(_) | Body::Form(_) => None,
-            Body::Encode(_) => Some(0),
+            body => body.brings_values().then_some(0),
         });
         let most = most.unwrap_or(u32::MAX);
         usage.completion_tokens = usage.completion_tokens.min(most);

@@ -288,7 +288,7 @@ impl Delivered {
                 self.note(&call.ids, "", tells_tokens);
                 true
             }
-            Event::Media(_) | Event::Encoded(_) => {
+            Event::Media(_) | Event::Part(_) => {
                 self.note(&[], "", false);
                 true
             }
@@ -341,7 +341,7 @@ pub fn weight(event: &Event) -> usize {
             });
             tokens.sum()
         }
-        Event::Encoded(result) => result.weight(),
+        Event::Part(result) => result.weight(),
         _ => 0,
     }
 }

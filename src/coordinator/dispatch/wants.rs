@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::jobs::Entry;
-use muster_protocol::job::{Body, JobId, RequestId};
+use muster_protocol::job::{JobId, RequestId};
 
 /// Of one pop.
 #[derive(Debug, Clone, Default)]
@@ -90,13 +90,12 @@ impl Wants {
         if self.paid && entry.short {
             return Some(Unwanted::Kudos);
         }
-        let holds_one = match &entry.job.body {
-            Body::Media(media) => entry.judged.by(&self.unwanted, || {
-                let texts = media.texts();
+        let body = &entry.job.body;
+        let holds_one = body.file().is_some()
+            && entry.judged.by(&self.unwanted, || {
+                let texts = body.texts();
                 texts.iter().any(|text| self.unwanted.are_in(text))
-            }),
-            Body::Text(_) | Body::Form(_) | Body::Encode(_) => false,
-        };
+            });
         holds_one.then_some(Unwanted::Words)
     }
 }

@@ -21,7 +21,7 @@ use crate::storage::{CreditHold, CreditOutcome, CreditRelease, RequestCount, Sto
 use crate::switchboard::Switchboard;
 use crate::workers::output_room;
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{Body, EncodeRequest, FailureKind, Job, JobId, MediaFile, UnixMillis};
+use muster_protocol::job::{Body, FailureKind, Job, JobId, MediaFile, OutputForm, UnixMillis};
 
 /// Charges the account of one HTTP request.
 #[derive(Debug, Clone)]
@@ -288,29 +288,28 @@ fn most_prompt_tokens(counted: u32) -> u64 {
 
 /// None where the model has no price for this kind of job.
 fn rates_of(rates: &ModelRates, job: &Job) -> Option<JobPrice> {
-    match &job.body {
-        Body::Text(_) => rates.text(),
-        Body::Encode(request) => match &**request {
-            EncodeRequest::Transcribe(transcript) => rates.heard(transcript.millis()),
-            EncodeRequest::Speak(speech) => rates.spoken(speech.tokens()).map(whole),
-            _ => rates.reading(),
-        },
-        Body::Media(media) => {
-            let spoken = media.spoken_characters().or_else(|| {
-                // No model for music has such a price.
-                let characters = media.characters_of_possible_speech()?;
-                rates.per_mchar_spoken.map(|_| characters)
-            });
-            let fixed = spoken.and_then(|characters| rates.spoken(characters));
-            let file = match media.file() {
+    let body = &job.body;
+    let spoken = body.spoken_characters().or_else(|| {
+        // No model for music has such a price.
+        let characters = body.characters_of_possible_speech()?;
+        rates.per_mchar_spoken.map(|_| characters)
+    });
+    let spoken = spoken.and_then(|characters| rates.spoken(characters));
+    match (body.output(), body.heard_millis()) {
+        (OutputForm::Text, _) => rates.text(),
+        (OutputForm::Values, Some(millis)) => rates.heard(millis),
+        (OutputForm::Values, None) if body.spoken_characters().is_some() => spoken.map(whole),
+        (OutputForm::Values, None) => rates.reading(),
+        (OutputForm::File(file), _) => {
+            let modality = match file {
                 MediaFile::Image => Modality::Image,
                 MediaFile::Sound { .. } => Modality::Audio,
                 MediaFile::Video { .. } => Modality::Video,
             };
-            let fixed = fixed.or_else(|| rates.output(file, media.paid_millis()));
+            let fixed = spoken.or_else(|| rates.output(modality, body.paid_millis()));
             fixed.map(whole)
         }
-        Body::Form(_) => None,
+        (OutputForm::Form, _) => None,
     }
 }
 

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::switchboard::{ModelOnline, Overview, Switchboard};
-use muster_protocol::job::{Capabilities, EncodeRequest, TextInput};
+use muster_protocol::job::{Capabilities, TextInput, TokenizeInput, TokensRequest};
 use muster_protocol::ollama::{
     Door, EmbedRequest, ListedModel, LoadRequest, ShowRequest, read, running, show, tags, version,
 };
@@ -77,11 +77,12 @@ async fn settle(
     }
     let reading = Encoding {
         model: load.model.as_str().into(),
-        request: EncodeRequest::Tokenize {
+        request: TokensRequest::Tokenize(TokenizeInput {
             input: TextInput::Prompt(String::new()),
             add_special_tokens: None,
             with_strings: false,
-        },
+        })
+        .into(),
         requires: Capabilities::default(),
         param: "model",
     };

@@ -2,7 +2,7 @@
 //! the model that drew it.
 
 use crate::dispatch::{Facts, Outcome};
-use muster_protocol::job::{Capabilities, FormRequest, Hidden, Kudos, MediaBody, MediaFile};
+use muster_protocol::job::{Body, Capabilities, FormRequest, Hidden, Kudos, MediaFile};
 use muster_protocol::legacy::agent::BridgeAgent;
 use muster_protocol::legacy::annotation;
 use muster_protocol::legacy::image::reference;
@@ -25,8 +25,9 @@ pub struct Worth {
 }
 
 /// The worth of a file, by its kind. A speech is worth as much as one that is asked for at once.
-pub fn made(facts: &Facts, media: &MediaBody, prices: &Prices) -> Worth {
-    match (media.file(), media.spoken_characters()) {
+pub fn made(facts: &Facts, file: MediaFile, prices: &Prices) -> Worth {
+    let body: &Body = &facts.job.body;
+    match (file, body.spoken_characters()) {
         (MediaFile::Image, _) => worth(facts),
         (MediaFile::Sound { .. }, Some(characters)) => {
             let characters = u32::try_from(characters).unwrap_or(u32::MAX);
@@ -34,8 +35,8 @@ pub fn made(facts: &Facts, media: &MediaBody, prices: &Prices) -> Worth {
             let size = last.map_or(1.0, |part| prices.size(&part.model, part.trusted));
             computed(characters, size)
         }
-        (MediaFile::Sound { .. }, None) => played(media.paid_millis()),
-        (MediaFile::Video { .. }, _) => filmed(media.size(), media.steps()),
+        (MediaFile::Sound { .. }, None) => played(body.paid_millis()),
+        (MediaFile::Video { .. }, _) => filmed(body.size(), body.steps()),
     }
 }
 

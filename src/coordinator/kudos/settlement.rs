@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::dispatch::{Facts, Outcome, Part, Timing};
 use crate::metering::Counted;
 use muster_protocol::job::{
-    AccountId, Body, EncodeRequest, FailureKind, FinishReason, JobId, Kind, Kudos, MicroUsd,
-    RequestId, SharedKeyId, Usage, WorkerId,
+    AccountId, Body, FailureKind, FinishReason, JobId, Kind, Kudos, MicroUsd, RequestId,
+    SharedKeyId, Usage, WorkerId,
 };
 
 use super::drawn::{self, Worth};
@@ -112,7 +112,11 @@ impl Settlement {
             reason,
             attempts: facts.attempts,
             usage: said(facts).unwrap_or_default(),
-            size: sound_seconds(facts).unwrap_or_else(|| facts.job.size()),
+            size: facts
+                .job
+                .body
+                .sound_seconds()
+                .unwrap_or_else(|| facts.job.size()),
             paid_tokens: bill.tokens,
             reward: bill.told,
             charge: charge(&entries),
@@ -152,11 +156,12 @@ struct Bill {
 
 impl Bill {
     fn of(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
-        match &facts.job.body {
-            Body::Text(_) => Self::of_text(facts, counted, prices),
-            Body::Media(media) => Self::of_one(facts, drawn::made(facts, media, prices)),
-            Body::Form(form) => Self::of_one(facts, drawn::looked(form)),
-            Body::Encode(request) => Self::of_encoded(facts, request, counted, prices),
+        let body = &facts.job.body;
+        match (body, body.file()) {
+            (Body::Text(_), _) => Self::of_text(facts, counted, prices),
+            (Body::Form(form), _) => Self::of_one(facts, drawn::looked(form)),
+            (_, Some(file)) => Self::of_one(facts, drawn::made(facts, file, prices)),
+            (_, None) => Self::of_values(facts, counted, prices),
         }
     }
 
@@ -177,13 +182,9 @@ impl Bill {
     }
 
     /// Reading alone. Tokens and texts of tokens cost nothing: no network computes them.
-    fn of_encoded(
-        facts: &Facts,
-        request: &EncodeRequest,
-        counted: Counted,
-        prices: &Prices,
-    ) -> Self {
-        let Some(last) = facts.parts.last().filter(|_| request.is_computed()) else {
+    fn of_values(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
+        let is_computed = facts.job.body.is_computed();
+        let Some(last) = facts.parts.last().filter(|_| is_computed) else {
             return Self::default();
         };
         let tokens = Metered::of(facts, counted).prompt_tokens;
@@ -221,22 +222,11 @@ fn cost(facts: &Facts, counted: Counted) -> Option<MicroUsd> {
         return Some(MicroUsd(0));
     }
     let metered = Metered::of(facts, counted);
-    let price = match (counted.heard_millis, sound_millis(&facts.job.body)) {
+    let price = match (counted.heard_millis, facts.job.body.heard_millis()) {
         (Some(heard), Some(all)) => price.for_part(heard.min(all), all),
         _ => price,
     };
     Some(price.cost(metered.prompt_tokens.into(), metered.output_tokens.into()))
-}
-
-/// The length of the sound that a job writes down.
-fn sound_millis(body: &Body) -> Option<u64> {
-    match body {
-        Body::Encode(request) => match &**request {
-            EncodeRequest::Transcribe(transcript) => Some(transcript.millis()),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 /// A client that leaves, or reads too slowly to go on, pays for what it got.
@@ -343,14 +333,8 @@ fn charge(entries: &[Entry]) -> Kudos {
 
 /// The kind that a job is counted under: speech and transcription count as sound, also where they travel as texts.
 fn kind(facts: &Facts) -> Kind {
-    sound_seconds(facts).map_or(facts.job.kind, |_| Kind::Audio)
-}
-
-fn sound_seconds(facts: &Facts) -> Option<u64> {
-    match &facts.job.body {
-        Body::Encode(request) => request.sound_seconds(),
-        _ => None,
-    }
+    let seconds = facts.job.body.sound_seconds();
+    seconds.map_or(facts.job.kind, |_| Kind::Audio)
 }
 
 /// What it was asked of, when nobody took it.

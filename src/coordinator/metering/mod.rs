@@ -16,7 +16,7 @@ use self::o200k::O200k;
 use crate::secrets::is_data_url;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::written::MOST_KEPT;
-use muster_protocol::job::{Body, EncodeRequest, EncodeResult, Event, Job, TextInput, Usage};
+use muster_protocol::job::{Body, Event, Job, ResultPart, TextInput, Usage};
 
 /// Of longer texts the beginning is counted, and the rest taken to be like it. Of what is stored all is counted.
 const MOST_COUNTED: usize = MOST_KEPT;
@@ -117,8 +117,8 @@ impl Output {
                 self.text.push(call.name.as_deref().unwrap_or_default());
                 self.text.push(&call.arguments);
             }
-            Event::Encoded(result) => {
-                if let EncodeResult::Transcript(part) = &**result {
+            Event::Part(result) => {
+                if let ResultPart::Transcript(part) = &**result {
                     let ends = part.segments.iter().map(|segment| segment.end);
                     self.heard_until = ends.fold(self.heard_until, f64::max);
                 }
@@ -252,8 +252,7 @@ fn is_short(job: &Job, output: &Output) -> bool {
                 chat.tools.is_empty() && messages.all(|message| fits(message, &mut left))
             }
         },
-        Body::Media(_) | Body::Form(_) => true,
-        Body::Encode(request) => !request.is_computed() || request.size() <= left,
+        body => !(body.brings_values() && body.is_computed()) || body.read_bytes() <= left,
     }
 }
 
@@ -282,7 +281,7 @@ impl Counted {
             prompt_quarter,
             output_quarter: output.text.quarter(),
             belief,
-            heard_millis: (output.is_cut_off && has_sound(&job.body))
+            heard_millis: (output.is_cut_off && job.body.heard_millis().is_some())
                 .then(|| output.heard_millis()),
         }
     }
@@ -327,44 +326,36 @@ impl Question {
     }
 }
 
-fn has_sound(body: &Body) -> bool {
-    matches!(body, Body::Encode(request) if matches!(**request, EncodeRequest::Transcribe(_)))
-}
-
 /// Its tokens, and a fourth of its characters.
 fn count_prompt(body: &Body, output: &Output) -> (u32, u32) {
     let (mut text, mut tokens) = (Text::default(), 0_usize);
     match body {
         Body::Text(request) => gather_input(&request.input, &mut text, &mut tokens),
-        Body::Encode(request) => match &**request {
-            EncodeRequest::Embed { inputs, .. } => inputs
+        Body::Embedding(request) => request
+            .inputs
+            .iter()
+            .for_each(|input| gather_input(input, &mut text, &mut tokens)),
+        Body::Ranking(request) => request.documents.iter().for_each(|document| {
+            text.push(&request.query);
+            text.push(document);
+        }),
+        Body::Transcription(transcript) => {
+            transcript
+                .prompt
                 .iter()
-                .for_each(|input| gather_input(input, &mut text, &mut tokens)),
-            EncodeRequest::Rerank {
-                query, documents, ..
-            } => documents.iter().for_each(|document| {
-                text.push(query);
-                text.push(document);
-            }),
-            // Costs nothing.
-            EncodeRequest::Tokenize { .. } | EncodeRequest::Detokenize { .. } => {}
-            EncodeRequest::Transcribe(transcript) => {
-                transcript
-                    .prompt
-                    .iter()
-                    .for_each(|prompt| text.push(prompt));
-                let heard = match output.is_cut_off {
-                    true => transcript.tokens_until(output.heard_until),
-                    false => transcript.tokens(),
-                };
-                tokens += usize::try_from(heard).unwrap_or(usize::MAX);
-            }
-            // Characters, whatever tokens a text model would make of them.
-            EncodeRequest::Speak(speech) => {
-                tokens += usize::try_from(speech.tokens()).unwrap_or(usize::MAX);
-            }
-        },
-        Body::Media(_) | Body::Form(_) => {}
+                .for_each(|prompt| text.push(prompt));
+            let heard = match output.is_cut_off {
+                true => transcript.tokens_until(output.heard_until),
+                false => transcript.tokens(),
+            };
+            tokens += usize::try_from(heard).unwrap_or(usize::MAX);
+        }
+        // Characters, whatever tokens a text model would make of them.
+        Body::Speech(speech) => {
+            tokens += usize::try_from(speech.tokens()).unwrap_or(usize::MAX);
+        }
+        // Tokens of a text cost nothing, and files are not priced by tokens.
+        Body::Tokens(_) | Body::Image(_) | Body::Video(_) | Body::Music(_) | Body::Form(_) => {}
     }
     let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
     (
@@ -416,8 +407,8 @@ mod tests {
 
     use super::{MOST_COUNTED, Output, SHORT, Text, count, count_prompt, fits};
     use muster_protocol::job::{
-        Body, Channel, EncodeRequest, EncodeResult, Event, Progress, TokenEvent, ToolCallEvent,
-        Transcript, TranscriptRequest, TranscriptSegment,
+        Body, Channel, Event, Progress, ResultPart, TokenEvent, ToolCallEvent, Transcript,
+        TranscriptSegment, TranscriptionRequest,
     };
 
     fn token(channel: Channel, text: &str) -> Event {
@@ -446,11 +437,11 @@ mod tests {
 
     #[test]
     fn a_transcript_that_is_cut_off_counts_up_to_its_last_segment() {
-        let request = TranscriptRequest {
+        let request = TranscriptionRequest {
             seconds: 60.0,
-            ..TranscriptRequest::default()
+            ..TranscriptionRequest::default()
         };
-        let body = Body::Encode(Box::new(EncodeRequest::Transcribe(Box::new(request))));
+        let body = Body::from(request);
         let mut output = Output::default();
         for (start, end) in [(0.0, 4.5), (4.5, 12.25)] {
             let segment = TranscriptSegment {
@@ -462,9 +453,9 @@ mod tests {
                 segments: vec![segment],
                 ..Transcript::default()
             };
-            output.note(&Event::Encoded(Box::new(EncodeResult::Transcript(
-                Box::new(part),
-            ))));
+            output.note(&Event::Part(Box::new(ResultPart::Transcript(Box::new(
+                part,
+            )))));
         }
         assert_eq!(count_prompt(&body, &output).0, 3000);
         output.cut_off();

@@ -71,8 +71,7 @@ impl Output {
     pub(super) fn of(job: &Arc<Job>, streams: &[JobStream]) -> Self {
         let (seed, legacy) = match &job.body {
             Body::Text(text) => (text.sampling.seed, text.sampling.legacy.as_deref().cloned()),
-            Body::Media(media) => (media.seed(), None),
-            Body::Form(_) | Body::Encode(_) => (None, None),
+            body => (body.seed(), None),
         };
         let output = Self {
             job: job.id,

@@ -20,7 +20,7 @@ pub fn weight(event: &Event) -> usize {
                 tokens.map(|one| 64 + 48 * one.top.len()).sum()
             }
             Event::Preview { bytes, .. } => bytes.len(),
-            Event::Encoded(result) => result.weight(),
+            Event::Part(result) => result.weight(),
             _ => 0,
         }
 }

@@ -76,9 +76,7 @@ impl Lines {
         line.output.note(&event);
         match &event {
             // For other jobs the route puts the output together.
-            Event::Media(_) | Event::Encoded(_) | Event::Restarted
-                if line.whereabouts.is_some() =>
-            {
+            Event::Media(_) | Event::Part(_) | Event::Restarted if line.whereabouts.is_some() => {
                 line.media.note(&event);
             }
             Event::Note(note) => line.note.clone_from(note),

@@ -1,6 +1,7 @@
 //! A job for media as workers on sockets know it, and a place to upload to: the neutral request for our own, flat keys for
 //! public media workers. Which noise schedule is used is theirs to decide; their protocol has no word for it.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -11,11 +12,11 @@ use crate::media::{Area, Key, Media, MediaType};
 use crate::pictures::{UploadCheck, VideoCheck, sound_bytes, video_bytes};
 use muster_protocol::job::drawn::{Drawn, most_bytes};
 use muster_protocol::job::{
-    self, Body, EncodeRequest, Failure, FailureKind, Formats, ImageRequest, Job, Lora, MediaBody,
-    MediaFile, MusicRequest, SoundFormat, TranscriptRequest, VideoRequest, samplers,
+    self, Body, Failure, FailureKind, ImageRequest, Job, Lora, MediaFile, MusicRequest,
+    SoundFormat, VideoRequest, samplers,
 };
 use muster_protocol::legacy::image::reference;
-use muster_protocol::link::{MediaResult, Payload, UploadSlot};
+use muster_protocol::link::{MediaResult, UploadSlot};
 
 /// How long such links are good, as the public protocol says.
 const UPLOADS: Duration = Duration::from_secs(900);
@@ -26,13 +27,6 @@ const AGAIN: Duration = Duration::from_secs(5);
 const DIGEST: usize = 64;
 
 const NOT_NOW: Untold = Untold::NotNow { retry_after: AGAIN };
-
-/// An image on its way to a worker.
-pub struct Drawing {
-    pub payload: Payload,
-    pub slot: UploadSlot,
-    pub key: Key,
-}
 
 /// Why a worker is not told of a job.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,58 +43,43 @@ impl From<Failure> for Untold {
     }
 }
 
-/// With links of the media store, which are made without waiting.
-pub fn of(offer: &Offer, request: &MediaBody, media: Option<&Media>) -> Result<Drawing, Untold> {
-    let media = media.ok_or_else(|| internal("no media store is configured for the output"))?;
-    let mut linked = request.clone();
-    for source in linked.sources_mut() {
-        *source = link_to(source, media)?;
+/// The request with links to its sources, which the media store makes without waiting.
+pub fn linked<'a>(body: &'a Body, media: Option<&Media>) -> Result<Cow<'a, Body>, Untold> {
+    let mut linked = Cow::Borrowed(body);
+    if !body.sources().is_empty() {
+        let media = media.ok_or_else(|| internal("no media store is configured for the source"))?;
+        for source in linked.to_mut().sources_mut() {
+            *source = link_to(source, media)?;
+        }
     }
-    let payload = match offer.format == Formats::NEUTRAL {
-        true => Payload::Media(Box::new(linked)),
-        false => Payload::Public(flat(&linked, &offer.model)?),
-    };
-    let most = match request.file() {
+    Ok(linked)
+}
+
+/// Where the worker uploads the output of the offer.
+pub fn slot(
+    offer: &Offer,
+    file: MediaFile,
+    media: Option<&Media>,
+) -> Result<(UploadSlot, Key), Untold> {
+    let media = media.ok_or_else(|| internal("no media store is configured for the output"))?;
+    let most = match file {
         MediaFile::Image => most_bytes(&offer.job),
         MediaFile::Sound { longest, .. } => sound_bytes(longest),
         MediaFile::Video { seconds } => video_bytes(seconds),
     };
     let key = key_of(&offer.job, offer.attempt);
     let link = media.upload_link_up_to(most, key, UPLOADS).now_or_never();
-    Ok(Drawing {
-        payload,
-        slot: UploadSlot {
-            put_url: link.and_then(Result::ok).ok_or(NOT_NOW)?,
-            key: key.to_string(),
-            content_type: key.kind().content_type().to_owned(),
-        },
-        key,
-    })
-}
-
-/// A sound that is to be written down, with a link to it; none of other jobs that read.
-pub fn heard(request: &EncodeRequest, media: Option<&Media>) -> Option<Result<Payload, Untold>> {
-    let EncodeRequest::Transcribe(transcript) = request else {
-        return None;
+    let slot = UploadSlot {
+        put_url: link.and_then(Result::ok).ok_or(NOT_NOW)?,
+        key: key.to_string(),
+        content_type: key.kind().content_type().to_owned(),
     };
-    let none = || internal("no media store is configured for the sound");
-    let link = media.ok_or_else(|| none().into());
-    let link = link.and_then(|media| link_to(&transcript.sound, media));
-    Some(link.map(|sound| {
-        let transcript = Box::new(TranscriptRequest {
-            sound,
-            ..(**transcript).clone()
-        });
-        Payload::Encode(Box::new(EncodeRequest::Transcribe(transcript)))
-    }))
+    Ok((slot, key))
 }
 
 /// The check of an upload for this job; none of a job without one.
 pub fn check_of(job: &Job) -> Option<UploadCheck> {
-    let Body::Media(media) = &job.body else {
-        return None;
-    };
-    Some(match media.file() {
+    Some(match job.body.file()? {
         MediaFile::Image => UploadCheck::Image(Drawn::of(job)),
         MediaFile::Sound {
             shortest, longest, ..
@@ -108,8 +87,8 @@ pub fn check_of(job: &Job) -> Option<UploadCheck> {
             least: shortest,
             seconds: longest,
         },
-        MediaFile::Video { seconds } => UploadCheck::Video(match &**media {
-            MediaBody::Video(video) => VideoCheck {
+        MediaFile::Video { seconds } => UploadCheck::Video(match &job.body {
+            Body::Video(video) => VideoCheck {
                 seconds,
                 width: video.width,
                 height: video.height,
@@ -125,11 +104,7 @@ pub fn check_of(job: &Job) -> Option<UploadCheck> {
 
 /// Where the output of an attempt goes.
 pub fn key_of(job: &Job, attempt: u32) -> Key {
-    let file = match &job.body {
-        Body::Media(media) => media.file(),
-        Body::Text(_) | Body::Form(_) | Body::Encode(_) => MediaFile::Image,
-    };
-    let kind = match file {
+    let kind = match job.body.file().unwrap_or(MediaFile::Image) {
         MediaFile::Image => MediaType::Webp,
         MediaFile::Sound { format, .. } => match format {
             SoundFormat::Wav => MediaType::Wav,
@@ -150,19 +125,16 @@ pub struct OutputSettings {
 
 impl OutputSettings {
     pub fn of(job: &Job) -> Self {
-        let Body::Media(media) = &job.body else {
-            return Self::default();
-        };
-        match &**media {
-            MediaBody::Image(image) => Self {
+        match &job.body {
+            Body::Image(image) => Self {
                 size: Some((image.width, image.height)),
                 millis: None,
             },
-            MediaBody::Video(video) => Self {
+            Body::Video(video) => Self {
                 size: Some((video.width, video.height)),
                 millis: Some(video.millis()),
             },
-            MediaBody::Music(_) => Self::default(),
+            _ => Self::default(),
         }
     }
 }
@@ -203,18 +175,15 @@ fn internal(message: &'static str) -> Failure {
 }
 
 /// In the flat keys of the public protocol. Dispatch offers no other media to its workers.
-fn flat(media: &MediaBody, model: &str) -> Result<Map<String, Value>, Failure> {
-    let (mut keys, source) = if let MediaBody::Image(image) = media {
-        (flat_image(image, model), image.source.as_ref())
-    } else if let MediaBody::Music(music) = media {
-        (flat_music(music), None)
-    } else if let MediaBody::Video(video) = media {
-        (flat_video(video), video.source.as_ref())
-    } else {
-        return Err(internal("the job has no form in the public protocol"));
+pub fn flat(body: &Body, model: &str) -> Result<Map<String, Value>, Failure> {
+    let mut keys = match body {
+        Body::Image(image) => flat_image(image, model),
+        Body::Music(music) => flat_music(music),
+        Body::Video(video) => flat_video(video),
+        _ => return Err(internal("the job has no form in the public protocol")),
     };
-    if let Some(source) = source {
-        keys.insert("source_image_url".into(), json!(source.image));
+    if let Some(source) = body.sources().first() {
+        keys.insert("source_image_url".into(), json!(source));
     }
     Ok(keys)
 }

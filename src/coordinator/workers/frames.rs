@@ -27,7 +27,7 @@ fn is_large(job: &Job) -> bool {
     let request = match &job.body {
         Body::Text(request) => request,
         // Texts may double by their escapes.
-        Body::Encode(request) => return 2 * request.size() + ENVELOPE > PUBLIC_FRAME,
+        body if body.brings_values() => return 2 * body.read_bytes() + ENVELOPE > PUBLIC_FRAME,
         _ => return false,
     };
     let guess = match (&job.original, &request.input) {

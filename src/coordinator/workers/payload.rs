@@ -1,10 +1,12 @@
 //! A job as its worker's frames carry it: the neutral request for our own, chat or the client's own API for public ones,
 //! with the defaults public coordinators fill in.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::agreement::Peer;
-use super::{flat, native};
+use super::{drawing, flat, native};
 use crate::dispatch::Offer;
 use muster_protocol::job::{
     Body, Chat, Failure, FailureKind, Formats, Job, Original, OutputFormat, TextInput, TextRequest,
@@ -21,23 +23,25 @@ const UNNAMED_CONTEXT: u32 = 2048;
 const LEAST_TOKENS: u32 = 16;
 
 /// In the format of the offer.
-pub fn of(offer: &Offer, peer: &Peer) -> Result<Payload, Failure> {
+pub fn of(offer: &Offer, body: Cow<'_, Body>, peer: &Peer) -> Result<Payload, Failure> {
     let job = &*offer.job;
-    let request = match &job.body {
-        Body::Text(request) => request,
-        Body::Encode(request) if offer.format == Formats::NEUTRAL => {
-            return Ok(Payload::Encode(request.clone()));
+    let is_neutral = offer.format == Formats::NEUTRAL;
+    match &*body {
+        Body::Text(request) if is_neutral => Ok(Payload::Neutral(neutral(job, request).into())),
+        Body::Text(request) => {
+            let model = peer.own_name(&offer.model);
+            public(job, request, offer.format, model, peer.context).map(Payload::Public)
         }
-        _ => {
-            let message = "the worker accepts only text jobs";
-            return Err(Failure::new(FailureKind::UnsupportedValue, message));
-        }
-    };
-    if offer.format == Formats::NEUTRAL {
-        return Ok(Payload::Neutral(Box::new(neutral(job, request))));
+        Body::Form(_) => Err(unsupported()),
+        _ if is_neutral => Ok(Payload::Neutral(body.into_owned())),
+        file if file.file().is_some() => drawing::flat(file, &offer.model).map(Payload::Public),
+        _ => Err(unsupported()),
     }
-    let model = peer.own_name(&offer.model);
-    public(job, request, offer.format, model, peer.context).map(Payload::Public)
+}
+
+fn unsupported() -> Failure {
+    let message = "the worker accepts only text jobs";
+    Failure::new(FailureKind::UnsupportedValue, message)
 }
 
 /// For public peers, in this format. The model is named as they call it.

@@ -20,11 +20,11 @@ use crate::media::{Key, Media};
 use crate::pictures::UploadCheck;
 use crate::switchboard::{Gpus, Order};
 use muster_protocol::job::{
-    AccountId, Body, Channel, Event, Failure, FailureKind, FinishReason, Job, JobId, TokenEvent,
+    AccountId, Channel, Event, Failure, FailureKind, FinishReason, Job, JobId, TokenEvent,
 };
 use muster_protocol::link::{
     self, About, Agreed, CancelWhy, Done, Extension, FrameError, FromWorker, JobFrame, ModelStatus,
-    Output, Ready, State, ToWorker, VERSION,
+    Output, Payload, Ready, State, ToWorker, UploadSlot, VERSION,
 };
 
 /// A beat or a report is wanted this often.
@@ -168,7 +168,7 @@ impl Session {
                 inputs.push(self.frame(about, Said::Event(Event::Prompt(prompt))));
             }
             FromWorker::Encoded { about, result } => {
-                inputs.push(self.frame(about, Said::Event(Event::Encoded(result))));
+                inputs.push(self.frame(about, Said::Event(Event::Part(result))));
             }
             FromWorker::Usage { about, usage } => {
                 inputs.push(self.frame(about, Said::Event(Event::Usage(usage))));
@@ -435,6 +435,25 @@ impl Session {
         })
     }
 
+    /// With links to its sources, and a place for its file.
+    fn payload(
+        &self,
+        offer: &Offer,
+        running: &mut Running,
+        upload: &mut Vec<UploadSlot>,
+    ) -> Result<Payload, Untold> {
+        let media = self.media.as_ref();
+        let body = drawing::linked(&offer.job.body, media)?;
+        if let Some(file) = body.file() {
+            let (slot, key) = drawing::slot(offer, file, media)?;
+            let check = drawing::check_of(&offer.job);
+            running.media = check.map(|check| (key, check));
+            running.settings = OutputSettings::of(&offer.job);
+            upload.push(slot);
+        }
+        Ok(payload::of(offer, body, &self.peer)?)
+    }
+
     fn offer(&mut self, offer: &Offer, out: &mut String) -> Told {
         let job = offer.job.id;
         let about = self.about(job, Some(offer.attempt));
@@ -450,26 +469,7 @@ impl Session {
             ..Running::default()
         };
         let mut upload = Vec::new();
-        let media = self.media.as_ref();
-        let drawing = match &offer.job.body {
-            Body::Media(request) => Some(drawing::of(offer, request, media)),
-            Body::Text(_) | Body::Form(_) | Body::Encode(_) => None,
-        };
-        let payload = match drawing {
-            Some(drawing) => drawing.map(|drawing| {
-                let check = drawing::check_of(&offer.job);
-                running.media = check.map(|check| (drawing.key, check));
-                running.settings = OutputSettings::of(&offer.job);
-                upload.push(drawing.slot);
-                drawing.payload
-            }),
-            None => match &offer.job.body {
-                Body::Encode(request) => drawing::heard(request, media),
-                _ => None,
-            }
-            .unwrap_or_else(|| payload::of(offer, &self.peer).map_err(Untold::from)),
-        };
-        let payload = match payload {
+        let payload = match self.payload(offer, &mut running, &mut upload) {
             Ok(payload) => payload,
             Err(why) => return instead(why),
         };

@@ -1,7 +1,7 @@
 //! How large what is drawn for a job may be, and must be: whoever draws it is a stranger, and it is kept for whoever
 //! asked.
 
-use super::{Body, ImageRequest, Job, MediaRequest};
+use super::{Body, ImageRequest, Job, JobRequest};
 
 /// Post-processors make an image up to four times as long and as wide: one of them may enlarge it.
 const ENLARGED: u64 = 4 * 4;
@@ -30,11 +30,11 @@ pub struct Drawn {
 impl Drawn {
     pub fn of(job: &Job) -> Self {
         let (least, may_be_turned) = match &job.body {
-            Body::Media(_) | Body::Text(_) | Body::Encode(_) => (least_size(&job.body), false),
             Body::Form(form) => {
                 let side = |side: u32| (side / FORM_REDUCTION).max(1);
                 ((side(form.width), side(form.height)), true)
             }
+            body => (least_size(body), false),
         };
         Self {
             pixels: most_pixels(job),
@@ -72,16 +72,16 @@ const NO_LEAST: (u32, u32) = (1, 1);
 pub fn most_pixels(job: &Job) -> u64 {
     let area = |width: u32, height: u32| u64::from(width) * u64::from(height);
     let (asked, is_enlarged) = match &job.body {
-        Body::Text(_) | Body::Encode(_) => (0, false),
-        Body::Media(_) => job.body.image().map_or((0, false), |image| {
+        Body::Image(image) => {
             let is_enlarged = !image.post_processing.is_empty();
             let asked = match image.is_unbound() {
                 true => LARGEST_DEFAULT,
                 false => area(image.width, image.height),
             };
             (asked, is_enlarged)
-        }),
+        }
         Body::Form(form) => (area(form.width, form.height), true),
+        _ => (0, false),
     };
     let times = if is_enlarged { ENLARGED } else { 1 };
     asked.saturating_mul(times).max(LEAST_PIXELS)
@@ -145,7 +145,7 @@ mod tests {
             height: 1024,
             slow_workers: true,
         };
-        let form = Job::plain(AccountId(1), "tiny", Body::Form(Box::new(form)));
+        let form = Job::plain(AccountId(1), "tiny", Body::from(form));
         let drawn = Drawn::of(&form);
         assert_eq!((drawn.least, drawn.may_be_turned), ((256, 256), true));
         check(form, 4096 * 4096);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{EncodeResult, Failure, Media, Note};
+use super::{Failure, Media, Note, ResultPart};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -27,8 +27,8 @@ pub enum Event {
     Media(Media),
     /// About the text that comes.
     Note(Note),
-    /// The whole result of a job that reads and does not write.
-    Encoded(Box<EncodeResult>),
+    /// Values: all of them, or the next part.
+    Part(Box<ResultPart>),
     /// The worker's count so far.
     Usage(Usage),
     Done {
@@ -171,7 +171,7 @@ impl Event {
     pub fn is_output(&self) -> bool {
         matches!(
             self,
-            Self::Token(_) | Self::ToolCall(_) | Self::Media(_) | Self::Encoded(_)
+            Self::Token(_) | Self::ToolCall(_) | Self::Media(_) | Self::Part(_)
         )
     }
 

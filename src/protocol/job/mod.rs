@@ -6,58 +6,45 @@
 
 mod capabilities;
 pub mod drawn;
-mod encode;
 mod event;
 mod failure;
-mod form;
 mod ids;
-mod image;
 mod keep_alive;
+mod kinds;
 mod legacy;
-pub mod media;
-mod music;
 mod needs;
 mod price;
 mod product;
 pub mod samplers;
-mod speech;
-mod text;
-mod transcript;
-mod video;
 pub mod written;
 
 pub use capabilities::Capabilities;
-pub use encode::{EncodeRequest, EncodeResult, TokenList, Vector};
 pub use event::{
     Channel, Event, FinishReason, Progress, PromptLogprobs, PromptToken, TokenEvent, TokenLogprob,
     ToolCallEvent, Usage,
 };
 pub use failure::{Blame, Failure, FailureKind, FailureRow, PromptLength, Retry};
-pub use form::FormRequest;
 pub use ids::{
     AccountId, JobId, Kudos, RequestId, SharedKeyId, SharedKeyText, UnixMillis, WorkerId, timely,
 };
-pub use image::{
-    ControlMap, ImageRequest, Lora, NEGATIVE, PromptSide, SolverSettings, SourceImage, SourceUse,
-    TextualInversion, USUAL_SIZE, WorkflowText, named_inversions,
-};
 pub use keep_alive::{KeepAlive, MemoryStay};
+pub use kinds::{
+    Body, Chat, ControlMap, DetokenizeInput, EmbeddingRequest, FormRequest, ImageRequest,
+    JobRequest, LONGEST_VIDEO, Lora, MOST_FRAMES, MediaFile, ModelDefaults, MusicRequest, NEGATIVE,
+    OutputForm, OutputFormat, PromptSide, RankingRequest, ResultPart, Samples, Sampling,
+    SolverSettings, SoundFormat, SourceImage, SourceUse, SpeechGap, SpeechPart, SpeechRequest,
+    StopRules, TextInput, TextRequest, TextualInversion, TokenList, TokenizeInput, TokensRequest,
+    ToolChoice, Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest, USUAL_SIZE,
+    UsualVideo, Vector, VideoRequest, Voice, WorkflowText, named_inversions,
+};
+pub(crate) use kinds::{MediaJson, ValuesJson};
 pub use legacy::LegacySampling;
-pub use media::{MediaBody, MediaFile, MediaRequest, ModelDefaults};
-pub use music::{MusicRequest, SoundFormat};
 pub use needs::{
     Formats, ImageNeeds, InterrogationNeeds, Kind, Kinds, MusicNeeds, Needs, Reach, SoundNeeds,
     SpeechNeeds, Targets, TextNeeds, VideoNeeds,
 };
 pub use price::{JobPrice, MicroUsd};
 pub use product::{Hidden, Media, Note, Product, Remark, Text};
-pub use speech::{Samples, SpeechGap, SpeechPart, SpeechRequest};
-pub use text::{
-    Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice, Voice,
-};
-pub use video::{LONGEST_VIDEO, MOST_FRAMES, UsualVideo, VideoRequest};
-
-pub use transcript::{Transcript, TranscriptRequest, TranscriptSegment, TranscriptWord};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,24 +90,6 @@ impl CacheOwner {
         match account {
             AccountId::ANONYMOUS => Self::Request(request),
             account => Self::Account(account, shared_key),
-        }
-    }
-}
-
-impl Body {
-    /// The kind of its output. A reading ends as text.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Text(_) | Self::Encode(_) => Kind::Text,
-            Self::Media(media) => media.kind(),
-            Self::Form(_) => Kind::Interrogation,
-        }
-    }
-
-    pub fn image(&self) -> Option<&ImageRequest> {
-        match self {
-            Self::Media(media) => media.image(),
-            Self::Text(_) | Self::Form(_) | Self::Encode(_) => None,
         }
     }
 }
@@ -171,19 +140,15 @@ impl Job {
 
     /// Whether a part of its output is of no use to its client.
     pub fn is_only_whole(&self) -> bool {
-        self.durable && matches!(self.body, Body::Encode(_))
+        self.durable && self.body.brings_values()
     }
 
     /// How much work it is as people count it: tokens that may be written, pixelsteps, or one form.
     pub fn size(&self) -> u64 {
-        match &self.body {
-            Body::Text(_) => self
-                .limits
-                .output_tokens
-                .map_or(UNLIMITED_OUTPUT, u64::from),
-            Body::Media(media) => media.size(),
-            Body::Form(_) => 1,
-            Body::Encode(request) => request.tokens(),
+        match (&self.body, self.limits.output_tokens) {
+            (Body::Text(_), None) => kinds::UNLIMITED_OUTPUT,
+            (Body::Text(_), Some(tokens)) => tokens.into(),
+            (body, _) => body.size(),
         }
     }
 
@@ -191,29 +156,14 @@ impl Job {
     pub fn work(&self, output_tokens: u32) -> u64 {
         match &self.body {
             Body::Text(_) => output_tokens.into(),
-            Body::Media(_) | Body::Form(_) | Body::Encode(_) => self.size(),
+            body => body.size(),
         }
     }
 }
 
-/// What an output counts as that nobody limits: twice a typical one.
-const UNLIMITED_OUTPUT: u64 = 512;
-
 /// Which models may serve it, the most wanted first. Names are compared exactly.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ModelChoice(pub Vec<Arc<str>>);
-
-/// What is to be made.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Body {
-    Text(Box<TextRequest>),
-    /// Making a file.
-    Media(Box<MediaBody>),
-    /// Looking at an image, or working on one.
-    Form(Box<FormRequest>),
-    /// Reading a text without writing one.
-    Encode(Box<EncodeRequest>),
-}
 
 /// What a worker must be able to do to serve it, and how much work it may become.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

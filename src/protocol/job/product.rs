@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{EncodeResult, Event, FinishReason, Kind, Transcript};
+use super::{Event, FinishReason, Kind, ResultPart, Transcript};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Product {
@@ -117,8 +117,8 @@ impl Product {
                 }
             }
             Event::Media(media) => *self = Self::Media(media.clone()),
-            Event::Encoded(result) => {
-                if let EncodeResult::Transcript(part) = &**result {
+            Event::Part(result) => {
+                if let ResultPart::Transcript(part) = &**result {
                     self.hear(part);
                 }
             }
@@ -237,7 +237,7 @@ impl From<String> for Product {
 #[cfg(test)]
 mod tests {
     use super::{Media, Note, Product, Remark, Text};
-    use crate::job::{EncodeResult, Event, Kind, TokenEvent, Transcript, TranscriptSegment};
+    use crate::job::{Event, Kind, ResultPart, TokenEvent, Transcript, TranscriptSegment};
 
     #[test]
     fn what_is_stored_is_read_again_by_its_kind() {
@@ -303,7 +303,7 @@ mod tests {
                 language: "en".to_owned(),
                 segments: segments.collect(),
             };
-            Event::Encoded(Box::new(EncodeResult::Transcript(Box::new(transcript))))
+            Event::Part(Box::new(ResultPart::Transcript(Box::new(transcript))))
         };
         let mut product = Product::default();
         for part in [part(&[]), part(&[" one"]), part(&[" two", " three"])] {

@@ -9,7 +9,7 @@ const MOST_RELAYED: usize = 16 << 20;
 /// Of log probabilities of a prompt, its repetition by another worker counted in.
 const MOST_SCORED: usize = 64 << 20;
 /// Of the tokens or vectors of one job: as much as a frame holds.
-const MOST_ENCODED: usize = 32 << 20;
+const MOST_VALUES: usize = 32 << 20;
 /// No vocabulary has longer tokens.
 const BYTES_A_TOKEN: usize = 256;
 /// A text may have as many whatever was asked for: some workers write on a while, and of what is found in an image
@@ -19,7 +19,7 @@ const LEAST_BYTES: usize = 64 << 10;
 pub fn most_bytes(job: &Job) -> usize {
     let tokens = match &job.body {
         Body::Text(text) => text.max_tokens.or(job.limits.output_tokens),
-        Body::Media(_) | Body::Form(_) | Body::Encode(_) => Some(0),
+        _ => Some(0),
     };
     let bytes = tokens.map_or(MOST_KEPT, |tokens| {
         (tokens as usize).saturating_mul(BYTES_A_TOKEN)
@@ -33,8 +33,8 @@ pub fn most_relayed(job: &Job) -> usize {
         // A prompt has as many tokens as its model takes.
         Body::Text(text) if text.prompt_logprobs.is_some() => return MOST_SCORED,
         Body::Text(text) => text,
-        Body::Encode(_) => return MOST_ENCODED,
-        Body::Media(_) | Body::Form(_) => return usize::MAX,
+        body if body.brings_values() => return MOST_VALUES,
+        _ => return usize::MAX,
     };
     let tokens = text.max_tokens.or(job.limits.output_tokens);
     // Each alternative has a text of its own.
@@ -65,7 +65,7 @@ mod tests {
     fn text(max_tokens: Option<u32>, limit: Option<u32>) -> Job {
         let asked = serde_json::json!({"input": {"prompt": "p"}, "max_tokens": max_tokens});
         let text: TextRequest = serde_json::from_value(asked).unwrap();
-        job(Body::Text(Box::new(text)), limit)
+        job(Body::from(text), limit)
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
             height: 1,
             slow_workers: true,
         };
-        let form = job(Body::Form(Box::new(form)), None);
+        let form = job(Body::from(form), None);
         check(form, LEAST_BYTES);
     }
 }

@@ -18,7 +18,7 @@ use super::{
     About, Done, ErrorFrame, FrameError, MOST_VALUES, Output, Registration, SMALL_FRAME, State,
     write_tokens,
 };
-use crate::job::{EncodeResult, Event, FinishReason, Progress, PromptLogprobs, TokenEvent, Usage};
+use crate::job::{Event, FinishReason, Progress, PromptLogprobs, ResultPart, TokenEvent, Usage};
 
 /// A larger preview is ignored.
 pub const MOST_PREVIEW_BYTES: usize = 16 << 10;
@@ -43,7 +43,7 @@ pub enum FromWorker {
     /// The whole result of a job that reads and does not write.
     Encoded {
         about: About,
-        result: Box<EncodeResult>,
+        result: Box<ResultPart>,
     },
     /// The worker's count so far.
     Usage {
@@ -111,7 +111,7 @@ struct EncodedFrameJson {
     id: LooseId,
     att: Option<u32>,
     seq: Option<u64>,
-    result: EncodeResult,
+    result: ResultPart,
 }
 
 #[derive(Deserialize)]

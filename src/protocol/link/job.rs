@@ -11,7 +11,7 @@ use super::object::Object;
 use super::output::about;
 use super::registration::{kind_name, kind_named};
 use super::{About, FrameError};
-use crate::job::{EncodeRequest, KeepAlive, Kind, MediaBody, TextRequest};
+use crate::job::{Body, KeepAlive, Kind, MediaJson, TextRequest, ValuesJson};
 
 const MOST_SLOTS: usize = 64;
 /// What the payload of a job between our own peers calls its format.
@@ -40,12 +40,8 @@ pub struct JobFrame {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Payload {
-    /// Between our own peers: what every dialect becomes.
-    Neutral(Box<TextRequest>),
-    /// The same for a job that reads and does not write.
-    Encode(Box<EncodeRequest>),
-    /// The same for media, with links to source images.
-    Media(Box<MediaBody>),
+    /// Between our own peers: what every dialect becomes, with links to its sources.
+    Neutral(Body),
     /// The public shapes: the client's dialect, or the flat keys of a media job.
     Public(Map<String, Value>),
     /// It is not what it says it is: a newer coordinator, or a broken one.
@@ -163,15 +159,19 @@ impl Payload {
             return serde_json::from_str(payload).map(Self::Public);
         }
         let read = match (said.encode, said.media) {
-            (Some(encode), _) => serde_json::from_str(encode.get()).map(Self::Encode),
-            (None, Some(media)) => serde_json::from_str(media.get()).map(Self::Media),
+            (Some(values), _) => {
+                serde_json::from_str::<ValuesJson<'_>>(values.get()).map(Body::from)
+            }
+            (None, Some(media)) => {
+                serde_json::from_str::<MediaJson<'_>>(media.get()).map(Body::from)
+            }
             (None, None) => {
                 let request = said.request.map_or("null", RawValue::get);
-                serde_json::from_str(request).map(Self::Neutral)
+                serde_json::from_str::<TextRequest>(request).map(Body::from)
             }
         };
         match read {
-            Ok(payload) => Ok(payload),
+            Ok(body) => Ok(Self::Neutral(body)),
             Err(error) if error.is_data() => Ok(Self::Unreadable),
             Err(error) => Err(error),
         }
@@ -184,11 +184,7 @@ impl Payload {
                 .get("api_format")
                 .and_then(Value::as_str)
                 .unwrap_or("openai-chat"),
-            Self::Neutral(_)
-            | Self::Encode(_)
-            | Self::Media(_)
-            | Self::Unreadable
-            | Self::Excessive => NEUTRAL,
+            Self::Neutral(_) | Self::Unreadable | Self::Excessive => NEUTRAL,
         }
     }
 }
@@ -218,16 +214,14 @@ impl JobFrame {
         object.text("model", &self.model);
         match &self.payload {
             Payload::Public(payload) => object.value("payload", payload),
-            Payload::Neutral(request) => object.object("payload", |payload| {
-                payload.value("request", request);
-                payload.text("api_format", NEUTRAL);
-            }),
-            Payload::Encode(request) => object.object("payload", |payload| {
-                payload.value("encode", request);
-                payload.text("api_format", NEUTRAL);
-            }),
-            Payload::Media(body) => object.object("payload", |payload| {
-                payload.value("media", body);
+            Payload::Neutral(body) => object.object("payload", |payload| {
+                if let Body::Text(request) = body {
+                    payload.value("request", request);
+                } else if let Some(values) = ValuesJson::of(body) {
+                    payload.value("encode", &values);
+                } else if let Some(media) = MediaJson::of(body) {
+                    payload.value("media", &media);
+                }
                 payload.text("api_format", NEUTRAL);
             }),
             Payload::Unreadable | Payload::Excessive => object.null("payload"),

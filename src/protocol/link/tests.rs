@@ -217,7 +217,7 @@ fn what_the_coordinator_adds_for_our_own_peers_crosses_too() {
         cache_salt: Some("5eed".to_owned()),
         deadline: Some(Duration::from_secs(9)),
         keep_alive: Some(crate::job::KeepAlive::Always),
-        ..JobFrame::text(attempt, "demo", Payload::Neutral(Box::new(request)))
+        ..JobFrame::text(attempt, "demo", Payload::Neutral(request.into()))
     };
     let frame = ToWorker::Job(Box::new(job));
     assert_eq!(ToWorker::parse(&frame.to_text()), Ok(frame));
@@ -382,7 +382,7 @@ fn an_image_job_comes_back_as_it_was_written() {
         "source": {"image": "https://example.org/a?signature=b", "mask": "https://example.org/c"},
     }))
     .unwrap();
-    let payload = Payload::Media(Box::new(image.into()));
+    let payload = Payload::Neutral(image.into());
     let job = JobFrame {
         kind: Kind::Image,
         upload: vec![UploadSlot {

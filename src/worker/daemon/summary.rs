@@ -82,7 +82,7 @@ impl Counters {
             Said::Started { .. }
             | Said::Output(_)
             | Said::Prompt(_)
-            | Said::Encoded(_)
+            | Said::Part(_)
             | Said::Progress { .. } => return,
         };
         count.fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::session::{Slot, Work};
 use super::transfer::Transfers;
 use muster_protocol::job::{
-    EncodeResult, Event, Failure, FailureKind, FinishReason, PromptLogprobs, Usage,
+    Event, Failure, FailureKind, FinishReason, PromptLogprobs, ResultPart, Usage,
 };
 use muster_protocol::link::MediaResult;
 
@@ -39,8 +39,8 @@ pub enum Said {
     Output(Vec<Event>),
     /// Log probabilities of tokens of the prompt.
     Prompt(PromptLogprobs),
-    /// The whole result of a job that reads and does not write.
-    Encoded(Box<EncodeResult>),
+    /// Values: all of them, or the next part.
+    Part(Box<ResultPart>),
     /// A step of a job for media. The preview is a file; a later one replaces it.
     Progress {
         at: u32,
@@ -79,7 +79,7 @@ impl Said {
             Self::Started { .. }
             | Self::Output(_)
             | Self::Prompt(_)
-            | Self::Encoded(_)
+            | Self::Part(_)
             | Self::Progress { .. } => false,
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{Desk, OURS, make_only, secs};
 use crate::dispatch::{Effect, Facts, Input, Offer, Said, SessionId};
 use muster_protocol::job::{
-    Body, Event, FinishReason, Formats, ImageRequest, Job, JobPrice, Kind, MediaBody, MicroUsd,
-    Usage, UsualVideo, VideoRequest,
+    Body, Event, FinishReason, Formats, ImageRequest, Job, JobPrice, Kind, MicroUsd, Usage,
+    UsualVideo, VideoRequest,
 };
 
 const SMALL: UsualVideo = UsualVideo {
@@ -17,10 +17,7 @@ const SMALL: UsualVideo = UsualVideo {
 
 fn stored(desk: &mut Desk, kind: Kind, body: Body) -> Job {
     let mut job = desk.new_job();
-    job.limits = match &body {
-        Body::Media(media) => media.limits(),
-        _ => job.limits,
-    };
+    job.limits = body.limits();
     job.limits.formats = Formats::NEUTRAL;
     Job {
         kind,
@@ -39,10 +36,7 @@ fn films(desk: &mut Desk, worker: i64, usual: UsualVideo) -> SessionId {
 
 fn video(offer: &Offer) -> (u32, u32, f64, u32) {
     match &offer.job.body {
-        Body::Media(media) => match &**media {
-            MediaBody::Video(video) => (video.width, video.height, video.seconds, video.fps),
-            other => panic!("{other:?}"),
-        },
+        Body::Video(video) => (video.width, video.height, video.seconds, video.fps),
         other => panic!("{other:?}"),
     }
 }

@@ -3,8 +3,8 @@
 use super::{Desk, OURS, Store, done, finished_image, make_only, secs};
 use crate::dispatch::{Effect, Input, Limits, Refusal, Said, Settings};
 use muster_protocol::job::{
-    AccountId, Body, EncodeRequest, EncodeResult, Event, ImageRequest, Job, Kind, MusicRequest,
-    TranscriptRequest, VideoRequest,
+    AccountId, Body, Event, ImageRequest, Job, Kind, MusicRequest, ResultPart,
+    TranscriptionRequest, VideoRequest,
 };
 
 const ALICE: AccountId = AccountId(1);
@@ -12,16 +12,16 @@ const BOB: AccountId = AccountId(2);
 
 /// A request of each kind.
 fn bodies() -> [Body; 4] {
-    let transcript = TranscriptRequest {
+    let transcript = TranscriptionRequest {
         sound: "a".to_owned(),
         seconds: 60.0,
-        ..TranscriptRequest::default()
+        ..TranscriptionRequest::default()
     };
     [
         ImageRequest::default().into(),
         VideoRequest::default().into(),
         MusicRequest::default().into(),
-        Body::Encode(Box::new(EncodeRequest::Transcribe(Box::new(transcript)))),
+        transcript.into(),
     ]
 }
 
@@ -39,9 +39,9 @@ fn job_of(desk: &mut Desk, account: AccountId, body: &Body) -> Job {
 
 fn output(kind: Kind) -> Said {
     match kind {
-        Kind::Text => Said::Event(Event::Encoded(Box::new(EncodeResult::Transcript(
-            Box::default(),
-        )))),
+        Kind::Text => Said::Event(Event::Part(Box::new(
+            ResultPart::Transcript(Box::default()),
+        ))),
         _ => finished_image(),
     }
 }

@@ -19,7 +19,7 @@ use crate::state::DoorSettings;
 use crate::storage::{AccountCredits, CreditRow, Store};
 use crate::switchboard::Switchboard;
 use crate::workers::output_room;
-use muster_protocol::job::TranscriptRequest;
+use muster_protocol::job::TranscriptionRequest;
 use muster_protocol::openai::account::QuoteRequest;
 
 /// The money of an account.
@@ -72,9 +72,9 @@ fn cost(rates: &ModelRates, request: &QuoteRequest, context: u32) -> Option<Micr
             price.of_tokens(request.prompt_tokens, output)
         }
         Modality::Transcript => {
-            let tokens = TranscriptRequest {
+            let tokens = TranscriptionRequest {
                 seconds: request.millis as f64 / 1000.0,
-                ..TranscriptRequest::default()
+                ..TranscriptionRequest::default()
             };
             let price = rates.heard(request.millis)?;
             price.of_tokens(tokens.tokens(), 0)

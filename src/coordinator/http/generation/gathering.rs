@@ -111,7 +111,7 @@ impl Gathering {
                     | Event::Prompt(_)
                     | Event::ToolCall(_)
                     | Event::Note(_)
-                    | Event::Encoded(_)
+                    | Event::Part(_)
                     | Event::Usage(_)
                     | Event::Done { .. }
                     | Event::Failed(_),

@@ -12,9 +12,7 @@ use super::encode::{Encoder, Encoding, unexpected};
 use super::hearing::store;
 use crate::error::ApiError;
 use crate::pictures::{Sources, least_seconds};
-use muster_protocol::job::{
-    Capabilities, EncodeRequest, EncodeResult, FailureKind, TranscriptRequest,
-};
+use muster_protocol::job::{Capabilities, FailureKind, ResultPart, TranscriptionRequest};
 use muster_protocol::openai::Problem;
 
 /// Audio parts of one request.
@@ -76,11 +74,12 @@ async fn text_of(
     };
     let encoding = |sound: String, seconds| Encoding {
         model: model.clone(),
-        request: EncodeRequest::Transcribe(Box::new(TranscriptRequest {
+        request: TranscriptionRequest {
             sound,
             seconds,
-            ..TranscriptRequest::default()
-        })),
+            ..TranscriptionRequest::default()
+        }
+        .into(),
         requires: Capabilities::default(),
         param: "messages",
     };
@@ -104,7 +103,7 @@ async fn text_of(
     let work = encoding(stored.key.to_string(), stored.seconds);
     let reply = encoder.run(work).await.map_err(not_done)?;
     match reply.result {
-        EncodeResult::Transcript(transcript) => Ok(transcript.text()),
+        ResultPart::Transcript(transcript) => Ok(transcript.text()),
         _ => Err(unexpected()),
     }
 }

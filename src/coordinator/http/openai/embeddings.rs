@@ -9,7 +9,7 @@ use crate::error::ApiError;
 use crate::http::body::Whole;
 use crate::http::room::{Memory, Room};
 use muster_protocol::job::{
-    Capabilities, EncodeRequest, EncodeResult, FailureKind, JobId, Usage, Vector,
+    Capabilities, EmbeddingRequest, FailureKind, JobId, ResultPart, Usage, Vector,
 };
 use muster_protocol::openai::encode::embeddings::{EmbeddingsRequest, reply};
 
@@ -56,11 +56,12 @@ pub async fn vectors(
     for inputs in request.inputs.chunks(AT_ONCE) {
         let encoding = Encoding {
             model: request.model.clone(),
-            request: EncodeRequest::Embed {
+            request: EmbeddingRequest {
                 inputs: inputs.to_vec(),
                 first: vectors.len(),
                 dimensions: request.dimensions,
-            },
+            }
+            .into(),
             requires: Capabilities::default(),
             param: "input",
         };
@@ -70,7 +71,7 @@ pub async fn vectors(
             .saturating_add(found.usage.prompt_tokens);
         last = Some(found.job);
         match found.result {
-            EncodeResult::Vectors(more) if more.len() == inputs.len() => vectors.extend(more),
+            ResultPart::Vectors(more) if more.len() == inputs.len() => vectors.extend(more),
             _ => return Err(unexpected()),
         }
         let numbers: usize = vectors.iter().map(|vector| vector.0.len()).sum();

@@ -27,9 +27,8 @@ use crate::storage::Store;
 use crate::switchboard::{Delivery, JobStream, ModelOnline, Switchboard};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
-    Body, Capabilities, EncodeRequest, EncodeResult, Event, Failure, FailureKind, Formats, Job,
-    JobId, KeepAlive, Kind, Limits, ModelChoice, Privacy, RequestId, TextInput, TokenList,
-    UnixMillis, Usage,
+    Body, Capabilities, Event, Failure, FailureKind, Formats, Job, JobId, KeepAlive, Limits,
+    ModelChoice, Privacy, RequestId, ResultPart, TextInput, TokenList, UnixMillis, Usage,
 };
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::encode::TokenizeRequest;
@@ -54,7 +53,7 @@ pub struct Encoder {
 pub struct Encoding {
     /// As the client calls it.
     pub model: Arc<str>,
-    pub request: EncodeRequest,
+    pub request: Body,
     /// What a worker must be able to do besides the work itself.
     pub requires: Capabilities,
     /// The field that holds the texts, for errors.
@@ -64,7 +63,7 @@ pub struct Encoding {
 /// A result and the tokens that were read for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EncodeReply {
-    pub result: EncodeResult,
+    pub result: ResultPart,
     pub usage: Usage,
     pub job: JobId,
 }
@@ -80,7 +79,7 @@ pub struct RunningEncoding {
 #[derive(Debug, Clone, PartialEq)]
 pub enum EncodePart {
     /// The result, or the next part of a transcript or a speech. A job that begins anew brings its parts again.
-    Part(EncodeResult),
+    Part(ResultPart),
     End(Usage),
 }
 
@@ -237,7 +236,7 @@ impl Encoder {
     ) -> Result<PendingHold, ApiError> {
         let model = &encoding.model;
         refuse_auto(model)?;
-        let task = task(&encoding.request);
+        let task = encoding.request.limits().requires;
         let requires = encoding.requires.with(task);
         let mut jobs = vec![Arc::new(self.job(
             model,
@@ -268,7 +267,7 @@ impl Encoder {
             param,
         } = encoding;
         refuse_auto(&model)?;
-        let task = task(&request);
+        let task = request.limits().requires;
         let is_computed = request.is_computed();
         let mut jobs = vec![Arc::new(self.job(&model, request, requires.with(task)))];
         // Tokens and texts of tokens cost nothing: no network computes them.
@@ -310,17 +309,17 @@ impl Encoder {
         let encoding = Encoding {
             model: request.model.clone(),
             requires: request.requires,
-            request: request.encode(),
+            request: request.neutral().into(),
             param,
         };
         let EncodeReply { result, job, .. } = self.run(encoding).await?;
         match result {
-            EncodeResult::Tokens(tokens) => Ok((tokens, job)),
+            ResultPart::Tokens(tokens) => Ok((tokens, job)),
             _ => Err(unexpected()),
         }
     }
 
-    fn job(&self, model: &str, request: EncodeRequest, requires: Capabilities) -> Job {
+    fn job(&self, model: &str, request: Body, requires: Capabilities) -> Job {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now = UnixMillis::default().after(since.unwrap_or_default());
         Job {
@@ -328,7 +327,7 @@ impl Encoder {
             request: self.arrival.id,
             account: self.caller.account,
             shared_key: None,
-            kind: Kind::Text,
+            kind: request.kind(),
             model: ModelChoice(vec![self.models.id(model)]),
             limits: Limits {
                 formats: Formats::NEUTRAL,
@@ -337,7 +336,7 @@ impl Encoder {
                 keep_alive: self.keep_alive,
                 ..Limits::default()
             },
-            body: Body::Encode(Box::new(request)),
+            body: request,
             privacy: self.privacy,
             deadline: now.after(self.settings.lifetime),
             durable: false,
@@ -416,17 +415,6 @@ fn refuse_auto(model: &str) -> Result<(), ApiError> {
     Err(Problem::unsupported("model", message).into())
 }
 
-/// What a worker must be able to do.
-fn task(request: &EncodeRequest) -> Capabilities {
-    match request {
-        EncodeRequest::Tokenize { .. } | EncodeRequest::Detokenize { .. } => Capabilities::TOKENIZE,
-        EncodeRequest::Embed { .. } => Capabilities::EMBED,
-        EncodeRequest::Rerank { .. } => Capabilities::RERANK,
-        EncodeRequest::Transcribe(_) => Capabilities::TRANSCRIBE,
-        EncodeRequest::Speak(_) => Capabilities::SPEAK,
-    }
-}
-
 /// What a worker sends that has misread its job.
 pub fn unexpected() -> ApiError {
     ApiError::new(
@@ -443,7 +431,7 @@ impl RunningEncoding {
     pub async fn next(&mut self) -> Result<EncodePart, ApiError> {
         while let Some(delivery) = self.stream.next().await {
             match delivery {
-                Delivery::Event(Event::Encoded(result)) => {
+                Delivery::Event(Event::Part(result)) => {
                     self.has_result = true;
                     return Ok(EncodePart::Part(*result));
                 }
@@ -472,13 +460,13 @@ impl RunningEncoding {
 }
 
 /// Parts of a transcript follow each other, unless they begin anew; of another result the last counts.
-fn joined(before: Option<EncodeResult>, next: EncodeResult) -> EncodeResult {
+fn joined(before: Option<ResultPart>, next: ResultPart) -> ResultPart {
     match (before, next) {
-        (Some(EncodeResult::Transcript(mut before)), EncodeResult::Transcript(next))
+        (Some(ResultPart::Transcript(mut before)), ResultPart::Transcript(next))
             if !next.segments.is_empty() =>
         {
             before.absorb(*next);
-            EncodeResult::Transcript(before)
+            ResultPart::Transcript(before)
         }
         (_, next) => next,
     }

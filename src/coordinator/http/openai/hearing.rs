@@ -29,8 +29,8 @@ use crate::pictures::{SourceSound, SourceSoundError, Sources, least_seconds};
 use crate::requests::orders::{MediaNotes, MediaWork};
 use crate::state::DoorSettings;
 use muster_protocol::job::{
-    Capabilities, EncodeRequest, EncodeResult, FailureKind, Kind, RequestId, Transcript,
-    TranscriptRequest, TranscriptSegment,
+    Capabilities, FailureKind, Kind, RequestId, ResultPart, Transcript, TranscriptSegment,
+    TranscriptionRequest,
 };
 use muster_protocol::openai::form::FormBody;
 use muster_protocol::openai::hearing::HearingRequest;
@@ -94,7 +94,7 @@ async fn hear(
         encoder.check_able(&request.model, task).await?;
     }
     let file = std::mem::take(&mut request.file);
-    let transcript = TranscriptRequest {
+    let transcript = TranscriptionRequest {
         sound: String::new(),
         seconds: least_seconds(&file),
         language: request.language.clone(),
@@ -109,14 +109,14 @@ async fn hear(
         (&encoder, endpoint.sources()),
         Encoding {
             model: request.model.clone(),
-            request: EncodeRequest::Transcribe(Box::new(transcript.clone())),
+            request: transcript.clone().into(),
             requires: Capabilities::default(),
             param: "file",
         },
         is_async,
     )
     .await?;
-    let transcript = TranscriptRequest {
+    let transcript = TranscriptionRequest {
         sound: stored.key.to_string(),
         seconds: stored.seconds,
         ..transcript
@@ -126,7 +126,7 @@ async fn hear(
     }
     let encoding = Encoding {
         model: request.model.clone(),
-        request: EncodeRequest::Transcribe(Box::new(transcript)),
+        request: transcript.into(),
         requires: Capabilities::default(),
         param: "file",
     };
@@ -136,7 +136,7 @@ async fn hear(
     }
     let found = encoder.run(encoding).await?;
     drop(room);
-    let EncodeResult::Transcript(transcript) = found.result else {
+    let ResultPart::Transcript(transcript) = found.result else {
         return Err(unexpected());
     };
     let finished = FinishedTranscript {
@@ -160,7 +160,7 @@ async fn hear(
 async fn later(
     endpoint: &MediaEndpoint,
     mut request: HearingRequest,
-    (transcript, stored): (TranscriptRequest, SourceSound),
+    (transcript, stored): (TranscriptionRequest, SourceSound),
     room: Room,
 ) -> Result<Response, ApiError> {
     let model = endpoint.model_of(Some(&request.model), Kind::Text).await?;
@@ -176,7 +176,7 @@ async fn later(
         ..MediaNotes::default()
     };
     let order = MediaOrder {
-        work: MediaWork::transcript(transcript, &model).noted(notes),
+        work: MediaWork::new(transcript, &model, 1).noted(notes),
         tracking: std::mem::take(&mut request.tracking),
         sources: Some(stored.holding),
     };
@@ -279,7 +279,7 @@ impl HearingRelay {
                 },
             };
             match part {
-                Ok(EncodePart::Part(EncodeResult::Transcript(part))) => {
+                Ok(EncodePart::Part(ResultPart::Transcript(part))) => {
                     if let Some(text) = self.take(*part) {
                         return Some(event(&delta(&text)));
                     }

@@ -8,7 +8,7 @@ use super::tokens::{COPIES, answer, read};
 use crate::error::ApiError;
 use crate::http::body::Whole;
 use crate::http::room::Memory;
-use muster_protocol::job::{Capabilities, EncodeRequest, EncodeResult, Usage};
+use muster_protocol::job::{Capabilities, RankingRequest, ResultPart, Usage};
 use muster_protocol::openai::encode::rerank::{RerankRequest, reply};
 
 /// Documents of one job.
@@ -27,11 +27,12 @@ pub async fn rerank(
     for documents in request.documents.chunks(AT_ONCE) {
         let encoding = Encoding {
             model: request.model.clone(),
-            request: EncodeRequest::Rerank {
+            request: RankingRequest {
                 query: request.query.clone(),
                 documents: documents.to_vec(),
                 first: scores.len(),
-            },
+            }
+            .into(),
             requires: Capabilities::default(),
             param: "documents",
         };
@@ -41,7 +42,7 @@ pub async fn rerank(
             .saturating_add(found.usage.prompt_tokens);
         last = Some(found.job);
         match found.result {
-            EncodeResult::Scores(more) if more.len() == documents.len() => scores.extend(more),
+            ResultPart::Scores(more) if more.len() == documents.len() => scores.extend(more),
             _ => return Err(unexpected()),
         }
     }

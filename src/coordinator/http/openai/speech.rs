@@ -32,8 +32,8 @@ use crate::requests::orders::MediaWork;
 use crate::state::DoorSettings;
 use crate::switchboard::Switchboard;
 use muster_protocol::job::{
-    Capabilities, EncodeRequest, EncodeResult, FailureKind, JobId, Kind, MusicRequest, SoundFormat,
-    SpeechPart, SpeechRequest,
+    Capabilities, FailureKind, JobId, Kind, MusicRequest, ResultPart, SoundFormat, SpeechPart,
+    SpeechRequest,
 };
 use muster_protocol::openai::error;
 use muster_protocol::openai::hearing::reply::event;
@@ -84,7 +84,7 @@ pub async fn speak(
     let running = encoder
         .begin(Encoding {
             model: request.model.clone(),
-            request: EncodeRequest::Speak(Box::new(speech)),
+            request: speech.into(),
             requires: Capabilities::default(),
             param: "input",
         })
@@ -140,7 +140,7 @@ async fn gather(
     let mut whole = SpeechPart::default();
     loop {
         match running.next().await? {
-            EncodePart::Part(EncodeResult::Speech(part)) => take(&mut whole, *part)?,
+            EncodePart::Part(ResultPart::Speech(part)) => take(&mut whole, *part)?,
             EncodePart::Part(_) => return Err(unexpected()),
             EncodePart::End(_) => break,
         }
@@ -268,7 +268,7 @@ impl SpeechRelay {
                 }
             };
             let piece = match part {
-                Ok(EncodePart::Part(EncodeResult::Speech(part))) => self.part(*part).await,
+                Ok(EncodePart::Part(ResultPart::Speech(part))) => self.part(*part).await,
                 Ok(EncodePart::Part(_)) => Err(unexpected()),
                 Ok(EncodePart::End(_)) => return self.end().await,
                 Err(error) => Err(error),

@@ -12,7 +12,9 @@ use crate::http::body::Whole;
 use crate::http::entrance::JOB_ID;
 use crate::http::reply;
 use crate::http::room::{Memory, Room};
-use muster_protocol::job::{Capabilities, EncodeRequest, EncodeResult, FailureKind, JobId};
+use muster_protocol::job::{
+    Capabilities, DetokenizeInput, FailureKind, JobId, ResultPart, TokensRequest,
+};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::encode::{
     DetokenizeRequest, TokenizeRequest, text_reply, tokens_reply,
@@ -49,7 +51,7 @@ pub async fn detokenize(
     let finished = encoder
         .run(Encoding {
             model,
-            request: EncodeRequest::Detokenize { tokens },
+            request: TokensRequest::Detokenize(DetokenizeInput { tokens }).into(),
             requires: Capabilities::default(),
             param: "tokens",
         })
@@ -57,7 +59,7 @@ pub async fn detokenize(
     drop(kept);
     let EncodeReply { result, job, .. } = finished;
     match result {
-        EncodeResult::Text(text) => {
+        ResultPart::Text(text) => {
             let text = text_reply(text).to_string();
             answer(memory.room_to_tell(), Some(job), text).await
         }

@@ -10,8 +10,7 @@ use super::{Nth, Task, Unreadable};
 use crate::media::MediaType;
 use crate::requests::Wishes;
 use muster_protocol::job::{
-    Body, Capabilities, EncodeRequest, Formats, ImageNeeds, JobPrice, Kind, Limits, MediaBody,
-    MediaRequest, MicroUsd, Needs, TranscriptRequest,
+    Body, Formats, ImageNeeds, JobPrice, JobRequest, Kind, Limits, MicroUsd, Needs,
 };
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::openai::hearing::reply::{TranscriptDocument, TranscriptForm};
@@ -23,7 +22,7 @@ pub const LIFETIME: Duration = Duration::from_secs(3600);
 /// Outputs of one kind by one model, which differ in their seeds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MediaWork {
-    body: WorkBody,
+    body: Body,
     /// One name, which is an id.
     model: [String; 1],
     pub count: u32,
@@ -33,13 +32,6 @@ pub struct MediaWork {
     trusted: bool,
     notes: Arc<MediaNotes>,
     pub price: Option<JobPrice>,
-}
-
-/// The request of each output.
-#[derive(Debug, Clone, PartialEq)]
-pub enum WorkBody {
-    Media(MediaBody),
-    Transcript(TranscriptRequest),
 }
 
 /// What the client of a request that is asked for later said of it.
@@ -68,17 +60,9 @@ pub struct VideoFacts {
 }
 
 impl MediaWork {
-    pub fn new(request: impl Into<MediaBody>, model: &str, count: u32) -> Self {
-        Self::of(WorkBody::Media(request.into()), model, count)
-    }
-
-    pub fn transcript(request: TranscriptRequest, model: &str) -> Self {
-        Self::of(WorkBody::Transcript(request), model, 1)
-    }
-
-    fn of(body: WorkBody, model: &str, count: u32) -> Self {
+    pub fn new(request: impl Into<Body>, model: &str, count: u32) -> Self {
         let mut work = Self {
-            body,
+            body: request.into(),
             model: [model.to_owned()],
             count,
             formats: Formats::NEUTRAL,
@@ -112,10 +96,7 @@ impl MediaWork {
     }
 
     pub fn kind(&self) -> Kind {
-        match &self.body {
-            WorkBody::Media(media) => media.kind(),
-            WorkBody::Transcript(_) => Kind::Text,
-        }
+        self.body.kind()
     }
 
     pub fn models(&self) -> &[String] {
@@ -138,17 +119,9 @@ impl MediaWork {
                 named.wrapping_add(index.into()) % (LARGEST_SEED.cast_unsigned() + 1)
             })
         };
-        let body = match self.body.clone() {
-            WorkBody::Media(mut media) => {
-                let seed = seed_of(media.seed());
-                media.set_seed(seed);
-                media.into()
-            }
-            WorkBody::Transcript(transcript) => {
-                let transcript = EncodeRequest::Transcribe(Box::new(transcript));
-                Body::Encode(Box::new(transcript))
-            }
-        };
+        let mut body = self.body.clone();
+        let seed = seed_of(body.seed());
+        body.set_seed(seed);
         (body, self.limits())
     }
 
@@ -160,17 +133,17 @@ impl MediaWork {
         };
         match &self.body {
             // Workers draw the images of a batch from seeds of their own.
-            WorkBody::Media(MediaBody::Image(image)) if image.seed.is_some() => Limits {
+            Body::Image(image) if image.seed.is_some() => Limits {
                 bulk: u64::MAX,
                 ..limits
             },
-            WorkBody::Media(_) | WorkBody::Transcript(_) => limits,
+            _ => limits,
         }
     }
 
     fn usual_limits(&self) -> Limits {
         match &self.body {
-            WorkBody::Media(MediaBody::Image(image)) => {
+            Body::Image(image) => {
                 let limits = GenerationInputImage::of_neutral(image, self.model()).limits();
                 match limits.needs {
                     // Every model takes its own size.
@@ -181,12 +154,7 @@ impl MediaWork {
                     _ => limits,
                 }
             }
-            WorkBody::Media(media) => media.limits(),
-            WorkBody::Transcript(_) => Limits {
-                formats: Formats::NEUTRAL,
-                requires: Capabilities::TRANSCRIBE,
-                ..Limits::default()
-            },
+            body => body.limits(),
         }
     }
 
@@ -203,7 +171,7 @@ impl MediaWork {
     }
 
     fn facts(&self) -> Option<VideoFacts> {
-        let WorkBody::Media(MediaBody::Video(video)) = &self.body else {
+        let Body::Video(video) = &self.body else {
             return None;
         };
         Some(VideoFacts {
@@ -215,10 +183,7 @@ impl MediaWork {
     }
 
     pub fn sources(&self) -> Vec<&str> {
-        match &self.body {
-            WorkBody::Media(media) => media.sources(),
-            WorkBody::Transcript(transcript) => vec![&transcript.sound],
-        }
+        self.body.sources()
     }
 
     pub(super) fn task(&self, nth: Nth) -> Task {
@@ -265,7 +230,7 @@ impl MediaWork {
 
     pub fn read(mut body: Value) -> Result<Self, Unreadable> {
         let broken = |what: &str| Unreadable(format!("invalid {what}"));
-        let work = WorkBody::read(body[MEDIA].take()).ok_or_else(|| broken(MEDIA))?;
+        let work = Body::read_stored(body[MEDIA].take()).ok_or_else(|| broken(MEDIA))?;
         let model = body["model"].as_str().ok_or_else(|| broken("model"))?;
         let count = body["count"].as_u64().and_then(|it| u32::try_from(it).ok());
         let count = count.ok_or_else(|| broken("count"))?;
@@ -296,33 +261,12 @@ impl MediaWork {
             formats: formats.fold(Formats::default(), Formats::with),
             trusted: body["trusted"] == true,
             price,
-            ..Self::of(work, model, count).noted(notes)
+            ..Self::new(work, model, count).noted(notes)
         })
     }
 }
 
 const MEDIA: &str = "media";
-const TRANSCRIPT: &str = "transcript";
-
-impl WorkBody {
-    fn stored(&self) -> Value {
-        match self {
-            Self::Media(body) => json!(body),
-            Self::Transcript(transcript) => json!({ TRANSCRIPT: transcript }),
-        }
-    }
-
-    /// What [`Self::stored`] has written.
-    fn read(mut stored: Value) -> Option<Self> {
-        match stored.get_mut(TRANSCRIPT).map(Value::take) {
-            Some(transcript) => serde_json::from_value(transcript)
-                .ok()
-                .map(Self::Transcript),
-            None => serde_json::from_value(stored).ok().map(Self::Media),
-        }
-    }
-}
-
 fn stored_document(document: TranscriptDocument) -> Value {
     json!({
         "form": document.form.name(),
@@ -349,7 +293,7 @@ mod tests {
     use crate::media::MediaType;
     use muster_protocol::job::{
         Body, Capabilities, Formats, ImageRequest, JobPrice, Kind, MicroUsd, MusicRequest,
-        SourceImage, TranscriptRequest,
+        SourceImage, TranscriptionRequest,
     };
     use muster_protocol::openai::hearing::reply::{TranscriptDocument, TranscriptForm};
 
@@ -406,13 +350,13 @@ mod tests {
     }
 
     fn transcript() -> MediaWork {
-        let transcript = TranscriptRequest {
+        let transcript = TranscriptionRequest {
             sound: "sources/a.flac".to_owned(),
             seconds: 2.5,
             words: true,
-            ..TranscriptRequest::default()
+            ..TranscriptionRequest::default()
         };
-        MediaWork::transcript(transcript, "hears")
+        MediaWork::new(transcript, "hears", 1)
     }
 
     #[test]
@@ -420,7 +364,7 @@ mod tests {
         let (work, (body, limits)) = (transcript(), transcript().output(0, 5));
         assert_eq!(work.kind(), Kind::Text);
         assert_eq!(work.sources(), ["sources/a.flac"]);
-        assert!(matches!(body, Body::Encode(_)));
+        assert!(matches!(body, Body::Transcription(_)));
         assert_eq!(limits.formats, Formats::NEUTRAL);
         assert!(limits.requires.contains(Capabilities::TRANSCRIBE));
     }

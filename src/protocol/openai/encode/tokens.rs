@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{field, list, model, never, only, read, text, token_ids};
-use crate::job::{Capabilities, EncodeRequest, TextInput, TokenList};
+use crate::job::{Capabilities, TextInput, TokenList, TokenizeInput, TokensRequest};
 use crate::openai::chat::ChatRequest;
 use crate::openai::field::Field;
 use crate::openai::{Problem, Shape, Strictness};
@@ -135,12 +135,12 @@ impl TokenizeRequest {
         }
     }
 
-    pub fn encode(self) -> EncodeRequest {
-        EncodeRequest::Tokenize {
+    pub fn neutral(self) -> TokensRequest {
+        TokensRequest::Tokenize(TokenizeInput {
             input: self.input,
             add_special_tokens: self.add_special_tokens,
             with_strings: self.with_strings,
-        }
+        })
     }
 }
 

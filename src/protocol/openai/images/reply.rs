@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{ImageDelivery, ImageDoor, ImageFormat};
-use crate::job::{ImageRequest, MediaRequest};
+use crate::job::{ImageRequest, JobRequest};
 use crate::openai::media::{FinishedMedia, MediaEncoding, MediaGrid};
 
 /// Names of events: of a finished image, and of a preview.

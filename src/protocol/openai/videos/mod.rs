@@ -82,7 +82,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{VideoDoor, VideosRequest};
-    use crate::job::MediaRequest;
+    use crate::job::JobRequest;
 
     fn read(more: Value, door: VideoDoor) -> Result<VideosRequest, String> {
         let mut body = json!({"prompt": "a river"});

@@ -12,58 +12,54 @@ use crate::link::Said;
 use muster_engine::runtime::text::Language;
 use muster_engine::runtime::{EncoderInput, Failure, ModelInfo, Purpose, Runtime, normalize};
 use muster_protocol::job::{
-    self, EncodeRequest, EncodeResult, FailureKind, FinishReason, TextInput, TokenList, Usage,
-    Vector,
+    self, Body, DetokenizeInput, EmbeddingRequest, FailureKind, FinishReason, RankingRequest,
+    ResultPart, TextInput, TokenList, TokenizeInput, TokensRequest, Usage, Vector,
 };
 
 /// The result of a job and its last word.
-pub async fn run(
-    model: String,
-    request: EncodeRequest,
-    runtime: &Runtime,
-) -> Result<(Said, Said), Said> {
+pub async fn run(model: String, request: Body, runtime: &Runtime) -> Result<(Said, Said), Said> {
     let info = runtime.info(&model).map_err(blame::said)?;
     if reads_nothing(&request) {
         let tokens = TokenList {
             context: small(info.context),
             ..TokenList::default()
         };
-        return Ok(ending(EncodeResult::Tokens(tokens), 0));
+        return Ok(ending(ResultPart::Tokens(tokens), 0));
     }
     let language = runtime.language(&model).map_err(blame::said)?;
     let (result, count) = match request {
-        EncodeRequest::Tokenize {
-            input,
-            add_special_tokens,
-            with_strings,
-        } => {
-            let context = small(info.context);
-            beside(move || {
-                let tokens = tokenize(&language, input, add_special_tokens, with_strings)?;
-                let count = tokens.ids.len();
-                Ok((EncodeResult::Tokens(TokenList { context, ..tokens }), count))
-            })
-            .await?
-        }
-        EncodeRequest::Detokenize { tokens } => {
-            let vocabulary = info.vocabulary;
-            beside(move || detokenize(&language, &tokens, vocabulary)).await?
-        }
-        EncodeRequest::Embed {
-            inputs,
-            first,
-            dimensions,
-        } => {
+        Body::Tokens(request) => match *request {
+            TokensRequest::Tokenize(text) => {
+                let context = small(info.context);
+                beside(move || {
+                    let tokens = tokenize(&language, text)?;
+                    let count = tokens.ids.len();
+                    Ok((ResultPart::Tokens(TokenList { context, ..tokens }), count))
+                })
+                .await?
+            }
+            TokensRequest::Detokenize(DetokenizeInput { tokens }) => {
+                let vocabulary = info.vocabulary;
+                beside(move || detokenize(&language, &tokens, vocabulary)).await?
+            }
+        },
+        Body::Embedding(request) => {
+            let EmbeddingRequest {
+                inputs,
+                first,
+                dimensions,
+            } = *request;
             let dimensions = dimensions_of(&info, dimensions).map_err(Said::Failed)?;
             let limits = info.clone();
             let sequences = beside(move || sequences(&language, inputs, first, &limits)).await?;
             embed(&info, sequences, dimensions, runtime).await?
         }
-        EncodeRequest::Rerank {
-            query,
-            documents,
-            first,
-        } => {
+        Body::Ranking(request) => {
+            let RankingRequest {
+                query,
+                documents,
+                first,
+            } = *request;
             if info.purpose != Purpose::Rerank {
                 return Err(Said::Failed(unable(&info, "reranking")));
             }
@@ -72,31 +68,36 @@ pub async fn run(
                 beside(move || pairs(&language, &query, (first, &documents), &limits)).await?;
             rerank(&info, pairs, runtime).await?
         }
-        EncodeRequest::Transcribe(_) => return Err(Said::Failed(unable(&info, "transcription"))),
-        EncodeRequest::Speak(_) => return Err(Said::Failed(unable(&info, "speech"))),
+        Body::Transcription(_) => return Err(Said::Failed(unable(&info, "transcription"))),
+        Body::Speech(_) => return Err(Said::Failed(unable(&info, "speech"))),
+        Body::Text(_) | Body::Image(_) | Body::Video(_) | Body::Music(_) | Body::Form(_) => {
+            return Err(Said::Failed(unable(&info, "this kind of job")));
+        }
     };
     Ok(ending(result, count))
 }
 
 /// Whether the job only has a model loaded or unloaded: clients cannot ask for the tokens of no text.
-pub fn reads_nothing(request: &EncodeRequest) -> bool {
-    let EncodeRequest::Tokenize { input, .. } = request else {
+pub fn reads_nothing(request: &Body) -> bool {
+    let Body::Tokens(request) = request else {
         return false;
     };
-    matches!(input, TextInput::Prompt(text) if text.is_empty())
+    match &**request {
+        TokensRequest::Tokenize(text) => {
+            matches!(&text.input, TextInput::Prompt(text) if text.is_empty())
+        }
+        TokensRequest::Detokenize(_) => false,
+    }
 }
 
 /// A result of so many tokens that were read, and the last word.
-pub fn ending(result: EncodeResult, count: usize) -> (Said, Said) {
+pub fn ending(result: ResultPart, count: usize) -> (Said, Said) {
     let usage = Usage {
         prompt_tokens: small(count),
         ..Usage::default()
     };
     let finish = FinishReason::Stop;
-    (
-        Said::Encoded(Box::new(result)),
-        Said::Done { finish, usage },
-    )
+    (Said::Part(Box::new(result)), Said::Done { finish, usage })
 }
 
 /// Templates and tokenizers may take a while, and come with downloaded models.
@@ -107,12 +108,12 @@ async fn beside<T: Send + 'static>(
     done.map_err(|_| blame::broken())?
 }
 
-fn tokenize(
-    language: &Arc<Language>,
-    input: TextInput,
-    add_special_tokens: Option<bool>,
-    with_strings: bool,
-) -> Result<TokenList, Said> {
+fn tokenize(language: &Arc<Language>, text: TokenizeInput) -> Result<TokenList, Said> {
+    let TokenizeInput {
+        input,
+        add_special_tokens,
+        with_strings,
+    } = text;
     check_template(&input, language).map_err(Said::Failed)?;
     let prefix = add_special_tokens.unwrap_or(!matches!(input, TextInput::Chat(_)));
     let ids = language.read(&prompt_of(input), prefix);
@@ -130,13 +131,13 @@ fn detokenize(
     language: &Language,
     tokens: &[u32],
     vocabulary: usize,
-) -> Result<(EncodeResult, usize), Said> {
+) -> Result<(ResultPart, usize), Said> {
     if let Some(id) = tokens.iter().find(|&&id| id as usize >= vocabulary) {
         let message = format!("tokens has {id}, but the vocabulary has {vocabulary} tokens");
         return Err(blame::said(Failure::BadRequest(message)));
     }
     let text = language.decode(tokens).map_err(blame::said)?;
-    Ok((EncodeResult::Text(text), tokens.len()))
+    Ok((ResultPart::Text(text), tokens.len()))
 }
 
 /// How many numbers a vector keeps, where the client wants fewer than the model computes.
@@ -211,7 +212,7 @@ async fn embed(
     sequences: Vec<EncoderInput>,
     dimensions: Option<usize>,
     runtime: &Runtime,
-) -> Result<(EncodeResult, usize), Said> {
+) -> Result<(ResultPart, usize), Said> {
     let count = sequences.iter().map(|one| one.tokens.len()).sum();
     let vectors = runtime.encode(&info.name, sequences).await;
     let vectors = vectors.map_err(blame::said)?.into_iter().map(|mut vector| {
@@ -221,14 +222,14 @@ async fn embed(
         }
         Vector(vector)
     });
-    Ok((EncodeResult::Vectors(vectors.collect()), count))
+    Ok((ResultPart::Vectors(vectors.collect()), count))
 }
 
 async fn rerank(
     info: &ModelInfo,
     pairs: Vec<EncoderInput>,
     runtime: &Runtime,
-) -> Result<(EncodeResult, usize), Said> {
+) -> Result<(ResultPart, usize), Said> {
     let count = pairs.iter().map(|one| one.tokens.len()).sum();
     let logits = runtime.encode(&info.name, pairs).await;
     let logits = logits.map_err(blame::said)?;
@@ -237,7 +238,7 @@ async fn rerank(
         // As the references of rerankers do, so that scores of different models compare.
         1.0 / (1.0 + (-logit).exp())
     });
-    Ok((EncodeResult::Scores(scores.collect()), count))
+    Ok((ResultPart::Scores(scores.collect()), count))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use muster_protocol::job::{Failure, FailureKind, ImageRequest, Lora, MediaBody, SourceImage};
+use muster_protocol::job::{Failure, FailureKind, ImageRequest, Lora, SourceImage};
 
 /// Outputs of one job.
 const MOST_OUTPUTS: u64 = 4;
@@ -10,7 +10,7 @@ const MOST_OUTPUTS: u64 = 4;
 const UNSUPPORTED: [&str; 1] = ["recipe_spec"];
 
 /// A request for each output, with its seed.
-pub fn images(keys: Map<String, Value>) -> Result<Vec<MediaBody>, Failure> {
+pub fn images(keys: Map<String, Value>) -> Result<Vec<ImageRequest>, Failure> {
     let is_set = |key: &&str| match keys.get(*key) {
         None | Some(Value::Null) => false,
         Some(Value::Array(values)) => !values.is_empty(),
@@ -60,11 +60,9 @@ pub fn images(keys: Map<String, Value>) -> Result<Vec<MediaBody>, Failure> {
         let listed = seeds.and_then(|seeds| seeds.get(usize::try_from(index).ok()?)?.as_u64());
         listed.or_else(|| Some(whole("seed")?.wrapping_add(index)))
     };
-    let one = |index| {
-        MediaBody::from(ImageRequest {
-            seed: seed(index),
-            ..image.clone()
-        })
+    let one = |index| ImageRequest {
+        seed: seed(index),
+        ..image.clone()
     };
     Ok((0..count).map(one).collect())
 }
@@ -106,9 +104,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::images;
-    use muster_protocol::job::MediaBody;
+    use muster_protocol::job::ImageRequest;
 
-    fn read(keys: Value) -> Result<Vec<MediaBody>, String> {
+    fn read(keys: Value) -> Result<Vec<ImageRequest>, String> {
         let Value::Object(keys) = keys else {
             panic!("expected an object");
         };
@@ -122,8 +120,7 @@ mod tests {
             "sampler_name": "euler_ancestral", "seed": 900, "seeds": [900, 901],
             "loras": [{"name": "paper", "model": 0.5, "inject_trigger": null}],
         }));
-        let bodies = bodies.unwrap();
-        let images: Vec<_> = bodies.iter().filter_map(MediaBody::image).collect();
+        let images = bodies.unwrap();
         let seeds: Vec<_> = images.iter().map(|image| image.seed).collect();
         assert_eq!(seeds, [Some(900), Some(901)]);
         let lora = &images[0].loras[0];

@@ -11,7 +11,7 @@ use muster_engine::runtime::maker::{
     MakeEvent, MakeRequest, Output, Pcm, TranscriptPart, TranscriptRequest,
 };
 use muster_protocol::job::{
-    self, EncodeRequest, EncodeResult, Failure, FailureKind, FinishReason, Transcript, Usage,
+    self, Body, Failure, FailureKind, FinishReason, ResultPart, Transcript, Usage,
 };
 use muster_reader::{ReadError, Reader, SoundLimits};
 
@@ -19,7 +19,7 @@ use muster_reader::{ReadError, Reader, SoundLimits};
 const MOST_BYTES: usize = MOST_SECONDS as usize * SAMPLE_RATE as usize * 2 + 4096;
 
 /// Does the job; returns the last word.
-pub async fn run(model: &str, request: EncodeRequest, desk: MediaDesk<'_>) -> Said {
+pub async fn run(model: &str, request: Body, desk: MediaDesk<'_>) -> Said {
     match hear(model, request, desk).await {
         Ok(usage) => Said::Done {
             finish: FinishReason::Stop,
@@ -29,8 +29,8 @@ pub async fn run(model: &str, request: EncodeRequest, desk: MediaDesk<'_>) -> Sa
     }
 }
 
-async fn hear(model: &str, request: EncodeRequest, desk: MediaDesk<'_>) -> Result<Usage, Said> {
-    let EncodeRequest::Transcribe(request) = request else {
+async fn hear(model: &str, request: Body, desk: MediaDesk<'_>) -> Result<Usage, Said> {
+    let Body::Transcription(request) = request else {
         let message = format!("{model} writes down what sounds say and does nothing else");
         return Err(Said::Failed(Failure::new(
             FailureKind::UnsupportedValue,
@@ -65,8 +65,8 @@ async fn hear(model: &str, request: EncodeRequest, desk: MediaDesk<'_>) -> Resul
             MakeEvent::Made(Output::Transcript(part)) => {
                 let part = transcript(part);
                 written += part.written();
-                let result = EncodeResult::Transcript(Box::new(part));
-                desk.reply.say(Said::Encoded(Box::new(result))).await;
+                let result = ResultPart::Transcript(Box::new(part));
+                desk.reply.say(Said::Part(Box::new(result))).await;
             }
             MakeEvent::Made(Output::Image(_) | Output::Sound(_) | Output::Frames { .. }) => {
                 return Err(failed(

@@ -17,7 +17,7 @@ use muster_engine::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, PixelFo
 use muster_media::image::{Channels, Size};
 use muster_media::sound::{self, Sound, WavFormat};
 use muster_media::{MediaType, image as codec};
-use muster_protocol::job::{Failure, FailureKind, Kind, MediaBody, MediaFile};
+use muster_protocol::job::{Body, Failure, FailureKind, Kind, MediaFile};
 use muster_protocol::link::{MediaResult, Payload, UploadSlot};
 
 /// A finished output as a file.
@@ -87,18 +87,17 @@ async fn make(
 }
 
 /// One request for each output.
-fn bodies(kind: Kind, payload: Payload) -> Result<Vec<MediaBody>, Failure> {
+fn bodies(kind: Kind, payload: Payload) -> Result<Vec<Body>, Failure> {
     match payload {
-        Payload::Media(body) => Ok(vec![*body]),
-        Payload::Public(keys) if kind == Kind::Image => flat::images(keys),
+        Payload::Neutral(body) if body.file().is_some() => Ok(vec![body]),
+        Payload::Public(keys) if kind == Kind::Image => {
+            Ok(flat::images(keys)?.into_iter().map(Body::from).collect())
+        }
         Payload::Public(_) => {
             let message = "the worker makes only images for this coordinator";
             Err(Failure::new(FailureKind::UnsupportedValue, message))
         }
-        Payload::Neutral(_) | Payload::Encode(_) => {
-            let message = "the model makes media, and the job is for a text";
-            Err(Failure::new(FailureKind::UnsupportedValue, message))
-        }
+        Payload::Neutral(_) => Err(no_text()),
         Payload::Unreadable => {
             let message =
                 "parsing the request failed: the worker may be older than its coordinator";
@@ -111,9 +110,14 @@ fn bodies(kind: Kind, payload: Payload) -> Result<Vec<MediaBody>, Failure> {
     }
 }
 
+fn no_text() -> Failure {
+    let message = "the model makes media, and the job is for a text";
+    Failure::new(FailureKind::UnsupportedValue, message)
+}
+
 async fn one(
     model: &str,
-    body: MediaBody,
+    body: Body,
     piece: Piece<'_>,
     desk: &mut MediaDesk<'_>,
 ) -> Result<MediaResult, Said> {
@@ -173,9 +177,9 @@ async fn one(
 }
 
 /// The request as the maker takes it, with its source files.
-async fn read(model: &str, body: MediaBody, desk: &MediaDesk<'_>) -> Result<MakeRequest, Said> {
+async fn read(model: &str, body: Body, desk: &MediaDesk<'_>) -> Result<MakeRequest, Said> {
     Ok(match body {
-        MediaBody::Image(request) => {
+        Body::Image(request) => {
             let folders = &desk.engines.folders;
             let mut request = image::read(*request, folders, desk.transfers).await?;
             if let Some(defaults) = desk.engines.drawing.get(model) {
@@ -183,17 +187,18 @@ async fn read(model: &str, body: MediaBody, desk: &MediaDesk<'_>) -> Result<Make
             }
             MakeRequest::Image(Box::new(request))
         }
-        MediaBody::Music(request) => MakeRequest::Sound(Box::new(music::read(&request))),
-        MediaBody::Video(request) => {
-            MakeRequest::Video(Box::new(video::read(request, desk.transfers).await?))
+        Body::Music(request) => MakeRequest::Sound(Box::new(music::read(&request))),
+        Body::Video(request) => {
+            MakeRequest::Video(Box::new(video::read(*request, desk.transfers).await?))
         }
+        _ => return Err(Said::Failed(no_text())),
     })
 }
 
 /// In seconds. A speech is as long as its text, and may be longer than its client wants.
-fn longest_speech(body: &MediaBody) -> Option<f64> {
+fn longest_speech(body: &Body) -> Option<f64> {
     match (body.file(), body.spoken_characters()) {
-        (MediaFile::Sound { longest, .. }, Some(_)) => Some(longest),
+        (Some(MediaFile::Sound { longest, .. }), Some(_)) => Some(longest),
         _ => None,
     }
 }

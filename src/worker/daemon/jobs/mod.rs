@@ -46,7 +46,7 @@ use crate::link::session::Work;
 use crate::link::{LineId, Offer, Reply, Said, Stop};
 use muster_engine::runtime::{self, Generation, Runtime};
 use muster_protocol::job::{
-    EncodeRequest, EncodeResult, Failure, FailureKind, FinishReason, KeepAlive, TokenList, Usage,
+    Body, Failure, FailureKind, FinishReason, KeepAlive, ResultPart, TokenList, Usage,
 };
 use muster_protocol::link::Payload;
 
@@ -79,7 +79,7 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
     } = offer;
     let (id, model) = (work.job, work.model.clone());
     if unloads(&work) && shop.fleet.unload(&model).await {
-        let nothing = EncodeResult::Tokens(TokenList::default());
+        let nothing = ResultPart::Tokens(TokenList::default());
         let (result, done) = encode::ending(nothing, 0);
         reply.say(result).await;
         shop.counters.end(&done);
@@ -122,7 +122,7 @@ pub async fn serve(offer: Offer, mut shop: Shop) {
         Ok(JobStart::Text(generation, asked)) => {
             listen(*generation, *asked, began, &mut shop, &mut reply, &stop).await
         }
-        Ok(JobStart::Encoded(result, done)) => {
+        Ok(JobStart::Values(result, done)) => {
             reply.say(result).await;
             done
         }
@@ -165,10 +165,10 @@ async fn make(work: Work, desk: MediaDesk<'_>, mut shop: Shop, stop: &Stop) {
 /// Makes media, writes down what a sound says, or speaks.
 async fn deliver(mut work: Work, desk: MediaDesk<'_>) -> Said {
     match std::mem::replace(&mut work.payload, Payload::Unreadable) {
-        Payload::Encode(request) => match *request {
-            EncodeRequest::Speak(speech) => speaking::run(&work.model, *speech, desk).await,
-            request => hearing::run(&work.model, request, desk).await,
-        },
+        Payload::Neutral(Body::Speech(speech)) => speaking::run(&work.model, *speech, desk).await,
+        Payload::Neutral(body) if body.brings_values() => {
+            hearing::run(&work.model, body, desk).await
+        }
         payload => media::run(work, payload, desk).await,
     }
 }
@@ -203,7 +203,7 @@ fn makes_media(engines: &Engines, model: &str) -> bool {
 
 /// A model that is to leave memory need not be loaded first.
 fn unloads(work: &Work) -> bool {
-    let Payload::Encode(request) = &work.payload else {
+    let Payload::Neutral(request) = &work.payload else {
         return false;
     };
     encode::reads_nothing(request) && work.keep_alive == Some(KeepAlive::UNLOAD)
@@ -234,15 +234,18 @@ enum JobStart {
     /// The generation has begun.
     Text(Box<Generation>, Box<Asked>),
     /// All of it is done: the result, and the last word.
-    Encoded(Said, Said),
+    Values(Said, Said),
 }
 
 /// The job, begun; or the last word already.
 async fn prepare(work: Work, line: LineId, runtime: &Runtime) -> Result<JobStart, Said> {
-    if let Payload::Encode(request) = work.payload {
-        let (result, done) = encode::run(work.model, *request, runtime).await?;
-        return Ok(JobStart::Encoded(result, done));
-    }
+    let work = match work.payload {
+        Payload::Neutral(body) if body.brings_values() => {
+            let (result, done) = encode::run(work.model, body, runtime).await?;
+            return Ok(JobStart::Values(result, done));
+        }
+        payload => Work { payload, ..work },
+    };
     if has_text_without_tokens(&work) {
         return Err(Said::Busy {
             retry_after: NOT_FROM_TEXT,

@@ -13,7 +13,7 @@ use crate::link::session::Work;
 use muster_engine::runtime::text::{Begins, Language};
 use muster_engine::runtime::{self, CacheScope, Prompt};
 use muster_protocol::job;
-use muster_protocol::job::{Failure, FailureKind, TextInput, ToolChoice};
+use muster_protocol::job::{Body, Failure, FailureKind, TextInput, ToolChoice};
 use muster_protocol::link::Payload;
 use muster_protocol::openai::Strictness;
 use muster_protocol::openai::chat::ChatRequest;
@@ -92,13 +92,8 @@ impl Asked {
 fn text_request(payload: Payload) -> Result<job::TextRequest, Failure> {
     let format = payload.format().to_owned();
     match payload {
-        Payload::Neutral(request) => Ok(*request),
-        // Answered elsewhere.
-        Payload::Encode(_) => Err(Failure::new(
-            FailureKind::WorkerFailed,
-            "the job reads and does not write",
-        )),
-        Payload::Media(_) => Err(Failure::new(
+        Payload::Neutral(Body::Text(request)) => Ok(*request),
+        Payload::Neutral(_) => Err(Failure::new(
             FailureKind::UnsupportedValue,
             "the model writes text, and the job is for media",
         )),

@@ -7,7 +7,7 @@ use super::media::{MediaDesk, failed};
 use crate::daemon::registration::small;
 use crate::link::Said;
 use muster_engine::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, SoundRequest};
-use muster_protocol::job::{EncodeResult, FinishReason, Samples, SpeechPart, SpeechRequest, Usage};
+use muster_protocol::job::{FinishReason, ResultPart, Samples, SpeechPart, SpeechRequest, Usage};
 
 /// Does the job; returns the last word.
 pub async fn run(model: &str, speech: SpeechRequest, desk: MediaDesk<'_>) -> Said {
@@ -45,8 +45,8 @@ async fn speak(model: &str, speech: SpeechRequest, desk: MediaDesk<'_>) -> Resul
             }
             MakeEvent::Made(Output::Sound(pcm)) => {
                 for part in parts(&pcm, &mut at)? {
-                    let result = EncodeResult::Speech(Box::new(part));
-                    desk.reply.say(Said::Encoded(Box::new(result))).await;
+                    let result = ResultPart::Speech(Box::new(part));
+                    desk.reply.say(Said::Part(Box::new(result))).await;
                 }
             }
             MakeEvent::Made(Output::Image(_) | Output::Frames { .. } | Output::Transcript(_)) => {

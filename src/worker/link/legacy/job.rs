@@ -18,7 +18,7 @@ use crate::link::session::{Backoff, Peer, Slot, Work};
 use crate::link::{Feedback, LineId, Offer, Reply, Said, Stop, Transfers, rand_seed};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
-    Event, FinishReason, ImageRequest, JobId, Kind, Kudos, LegacySampling, MediaBody, TextInput,
+    Body, Event, FinishReason, ImageRequest, JobId, Kind, Kudos, LegacySampling, TextInput,
     TextRequest,
 };
 use muster_protocol::legacy::popped::{PoppedBody, PoppedJob};
@@ -135,16 +135,16 @@ impl Job {
     }
 
     fn work(&self, id: &str) -> Work {
-        let (kind, payload, upload) = match &self.body {
-            JobBody::Text { text, .. } => (Kind::Text, Payload::Neutral(text.clone()), Vec::new()),
+        let (kind, body, upload) = match &self.body {
+            JobBody::Text { text, .. } => (Kind::Text, Body::Text(text.clone()), Vec::new()),
             JobBody::Image { image, uploads } => {
-                let body = MediaBody::Image(image.clone());
+                let body = Body::Image(image.clone());
                 let links = uploads.iter().map(|link| UploadSlot {
                     put_url: link.clone().unwrap_or_default(),
                     key: id.to_owned(),
                     content_type: IMAGE_TYPE.to_owned(),
                 });
-                (Kind::Image, Payload::Media(Box::new(body)), links.collect())
+                (Kind::Image, body, links.collect())
             }
         };
         Work {
@@ -152,7 +152,7 @@ impl Job {
             job: id.parse().map_or_else(|_| JobId::random(), JobId),
             model: self.model.clone(),
             kind,
-            payload,
+            payload: Payload::Neutral(body),
             upload,
             prefill: None,
             cache_salt: None,
@@ -299,7 +299,7 @@ enum Ended {
 impl Draft {
     fn hear(&mut self, said: Said) -> Option<Ended> {
         match said {
-            Said::Started { .. } | Said::Prompt(_) | Said::Encoded(_) => None,
+            Said::Started { .. } | Said::Prompt(_) | Said::Part(_) => None,
             Said::Progress { at, of, .. } => {
                 self.steps = (at, of);
                 None

@@ -28,7 +28,7 @@ impl Session {
             Said::Prompt(prompt) => {
                 self.frame(slot, out, |about| FromWorker::Prompt { about, prompt });
             }
-            Said::Encoded(result) => {
+            Said::Part(result) => {
                 self.frame(slot, out, |about| FromWorker::Encoded { about, result });
             }
             Said::Progress { at, of, preview } => {

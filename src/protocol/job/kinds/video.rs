@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::image::SourceImage;
-use super::media::{MediaFile, MediaRequest, ModelDefaults};
-use super::needs::{Needs, VideoNeeds};
-use super::{Formats, Kind, Limits};
+use super::{JobRequest, MediaFile, ModelDefaults, OutputForm};
+use crate::job::needs::{Needs, VideoNeeds};
+use crate::job::{Formats, Kind, Limits};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -97,7 +97,7 @@ impl VideoRequest {
     }
 }
 
-impl MediaRequest for VideoRequest {
+impl JobRequest for VideoRequest {
     fn kind(&self) -> Kind {
         Kind::Video
     }
@@ -118,10 +118,10 @@ impl MediaRequest for VideoRequest {
         self.seed = Some(seed);
     }
 
-    fn file(&self) -> MediaFile {
-        MediaFile::Video {
+    fn output(&self) -> OutputForm {
+        OutputForm::File(MediaFile::Video {
             seconds: self.seconds,
-        }
+        })
     }
 
     fn size(&self) -> u64 {
@@ -171,7 +171,7 @@ impl MediaRequest for VideoRequest {
 mod tests {
     use super::{UsualVideo, VideoRequest};
     use crate::job::needs::{Reach, VideoNeeds};
-    use crate::job::{AccountId, Body, Job, JobPrice, MediaRequest, MicroUsd, ModelDefaults};
+    use crate::job::{AccountId, Job, JobPrice, JobRequest, MicroUsd, ModelDefaults};
 
     fn small() -> ModelDefaults {
         ModelDefaults {
@@ -255,7 +255,7 @@ mod tests {
             price: Some(price(70)),
             ..Job::plain(AccountId(1), "films", VideoRequest::default().into())
         };
-        assert!(matches!(&unbound.body, Body::Media(media) if media.paid_millis() == 10_000));
+        assert_eq!(unbound.body.paid_millis(), 10_000);
         let bound = unbound.bound(&small()).unwrap();
         assert_eq!(bound.price, Some(price(14)));
         assert_eq!(bound.bound(&small()), None);

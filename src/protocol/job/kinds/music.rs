@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::media::{MediaFile, MediaRequest, ModelDefaults};
-use super::needs::{MusicNeeds, Needs, SoundNeeds, SpeechNeeds};
-use super::{Formats, Kind, Limits};
+use super::{JobRequest, MediaFile, ModelDefaults, OutputForm};
+use crate::job::needs::{MusicNeeds, Needs, SoundNeeds, SpeechNeeds};
+use crate::job::{Formats, Kind, Limits};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -83,7 +83,7 @@ impl MusicRequest {
     }
 }
 
-impl MediaRequest for MusicRequest {
+impl JobRequest for MusicRequest {
     fn kind(&self) -> Kind {
         Kind::Audio
     }
@@ -106,13 +106,13 @@ impl MediaRequest for MusicRequest {
         self.seed = Some(seed);
     }
 
-    fn file(&self) -> MediaFile {
-        MediaFile::Sound {
+    fn output(&self) -> OutputForm {
+        OutputForm::File(MediaFile::Sound {
             format: self.format,
             // A speech ends with its text.
             shortest: if self.is_speech { 0.0 } else { self.seconds },
             longest: self.seconds,
-        }
+        })
     }
 
     fn size(&self) -> u64 {
@@ -162,7 +162,7 @@ impl MediaRequest for MusicRequest {
 #[cfg(test)]
 mod tests {
     use super::MusicRequest;
-    use crate::job::{MediaRequest, ModelDefaults};
+    use crate::job::{JobRequest, ModelDefaults};
 
     #[test]
     fn a_speech_is_paid_by_its_text_and_never_by_its_limit() {

@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Kind;
-use super::media::{MediaFile, MediaRequest, ModelDefaults};
+use super::{JobRequest, MediaFile, ModelDefaults, OutputForm};
+use crate::job::Kind;
 
 /// In a prompt as one text, before the part that should not be seen.
 pub const NEGATIVE: &str = "###";
@@ -263,7 +263,7 @@ fn within(size: (u32, u32), most: u32) -> (u32, u32) {
     (side(size.0), side(size.1))
 }
 
-impl MediaRequest for ImageRequest {
+impl JobRequest for ImageRequest {
     fn kind(&self) -> Kind {
         Kind::Image
     }
@@ -287,8 +287,8 @@ impl MediaRequest for ImageRequest {
         self.seed = Some(seed);
     }
 
-    fn file(&self) -> MediaFile {
-        MediaFile::Image
+    fn output(&self) -> OutputForm {
+        OutputForm::File(MediaFile::Image)
     }
 
     fn size(&self) -> u64 {
@@ -368,7 +368,7 @@ impl SourceImage {
 #[cfg(test)]
 mod tests {
     use super::{ImageRequest, named_inversions};
-    use crate::job::{MediaRequest, ModelDefaults, Reach};
+    use crate::job::{JobRequest, ModelDefaults, Reach};
 
     #[test]
     fn both_prompts_are_one_text_and_come_back() {

@@ -4,6 +4,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
+use super::music::spoken_millis;
+use super::{JobRequest, OutputForm};
+use crate::job::{Capabilities, Formats, Kind, Limits};
+
 /// A text to speak.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -38,6 +42,40 @@ impl SpeechRequest {
     /// A character counts as a token.
     pub fn tokens(&self) -> u64 {
         (self.text.chars().count() as u64).max(1)
+    }
+}
+
+impl JobRequest for SpeechRequest {
+    fn kind(&self) -> Kind {
+        Kind::Text
+    }
+
+    fn output(&self) -> OutputForm {
+        OutputForm::Values
+    }
+
+    fn size(&self) -> u64 {
+        self.tokens()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            formats: Formats::NEUTRAL,
+            requires: Capabilities::SPEAK,
+            ..Limits::default()
+        }
+    }
+
+    fn spoken_characters(&self) -> Option<u64> {
+        Some(self.tokens())
+    }
+
+    fn read_bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    fn sound_seconds(&self) -> Option<u64> {
+        Some(spoken_millis(self.tokens()).div_ceil(1000))
     }
 }
 

@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::{JobRequest, OutputForm};
+use crate::job::Kind;
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormRequest {
     /// What is to be done.
@@ -13,4 +16,18 @@ pub struct FormRequest {
     pub height: u32,
     /// Slow workers may do it.
     pub slow_workers: bool,
+}
+
+impl JobRequest for FormRequest {
+    fn kind(&self) -> Kind {
+        Kind::Interrogation
+    }
+
+    fn output(&self) -> OutputForm {
+        OutputForm::Form
+    }
+
+    fn size(&self) -> u64 {
+        1
+    }
 }

@@ -2,10 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{JobRequest, OutputForm};
+use crate::job::{Capabilities, Formats, Kind, Limits};
+
 /// A sound to write down.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct TranscriptRequest {
+pub struct TranscriptionRequest {
     /// A FLAC of one channel at 16 kHz, by its key in the media store; on the link to a worker, by a signed link.
     pub sound: String,
     /// How long it is.
@@ -73,7 +76,7 @@ fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-impl TranscriptRequest {
+impl TranscriptionRequest {
     /// The length of the sound.
     pub fn millis(&self) -> u64 {
         (self.seconds.max(0.0) * 1000.0).ceil() as u64
@@ -93,6 +96,48 @@ impl TranscriptRequest {
         )]
         let positions = (seconds.min(self.seconds).max(0.0) * POSITIONS_PER_SECOND).ceil() as u64;
         positions
+    }
+}
+
+impl JobRequest for TranscriptionRequest {
+    fn kind(&self) -> Kind {
+        Kind::Text
+    }
+
+    fn output(&self) -> OutputForm {
+        OutputForm::Values
+    }
+
+    fn size(&self) -> u64 {
+        self.tokens()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            formats: Formats::NEUTRAL,
+            requires: Capabilities::TRANSCRIBE,
+            ..Limits::default()
+        }
+    }
+
+    fn sources(&self) -> Vec<&str> {
+        vec![&self.sound]
+    }
+
+    fn sources_mut(&mut self) -> Vec<&mut String> {
+        vec![&mut self.sound]
+    }
+
+    fn heard_millis(&self) -> Option<u64> {
+        Some(self.millis())
+    }
+
+    fn read_bytes(&self) -> usize {
+        self.prompt.as_ref().map_or(0, String::len)
+    }
+
+    fn sound_seconds(&self) -> Option<u64> {
+        Some(self.millis().div_ceil(1000))
     }
 }
 

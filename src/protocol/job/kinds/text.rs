@@ -6,7 +6,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::LegacySampling;
+use super::{JobRequest, OutputForm};
+use crate::job::{Kind, LegacySampling};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TextRequest {
@@ -66,6 +67,31 @@ pub enum Voice {
     User,
     Model,
 }
+
+impl JobRequest for TextRequest {
+    fn kind(&self) -> Kind {
+        Kind::Text
+    }
+
+    fn output(&self) -> OutputForm {
+        OutputForm::Text
+    }
+
+    fn size(&self) -> u64 {
+        self.max_tokens.map_or(UNLIMITED_OUTPUT, u64::from)
+    }
+
+    fn seed(&self) -> Option<u64> {
+        self.sampling.seed
+    }
+
+    fn set_seed(&mut self, seed: u64) {
+        self.sampling.seed = Some(seed);
+    }
+}
+
+/// The size of an output that is not limited: twice a typical one.
+pub const UNLIMITED_OUTPUT: u64 = 512;
 
 impl TextRequest {
     /// Settings that a worker of plain texts cannot be told, by their names. A request of the AI Horde API has none.

@@ -1,0 +1,171 @@
+//! The kinds of work, one file each: the request, what it needs of a worker, how its output comes, and what it is charged
+//! by. The list below makes [`Body`]; the questions that the coordinator puts to all of them are those of [`JobRequest`].
+
+mod embedding;
+mod form;
+mod image;
+mod music;
+mod part;
+mod ranking;
+mod request;
+mod speech;
+mod text;
+mod tokens;
+mod transcription;
+mod video;
+mod wire;
+
+use std::ops::{Deref, DerefMut};
+
+pub use embedding::{EmbeddingRequest, Vector};
+pub use form::FormRequest;
+pub use image::{
+    ControlMap, ImageRequest, Lora, NEGATIVE, PromptSide, SolverSettings, SourceImage, SourceUse,
+    TextualInversion, USUAL_SIZE, WorkflowText, named_inversions,
+};
+pub use music::{MusicRequest, SoundFormat};
+pub use part::ResultPart;
+pub use ranking::RankingRequest;
+pub use request::{JobRequest, MediaFile, ModelDefaults, OutputForm};
+pub use speech::{Samples, SpeechGap, SpeechPart, SpeechRequest};
+pub use text::{
+    Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice, UNLIMITED_OUTPUT,
+    Voice,
+};
+pub use tokens::{DetokenizeInput, TokenList, TokenizeInput, TokensRequest};
+pub use transcription::{Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest};
+pub use video::{LONGEST_VIDEO, MOST_FRAMES, UsualVideo, VideoRequest};
+pub(crate) use wire::{MediaJson, ValuesJson};
+
+use super::Job;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident($request:ty)),* $(,)?) => {
+        /// The work of a job.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Body {
+            $($(#[$doc])* $kind(Box<$request>)),*
+        }
+
+        impl Deref for Body {
+            type Target = dyn JobRequest;
+
+            fn deref(&self) -> &Self::Target {
+                match self {
+                    $(Self::$kind(request) => &**request),*
+                }
+            }
+        }
+
+        impl DerefMut for Body {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                match self {
+                    $(Self::$kind(request) => &mut **request),*
+                }
+            }
+        }
+
+        $(impl From<$request> for Body {
+            fn from(request: $request) -> Self {
+                Self::$kind(Box::new(request))
+            }
+        })*
+    };
+}
+
+kinds! {
+    Text(TextRequest),
+    /// The tokens of a text, or the text of tokens.
+    Tokens(TokensRequest),
+    Embedding(EmbeddingRequest),
+    /// The scores of documents.
+    Ranking(RankingRequest),
+    Image(ImageRequest),
+    Video(VideoRequest),
+    Music(MusicRequest),
+    Speech(SpeechRequest),
+    Transcription(TranscriptionRequest),
+    /// Looking at an image, or working on one.
+    Form(FormRequest),
+}
+
+impl Body {
+    pub fn image(&self) -> Option<&ImageRequest> {
+        match self {
+            Self::Image(image) => Some(image),
+            _ => None,
+        }
+    }
+}
+
+impl Job {
+    /// The job as a worker of this model gets it, if its request leaves to the model what the coordinator has to know. The
+    /// price is that of the output as it is made, and the hold stays.
+    pub fn bound(&self, model: &ModelDefaults) -> Option<Self> {
+        if !self.body.is_unbound() {
+            return None;
+        }
+        let mut body = self.body.clone();
+        body.bind(model);
+        let (paid, longest) = (body.paid_millis(), self.body.paid_millis());
+        let price = self.price.map(|price| match longest {
+            0 => price,
+            longest => price.for_part(paid.min(longest), longest),
+        });
+        Some(Self {
+            body,
+            price,
+            ..self.clone()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Body, ImageRequest, MusicRequest, SourceImage, VideoRequest};
+
+    #[test]
+    fn each_kind_has_its_seed_its_words_and_its_sources() {
+        let source = || {
+            Some(SourceImage {
+                image: "a".to_owned(),
+                mask: Some("b".to_owned()),
+                extra: vec![("c".to_owned(), 1.0)],
+            })
+        };
+        let (prompt, negative_prompt) = ("seen".to_owned(), Some("unseen".to_owned()));
+        let image = ImageRequest {
+            prompt: prompt.clone(),
+            negative_prompt: negative_prompt.clone(),
+            source: source(),
+            ..ImageRequest::default()
+        };
+        let music = MusicRequest {
+            prompt: prompt.clone(),
+            lyrics: Some("sung".to_owned()),
+            ..MusicRequest::default()
+        };
+        let video = VideoRequest {
+            prompt,
+            negative_prompt,
+            source: source(),
+            ..VideoRequest::default()
+        };
+        let check = |mut body: Body, texts: &[&str], sources: &[&str]| {
+            body.set_seed(7);
+            assert_eq!(body.seed(), Some(7));
+            assert_eq!(
+                (body.texts(), body.sources()),
+                (texts.to_vec(), sources.to_vec())
+            );
+            for source in body.sources_mut() {
+                source.push('!');
+            }
+            let marked: Vec<_> = sources.iter().map(|name| format!("{name}!")).collect();
+            assert_eq!(body.sources(), marked);
+        };
+        check(image.into(), &["seen", "unseen"], &["a", "b", "c"]);
+        check(music.into(), &["seen", "sung"], &[]);
+        check(video.into(), &["seen", "unseen"], &["a", "b", "c"]);
+    }
+}

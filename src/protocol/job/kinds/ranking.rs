@@ -1,0 +1,45 @@
+//! For each document, how well it answers a query.
+
+use serde::{Deserialize, Serialize};
+
+use super::{JobRequest, OutputForm};
+use crate::job::{Capabilities, Formats, Kind, Limits};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RankingRequest {
+    pub query: String,
+    pub documents: Vec<String>,
+    /// The place of the first among the documents of the request, for errors.
+    #[serde(default)]
+    pub first: usize,
+}
+
+impl JobRequest for RankingRequest {
+    fn kind(&self) -> Kind {
+        Kind::Text
+    }
+
+    fn output(&self) -> OutputForm {
+        OutputForm::Values
+    }
+
+    fn size(&self) -> u64 {
+        (self.read_bytes() as u64 / 4).max(1)
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            formats: Formats::NEUTRAL,
+            requires: Capabilities::RERANK,
+            ..Limits::default()
+        }
+    }
+
+    /// The query is read with each document.
+    fn read_bytes(&self) -> usize {
+        let pairs = self.documents.iter();
+        pairs
+            .map(|document| self.query.len() + document.len())
+            .sum()
+    }
+}

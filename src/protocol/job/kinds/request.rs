@@ -1,0 +1,164 @@
+//! The questions that are put to a request of any kind.
+
+use super::{SoundFormat, UsualVideo};
+use crate::job::{Formats, Kind, Limits, Reach};
+
+/// How the output comes from its worker.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum OutputForm {
+    /// Token by token.
+    Text,
+    /// As values: whole, or in parts.
+    Values,
+    /// Uploaded.
+    File(MediaFile),
+    /// As an answer, or as an image.
+    Form,
+}
+
+/// The file that a worker uploads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MediaFile {
+    Image,
+    Sound {
+        format: SoundFormat,
+        /// In seconds.
+        shortest: f64,
+        longest: f64,
+    },
+    Video {
+        seconds: f64,
+    },
+}
+
+/// What a worker says of the model that it was handed a job for: it makes so what the request leaves unset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelDefaults {
+    /// Width and height of an image.
+    pub size: Option<(u32, u32)>,
+    pub video: Option<UsualVideo>,
+    /// Whether the model has voices.
+    pub speaks: bool,
+    /// The limits of the model, which no default exceeds.
+    pub reach: Reach,
+}
+
+impl Default for ModelDefaults {
+    fn default() -> Self {
+        Self {
+            size: None,
+            video: None,
+            speaks: false,
+            reach: Reach::ENDLESS,
+        }
+    }
+}
+
+/// A request for one output.
+pub trait JobRequest {
+    /// As it is listed and counted.
+    fn kind(&self) -> Kind;
+
+    fn output(&self) -> OutputForm;
+
+    /// How much work it is as people count it: pixelsteps, seconds, tokens. An unbound request counts as a usual one.
+    fn size(&self) -> u64;
+
+    /// The demands on a worker, and the formats that can say all of it. Texts and images have those of their door, which
+    /// knows more.
+    fn limits(&self) -> Limits {
+        Limits {
+            formats: Formats::NEUTRAL,
+            ..Limits::default()
+        }
+    }
+
+    /// Whether the coordinator has to know a setting that the client left unset. The model of the worker that the job is
+    /// handed to decides it, see [`Self::bind`].
+    fn is_unbound(&self) -> bool {
+        false
+    }
+
+    /// Fills in what [`Self::is_unbound`] is about.
+    fn bind(&mut self, _: &ModelDefaults) {}
+
+    fn seed(&self) -> Option<u64> {
+        None
+    }
+
+    fn set_seed(&mut self, _: u64) {}
+
+    /// The words of the client: a worker may refuse some.
+    fn texts(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// The files it begins with, by their keys in the media store; on the link to a worker, by signed links.
+    fn sources(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    fn sources_mut(&mut self) -> Vec<&mut String> {
+        Vec::new()
+    }
+
+    /// Passes of its model, where they are named.
+    fn steps(&self) -> Option<u32> {
+        None
+    }
+
+    /// Previews that the client wants at most.
+    fn previews(&self) -> u32 {
+        0
+    }
+
+    /// The length of a sound or a video that is paid; of an unbound request, the longest that it may become.
+    fn paid_millis(&self) -> u64 {
+        0
+    }
+
+    /// The characters of a spoken text, which have a price.
+    fn spoken_characters(&self) -> Option<u64> {
+        None
+    }
+
+    /// The same of a text that the model may speak, or play as music.
+    fn characters_of_possible_speech(&self) -> Option<u64> {
+        None
+    }
+
+    /// The length of a sound that is written down, which has a price.
+    fn heard_millis(&self) -> Option<u64> {
+        None
+    }
+
+    /// Bytes of the texts whose values are computed; a token counts as four.
+    fn read_bytes(&self) -> usize {
+        0
+    }
+
+    /// Whether a network computes it, and not the tokenizer alone.
+    fn is_computed(&self) -> bool {
+        true
+    }
+
+    /// Seconds of sound that count in statistics, where the output is no file.
+    fn sound_seconds(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl dyn JobRequest {
+    /// Of a job whose worker uploads its output.
+    pub fn file(&self) -> Option<MediaFile> {
+        match self.output() {
+            OutputForm::File(file) => Some(file),
+            OutputForm::Text | OutputForm::Values | OutputForm::Form => None,
+        }
+    }
+
+    /// Whether its output comes as values.
+    pub fn brings_values(&self) -> bool {
+        self.output() == OutputForm::Values
+    }
+}

@@ -1,0 +1,111 @@
+//! Requests as they are written: on the link to our own workers, and on disk. Each has the name under which workers and
+//! databases know it.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    Body, DetokenizeInput, EmbeddingRequest, ImageRequest, MusicRequest, RankingRequest,
+    SpeechRequest, TokenizeInput, TokensRequest, TranscriptionRequest, VideoRequest,
+};
+
+/// A request whose output comes as values.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ValuesJson<'a> {
+    Tokenize(Cow<'a, TokenizeInput>),
+    Detokenize(Cow<'a, DetokenizeInput>),
+    Embed(Cow<'a, EmbeddingRequest>),
+    Rerank(Cow<'a, RankingRequest>),
+    Transcribe(Cow<'a, TranscriptionRequest>),
+    Speak(Cow<'a, SpeechRequest>),
+}
+
+/// A request whose output is a file.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives while it is written or read"
+)]
+pub(crate) enum MediaJson<'a> {
+    Image(Cow<'a, ImageRequest>),
+    Music(Cow<'a, MusicRequest>),
+    Video(Cow<'a, VideoRequest>),
+}
+
+impl<'a> ValuesJson<'a> {
+    pub fn of(body: &'a Body) -> Option<Self> {
+        Some(match body {
+            Body::Tokens(request) => match &**request {
+                TokensRequest::Tokenize(input) => Self::Tokenize(Cow::Borrowed(input)),
+                TokensRequest::Detokenize(input) => Self::Detokenize(Cow::Borrowed(input)),
+            },
+            Body::Embedding(request) => Self::Embed(Cow::Borrowed(request)),
+            Body::Ranking(request) => Self::Rerank(Cow::Borrowed(request)),
+            Body::Transcription(request) => Self::Transcribe(Cow::Borrowed(request)),
+            Body::Speech(request) => Self::Speak(Cow::Borrowed(request)),
+            _ => return None,
+        })
+    }
+}
+
+impl<'a> MediaJson<'a> {
+    pub fn of(body: &'a Body) -> Option<Self> {
+        Some(match body {
+            Body::Image(request) => Self::Image(Cow::Borrowed(request)),
+            Body::Music(request) => Self::Music(Cow::Borrowed(request)),
+            Body::Video(request) => Self::Video(Cow::Borrowed(request)),
+            _ => return None,
+        })
+    }
+}
+
+impl From<ValuesJson<'_>> for Body {
+    fn from(json: ValuesJson<'_>) -> Self {
+        match json {
+            ValuesJson::Tokenize(input) => TokensRequest::Tokenize(input.into_owned()).into(),
+            ValuesJson::Detokenize(input) => TokensRequest::Detokenize(input.into_owned()).into(),
+            ValuesJson::Embed(request) => request.into_owned().into(),
+            ValuesJson::Rerank(request) => request.into_owned().into(),
+            ValuesJson::Transcribe(request) => request.into_owned().into(),
+            ValuesJson::Speak(request) => request.into_owned().into(),
+        }
+    }
+}
+
+impl From<MediaJson<'_>> for Body {
+    fn from(json: MediaJson<'_>) -> Self {
+        match json {
+            MediaJson::Image(request) => request.into_owned().into(),
+            MediaJson::Music(request) => request.into_owned().into(),
+            MediaJson::Video(request) => request.into_owned().into(),
+        }
+    }
+}
+
+const TRANSCRIPT: &str = "transcript";
+
+impl Body {
+    /// As a request is kept whose client comes for its output later: media and transcripts.
+    pub fn stored(&self) -> Value {
+        match self {
+            Self::Transcription(request) => json!({ TRANSCRIPT: request }),
+            _ => json!(MediaJson::of(self)),
+        }
+    }
+
+    /// What [`Self::stored`] has written.
+    pub fn read_stored(mut stored: Value) -> Option<Self> {
+        match stored.get_mut(TRANSCRIPT).map(Value::take) {
+            Some(transcript) => serde_json::from_value::<TranscriptionRequest>(transcript)
+                .ok()
+                .map(Self::from),
+            None => serde_json::from_value::<MediaJson<'_>>(stored)
+                .ok()
+                .map(Self::from),
+        }
+    }
+}
