@@ -155,7 +155,7 @@ fn usual_model(place: &Place) -> Result<Located, Failure> {
     };
     let entries = place.catalog.entries().iter();
     let mut others: Vec<_> = entries
-        .filter(|entry| entry.kind() == Kind::Hearing)
+        .filter(|entry| entry.kind() == Kind::Transcription)
         .collect();
     others.sort_by_key(|entry| Reverse(entry.parameters()));
     let located = others.iter().find_map(|entry| place.locate(&entry.id).ok());

@@ -11,7 +11,7 @@ use muster::coordinator::storage::{
     CreditGrant, CreditHold, CreditKind, CreditOutcome, RequestCount,
 };
 use muster::protocol::job::{
-    Capabilities, Event, FailureKind, FinishReason, JobId, ResultPart, UnixMillis, Vector,
+    Capabilities, Event, FailureKind, FinishReason, JobId, Kind, ResultPart, UnixMillis, Vector,
 };
 use muster_testing::eventually;
 use serde_json::{Value, json};
@@ -384,7 +384,7 @@ async fn a_client_that_leaves_pays_for_what_it_got() {
 #[tokio::test]
 async fn a_model_of_embeddings_needs_no_price_for_output() {
     let app = App::with(charging()).await;
-    let rig = Puppet::serving(&app.board, "reader", Capabilities::EMBED).await;
+    let rig = Puppet::of_kind(&app.board, "reader", Kind::Embedding).await;
     let key = app.account_with(Roles::USER, Scopes::ALL).await;
     pay(&app, &key, 1000).await;
     let quote = json!({"model": "reader", "modality": "text", "prompt_tokens": 10});
@@ -407,12 +407,7 @@ async fn a_model_of_embeddings_needs_no_price_for_output() {
 async fn embeddings_cost_their_prompt_and_tokens_nothing() {
     let app = App::with(charging()).await;
     let key = app.account_with(Roles::USER, Scopes::ALL).await;
-    let rig = Puppet::serving(
-        &app.board,
-        "tiny",
-        Capabilities::EMBED.with(Capabilities::TOKENIZE),
-    )
-    .await;
+    let rig = Puppet::of_kind(&app.board, "tiny", Kind::Embedding).await;
     let body = json!({"model": "tiny", "input": "hello world"});
     let path = "/v1/embeddings";
     let refused = call(&app, &key, Method::POST, path, Some(body.clone())).await;

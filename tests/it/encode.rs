@@ -330,7 +330,8 @@ async fn a_model_that_cannot_do_it_is_refused_with_those_that_can() {
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     let error = answer.json().await["error"].take();
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains("text generation"), "{message}");
+    let route = "send embedding requests for it to POST /v1/embeddings";
+    assert!(message.contains(route), "{message}");
     let auto =
         json!({"model": "auto", "messages": [{"role": "user", "content": "cat"}], "max_tokens": 1});
     let answered = app.chat(&auto).await.json().await;

@@ -21,8 +21,7 @@ use muster::link::Dial;
 use muster::media::image::description;
 use muster::media::sound;
 use muster::protocol::job::{
-    self, Capabilities, Event, FinishReason, Kudos, ResultPart, TextInput, Transcript,
-    TranscriptSegment,
+    self, Event, FinishReason, Kudos, ResultPart, TextInput, Transcript, TranscriptSegment,
 };
 use muster::protocol::legacy::image::reference::{family, knows};
 use muster::protocol::link::ModelLimits;
@@ -940,13 +939,9 @@ async fn sounds_that_cannot_be_heard_are_refused_before_a_worker_sees_them() {
     let chat = app.chat(&chat).await;
     assert_eq!(chat.status, StatusCode::BAD_REQUEST);
     let error = chat.json().await["error"].clone();
-    assert!(
-        error["message"]
-            .as_str()
-            .unwrap()
-            .contains("text generation"),
-        "{error}"
-    );
+    let route = "send transcription requests for it to POST /v1/audio/transcriptions";
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(route), "{error}");
 }
 
 #[tokio::test]
@@ -982,7 +977,7 @@ async fn a_client_that_leaves_a_transcript_pays_for_what_was_written() {
         ..charging()
     })
     .await;
-    let rig = Puppet::serving(&app.board, "hears", Capabilities::TRANSCRIBE).await;
+    let rig = Puppet::of_kind(&app.board, "hears", job::Kind::Transcription).await;
     let key = app.account_with(Roles::USER, Scopes::ALL).await;
     pay(&app, &key, 1000).await;
     let (fields, file) = (&[("stream", "true")][..], steps());
@@ -1162,14 +1157,14 @@ async fn models_that_hear_and_speak_are_listed_as_audio() {
     assert_eq!(params("hears").await["route"], "/v1/audio/transcriptions");
     assert_eq!(params("plays").await["route"], "/v1/audio/generations");
     // A request of another kind is told the same route.
-    for (model, route) in [
-        ("speaks", "/v1/audio/speech"),
-        ("hears", "/v1/audio/transcriptions"),
+    for (model, kind, route) in [
+        ("speaks", "speech", "/v1/audio/speech"),
+        ("hears", "transcription", "/v1/audio/transcriptions"),
     ] {
         let refused = generate(&app, json!({"model": model})).await;
         let told = refused.json().await["error"]["message"].to_string();
         assert!(
-            told.contains(&format!("audio requests for it to POST {route}")),
+            told.contains(&format!("{kind} requests for it to POST {route}")),
             "{told}"
         );
     }

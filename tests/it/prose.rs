@@ -20,7 +20,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("kernels", [3, 3, 1]),
     ("muster", [18, 21, 16]),
     ("process", [6, 4, 0]),
-    ("protocol", [81, 53, 51]),
+    ("protocol", [79, 53, 51]),
     ("worker", [72, 53, 22]),
 ];
 

@@ -429,7 +429,7 @@ async fn responses_wait_on_disk_for_a_worker_of_their_model_and_then_all_begin()
         ids.push(left_open(&app, app.account, &body.to_string()).await);
     }
     let app = app.anew().await;
-    let _other = Puppet::serving(&app.board, "other", Capabilities::GENERATE).await;
+    let _other = Puppet::serving(&app.board, "other", Capabilities::default()).await;
     let path = format!("{ROUTE}/{}/cancel", ids[4]);
     let answer = call_as(&app, &app.key, Method::POST, &path, &Value::Null).await;
     assert_eq!(answer.json().await["status"], "cancelled");

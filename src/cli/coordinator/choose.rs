@@ -18,7 +18,7 @@ const OWN: &str = "demo-text";
 const BESIDE: [(Kind, Option<&str>); 5] = [
     (Kind::Image, Some("demo-image")),
     (Kind::Speech, Some("demo-speech")),
-    (Kind::Hearing, Some("demo-hearing")),
+    (Kind::Transcription, Some("demo-hearing")),
     (Kind::Video, Some("demo-video")),
     (Kind::Music, Some("demo-music")),
 ];

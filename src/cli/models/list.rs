@@ -3,7 +3,7 @@
 use crate::{
     catalog::{
         Component, ComposingDefaults, Defaults, DrawingDefaults, Entry, EntrySource, Facts,
-        FilmingDefaults, Kind, Source,
+        FilmingDefaults, KINDS, Kind, Source, kind_named,
     },
     cli::{Failure, output, quantity, table::Table},
     hub::Partial,
@@ -21,7 +21,7 @@ use super::{
     after_help = "Examples:\n  worker models list\n  worker models list image --fits     image models that this machine can hold\n  worker models list --on-disk\n  worker models list --json"
 )]
 pub struct Args {
-    /// Kind of models: text, image, hearing, video, speech or music.
+    /// Kind of models: text, image, transcription, video, speech or music.
     #[arg(value_parser = kind)]
     kind: Option<Kind>,
     /// Only models that fit the memory of this machine.
@@ -49,9 +49,8 @@ pub struct ShowArgs {
 }
 
 fn kind(word: &str) -> Result<Kind, String> {
-    let found = Kind::ALL.iter().find(|(name, _)| *name == word);
-    found.map(|(_, kind)| *kind).ok_or_else(|| {
-        let words: Vec<_> = Kind::ALL.iter().map(|(name, _)| *name).collect();
+    kind_named(word).ok_or_else(|| {
+        let words: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
         format!("must be one of {}", words.join(", "))
     })
 }
@@ -146,7 +145,7 @@ fn row(
     let needs = entry.minimum_memory_bytes(quantization);
     [
         entry.id.clone(),
-        entry.kind().word().to_owned(),
+        entry.kind().name().to_owned(),
         format!("{quantization}{mark}"),
         download(entry, quantization, sources),
         needs.map_or_else(|| "?".to_owned(), quantity::bytes),
@@ -247,7 +246,7 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
     fact("legacy names", entry.names.legacy.join(", "));
     fact("family", entry.family.word().to_owned());
     fact("licence", entry.licence.clone());
-    fact("kind", entry.kind().word().to_owned());
+    fact("kind", entry.kind().name().to_owned());
     fact("parameters", entry.parameters().to_string());
     match &entry.facts {
         Facts::Text(facts) => {
@@ -255,7 +254,7 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
             fact("sampling", sampling(&facts.defaults));
         }
         Facts::Image(facts) => fact("drawing", drawing(&facts.defaults)),
-        Facts::Hearing(_) | Facts::Speech(_) => {}
+        Facts::Transcription(_) | Facts::Speech(_) => {}
         Facts::Video(facts) => fact("filming", filming(&facts.defaults)),
         Facts::Music(facts) => fact("composing", composing(facts.defaults)),
     }

@@ -154,7 +154,7 @@ pub fn of_quantizations<'a>(
             legacy: &entry.names.legacy,
         },
         family: entry.family.word(),
-        kind: entry.kind().word(),
+        kind: entry.kind().name(),
         licence: &entry.licence,
         context: match &entry.facts {
             Facts::Text(facts) => Some(facts.context),
@@ -181,7 +181,7 @@ fn defaults(facts: &Facts) -> DefaultsReport<'_> {
             min_p: defaults.min_p,
             repetition_penalty: defaults.repetition_penalty,
         }),
-        Facts::Hearing(_) | Facts::Speech(_) => DefaultsReport::Sound {},
+        Facts::Transcription(_) | Facts::Speech(_) => DefaultsReport::Sound {},
         Facts::Video(VideoFacts { defaults, .. }) => DefaultsReport::Video(FilmingReport {
             size: defaults.size,
             frames: defaults.frames,

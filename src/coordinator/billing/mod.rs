@@ -19,4 +19,4 @@ pub use charging::Charging;
 pub use funds::Funds;
 pub use lost::release_lost;
 pub use muster_protocol::job::{JobPrice, MicroUsd};
-pub use price_book::{Modality, ModelRates, PriceBook};
+pub use price_book::{ModelRates, PriceBook, modality};

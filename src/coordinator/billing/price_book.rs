@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use super::{JobPrice, MicroUsd};
+use muster_protocol::job::Kind;
 
 /// What a model costs; none where it has no price for that kind of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,30 +29,12 @@ pub struct PriceBook {
     aliases: BTreeMap<String, String>,
 }
 
-/// What kind of output a price is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Modality {
-    Text,
-    Image,
-    Video,
-    Audio,
-    Mesh,
-    Speech,
-    Transcript,
-}
-
-impl Modality {
-    pub fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "text" => Self::Text,
-            "image" => Self::Image,
-            "video" => Self::Video,
-            "audio" => Self::Audio,
-            "3d" => Self::Mesh,
-            "speech" => Self::Speech,
-            "transcript" => Self::Transcript,
-            _ => return None,
-        })
+/// The kind of an output that a price is for, in the words of quotes.
+pub fn modality(name: &str) -> Option<Kind> {
+    match name {
+        "transcript" => Some(Kind::Transcription),
+        "speech" => Some(Kind::Speech),
+        name => Kind::listed(name),
     }
 }
 
@@ -93,14 +76,12 @@ impl ModelRates {
     }
 
     /// One output of a kind that is not text, of so many milliseconds where its length is paid, rounded up.
-    pub fn output(&self, modality: Modality, millis: u64) -> Option<MicroUsd> {
-        let per_second = match modality {
-            Modality::Image => return self.per_image,
-            Modality::Video => self.per_video_second?,
-            Modality::Audio => self.per_audio_second?,
-            Modality::Text | Modality::Mesh | Modality::Speech | Modality::Transcript => {
-                return None;
-            }
+    pub fn output(&self, kind: Kind, millis: u64) -> Option<MicroUsd> {
+        let per_second = match kind {
+            Kind::Image => return self.per_image,
+            Kind::Video => self.per_video_second?,
+            Kind::Music => self.per_audio_second?,
+            _ => return None,
         };
         Some(share(per_second, millis, MILLIS_A_SECOND))
     }
@@ -173,7 +154,7 @@ impl PriceBook {
 
 #[cfg(test)]
 mod tests {
-    use super::{MicroUsd, Modality, ModelRates, PriceBook};
+    use super::{Kind, MicroUsd, ModelRates, PriceBook};
 
     fn rates(input: i64, output: i64) -> ModelRates {
         ModelRates {
@@ -222,10 +203,10 @@ mod tests {
             per_audio_second: Some(MicroUsd(10)),
             ..ModelRates::default()
         };
-        assert_eq!(rates.output(Modality::Image, 0), Some(MicroUsd(7)));
-        assert_eq!(rates.output(Modality::Audio, 1501), Some(MicroUsd(16)));
-        assert_eq!(rates.output(Modality::Video, 1000), None);
-        assert_eq!(rates.output(Modality::Mesh, 1000), None);
+        assert_eq!(rates.output(Kind::Image, 0), Some(MicroUsd(7)));
+        assert_eq!(rates.output(Kind::Music, 1501), Some(MicroUsd(16)));
+        assert_eq!(rates.output(Kind::Video, 1000), None);
+        assert_eq!(rates.output(Kind::Mesh, 1000), None);
     }
 
     #[test]

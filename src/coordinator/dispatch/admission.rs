@@ -213,7 +213,7 @@ impl Dispatcher {
 
 /// A text whose client waits at an open connection.
 pub(super) fn is_direct_text(job: &Job) -> bool {
-    job.kind == Kind::Text && !job.durable
+    job.kind.is_relayed() && !job.durable
 }
 
 /// Media and stored transcripts of `/v1`. The AI Horde API has limits of its own.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use muster_protocol::job::{AccountId, Failure, FailureKind, JobId, Kind, Usage, WorkerId};
+use muster_protocol::job::{AccountId, Failure, FailureKind, JobId, Usage, WorkerId};
 
 use super::Dispatcher;
 use super::connections::Gone;
@@ -122,7 +122,7 @@ impl Dispatcher {
         let Some(lease) = entry.lease() else { return };
         let worker = self.workers.get(&lease.worker);
         let listens = worker.is_some_and(|it| it.extensions.cancel || it.polls())
-            || entry.job.kind == Kind::Text;
+            || entry.job.kind.is_relayed();
         if !listens {
             let patience = self.settings.silence_window(entry.job.kind);
             self.abandon(job, patience);

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use muster_protocol::job::written::{most_bytes, most_relayed};
 use muster_protocol::job::{
-    Body, Event, Failure, FailureKind, FinishReason, Formats, JobId, Kind, Kudos, Progress, Usage,
+    Body, Event, Failure, FailureKind, FinishReason, Formats, JobId, Kudos, Progress, Usage,
     WorkerId,
 };
 
@@ -232,16 +232,16 @@ impl Dispatcher {
         let worker = self.workers.get(&entry.lease()?.worker)?;
         let ours = worker.extensions.multi;
         let chat =
-            entry.job.kind == Kind::Text && entry.job.limits.formats.meets(Formats::OPENAI_CHAT);
+            entry.job.kind.is_relayed() && entry.job.limits.formats.meets(Formats::OPENAI_CHAT);
         let silent = chat && !ours && usage.completion_tokens == 0;
-        (!entry.has_output() && (silent || entry.job.kind != Kind::Text))
+        (!entry.has_output() && (silent || !entry.job.kind.is_relayed()))
             .then(|| Failure::new(FailureKind::EmptyResult, "the worker sent an empty result"))
     }
 
     /// Not in pieces, of which its client wants no more.
     fn comes_whole(&self, job: JobId) -> bool {
         let entry = self.jobs.get(&job);
-        entry.is_some_and(|entry| entry.job.kind != Kind::Text)
+        entry.is_some_and(|entry| !entry.job.kind.is_relayed())
     }
 
     fn measure(&mut self, lease: &Lease, usage: Usage) {

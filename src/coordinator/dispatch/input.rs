@@ -171,9 +171,9 @@ pub struct ServedModel {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offering {
     pub kinds: Kinds,
-    /// A part of [`Capabilities::OF_MODELS`]. Of a model that says nothing beyond its tasks the worker's are added.
+    /// A part of [`Capabilities::OF_MODELS`]. Of a model that says nothing beyond its kinds the worker's are added.
     pub can: Capabilities,
-    /// Whether it says more of itself than its tasks.
+    /// Whether it says more of itself than its kinds.
     pub says_more: bool,
     /// The limits of the model.
     pub reach: Reach,
@@ -191,12 +191,11 @@ impl Offering {
         Self::of(Kind::Text.into(), Reach::ENDLESS.with_context(context))
     }
 
-    /// A model for jobs of these kinds; a text model writes text.
+    /// A model for jobs of these kinds.
     pub fn of(kinds: Kinds, reach: Reach) -> Self {
-        let writes = kinds.contains(Kind::Text);
         Self {
             kinds,
-            can: Capabilities::default().with_if(writes, Capabilities::GENERATE),
+            can: Capabilities::default(),
             says_more: false,
             reach,
             size: None,

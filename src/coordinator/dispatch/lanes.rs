@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use muster_protocol::job::{
-    AccountId, Body, Capabilities, Formats, ImageNeeds, Job, Kind, Needs, Privacy, Reach, Targets,
+    AccountId, Capabilities, Formats, ImageNeeds, Job, Kind, Needs, Privacy, Reach, Targets,
     WorkerId,
 };
 
@@ -113,14 +113,13 @@ impl Need {
                 .limits
                 .requires
                 .with(also)
-                .with_if(matches!(job.body, Body::Text(_)), Capabilities::GENERATE)
                 .with_if(!job.durable, Capabilities::INTERACTIVE),
             needs: match job.limits.needs {
                 // Where several models are named, their own steps say how many are many: `Capabilities::MANY_STEPS`.
                 Needs::Image(image) if job.model.0.len() > 1 => {
                     Needs::Image(ImageNeeds { steps: 0, ..image })
                 }
-                Needs::Text(_) if job.kind == Kind::Text => {
+                Needs::Text(_) if job.kind.is_relayed() => {
                     let context = job.limits.prompt_tokens.saturating_add(1);
                     job.limits.needs.with_context(context)
                 }
@@ -437,7 +436,7 @@ fn profiles(worker: &Worker) -> Vec<(Arc<str>, Profile)> {
     let named = offered.map(|model| (model.name.clone(), worker.profile.of_model(model)));
     let mut profiles: Vec<_> = named.collect();
     let writing = profiles.iter().map(|(_, profile)| profile);
-    let writing = writing.filter(|it| it.capabilities.contains(Capabilities::GENERATE));
+    let writing = writing.filter(|it| it.kinds.contains(Kind::Text));
     let mut any = worker.profile;
     // Texts alone have contexts: a model that hears, whose context is far larger, would take none of them.
     if let Some(context) = writing.map(|it| it.reach.text.context).max() {

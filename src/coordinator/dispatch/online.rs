@@ -77,7 +77,7 @@ impl Dispatcher {
     pub fn waiting_by_kind(&self) -> BTreeMap<Kind, usize> {
         let mut waiting = BTreeMap::new();
         for (id, lane) in self.lanes.iter() {
-            *waiting.entry(lane.need.kind).or_default() += self.queue.waiting(id);
+            *waiting.entry(lane.need.kind.listed_as()).or_default() += self.queue.waiting(id);
         }
         waiting
     }
@@ -90,7 +90,7 @@ impl Dispatcher {
             .values()
             .flat_map(|worker| worker.running.keys());
         for entry in jobs.filter_map(|job| self.jobs.get(job)) {
-            *running.entry(entry.job.kind).or_default() += 1;
+            *running.entry(entry.job.kind.listed_as()).or_default() += 1;
         }
         running
     }

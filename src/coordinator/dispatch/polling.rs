@@ -146,7 +146,7 @@ impl Dispatcher {
             let all = lane.need.kind == Kind::Image;
             let reasons = skips(worker, &lane.need);
             let waiting = match lane.need.kind {
-                Kind::Interrogation => self.queue.waiting(id),
+                Kind::Form => self.queue.waiting(id),
                 _ => self.queue.requests_waiting(id),
             };
             for reason in reasons.into_iter().take(if all { usize::MAX } else { 1 }) {

@@ -154,8 +154,8 @@ impl fmt::Display for Missing {
             ),
             Self::Kind(kind) => write!(
                 formatter,
-                "no worker of this model accepts {} jobs",
-                kind.word()
+                "no worker of this model supports {}",
+                kind.ability()
             ),
             Self::Format(formats) => {
                 let names: Vec<_> = formats.names().collect();

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use muster_protocol::job::{
-    Blame, Capabilities, Event, Failure, FailureKind, Formats, JobId, Kind, Kudos, WorkerId,
+    Blame, Capabilities, Event, Failure, FailureKind, Formats, JobId, Kudos, WorkerId,
 };
 
 use super::Dispatcher;
@@ -331,5 +331,5 @@ fn verdict(entry: &Entry, failure: &Failure, limit: usize) -> Option<Failure> {
 /// that polls is given its owner's jobs only when it has dropped too many, which its record says and nobody here.
 fn counts_as_strike(entry: &Entry, known: Formats) -> bool {
     let chat = Formats::NEUTRAL.with(Formats::OPENAI_CHAT);
-    entry.job.kind == Kind::Text && entry.job.format_for(known).meets(chat)
+    entry.job.kind.is_relayed() && entry.job.format_for(known).meets(chat)
 }

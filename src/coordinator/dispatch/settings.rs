@@ -85,7 +85,7 @@ impl Settings {
     /// A form comes back to the queue three times, as its clients know it, before one more failure is its last.
     pub fn failures_of(&self, kind: Kind) -> usize {
         match kind {
-            Kind::Interrogation => self.failure_limit.saturating_add(1),
+            Kind::Form => self.failure_limit.saturating_add(1),
             _ => self.failure_limit,
         }
     }
@@ -135,9 +135,9 @@ impl Settings {
     /// How long a peer without `lease` may be silent in a job.
     pub fn silence_window(&self, kind: Kind) -> Duration {
         Duration::from_secs(match kind {
-            Kind::Text => 300,
-            Kind::Image | Kind::Video | Kind::Mesh | Kind::Interrogation => 600,
-            Kind::Audio => 1860,
+            Kind::Music => 1860,
+            kind if kind.is_relayed() => 300,
+            _ => 600,
         })
     }
 }

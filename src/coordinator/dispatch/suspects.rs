@@ -39,8 +39,8 @@ impl Scope {
 
     pub fn covers(self, kind: Kind) -> bool {
         match self {
-            Self::Texts => kind == Kind::Text,
-            Self::Media => kind != Kind::Text,
+            Self::Texts => kind.is_relayed(),
+            Self::Media => !kind.is_relayed(),
             Self::All => true,
         }
     }
@@ -92,7 +92,7 @@ impl Entry {
     pub(super) fn scope(&self) -> Scope {
         match (self.history.is_strict, self.job.kind) {
             (true, _) => Scope::All,
-            (false, Kind::Text) => Scope::Texts,
+            (false, kind) if kind.is_relayed() => Scope::Texts,
             (false, _) => Scope::Media,
         }
     }
@@ -198,7 +198,7 @@ impl Dispatcher {
             entry.history.is_suspect = false;
             entry.history.is_strict = false;
             lease.into_iter().for_each(|id| self.end_isolation(id));
-        } else if entry.job.kind != Kind::Text && entry.history.is_strict {
+        } else if !entry.job.kind.is_relayed() && entry.history.is_strict {
             entry.history.is_strict = false;
             let relaxed = entry.scope();
             lease.into_iter().for_each(|id| self.relax(id, relaxed));

@@ -398,7 +398,6 @@ impl Registration {
     fn can_of(&self, offering: &Offering) -> Capabilities {
         let own = offering.can.of(Capabilities::OF_MODELS);
         let others = self.capabilities.of(Capabilities::OF_MODELS);
-        let others = others.missing_from(Capabilities::TASKS);
         match offering.says_more {
             true => own,
             false => own.with(others),
@@ -447,7 +446,10 @@ impl Profile {
                 .with(Capabilities::MANY_STEPS);
         }
         Self {
-            kinds: registration.kinds,
+            kinds: models()
+                .map(|offering| offering.kinds)
+                .reduce(Kinds::and)
+                .unwrap_or(registration.kinds),
             formats: registration.formats,
             capabilities,
             reach: coarse(most.unwrap_or(registration.reach)),

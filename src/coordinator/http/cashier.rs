@@ -12,7 +12,7 @@ use tracing::debug;
 use super::auth::Admitted;
 use super::open::{KnownModels, Open};
 use crate::accounts::{Caller, Roles};
-use crate::billing::{JobPrice, MicroUsd, Modality, ModelRates};
+use crate::billing::{JobPrice, MicroUsd, ModelRates};
 use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::metering;
@@ -21,7 +21,7 @@ use crate::storage::{CreditHold, CreditOutcome, CreditRelease, RequestCount, Sto
 use crate::switchboard::Switchboard;
 use crate::workers::output_room;
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{Body, FailureKind, Job, JobId, MediaFile, OutputForm, UnixMillis};
+use muster_protocol::job::{Body, FailureKind, Job, JobId, OutputForm, UnixMillis};
 
 /// Charges the account of one HTTP request.
 #[derive(Debug, Clone)]
@@ -300,13 +300,8 @@ fn rates_of(rates: &ModelRates, job: &Job) -> Option<JobPrice> {
         (OutputForm::Values, Some(millis)) => rates.heard(millis),
         (OutputForm::Values, None) if body.spoken_characters().is_some() => spoken.map(whole),
         (OutputForm::Values, None) => rates.reading(),
-        (OutputForm::File(file), _) => {
-            let modality = match file {
-                MediaFile::Image => Modality::Image,
-                MediaFile::Sound { .. } => Modality::Audio,
-                MediaFile::Video { .. } => Modality::Video,
-            };
-            let fixed = spoken.or_else(|| rates.output(modality, body.paid_millis()));
+        (OutputForm::File(_), _) => {
+            let fixed = spoken.or_else(|| rates.output(body.kind(), body.paid_millis()));
             fixed.map(whole)
         }
         (OutputForm::Form, _) => None,

@@ -137,35 +137,29 @@ fn auto(overview: &Overview, owner: &str) -> Option<(Value, Capabilities)> {
 /// The message about a model that was asked for another kind of output than its own, with the route that serves it.
 pub fn not_of_kind(name: &str, wanted: &str, overview: &Overview) -> String {
     match overview.model(name).and_then(route_of) {
-        Some((word, route)) => {
-            format!("{name} is not {wanted} model; send {word} requests for it to POST {route}")
+        Some((kind, route)) => {
+            let kind = kind.name();
+            format!("{name} is not {wanted} model; send {kind} requests for it to POST {route}")
         }
         None => format!("{name} is not {wanted} model"),
     }
 }
 
-/// The word that a model is listed under, and the route for requests to it. None for forms of the AI Horde API, which have no
+/// The first kind of a model, and the route for requests to it. None for forms of the AI Horde API, which have no
 /// route on `/v1`.
-pub fn route_of(model: &ModelOnline) -> Option<(&'static str, &'static str)> {
-    let has = |task| model.capabilities.contains(task);
-    let texts = [
-        (has(Capabilities::GENERATE), "/v1/chat/completions"),
-        (has(Capabilities::EMBED), "/v1/embeddings"),
-        (has(Capabilities::RERANK), "/v1/rerank"),
+pub fn route_of(model: &ModelOnline) -> Option<(Kind, &'static str)> {
+    const ROUTES: [(Kind, &str); 8] = [
+        (Kind::Text, "/v1/chat/completions"),
+        (Kind::Embedding, "/v1/embeddings"),
+        (Kind::Ranking, "/v1/rerank"),
+        (Kind::Image, "/v1/images/generations"),
+        (Kind::Video, "/v1/videos/generations"),
+        (Kind::Transcription, "/v1/audio/transcriptions"),
+        (Kind::Speech, "/v1/audio/speech"),
+        (Kind::Music, "/v1/audio/generations"),
     ];
-    let kind = listed_kinds(model).into_iter().next()?;
-    let route = match kind {
-        Kind::Text => texts
-            .into_iter()
-            .find_map(|(is_its, route)| is_its.then_some(route))?,
-        Kind::Audio if has(Capabilities::TRANSCRIBE) => "/v1/audio/transcriptions",
-        Kind::Audio if has(Capabilities::SPEAK) => "/v1/audio/speech",
-        Kind::Image => "/v1/images/generations",
-        Kind::Video => "/v1/videos/generations",
-        Kind::Audio => "/v1/audio/generations",
-        Kind::Mesh | Kind::Interrogation => return None,
-    };
-    Some((kind.word(), route))
+    let mut routes = ROUTES.into_iter();
+    routes.find(|(kind, _)| model.kinds.contains(*kind))
 }
 
 fn input_modalities(model: &ModelOnline) -> Vec<&str> {
@@ -175,7 +169,7 @@ fn input_modalities(model: &ModelOnline) -> Vec<&str> {
     if reads_images && !inputs.contains(&"image") {
         inputs.push("image");
     }
-    if model.capabilities.contains(Capabilities::TRANSCRIBE) {
+    if model.kinds.contains(Kind::Transcription) {
         inputs = vec!["audio"];
     }
     if inputs.is_empty() {
@@ -185,25 +179,23 @@ fn input_modalities(model: &ModelOnline) -> Vec<&str> {
 }
 
 fn output_modalities(model: &ModelOnline) -> Vec<&'static str> {
-    let kinds = Kind::ALL.into_iter();
-    let kinds = kinds.filter(|kind| model.kinds.contains(*kind));
-    let able = |task| model.capabilities.contains(task);
-    let outputs = kinds.flat_map(|kind| match kind {
-        Kind::Text => vec![
-            (
-                "text",
-                able(Capabilities::GENERATE) || able(Capabilities::TRANSCRIBE),
-            ),
-            ("embeddings", able(Capabilities::EMBED)),
-            ("rerank", able(Capabilities::RERANK)),
-        ],
-        // The answer to a question about an image is JSON.
-        Kind::Interrogation => vec![("text", true)],
-        Kind::Image | Kind::Video | Kind::Audio | Kind::Mesh => vec![(kind.word(), true)],
-    });
+    let mut outputs: Vec<_> = model.kinds.each().filter_map(output_modality).collect();
+    outputs.dedup();
     outputs
-        .filter_map(|(name, is)| is.then_some(name))
-        .collect()
+}
+
+fn output_modality(kind: Kind) -> Option<&'static str> {
+    Some(match kind {
+        // The answer to a question about an image is JSON.
+        Kind::Text | Kind::Transcription | Kind::Form => "text",
+        Kind::Embedding => "embeddings",
+        Kind::Ranking => "rerank",
+        Kind::Image => "image",
+        Kind::Video => "video",
+        Kind::Music | Kind::Speech => "audio",
+        Kind::Mesh => "3d",
+        Kind::Tokens => return None,
+    })
 }
 
 fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
@@ -228,31 +220,14 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
     entry
 }
 
-/// The kinds that its jobs are counted under. Jobs that speak and that write sounds down travel as texts
-/// do, and are counted as sound.
+/// The kinds that its jobs are counted under.
 pub fn listed_kinds(model: &ModelOnline) -> Vec<Kind> {
-    let able = |task| model.capabilities.contains(task);
-    let is_for_sound = able(Capabilities::SPEAK) || able(Capabilities::TRANSCRIBE);
-    let is_only_for_sound = is_for_sound && !reads_tokens(model);
-    let kinds = Kind::ALL.into_iter();
-    let kinds = kinds.filter(|kind| model.kinds.contains(*kind));
-    let kinds = kinds.filter(|kind| !is_only_for_sound || *kind != Kind::Audio);
-    kinds
-        .map(|kind| match kind == Kind::Text && is_only_for_sound {
-            true => Kind::Audio,
-            false => kind,
-        })
-        .collect()
+    model.kinds.listed().collect()
 }
 
 fn reads_tokens(model: &ModelOnline) -> bool {
-    let tasks = [
-        Capabilities::GENERATE,
-        Capabilities::EMBED,
-        Capabilities::RERANK,
-    ];
-    let mut tasks = tasks.into_iter();
-    model.kinds.contains(Kind::Text) && tasks.any(|task| model.capabilities.contains(task))
+    let mut kinds = [Kind::Text, Kind::Embedding, Kind::Ranking].into_iter();
+    kinds.any(|kind| model.kinds.contains(kind))
 }
 
 /// Limits of requests for media, where workers of the model state them.
@@ -261,7 +236,7 @@ pub fn limits(model: &ModelOnline) -> Map<String, Value> {
         return Map::new();
     };
     let makes = |kind| model.kinds.contains(kind);
-    let speaks = model.capabilities.contains(Capabilities::SPEAK);
+    let speaks = makes(Kind::Speech);
     let (image, video) = (reach.image, reach.video);
     let said = [
         (makes(Kind::Image), "pixels", image.pixels),
@@ -269,7 +244,7 @@ pub fn limits(model: &ModelOnline) -> Map<String, Value> {
         (makes(Kind::Video), "pixels", video.pixels),
         (makes(Kind::Video), "frames", video.frames),
         (
-            makes(Kind::Audio) && !speaks,
+            makes(Kind::Music) && !speaks,
             "seconds",
             reach.music.seconds,
         ),

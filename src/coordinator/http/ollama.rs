@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::switchboard::{ModelOnline, Overview, Switchboard};
-use muster_protocol::job::{Capabilities, TextInput, TokenizeInput, TokensRequest};
+use muster_protocol::job::{Capabilities, Kind, TextInput, TokenizeInput, TokensRequest};
 use muster_protocol::ollama::{
     Door, EmbedRequest, ListedModel, LoadRequest, ShowRequest, read, running, show, tags, version,
 };
@@ -72,7 +72,7 @@ async fn settle(
     load: &LoadRequest,
     model: &ListedModel,
 ) -> Result<(), ApiError> {
-    if !model.can.contains(Capabilities::TOKENIZE) {
+    if !model.kinds.contains(Kind::Tokens) {
         return Ok(());
     }
     let reading = Encoding {
@@ -116,11 +116,10 @@ pub async fn embed(
 
 /// Models that write text or turn it into vectors.
 fn listed(overview: &Overview) -> Vec<ListedModel> {
-    let tasks = |model: &&ModelOnline| {
-        let can = model.capabilities;
-        can.contains(Capabilities::GENERATE) || can.contains(Capabilities::EMBED)
+    let is_for_texts = |model: &&ModelOnline| {
+        model.kinds.contains(Kind::Text) || model.kinds.contains(Kind::Embedding)
     };
-    let models = overview.models.iter().filter(tasks);
+    let models = overview.models.iter().filter(is_for_texts);
     models.map(listing).collect()
 }
 
@@ -129,6 +128,7 @@ fn listing(model: &ModelOnline) -> ListedModel {
         name: model.name.to_string(),
         since: started_at(),
         context: model.context,
+        kinds: model.kinds,
         can: model.capabilities,
         stay: model.stay,
     }

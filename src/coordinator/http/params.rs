@@ -8,14 +8,14 @@ use crate::switchboard::ModelOnline;
 use muster_protocol::job::{Capabilities, Kind};
 
 pub fn params(model: &ModelOnline) -> Value {
-    let Some((word, route)) = route_of(model) else {
+    let Some((kind, route)) = route_of(model) else {
         let kinds = listed_kinds(model).into_iter();
         let words: Vec<_> = kinds.map(Kind::word).collect();
         return json!({"model": &*model.name, "job_type": words.first(), "params": {}});
     };
     let mut reply = json!({
         "model": &*model.name,
-        "job_type": word,
+        "job_type": kind.word(),
         "route": route,
         "params": of_model(model, of_route(route)),
         "passthrough": false,
@@ -23,7 +23,7 @@ pub fn params(model: &ModelOnline) -> Value {
             "The fields of {route} with a range or a list of values. Unknown fields are refused by name."
         ),
     });
-    if word == Kind::Image.word() {
+    if kind == Kind::Image {
         let has = |capability| model.capabilities.contains(capability);
         reply["capabilities"] = json!({
             "img2img": has(Capabilities::SOURCE_IMAGES),

@@ -138,8 +138,7 @@ fn gpu(gpu: &GpuState) -> Value {
 }
 
 pub fn kind_words(kinds: Kinds) -> Vec<&'static str> {
-    let held = Kind::ALL.into_iter().filter(|kind| kinds.contains(*kind));
-    held.map(Kind::word).collect()
+    kinds.listed().map(Kind::word).collect()
 }
 
 #[cfg(test)]

@@ -333,8 +333,7 @@ fn charge(entries: &[Entry]) -> Kudos {
 
 /// The kind that a job is counted under: speech and transcription count as sound, also where they travel as texts.
 fn kind(facts: &Facts) -> Kind {
-    let seconds = facts.job.body.sound_seconds();
-    seconds.map_or(facts.job.kind, |_| Kind::Audio)
+    facts.job.kind.listed_as()
 }
 
 /// What it was asked of, when nobody took it.

@@ -148,10 +148,10 @@ fn presence(worker: &WorkerOnline, prices: &Prices) -> Option<Presence> {
             lora: worker.capabilities.contains(Capabilities::LORAS),
         });
     }
-    if worker.kinds.contains(Kind::Interrogation) {
+    if worker.kinds.contains(Kind::Form) {
         return Some(Presence::Interrogation);
     }
-    if !worker.kinds.contains(Kind::Text) {
+    if !worker.kinds.each().any(Kind::is_relayed) {
         return None;
     }
     let sizes = worker.models.iter().filter_map(|model| prices.known(model));
@@ -212,7 +212,7 @@ mod tests {
             lora: false,
         };
         assert_eq!(paid(Kind::Image), Some(image));
-        assert_eq!(paid(Kind::Interrogation), Some(Presence::Interrogation));
+        assert_eq!(paid(Kind::Form), Some(Presence::Interrogation));
         let text = Presence::Text {
             context: 2048,
             billions: None,

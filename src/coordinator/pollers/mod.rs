@@ -57,7 +57,7 @@ const ONLINE: Duration = Duration::from_secs(300);
 /// Numbers of attempts at one job, those of an earlier process first.
 const ATTEMPTS: u32 = 2 * MOST_ATTEMPTS;
 /// What workers that poll make.
-const POLLED: [Kind; 3] = [Kind::Image, Kind::Text, Kind::Interrogation];
+const POLLED: [Kind; 3] = [Kind::Image, Kind::Text, Kind::Form];
 const SWEEP: Duration = Duration::from_secs(10);
 /// Whoever brings something is told in this time that it is written down, or to bring it again.
 const WRITTEN: Duration = Duration::from_secs(25);

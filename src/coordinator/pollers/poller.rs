@@ -142,7 +142,7 @@ impl Poller {
     pub fn recollect(&mut self, rig: &RigRow, kind: Kind) {
         self.vouched = rig.owner.roles.contains(Roles::TRUSTED);
         let models = match kind {
-            Kind::Interrogation => &rig.said.takes,
+            Kind::Form => &rig.said.takes,
             _ => &rig.said.models,
         };
         self.said = Some(Ask {

@@ -63,7 +63,7 @@ pub struct Counts {
 impl Ended {
     /// Its request has failed with it. Forms are asked for one by one, and fail alone.
     pub(super) fn is_fatal(&self, kind: Kind) -> bool {
-        kind != Kind::Interrogation && matches!(self, Self::Failed(_))
+        kind != Kind::Form && matches!(self, Self::Failed(_))
     }
 }
 

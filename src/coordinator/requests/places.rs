@@ -134,7 +134,7 @@ impl Counted {
     /// Of a text or an image only what still waits for a worker; a form counts until it is done.
     fn jobs_of(&self, request: &Request) -> usize {
         match self.kind {
-            Kind::Interrogation => request.open_jobs(),
+            Kind::Form => request.open_jobs(),
             _ => request.waiting_jobs(),
         }
     }
@@ -183,7 +183,7 @@ mod tests {
         assert!(full(counted(1, &[])));
         assert!(!full(counted(1, &["quiet"])));
         let form = Counted {
-            kind: Kind::Interrogation,
+            kind: Kind::Form,
             ..counted(1, &[])
         };
         assert!(!full(form));

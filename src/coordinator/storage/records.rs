@@ -138,8 +138,8 @@ impl Count {
         match kind {
             Kind::Text => self.texts += 1,
             Kind::Image => self.images += 1,
-            Kind::Interrogation => self.interrogations += 1,
-            Kind::Video | Kind::Audio | Kind::Mesh => {}
+            Kind::Form => self.interrogations += 1,
+            _ => {}
         }
     }
 }

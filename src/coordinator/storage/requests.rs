@@ -275,12 +275,9 @@ fn request(row: &AnyRow) -> Result<RequestRow, StorageError> {
     Ok(RequestRow {
         id: RequestId(uuid(row, "id")?),
         account: AccountId(row.try_get("account")?),
-        kind: Kind::ALL
-            .into_iter()
-            .find(|it| it.word() == kind)
-            .ok_or_else(|| {
-                StorageError::Broken(format!("a request has the unknown kind {kind}"))
-            })?,
+        kind: Kind::listed(&kind).ok_or_else(|| {
+            StorageError::Broken(format!("a request has the unknown kind {kind}"))
+        })?,
         body: row.try_get("body")?,
         accepted_at: UnixMillis(row.try_get("accepted_at")?),
         expires_at: UnixMillis(row.try_get("expires_at")?),

@@ -163,9 +163,7 @@ impl Store {
         // A kind of a newer version is not ours to count.
         let known = lines.into_iter().filter_map(|line| {
             Some(MadeBy {
-                kind: Kind::ALL
-                    .into_iter()
-                    .find(|kind| kind.word() == line.kind)?,
+                kind: Kind::listed(&line.kind)?,
                 model: line.model,
                 made: line.made,
             })

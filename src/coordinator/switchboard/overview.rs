@@ -195,7 +195,7 @@ impl ModelOnline {
 
     /// Whether it answers chats: a text model, and not one that only reads.
     pub fn writes_text(&self) -> bool {
-        self.kinds.contains(Kind::Text) && self.capabilities.contains(Capabilities::GENERATE)
+        self.kinds.contains(Kind::Text)
     }
 
     /// Whether a worker of it serves clients who wait for their answer.
@@ -204,11 +204,7 @@ impl ModelOnline {
     }
 
     fn add(&mut self, worker: &OnlineWorker<'_>, model: OnlineModel<'_>, card: &Card) {
-        for kind in Kind::ALL {
-            if model.kinds.contains(kind) {
-                self.kinds = self.kinds.with(kind);
-            }
-        }
+        self.kinds = self.kinds.and(model.kinds);
         self.formats = self.formats.with(worker.formats);
         let own = worker.capabilities.missing_from(Capabilities::OF_MODELS);
         self.capabilities = self.capabilities.with(own).with(model.can);

@@ -33,7 +33,7 @@ impl Told {
         let body = match self.request.kind {
             Kind::Text => written(&self.text(output, made)),
             Kind::Image => written(&self.image(output, made, media).await),
-            Kind::Interrogation => written(&self.form(output, made, media).await?),
+            Kind::Form => written(&self.form(output, made, media).await?),
             _ => None,
         };
         Some(Call {

@@ -67,7 +67,7 @@ fn check_profile(registration: &Registration) -> Result<(), Rejection> {
         Some(profile) if !is_profile(profile) => {
             refused(RefusalCode::Profile, "the worker profile is malformed")
         }
-        None if registration.kinds.contains(Kind::Audio) && registration.ext.is_none() => {
+        None if registration.kinds.contains(Kind::Music) && registration.ext.is_none() => {
             refused(RefusalCode::Profile, "audio needs a managed profile")
         }
         Some(_) | None => Ok(()),
@@ -244,7 +244,7 @@ mod tests {
         });
         assert_eq!(close, 4003);
         assert_eq!(message, "the worker profile is malformed");
-        let audio = Kinds::from(muster_protocol::job::Kind::Audio);
+        let audio = Kinds::from(muster_protocol::job::Kind::Music);
         let (close, message) = refusal(|it| {
             it.kinds = audio;
             it.key.0.clear();

@@ -10,7 +10,7 @@ use muster_protocol::job::{
     VideoNeeds,
 };
 use muster_protocol::link::{
-    self, Ability, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration, Task, VERSION,
+    self, Ability, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration, VERSION,
 };
 
 /// Models of one worker; further ones are left out.
@@ -97,7 +97,10 @@ impl Peer {
             .map(|(id, own)| dispatch::ServedModel {
                 name: id.clone(),
                 slots: listed(own).map_or(self.slots, |model| model.max).max(1),
-                offering: offering(listed(own), registration.kinds, self.context),
+                offering: with_tokens(
+                    offering(listed(own), registration.kinds, self.context),
+                    registration,
+                ),
             })
             .collect()
     }
@@ -195,7 +198,8 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
                     Ability::Continue => Capabilities::CONTINUE,
                     Ability::StopRules => Capabilities::STOP_RULES,
                     Ability::Grammars => Capabilities::GRAMMAR,
-                    Ability::Encode => Capabilities::TOKENIZE,
+                    // See [`Kind::Tokens`].
+                    Ability::Encode => Capabilities::default(),
                     Ability::SourceImages => Capabilities::SOURCE_IMAGES,
                     Ability::Inpainting => {
                         Capabilities::PAINTING.with(Capabilities::PAINTING_MODELS)
@@ -228,6 +232,21 @@ fn is_drawable(side: u32) -> bool {
     (64..=1536).contains(&side)
 }
 
+/// A worker that says so turns texts into tokens and back with each of its models that read them.
+fn with_tokens(offering: Offering, registration: &Registration) -> Offering {
+    let mut wanted = registration.ext.iter();
+    let encodes = wanted.any(|wanted| wanted.can.contains(&Ability::Encode));
+    let mut reading = [Kind::Text, Kind::Embedding, Kind::Ranking].into_iter();
+    let reads = reading.any(|kind| offering.kinds.contains(kind));
+    match encodes && reads {
+        true => Offering {
+            kinds: offering.kinds.with(Kind::Tokens),
+            ..offering
+        },
+        false => offering,
+    }
+}
+
 /// A public worker says what all its models are for, and nothing of a single one.
 fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32) -> Offering {
     let Some(model) = model else {
@@ -236,14 +255,6 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32)
     let reach = reach(&model.limits).with_context(model.context.unwrap_or(context));
     let kinds = Some(model.kinds).filter(|kinds| *kinds != Kinds::default());
     let said = Offering::of(kinds.unwrap_or(of_worker), reach);
-    let tasks = model.tasks.iter().map(|task| match task {
-        Task::Generate => Capabilities::GENERATE,
-        Task::Embed => Capabilities::EMBED,
-        Task::Rerank => Capabilities::RERANK,
-        Task::Transcribe => Capabilities::TRANSCRIBE,
-        Task::Speak => Capabilities::SPEAK,
-    });
-    let tasks = tasks.reduce(Capabilities::with).unwrap_or(said.can);
     let more = model.can.iter().flatten().map(|ability| match ability {
         Ability::Tools => Capabilities::TOOLS,
         _ => Capabilities::default(),
@@ -252,7 +263,7 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32)
         .size
         .filter(|(width, height)| is_drawable(*width) && is_drawable(*height));
     Offering {
-        can: more.fold(tasks, Capabilities::with),
+        can: more.fold(Capabilities::default(), Capabilities::with),
         says_more: model.can.is_some(),
         voices: model.voices.iter().map(|name| Arc::from(&**name)).collect(),
         size,

@@ -61,18 +61,6 @@ impl Capabilities {
     /// Keeps to `min_tokens`, `ignore_eos` and `stop_token_ids`.
     pub const STOP_RULES: Self = Self(1 << 57);
 
-    /// Turns texts into tokens and back, without writing any.
-    pub const TOKENIZE: Self = Self(1 << 58);
-    /// Writes text: all text models but those that only encode.
-    pub const GENERATE: Self = Self(1 << 55);
-    /// Turns texts into vectors.
-    pub const EMBED: Self = Self(1 << 54);
-    /// Scores documents by a query.
-    pub const RERANK: Self = Self(1 << 53);
-    /// Writes down what a sound says.
-    pub const TRANSCRIBE: Self = Self(1 << 64);
-    /// Speaks texts.
-    pub const SPEAK: Self = Self(1 << 65);
     /// Tells log probabilities of the prompt's tokens.
     pub const PROMPT_LOGPROBS: Self = Self(1 << 66);
 
@@ -100,17 +88,10 @@ impl Capabilities {
     /// It draws more steps than a model is usually given, too.
     pub const MANY_STEPS: Self = Self(1 << 35);
 
-    /// The work of a model.
-    pub const TASKS: Self = Self::GENERATE
-        .with(Self::EMBED)
-        .with(Self::RERANK)
-        .with(Self::TRANSCRIBE)
-        .with(Self::SPEAK);
-
     /// The capabilities of a model, where the others are those of a worker.
-    pub const OF_MODELS: Self = Self::TASKS.with(Self::TOOLS);
+    pub const OF_MODELS: Self = Self::TOOLS;
 
-    const NAMES: [(Self, &'static str); 50] = [
+    const NAMES: [(Self, &'static str); 44] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -155,12 +136,6 @@ impl Capabilities {
         (Self::MANY_STEPS, "a high step count"),
         (Self::INTERACTIVE, "interactive replies"),
         (Self::STOP_RULES, "min_tokens, ignore_eos or stop_token_ids"),
-        (Self::TOKENIZE, "tokenization"),
-        (Self::GENERATE, "text generation"),
-        (Self::EMBED, "embeddings"),
-        (Self::RERANK, "reranking"),
-        (Self::TRANSCRIBE, "transcription"),
-        (Self::SPEAK, "speech"),
         (Self::PROMPT_LOGPROBS, "log probabilities of prompts"),
         (Self::MORE_CONTROL, "newer control types"),
         (Self::CONTROL_STRENGTH, "control strength"),

@@ -30,8 +30,8 @@ pub use ids::{
 pub use keep_alive::{KeepAlive, MemoryStay};
 pub use kinds::{
     Body, Chat, ControlMap, DetokenizeInput, EmbeddingRequest, FormRequest, ImageRequest,
-    JobRequest, LONGEST_VIDEO, Lora, MOST_FRAMES, MediaFile, ModelDefaults, MusicRequest, NEGATIVE,
-    OutputForm, OutputFormat, PromptSide, RankingRequest, ResultPart, Samples, Sampling,
+    JobRequest, Kind, LONGEST_VIDEO, Lora, MOST_FRAMES, MediaFile, ModelDefaults, MusicRequest,
+    NEGATIVE, OutputForm, OutputFormat, PromptSide, RankingRequest, ResultPart, Samples, Sampling,
     SolverSettings, SoundFormat, SourceImage, SourceUse, SpeechGap, SpeechPart, SpeechRequest,
     StopRules, TextInput, TextRequest, TextualInversion, TokenList, TokenizeInput, TokensRequest,
     ToolChoice, Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest, USUAL_SIZE,
@@ -40,7 +40,7 @@ pub use kinds::{
 pub(crate) use kinds::{MediaJson, ValuesJson};
 pub use legacy::LegacySampling;
 pub use needs::{
-    Formats, ImageNeeds, InterrogationNeeds, Kind, Kinds, MusicNeeds, Needs, Reach, SoundNeeds,
+    Formats, ImageNeeds, InterrogationNeeds, Kinds, MusicNeeds, Needs, Reach, SoundNeeds,
     SpeechNeeds, Targets, TextNeeds, VideoNeeds,
 };
 pub use price::{JobPrice, MicroUsd};

@@ -2,23 +2,12 @@
 
 use std::fmt;
 
+use super::Kind;
 use super::ids::WorkerId;
-
-/// What is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    Text,
-    Image,
-    Video,
-    Audio,
-    Mesh,
-    /// What is in an image.
-    Interrogation,
-}
 
 /// A set of [`Kind`]s.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Kinds(u8);
+pub struct Kinds(u16);
 
 /// A set of request formats a worker understands.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,29 +133,6 @@ impl Targets {
     }
 }
 
-impl Kind {
-    pub const ALL: [Self; 6] = [
-        Self::Text,
-        Self::Image,
-        Self::Video,
-        Self::Audio,
-        Self::Mesh,
-        Self::Interrogation,
-    ];
-
-    /// In listings, in messages and in the database.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Image => "image",
-            Self::Video => "video",
-            Self::Audio => "audio",
-            Self::Mesh => "3d",
-            Self::Interrogation => "interrogation",
-        }
-    }
-}
-
 impl Kinds {
     #[must_use]
     pub fn with(self, kind: Kind) -> Self {
@@ -180,6 +146,19 @@ impl Kinds {
 
     pub fn contains(self, kind: Kind) -> bool {
         self.0 & 1 << kind as u8 != 0
+    }
+
+    pub fn each(self) -> impl Iterator<Item = Kind> {
+        let all = Kind::ALL.into_iter();
+        all.filter(move |kind| self.contains(*kind))
+    }
+
+    /// The kinds that they are listed as, each once.
+    pub fn listed(self) -> impl Iterator<Item = Kind> {
+        let listed = self
+            .each()
+            .fold(Self::default(), |all, kind| all.with(kind.listed_as()));
+        listed.each()
     }
 }
 

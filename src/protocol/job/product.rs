@@ -198,14 +198,15 @@ impl Product {
     pub fn from_stored(kind: Kind, text: &str) -> Self {
         let plain = || Self::from(text.to_owned());
         match kind {
-            Kind::Text | Kind::Interrogation if text.starts_with(NOTED) => {
+            Kind::Text | Kind::Form if text.starts_with(NOTED) => {
                 serde_json::from_str(text).map_or_else(|_| plain(), Self::Text)
             }
-            Kind::Text if text.starts_with(HEARD) => {
+            // Stored as a text by earlier versions.
+            Kind::Text | Kind::Transcription | Kind::Music if text.starts_with(HEARD) => {
                 let read = serde_json::from_str::<StoredTranscript>(text);
                 read.map_or_else(|_| plain(), |read| Self::Transcript(read.transcript))
             }
-            Kind::Text | Kind::Interrogation => plain(),
+            Kind::Text | Kind::Form => plain(),
             _ => serde_json::from_str(text).map_or_else(|_| plain(), Self::Media),
         }
     }
@@ -267,7 +268,7 @@ mod tests {
         ];
         for text in texts.map(str::to_owned) {
             check(Kind::Text, Product::from(text.clone()));
-            check(Kind::Interrogation, Product::from(text.clone()));
+            check(Kind::Form, Product::from(text.clone()));
             let (seed, remarks) = (Some(-7), Vec::new());
             let note = Note { seed, remarks };
             check(Kind::Text, Product::Text(Text { text, note }));

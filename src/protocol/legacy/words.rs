@@ -207,11 +207,11 @@ words! {
 impl Trade {
     /// Of a worker that makes this, where the poll API has such workers.
     pub fn of(kind: Kind) -> Option<Self> {
-        match kind {
+        match kind.listed_as() {
             Kind::Text => Some(Self::Text),
             Kind::Image => Some(Self::Image),
-            Kind::Interrogation => Some(Self::Interrogation),
-            Kind::Video | Kind::Audio | Kind::Mesh => None,
+            Kind::Form => Some(Self::Interrogation),
+            _ => None,
         }
     }
 }

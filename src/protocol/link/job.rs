@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::job_types::{job_type, kind_of};
 use super::loose::{AtMost, Loose, LooseId};
 use super::object::Object;
 use super::output::about;
-use super::registration::{kind_name, kind_named};
 use super::{About, FrameError};
 use crate::job::{Body, KeepAlive, Kind, MediaJson, TextRequest, ValuesJson};
 
@@ -122,7 +122,7 @@ impl JobHeadJson {
 impl JobJson<'_> {
     /// None when it names no job.
     pub fn read(self) -> Result<Option<JobFrame>, FrameError> {
-        let kind = self.job_type.as_deref().map(kind_named);
+        let kind = self.job_type.as_deref().map(kind_of);
         let payload = match kind {
             Some(None) => Payload::Unreadable,
             Some(Some(_)) | None => {
@@ -135,7 +135,10 @@ impl JobJson<'_> {
         Ok(Some(JobFrame {
             about,
             model: self.model.unwrap_or_default(),
-            kind: kind.flatten().unwrap_or(Kind::Text),
+            kind: match &payload {
+                Payload::Neutral(body) => body.kind(),
+                _ => kind.flatten().unwrap_or(Kind::Text),
+            },
             payload,
             upload: self.upload.map_or_else(Vec::new, |list| list.0),
             prefill: self.prefill,
@@ -208,8 +211,8 @@ impl JobFrame {
     pub(super) fn write_into(&self, out: &mut String) {
         let mut object = Object::frame("job", out);
         self.about.write(&mut object);
-        if self.kind != Kind::Text {
-            object.text("job_type", kind_name(self.kind));
+        if !self.kind.is_relayed() {
+            object.text("job_type", job_type(self.kind));
         }
         object.text("model", &self.model);
         match &self.payload {

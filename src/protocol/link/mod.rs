@@ -19,6 +19,7 @@ mod error;
 mod extensions;
 mod from_worker;
 mod job;
+mod job_types;
 mod loose;
 mod mending;
 mod object;
@@ -40,9 +41,7 @@ pub use job::{JobFrame, Payload, Prefill, UploadSlot};
 pub use loose::has_more_values_than;
 pub use output::{Output, write_tokens};
 pub use ready::{Ready, RefusalCode, RefusalFrame, Verdict};
-pub use registration::{
-    Capacity, Claim, Key, ModelCapacity, ModelLimits, Registration, Resume, Task,
-};
+pub use registration::{Capacity, Claim, Key, ModelCapacity, ModelLimits, Registration, Resume};
 pub use state::{GpuState, ModelState, ModelStatus, State};
 pub use to_worker::{CancelWhy, ToWorker};
 

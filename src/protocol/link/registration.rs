@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::FrameError;
 use super::extensions::{Ability, Wanted, WantedJson};
+use super::job_types::{job_types, kinds_of, tasks};
 use super::loose::{AtMost, Entries, Few, Loose, read};
 use super::object::Object;
 use crate::job::{Formats, JobId, Kind, Kinds};
@@ -71,10 +72,8 @@ pub struct ModelCapacity {
     pub context: Option<u32>,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,
-    /// What it makes. None from workers of earlier versions, whose models all make what the worker does.
+    /// None from workers of earlier versions, whose models all make what the worker does.
     pub kinds: Kinds,
-    /// What a text model can do; nothing said: write text.
-    pub tasks: Vec<Task>,
     /// Abilities of the worker in which models differ; nothing said: as the worker.
     pub can: Option<Vec<Ability>>,
     /// Frames a second and frames of its videos where a request names none.
@@ -94,50 +93,6 @@ pub struct ModelLimits {
     pub frames: Option<u32>,
     pub seconds: Option<u32>,
     pub characters: Option<u32>,
-}
-
-/// What one model of a worker of ours does with texts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Task {
-    /// Write text.
-    Generate,
-    /// Turn texts into vectors.
-    Embed,
-    /// Score documents by a query.
-    Rerank,
-    /// Write down what a sound says.
-    Transcribe,
-    /// Speak texts.
-    Speak,
-}
-
-impl Task {
-    const ALL: [Self; 5] = [
-        Self::Generate,
-        Self::Embed,
-        Self::Rerank,
-        Self::Transcribe,
-        Self::Speak,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Generate => "generate",
-            Self::Embed => "embed",
-            Self::Rerank => "rerank",
-            Self::Transcribe => "transcribe",
-            Self::Speak => "speak",
-        }
-    }
-
-    /// Unknown names are left out.
-    fn named(names: Vec<Loose<String>>) -> Vec<Self> {
-        let names: Vec<String> = names.into_iter().filter_map(|name| name.0).collect();
-        let known = Self::ALL.into_iter();
-        known
-            .filter(|task| names.iter().any(|name| name == task.name()))
-            .collect()
-    }
 }
 
 /// What the worker still has of an earlier session.
@@ -269,7 +224,7 @@ impl Registration {
         object.text("apikey", &self.key.0);
         object.text("name", &self.name);
         object.texts("models", &self.models);
-        let job_types = kind_names(self.kinds);
+        let job_types = job_types(self.kinds);
         if job_types != ["text"] {
             object.texts("job_types", &job_types);
         }
@@ -293,30 +248,6 @@ impl Registration {
     }
 }
 
-const KINDS: [(Kind, &str); 5] = [
-    (Kind::Text, "text"),
-    (Kind::Image, "image"),
-    (Kind::Video, "video"),
-    (Kind::Audio, "audio"),
-    (Kind::Mesh, "3d"),
-];
-
-/// As job frames and registrations spell it.
-pub(super) fn kind_name(kind: Kind) -> &'static str {
-    let row = KINDS.iter().find(|(one, _)| *one == kind);
-    row.map_or("text", |(_, name)| name)
-}
-
-fn kind_names(kinds: Kinds) -> Vec<&'static str> {
-    let held = KINDS.iter().filter(|(kind, _)| kinds.contains(*kind));
-    held.map(|(_, name)| *name).collect()
-}
-
-pub(super) fn kind_named(name: &str) -> Option<Kind> {
-    let row = KINDS.iter().find(|(_, one)| *one == name);
-    row.map(|(kind, _)| *kind)
-}
-
 /// As near as there is one: not every language keeps whole numbers apart from others.
 fn whole(number: f64) -> u32 {
     number as u32
@@ -328,17 +259,11 @@ fn kinds(list: Option<Names>, single: Option<String>) -> Kinds {
     if names.is_empty() {
         names.extend(single);
     }
-    let kinds = kinds_named(&names);
+    let kinds = kinds_of(&names, &[]);
     match kinds == Kinds::default() {
         true => Kind::Text.into(),
         false => kinds,
     }
-}
-
-/// Unknown names are left out.
-fn kinds_named(names: &[String]) -> Kinds {
-    let known = names.iter().filter_map(|name| kind_named(name));
-    known.fold(Kinds::default(), Kinds::with)
 }
 
 fn formats(list: Option<Names>) -> Formats {
@@ -386,8 +311,10 @@ impl From<CapacityJson> for Capacity {
                 context: said.ctx.0,
                 size: said.size.0,
                 clip: said.clip.0,
-                kinds: kinds_named(&said.kinds.0.map_or_else(Vec::new, all_texts)),
-                tasks: Task::named(said.tasks.0.map_or_else(Vec::new, |list| list.0)),
+                kinds: kinds_of(
+                    &said.kinds.0.map_or_else(Vec::new, all_texts),
+                    &said.tasks.0.map_or_else(Vec::new, all_texts),
+                ),
                 can: said.can.0.map(|list| Ability::named(&all_texts(list))),
                 voices: voices(said.voices.0.map_or_else(Vec::new, all_texts)),
                 limits: said.limits.0.unwrap_or_default(),
@@ -439,13 +366,13 @@ impl Capacity {
                     if let Some((fps, frames)) = model.clip {
                         one.numbers("clip", &[fps, frames]);
                     }
-                    let kinds = kind_names(model.kinds);
+                    let kinds = job_types(model.kinds);
                     if !kinds.is_empty() {
                         one.texts("kinds", &kinds);
                     }
-                    if !model.tasks.is_empty() {
-                        let names: Vec<_> = model.tasks.iter().map(|task| task.name()).collect();
-                        one.texts("tasks", &names);
+                    let tasks = tasks(model.kinds);
+                    if !tasks.is_empty() {
+                        one.texts("tasks", &tasks);
                     }
                     if let Some(can) = &model.can {
                         let names: Vec<_> = can.iter().map(|ability| ability.name()).collect();

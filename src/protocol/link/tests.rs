@@ -244,7 +244,7 @@ fn job_types_and_formats_keep_what_is_known() {
     assert_eq!(media.kinds, Kinds::from(Kind::Image).with(Kind::Mesh));
     assert_eq!(
         read(r#"{"job_types":[],"worker_type":"audio"}"#).kinds,
-        Kinds::from(Kind::Audio)
+        Kinds::from(Kind::Music)
     );
     assert_eq!(
         read(r#"{"job_types":["x"]}"#).kinds,

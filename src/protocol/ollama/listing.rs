@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::job::{Capabilities, MemoryStay};
+use crate::job::{Capabilities, Kind, Kinds, MemoryStay};
 
 use super::answer::moment;
 
@@ -14,6 +14,7 @@ pub struct ListedModel {
     /// Seconds since the epoch from which on this service offers it.
     pub since: i64,
     pub context: u32,
+    pub kinds: Kinds,
     pub can: Capabilities,
     pub stay: MemoryStay,
 }
@@ -55,16 +56,14 @@ pub fn running(models: &[ListedModel]) -> Value {
 
 /// What `/api/show` answers.
 pub fn show(model: &ListedModel) -> Value {
-    const CAPABILITIES: [(Capabilities, &str); 4] = [
-        (Capabilities::GENERATE, "completion"),
-        (Capabilities::TOOLS, "tools"),
-        (Capabilities::IMAGE_INPUT, "vision"),
-        (Capabilities::EMBED, "embedding"),
+    let can = [
+        (model.kinds.contains(Kind::Text), "completion"),
+        (model.can.contains(Capabilities::TOOLS), "tools"),
+        (model.can.contains(Capabilities::IMAGE_INPUT), "vision"),
+        (model.kinds.contains(Kind::Embedding), "embedding"),
     ];
-    let can = CAPABILITIES.iter();
-    let can: Vec<&str> = can
-        .filter_map(|(can, word)| model.can.contains(*can).then_some(*word))
-        .collect();
+    let can = can.into_iter();
+    let can: Vec<&str> = can.filter_map(|(can, word)| can.then_some(word)).collect();
     // Programs look for the context under the name of the architecture, which is not known here.
     let info = json!({"general.architecture": "model", "model.context_length": model.context});
     let entry = entry(model);

@@ -10,7 +10,6 @@ pub fn refuse_incomplete(
     elsewhere: &[&str],
 ) -> Result<(), String> {
     match kind {
-        Kind::Text | Kind::Hearing => refuse_incomplete_text(source),
         Kind::Speech => refuse_incomplete_speech(source),
         Kind::Image if is_one_file(source) => Ok(()),
         Kind::Image => {
@@ -24,6 +23,7 @@ pub fn refuse_incomplete(
             let components = ["text_encoder", "condition_encoder", "transformer", "vae"];
             refuse_incomplete_folder(source, &components, elsewhere)
         }
+        _ => refuse_incomplete_text(source),
     }
 }
 

@@ -94,7 +94,6 @@ impl Catalog {
 /// The folders of models of a kind.
 fn folders_of(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::Text | Kind::Hearing | Kind::Speech => &[],
         Kind::Image => &[
             "unet",
             "vae",
@@ -118,6 +117,7 @@ fn folders_of(kind: Kind) -> &'static [&'static str] {
             "text_encoder",
             "tokenizer",
         ],
+        _ => &[],
     }
 }
 
@@ -140,7 +140,7 @@ pub fn read(
         if known.is_empty() {
             return Err(format!(
                 "a model of the kind {} has no components",
-                kind.word()
+                kind.name()
             ));
         }
         if !known.contains(&name.as_str()) {
@@ -411,7 +411,7 @@ mod tests {
                  sources.f32 = { path = \"x\" }\ncomponents.vae.model = \"x\"";
         let found = read(hears).unwrap_err();
         assert!(
-            found.contains("a model of the kind hearing has no components"),
+            found.contains("a model of the kind transcription has no components"),
             "{found}"
         );
 

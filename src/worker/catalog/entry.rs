@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{Component, Embedded};
 use crate::hub;
+use muster_protocol::job::Kind;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -26,7 +27,7 @@ pub struct Entry {
 pub enum Facts {
     Text(TextFacts),
     Image(ImageFacts),
-    Hearing(HearingFacts),
+    Transcription(TranscriptionFacts),
     Video(VideoFacts),
     Speech(SpeechFacts),
     Music(MusicFacts),
@@ -49,7 +50,7 @@ pub struct ImageFacts {
 
 /// Of a model that writes down what sounds say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HearingFacts {
+pub struct TranscriptionFacts {
     pub parameters: u64,
 }
 
@@ -131,7 +132,7 @@ impl Family {
             Self::StableDiffusion1 | Self::StableDiffusion2 | Self::StableDiffusionXl => {
                 Kind::Image
             }
-            Self::Whisper => Kind::Hearing,
+            Self::Whisper => Kind::Transcription,
             Self::Wan => Kind::Video,
             Self::Kokoro => Kind::Speech,
             Self::AceStep => Kind::Music,
@@ -140,40 +141,36 @@ impl Family {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Text,
-    Image,
-    Hearing,
-    Video,
-    Speech,
-    Music,
+/// The kinds of models that the catalog has, by the word in an entry.
+pub const KINDS: &[(&str, Kind)] = &[
+    (Kind::Text.name(), Kind::Text),
+    (Kind::Image.name(), Kind::Image),
+    (Kind::Transcription.name(), Kind::Transcription),
+    (Kind::Video.name(), Kind::Video),
+    (Kind::Speech.name(), Kind::Speech),
+    (Kind::Music.name(), Kind::Music),
+];
+
+/// The word of earlier versions for models that transcribe.
+const EARLIER_TRANSCRIPTION: &str = "hearing";
+
+impl Family {
+    /// The word that stands for this in an entry.
+    pub fn word(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(_, value)| *value == self);
+        found.map_or("", |(word, _)| word)
+    }
 }
 
-impl Kind {
-    pub const ALL: &[(&'static str, Self)] = &[
-        ("text", Self::Text),
-        ("image", Self::Image),
-        ("hearing", Self::Hearing),
-        ("video", Self::Video),
-        ("speech", Self::Speech),
-        ("music", Self::Music),
-    ];
+/// The kind of this word.
+pub fn kind_named(word: &str) -> Option<Kind> {
+    let word = match word {
+        EARLIER_TRANSCRIPTION => Kind::Transcription.name(),
+        word => word,
+    };
+    let found = KINDS.iter().find(|(name, _)| *name == word);
+    found.map(|(_, kind)| *kind)
 }
-
-macro_rules! word {
-    ($($name:ty),+) => {$(
-        impl $name {
-            /// The word that stands for this in an entry.
-            pub fn word(self) -> &'static str {
-                let found = Self::ALL.iter().find(|(_, value)| *value == self);
-                found.map_or("", |(word, _)| word)
-            }
-        }
-    )+};
-}
-
-word!(Family, Kind);
 
 /// How tokens are chosen when a request does not say.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -332,7 +329,7 @@ impl Entry {
         match self.facts {
             Facts::Text(_) => Kind::Text,
             Facts::Image(_) => Kind::Image,
-            Facts::Hearing(_) => Kind::Hearing,
+            Facts::Transcription(_) => Kind::Transcription,
             Facts::Video(_) => Kind::Video,
             Facts::Speech(_) => Kind::Speech,
             Facts::Music(_) => Kind::Music,
@@ -343,7 +340,7 @@ impl Entry {
         match &self.facts {
             Facts::Text(facts) => facts.shape.parameters,
             Facts::Image(facts) => facts.parameters,
-            Facts::Hearing(facts) => facts.parameters,
+            Facts::Transcription(facts) => facts.parameters,
             Facts::Video(facts) => facts.parameters,
             Facts::Speech(facts) => facts.parameters,
             Facts::Music(facts) => facts.parameters,
@@ -372,7 +369,7 @@ impl Facts {
     /// Beside the weights, for one job of the usual size.
     pub fn workspace_bytes(&self) -> u64 {
         match self {
-            Self::Text(_) | Self::Hearing(_) | Self::Speech(_) => WORKSPACE_BYTES,
+            Self::Text(_) | Self::Transcription(_) | Self::Speech(_) => WORKSPACE_BYTES,
             Self::Image(facts) => facts.drawing_bytes(),
             Self::Video(facts) => facts.filming_bytes(),
             Self::Music(facts) => facts.composing_bytes(),

@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use super::{
     Component, ComposingDefaults, Defaults, DrawingDefaults, Embedded, Entry, Facts, Family,
-    FilmingDefaults, HearingFacts, ImageFacts, Kind, MusicFacts, Names, Shape, Source, SpeechFacts,
-    TextFacts, VideoFacts,
+    FilmingDefaults, ImageFacts, KINDS, Kind, MusicFacts, Names, Shape, Source, SpeechFacts,
+    TextFacts, TranscriptionFacts, VideoFacts,
     complete::refuse_incomplete,
     component::{self, COMPONENT, ComponentToml},
-    entry::QUANTIZATIONS,
+    entry::{QUANTIZATIONS, kind_named},
     keys::{ENTRY, NAMES, SHAPE, refuse_unknown, unknown},
 };
 use crate::hub;
@@ -129,13 +129,16 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
     refuse_unknown_keys(&table)?;
     let raw: EntryToml = toml::from_str(text).map_err(|error| error.to_string())?;
     let family = word("family", &raw.family, Family::ALL)?;
-    let kind = word("kind", &raw.kind, Kind::ALL)?;
+    let kind = kind_named(&raw.kind).ok_or_else(|| {
+        let known: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+        unknown("kind", &raw.kind, &known)
+    })?;
     let sound_parameters = sound_parameters(&raw);
     if family.kind() != kind {
-        let (family, wanted) = (family.word(), family.kind().word());
+        let (family, wanted) = (family.word(), family.kind().name());
         return Err(format!(
             "kind of the family {family} must be {wanted}, found {}",
-            kind.word()
+            kind.name()
         ));
     }
     let components = component::read(raw.components, folder, kind)?;
@@ -144,19 +147,13 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
         sources: sources(raw.sources, folder, kind, &components)?,
         components,
         facts: match kind {
-            Kind::Text => Facts::Text(text_facts(
-                raw.context,
-                raw.shape,
-                raw.parameters,
-                raw.defaults,
-            )?),
             Kind::Image => Facts::Image(image_facts(
                 raw.context,
                 raw.shape,
                 raw.parameters,
                 raw.defaults,
             )?),
-            Kind::Hearing => Facts::Hearing(HearingFacts {
+            Kind::Transcription => Facts::Transcription(TranscriptionFacts {
                 parameters: sound_parameters?,
             }),
             Kind::Speech => Facts::Speech(SpeechFacts {
@@ -173,6 +170,12 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
                 raw.shape,
                 raw.parameters,
                 &raw.defaults,
+            )?),
+            _ => Facts::Text(text_facts(
+                raw.context,
+                raw.shape,
+                raw.parameters,
+                raw.defaults,
             )?),
         },
         id: raw.id,
@@ -438,11 +441,11 @@ fn check(entry: &Entry) -> Result<(), String> {
     match &entry.facts {
         Facts::Text(facts) => check_text(facts)?,
         Facts::Image(facts) => check_image(facts)?,
-        Facts::Hearing(HearingFacts { parameters: 0 })
+        Facts::Transcription(TranscriptionFacts { parameters: 0 })
         | Facts::Speech(SpeechFacts { parameters: 0 }) => {
             return Err("parameters is out of range".to_owned());
         }
-        Facts::Hearing(_) | Facts::Speech(_) => {}
+        Facts::Transcription(_) | Facts::Speech(_) => {}
         Facts::Video(facts) => check_video(facts)?,
         Facts::Music(facts) => check_music(facts)?,
     }

@@ -25,10 +25,11 @@ pub use component::{Component, EntrySource};
 pub use embedded::{Embedded, UnpackError};
 pub use entry::{
     ComposingDefaults, Defaults, DrawingDefaults, Entry, Facts, Family, FilmingDefaults,
-    HearingFacts, ImageFacts, Kind, MusicFacts, Names, Shape, Source, SpeechFacts, TextFacts,
-    UnknownQuantization, VideoFacts,
+    ImageFacts, KINDS, MusicFacts, Names, Shape, Source, SpeechFacts, TextFacts,
+    TranscriptionFacts, UnknownQuantization, VideoFacts, kind_named,
 };
 pub use file::IMAGE_INDEX;
+pub use muster_protocol::job::Kind;
 pub use names::{AmbiguousModel, FindError, UnknownModel};
 
 /// All models known to this program.

@@ -37,7 +37,7 @@ fn models_that_speak_have_parameters_alone() {
     };
     let found = entry("parameters = 81_000_000").unwrap();
     assert_eq!(
-        (found.kind().word(), found.parameters()),
+        (found.kind().name(), found.parameters()),
         ("speech", 81_000_000)
     );
     assert!(found.minimum_memory_bytes("f32").unwrap() > 4 * 81_000_000);
@@ -326,7 +326,7 @@ fn a_video_model_has_parameters_and_defaults_of_its_kind() {
     refused(
         "family = \"wan\"",
         "family = \"whisper\"",
-        "kind of the family whisper must be hearing",
+        "kind of the family whisper must be transcription",
     );
 }
 

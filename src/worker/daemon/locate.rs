@@ -207,7 +207,7 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
             defaults: sampling(&facts.defaults),
             ..ModelSource::new(found.path)
         })),
-        Facts::Hearing(_) => {
+        Facts::Transcription(_) => {
             LocatedSource::Media(MediaSource::Hearing(HearingSource::new(found.path)))
         }
         Facts::Video(facts) => LocatedSource::Media(MediaSource::Video(VideoSource {

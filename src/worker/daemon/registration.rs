@@ -11,7 +11,7 @@ use muster_engine::runtime::maker::MediaKind;
 use muster_engine::runtime::{ModelInfo, Purpose};
 use muster_protocol::job::{Formats, Kind, Kinds};
 use muster_protocol::link::{
-    Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, ModelLimits, Registration, Task,
+    Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, ModelLimits, Registration,
     VERSION, Wanted,
 };
 
@@ -71,8 +71,7 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         max: small(served.slots_of(&info.name)),
         context: Some(small(info.context)),
         size: None,
-        kinds: Kind::Text.into(),
-        tasks: tasks(&info.purpose),
+        kinds: kind(&info.purpose).into(),
         can: Some(match claims.with_tools.contains(&info.name) {
             true => vec![Ability::Tools],
             false => Vec::new(),
@@ -94,11 +93,6 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         },
         size: model.size,
         kinds: kinds(model),
-        tasks: match model.kind {
-            MediaKind::Transcript => vec![Task::Transcribe],
-            MediaKind::Sound if model.speaks() => vec![Task::Speak],
-            MediaKind::Image | MediaKind::Sound | MediaKind::Video => Vec::new(),
-        },
         can: None,
         voices: model.voices.clone(),
         clip: model.clip,
@@ -106,12 +100,8 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
     };
     let texts = served.models.iter().map(capacity);
     let models: Vec<_> = texts.chain(served.media.iter().map(media)).collect();
-    let writes = !served.models.is_empty() || served.media.is_empty();
-    let texts = match writes {
-        true => Kind::Text.into(),
-        false => Kinds::default(),
-    };
-    let kinds = served.media.iter().map(kinds).fold(texts, Kinds::and);
+    let all = models.iter().map(|model| model.kinds);
+    let kinds = all.reduce(Kinds::and).unwrap_or(Kind::Text.into());
     Registration {
         formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
         max_length: context,
@@ -135,23 +125,22 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
 /// The longest sound, in tokens of a model that hears: 50 a second.
 const HEARD_TOKENS: usize = MOST_SECONDS as usize * 50;
 
-/// Jobs that speak a text come as texts do, and requests for any sound as those for music do.
+/// A request for any sound is one for music.
 fn kinds(model: &MediaModel) -> Kinds {
     match model.kind {
         MediaKind::Image => Kind::Image.into(),
-        MediaKind::Sound if model.speaks() => Kinds::from(Kind::Audio).with(Kind::Text),
-        MediaKind::Sound => Kind::Audio.into(),
+        MediaKind::Sound if model.speaks() => Kinds::from(Kind::Music).with(Kind::Speech),
+        MediaKind::Sound => Kind::Music.into(),
         MediaKind::Video => Kind::Video.into(),
-        MediaKind::Transcript => Kind::Text.into(),
+        MediaKind::Transcript => Kind::Transcription.into(),
     }
 }
 
-/// A text model without tasks writes text.
-fn tasks(purpose: &Purpose) -> Vec<Task> {
+fn kind(purpose: &Purpose) -> Kind {
     match purpose {
-        Purpose::Generate => Vec::new(),
-        Purpose::Embed(_) => vec![Task::Embed],
-        Purpose::Rerank => vec![Task::Rerank],
+        Purpose::Generate => Kind::Text,
+        Purpose::Embed(_) => Kind::Embedding,
+        Purpose::Rerank => Kind::Ranking,
     }
 }
 
@@ -193,13 +182,16 @@ mod tests {
         };
         let registration = registration(&post, &served, Claims::default());
         assert_eq!(registration.models, ["draws", "plays", "hears"]);
-        let all = Kinds::from(Kind::Image).with(Kind::Audio).with(Kind::Text);
+        let all = Kinds::from(Kind::Image)
+            .with(Kind::Music)
+            .with(Kind::Transcription);
         assert_eq!(registration.kinds, all);
         let capacity = registration.capacity.unwrap();
         let models = capacity.models.iter();
         let told: Vec<_> = models.map(|model| (model.kinds, model.max)).collect();
-        let [image, audio, text] = [Kind::Image, Kind::Audio, Kind::Text].map(Kinds::from);
-        assert_eq!(told, [(image, 1), (audio, 1), (text, 3)]);
+        let [image, music, transcripts] =
+            [Kind::Image, Kind::Music, Kind::Transcription].map(Kinds::from);
+        assert_eq!(told, [(image, 1), (music, 1), (transcripts, 3)]);
         assert_eq!(capacity.total, 4 + 5);
     }
 }

@@ -78,7 +78,13 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("muster_reader", &["coordinator", "worker/daemon", "lib.rs"]),
     (
         "muster_protocol",
-        &["coordinator", "worker/daemon", "worker/link", "lib.rs"],
+        &[
+            "coordinator",
+            "worker/catalog",
+            "worker/daemon",
+            "worker/link",
+            "lib.rs",
+        ],
     ),
     (
         "muster_schema",

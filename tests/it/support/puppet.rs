@@ -42,12 +42,30 @@ impl Puppet {
         Self::with_context(board, model, capabilities, 4096).await
     }
 
+    pub async fn of_kind(board: &Switchboard, model: &str, kind: Kind) -> Self {
+        let offering = Offering {
+            kinds: kind.into(),
+            ..Offering::text(4096)
+        };
+        Self::offering(board, model, Capabilities::default(), offering).await
+    }
+
     pub async fn with_context(
         board: &Switchboard,
         model: &str,
         capabilities: Capabilities,
         context: u32,
     ) -> Self {
+        Self::offering(board, model, capabilities, Offering::text(context)).await
+    }
+
+    async fn offering(
+        board: &Switchboard,
+        model: &str,
+        capabilities: Capabilities,
+        offering: Offering,
+    ) -> Self {
+        let context = offering.reach.text.context;
         let session = board.next_session();
         let orders = Arc::new(Orders::default());
         let card = Card {
@@ -73,13 +91,7 @@ impl Puppet {
             models: vec![ServedModel {
                 name: model.into(),
                 slots: 64,
-                offering: Offering {
-                    can: [Capabilities::EMBED, Capabilities::TRANSCRIBE]
-                        .into_iter()
-                        .filter(|task| capabilities.contains(*task))
-                        .fold(Capabilities::GENERATE, Capabilities::with),
-                    ..Offering::text(context)
-                },
+                offering,
             }],
             slots: 64,
             extensions: Extensions {

@@ -186,7 +186,7 @@ fn a_text_for_any_model_goes_to_one_that_writes_beside_one_that_hears() {
         name: "hears".into(),
         slots: 1,
         offering: Offering {
-            can: Capabilities::TRANSCRIBE,
+            kinds: Kind::Transcription.into(),
             ..Offering::text(heard)
         },
     });

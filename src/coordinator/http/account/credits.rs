@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{AccountCaller, unavailable};
 use crate::accounts::Caller;
-use crate::billing::{Charging, Funds, MicroUsd, Modality, ModelRates};
+use crate::billing::{Charging, Funds, MicroUsd, ModelRates, modality};
 use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::http::body::Whole;
@@ -19,7 +19,7 @@ use crate::state::DoorSettings;
 use crate::storage::{AccountCredits, CreditRow, Store};
 use crate::switchboard::Switchboard;
 use crate::workers::output_room;
-use muster_protocol::job::TranscriptionRequest;
+use muster_protocol::job::{Kind, TranscriptionRequest};
 use muster_protocol::openai::account::QuoteRequest;
 
 /// The money of an account.
@@ -63,15 +63,15 @@ pub async fn quote(
 
 /// None where the model has no price for this kind of output.
 fn cost(rates: &ModelRates, request: &QuoteRequest, context: u32) -> Option<MicroUsd> {
-    let of_one = match Modality::named(request.modality)? {
-        Modality::Text => {
+    let of_one = match modality(request.modality)? {
+        Kind::Text => {
             let prompt = u32::try_from(request.prompt_tokens).unwrap_or(u32::MAX);
             let rest = output_room(context, prompt).into();
             let output = request.max_tokens.unwrap_or(rest);
             let price = rates.text().or_else(|| rates.reading())?;
             price.of_tokens(request.prompt_tokens, output)
         }
-        Modality::Transcript => {
+        Kind::Transcription => {
             let tokens = TranscriptionRequest {
                 seconds: request.millis as f64 / 1000.0,
                 ..TranscriptionRequest::default()
@@ -79,8 +79,8 @@ fn cost(rates: &ModelRates, request: &QuoteRequest, context: u32) -> Option<Micr
             let price = rates.heard(request.millis)?;
             price.of_tokens(tokens.tokens(), 0)
         }
-        Modality::Speech => rates.spoken(request.characters)?,
-        modality => rates.output(modality, request.millis)?,
+        Kind::Speech => rates.spoken(request.characters)?,
+        kind => rates.output(kind, request.millis)?,
     };
     Some(MicroUsd(of_one.0.saturating_mul(request.outputs)))
 }

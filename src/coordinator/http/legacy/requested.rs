@@ -63,7 +63,7 @@ impl Asking<'_> {
         let (name, most) = match self.kind {
             Kind::Text => ("queued texts", most),
             // A form is little work.
-            Kind::Interrogation => ("queued and running forms", most.saturating_mul(10)),
+            Kind::Form => ("queued and running forms", most.saturating_mul(10)),
             _ => ("queued images", most),
         };
         let counted = self.counted(|| requests.known_models(&settings.names));
@@ -79,7 +79,7 @@ impl Asking<'_> {
 
     /// What it is counted with. To whoever asks what is in an image all forms are alike.
     fn counted(&self, known: impl FnOnce() -> Known) -> Counted {
-        let is_of_a_model = self.payer.account == ANONYMOUS && self.kind != Kind::Interrogation;
+        let is_of_a_model = self.payer.account == ANONYMOUS && self.kind != Kind::Form;
         let known = is_of_a_model.then(known);
         let sorted = known.as_ref().map(|known| known.sort(self.models));
         let (models, some_are_strange) = sorted.unwrap_or_default();
@@ -220,7 +220,7 @@ mod tests {
             let counted = asking.counted(Known::default);
             (counted.models.len(), counted.strange_to.is_some())
         };
-        let kinds = [Kind::Text, Kind::Image, Kind::Interrogation];
+        let kinds = [Kind::Text, Kind::Image, Kind::Form];
         assert_eq!(kinds.map(counted), [(1, true), (1, true), (0, false)]);
     }
 

@@ -15,7 +15,7 @@ use muster_protocol::openai::audio::AudioRequest;
 use muster_protocol::openai::media;
 
 impl RefusedFields for AudioRequest {
-    const KIND: Kind = Kind::Audio;
+    const KIND: Kind = Kind::Music;
     const OUTPUT: &'static str = "an audio";
 }
 
@@ -26,7 +26,7 @@ pub async fn generate(
     let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
     let (mut request, room) = read_body(whole, AudioRequest::read).await?;
     let model = endpoint
-        .model_of(request.model.as_deref(), Kind::Audio)
+        .model_of(request.model.as_deref(), Kind::Music)
         .await?;
     moderate(&endpoint, &request.music, &model).await?;
     let overview = endpoint.overview().await;

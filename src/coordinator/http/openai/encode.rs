@@ -27,7 +27,7 @@ use crate::storage::Store;
 use crate::switchboard::{Delivery, JobStream, ModelOnline, Switchboard};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
-    Body, Capabilities, Event, Failure, FailureKind, Formats, Job, JobId, KeepAlive, Limits,
+    Body, Capabilities, Event, Failure, FailureKind, Formats, Job, JobId, KeepAlive, Kind, Limits,
     ModelChoice, Privacy, RequestId, ResultPart, TextInput, TokenList, UnixMillis, Usage,
 };
 use muster_protocol::openai::Problem;
@@ -205,12 +205,10 @@ impl Encoder {
     }
 
     /// Refuses a model that is online and cannot do it.
-    pub async fn check_able(&self, model: &str, task: Capabilities) -> Result<(), ApiError> {
+    pub async fn check_able(&self, model: &str, kind: Kind) -> Result<(), ApiError> {
         let overview = self.board.current().await;
         match overview.model(&self.models.id(model)) {
-            Some(online) if !online.capabilities.contains(task) => {
-                Err(self.unable(model, task).await)
-            }
+            Some(online) if !online.kinds.contains(kind) => Err(self.unable(model, kind).await),
             _ => Ok(()),
         }
     }
@@ -236,12 +234,11 @@ impl Encoder {
     ) -> Result<PendingHold, ApiError> {
         let model = &encoding.model;
         refuse_auto(model)?;
-        let task = encoding.request.limits().requires;
-        let requires = encoding.requires.with(task);
+        let kind = encoding.request.kind();
         let mut jobs = vec![Arc::new(self.job(
             model,
             encoding.request.clone(),
-            requires,
+            encoding.requires,
         ))];
         if let Err(refusal) = self.board.check(jobs[0].clone()).await {
             let is_away = matches!(
@@ -252,7 +249,7 @@ impl Encoder {
                 }
             );
             if !(may_wait && is_away && self.models.contains(model)) {
-                return Err(self.explain(refusal, model, task, encoding.param).await);
+                return Err(self.explain(refusal, model, kind, encoding.param).await);
             }
         }
         self.cashier.hold(&mut jobs).await
@@ -267,9 +264,9 @@ impl Encoder {
             param,
         } = encoding;
         refuse_auto(&model)?;
-        let task = request.limits().requires;
+        let kind = request.kind();
         let is_computed = request.is_computed();
-        let mut jobs = vec![Arc::new(self.job(&model, request, requires.with(task)))];
+        let mut jobs = vec![Arc::new(self.job(&model, request, requires))];
         // Tokens and texts of tokens cost nothing: no network computes them.
         let held = match is_computed {
             true => Some(self.cashier.hold(&mut jobs).await?),
@@ -285,7 +282,7 @@ impl Encoder {
                 if let Some(held) = held {
                     held.release().await;
                 }
-                return Err(self.explain(refusal, &model, task, param).await);
+                return Err(self.explain(refusal, &model, kind, param).await);
             }
         };
         held.map_or(Ok(()), PendingHold::queued)?;
@@ -351,7 +348,7 @@ impl Encoder {
         &self,
         refusal: Refusal,
         model: &Arc<str>,
-        task: Capabilities,
+        kind: Kind,
         param: &'static str,
     ) -> ApiError {
         let param = match &refusal {
@@ -364,19 +361,7 @@ impl Encoder {
                     let online: Vec<&str> = online.iter().map(|name| &**name).collect();
                     return models::unknown(model, &online);
                 }
-                Missing::Kind(_) if task == Capabilities::SPEAK => {
-                    return self.unable(model, task).await;
-                }
-                Missing::Kind(_) => {
-                    let overview = self.board.current().await;
-                    let id = self.models.id(model);
-                    let message = models::not_of_kind(&id, "a text", &overview);
-                    return Problem::unsupported("model", message).into();
-                }
-                Missing::Format(_) => return self.unable(model, task).await,
-                Missing::Capability(missing) if missing.contains(task) => {
-                    return self.unable(model, task).await;
-                }
+                Missing::Kind(_) | Missing::Format(_) => return self.unable(model, kind).await,
                 Missing::Context { .. } => Some(param),
                 Missing::Capability(_) => None,
                 Missing::Absent(_) | Missing::Reach { .. } | Missing::Trust => Some("model"),
@@ -390,17 +375,16 @@ impl Encoder {
     }
 
     /// No worker of the model can do it: names the models that can.
-    async fn unable(&self, model: &str, task: Capabilities) -> ApiError {
-        let what: Vec<&str> = task.names().collect();
+    async fn unable(&self, model: &str, kind: Kind) -> ApiError {
         let overview = self.board.current().await;
-        let can = |model: &&ModelOnline| model.capabilities.contains(task);
+        let can = |model: &&ModelOnline| model.kinds.contains(kind);
         let able = overview.models.iter().filter(can).take(MOST_NAMES);
         let able: Vec<&str> = able.map(|model| &*model.name).collect();
         let able = match able.is_empty() {
             true => "no model that is online does".to_owned(),
             false => format!("models that do: {}", able.join(", ")),
         };
-        let what = what.join(" and ");
+        let what = kind.ability();
         let message = format!("no worker of {model} supports {what}; {able}");
         Problem::unsupported("model", message).into()
     }

@@ -42,7 +42,7 @@ use muster_protocol::openai::{Problem, error};
 const HEARTBEAT: &str = ": heartbeat\n\n";
 
 impl RefusedFields for HearingRequest {
-    const KIND: Kind = Kind::Text;
+    const KIND: Kind = Kind::Transcription;
     const OUTPUT: &'static str = "a transcript";
 }
 
@@ -90,8 +90,9 @@ async fn hear(
     }
     if request.tracking.is_async {
         // Refused now: a stored request would wait for such a worker.
-        let task = Capabilities::TRANSCRIBE;
-        encoder.check_able(&request.model, task).await?;
+        encoder
+            .check_able(&request.model, Kind::Transcription)
+            .await?;
     }
     let file = std::mem::take(&mut request.file);
     let transcript = TranscriptionRequest {
@@ -163,7 +164,9 @@ async fn later(
     (transcript, stored): (TranscriptionRequest, SourceSound),
     room: Room,
 ) -> Result<Response, ApiError> {
-    let model = endpoint.model_of(Some(&request.model), Kind::Text).await?;
+    let model = endpoint
+        .model_of(Some(&request.model), Kind::Transcription)
+        .await?;
     let document = TranscriptDocument {
         form: request.form,
         millis: (stored.seconds * 1000.0).round() as u64,

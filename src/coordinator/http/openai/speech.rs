@@ -50,7 +50,7 @@ const MOST_SECONDS: f64 = 1398.0;
 const LEAST_SECONDS: f64 = 10.0;
 
 impl RefusedFields for VoicedText {
-    const KIND: Kind = Kind::Audio;
+    const KIND: Kind = Kind::Music;
     const OUTPUT: &'static str = "a speech";
 }
 
@@ -69,8 +69,7 @@ pub async fn speak(
     };
     if request.tracking.is_async {
         // Refused now: a stored request would wait for such a worker.
-        let task = Capabilities::SPEAK;
-        encoder.check_able(&request.model, task).await?;
+        encoder.check_able(&request.model, Kind::Speech).await?;
         return later(&endpoint, request, voice, room).await;
     }
     drop(room);
@@ -106,7 +105,7 @@ async fn later(
     voice: Option<String>,
     room: Room,
 ) -> Result<Response, ApiError> {
-    let model = endpoint.model_of(Some(&request.model), Kind::Audio).await?;
+    let model = endpoint.model_of(Some(&request.model), Kind::Music).await?;
     // No voice takes a second for a character.
     let longest = request.text.chars().count() as f64 / request.speed.unwrap_or(1.0);
     let speech = MusicRequest {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::kudos::Prices;
 use crate::switchboard::ModelOnline;
-use muster_protocol::job::{Capabilities, Formats};
+use muster_protocol::job::Formats;
 use muster_protocol::openai::chat::ChatRequest;
 
 /// What the best one is.
@@ -130,9 +130,8 @@ pub fn is_chat_model(model: &ModelOnline) -> bool {
 
 fn can_serve(model: &ModelOnline, request: &ChatRequest, formats: Formats) -> bool {
     model.formats.meets(formats)
-        && model
-            .capabilities
-            .contains(request.requires().with(Capabilities::GENERATE))
+        && model.capabilities.contains(request.requires())
+        && model.writes_text()
         && model.context > request.least_prompt_tokens()
 }
 
@@ -165,9 +164,7 @@ mod tests {
             name: name.into(),
             kinds: Kinds::from(Kind::Text),
             formats: Formats::NEUTRAL,
-            capabilities: capabilities
-                .with(Capabilities::INTERACTIVE)
-                .with(Capabilities::GENERATE),
+            capabilities: capabilities.with(Capabilities::INTERACTIVE),
             modalities: Vec::new(),
             context,
             reach: None,

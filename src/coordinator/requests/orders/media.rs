@@ -362,11 +362,11 @@ mod tests {
     #[test]
     fn a_transcript_is_a_text_job_of_a_sound() {
         let (work, (body, limits)) = (transcript(), transcript().output(0, 5));
-        assert_eq!(work.kind(), Kind::Text);
+        assert_eq!(work.kind(), Kind::Transcription);
         assert_eq!(work.sources(), ["sources/a.flac"]);
         assert!(matches!(body, Body::Transcription(_)));
         assert_eq!(limits.formats, Formats::NEUTRAL);
-        assert!(limits.requires.contains(Capabilities::TRANSCRIBE));
+        assert_eq!(limits.requires, Capabilities::default());
     }
 
     #[test]

@@ -401,7 +401,7 @@ impl Asked {
                 let asked = ImageAsked::read(body).map_err(refused)?;
                 Ok(Self::Image(Box::new(asked)))
             }
-            Kind::Interrogation => {
+            Kind::Form => {
                 let asked = FormsAsked::read(body).map_err(refused)?;
                 Ok(Self::Forms(Box::new(asked)))
             }
@@ -423,7 +423,7 @@ impl Asked {
         match self {
             Self::Text(_) => Kind::Text,
             Self::Image(_) => Kind::Image,
-            Self::Forms(_) => Kind::Interrogation,
+            Self::Forms(_) => Kind::Form,
             Self::Media(work) => work.kind(),
         }
     }

@@ -322,7 +322,7 @@ async fn what_was_asked_for_and_made_is_counted_for_ever(scratch: Scratch) {
         (made.made_tokens, made.made.texts, made.made.images),
         (20, 2, 0)
     );
-    for (kind, size) in [(Kind::Image, 262_144 * 30), (Kind::Interrogation, 1)] {
+    for (kind, size) in [(Kind::Image, 262_144 * 30), (Kind::Form, 1)] {
         let mut job = settlement(JobId::random(), 5);
         (job.kind, job.size, job.paid_tokens) = (kind, size, 0);
         store.settle(job).await.unwrap();

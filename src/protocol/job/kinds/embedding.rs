@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::tokens::bytes_of;
 use super::{JobRequest, OutputForm, TextInput};
-use crate::job::{Capabilities, Formats, Kind, Limits};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EmbeddingRequest {
@@ -18,24 +17,12 @@ pub struct EmbeddingRequest {
 }
 
 impl JobRequest for EmbeddingRequest {
-    fn kind(&self) -> Kind {
-        Kind::Text
-    }
-
     fn output(&self) -> OutputForm {
         OutputForm::Values
     }
 
     fn size(&self) -> u64 {
         (self.read_bytes() as u64 / 4).max(1)
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            formats: Formats::NEUTRAL,
-            requires: Capabilities::EMBED,
-            ..Limits::default()
-        }
     }
 
     fn read_bytes(&self) -> usize {

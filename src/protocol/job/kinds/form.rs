@@ -3,7 +3,6 @@
 use serde_json::{Map, Value};
 
 use super::{JobRequest, OutputForm};
-use crate::job::Kind;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormRequest {
@@ -19,10 +18,6 @@ pub struct FormRequest {
 }
 
 impl JobRequest for FormRequest {
-    fn kind(&self) -> Kind {
-        Kind::Interrogation
-    }
-
     fn output(&self) -> OutputForm {
         OutputForm::Form
     }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{JobRequest, MediaFile, ModelDefaults, OutputForm};
-use crate::job::Kind;
 
 /// In a prompt as one text, before the part that should not be seen.
 pub const NEGATIVE: &str = "###";
@@ -264,10 +263,6 @@ fn within(size: (u32, u32), most: u32) -> (u32, u32) {
 }
 
 impl JobRequest for ImageRequest {
-    fn kind(&self) -> Kind {
-        Kind::Image
-    }
-
     fn is_unbound(&self) -> bool {
         self.width == 0
     }

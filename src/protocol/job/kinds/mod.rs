@@ -40,11 +40,63 @@ pub(crate) use wire::{MediaJson, ValuesJson};
 use super::Job;
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident($request:ty)),* $(,)?) => {
+    ($($(#[$doc:meta])* $kind:ident($request:ty): $name:literal as $word:literal, $ability:literal, $way:ident;)*) => {
         /// The work of a job.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Body {
             $($(#[$doc])* $kind(Box<$request>)),*
+        }
+
+        /// The kind of a job's work.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Kind {
+            $($(#[$doc])* $kind),*,
+            /// Three-dimensional models, which workers may offer and no route asks for.
+            Mesh,
+        }
+
+        impl Kind {
+            pub const ALL: [Self; [$($name),*].len() + 1] = [$(Self::$kind),*, Self::Mesh];
+
+            /// The name that no other kind has.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                    Self::Mesh => "3d",
+                }
+            }
+
+            /// In listings, in messages and in the database, which count several kinds as one.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $word,)*
+                    Self::Mesh => "3d",
+                }
+            }
+
+            /// The ability of a worker, for messages.
+            pub const fn ability(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $ability,)*
+                    Self::Mesh => "3d generation",
+                }
+            }
+
+            /// Whether workers send its output token by token or as values, and not as a file.
+            pub fn is_relayed(self) -> bool {
+                match self {
+                    $(Self::$kind => matches!(Way::$way, Way::Relayed),)*
+                    Self::Mesh => false,
+                }
+            }
+        }
+
+        impl Body {
+            pub fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$kind(_) => Kind::$kind),*
+                }
+            }
         }
 
         impl Deref for Body {
@@ -74,19 +126,37 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Text(TextRequest),
+    Text(TextRequest): "text" as "text", "text generation", Relayed;
     /// The tokens of a text, or the text of tokens.
-    Tokens(TokensRequest),
-    Embedding(EmbeddingRequest),
+    Tokens(TokensRequest): "tokens" as "text", "tokenization", Relayed;
+    Embedding(EmbeddingRequest): "embedding" as "text", "embeddings", Relayed;
     /// The scores of documents.
-    Ranking(RankingRequest),
-    Image(ImageRequest),
-    Video(VideoRequest),
-    Music(MusicRequest),
-    Speech(SpeechRequest),
-    Transcription(TranscriptionRequest),
+    Ranking(RankingRequest): "ranking" as "text", "reranking", Relayed;
+    Image(ImageRequest): "image" as "image", "image generation", Uploaded;
+    Video(VideoRequest): "video" as "video", "video generation", Uploaded;
+    Music(MusicRequest): "music" as "audio", "music generation", Uploaded;
+    Speech(SpeechRequest): "speech" as "audio", "speech", Relayed;
+    Transcription(TranscriptionRequest): "transcription" as "audio", "transcription", Relayed;
     /// Looking at an image, or working on one.
-    Form(FormRequest),
+    Form(FormRequest): "form" as "interrogation", "interrogation", Uploaded;
+}
+
+/// How an output comes from its worker.
+enum Way {
+    Relayed,
+    Uploaded,
+}
+
+impl Kind {
+    /// The kind that is listed under this word.
+    pub fn listed(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// The kind that it is listed and counted as.
+    pub fn listed_as(self) -> Self {
+        Self::listed(self.word()).unwrap_or(self)
+    }
 }
 
 impl Body {

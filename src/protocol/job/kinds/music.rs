@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{JobRequest, MediaFile, ModelDefaults, OutputForm};
 use crate::job::needs::{MusicNeeds, Needs, SoundNeeds, SpeechNeeds};
-use crate::job::{Formats, Kind, Limits};
+use crate::job::{Formats, Limits};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -84,10 +84,6 @@ impl MusicRequest {
 }
 
 impl JobRequest for MusicRequest {
-    fn kind(&self) -> Kind {
-        Kind::Audio
-    }
-
     fn is_unbound(&self) -> bool {
         self.may_be_speech
     }

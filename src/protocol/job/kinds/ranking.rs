@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{JobRequest, OutputForm};
-use crate::job::{Capabilities, Formats, Kind, Limits};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankingRequest {
@@ -15,24 +14,12 @@ pub struct RankingRequest {
 }
 
 impl JobRequest for RankingRequest {
-    fn kind(&self) -> Kind {
-        Kind::Text
-    }
-
     fn output(&self) -> OutputForm {
         OutputForm::Values
     }
 
     fn size(&self) -> u64 {
         (self.read_bytes() as u64 / 4).max(1)
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            formats: Formats::NEUTRAL,
-            requires: Capabilities::RERANK,
-            ..Limits::default()
-        }
     }
 
     /// The query is read with each document.

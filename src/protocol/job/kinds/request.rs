@@ -1,7 +1,7 @@
 //! The questions that are put to a request of any kind.
 
 use super::{SoundFormat, UsualVideo};
-use crate::job::{Formats, Kind, Limits, Reach};
+use crate::job::{Formats, Limits, Reach};
 
 /// How the output comes from its worker.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,9 +56,6 @@ impl Default for ModelDefaults {
 
 /// A request for one output.
 pub trait JobRequest {
-    /// As it is listed and counted.
-    fn kind(&self) -> Kind;
-
     fn output(&self) -> OutputForm;
 
     /// How much work it is as people count it: pixelsteps, seconds, tokens. An unbound request counts as a usual one.

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::music::spoken_millis;
 use super::{JobRequest, OutputForm};
-use crate::job::{Capabilities, Formats, Kind, Limits};
 
 /// A text to speak.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -46,24 +45,12 @@ impl SpeechRequest {
 }
 
 impl JobRequest for SpeechRequest {
-    fn kind(&self) -> Kind {
-        Kind::Text
-    }
-
     fn output(&self) -> OutputForm {
         OutputForm::Values
     }
 
     fn size(&self) -> u64 {
         self.tokens()
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            formats: Formats::NEUTRAL,
-            requires: Capabilities::SPEAK,
-            ..Limits::default()
-        }
     }
 
     fn spoken_characters(&self) -> Option<u64> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{JobRequest, OutputForm};
-use crate::job::{Kind, LegacySampling};
+use crate::job::LegacySampling;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TextRequest {
@@ -69,10 +69,6 @@ pub enum Voice {
 }
 
 impl JobRequest for TextRequest {
-    fn kind(&self) -> Kind {
-        Kind::Text
-    }
-
     fn output(&self) -> OutputForm {
         OutputForm::Text
     }

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{JobRequest, OutputForm, TextInput};
-use crate::job::{Capabilities, Formats, Kind, Limits};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum TokensRequest {
@@ -42,24 +41,12 @@ pub struct TokenList {
 }
 
 impl JobRequest for TokensRequest {
-    fn kind(&self) -> Kind {
-        Kind::Text
-    }
-
     fn output(&self) -> OutputForm {
         OutputForm::Values
     }
 
     fn size(&self) -> u64 {
         1
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            formats: Formats::NEUTRAL,
-            requires: Capabilities::TOKENIZE,
-            ..Limits::default()
-        }
     }
 
     fn read_bytes(&self) -> usize {

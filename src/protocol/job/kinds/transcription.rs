@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{JobRequest, OutputForm};
-use crate::job::{Capabilities, Formats, Kind, Limits};
 
 /// A sound to write down.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -100,24 +99,12 @@ impl TranscriptionRequest {
 }
 
 impl JobRequest for TranscriptionRequest {
-    fn kind(&self) -> Kind {
-        Kind::Text
-    }
-
     fn output(&self) -> OutputForm {
         OutputForm::Values
     }
 
     fn size(&self) -> u64 {
         self.tokens()
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            formats: Formats::NEUTRAL,
-            requires: Capabilities::TRANSCRIBE,
-            ..Limits::default()
-        }
     }
 
     fn sources(&self) -> Vec<&str> {

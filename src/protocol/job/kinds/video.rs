@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::image::SourceImage;
 use super::{JobRequest, MediaFile, ModelDefaults, OutputForm};
 use crate::job::needs::{Needs, VideoNeeds};
-use crate::job::{Formats, Kind, Limits};
+use crate::job::{Formats, Limits};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -98,10 +98,6 @@ impl VideoRequest {
 }
 
 impl JobRequest for VideoRequest {
-    fn kind(&self) -> Kind {
-        Kind::Video
-    }
-
     fn is_unbound(&self) -> bool {
         self.width == 0 || self.fps == 0 || self.seconds <= 0.0
     }

@@ -54,7 +54,7 @@ pub async fn ask(
         caller: &caller,
         pays: &caller,
         payer: &payer,
-        kind: Kind::Interrogation,
+        kind: Kind::Form,
         jobs: u32::try_from(forms.len()).unwrap_or(u32::MAX),
         models: &forms,
         end_user: None,

@@ -26,7 +26,7 @@ pub async fn status(
     (State(media), State(memory)): (State<Media>, State<Memory>),
     path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &path, Kind::Interrogation).await?;
+    let request = find(&requests, &path, Kind::Form).await?;
     let room = room_to_tell(&made(&request), &memory)?;
     let status = look(&request, &media).await;
     Ok(reply::json_in(room, StatusCode::OK, &status))
@@ -39,7 +39,7 @@ pub async fn cancel(
     (State(media), State(memory)): (State<Media>, State<Memory>),
     path: Named,
 ) -> Result<Response, Refused> {
-    let request = find(&requests, &path, Kind::Interrogation).await?;
+    let request = find(&requests, &path, Kind::Form).await?;
     let cancelled = requests.cancel(&request).await;
     cancelled.map_err(|_| unavailable())?;
     let room = room_to_tell(&made(&request), &memory)?;

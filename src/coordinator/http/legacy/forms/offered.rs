@@ -26,7 +26,7 @@ pub fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
     Ask {
         name: name.into(),
         agent: asked.bridge_agent.as_str().into(),
-        kind: Kind::Interrogation,
+        kind: Kind::Form,
         models: models.map(|model| Arc::from(model.as_str())).collect(),
         said: Said {
             agent: asked.bridge_agent.clone(),

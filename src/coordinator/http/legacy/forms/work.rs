@@ -163,9 +163,7 @@ pub async fn submit(
     let (brought, _room) = read::<InterrogationSubmitInput>(whole)?;
     let job = brought.id.parse().map(JobId);
     let job = job.map_err(|_| Refusal::unknown_job(&brought.id))?;
-    let attempt = pollers
-        .attempt(caller.account, job, Kind::Interrogation)
-        .await;
+    let attempt = pollers.attempt(caller.account, job, Kind::Form).await;
     let attempt = attempt.map_err(|not| not_heard(not, job))?;
     let made = match brought.state == SubmitState::Faulted.word() {
         true => Made::Fault,

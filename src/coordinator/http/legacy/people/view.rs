@@ -160,7 +160,7 @@ fn active(requests: &Requests, account: AccountId) -> UserActiveGenerations {
     UserActiveGenerations {
         text: Some(of(Kind::Text)),
         image: Some(of(Kind::Image)),
-        alchemy: Some(of(Kind::Interrogation)),
+        alchemy: Some(of(Kind::Form)),
     }
 }
 

@@ -31,7 +31,7 @@ pub async fn performance(
 ) -> Result<Response, Refused> {
     let overview = board.current().await;
     let picture = stats.picture().await.map_err(unknown_numbers)?;
-    let kinds = [Kind::Image, Kind::Text, Kind::Interrogation];
+    let kinds = [Kind::Image, Kind::Text, Kind::Form];
     let [image, text, forms] = kinds.map(|kind| overview.demands.of(kind));
     let [images, texts, interrogators] = kinds.map(|kind| Crew::of(&overview, kind));
     let performance = ServicePerformance {

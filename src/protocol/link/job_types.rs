@@ -1,0 +1,116 @@
+//! Kinds as the link names them. A worker of any version says a job type of each model, and of a model for `text` its
+//! tasks: whatever is sent as tokens or values travels as `text`.
+
+use crate::job::{Kind, Kinds};
+
+const JOB_TYPES: [(Kind, &str); 5] = [
+    (Kind::Text, "text"),
+    (Kind::Image, "image"),
+    (Kind::Video, "video"),
+    (Kind::Music, "audio"),
+    (Kind::Mesh, "3d"),
+];
+
+/// The tasks of text models. A model without tasks writes text.
+const TASKS: [(Kind, &str); 5] = [
+    (Kind::Text, "generate"),
+    (Kind::Embedding, "embed"),
+    (Kind::Ranking, "rerank"),
+    (Kind::Transcription, "transcribe"),
+    (Kind::Speech, "speak"),
+];
+
+pub(super) fn job_type(kind: Kind) -> &'static str {
+    let row = JOB_TYPES.iter().find(|(one, _)| *one == kind);
+    row.map_or("text", |(_, name)| name)
+}
+
+/// The kind of a job of this type whose payload says no more.
+pub(super) fn kind_of(job_type: &str) -> Option<Kind> {
+    let row = JOB_TYPES.iter().find(|(_, one)| *one == job_type);
+    row.map(|(kind, _)| *kind)
+}
+
+pub(super) fn job_types(kinds: Kinds) -> Vec<&'static str> {
+    let types = JOB_TYPES.iter().map(|(_, name)| *name);
+    types
+        .filter(|name| kinds.each().any(|kind| job_type(kind) == *name))
+        .collect()
+}
+
+/// None of a model that writes text and does nothing else.
+pub(super) fn tasks(kinds: Kinds) -> Vec<&'static str> {
+    let tasks = TASKS.iter().filter(|(kind, _)| kinds.contains(*kind));
+    let names: Vec<_> = tasks.map(|(_, name)| *name).collect();
+    match *names {
+        ["generate"] => Vec::new(),
+        _ => names,
+    }
+}
+
+/// Unknown names are left out.
+pub(super) fn kinds_of(job_types: &[String], tasks: &[String]) -> Kinds {
+    let named = |name: &str| TASKS.iter().find(|(_, task)| *task == name);
+    let tasks = tasks.iter().filter_map(|name| named(name));
+    let tasks = tasks.fold(Kinds::default(), |kinds, (kind, _)| kinds.with(*kind));
+    let has_tasks = tasks != Kinds::default();
+    if job_types.is_empty() {
+        return tasks;
+    }
+    let types = job_types.iter().filter_map(|name| kind_of(name));
+    types.fold(Kinds::default(), |kinds, kind| match kind {
+        Kind::Text if has_tasks => kinds.and(tasks),
+        kind => kinds.with(kind),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{job_types, kinds_of, tasks};
+    use crate::job::{Kind, Kinds};
+
+    #[test]
+    fn kinds_are_read_as_they_were_written() {
+        let names = |list: &[&str]| {
+            list.iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
+        let check = |kinds: &[Kind], types: &[&str], wanted: &[&str]| {
+            let kinds = kinds.iter().copied().fold(Kinds::default(), Kinds::with);
+            assert_eq!(
+                (job_types(kinds), tasks(kinds)),
+                (types.to_vec(), wanted.to_vec())
+            );
+            assert_eq!(kinds_of(&names(types), &names(wanted)), kinds);
+        };
+        check(&[Kind::Text], &["text"], &[]);
+        check(&[Kind::Embedding], &["text"], &["embed"]);
+        check(
+            &[Kind::Text, Kind::Ranking],
+            &["text"],
+            &["generate", "rerank"],
+        );
+        check(&[Kind::Speech, Kind::Music], &["text", "audio"], &["speak"]);
+        check(&[Kind::Image, Kind::Mesh], &["image", "3d"], &[]);
+    }
+
+    #[test]
+    fn what_later_versions_say_is_left_out() {
+        let names = |list: &[&str]| {
+            list.iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            kinds_of(&names(&["smell"]), &names(&["sing"])),
+            Kinds::default()
+        );
+        assert_eq!(
+            kinds_of(&names(&["text"]), &names(&["sing"])),
+            Kind::Text.into()
+        );
+        // Workers that know tasks and no kinds have text models alone.
+        assert_eq!(kinds_of(&[], &names(&["embed"])), Kind::Embedding.into());
+    }
+}
