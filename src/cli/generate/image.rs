@@ -1,11 +1,11 @@
 //! Images of `worker generate`: from the options to files.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use serde_json::json;
 
 use super::image_file::{ImageFile, read_image};
+use super::making::make_one;
 use super::step_meter::StepMeter;
 use super::{Args, refuse_first};
 use crate::cli::{Exit, Failure, Root, load, output};
@@ -15,9 +15,7 @@ use crate::daemon::locate::Located;
 use crate::runtime;
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
 use crate::runtime::image::ImageSource;
-use crate::runtime::maker::{
-    ImageRequest, Inversion, LoraUse, MakeEvent, MakeRequest, Maker, Output, Pixels,
-};
+use crate::runtime::maker::{ImageRequest, Inversion, LoraUse, MakeRequest, Output, Pixels};
 
 /// Options of image models; the default of each is the model's recommendation.
 #[derive(Debug, clap::Args)]
@@ -227,14 +225,11 @@ impl Drawing {
                 index,
                 ..self.request.clone()
             };
-            let started = Instant::now();
-            let pixels = tokio::select! {
-                drawn = draw(&maker, &model, request.clone(), StepMeter::new(is_shown)) => drawn?,
-                _ = tokio::signal::ctrl_c() => {
-                    return Err(Failure::new(Exit::Interrupted, "interrupted"));
-                }
+            let drawing = MakeRequest::Image(Box::new(request.clone()));
+            let drawn = make_one((&maker, &model), drawing, StepMeter::new(is_shown));
+            let (Output::Image(pixels), seconds) = drawn.await? else {
+                return Err(runtime::Failure::Stopped.into());
             };
-            let seconds = started.elapsed().as_secs_f64();
             let path = self.file.numbered(index, self.count);
             let size = [pixels.width, pixels.height];
             self.file
@@ -271,28 +266,4 @@ impl Drawing {
         }
         Ok(())
     }
-}
-
-async fn draw(
-    maker: &Maker,
-    model: &str,
-    request: ImageRequest,
-    mut meter: StepMeter,
-) -> Result<Pixels, Failure> {
-    let mut stream = maker.make(model, MakeRequest::Image(Box::new(request)))?;
-    let mut drawn = None;
-    while let Some(event) = stream.next().await {
-        match event {
-            MakeEvent::Step { at, of, .. } => meter.step(at, of),
-            MakeEvent::Made(Output::Image(pixels)) => drawn = Some(pixels),
-            MakeEvent::Made(Output::Sound(_) | Output::Frames { .. } | Output::Transcript(_))
-            | MakeEvent::Done => {}
-            MakeEvent::Failed(failure) => {
-                meter.end();
-                return Err(failure.into());
-            }
-        }
-    }
-    meter.end();
-    drawn.ok_or_else(|| runtime::Failure::Stopped.into())
 }

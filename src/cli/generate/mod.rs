@@ -2,6 +2,7 @@
 
 mod image;
 mod image_file;
+mod making;
 mod music;
 mod prompt;
 mod speech;

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use serde_json::json;
 
 use super::image_file::numbered;
+use super::making::make_one;
 use super::speech::SoundFile;
 use super::step_meter::StepMeter;
 use super::{Args, refuse_first};
@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::daemon::locate::Located;
 use crate::media::sound::{Sound, SoundError};
 use crate::runtime;
-use crate::runtime::maker::{MakeEvent, MakeRequest, Maker, Output, Pcm, SoundRequest};
+use crate::runtime::maker::{MakeRequest, Output, SoundRequest};
 
 /// Options of models that make music.
 #[derive(Debug, clap::Args)]
@@ -119,14 +119,11 @@ impl MusicTask {
                 index,
                 ..self.request.clone()
             };
-            let started = Instant::now();
-            let pcm = tokio::select! {
-                made = compose(&maker, &model, request, StepMeter::new(is_shown)) => made?,
-                _ = tokio::signal::ctrl_c() => {
-                    return Err(Failure::new(Exit::Interrupted, "interrupted"));
-                }
+            let request = MakeRequest::Sound(Box::new(request));
+            let made = make_one((&maker, &model), request, StepMeter::new(is_shown));
+            let (Output::Sound(pcm), spent) = made.await? else {
+                return Err(runtime::Failure::Stopped.into());
             };
-            let spent = started.elapsed().as_secs_f64();
             let failed = |error: SoundError| Failure::new(Exit::Failed, error);
             let sound = Sound::new(pcm.rate, pcm.channels, pcm.samples).map_err(failed)?;
             let path = numbered(&self.path, index, self.count);
@@ -152,28 +149,4 @@ impl MusicTask {
         }
         Ok(())
     }
-}
-
-async fn compose(
-    maker: &Maker,
-    model: &str,
-    request: SoundRequest,
-    mut meter: StepMeter,
-) -> Result<Pcm, Failure> {
-    let mut stream = maker.make(model, MakeRequest::Sound(Box::new(request)))?;
-    let mut made = None;
-    while let Some(event) = stream.next().await {
-        match event {
-            MakeEvent::Step { at, of, .. } => meter.step(at, of),
-            MakeEvent::Made(Output::Sound(pcm)) => made = Some(pcm),
-            MakeEvent::Made(Output::Image(_) | Output::Frames { .. } | Output::Transcript(_))
-            | MakeEvent::Done => {}
-            MakeEvent::Failed(failure) => {
-                meter.end();
-                return Err(failure.into());
-            }
-        }
-    }
-    meter.end();
-    made.ok_or_else(|| runtime::Failure::Stopped.into())
 }

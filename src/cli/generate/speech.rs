@@ -6,13 +6,15 @@ use std::time::Instant;
 
 use serde_json::json;
 
+use super::making::make;
+use super::step_meter::StepMeter;
 use super::{Args, refuse_first};
 use crate::cli::{Exit, Failure, Root, load, output};
 use crate::config::Config;
 use crate::daemon::locate::Located;
 use crate::media::sound::{Sound, SoundError, WavFormat, to_flac, to_opus, to_wav};
 use crate::runtime;
-use crate::runtime::maker::{MakeEvent, MakeRequest, Output, SoundRequest};
+use crate::runtime::maker::{MakeRequest, Output, SoundRequest};
 
 /// Options of models that speak.
 #[derive(Debug, clap::Args)]
@@ -93,27 +95,17 @@ impl Speaking {
         let maker = load::load_media(config, located).await?;
         let started = Instant::now();
         let request = MakeRequest::Sound(Box::new(self.request.clone()));
-        let mut stream = maker.make(&model, request)?;
         let (mut rate, mut samples) = (0, Vec::new());
-        let mut first = None;
-        loop {
-            let event = tokio::select! {
-                event = stream.next() => event,
-                _ = tokio::signal::ctrl_c() => {
-                    return Err(Failure::new(Exit::Interrupted, "interrupted"));
-                }
-            };
-            match event {
-                Some(MakeEvent::Made(Output::Sound(sound))) => {
-                    first.get_or_insert_with(|| started.elapsed());
-                    rate = sound.rate;
-                    samples.extend(sound.samples);
-                }
-                Some(MakeEvent::Failed(failure)) => return Err(failure.into()),
-                Some(MakeEvent::Step { .. } | MakeEvent::Made(_) | MakeEvent::Done) => {}
-                None => break,
+        let (mut first, meter) = (None, StepMeter::new(false));
+        let spoken = make((&maker, &model), request, meter, async |output| {
+            if let Output::Sound(sound) = output {
+                first.get_or_insert_with(|| started.elapsed());
+                rate = sound.rate;
+                samples.extend(sound.samples);
             }
-        }
+            Ok(())
+        });
+        spoken.await?;
         if samples.is_empty() {
             return Err(runtime::Failure::Stopped.into());
         }

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use serde_json::json;
 
 use super::image_file::{in_folder, numbered, read_image};
+use super::making::make;
 use super::step_meter::StepMeter;
 use super::{Args, refuse_first};
 use crate::cli::{Exit, Failure, Root, load, output};
@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::daemon::locate::Located;
 use crate::daemon::{FilmType, VideoFile};
 use crate::runtime;
-use crate::runtime::maker::{MakeEvent, MakeRequest, Maker, Output, VideoRequest};
+use crate::runtime::maker::{MakeRequest, Output, VideoRequest};
 use crate::runtime::video::VideoSource;
 
 /// Options of video models; the default of each is the model's recommendation.
@@ -109,14 +109,19 @@ impl VideoTask {
                 index,
                 ..self.request.clone()
             };
-            let started = Instant::now();
-            let file = tokio::select! {
-                made = film(&maker, &model, request, (self.kind, StepMeter::new(is_shown))) => made?,
-                _ = tokio::signal::ctrl_c() => {
-                    return Err(Failure::new(Exit::Interrupted, "interrupted"));
+            let request = MakeRequest::Video(Box::new(request));
+            let (mut file, meter) = (VideoFile::of(self.kind), StepMeter::new(is_shown));
+            let seconds = make((&maker, &model), request, meter, async |output| {
+                if let Output::Frames { frames, rate } = output {
+                    let pushed = std::mem::take(&mut file).push_aside(frames, rate).await;
+                    file = pushed.map_err(|error| Failure::new(Exit::Failed, error))?;
                 }
-            };
-            let seconds = started.elapsed().as_secs_f64();
+                Ok(())
+            });
+            let seconds = seconds.await?;
+            if file.frames == 0 {
+                return Err(runtime::Failure::Stopped.into());
+            }
             let path = numbered(&self.path, index, self.count);
             let (size, rate, count) = (file.size, file.rate, file.frames);
             let file = file
@@ -154,35 +159,5 @@ impl VideoTask {
             ));
         }
         Ok(())
-    }
-}
-
-async fn film(
-    maker: &Maker,
-    model: &str,
-    request: VideoRequest,
-    (kind, mut meter): (FilmType, StepMeter),
-) -> Result<VideoFile, Failure> {
-    let mut stream = maker.make(model, MakeRequest::Video(Box::new(request)))?;
-    let mut file = VideoFile::of(kind);
-    while let Some(event) = stream.next().await {
-        match event {
-            MakeEvent::Step { at, of, .. } => meter.step(at, of),
-            MakeEvent::Made(Output::Frames { frames, rate }) => {
-                let pushed = file.push_aside(frames, rate).await;
-                file = pushed.map_err(|error| Failure::new(Exit::Failed, error))?;
-            }
-            MakeEvent::Made(Output::Image(_) | Output::Sound(_) | Output::Transcript(_))
-            | MakeEvent::Done => {}
-            MakeEvent::Failed(failure) => {
-                meter.end();
-                return Err(failure.into());
-            }
-        }
-    }
-    meter.end();
-    match file.frames {
-        0 => Err(runtime::Failure::Stopped.into()),
-        _ => Ok(file),
     }
 }

@@ -7,7 +7,7 @@ use candle_core::{DType, Tensor};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-use super::image::{ComponentSource, Layout};
+use super::blocks::{ComponentSource, Layout};
 use super::test_device::device;
 use super::weights::{Checkpoint, Description, Quantize};
 

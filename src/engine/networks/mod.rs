@@ -1,11 +1,13 @@
 //! Networks only: tensors in, tensors out.
 
 pub mod adapter;
+pub mod blocks;
 pub mod encoder;
 pub mod image;
 pub mod layers;
 pub mod sound;
 pub mod text;
+pub mod text_encoder;
 pub mod video;
 pub mod weights;
 

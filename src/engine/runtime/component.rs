@@ -7,7 +7,7 @@ use std::sync::Arc;
 use candle_core::Device;
 use serde_json::Value;
 
-use crate::networks::image::{ComponentSource, Layout};
+use crate::networks::blocks::{ComponentSource, Layout};
 use crate::networks::weights::{
     Checkpoint, CheckpointError, Description, Flaw, Quantize, TensorSource,
 };

@@ -156,6 +156,7 @@ const DERIVES_SERDE: &[&str] = &[
     "engine/networks/image",
     "engine/networks/sound",
     "engine/networks/text",
+    "engine/networks/text_encoder",
     "engine/networks/video",
     "engine/networks/weights",
     "engine/runtime/grammar/prover",

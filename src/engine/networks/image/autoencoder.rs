@@ -3,12 +3,11 @@
 use candle_core::{D, Tensor};
 use serde::Deserialize;
 
-use super::block_end;
-use super::component::{
-    AffineNorm, ComponentReader, ComponentSource, ConvolutionLayer, Layout, Projection,
-};
 use super::unet::{Resnet, ResnetShape, same};
 use crate::networks::adapter::Pass;
+use crate::networks::blocks::{
+    AffineNorm, ComponentReader, ComponentSource, ConvolutionLayer, Layout, Projection, block_end,
+};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Edges, Mask, Resampling, dense_attention, resample, silu};
 

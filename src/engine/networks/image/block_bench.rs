@@ -3,11 +3,10 @@
 
 use candle_core::{Device, Tensor};
 
-use super::component::{ComponentReader, ComponentSource, ConvolutionLayer, Layout};
-use super::run;
 use super::synthetic::{GUIDED, PROMPT_TOKENS, SyntheticImage};
 use super::unet::{Resnet, ResnetShape, Transformer, UnetSpec, same};
 use crate::networks::adapter::Pass;
+use crate::networks::blocks::{ComponentReader, ComponentSource, ConvolutionLayer, Layout, run};
 use crate::networks::weights::{Flaw, InventedTensors};
 use muster_kernels::{Axis, Edges, Resampling, resample};
 

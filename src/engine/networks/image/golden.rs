@@ -5,12 +5,11 @@ use std::path::PathBuf;
 
 use candle_core::Tensor;
 
-use super::{
-    AddedConditioning, Autoencoder, AutoencoderSpec, ClipSpec, ClipText, ClipWindow, Conditioning,
-    Unet, UnetSpec, run,
-};
+use super::{AddedConditioning, Autoencoder, AutoencoderSpec, Conditioning, Unet, UnetSpec};
 use crate::networks::adapter::Pass;
+use crate::networks::blocks::run;
 use crate::networks::golden::{NetworkGolden, gap};
+use crate::networks::text_encoder::{ClipSpec, ClipText, ClipWindow};
 use crate::networks::weights::Quantize;
 use muster_kernels::Edges;
 

@@ -1,73 +1,18 @@
-//! Networks that draw: text encoders, the denoising U-Net of the Stable Diffusion family, and the autoencoder between
-//! images and latents.
+//! Networks that draw: the denoising U-Net of the Stable Diffusion family, and the autoencoder between images and latents.
 //!
-//! Maps lie channels-last, `[batch, height, width, channels]`. Forward passes are futures that stop after each block
-//! ([`block_end`]), so that the owner of the device can do other work in between; [`run`] goes through without stopping.
+//! Maps lie channels-last, `[batch, height, width, channels]`.
 
 mod autoencoder;
 mod block_bench;
-mod clip;
-mod component;
 mod synthetic;
 mod unet;
-mod view;
 
 pub use self::{
     autoencoder::{Autoencoder, AutoencoderSpec},
     block_bench::BlockBench,
-    clip::{ClipActivation, ClipOutput, ClipSpec, ClipText, ClipWindow},
-    component::{ComponentSource, Layout},
     synthetic::{ImageBench, SyntheticImage},
     unet::{ADDED_SIZES, AddedConditioning, AddedSpec, Conditioning, Unet, UnetLevel, UnetSpec},
-    view::{TensorView, layer_part},
 };
-
-pub(in crate::networks) use self::component::{
-    AffineNorm, ComponentReader, ConvolutionLayer, Projection,
-};
-
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
-use candle_core::{Result, Tensor};
-
-/// Stops once, so that the caller that polls the pass can do other work before it goes on.
-pub async fn block_end() {
-    let mut has_stopped = false;
-    poll_fn(|_| match std::mem::replace(&mut has_stopped, true) {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
-    })
-    .await;
-}
-
-/// Runs a pass without stopping.
-pub fn run<T>(pass: impl Future<Output = T>) -> T {
-    let mut pass = pin!(pass);
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        if let Poll::Ready(result) = pass.as_mut().poll(&mut context) {
-            return result;
-        }
-    }
-}
-
-/// Cosines, then sines, of a number at `size / 2` frequencies that fall from 1 towards 1/10,000.
-pub(in crate::networks) fn sinusoid(values: &[f32], size: usize, like: &Tensor) -> Result<Tensor> {
-    let half = size / 2;
-    let angles = |value: f32| {
-        (0..half).map(move |at| {
-            let frequency = (-(10_000f64.ln()) * at as f64 / half as f64).exp() as f32;
-            value * frequency
-        })
-    };
-    let rows = values.iter().flat_map(|&value| {
-        let cosines = angles(value).map(f32::cos);
-        cosines.chain(angles(value).map(f32::sin))
-    });
-    Tensor::from_vec(rows.collect(), (values.len(), size), like.device())?.to_dtype(like.dtype())
-}
 
 #[cfg(test)]
 mod golden;

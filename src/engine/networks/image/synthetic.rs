@@ -2,12 +2,12 @@
 
 use candle_core::{Device, Tensor};
 
-use super::component::{ComponentSource, Layout};
 use super::unet::ADDED_SIZES;
 use super::{
-    AddedConditioning, Autoencoder, AutoencoderSpec, Conditioning, Unet, UnetLevel, UnetSpec, run,
+    AddedConditioning, Autoencoder, AutoencoderSpec, Conditioning, Unet, UnetLevel, UnetSpec,
 };
 use crate::networks::adapter::Pass;
+use crate::networks::blocks::{ComponentSource, Layout, run};
 use crate::networks::weights::{Flaw, InventedTensors};
 use muster_kernels::Edges;
 

@@ -9,7 +9,7 @@ use safetensors::SafeTensors;
 
 use super::features::{Features, leveled};
 use super::{SpokenText, Whisper, WhisperSpec};
-use crate::networks::image::{ComponentReader, ComponentSource, Layout, run};
+use crate::networks::blocks::{ComponentReader, ComponentSource, Layout, run};
 use crate::networks::test_device::device;
 use crate::networks::weights::convert::quantized;
 use crate::networks::weights::{

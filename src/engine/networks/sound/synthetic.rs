@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Tensor};
 
 use super::LONGEST_WINDOW;
 use super::whisper::{SpokenText, StackSpec, Whisper, WhisperSpec};
-use crate::networks::image::{ComponentSource, Layout, run};
+use crate::networks::blocks::{ComponentSource, Layout, run};
 use crate::networks::weights::{Flaw, InventedTensors};
 
 /// A shape that people measure.

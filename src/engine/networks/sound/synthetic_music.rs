@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use super::ace_step::SongLayerSpec;
 use super::oobleck::OobleckLevelSpec;
 use super::{AceStep, AceStepSpec, Oobleck, OobleckSpec, SongContext, TILE_FRAMES};
-use crate::networks::image::{ComponentSource, Layout, run};
+use crate::networks::blocks::{ComponentSource, Layout, run};
 use crate::networks::weights::{Flaw, InventedTensors};
 
 /// States of lyrics, timbre and text that the transformer sees.

@@ -6,12 +6,12 @@ use safetensors::SafeTensors;
 
 use super::original::AutoencoderNames;
 use super::{
-    FrameStream, FrameTimes, UmT5, UmT5Spec, VideoAutoencoder, VideoAutoencoderSpec, WanSpec,
-    WanTransformer,
+    FrameStream, FrameTimes, VideoAutoencoder, VideoAutoencoderSpec, WanSpec, WanTransformer,
 };
+use crate::networks::blocks::{ComponentSource, run};
 use crate::networks::golden::{NetworkGolden, fixtures};
-use crate::networks::image::{ComponentSource, run};
 use crate::networks::test_device::device;
+use crate::networks::text_encoder::{UmT5, UmT5Spec};
 use crate::networks::weights::{Checkpoint, Flaw, Quantize};
 
 /// In parts of the largest number wanted.

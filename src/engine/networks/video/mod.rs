@@ -1,4 +1,4 @@
-//! Networks that make videos: the text encoder umT5, the transformer of Wan, and its autoencoder, which is causal in time.
+//! Networks that make videos: the transformer of Wan, and its autoencoder, which is causal in time.
 //!
 //! Videos lie channels-last, `[batch, frames, height, width, channels]`; a single frame is a map as in
 //! [`image`](super::image). Forward passes stop after each block, as there.
@@ -7,7 +7,6 @@ mod autoencoder;
 mod original;
 mod shapes;
 mod synthetic;
-mod umt5;
 mod wan;
 
 pub use self::{
@@ -15,14 +14,13 @@ pub use self::{
     original::TransformerNames,
     shapes::{FactsOf, WanFacts, autoencoder_config, text_config, transformer_config},
     synthetic::{SyntheticVideo, VideoBench},
-    umt5::{PIECES, UmT5, UmT5Spec},
     wan::{FrameTimes, WanGrid, WanRope, WanSpec, WanTransformer},
 };
 
 use crate::networks::weights::sized;
 
 #[cfg(test)]
-pub use self::original::{AutoencoderNames, TextNames};
+pub use self::original::AutoencoderNames;
 
 #[cfg(test)]
 mod golden;

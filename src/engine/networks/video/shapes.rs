@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::original::{AUTOENCODER_MARK, TextNames, TransformerNames};
+use super::original::{AUTOENCODER_MARK, TransformerNames};
+use crate::networks::text_encoder::TextNames;
 use crate::networks::weights::{Flaw, TensorSource};
 
 /// Facts that stand in no tensor's shape.

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::{FrameTimes, VideoAutoencoder, VideoAutoencoderSpec, WanSpec, WanTransformer};
-use crate::networks::image::{ComponentSource, Layout, run};
+use crate::networks::blocks::{ComponentSource, Layout, run};
 use crate::networks::weights::{Flaw, InventedTensors};
 
 /// Rows of text that the transformer sees.

@@ -9,7 +9,7 @@ use super::segments::cut;
 use super::together::TextAhead;
 use super::window::{WindowTask, write};
 use super::words::add_words;
-use crate::networks::image::block_end;
+use crate::networks::blocks::block_end;
 use crate::networks::sound::{Features, LONGEST_WINDOW, WindowKeys, leveled};
 use crate::runtime::maker::{Advance, Output, PassReports, TranscriptPart, TranscriptRequest};
 

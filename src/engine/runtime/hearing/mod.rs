@@ -31,7 +31,7 @@ use self::window::CANDIDATES;
 use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal, SideBySide};
 use super::text::Isolation;
 use super::{DeviceChoice, Failure, LoadError, component};
-use crate::networks::image::{ComponentSource, Layout};
+use crate::networks::blocks::{ComponentSource, Layout};
 use crate::networks::sound::{Features, LONGEST_WINDOW, Whisper, WhisperSpec, WindowKeys};
 use crate::networks::weights::{Checkpoint, Flaw, Quantize, read_description};
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use candle_core::{Error, Result, Tensor, bail};
 
-use crate::networks::image::block_end;
+use crate::networks::blocks::block_end;
 use crate::networks::sound::{DecoderCache, SpokenText, Whisper, WindowKeys};
 
 /// A text of a window that goes on.

@@ -10,7 +10,8 @@ use super::adapters::AdapterCaches;
 use super::networks::{DiffusionNetworks, TextEncoder};
 use super::plan::{drawing_bytes, own_size};
 use super::{ImageDefaults, ImageFootprint};
-use crate::networks::image::{Autoencoder, AutoencoderSpec, ClipSpec, ClipText, Unet, UnetSpec};
+use crate::networks::image::{Autoencoder, AutoencoderSpec, Unet, UnetSpec};
+use crate::networks::text_encoder::{ClipSpec, ClipText};
 use crate::networks::weights::{CheckpointError, Flaw, Quantize, read_description};
 use crate::runtime::LoadError;
 use crate::runtime::component::{

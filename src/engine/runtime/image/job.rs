@@ -1,8 +1,6 @@
 //! One drawing: an asynchronous function that stops after each block of its networks.
 
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 use candle_core::{Device, Result, Tensor};
 
@@ -12,82 +10,32 @@ use super::pixels::{image_tensor, mask_values, pixels};
 use super::plan::{DrawingPlan, SamplingPass};
 use super::preview::LatentColors;
 use crate::networks::adapter::Pass;
+use crate::runtime::Failure;
 use crate::runtime::diffusion::{
     Evaluation, NoiseSource, SamplingRun, SamplingStep, keep_unmasked, noise, noised,
 };
-use crate::runtime::maker::{Advance, Making, Output, Pixels};
-use crate::runtime::{Failure, model};
+use crate::runtime::maker::{Advance, Output, PassReports, Pixels};
 
-/// A drawing on its way.
-pub struct DrawingJob {
-    drawing: Option<DrawingFuture>,
-    progress: DrawingProgress,
-}
-
-type DrawingFuture = Pin<Box<dyn Future<Output = std::result::Result<Pixels, Failure>> + Send>>;
-
-/// The last step that was not delivered yet.
-#[derive(Clone, Default)]
-pub struct DrawingProgress(Arc<Mutex<Option<Advance>>>);
-
-impl DrawingJob {
-    pub fn new(networks: Arc<DiffusionNetworks>, plan: DrawingPlan) -> Self {
-        let progress = DrawingProgress::default();
-        let drawing = Box::pin(draw(networks, plan, progress.clone()));
-        Self {
-            drawing: Some(drawing),
-            progress,
-        }
-    }
-}
-
-impl Making for DrawingJob {
-    fn advance(&mut self) -> std::result::Result<Advance, Failure> {
-        let Some(drawing) = &mut self.drawing else {
-            return Ok(Advance::Done);
-        };
-        let mut context = Context::from_waker(Waker::noop());
-        match drawing.as_mut().poll(&mut context) {
-            Poll::Pending => Ok(self.progress.take().unwrap_or(Advance::Busy)),
-            Poll::Ready(drawn) => {
-                self.drawing = None;
-                Ok(Advance::Made(Output::Image(drawn?)))
-            }
-        }
-    }
-}
-
-impl DrawingProgress {
-    fn take(&self) -> Option<Advance> {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.take()
-    }
-
-    fn put(&self, at: u32, of: u32, preview: Option<Pixels>) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *slot = Some(Advance::Step { at, of, preview });
-    }
-}
-
-async fn draw(
+pub async fn draw(
     networks: Arc<DiffusionNetworks>,
     plan: DrawingPlan,
-    progress: DrawingProgress,
-) -> std::result::Result<Pixels, Failure> {
+    news: PassReports,
+) -> std::result::Result<(), Failure> {
     let adapters = DrawingAdapters::load(&networks, &plan.loras);
     let adapters = adapters.map_err(|error| Failure::BadRequest(error.to_string()))?;
-    let drawn = draw_with(&networks, &plan, &adapters, &progress).await;
-    drawn.map_err(|error| Failure::internal(model::plain(&error)))
+    let drawn = draw_with(&networks, &plan, &adapters, &news).await?;
+    news.put(Advance::Made(Output::Image(drawn)));
+    Ok(())
 }
 
 async fn draw_with(
     networks: &DiffusionNetworks,
     plan: &DrawingPlan,
     adapters: &DrawingAdapters,
-    progress: &DrawingProgress,
+    news: &PassReports,
 ) -> Result<Pixels> {
     let original = Original::read(networks, plan).await?;
-    let latent = sample(networks, plan, adapters, original.as_ref(), progress).await?;
+    let latent = sample(networks, plan, adapters, original.as_ref(), news).await?;
     let image = networks.decode(&latent, plan.edges).await?;
     let kept = original.as_ref().and_then(|original| {
         let mask = original.pixel_mask.as_deref()?;
@@ -189,7 +137,7 @@ pub async fn sample(
     plan: &DrawingPlan,
     adapters: &DrawingAdapters,
     original: Option<&Original>,
-    progress: &DrawingProgress,
+    news: &PassReports,
 ) -> Result<LatentMap> {
     let texts = [Some(&plan.prompt), plan.negative.as_ref()];
     let mut prompts = Vec::new();
@@ -221,7 +169,7 @@ pub async fn sample(
             extra: painting_channels(networks, plan, original, pass).await?,
             steps_before,
         };
-        latent = Some(drawing.sample(start.values, progress).await?);
+        latent = Some(drawing.sample(start.values, news).await?);
         steps_before += pass.steps();
     }
     latent.ok_or_else(|| candle_core::Error::Msg("a drawing without a pass".to_owned()))
@@ -243,7 +191,7 @@ struct PassDrawing<'a> {
 }
 
 impl PassDrawing<'_> {
-    async fn sample(&self, latent: Vec<f64>, progress: &DrawingProgress) -> Result<LatentMap> {
+    async fn sample(&self, latent: Vec<f64>, news: &PassReports) -> Result<LatentMap> {
         let (networks, plan, shape) = (self.networks, self.plan, self.shape);
         let sigmas = &self.pass.sigmas;
         let Some(&first) = sigmas.first() else {
@@ -271,7 +219,11 @@ impl PassDrawing<'_> {
                     }
                     _ => None,
                 };
-                progress.put(self.steps_before + at, plan.steps(), preview);
+                news.put(Advance::Step {
+                    at: self.steps_before + at,
+                    of: plan.steps(),
+                    preview,
+                });
             }
             let Evaluation { mut x, sigma } = match evaluation {
                 Ok(evaluation) => evaluation,

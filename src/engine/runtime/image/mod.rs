@@ -25,13 +25,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::folder::DiffusersFolder;
-use self::job::DrawingJob;
+use self::job::draw;
 use self::networks::DiffusionNetworks;
 use self::plan::DrawingPlan;
 pub use self::plan::{MOST_PIXELS, MOST_STEPS};
 use self::single::SingleFileModel;
 use super::diffusion::{DiffusionSampler, Schedule};
-use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};
+use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
 use super::{ComponentFolders, DeviceChoice, Failure, LoadError, SharedWeights};
 use crate::networks::weights::Quantize;
 
@@ -170,7 +170,8 @@ impl Pipeline for ImagePipeline {
 
     fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {
         let plan = self.plan(request)?;
-        Ok(Box::new(DrawingJob::new(Arc::clone(&self.networks), plan)))
+        let networks = Arc::clone(&self.networks);
+        Ok(Box::new(PassJob::new(|news| draw(networks, plan, news))))
     }
 }
 

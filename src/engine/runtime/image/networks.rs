@@ -12,9 +12,8 @@ use super::preview::LatentColors;
 use super::prompt::PromptWindow;
 use super::tiles::{TilePlan, TiledImage};
 use crate::networks::adapter::{Adaptation, Pass};
-use crate::networks::image::{
-    AddedConditioning, Autoencoder, ClipText, ClipWindow, Conditioning, Unet,
-};
+use crate::networks::image::{AddedConditioning, Autoencoder, Conditioning, Unet};
+use crate::networks::text_encoder::{ClipText, ClipWindow};
 use crate::runtime::diffusion::{NoiseTable, Prediction};
 use crate::runtime::text::ClipTokenizer;
 use muster_kernels::Edges;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::networks::image::ClipWindow;
+use crate::networks::text_encoder::ClipWindow;
 use crate::runtime::maker::Refusal;
 use crate::runtime::text::ClipTokenizer;
 

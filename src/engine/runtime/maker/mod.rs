@@ -29,7 +29,7 @@ pub use request::{
 pub use sample::{SampleFault, SamplePipeline};
 pub use stream::{MakeEvent, MakeStream, UNREAD_FRAMES, UNREAD_OUTPUTS};
 
-use super::Failure;
+use super::{Failure, model};
 
 /// A loaded model that makes media. Lives on the maker's thread; only [`check`](Self::check) runs on others.
 pub trait Pipeline: Send + Sync {
@@ -101,6 +101,12 @@ pub enum Refusal {
     },
     #[error("{0}")]
     Unsupported(String),
+}
+
+impl From<candle_core::Error> for Failure {
+    fn from(error: candle_core::Error) -> Self {
+        Self::internal(model::plain(&error))
+    }
 }
 
 impl From<Refusal> for Failure {

@@ -5,16 +5,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use candle_core::Result;
-
 use super::{Advance, Making};
-use crate::runtime::{Failure, model};
+use crate::runtime::Failure;
 
 /// A function on its way.
 pub struct PassJob {
-    pass: Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>,
+    pass: Option<PassFuture>,
     reports: PassReports,
 }
+
+type PassFuture = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
 /// Reports that were not delivered yet.
 #[derive(Clone, Default)]
@@ -22,20 +22,22 @@ pub struct PassReports(Arc<Mutex<VecDeque<Advance>>>);
 
 impl PassJob {
     /// `begin` gets the place for reports.
-    pub fn new<F>(begin: impl FnOnce(PassReports) -> F) -> Self
+    pub fn new<F, E>(begin: impl FnOnce(PassReports) -> F) -> Self
     where
-        F: Future<Output = Result<()>> + Send + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Failure>,
     {
         let reports = PassReports::default();
+        let pass = begin(reports.clone());
         Self {
-            pass: Some(Box::pin(begin(reports.clone()))),
+            pass: Some(Box::pin(async { pass.await.map_err(Into::into) })),
             reports,
         }
     }
 }
 
 impl Making for PassJob {
-    fn advance(&mut self) -> std::result::Result<Advance, Failure> {
+    fn advance(&mut self) -> Result<Advance, Failure> {
         if let Some(report) = self.reports.take() {
             return Ok(report);
         }
@@ -45,7 +47,7 @@ impl Making for PassJob {
         let mut context = Context::from_waker(Waker::noop());
         if let Poll::Ready(ended) = pass.as_mut().poll(&mut context) {
             self.pass = None;
-            ended.map_err(|error| Failure::internal(model::plain(&error)))?;
+            ended?;
         }
         Ok(self.reports.take().unwrap_or(Advance::Busy))
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::plan::timbre_frames;
-use crate::networks::image::block_end;
+use crate::networks::blocks::block_end;
 use crate::networks::sound::{AceStep, Oobleck, SongConditions, SongContext};
 use crate::networks::text::Decoder;
 use crate::runtime::text::PromptTokenizer;

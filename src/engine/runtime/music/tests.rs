@@ -6,8 +6,8 @@ use tempfile::TempDir;
 
 use super::job::{decode, leveled, sample};
 use super::*;
+use crate::networks::blocks::run;
 use crate::networks::golden::{GoldenTensors, fixtures};
-use crate::networks::image::run;
 use crate::runtime::DeviceChoice;
 use crate::runtime::maker::{Advance, Output, PassReports, Pcm, SoundRequest};
 

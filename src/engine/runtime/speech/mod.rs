@@ -22,7 +22,7 @@ use super::maker::{
     Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal, SoundRequest,
 };
 use super::{DeviceChoice, Failure, LoadError};
-use crate::networks::image::{ComponentSource, Layout};
+use crate::networks::blocks::{ComponentSource, Layout};
 use crate::networks::sound::{Kokoro, KokoroSpec};
 use crate::networks::weights::{Checkpoint, Description, Flaw, read_description};
 

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::files::SCHEDULE;
-use crate::networks::video::{FactsOf, PIECES, WanSpec, autoencoder_config, text_config};
+use crate::networks::text_encoder::PIECES;
+use crate::networks::video::{FactsOf, WanSpec, autoencoder_config, text_config};
 use crate::networks::weights::{Checkpoint, CheckpointError, Flaw, TensorType};
 use crate::runtime::LoadError;
 use crate::runtime::component::ComponentFolders;

@@ -13,9 +13,10 @@ use super::tests::{made, pipeline, request};
 use super::*;
 use crate::networks::golden::fixtures;
 use crate::networks::test_device::device;
+use crate::networks::text_encoder::{PIECES, UmT5Spec};
 use crate::networks::video::{
-    AutoencoderNames, FactsOf, PIECES, TransformerNames, UmT5Spec, VideoAutoencoderSpec, WanFacts,
-    WanSpec, autoencoder_config, text_config, transformer_config,
+    AutoencoderNames, FactsOf, TransformerNames, VideoAutoencoderSpec, WanFacts, WanSpec,
+    autoencoder_config, text_config, transformer_config,
 };
 use crate::networks::weights::{Checkpoint, CheckpointError, Flaw, TensorSource};
 

@@ -10,9 +10,10 @@ use super::networks::{MOST_TEXT_TOKENS, VideoNetworks};
 use super::plan::video_bytes;
 use super::schedule::FlowSchedule;
 use super::{VideoDefaults, VideoFootprint};
+use crate::networks::text_encoder::{UmT5, UmT5Spec};
 use crate::networks::video::{
-    FactsOf, TransformerNames, UmT5, UmT5Spec, VideoAutoencoder, VideoAutoencoderSpec, WanFacts,
-    WanSpec, WanTransformer, autoencoder_config, text_config, transformer_config,
+    FactsOf, TransformerNames, VideoAutoencoder, VideoAutoencoderSpec, WanFacts, WanSpec,
+    WanTransformer, autoencoder_config, text_config, transformer_config,
 };
 use crate::networks::weights::{
     Checkpoint, CheckpointError, Flaw, Quantize, TensorSource, read_description,

@@ -1,9 +1,6 @@
 //! One video: an asynchronous function that stops after each block of its networks.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 use candle_core::{Device, Result, Tensor};
 
@@ -12,74 +9,14 @@ use super::plan::VideoPlan;
 use crate::networks::video::{FrameTimes, WanRope};
 use crate::runtime::diffusion::{Evaluation, SamplingStep, noise};
 use crate::runtime::image::pixels::{image_tensor, pixels};
-use crate::runtime::maker::{Advance, Making, Output, Pixels};
-use crate::runtime::{Failure, model};
+use crate::runtime::maker::{Advance, Output, PassReports, Pixels};
 
-/// A video on its way.
-pub struct VideoJob {
-    video: Option<VideoFuture>,
-    progress: VideoProgress,
-}
-
-type VideoFuture = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
-
-/// Steps and frames that were not delivered yet.
-#[derive(Clone, Default)]
-pub struct VideoProgress(Arc<Mutex<VecDeque<Advance>>>);
-
-impl VideoJob {
-    pub fn new(networks: Arc<VideoNetworks>, plan: VideoPlan) -> Self {
-        let progress = VideoProgress::default();
-        let video = Box::pin(film(networks, plan, progress.clone()));
-        Self {
-            video: Some(video),
-            progress,
-        }
-    }
-}
-
-impl Making for VideoJob {
-    fn advance(&mut self) -> std::result::Result<Advance, Failure> {
-        if let Some(advance) = self.progress.take() {
-            return Ok(advance);
-        }
-        let Some(video) = &mut self.video else {
-            return Ok(Advance::Done);
-        };
-        let mut context = Context::from_waker(Waker::noop());
-        match video.as_mut().poll(&mut context) {
-            Poll::Pending => Ok(self.progress.take().unwrap_or(Advance::Busy)),
-            Poll::Ready(output) => {
-                self.video = None;
-                output.map_err(|error| Failure::internal(model::plain(&error)))?;
-                Ok(self.progress.take().unwrap_or(Advance::Done))
-            }
-        }
-    }
-}
-
-impl VideoProgress {
-    fn take(&self) -> Option<Advance> {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.pop_front()
-    }
-
-    fn put(&self, advance: Advance) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.push_back(advance);
-    }
-}
-
-async fn film(
-    networks: Arc<VideoNetworks>,
-    plan: VideoPlan,
-    progress: VideoProgress,
-) -> Result<()> {
-    let latent = sample(&networks, &plan, &progress).await?;
+pub async fn film(networks: Arc<VideoNetworks>, plan: VideoPlan, news: PassReports) -> Result<()> {
+    let latent = sample(&networks, &plan, &news).await?;
     let rate = plan.rate;
     let deliver = |frame| {
         let frames = vec![frame];
-        progress.put(Advance::Made(Output::Frames { frames, rate }));
+        news.put(Advance::Made(Output::Frames { frames, rate }));
     };
     decode_into(&networks, &latent, plan.frames as usize, deliver).await
 }
@@ -88,7 +25,7 @@ async fn film(
 pub async fn sample(
     networks: &VideoNetworks,
     plan: &VideoPlan,
-    progress: &VideoProgress,
+    news: &PassReports,
 ) -> Result<LatentVideo> {
     let steps = VideoRun::begin(networks, plan).await?;
     let latent = |values: Vec<f64>| LatentVideo {
@@ -102,7 +39,7 @@ pub async fn sample(
     let mut preview = None;
     loop {
         if step > 0 {
-            progress.put(Advance::Step {
+            news.put(Advance::Step {
                 at: step as u32,
                 of: plan.levels.steps() as u32,
                 preview: preview.take(),

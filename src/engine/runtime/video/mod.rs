@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 pub use self::beside::label as component_label;
 use self::files::VideoFiles;
-use self::job::VideoJob;
+use self::job::film;
 use self::networks::VideoNetworks;
 use self::plan::VideoPlan;
 pub use self::plan::{MOST_FRAMES, MOST_PIXELS};
-use super::maker::{Cost, MakeRequest, Making, MediaKind, Pipeline, Refusal};
+use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
 use super::text::Isolation;
 use super::{ComponentFolders, DeviceChoice, Failure, LoadError, SharedWeights};
 use crate::networks::video::WanFacts;
@@ -199,7 +199,8 @@ impl Pipeline for VideoPipeline {
 
     fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {
         let plan = self.plan(request)?;
-        Ok(Box::new(VideoJob::new(Arc::clone(&self.networks), plan)))
+        let networks = Arc::clone(&self.networks);
+        Ok(Box::new(PassJob::new(|news| film(networks, plan, news))))
     }
 }
 

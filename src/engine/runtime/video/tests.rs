@@ -5,16 +5,17 @@ use std::path::Path;
 use candle_core::quantized::GgmlDType;
 use serde_json::{Value, json};
 
-use super::job::{VideoProgress, decode, sample};
+use super::job::{decode, sample};
 use super::networks::LatentVideo;
 use super::schedule::FlowSchedule;
 use super::*;
+use crate::networks::blocks::run;
 use crate::networks::golden::{GoldenTensors, fixtures};
-use crate::networks::image::run;
-use crate::networks::video::{TextNames, TransformerNames};
+use crate::networks::text_encoder::TextNames;
+use crate::networks::video::TransformerNames;
 use crate::networks::weights::{Checkpoint, GgufWriter, TensorHeader, TensorType, quantized};
 use crate::runtime::DeviceChoice;
-use crate::runtime::maker::{Advance, Output, PixelFormat, Pixels, VideoRequest};
+use crate::runtime::maker::{Advance, Output, PassReports, PixelFormat, Pixels, VideoRequest};
 
 /// Of numbers in latents.
 const LATENT_TOLERANCE: f64 = 1e-3;
@@ -111,7 +112,7 @@ fn videos_are_those_of_the_reference() {
             .plan(MakeRequest::Video(Box::new(request())))
             .unwrap();
         let networks = &pipeline.networks;
-        let latent = run(sample(networks, &plan, &VideoProgress::default())).unwrap();
+        let latent = run(sample(networks, &plan, &PassReports::default())).unwrap();
         assert_eq!(latent.sizes, [3, 4, 6]);
         check_latent(&latent, &format!("{name}_latent"));
         let frames = run(decode(networks, &latent, 9)).unwrap();
@@ -276,7 +277,7 @@ fn videos_from_a_first_frame_are_those_of_the_reference() {
         .plan(MakeRequest::Video(Box::new(given.clone())))
         .unwrap();
     assert_eq!([plan.width, plan.height], [48, 32]);
-    let latent = run(sample(&pipeline.networks, &plan, &VideoProgress::default()));
+    let latent = run(sample(&pipeline.networks, &plan, &PassReports::default()));
     check_latent(&latent.unwrap(), "marked_latent");
     let (_, frames, _) = made(&pipeline, given);
     assert_eq!(frames.len(), 9);

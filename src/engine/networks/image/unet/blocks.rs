@@ -2,9 +2,11 @@
 
 use candle_core::{D, Tensor};
 
-use super::super::component::{AffineNorm, ComponentReader, ConvolutionLayer, Projection};
 use super::spec::UnetSpec;
 use crate::networks::adapter::Pass;
+use crate::networks::blocks::{
+    AffineNorm, ComponentReader, ConvolutionLayer, Projection, block_end,
+};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Mask, dense_attention, gelu_erf_mul, silu};
 
@@ -180,7 +182,7 @@ impl Transformer {
         let mut rows = self.inward.forward(&rows, pass)?;
         for block in &self.blocks {
             rows = block.forward(&rows, context, pass)?;
-            super::super::block_end().await;
+            block_end().await;
         }
         let rows = self.outward.forward(&rows, pass)?;
         x + rows.reshape(x.dims())?

@@ -9,11 +9,11 @@ pub use self::spec::{ADDED_SIZES, AddedSpec, UnetLevel, UnetSpec};
 
 use candle_core::{D, DType, Tensor, bail};
 
-use super::component::{
-    AffineNorm, ComponentReader, ComponentSource, ConvolutionLayer, Layout, Projection,
-};
-use super::{block_end, sinusoid};
 use crate::networks::adapter::{LayerTable, Pass};
+use crate::networks::blocks::{
+    AffineNorm, ComponentReader, ComponentSource, ConvolutionLayer, Layout, Projection, block_end,
+    sinusoid,
+};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Resampling, resample, silu};
 

@@ -4,7 +4,7 @@ use candle_core::{Result, Tensor, bail};
 
 use super::SongConditionSpec;
 use super::layers::SongEncoder;
-use crate::networks::image::{ComponentReader, ComponentSource, Projection};
+use crate::networks::blocks::{ComponentReader, ComponentSource, Projection};
 use crate::networks::weights::Flaw;
 
 /// The encoders of conditions on a device.

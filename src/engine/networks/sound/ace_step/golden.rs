@@ -5,8 +5,8 @@ use candle_core::Tensor;
 use serde_json::{Value, json};
 
 use super::{AceStep, AceStepSpec, SongConditionSpec, SongConditions};
+use crate::networks::blocks::run;
 use crate::networks::golden::{NetworkGolden, gap};
-use crate::networks::image::run;
 use crate::networks::sound::{Oobleck, OobleckSpec};
 use crate::networks::test_device::device;
 use crate::networks::weights::{Flaw, Quantize};

@@ -3,7 +3,7 @@
 use candle_core::{D, Device, Result, Tensor};
 
 use super::SongLayerSpec;
-use crate::networks::image::{ComponentReader, Projection, block_end};
+use crate::networks::blocks::{ComponentReader, Projection, block_end};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Mask, RopeStyle, RopeTable, dense_attention, rms_norm, rotate, silu_mul};
 
@@ -250,7 +250,7 @@ impl SongEncoderLayer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::networks::image::run;
+    use crate::networks::blocks::run;
 
     #[test]
     fn attention_in_parts_is_that_of_the_whole() {

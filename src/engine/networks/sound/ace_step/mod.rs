@@ -11,7 +11,7 @@ pub use self::spec::{AceStepSpec, SongConditionSpec, SongLayerSpec};
 use candle_core::{DType, Result, Tensor, bail};
 
 use self::layers::{SongAttention, SongFeed, SongKeys, SongRope};
-use crate::networks::image::{ComponentReader, ComponentSource, Projection, block_end, sinusoid};
+use crate::networks::blocks::{ComponentReader, ComponentSource, Projection, block_end, sinusoid};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Convolution, rms_norm};
 

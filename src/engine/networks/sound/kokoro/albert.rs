@@ -3,7 +3,7 @@
 use candle_core::{D, Result, Tensor};
 
 use super::AlbertSpec;
-use crate::networks::image::{AffineNorm, ComponentReader, Projection, block_end};
+use crate::networks::blocks::{AffineNorm, ComponentReader, Projection, block_end};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Mask, dense_attention, gelu};
 

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Result, Tensor};
 
-use crate::networks::image::{ComponentReader, Projection, block_end};
+use crate::networks::blocks::{ComponentReader, Projection, block_end};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Convolution, group_norm, layer_norm, snake};
 

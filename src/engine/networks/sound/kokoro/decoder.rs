@@ -5,7 +5,7 @@ use candle_core::{Result, Tensor, bail};
 use super::blocks::{AdaptiveBlock, SnakeBlock, around, leaky};
 use super::source::{ShortTransform, VocalCords};
 use super::{GeneratorSpec, KokoroSpec, Prosody};
-use crate::networks::image::{ComponentReader, block_end};
+use crate::networks::blocks::{ComponentReader, block_end};
 use crate::networks::sound::folded::FoldedTensors;
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Convolution};

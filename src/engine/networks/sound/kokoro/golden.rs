@@ -7,7 +7,7 @@ use candle_core::{DType, Tensor};
 use safetensors::SafeTensors;
 
 use super::{Kokoro, KokoroSpec, Prosody, SpeechText, places};
-use crate::networks::image::{ComponentSource, Layout, run};
+use crate::networks::blocks::{ComponentSource, Layout, run};
 use crate::networks::test_device::device;
 use crate::networks::weights::{Checkpoint, Description, Flaw, TensorHeader, TensorSource};
 

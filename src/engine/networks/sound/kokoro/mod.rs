@@ -22,7 +22,7 @@ use self::decoder::SpeechDecoder;
 use self::prosody::{Predictor, places};
 use self::text::PhonemeEncoder;
 use super::folded::FoldedTensors;
-use crate::networks::image::{ComponentReader, ComponentSource, Projection};
+use crate::networks::blocks::{ComponentReader, ComponentSource, Projection};
 use crate::networks::weights::Flaw;
 
 /// The parts of a file: the first component of each name.

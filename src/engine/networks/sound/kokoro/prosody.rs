@@ -5,7 +5,7 @@ use candle_core::{DType, Result, Tensor, bail};
 use super::KokoroSpec;
 use super::blocks::{AdaptiveBlock, AdaptiveNorm};
 use super::recurrence::Recurrence;
-use crate::networks::image::{ComponentReader, Projection, block_end};
+use crate::networks::blocks::{ComponentReader, Projection, block_end};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Convolution};
 

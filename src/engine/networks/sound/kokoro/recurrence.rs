@@ -5,7 +5,7 @@
 
 use candle_core::{DType, Result, Tensor};
 
-use crate::networks::image::ComponentReader;
+use crate::networks::blocks::ComponentReader;
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Convolution, cpu};
 

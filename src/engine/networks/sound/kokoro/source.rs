@@ -8,7 +8,7 @@ use std::f64::consts::{PI, TAU};
 use candle_core::{DType, Result, Tensor};
 
 use super::{GeneratorSpec, SPEECH_RATE};
-use crate::networks::image::ComponentReader;
+use crate::networks::blocks::ComponentReader;
 use crate::networks::weights::Flaw;
 
 /// The tone and its overtones.

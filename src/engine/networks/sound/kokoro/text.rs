@@ -5,7 +5,7 @@ use candle_core::{Result, Tensor};
 use super::KokoroSpec;
 use super::blocks::{SLOPE, around, leaky};
 use super::recurrence::Recurrence;
-use crate::networks::image::{ComponentReader, block_end};
+use crate::networks::blocks::{ComponentReader, block_end};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Convolution, layer_norm};
 

@@ -12,7 +12,7 @@ use candle_core::{Result, Tensor, bail};
 
 use self::spec::{DILATIONS, KERNEL};
 use super::folded::FoldedTensors;
-use crate::networks::image::{ComponentReader, ComponentSource, block_end};
+use crate::networks::blocks::{ComponentReader, ComponentSource, block_end};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Convolution, snake};
 

@@ -3,7 +3,7 @@
 use candle_core::{Device, Result, Tensor, bail};
 
 use super::{NORM_EPS, WhisperSpec};
-use crate::networks::image::{AffineNorm, ComponentReader};
+use crate::networks::blocks::{AffineNorm, ComponentReader};
 use crate::networks::layers::{Embedding, Linear};
 use crate::networks::weights::{Flaw, Weight};
 use muster_kernels::{KvCache, KvDtype, Mask, gelu_erf};

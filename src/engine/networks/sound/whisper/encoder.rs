@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor, bail};
 
 use super::{NORM_EPS, SelfAttention, WhisperSpec};
-use crate::networks::image::{AffineNorm, ComponentReader, Projection, block_end};
+use crate::networks::blocks::{AffineNorm, ComponentReader, Projection, block_end};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Convolution, gelu_erf};
 

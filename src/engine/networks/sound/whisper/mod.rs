@@ -13,7 +13,7 @@ use candle_core::{D, Result, Tensor};
 
 use self::decoder::WhisperDecoder;
 use self::encoder::WhisperEncoder;
-use super::super::image::{AffineNorm, ComponentReader, ComponentSource, Projection};
+use super::super::blocks::{AffineNorm, ComponentReader, ComponentSource, Projection};
 use crate::networks::weights::{Flaw, TensorSource};
 use muster_kernels::{KvCache, Mask, dense_attention};
 

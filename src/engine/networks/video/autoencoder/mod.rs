@@ -17,7 +17,7 @@ use self::stage::{
     VideoStage,
 };
 use super::original::AutoencoderNames;
-use crate::networks::image::{ComponentReader, ComponentSource, block_end};
+use crate::networks::blocks::{ComponentReader, ComponentSource, block_end};
 use crate::networks::weights::Flaw;
 
 /// An autoencoder on a device.

@@ -4,7 +4,7 @@ use candle_core::{D, Result, Tensor, bail};
 
 use super::stage::{CausalResnet, FrameMemory, FrameSlot, SlotCounter};
 use crate::networks::adapter::Pass;
-use crate::networks::image::{ComponentReader, ConvolutionLayer, block_end};
+use crate::networks::blocks::{ComponentReader, ConvolutionLayer, block_end};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Convolution, Edges, Resampling, resample};
 

@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor};
 
 use super::resize::{FrameResize, ResidualLevel};
-use crate::networks::image::{ComponentReader, Projection};
+use crate::networks::blocks::{ComponentReader, Projection};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Convolution, Mask, dense_attention, rms_norm, silu};
 

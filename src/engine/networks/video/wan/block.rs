@@ -3,7 +3,7 @@
 use candle_core::{D, Result, Tensor};
 
 use super::{WanRope, WanSpec};
-use crate::networks::image::{AffineNorm, ComponentReader, Projection, block_end};
+use crate::networks::blocks::{AffineNorm, ComponentReader, Projection, block_end};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Mask, dense_attention, gelu, layer_norm, rms_norm, rotate};
 
@@ -203,7 +203,7 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::networks::image::run;
+    use crate::networks::blocks::run;
 
     #[test]
     fn attention_in_parts_is_that_of_the_whole() {

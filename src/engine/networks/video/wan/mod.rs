@@ -9,7 +9,7 @@ use candle_core::{Device, Result, Tensor, bail};
 
 use self::block::{WanBlock, WanModulation, modulated};
 use super::original::TransformerNames;
-use crate::networks::image::{ComponentReader, ComponentSource, Projection, block_end, sinusoid};
+use crate::networks::blocks::{ComponentReader, ComponentSource, Projection, block_end, sinusoid};
 use crate::networks::weights::Flaw;
 use muster_kernels::{RopeStyle, RopeTable, gelu};
 

@@ -14,22 +14,22 @@ use candle_core::Device;
 use safetensors::{Dtype, SafeTensors};
 
 use super::adapters::DrawingAdapters;
-use super::job::{DrawingProgress, Original, sample};
+use super::job::{Original, sample};
 use super::networks::LatentMap;
 use super::pixels::pixels;
 use super::plan::DrawingPlan;
 use super::single::{FamilyFacts, HeadRule, SingleFileModel};
 use super::tiles::TilePlan;
 use super::{ImageDefaults, ImagePipeline, ImageSource};
-use crate::networks::image::run;
+use crate::networks::blocks::run;
 use crate::networks::test_device::device;
 use crate::networks::weights::Quantize;
 use crate::runtime::DeviceChoice;
 use crate::runtime::Failure;
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
 use crate::runtime::maker::{
-    Advance, Cost, ImageRequest, Inversion, LoraUse, MakeRequest, Output, Pipeline, PixelFormat,
-    Pixels,
+    Advance, Cost, ImageRequest, Inversion, LoraUse, MakeRequest, Output, PassReports, Pipeline,
+    PixelFormat, Pixels,
 };
 use muster_kernels::Edges;
 
@@ -96,7 +96,7 @@ fn latent_of(pipeline: &ImagePipeline, request: ImageRequest) -> LatentMap {
     let networks = &pipeline.networks;
     let plan = DrawingPlan::new(networks, &pipeline.defaults, request).unwrap();
     let original = run(Original::read(networks, &plan)).unwrap();
-    let progress = DrawingProgress::default();
+    let progress = PassReports::default();
     let adapters = DrawingAdapters::load(networks, &plan.loras).unwrap();
     run(sample(
         networks,

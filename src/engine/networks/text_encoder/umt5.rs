@@ -3,11 +3,10 @@
 use candle_core::{D, Result, Tensor, bail};
 use serde::Deserialize;
 
-use super::original::TextNames;
-use super::sized;
-use crate::networks::image::{ComponentReader, ComponentSource, Projection, block_end};
+use super::TextNames;
+use crate::networks::blocks::{ComponentReader, ComponentSource, Projection, block_end};
 use crate::networks::layers::Embedding;
-use crate::networks::weights::{Flaw, layered};
+use crate::networks::weights::{Flaw, layered, sized};
 use muster_kernels::{Mask, dense_attention, gelu_mul, rms_norm};
 
 #[derive(Debug, Clone, PartialEq)]

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use candle_core::{D, Device, Tensor, bail};
 use serde::Deserialize;
 
-use super::block_end;
-use super::component::{AffineNorm, ComponentReader, ComponentSource, Projection};
 use crate::networks::adapter::{LayerTable, Pass};
+use crate::networks::blocks::{
+    AffineNorm, ComponentReader, ComponentSource, Projection, block_end,
+};
 use crate::networks::weights::{Flaw, layered};
 use muster_kernels::{Mask, dense_attention, gelu_erf};
 

@@ -1,0 +1,11 @@
+//! Text encoders, whose states lead the networks that draw and film.
+
+mod clip;
+mod umt5;
+mod umt5_names;
+
+pub use self::{
+    clip::{ClipActivation, ClipOutput, ClipSpec, ClipText, ClipWindow},
+    umt5::{PIECES, UmT5, UmT5Spec},
+    umt5_names::TextNames,
+};
