@@ -31,6 +31,7 @@
 
 mod account;
 mod address;
+mod admission;
 mod anthropic;
 mod auth;
 mod body;

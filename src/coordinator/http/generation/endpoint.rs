@@ -13,51 +13,39 @@ use serde_json::Value;
 use super::delivery::{MediaDelivery, ResultStore};
 use super::gathering::{Gathering, MediaEvent};
 use super::refused::{self, RefusedFields};
-use crate::accounts::Caller;
 use crate::clock::wall_clock;
 use crate::dispatch::{Missing, Refusal, Submission};
 use crate::error::ApiError;
-use crate::http::address::LetIn;
-use crate::http::auth::Admitted;
+use crate::http::admission::{Admission, Origin};
 use crate::http::body::Whole;
-use crate::http::cashier::Cashier;
-use crate::http::entrance::{Arrival, JOB_ID};
-use crate::http::open::{KnownModels, Open};
+use crate::http::entrance::JOB_ID;
+use crate::http::open::Open;
 use crate::http::openai::encode::Encoder;
 use crate::http::openai::tokens::{COPIES, read};
 use crate::http::reply;
 use crate::http::room::{Memory, Room};
 use crate::http::text::auto::Auto;
 use crate::media::{Holding, Media};
-use crate::moderation::{Asker, Medium, Moderation, Prompt};
-use crate::modes::{ModeSet, Modes};
+use crate::moderation::{Asker, Medium, Prompt};
 use crate::pictures::{Results, Sources};
 use crate::progress::ProgressBoard;
 use crate::requests::orders::{MediaNotes, MediaWork};
 use crate::requests::{NewRequest, NotAccepted, Order, Request, Requests};
 use crate::state::DoorSettings;
-use crate::switchboard::{Overview, Switchboard};
+use crate::switchboard::Overview;
 use muster_protocol::job::{FailureKind, Job, JobId, Kind, ModelChoice, Privacy, RequestId};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::media::{self, FinishedMedia, MediaGrid, MediaTracking};
 
-/// The caller of a route, and the parts of the service that answer it.
+/// The admission of a request, and the parts of the service that make and keep media.
 #[derive(Debug, Clone)]
 pub struct MediaEndpoint {
-    models: Arc<KnownModels>,
-    board: Switchboard,
-    settings: Arc<DoorSettings>,
-    memory: Memory,
-    moderation: Moderation,
-    cashier: Cashier,
+    admission: Admission,
+    origin: Origin,
     progress: ProgressBoard,
     store: ResultStore,
     sources: Sources,
     requests: Requests,
-    caller: Arc<Caller>,
-    asker: Asker,
-    privacy: Privacy,
-    arrival: Arrival,
 }
 
 /// A request that its route has read.
@@ -72,37 +60,14 @@ impl FromRequestParts<Open> for MediaEndpoint {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, open: &Open) -> Result<Self, ApiError> {
-        let Admitted(caller) = Admitted::from_request_parts(parts, open).await?;
-        let LetIn(address) = LetIn::from_request_parts(parts, open).await?;
-        let moderation = Moderation::from_ref(open);
-        let is_hidden = moderation.is_hidden(address, caller.roles);
-        if is_hidden && Modes::from_ref(open).are_on(ModeSet::RAID) {
-            let message =
-                "requests from VPN or proxy addresses are temporarily refused for untrusted users";
-            return Err(ApiError::new(FailureKind::AccessDenied, message));
-        }
+        let admission = Admission::from_request_parts(parts, open).await?;
         Ok(Self {
-            models: FromRef::from_ref(open),
-            board: FromRef::from_ref(open),
-            settings: FromRef::from_ref(open),
-            memory: FromRef::from_ref(open),
-            cashier: Cashier::from_request_parts(parts, open).await?,
+            origin: admission.enter()?,
+            admission,
             progress: FromRef::from_ref(open),
             store: ResultStore::new(Media::from_ref(open), Results::from_ref(open)),
             sources: FromRef::from_ref(open),
             requests: FromRef::from_ref(open),
-            asker: Asker {
-                account: caller.account,
-                roles: caller.roles,
-                address,
-            },
-            privacy: match is_hidden {
-                true => Privacy::Trusted,
-                false => Privacy::Anyone,
-            },
-            arrival: Arrival::from_request_parts(parts, open).await?,
-            moderation,
-            caller,
         })
     }
 }
@@ -128,11 +93,11 @@ pub fn with_job_ids(answer: Result<Response, ApiError>, ids: Option<HeaderValue>
 
 impl MediaEndpoint {
     pub fn settings(&self) -> &DoorSettings {
-        &self.settings
+        &self.admission.settings
     }
 
     pub fn memory(&self) -> &Memory {
-        &self.memory
+        &self.admission.memory
     }
 
     pub fn sources(&self) -> &Sources {
@@ -140,44 +105,37 @@ impl MediaEndpoint {
     }
 
     pub fn asker(&self) -> Asker {
-        self.asker
+        self.origin.asker
     }
 
     pub fn request(&self) -> RequestId {
-        self.arrival.id
+        self.admission.request
     }
 
     /// For jobs of the same request that read.
     pub fn encoder(&self) -> Encoder {
-        Encoder::beside(
-            self.board.clone(),
-            self.models.clone(),
-            self.settings.clone(),
-            (self.moderation.clone(), self.cashier.clone()),
-            self.asker,
-            (self.caller.clone(), self.arrival.id),
-        )
+        Encoder::of(self.admission.clone(), self.origin)
     }
 
     /// The id of the model that the client calls this.
     pub fn id_of(&self, name: &str) -> Arc<str> {
-        self.models.id(name)
+        self.admission.models.id(name)
     }
 
     /// As it was made last.
     pub fn shown(&self) -> Arc<Overview> {
-        self.board.overview()
+        self.admission.board.overview()
     }
 
     pub async fn overview(&self) -> Arc<Overview> {
-        self.board.current().await
+        self.admission.board.current().await
     }
 
     /// The id of the model, chosen here if the client names none.
     pub async fn model_of(&self, named: Option<&str>, kind: Kind) -> Result<Arc<str>, ApiError> {
         if let Some(name) = named {
             return match Auto::called(name) {
-                None => Ok(self.models.id(name)),
+                None => Ok(self.admission.models.id(name)),
                 Some(_) => {
                     let message = format!(
                         "model must name one model here, found {name}: use a name listed by /v1/models?type=all"
@@ -210,7 +168,11 @@ impl MediaEndpoint {
             may_be_rewritten: false,
             models: &[model.to_owned()],
         };
-        let examined = self.moderation.examine(prompt, &self.asker).await;
+        let examined = self
+            .admission
+            .moderation
+            .examine(prompt, &self.origin.asker)
+            .await;
         examined.map_err(refused::blocked)
     }
 
@@ -226,12 +188,12 @@ impl MediaEndpoint {
             sources,
         } = order;
         let mut jobs = self.jobs(&work);
-        let held = self.cashier.hold(&mut jobs).await?;
+        let held = self.admission.cashier.hold(&mut jobs).await?;
         let submission = Submission {
             jobs: jobs.clone(),
-            standing: self.caller.standing(),
+            standing: self.admission.caller.standing(),
         };
-        let streams = match self.board.submit(submission).await {
+        let streams = match self.admission.board.submit(submission).await {
             Ok(streams) => streams,
             Err(refusal) => {
                 held.release().await;
@@ -247,20 +209,25 @@ impl MediaEndpoint {
     }
 
     fn jobs(&self, work: &MediaWork) -> Vec<Arc<Job>> {
-        let seed = self.settings.prefixes.hash_one(self.arrival.id) & u64::from(u32::MAX);
+        let seed = self
+            .admission
+            .settings
+            .prefixes
+            .hash_one(self.admission.request)
+            & u64::from(u32::MAX);
         let job = |index| {
             let (body, limits) = work.output(index, seed);
             Arc::new(Job {
                 id: JobId::random(),
-                request: self.arrival.id,
-                account: self.caller.account,
+                request: self.admission.request,
+                account: self.admission.caller.account,
                 shared_key: None,
                 kind: work.kind(),
                 model: ModelChoice(vec![work.model().into()]),
                 limits,
                 body,
-                privacy: self.privacy,
-                deadline: wall_clock().after(self.settings.lifetime),
+                privacy: self.origin.privacy(),
+                deadline: wall_clock().after(self.admission.settings.lifetime),
                 durable: false,
                 prefixes: Vec::new(),
                 original: None,
@@ -280,7 +247,7 @@ impl MediaEndpoint {
         let client_ref = order.tracking.client_ref.clone();
         let request = self.store(order, fields, room).await?;
         let outlook = match request.next() {
-            Some(job) => self.board.outlook(job).await.ok().flatten(),
+            Some(job) => self.admission.board.outlook(job).await.ok().flatten(),
             None => None,
         };
         let is_possible = outlook.is_none_or(|outlook| outlook.is_possible);
@@ -306,15 +273,15 @@ impl MediaEndpoint {
             ..work.notes().clone()
         };
         let work = work
-            .for_trusted(self.privacy == Privacy::Trusted)
+            .for_trusted(self.origin.privacy() == Privacy::Trusted)
             .noted(notes);
         // Not the id that replies and logs name.
         let id = RequestId::random();
-        let standing = self.caller.standing();
-        let order = Order::of_media(id, self.caller.account, standing, work.clone());
-        let names = &self.settings.names;
+        let standing = self.admission.caller.standing();
+        let order = Order::of_media(id, self.admission.caller.account, standing, work.clone());
+        let names = &self.admission.settings.names;
         let mut jobs = order.jobs(names);
-        let held = self.cashier.hold(&mut jobs).await?;
+        let held = self.admission.cashier.hold(&mut jobs).await?;
         let order = order.priced(jobs.first().and_then(|job| job.price));
         let request = order.request(standing, None, names);
         // Images that came along are in the media store; each job has the rest, and the request itself.
@@ -357,7 +324,7 @@ impl MediaEndpoint {
         let missing = match overview.model(work.model()) {
             Some(model) if model.kinds.contains(work.kind()) => return Ok(()),
             Some(_) => Missing::Kind(work.kind()),
-            None if self.models.contains(work.model()) => return Ok(()),
+            None if self.admission.models.contains(work.model()) => return Ok(()),
             None => Missing::Model(vec![work.model().into()]),
         };
         let online = overview.models.iter().map(|model| model.name.clone());
@@ -375,11 +342,17 @@ impl MediaEndpoint {
         fields: &impl RefusedFields,
     ) -> ApiError {
         let overview = self.overview().await;
-        refused::explain(refusal, fields, work.model(), &self.models, &overview)
+        refused::explain(
+            refusal,
+            fields,
+            work.model(),
+            &self.admission.models,
+            &overview,
+        )
     }
 
     fn learn(&self, work: &MediaWork) {
-        self.models.learn(&Arc::from(work.model()));
+        self.admission.models.learn(&Arc::from(work.model()));
     }
 
     /// All outputs in one reply, in the order of the jobs. A finished output is paid for, so the reply waits for memory
@@ -390,7 +363,7 @@ impl MediaEndpoint {
         delivery: MediaDelivery,
         render: impl FnOnce(&[FinishedMedia], &MediaGrid) -> Value,
     ) -> Result<Response, ApiError> {
-        let mut room = self.memory.room_to_tell();
+        let mut room = self.admission.memory.room_to_tell();
         let mut outputs: Vec<FinishedMedia> = Vec::new();
         let mut grid = gathering.grid(0);
         let mut bytes = 0;

@@ -5,46 +5,32 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use axum::extract::{FromRef, FromRequestParts};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
-use crate::accounts::Caller;
 use crate::dispatch::{Missing, Outcome, Refusal, Submission};
 use crate::error::ApiError;
-use crate::http::address::LetIn;
-use crate::http::auth::Admitted;
-use crate::http::cashier::{Cashier, PendingHold};
-use crate::http::entrance::Arrival;
+use crate::http::admission::{Admission, Origin};
+use crate::http::cashier::PendingHold;
 use crate::http::generation::blocked;
 use crate::http::models;
-use crate::http::open::KnownModels;
+use crate::http::open::Open;
 use crate::http::text::auto::Auto;
-use crate::moderation::{Asker, Medium, Moderation, Prompt};
-use crate::modes::{ModeSet, Modes};
+use crate::moderation::{Medium, Prompt};
 use crate::sender::Sender;
 use crate::state::DoorSettings;
-use crate::storage::Store;
-use crate::switchboard::{Delivery, JobStream, ModelOnline, Switchboard};
-use muster_process::tasks::Tasks;
+use crate::switchboard::{Delivery, JobStream, ModelOnline};
 use muster_protocol::job::{
     Body, Capabilities, Event, Failure, FailureKind, Formats, Job, JobId, KeepAlive, Kind, Limits,
-    ModelChoice, Privacy, RequestId, ResultPart, TextInput, TokenList, UnixMillis, Usage,
+    ModelChoice, ResultPart, TextInput, TokenList, UnixMillis, Usage,
 };
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::encode::TokenizeRequest;
 
 /// Runs encodings for the caller of one request.
 pub struct Encoder {
-    board: Switchboard,
-    models: Arc<KnownModels>,
-    settings: Arc<DoorSettings>,
-    caller: Arc<Caller>,
-    sender: Sender,
-    asker: Asker,
-    moderation: Moderation,
-    arrival: Arrival,
-    cashier: Cashier,
-    privacy: Privacy,
+    admission: Admission,
+    origin: Origin,
     keep_alive: Option<KeepAlive>,
 }
 
@@ -86,78 +72,21 @@ pub enum EncodePart {
 /// Names in a refusal.
 const MOST_NAMES: usize = 100;
 
-impl<S> FromRequestParts<S> for Encoder
-where
-    S: Send + Sync,
-    Switchboard: FromRef<S>,
-    Arc<KnownModels>: FromRef<S>,
-    Arc<DoorSettings>: FromRef<S>,
-    Moderation: FromRef<S>,
-    Modes: FromRef<S>,
-    Store: FromRef<S>,
-    Tasks: FromRef<S>,
-{
+impl FromRequestParts<Open> for Encoder {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Admitted(caller) = Admitted::from_request_parts(parts, state).await?;
-        let LetIn(address) = LetIn::from_request_parts(parts, state).await?;
-        let arrival = Arrival::from_request_parts(parts, state).await?;
-        let moderation = Moderation::from_ref(state);
-        let is_hidden = moderation.is_hidden(address, caller.roles);
-        if is_hidden && Modes::from_ref(state).are_on(ModeSet::RAID) {
-            let message =
-                "requests from VPN or proxy addresses are temporarily refused for untrusted users";
-            return Err(ApiError::new(FailureKind::AccessDenied, message));
-        }
-        Ok(Self {
-            board: Switchboard::from_ref(state),
-            models: Arc::from_ref(state),
-            settings: Arc::from_ref(state),
-            sender: Sender::of(caller.account, address),
-            asker: Asker {
-                account: caller.account,
-                roles: caller.roles,
-                address,
-            },
-            moderation,
-            caller,
-            arrival,
-            cashier: Cashier::from_request_parts(parts, state).await?,
-            privacy: match is_hidden {
-                true => Privacy::Trusted,
-                false => Privacy::Anyone,
-            },
-            keep_alive: None,
-        })
+    async fn from_request_parts(parts: &mut Parts, open: &Open) -> Result<Self, ApiError> {
+        let admission = Admission::from_request_parts(parts, open).await?;
+        let origin = admission.enter()?;
+        Ok(Self::of(admission, origin))
     }
 }
 
 impl Encoder {
-    /// For the caller of a request of another kind.
-    pub fn beside(
-        board: Switchboard,
-        models: Arc<KnownModels>,
-        settings: Arc<DoorSettings>,
-        (moderation, cashier): (Moderation, Cashier),
-        asker: Asker,
-        (caller, request): (Arc<Caller>, RequestId),
-    ) -> Self {
-        let is_hidden = moderation.is_hidden(asker.address, asker.roles);
+    pub fn of(admission: Admission, origin: Origin) -> Self {
         Self {
-            board,
-            models,
-            settings,
-            sender: Sender::of(asker.account, asker.address),
-            asker,
-            moderation,
-            arrival: Arrival { id: request },
-            cashier,
-            caller,
-            privacy: match is_hidden {
-                true => Privacy::Trusted,
-                false => Privacy::Anyone,
-            },
+            admission,
+            origin,
             keep_alive: None,
         }
     }
@@ -185,11 +114,11 @@ impl Encoder {
 
     /// Files of one sender wait for each other.
     pub fn sender(&self) -> Sender {
-        self.sender
+        Sender::of(self.origin.asker.account, self.origin.asker.address)
     }
 
     pub fn settings(&self) -> &DoorSettings {
-        &self.settings
+        &self.admission.settings
     }
 
     /// Refuses a text that the filters do not let pass.
@@ -200,14 +129,18 @@ impl Encoder {
             may_be_rewritten: false,
             models: &[model.to_owned()],
         };
-        let examined = self.moderation.examine(prompt, &self.asker).await;
+        let examined = self
+            .admission
+            .moderation
+            .examine(prompt, &self.origin.asker)
+            .await;
         examined.map(drop).map_err(blocked)
     }
 
     /// Refuses a model that is online and cannot do it.
     pub async fn check_able(&self, model: &str, kind: Kind) -> Result<(), ApiError> {
-        let overview = self.board.current().await;
-        match overview.model(&self.models.id(model)) {
+        let overview = self.admission.board.current().await;
+        match overview.model(&self.admission.models.id(model)) {
             Some(online) if !online.kinds.contains(kind) => Err(self.unable(model, kind).await),
             _ => Ok(()),
         }
@@ -215,14 +148,18 @@ impl Encoder {
 
     /// The voices of a model, if it is online and speaks.
     pub async fn voices(&self, model: &str) -> Arc<[Arc<str>]> {
-        let overview = self.board.current().await;
-        let model = overview.model(&self.models.id(model));
+        let overview = self.admission.board.current().await;
+        let model = overview.model(&self.admission.models.id(model));
         model.map(|model| model.voices.clone()).unwrap_or_default()
     }
 
     /// The same for the same request alone.
     pub fn seed(&self) -> u64 {
-        self.settings.prefixes.hash_one(self.arrival.id) & u64::from(u32::MAX)
+        self.admission
+            .settings
+            .prefixes
+            .hash_one(self.admission.request)
+            & u64::from(u32::MAX)
     }
 
     /// Whether the work could be done and paid, before anything is done for it: the model, the permission and the price,
@@ -240,7 +177,7 @@ impl Encoder {
             encoding.request.clone(),
             encoding.requires,
         ))];
-        if let Err(refusal) = self.board.check(jobs[0].clone()).await {
+        if let Err(refusal) = self.admission.board.check(jobs[0].clone()).await {
             let is_away = matches!(
                 &refusal,
                 Refusal::Unserved {
@@ -248,11 +185,11 @@ impl Encoder {
                     ..
                 }
             );
-            if !(may_wait && is_away && self.models.contains(model)) {
+            if !(may_wait && is_away && self.admission.models.contains(model)) {
                 return Err(self.explain(refusal, model, kind, encoding.param).await);
             }
         }
-        self.cashier.hold(&mut jobs).await
+        self.admission.cashier.hold(&mut jobs).await
     }
 
     /// Queues the work. Dropped, the job is cancelled.
@@ -269,14 +206,14 @@ impl Encoder {
         let mut jobs = vec![Arc::new(self.job(&model, request, requires))];
         // Tokens and texts of tokens cost nothing: no network computes them.
         let held = match is_computed {
-            true => Some(self.cashier.hold(&mut jobs).await?),
+            true => Some(self.admission.cashier.hold(&mut jobs).await?),
             false => None,
         };
         let submission = Submission {
             jobs,
-            standing: self.caller.standing(),
+            standing: self.admission.caller.standing(),
         };
-        let mut streams = match self.board.submit(submission).await {
+        let mut streams = match self.admission.board.submit(submission).await {
             Ok(streams) => streams,
             Err(refusal) => {
                 if let Some(held) = held {
@@ -286,7 +223,9 @@ impl Encoder {
             }
         };
         held.map_or(Ok(()), PendingHold::queued)?;
-        self.models.learn(&self.models.id(&model));
+        self.admission
+            .models
+            .learn(&self.admission.models.id(&model));
         match streams.pop() {
             Some(stream) => Ok(RunningEncoding {
                 stream,
@@ -321,11 +260,11 @@ impl Encoder {
         let now = UnixMillis::default().after(since.unwrap_or_default());
         Job {
             id: JobId::random(),
-            request: self.arrival.id,
-            account: self.caller.account,
+            request: self.admission.request,
+            account: self.admission.caller.account,
             shared_key: None,
             kind: request.kind(),
-            model: ModelChoice(vec![self.models.id(model)]),
+            model: ModelChoice(vec![self.admission.models.id(model)]),
             limits: Limits {
                 formats: Formats::NEUTRAL,
                 requires,
@@ -334,8 +273,8 @@ impl Encoder {
                 ..Limits::default()
             },
             body: request,
-            privacy: self.privacy,
-            deadline: now.after(self.settings.lifetime),
+            privacy: self.origin.privacy(),
+            deadline: now.after(self.admission.settings.lifetime),
             durable: false,
             prefixes: Vec::new(),
             original: None,
@@ -353,7 +292,7 @@ impl Encoder {
     ) -> ApiError {
         let param = match &refusal {
             Refusal::Unserved { missing, online } => match missing {
-                Missing::Model(_) if self.models.contains(model) => Some("model"),
+                Missing::Model(_) if self.admission.models.contains(model) => Some("model"),
                 Missing::Model(_) if online.is_empty() => {
                     return Failure::new(FailureKind::NoWorker, refusal.to_string()).into();
                 }
@@ -376,7 +315,7 @@ impl Encoder {
 
     /// No worker of the model can do it: names the models that can.
     async fn unable(&self, model: &str, kind: Kind) -> ApiError {
-        let overview = self.board.current().await;
+        let overview = self.admission.board.current().await;
         let can = |model: &&ModelOnline| model.kinds.contains(kind);
         let able = overview.models.iter().filter(can).take(MOST_NAMES);
         let able: Vec<&str> = able.map(|model| &*model.name).collect();

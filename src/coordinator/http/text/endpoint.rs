@@ -1,11 +1,10 @@
 //! What a route of a text API calls: a body to jobs, and their events to a reply in the same dialect.
 
 use std::future::poll_fn;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{FromRef, FromRequestParts};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -16,18 +15,13 @@ use tokio::task::spawn_blocking;
 use crate::accounts::Caller;
 use crate::dispatch::{Missing, Refusal, Standing, Submission};
 use crate::error::ApiError;
-use crate::http::address::LetIn;
-use crate::http::auth::Admitted;
+use crate::http::admission::{Admission, Origin};
 use crate::http::body::Whole;
-use crate::http::cashier::Cashier;
-use crate::http::entrance::{Arrival, JOB_ID};
-use crate::http::open::{KnownModels, Open};
+use crate::http::entrance::JOB_ID;
+use crate::http::open::Open;
 use crate::http::reply;
 use crate::http::room::{Memory, Room};
-use crate::moderation::{Asker, Moderation};
-use crate::modes::{ModeSet, Modes};
-use crate::state::DoorSettings;
-use crate::switchboard::{JobStream, Switchboard};
+use crate::switchboard::JobStream;
 use muster_protocol::dialect::{Dialect, Reading, ReplyBuilder};
 use muster_protocol::job::{Failure, FailureKind, Formats, Job, Original, RequestId};
 use muster_protocol::openai::Problem;
@@ -55,19 +49,10 @@ const STORED_COPIES: usize = 5;
 /// a stream is answered, so that the status can still be that of the next model.
 const START_WITHIN: Duration = Duration::from_millis(1500);
 
-/// The caller of a text route, and the parts of the service that answer it.
+/// A text route with the admission of its request.
 #[derive(Debug, Clone)]
 pub struct TextEndpoint {
-    pub(super) models: Arc<KnownModels>,
-    pub(super) board: Switchboard,
-    pub(super) settings: Arc<DoorSettings>,
-    memory: Memory,
-    pub(super) moderation: Moderation,
-    modes: Modes,
-    pub(super) cashier: Cashier,
-    pub(super) caller: Arc<Caller>,
-    pub(super) address: Result<LetIn, ApiError>,
-    pub(super) request: RequestId,
+    pub(super) admission: Admission,
 }
 
 /// A request that was read, and the memory all of it takes until its jobs have ended.
@@ -103,66 +88,43 @@ impl FromRequestParts<Open> for TextEndpoint {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, open: &Open) -> Result<Self, ApiError> {
-        let Admitted(caller) = Admitted::from_request_parts(parts, open).await?;
-        let Arrival { id } = Arrival::from_request_parts(parts, open).await?;
-        Ok(Self {
-            models: FromRef::from_ref(open),
-            board: FromRef::from_ref(open),
-            settings: FromRef::from_ref(open),
-            memory: FromRef::from_ref(open),
-            moderation: FromRef::from_ref(open),
-            modes: FromRef::from_ref(open),
-            cashier: Cashier::from_request_parts(parts, open).await?,
-            address: LetIn::from_request_parts(parts, open).await,
-            caller,
-            request: id,
-        })
+        let admission = Admission::from_request_parts(parts, open).await?;
+        Ok(Self { admission })
     }
 }
 
 impl TextEndpoint {
     pub fn caller(&self) -> &Arc<Caller> {
-        &self.caller
+        &self.admission.caller
     }
 
     /// For a request that an earlier process has accepted, as that one was called.
     pub fn resumed(open: &Open, caller: Caller, request: RequestId) -> Self {
-        let caller = Arc::new(caller);
-        Self {
-            cashier: Cashier::resumed(open, caller.clone()),
-            models: FromRef::from_ref(open),
-            board: FromRef::from_ref(open),
-            settings: FromRef::from_ref(open),
-            memory: FromRef::from_ref(open),
-            moderation: FromRef::from_ref(open),
-            modes: FromRef::from_ref(open),
-            caller,
-            address: Ok(LetIn(Ipv4Addr::LOCALHOST.into())),
-            request,
-        }
+        let admission = Admission::resumed(open, caller, request);
+        Self { admission }
     }
 
     /// A stream says that it lives after so much silence.
     pub fn heartbeat(&self) -> Duration {
-        self.settings.heartbeat
+        self.admission.settings.heartbeat
     }
 
     pub fn request(&self) -> RequestId {
-        self.request
+        self.admission.request
     }
 
     /// A body that did not come with this request.
     pub fn parsed(&self, body: Value, size: usize) -> Result<Incoming<Value>, ApiError> {
-        let LetIn(address) = self.address.clone()?;
-        let mut room = self.memory.room();
+        let Origin { asker, is_hidden } = self.admission.origin()?;
+        let mut room = self.admission.memory.room();
         room.cover(size)?;
         Ok(Incoming {
             body,
             size,
             room,
             is_patient: false,
-            is_hidden: self.moderation.is_hidden(address, self.caller.roles),
-            who: self.asker(address),
+            is_hidden,
+            who: asker,
         })
     }
 
@@ -177,7 +139,7 @@ impl TextEndpoint {
             return Ok(());
         }
         let size = incoming.size.saturating_add(bytes);
-        let room = match self.moderation.may_object(incoming.who.roles) {
+        let room = match self.admission.moderation.may_object(incoming.who.roles) {
             true => size.saturating_mul(LOOKED_AT),
             false => bytes
                 .saturating_mul(STORED_COPIES)
@@ -203,19 +165,9 @@ impl TextEndpoint {
         })
     }
 
-    pub(super) fn asker(&self, address: IpAddr) -> Asker {
-        Asker {
-            account: self.caller.account,
-            roles: self.caller.roles,
-            address,
-        }
-    }
-
     /// Refuses clients that may not ask now.
     pub fn incoming(&self, whole: Whole) -> Result<Incoming<Bytes>, ApiError> {
-        let LetIn(address) = self.address.clone()?;
-        let is_hidden = self.moderation.is_hidden(address, self.caller.roles);
-        refuse_raider(is_hidden, &self.modes)?;
+        let Origin { asker, is_hidden } = self.admission.enter()?;
         let Whole { bytes, room } = whole;
         Ok(Incoming {
             size: bytes.len(),
@@ -223,7 +175,7 @@ impl TextEndpoint {
             room,
             is_patient: false,
             is_hidden,
-            who: self.asker(address),
+            who: asker,
         })
     }
 
@@ -263,7 +215,7 @@ impl TextEndpoint {
             is_hidden,
             who,
         } = incoming;
-        let settings = self.settings.clone();
+        let settings = self.admission.settings.clone();
         let reading = beside(size, move || Ok(read(body, &settings.ignored_fields)?)).await?;
         let Reading {
             mut chat,
@@ -271,9 +223,9 @@ impl TextEndpoint {
             mut ignored,
             mut native,
         } = reading;
-        refused::check_message_count(&chat, self.settings.chat_messages)
+        refused::check_message_count(&chat, self.admission.settings.chat_messages)
             .map_err(|problem| named_for_client(problem, &*dialect))?;
-        if self.moderation.may_object(who.roles) {
+        if self.admission.moderation.may_object(who.roles) {
             if let Some(name) = dialect.unexamined() {
                 let message =
                     format!("{name} cannot be examined by this service's filters: send text");
@@ -284,14 +236,21 @@ impl TextEndpoint {
                 true => room.cover_in_time(copies).await?,
                 false => room.cover(copies)?,
             }
-            if moderate(&mut chat, &self.moderation, &who).await? {
+            if moderate(&mut chat, &self.admission.moderation, &who).await? {
                 // Only the chat body was rewritten.
                 native = None;
             }
         }
-        let order = Order::new(self.request, self.caller.account, self.settings.clone());
+        let order = Order::new(
+            self.admission.request,
+            self.admission.caller.account,
+            self.admission.settings.clone(),
+        );
         let order = order.hidden(is_hidden);
-        let (standing, settings) = (self.caller.standing(), self.settings.clone());
+        let (standing, settings) = (
+            self.admission.caller.standing(),
+            self.admission.settings.clone(),
+        );
         let read = beside(size, move || {
             let of_client = |problem: Problem| named_for_client(problem.into(), &*dialect);
             let lenient = ChatRequest::read_leniently(chat, &settings.ignored_fields);
@@ -364,13 +323,18 @@ impl TextEndpoint {
     async fn candidates(&self, request: &ChatRequest, formats: Formats) -> Vec<Candidate> {
         let candidates = match Auto::called(&request.model) {
             Some(auto) => {
-                let overview = self.board.current().await;
-                auto.candidates(request, formats, &overview.models, &self.settings.sizes)
+                let overview = self.admission.board.current().await;
+                auto.candidates(
+                    request,
+                    formats,
+                    &overview.models,
+                    &self.admission.settings.sizes,
+                )
             }
             None => Vec::new(),
         };
         match candidates.is_empty() {
-            true => vec![Candidate::only(self.models.id(&request.model))],
+            true => vec![Candidate::only(self.admission.models.id(&request.model))],
             false => candidates,
         }
     }
@@ -390,7 +354,7 @@ impl TextEndpoint {
         })
         .await?;
         let request = &accepted.request;
-        let held = match self.cashier.hold(&mut jobs).await {
+        let held = match self.admission.cashier.hold(&mut jobs).await {
             Ok(held) => held,
             Err(error) => return Ok((accepted, Try::refused(error))),
         };
@@ -401,19 +365,19 @@ impl TextEndpoint {
             },
             Err(refusal) => {
                 held.release().await;
-                let overview = self.board.overview();
-                let error = refused::explain(refusal, request, &self.models, &overview);
+                let overview = self.admission.board.overview();
+                let error = refused::explain(refusal, request, &self.admission.models, &overview);
                 let error = named_for_client(error, &*accepted.dialect);
                 return Ok((accepted, Try::refused(error)));
             }
         };
-        self.models.learn(&request.model);
+        self.admission.models.learn(&request.model);
         let ids = job_ids(&streams);
         let dialect = &*accepted.dialect;
         let created = accepted.order.created();
         let head = Head::new(
             dialect.id_prefix(),
-            self.request,
+            self.admission.request,
             created,
             request.model.clone(),
         );
@@ -428,11 +392,18 @@ impl TextEndpoint {
         let answer = match request.stream {
             Some(_) => {
                 let writer = (dialect.stream(request, &head), dialect.content_type());
-                Relay::new(writer, request.choices, choices, &self.settings)
+                Relay::new(writer, request.choices, choices, &self.admission.settings)
                     .open()
                     .await
             }
-            None => gather(dialect.reply(request, &head), choices, &self.memory).await,
+            None => {
+                gather(
+                    dialect.reply(request, &head),
+                    choices,
+                    &self.admission.memory,
+                )
+                .await
+            }
         };
         let answer = answer.map_err(|error| named_for_client(error, dialect));
         Ok((accepted, Try { ids, answer }))
@@ -446,7 +417,11 @@ impl TextEndpoint {
     ) -> Result<Vec<JobStream>, Refusal> {
         let may_poll = jobs.first().is_some_and(|job| may_be_polled(job));
         let mut again = if may_poll { jobs.clone() } else { Vec::new() };
-        let submitted = self.board.submit(Submission { jobs, standing }).await;
+        let submitted = self
+            .admission
+            .board
+            .submit(Submission { jobs, standing })
+            .await;
         match submitted {
             Err(Refusal::Unserved {
                 missing: Missing::Reach { .. },
@@ -459,7 +434,7 @@ impl TextEndpoint {
                     jobs: again,
                     standing,
                 };
-                self.board.submit(submission).await
+                self.admission.board.submit(submission).await
             }
             submitted => submitted,
         }
@@ -505,17 +480,6 @@ fn named_for_client(error: ApiError, dialect: &dyn Dialect) -> ApiError {
         },
         param: Some(name.into()),
         ..error
-    }
-}
-
-/// In a raid those who hide ask for nothing.
-fn refuse_raider(is_hidden: bool, modes: &Modes) -> Result<(), ApiError> {
-    match is_hidden && modes.are_on(ModeSet::RAID) {
-        true => Err(ApiError::new(
-            FailureKind::AccessDenied,
-            "requests from VPN or proxy addresses are temporarily refused for untrusted users",
-        )),
-        false => Ok(()),
     }
 }
 
