@@ -39,9 +39,9 @@ fn job_of(desk: &mut Desk, account: AccountId, body: &Body) -> Job {
 
 fn output(kind: Kind) -> Said {
     match kind {
-        Kind::Text => Said::Event(Event::Part(Box::new(
-            ResultPart::Transcript(Box::default()),
-        ))),
+        Kind::Transcription => Said::Event(Event::Part(Box::new(ResultPart::Transcript(
+            Box::default(),
+        )))),
         _ => finished_image(),
     }
 }
@@ -57,9 +57,7 @@ fn five_hundred_queued_media_of_one_account_starve_no_other() {
         }
         let mut registration = desk.registration(1, OURS);
         registration.models[0].slots = 1;
-        if kind != Kind::Text {
-            make_only(&mut registration, kind);
-        }
+        make_only(&mut registration, kind);
         desk.connect(registration);
         let mut offer = desk.offer();
         let bobs = job_of(&mut desk, BOB, &body);
