@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `price` | what tokens of a model are worth |
 //! | `sizes` | how large models are |
-//! | `image`, `drawn` | what a drawing is worth, and one that was drawn |
+//! | `image`, `worth` | the price of an image, and the worth of an output of each kind |
 //! | `interrogation` | what looking at an image is worth |
 //! | `upfront` | which requests are paid for before they are made |
 //! | `payer` | who pays for a request |
@@ -18,7 +18,6 @@
 //!
 //! These are plain values in and plain values out. [`books`] hands them to the store, and so does [`Giving`].
 
-mod drawn;
 mod escrow;
 mod floor;
 mod giving;
@@ -32,6 +31,7 @@ mod settlement;
 mod sizes;
 mod upfront;
 mod uptime;
+mod worth;
 
 #[cfg(test)]
 mod tests;

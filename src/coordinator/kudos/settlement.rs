@@ -13,10 +13,10 @@ use muster_protocol::job::{
     SharedKeyId, Usage, WorkerId,
 };
 
-use super::drawn::{self, Worth};
 use super::metering::{Metered, said};
 use super::price::{FEE, Polled, counted_tokens, per_token, raise, rounded};
 use super::sizes::Prices;
+use super::worth::{self, Worth};
 
 /// The account that receives fees. Zero is kept for the anonymous account of the legacy side.
 pub const HOUSE: AccountId = AccountId(-1);
@@ -159,8 +159,8 @@ impl Bill {
         let body = &facts.job.body;
         match (body, body.file()) {
             (Body::Text(_), _) => Self::of_text(facts, counted, prices),
-            (Body::Form(form), _) => Self::of_one(facts, drawn::looked(form)),
-            (_, Some(file)) => Self::of_one(facts, drawn::made(facts, file, prices)),
+            (Body::Form(form), _) => Self::of_one(facts, worth::of_form(form)),
+            (_, Some(file)) => Self::of_one(facts, worth::of_file(facts, file, prices)),
             (_, None) => Self::of_values(facts, counted, prices),
         }
     }
@@ -189,7 +189,7 @@ impl Bill {
         };
         let tokens = Metered::of(facts, counted).prompt_tokens;
         let size = prices.size(&last.model, last.trusted);
-        Self::of_one(facts, drawn::computed(tokens, size))
+        Self::of_one(facts, worth::of_values(tokens, size))
     }
 
     fn of_text(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
@@ -214,7 +214,7 @@ fn cost(facts: &Facts, counted: Counted) -> Option<MicroUsd> {
     let price = facts.job.price?;
     let has_output = facts.parts.iter().any(|part| part.events > 0);
     let is_delivered = match &facts.outcome {
-        Outcome::Delivered { .. } => !drawn::is_hidden(&facts.outcome),
+        Outcome::Delivered { .. } => !worth::is_hidden(&facts.outcome),
         // A transcript that comes later is handed out whole or not at all.
         outcome => is_paid(outcome) && has_output && !facts.job.is_only_whole(),
     };
@@ -241,7 +241,7 @@ fn is_paid(outcome: &Outcome) -> bool {
 /// What a worker that polls keeps from whoever asked for it costs the fee alone, as it does for images.
 fn is_unwanted(facts: &Facts) -> bool {
     let polls = facts.parts.last().is_some_and(|part| part.agent.is_some());
-    polls && drawn::is_hidden(&facts.outcome)
+    polls && worth::is_hidden(&facts.outcome)
 }
 
 /// The reward of each part, in order.

@@ -118,8 +118,8 @@ pub enum Ability {
     StopRules,
     /// Keeps to schemas and other grammars, and calls a tool where it must.
     Grammars,
-    /// Takes jobs that read and do not write: tokens of texts and texts of tokens for all its models, the others by
-    /// [`Task`](super::Task).
+    /// Takes jobs whose output comes as values: tokens of texts and texts of tokens for all its models that read them, the
+    /// others by the kinds of each.
     Encode,
     /// Makes images from others.
     SourceImages,

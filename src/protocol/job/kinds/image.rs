@@ -1,7 +1,7 @@
 //! What an image job asks for: one image. Whatever the client left unset is `None`.
 //!
 //! It holds every setting that a client can name through any door, also those that few workers take. Samplers, schedules
-//! and processors have the names of [`super::samplers`] and of the AI Horde API.
+//! and processors have the names of [`samplers`](crate::job::samplers) and of the AI Horde API.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

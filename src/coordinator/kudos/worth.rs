@@ -1,5 +1,6 @@
-//! What a worker is paid for an image, or for looking at one, and what whoever asked pays: by what was asked for and
-//! the model that drew it.
+//! The worth of an output for its worker and its account, by its kind: an image by its settings and its model, a video by its
+//! pixels, music by its length, values by the tokens that were read for them, a speech by its characters. Texts are shared
+//! by their parts, see [`super::settlement`].
 
 use crate::dispatch::{Facts, Outcome};
 use muster_protocol::job::{Body, Capabilities, FormRequest, Hidden, Kudos, MediaFile};
@@ -14,7 +15,7 @@ use super::interrogation::{form_charge, form_reward};
 use super::price::{FEE, read, rounded};
 use super::sizes::Prices;
 
-/// What it is worth that one thing was made.
+/// The worth of one output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Worth {
     /// As workers are told, whatever their software.
@@ -24,29 +25,29 @@ pub struct Worth {
     pub charge: Kudos,
 }
 
-/// The worth of a file, by its kind. A speech is worth as much as one that is asked for at once.
-pub fn made(facts: &Facts, file: MediaFile, prices: &Prices) -> Worth {
+/// Of a file. A speech is worth as much as one that is asked for at once.
+pub fn of_file(facts: &Facts, file: MediaFile, prices: &Prices) -> Worth {
     let body: &Body = &facts.job.body;
     match (file, body.spoken_characters()) {
-        (MediaFile::Image, _) => worth(facts),
+        (MediaFile::Image, _) => of_image(facts),
         (MediaFile::Sound { .. }, Some(characters)) => {
             let characters = u32::try_from(characters).unwrap_or(u32::MAX);
             let last = facts.parts.last();
             let size = last.map_or(1.0, |part| prices.size(&part.model, part.trusted));
-            computed(characters, size)
+            of_values(characters, size)
         }
-        (MediaFile::Sound { .. }, None) => played(body.paid_millis()),
-        (MediaFile::Video { .. }, _) => filmed(body.size(), body.steps()),
+        (MediaFile::Sound { .. }, None) => of_music(body.paid_millis()),
+        (MediaFile::Video { .. }, _) => of_video(body.size(), body.steps()),
     }
 }
 
-/// The worth of reading so many tokens, or of speaking so many characters.
-pub fn computed(tokens: u32, billions: f64) -> Worth {
+/// Of values for which so many tokens are read, or so many characters spoken.
+pub fn of_values(tokens: u32, billions: f64) -> Worth {
     with_fee(rounded(read(tokens, billions)))
 }
 
 /// Of an image that may not be shown its client pays the fee alone.
-fn worth(facts: &Facts) -> Worth {
+fn of_image(facts: &Facts) -> Worth {
     let last = facts.parts.last();
     let model = last.map_or("", |part| &part.model);
     let Some((drawing, terms)) = drawing(facts, model) else {
@@ -73,14 +74,12 @@ pub fn is_hidden(outcome: &Outcome) -> bool {
     }
 }
 
-/// The worth of a sound, by its length.
-fn played(millis: u64) -> Worth {
+fn of_music(millis: u64) -> Worth {
     let millis = i64::try_from(millis).unwrap_or(i64::MAX);
     with_fee(Kudos(millis.saturating_mul(MILLIKUDOS_A_SECOND) / 1000))
 }
 
-/// The worth of a video, by its pixels.
-fn filmed(pixels: u64, steps: Option<u32>) -> Worth {
+fn of_video(pixels: u64, steps: Option<u32>) -> Worth {
     let steps = f64::from(steps.unwrap_or(VIDEO_STEPS));
     with_fee(rounded(pixels as f64 * steps * MILLIKUDOS_A_PIXELSTEP))
 }
@@ -103,7 +102,7 @@ const MILLIKUDOS_A_PIXELSTEP: f64 = 10_000.0 / (512.0 * 512.0 * 30.0) / 20.0;
 const MILLIKUDOS_A_SECOND: i64 = 333;
 
 /// Of a form.
-pub fn looked(form: &FormRequest) -> Worth {
+pub fn of_form(form: &FormRequest) -> Worth {
     let Some(kind) = named(&form.form) else {
         return Worth::default();
     };
