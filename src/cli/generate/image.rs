@@ -225,9 +225,9 @@ impl Drawing {
                 index,
                 ..self.request.clone()
             };
-            let drawing = MakeRequest::Image(Box::new(request.clone()));
-            let drawn = make_one((&maker, &model), drawing, StepMeter::new(is_shown));
-            let (Output::Image(pixels), seconds) = drawn.await? else {
+            let image = MakeRequest::Image(Box::new(request.clone()));
+            let made = make_one((&maker, &model), image, StepMeter::new(is_shown));
+            let (Output::Image(pixels), seconds) = made.await? else {
                 return Err(runtime::Failure::Stopped.into());
             };
             let path = self.file.numbered(index, self.count);

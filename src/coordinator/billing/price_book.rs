@@ -58,7 +58,7 @@ impl ModelRates {
 
     /// A sound of so many milliseconds that is written down, rounded up. Without a price for minutes its tokens are paid,
     /// of which a second has 50.
-    pub fn heard(&self, millis: u64) -> Option<JobPrice> {
+    pub fn transcription(&self, millis: u64) -> Option<JobPrice> {
         let Some(per_minute) = self.per_minute_heard else {
             return self.reading();
         };
@@ -216,7 +216,7 @@ mod tests {
             per_mchar_spoken: Some(MicroUsd(15_000_000)),
             ..rates(1, 1)
         };
-        let heard = |millis| rates.heard(millis).unwrap().of_tokens(9999, 0);
+        let heard = |millis| rates.transcription(millis).unwrap().of_tokens(9999, 0);
         assert_eq!(heard(60_000), MicroUsd(6000));
         assert_eq!(heard(2501), MicroUsd(251));
         assert_eq!(rates.spoken(12), Some(MicroUsd(180)));
@@ -224,10 +224,10 @@ mod tests {
             input_per_mtok: Some(MicroUsd(1_000_000)),
             ..ModelRates::default()
         };
-        let heard = by_tokens.heard(2501).unwrap();
+        let heard = by_tokens.transcription(2501).unwrap();
         assert_eq!(heard.of_tokens(126, 0), MicroUsd(126));
         assert_eq!(by_tokens.spoken(12), Some(MicroUsd(12)));
-        assert_eq!(ModelRates::default().heard(1), None);
+        assert_eq!(ModelRates::default().transcription(1), None);
         assert_eq!(ModelRates::default().spoken(1), None);
     }
 

@@ -1,6 +1,7 @@
 //! The admission of a request for jobs: the caller, the address, privacy, money, moderation and memory, and where jobs go.
 //! Routes for texts, media and values begin with the same.
 
+use std::hash::BuildHasher;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -35,9 +36,9 @@ pub struct Admission {
     modes: Modes,
 }
 
-/// The asker of a request, and whether its address hides where it is.
+/// The asker of an admitted request, and whether the address hides its place.
 #[derive(Debug, Clone, Copy)]
-pub struct Origin {
+pub struct AdmittedAsker {
     pub asker: Asker,
     pub is_hidden: bool,
 }
@@ -75,7 +76,7 @@ impl Admission {
         }
     }
 
-    /// Of a request that an earlier process has accepted, as that one was called.
+    /// For a request that an earlier process has accepted, under the id that it had there.
     pub fn resumed(open: &Open, caller: Caller, request: RequestId) -> Self {
         let caller = Arc::new(caller);
         let address = Ok(LetIn(Ipv4Addr::LOCALHOST.into()));
@@ -83,11 +84,16 @@ impl Admission {
         Self::new(open, caller, request, (address, cashier))
     }
 
+    /// The number that draws what the same request draws again.
+    pub fn seed(&self) -> u64 {
+        self.settings.prefixes.hash_one(self.request) & u64::from(u32::MAX)
+    }
+
     /// Refuses an address that is kept out.
-    pub fn origin(&self) -> Result<Origin, ApiError> {
+    pub fn asker(&self) -> Result<AdmittedAsker, ApiError> {
         let LetIn(address) = self.address.clone()?;
         let (account, roles) = (self.caller.account, self.caller.roles);
-        Ok(Origin {
+        Ok(AdmittedAsker {
             asker: Asker {
                 account,
                 roles,
@@ -98,18 +104,18 @@ impl Admission {
     }
 
     /// The same of a new request: clients that hide may not ask during a raid.
-    pub fn enter(&self) -> Result<Origin, ApiError> {
-        let origin = self.origin()?;
-        if origin.is_hidden && self.modes.are_on(ModeSet::RAID) {
+    pub fn admit(&self) -> Result<AdmittedAsker, ApiError> {
+        let admitted = self.asker()?;
+        if admitted.is_hidden && self.modes.are_on(ModeSet::RAID) {
             let message =
                 "requests from VPN or proxy addresses are temporarily refused for untrusted users";
             return Err(ApiError::new(FailureKind::AccessDenied, message));
         }
-        Ok(origin)
+        Ok(admitted)
     }
 }
 
-impl Origin {
+impl AdmittedAsker {
     /// Work of clients that hide goes to workers that the operator trusts.
     pub fn privacy(self) -> Privacy {
         match self.is_hidden {

@@ -295,9 +295,9 @@ fn rates_of(rates: &ModelRates, job: &Job) -> Option<JobPrice> {
         rates.per_mchar_spoken.map(|_| characters)
     });
     let spoken = spoken.and_then(|characters| rates.spoken(characters));
-    match (body.output(), body.heard_millis()) {
+    match (body.output(), body.transcribed_millis()) {
         (OutputForm::Text, _) => rates.text(),
-        (OutputForm::Values, Some(millis)) => rates.heard(millis),
+        (OutputForm::Values, Some(millis)) => rates.transcription(millis),
         (OutputForm::Values, None) if body.spoken_characters().is_some() => spoken.map(whole),
         (OutputForm::Values, None) => rates.reading(),
         (OutputForm::File(_), _) => {

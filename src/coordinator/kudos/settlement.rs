@@ -222,7 +222,7 @@ fn cost(facts: &Facts, counted: Counted) -> Option<MicroUsd> {
         return Some(MicroUsd(0));
     }
     let metered = Metered::of(facts, counted);
-    let price = match (counted.heard_millis, facts.job.body.heard_millis()) {
+    let price = match (counted.heard_millis, facts.job.body.transcribed_millis()) {
         (Some(heard), Some(all)) => price.for_part(heard.min(all), all),
         _ => price,
     };

@@ -25,7 +25,7 @@ pub struct Worth {
     pub charge: Kudos,
 }
 
-/// Of a file. A speech is worth as much as one that is asked for at once.
+/// The worth of a file. A speech for later is worth as much as a streamed speech.
 pub fn of_file(facts: &Facts, file: MediaFile, prices: &Prices) -> Worth {
     let body: &Body = &facts.job.body;
     match (file, body.spoken_characters()) {
@@ -41,7 +41,7 @@ pub fn of_file(facts: &Facts, file: MediaFile, prices: &Prices) -> Worth {
     }
 }
 
-/// Of values for which so many tokens are read, or so many characters spoken.
+/// The worth of values, by the tokens of their texts or the characters of a speech.
 pub fn of_values(tokens: u32, billions: f64) -> Worth {
     with_fee(rounded(read(tokens, billions)))
 }
@@ -101,7 +101,7 @@ const MILLIKUDOS_A_PIXELSTEP: f64 = 10_000.0 / (512.0 * 512.0 * 30.0) / 20.0;
 /// Half a minute of music is worth as much as an ordinary image.
 const MILLIKUDOS_A_SECOND: i64 = 333;
 
-/// Of a form.
+/// The worth of a form.
 pub fn of_form(form: &FormRequest) -> Worth {
     let Some(kind) = named(&form.form) else {
         return Worth::default();

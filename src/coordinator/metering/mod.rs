@@ -281,7 +281,7 @@ impl Counted {
             prompt_quarter,
             output_quarter: output.text.quarter(),
             belief,
-            heard_millis: (output.is_cut_off && job.body.heard_millis().is_some())
+            heard_millis: (output.is_cut_off && job.body.transcribed_millis().is_some())
                 .then(|| output.heard_millis()),
         }
     }
@@ -344,11 +344,11 @@ fn count_prompt(body: &Body, output: &Output) -> (u32, u32) {
                 .prompt
                 .iter()
                 .for_each(|prompt| text.push(prompt));
-            let heard = match output.is_cut_off {
+            let positions = match output.is_cut_off {
                 true => transcript.tokens_until(output.heard_until),
                 false => transcript.tokens(),
             };
-            tokens += usize::try_from(heard).unwrap_or(usize::MAX);
+            tokens += usize::try_from(positions).unwrap_or(usize::MAX);
         }
         // Characters, whatever tokens a text model would make of them.
         Body::Speech(speech) => {

@@ -146,7 +146,6 @@ impl Job {
     /// How much work it is as people count it: tokens that may be written, pixelsteps, or one form.
     pub fn size(&self) -> u64 {
         match (&self.body, self.limits.output_tokens) {
-            (Body::Text(_), None) => kinds::UNLIMITED_OUTPUT,
             (Body::Text(_), Some(tokens)) => tokens.into(),
             (body, _) => body.size(),
         }

@@ -76,7 +76,7 @@ fn cost(rates: &ModelRates, request: &QuoteRequest, context: u32) -> Option<Micr
                 seconds: request.millis as f64 / 1000.0,
                 ..TranscriptionRequest::default()
             };
-            let price = rates.heard(request.millis)?;
+            let price = rates.transcription(request.millis)?;
             price.of_tokens(tokens.tokens(), 0)
         }
         Kind::Speech => rates.spoken(request.characters)?,

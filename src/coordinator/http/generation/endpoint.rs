@@ -1,6 +1,5 @@
 //! The caller of a route for media, and the parts of the service that answer it.
 
-use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use axum::extract::{FromRef, FromRequestParts};
@@ -16,7 +15,7 @@ use super::refused::{self, RefusedFields};
 use crate::clock::wall_clock;
 use crate::dispatch::{Missing, Refusal, Submission};
 use crate::error::ApiError;
-use crate::http::admission::{Admission, Origin};
+use crate::http::admission::{Admission, AdmittedAsker};
 use crate::http::body::Whole;
 use crate::http::entrance::JOB_ID;
 use crate::http::open::Open;
@@ -37,11 +36,17 @@ use muster_protocol::job::{FailureKind, Job, JobId, Kind, ModelChoice, Privacy, 
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::media::{self, FinishedMedia, MediaGrid, MediaTracking};
 
-/// The admission of a request, and the parts of the service that make and keep media.
+/// The admission of a request for media, and the parts of the service that make and keep them.
 #[derive(Debug, Clone)]
 pub struct MediaEndpoint {
     admission: Admission,
-    origin: Origin,
+    admitted: AdmittedAsker,
+    parts: MediaParts,
+}
+
+/// The parts of the service that make and keep media.
+#[derive(Debug, Clone)]
+pub struct MediaParts {
     progress: ProgressBoard,
     store: ResultStore,
     sources: Sources,
@@ -61,14 +66,18 @@ impl FromRequestParts<Open> for MediaEndpoint {
 
     async fn from_request_parts(parts: &mut Parts, open: &Open) -> Result<Self, ApiError> {
         let admission = Admission::from_request_parts(parts, open).await?;
-        Ok(Self {
-            origin: admission.enter()?,
-            admission,
+        Self::of(admission, FromRef::from_ref(open))
+    }
+}
+
+impl FromRef<Open> for MediaParts {
+    fn from_ref(open: &Open) -> Self {
+        Self {
             progress: FromRef::from_ref(open),
             store: ResultStore::new(Media::from_ref(open), Results::from_ref(open)),
             sources: FromRef::from_ref(open),
             requests: FromRef::from_ref(open),
-        })
+        }
     }
 }
 
@@ -92,6 +101,14 @@ pub fn with_job_ids(answer: Result<Response, ApiError>, ids: Option<HeaderValue>
 }
 
 impl MediaEndpoint {
+    pub fn of(admission: Admission, parts: MediaParts) -> Result<Self, ApiError> {
+        Ok(Self {
+            admitted: admission.admit()?,
+            admission,
+            parts,
+        })
+    }
+
     pub fn settings(&self) -> &DoorSettings {
         &self.admission.settings
     }
@@ -101,11 +118,11 @@ impl MediaEndpoint {
     }
 
     pub fn sources(&self) -> &Sources {
-        &self.sources
+        &self.parts.sources
     }
 
     pub fn asker(&self) -> Asker {
-        self.origin.asker
+        self.admitted.asker
     }
 
     pub fn request(&self) -> RequestId {
@@ -114,17 +131,7 @@ impl MediaEndpoint {
 
     /// For jobs of the same request that read.
     pub fn encoder(&self) -> Encoder {
-        Encoder::of(self.admission.clone(), self.origin)
-    }
-
-    /// The id of the model that the client calls this.
-    pub fn id_of(&self, name: &str) -> Arc<str> {
-        self.admission.models.id(name)
-    }
-
-    /// As it was made last.
-    pub fn shown(&self) -> Arc<Overview> {
-        self.admission.board.overview()
+        Encoder::of(self.admission.clone(), self.admitted)
     }
 
     pub async fn overview(&self) -> Arc<Overview> {
@@ -171,7 +178,7 @@ impl MediaEndpoint {
         let examined = self
             .admission
             .moderation
-            .examine(prompt, &self.origin.asker)
+            .examine(prompt, &self.admitted.asker)
             .await;
         examined.map_err(refused::blocked)
     }
@@ -203,18 +210,13 @@ impl MediaEndpoint {
         held.queued()?;
         self.learn(&work);
         let token = tracking.progress_token;
-        let board = token.map(|token| (self.progress.clone(), token));
-        let gathering = Gathering::new(streams, &jobs, self.store.clone(), board);
+        let board = token.map(|token| (self.parts.progress.clone(), token));
+        let gathering = Gathering::new(streams, &jobs, self.parts.store.clone(), board);
         Ok(gathering.keeping(sources))
     }
 
     fn jobs(&self, work: &MediaWork) -> Vec<Arc<Job>> {
-        let seed = self
-            .admission
-            .settings
-            .prefixes
-            .hash_one(self.admission.request)
-            & u64::from(u32::MAX);
+        let seed = self.admission.seed();
         let job = |index| {
             let (body, limits) = work.output(index, seed);
             Arc::new(Job {
@@ -226,7 +228,7 @@ impl MediaEndpoint {
                 model: ModelChoice(vec![work.model().into()]),
                 limits,
                 body,
-                privacy: self.origin.privacy(),
+                privacy: self.admitted.privacy(),
                 deadline: wall_clock().after(self.admission.settings.lifetime),
                 durable: false,
                 prefixes: Vec::new(),
@@ -273,7 +275,7 @@ impl MediaEndpoint {
             ..work.notes().clone()
         };
         let work = work
-            .for_trusted(self.origin.privacy() == Privacy::Trusted)
+            .for_trusted(self.admitted.privacy() == Privacy::Trusted)
             .noted(notes);
         // Not the id that replies and logs name.
         let id = RequestId::random();
@@ -292,7 +294,7 @@ impl MediaEndpoint {
             sources,
             ..request
         };
-        let request = match self.requests.accept(request).await {
+        let request = match self.parts.requests.accept(request).await {
             Ok(request) => request,
             Err(NotAccepted::Refused(refusal)) => {
                 held.release().await;
@@ -304,7 +306,8 @@ impl MediaEndpoint {
             }
         };
         if let Err(refusal) = held.queued() {
-            self.requests
+            self.parts
+                .requests
                 .cancel(&request)
                 .await
                 .map_err(|_| no_store())?;
@@ -375,7 +378,7 @@ impl MediaEndpoint {
                 grid.worker = made.worker.as_deref().map(str::to_owned);
             }
             grid.seconds = grid.seconds.max(made.seconds);
-            let output = self.store.deliver(made, delivery).await?;
+            let output = self.parts.store.deliver(made, delivery).await?;
             // Once as text and once in the reply.
             bytes += 2 * output.data.len();
             room.cover_in_time(bytes).await?;

@@ -20,6 +20,6 @@ pub mod results;
 mod sources;
 
 pub use delivery::{MediaDelivery, ResultStore};
-pub use endpoint::{MediaEndpoint, MediaOrder, read_body, with_job_ids};
+pub use endpoint::{MediaEndpoint, MediaOrder, MediaParts, read_body, with_job_ids};
 pub use gathering::{Gathering, MadeMedia, MediaEvent};
 pub use refused::{RefusedFields, blocked};

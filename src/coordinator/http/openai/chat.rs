@@ -6,22 +6,20 @@ use axum::response::Response;
 use super::{dictation, media_chat};
 use crate::error::ApiError;
 use crate::http::body::Whole;
-use crate::http::generation::MediaEndpoint;
+use crate::http::generation::{MediaEndpoint, MediaParts};
 use crate::http::text::TextEndpoint;
 use crate::pictures::Sources;
 use muster_protocol::openai::chat::ChatDialect;
 
 pub async fn complete(
     endpoint: TextEndpoint,
-    media: Result<MediaEndpoint, ApiError>,
-    State(sources): State<Sources>,
+    (State(media), State(sources)): (State<MediaParts>, State<Sources>),
     body: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
     let incoming = endpoint.incoming(body?)?;
     let mut incoming = incoming.parse().await?;
-    if let Ok(media) = media
-        && let Some(made) = media_chat::kind_made(&media, incoming.body()).await
-    {
+    if let Some(made) = media_chat::kind_made(endpoint.admission(), incoming.body()).await {
+        let media = MediaEndpoint::of(endpoint.admission().clone(), media)?;
         return media_chat::serve(&media, made, incoming).await;
     }
     if let Some(model) = endpoint.audio_model()

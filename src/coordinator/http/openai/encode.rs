@@ -1,7 +1,6 @@
 //! Jobs that read and do not write, from the route that asks to the worker's result. Every dialect's route runs them
 //! here: an [`Encoder`] knows the caller, an [`Encoding`] is the work.
 
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,7 +9,7 @@ use axum::http::request::Parts;
 
 use crate::dispatch::{Missing, Outcome, Refusal, Submission};
 use crate::error::ApiError;
-use crate::http::admission::{Admission, Origin};
+use crate::http::admission::{Admission, AdmittedAsker};
 use crate::http::cashier::PendingHold;
 use crate::http::generation::blocked;
 use crate::http::models;
@@ -30,7 +29,7 @@ use muster_protocol::openai::encode::TokenizeRequest;
 /// Runs encodings for the caller of one request.
 pub struct Encoder {
     admission: Admission,
-    origin: Origin,
+    admitted: AdmittedAsker,
     keep_alive: Option<KeepAlive>,
 }
 
@@ -77,16 +76,16 @@ impl FromRequestParts<Open> for Encoder {
 
     async fn from_request_parts(parts: &mut Parts, open: &Open) -> Result<Self, ApiError> {
         let admission = Admission::from_request_parts(parts, open).await?;
-        let origin = admission.enter()?;
-        Ok(Self::of(admission, origin))
+        let admitted = admission.admit()?;
+        Ok(Self::of(admission, admitted))
     }
 }
 
 impl Encoder {
-    pub fn of(admission: Admission, origin: Origin) -> Self {
+    pub fn of(admission: Admission, admitted: AdmittedAsker) -> Self {
         Self {
             admission,
-            origin,
+            admitted,
             keep_alive: None,
         }
     }
@@ -114,7 +113,7 @@ impl Encoder {
 
     /// Files of one sender wait for each other.
     pub fn sender(&self) -> Sender {
-        Sender::of(self.origin.asker.account, self.origin.asker.address)
+        Sender::of(self.admitted.asker.account, self.admitted.asker.address)
     }
 
     pub fn settings(&self) -> &DoorSettings {
@@ -132,7 +131,7 @@ impl Encoder {
         let examined = self
             .admission
             .moderation
-            .examine(prompt, &self.origin.asker)
+            .examine(prompt, &self.admitted.asker)
             .await;
         examined.map(drop).map_err(blocked)
     }
@@ -155,11 +154,7 @@ impl Encoder {
 
     /// The same for the same request alone.
     pub fn seed(&self) -> u64 {
-        self.admission
-            .settings
-            .prefixes
-            .hash_one(self.admission.request)
-            & u64::from(u32::MAX)
+        self.admission.seed()
     }
 
     /// Whether the work could be done and paid, before anything is done for it: the model, the permission and the price,
@@ -273,7 +268,7 @@ impl Encoder {
                 ..Limits::default()
             },
             body: request,
-            privacy: self.origin.privacy(),
+            privacy: self.admitted.privacy(),
             deadline: now.after(self.admission.settings.lifetime),
             durable: false,
             prefixes: Vec::new(),

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::{images, videos};
 use crate::clock::wall_clock;
 use crate::error::ApiError;
+use crate::http::admission::Admission;
 use crate::http::generation::{
     Gathering, MadeMedia, MediaDelivery, MediaEndpoint, MediaEvent, with_job_ids,
 };
@@ -34,14 +35,14 @@ use muster_protocol::openai::videos::{VideoDoor, VideosRequest};
 const HEARTBEAT: &str = ": heartbeat\n\n";
 
 /// The kind of what the model of a chat makes, if it writes no text.
-pub async fn kind_made(endpoint: &MediaEndpoint, body: &Value) -> Option<Kind> {
-    let id = endpoint.id_of(body["model"].as_str()?);
+pub async fn kind_made(admission: &Admission, body: &Value) -> Option<Kind> {
+    let id = admission.models.id(body["model"].as_str()?);
     // Most chats are for models that write, and need not ask for the newest overview.
-    let shown = endpoint.shown();
+    let shown = admission.board.overview();
     if shown.model(&id).is_some_and(ModelOnline::writes_text) {
         return None;
     }
-    let overview = endpoint.overview().await;
+    let overview = admission.board.current().await;
     let model = overview.model(&id)?;
     let kinds = [Kind::Image, Kind::Video].into_iter();
     let mut made = kinds.filter(|kind| model.kinds.contains(*kind));

@@ -18,7 +18,7 @@ impl TextEndpoint {
 
     /// For jobs beside this request, of the same client.
     pub fn encoder(&self) -> Result<Encoder, ApiError> {
-        let origin = self.admission.origin()?;
-        Ok(Encoder::of(self.admission.clone(), origin))
+        let admitted = self.admission.asker()?;
+        Ok(Encoder::of(self.admission.clone(), admitted))
     }
 }

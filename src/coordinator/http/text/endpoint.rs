@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use crate::accounts::Caller;
 use crate::dispatch::{Missing, Refusal, Standing, Submission};
 use crate::error::ApiError;
-use crate::http::admission::{Admission, Origin};
+use crate::http::admission::{Admission, AdmittedAsker};
 use crate::http::body::Whole;
 use crate::http::entrance::JOB_ID;
 use crate::http::open::Open;
@@ -94,6 +94,10 @@ impl FromRequestParts<Open> for TextEndpoint {
 }
 
 impl TextEndpoint {
+    pub fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
     pub fn caller(&self) -> &Arc<Caller> {
         &self.admission.caller
     }
@@ -115,7 +119,7 @@ impl TextEndpoint {
 
     /// A body that did not come with this request.
     pub fn parsed(&self, body: Value, size: usize) -> Result<Incoming<Value>, ApiError> {
-        let Origin { asker, is_hidden } = self.admission.origin()?;
+        let AdmittedAsker { asker, is_hidden } = self.admission.asker()?;
         let mut room = self.admission.memory.room();
         room.cover(size)?;
         Ok(Incoming {
@@ -167,7 +171,7 @@ impl TextEndpoint {
 
     /// Refuses clients that may not ask now.
     pub fn incoming(&self, whole: Whole) -> Result<Incoming<Bytes>, ApiError> {
-        let Origin { asker, is_hidden } = self.admission.enter()?;
+        let AdmittedAsker { asker, is_hidden } = self.admission.admit()?;
         let Whole { bytes, room } = whole;
         Ok(Incoming {
             size: bytes.len(),

@@ -23,8 +23,8 @@ pub async fn draw(
 ) -> std::result::Result<(), Failure> {
     let adapters = DrawingAdapters::load(&networks, &plan.loras);
     let adapters = adapters.map_err(|error| Failure::BadRequest(error.to_string()))?;
-    let drawn = draw_with(&networks, &plan, &adapters, &news).await?;
-    news.put(Advance::Made(Output::Image(drawn)));
+    let image = draw_with(&networks, &plan, &adapters, &news).await?;
+    news.put(Advance::Made(Output::Image(image)));
     Ok(())
 }
 

@@ -29,8 +29,7 @@ pub use ranking::RankingRequest;
 pub use request::{JobRequest, MediaFile, ModelDefaults, OutputForm};
 pub use speech::{Samples, SpeechGap, SpeechPart, SpeechRequest};
 pub use text::{
-    Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice, UNLIMITED_OUTPUT,
-    Voice,
+    Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice, Voice,
 };
 pub use tokens::{DetokenizeInput, TokenList, TokenizeInput, TokensRequest};
 pub use transcription::{Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest};

@@ -1,6 +1,6 @@
 //! The questions that are put to a request of any kind.
 
-use super::{SoundFormat, UsualVideo};
+use super::{SoundFormat, SourceImage, UsualVideo};
 use crate::job::{Formats, Limits, Reach};
 
 /// How the output comes from its worker.
@@ -31,7 +31,7 @@ pub enum MediaFile {
     },
 }
 
-/// What a worker says of the model that it was handed a job for: it makes so what the request leaves unset.
+/// The settings of a worker's model for jobs whose request leaves them unset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelDefaults {
     /// Width and height of an image.
@@ -90,13 +90,23 @@ pub trait JobRequest {
         Vec::new()
     }
 
+    /// The image it begins with.
+    fn source(&self) -> Option<&SourceImage> {
+        None
+    }
+
+    fn source_mut(&mut self) -> Option<&mut SourceImage> {
+        None
+    }
+
     /// The files it begins with, by their keys in the media store; on the link to a worker, by signed links.
     fn sources(&self) -> Vec<&str> {
-        Vec::new()
+        self.source().map(SourceImage::keys).unwrap_or_default()
     }
 
     fn sources_mut(&mut self) -> Vec<&mut String> {
-        Vec::new()
+        let source = self.source_mut();
+        source.map(SourceImage::keys_mut).unwrap_or_default()
     }
 
     /// Passes of its model, where they are named.
@@ -124,8 +134,8 @@ pub trait JobRequest {
         None
     }
 
-    /// The length of a sound that is written down, which has a price.
-    fn heard_millis(&self) -> Option<u64> {
+    /// The length of a transcribed sound, which has a price.
+    fn transcribed_millis(&self) -> Option<u64> {
         None
     }
 
@@ -146,7 +156,7 @@ pub trait JobRequest {
 }
 
 impl dyn JobRequest {
-    /// Of a job whose worker uploads its output.
+    /// The file that the worker uploads; none where the output comes on the link.
     pub fn file(&self) -> Option<MediaFile> {
         match self.output() {
             OutputForm::File(file) => Some(file),

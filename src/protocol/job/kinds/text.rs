@@ -87,7 +87,7 @@ impl JobRequest for TextRequest {
 }
 
 /// The size of an output that is not limited: twice a typical one.
-pub const UNLIMITED_OUTPUT: u64 = 512;
+const UNLIMITED_OUTPUT: u64 = 512;
 
 impl TextRequest {
     /// Settings that a worker of plain texts cannot be told, by their names. A request of the AI Horde API has none.

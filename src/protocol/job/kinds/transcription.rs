@@ -115,7 +115,7 @@ impl JobRequest for TranscriptionRequest {
         vec![&mut self.sound]
     }
 
-    fn heard_millis(&self) -> Option<u64> {
+    fn transcribed_millis(&self) -> Option<u64> {
         Some(self.millis())
     }
 

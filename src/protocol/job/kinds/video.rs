@@ -143,16 +143,12 @@ impl JobRequest for VideoRequest {
         std::iter::once(&*self.prompt).chain(unseen).collect()
     }
 
-    fn sources(&self) -> Vec<&str> {
-        self.source
-            .as_ref()
-            .map(SourceImage::keys)
-            .unwrap_or_default()
+    fn source(&self) -> Option<&SourceImage> {
+        self.source.as_ref()
     }
 
-    fn sources_mut(&mut self) -> Vec<&mut String> {
-        let source = self.source.as_mut();
-        source.map(SourceImage::keys_mut).unwrap_or_default()
+    fn source_mut(&mut self) -> Option<&mut SourceImage> {
+        self.source.as_mut()
     }
 
     fn paid_millis(&self) -> u64 {

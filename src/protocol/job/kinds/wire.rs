@@ -97,7 +97,7 @@ impl Body {
         }
     }
 
-    /// What [`Self::stored`] has written.
+    /// Reads the form of [`Self::stored`].
     pub fn read_stored(mut stored: Value) -> Option<Self> {
         match stored.get_mut(TRANSCRIPT).map(Value::take) {
             Some(transcript) => serde_json::from_value::<TranscriptionRequest>(transcript)
