@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use muster_engine::networks::text::{DecoderSpec, Synthetic, SyntheticQuant};
+use muster_engine::runtime::image::ImageRequest;
 use muster_engine::runtime::maker::{
-    ImageRequest, MakeEvent, MakeRequest, MakeStream, Maker, MakerLimits, SamplePipeline,
+    MakeEvent, MakeRequest, MakeStream, Maker, MakerLimits, SamplePipeline,
 };
 use muster_engine::runtime::{
     CacheScope, DeviceChoice, EngineLimits, Event, ModelSource, Prompt, Runtime, Sampling,
@@ -120,10 +121,10 @@ struct Computing {
 
 impl Computing {
     async fn start(maker: &Maker) -> Self {
-        let request = MakeRequest::Image(Box::new(ImageRequest {
+        let request = MakeRequest::from(ImageRequest {
             steps: Some(1000),
             ..ImageRequest::default()
-        }));
+        });
         let mut computing = Self {
             stream: maker.make("computing", request).unwrap(),
             blocks: 0,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::catalog::Kind;
 use crate::cli::{Exit, Failure, Place, Root, load, output, threads};
 use crate::daemon::locate::{Located, LocatedSource};
-use crate::daemon::sources::MediaSource;
+use crate::daemon::media::MediaSource;
 use crate::daemon::transcript;
 use crate::networks::weights::Quantize;
 use crate::protocol::job::Transcript;
@@ -15,8 +15,9 @@ use crate::protocol::openai::hearing::languages;
 use crate::protocol::openai::hearing::reply::{FinishedTranscript, TranscriptForm};
 use crate::reader::{ReadError, Reader, SampledSound, SoundLimits};
 use crate::runtime;
+use crate::runtime::hearing::TranscriptRequest;
 use crate::runtime::hearing::{MOST_SECONDS, SAMPLE_RATE};
-use crate::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, TranscriptRequest};
+use crate::runtime::maker::{MakeEvent, Output, Pcm};
 
 const USUAL_MODEL: &str = "whisper-base";
 
@@ -102,7 +103,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     };
     load::block_on(async {
         let maker = load::load_media(&config, located).await?;
-        let mut stream = maker.make(&name, MakeRequest::Transcript(Box::new(request)))?;
+        let mut stream = maker.make(&name, request.into())?;
         let mut whole = Transcript::default();
         let is_shown = !root.quiet;
         let streams = !(args.srt || args.vtt || args.json);

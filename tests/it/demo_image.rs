@@ -6,9 +6,8 @@ use image::RgbImage;
 use muster::runtime::DeviceChoice;
 use muster::runtime::diffusion::{DiffusionSampler, Schedule};
 use muster::runtime::image::{ImagePipeline, ImageSource};
-use muster::runtime::maker::{
-    Advance, ImageRequest, LoraUse, MakeRequest, Output, Pipeline as _, Pixels,
-};
+use muster::runtime::image::{ImageRequest, LoraUse};
+use muster::runtime::maker::{Advance, Output, Pipeline as _, Pixels};
 use serde::Deserialize;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/demo-image");
@@ -70,7 +69,7 @@ fn pipeline() -> ImagePipeline {
 }
 
 fn draw(pipeline: &ImagePipeline, request: ImageRequest) -> RgbImage {
-    let request = MakeRequest::Image(Box::new(request));
+    let request = request.into();
     pipeline.check(&request).unwrap();
     let mut making = pipeline.begin(request).unwrap();
     loop {

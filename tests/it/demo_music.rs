@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 
 use muster::runtime::DeviceChoice;
-use muster::runtime::maker::{Advance, MakeRequest, Output, Pcm, Pipeline, SoundRequest};
+use muster::runtime::maker::{Advance, Output, Pcm, Pipeline, SoundRequest};
 use muster::runtime::music::MusicSource;
 use serde::Deserialize;
 
@@ -250,9 +250,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn made(pipeline: &impl Pipeline, request: SoundRequest) -> Pcm {
-    let mut job = pipeline
-        .begin(MakeRequest::Sound(Box::new(request)))
-        .unwrap();
+    let mut job = pipeline.begin(request.into()).unwrap();
     loop {
         match job.advance().unwrap() {
             Advance::Made(Output::Sound(sound)) => return sound,

@@ -1,7 +1,8 @@
 //! The video model that the program carries: the video of the reference implementation, and clips that do as they are told.
 
 use muster::runtime::DeviceChoice;
-use muster::runtime::maker::{Advance, MakeRequest, Output, Pipeline, Pixels, VideoRequest};
+use muster::runtime::maker::{Advance, Output, Pipeline, Pixels};
+use muster::runtime::video::VideoRequest;
 use muster::runtime::video::VideoSource;
 use serde::Deserialize;
 
@@ -251,9 +252,7 @@ fn change_of(first: &FrameLook, last: &FrameLook) -> &'static str {
 }
 
 fn made(pipeline: &impl Pipeline, request: VideoRequest) -> Vec<Pixels> {
-    let mut job = pipeline
-        .begin(MakeRequest::Video(Box::new(request)))
-        .unwrap();
+    let mut job = pipeline.begin(request.into()).unwrap();
     let mut all = Vec::new();
     loop {
         match job.advance().unwrap() {

@@ -4,10 +4,9 @@ use std::fs;
 
 use muster::media::sound::{Sound, WavFormat, listen, to_wav};
 use muster::runtime::DeviceChoice;
+use muster::runtime::hearing::TranscriptRequest;
 use muster::runtime::hearing::{HearingPipeline, HearingSource, SAMPLE_RATE, TranscriptSegment};
-use muster::runtime::maker::{
-    Advance, MakeRequest, Output, Pcm, Pipeline, SoundRequest, TranscriptRequest,
-};
+use muster::runtime::maker::{Advance, MakeRequest, Output, Pcm, Pipeline, SoundRequest};
 use muster::runtime::speech::{SpeechPipeline, SpeechSource};
 use serde::Deserialize;
 
@@ -70,7 +69,7 @@ fn speak(pipeline: &SpeechPipeline, text: &str) -> Pcm {
     };
     let mut samples = Vec::new();
     let mut rate = 0;
-    for output in made(pipeline, MakeRequest::Sound(Box::new(request))) {
+    for output in made(pipeline, request.into()) {
         let Output::Sound(pcm) = output else {
             panic!("unexpected {output:?}");
         };
@@ -92,7 +91,7 @@ fn opened(file: &[u8]) -> Pcm {
 }
 
 fn heard(sound: Pcm, wants_words: bool) -> MakeRequest {
-    MakeRequest::Transcript(Box::new(TranscriptRequest {
+    MakeRequest::from(TranscriptRequest {
         sound,
         language: None,
         is_translated: false,
@@ -100,7 +99,7 @@ fn heard(sound: Pcm, wants_words: bool) -> MakeRequest {
         temperature: None,
         seed: None,
         wants_words,
-    }))
+    })
 }
 
 fn hear(pipeline: &HearingPipeline, sound: Pcm, wants_words: bool) -> Vec<TranscriptSegment> {
@@ -193,7 +192,7 @@ fn phonemes_that_the_small_model_never_heard_are_refused_by_name() {
         prompt: "a pleasure".to_owned(),
         ..SoundRequest::default()
     };
-    let refused = speech().check(&MakeRequest::Sound(Box::new(request)));
+    let refused = speech().check(&request.into());
     let message = refused.unwrap_err().to_string();
     assert!(message.contains("has no phoneme"), "{message}");
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use muster::catalog::Catalog;
-use muster::daemon::sources::MediaSource;
+use muster::daemon::media::MediaSource;
 use muster::runtime::{DeviceChoice, EngineLimits, Footprint, ModelSource};
 use muster_testing::peak;
 use proptest::prelude::*;

@@ -26,9 +26,7 @@ use muster::protocol::job::{
 use muster::protocol::legacy::image::reference::{family, knows};
 use muster::protocol::link::ModelLimits;
 use muster::reader::Reader;
-use muster::runtime::maker::{
-    Maker, MakerLimits, MediaKind, Pipeline, SampleFault, SamplePipeline,
-};
+use muster::runtime::maker::{Maker, MakerLimits, Pipeline, SampleFault, SamplePipeline};
 use muster::runtime::music::MusicSource;
 use muster::runtime::{DeviceChoice, EngineLimits, Runtime};
 use muster::tasks::Tasks;
@@ -66,12 +64,12 @@ async fn studio_over(app: &App, name: &str, sample: SamplePipeline, dial: Dial) 
 fn drawing_model() -> MediaModel {
     MediaModel {
         size: Some((320, 192)),
-        ..MediaModel::new(MODEL, MediaKind::Image)
+        ..MediaModel::new(MODEL, Kind::Image)
     }
 }
 
 async fn player(app: &App, sample: SamplePipeline) -> Studio {
-    let model = MediaModel::new("plays", MediaKind::Sound);
+    let model = MediaModel::new("plays", Kind::Music);
     serving(app, "player", model, sample, dial(app)).await
 }
 
@@ -780,7 +778,7 @@ async fn a_client_that_leaves_cancels_its_music() {
 }
 
 pub async fn listener(app: &App, sample: SamplePipeline) -> Studio {
-    let model = MediaModel::new("hears", MediaKind::Transcript);
+    let model = MediaModel::new("hears", Kind::Transcription);
     serving(app, "listener", model, sample, dial(app)).await
 }
 
@@ -1016,7 +1014,7 @@ async fn a_client_that_leaves_a_transcript_pays_for_what_was_written() {
 pub async fn speaker(app: &App, sample: SamplePipeline) -> Studio {
     let model = MediaModel {
         voices: ["af_alloy", "am_adam"].map(str::to_owned).to_vec(),
-        ..MediaModel::new("speaks", MediaKind::Sound)
+        ..MediaModel::new("speaks", Kind::Speech)
     };
     serving(app, "speaker", model, sample, dial(app)).await
 }
@@ -1571,7 +1569,7 @@ async fn a_song_is_made_by_a_model_of_our_worker() {
     let folder = music_at_16_khz();
     let source = MusicSource::new(folder.path().to_owned());
     let pipeline = source.load(DeviceChoice::Cpu).unwrap();
-    let model = MediaModel::new("plays", MediaKind::Sound);
+    let model = MediaModel::new("plays", Kind::Music);
     let folders = AdapterFolders::default();
     let studio = serving_from(&app, "band", model, pipeline, (dial(&app), folders)).await;
     let song = json!({
@@ -1609,7 +1607,7 @@ pub async fn filmer(app: &App, sample: SamplePipeline) -> Studio {
     let model = MediaModel {
         size: Some((64, 64)),
         clip: Some((8, 17)),
-        ..MediaModel::new("films", MediaKind::Video)
+        ..MediaModel::new("films", Kind::Video)
     };
     serving(app, "filmer", model, sample, dial(app)).await
 }
@@ -1876,13 +1874,13 @@ async fn more_than_a_model_takes_is_refused_before_a_worker_sees_it() {
         steps: Some(8),
         ..ModelLimits::default()
     };
-    let model = limited(MODEL, MediaKind::Image, drawing);
+    let model = limited(MODEL, Kind::Image, drawing);
     let studio = serving(&app, "small", model, SamplePipeline::default(), dial(&app)).await;
     let playing = ModelLimits {
         seconds: Some(3),
         ..ModelLimits::default()
     };
-    let model = limited("plays", MediaKind::Sound, playing);
+    let model = limited("plays", Kind::Music, playing);
     let player = serving(&app, "player", model, SamplePipeline::default(), dial(&app)).await;
 
     generated(&app, json!({"steps": 8})).await;

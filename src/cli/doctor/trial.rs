@@ -8,8 +8,9 @@ use crate::cli::place::Place;
 use crate::cli::{Failure, load};
 use crate::config::Config;
 use crate::daemon::locate::{Located, LocatedSource};
-use crate::daemon::sources::MediaSource;
-use crate::runtime::maker::{ImageRequest, MakeEvent, MakeRequest, Output};
+use crate::daemon::media::MediaSource;
+use crate::runtime::image::ImageRequest;
+use crate::runtime::maker::{MakeEvent, Output};
 use crate::runtime::{
     CacheScope, Event, Failure as Refused, Prompt, Sampling, StopRules, TextRequest, Usage,
 };
@@ -177,7 +178,7 @@ async fn image(config: &Config, located: Located) -> Result<TrialImage, Failure>
         seed: Some(1),
         ..ImageRequest::default()
     };
-    let mut stream = maker.make(&name, MakeRequest::Image(Box::new(request)))?;
+    let mut stream = maker.make(&name, request.into())?;
     while let Some(event) = stream.next().await {
         match event {
             MakeEvent::Made(Output::Image(pixels)) => {

@@ -15,7 +15,8 @@ use crate::daemon::locate::Located;
 use crate::runtime;
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
 use crate::runtime::image::ImageSource;
-use crate::runtime::maker::{ImageRequest, Inversion, LoraUse, MakeRequest, Output, Pixels};
+use crate::runtime::image::{ImageRequest, Inversion, LoraUse};
+use crate::runtime::maker::{MakeRequest, Output, Pixels};
 
 /// Options of image models; the default of each is the model's recommendation.
 #[derive(Debug, clap::Args)]
@@ -225,7 +226,7 @@ impl Drawing {
                 index,
                 ..self.request.clone()
             };
-            let image = MakeRequest::Image(Box::new(request.clone()));
+            let image = MakeRequest::from(request.clone());
             let made = make_one((&maker, &model), image, StepMeter::new(is_shown));
             let (Output::Image(pixels), seconds) = made.await? else {
                 return Err(runtime::Failure::Stopped.into());

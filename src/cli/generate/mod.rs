@@ -17,7 +17,7 @@ use super::place::Place;
 use super::{Exit, Failure, Root, load, output, threads};
 use crate::config::{Config, Flag};
 use crate::daemon::locate::{Located, LocatedSource};
-use crate::daemon::sources::MediaSource;
+use crate::daemon::media::MediaSource;
 use crate::networks::weights::Quantize;
 use crate::runtime::{
     CacheScope, Chat, ModelInfo, Prompt, Runtime, Sampling, StopRules, TextRequest,

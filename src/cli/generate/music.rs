@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::daemon::locate::Located;
 use crate::media::sound::{Sound, SoundError};
 use crate::runtime;
-use crate::runtime::maker::{MakeRequest, Output, SoundRequest};
+use crate::runtime::maker::{Output, SoundRequest};
 
 /// Options of models that make music.
 #[derive(Debug, clap::Args)]
@@ -119,7 +119,7 @@ impl MusicTask {
                 index,
                 ..self.request.clone()
             };
-            let request = MakeRequest::Sound(Box::new(request));
+            let request = request.into();
             let made = make_one((&maker, &model), request, StepMeter::new(is_shown));
             let (Output::Sound(pcm), spent) = made.await? else {
                 return Err(runtime::Failure::Stopped.into());

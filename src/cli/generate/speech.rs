@@ -94,7 +94,7 @@ impl Speaking {
         let model = located.name.clone();
         let maker = load::load_media(config, located).await?;
         let started = Instant::now();
-        let request = MakeRequest::Sound(Box::new(self.request.clone()));
+        let request = MakeRequest::from(self.request.clone());
         let (mut rate, mut samples) = (0, Vec::new());
         let (mut first, meter) = (None, StepMeter::new(false));
         let spoken = make((&maker, &model), request, meter, async |output| {

@@ -14,7 +14,8 @@ use crate::config::Config;
 use crate::daemon::locate::Located;
 use crate::daemon::{FilmType, VideoFile};
 use crate::runtime;
-use crate::runtime::maker::{MakeRequest, Output, VideoRequest};
+use crate::runtime::maker::Output;
+use crate::runtime::video::VideoRequest;
 use crate::runtime::video::VideoSource;
 
 /// Options of video models; the default of each is the model's recommendation.
@@ -109,7 +110,7 @@ impl VideoTask {
                 index,
                 ..self.request.clone()
             };
-            let request = MakeRequest::Video(Box::new(request));
+            let request = request.into();
             let (mut file, meter) = (VideoFile::of(self.kind), StepMeter::new(is_shown));
             let seconds = make((&maker, &model), request, meter, async |output| {
                 if let Output::Frames { frames, rate } = output {

@@ -77,7 +77,7 @@ impl ModelRates {
 
     /// One output of a kind that is not text, of so many milliseconds where its length is paid, rounded up.
     pub fn output(&self, kind: Kind, millis: u64) -> Option<MicroUsd> {
-        let per_second = match kind {
+        let per_second = match kind.listed_as() {
             Kind::Image => return self.per_image,
             Kind::Video => self.per_video_second?,
             Kind::Music => self.per_audio_second?,

@@ -21,7 +21,7 @@
 
 use std::time::Duration;
 
-use muster_protocol::job::{Body, Job, JobRequest, Kudos, Needs, UnixMillis};
+use muster_protocol::job::{Job, Kudos, UnixMillis};
 
 use super::clock::Mono;
 
@@ -89,34 +89,10 @@ impl Weight {
     }
 }
 
-/// Of a thousandth of a typical job, except for tokens, which are those of a whole one.
-const TOKENS: u64 = 356;
-const PIXELSTEPS: u64 = 1024 * 1024 * 30 / 1000;
-/// Of all frames: models for videos make eight frames of as many steps at the price of one image.
-const VIDEO_PIXELS: u64 = 8 * 1024 * 1024 / 1000;
-
 impl Work {
-    /// A typical job reads 1,000 tokens and writes 256. Reading is some ten times cheaper than writing. An output
-    /// without a limit counts as twice the typical one; what anybody claims is kept between an eighth and 16.
-    /// An image of 1024x1024 in 30 steps is as much, and so are 30 s of music, a minute of speech and a video of 21 frames of
-    /// 768x512. A text or a sound that is only read counts as a prompt.
+    /// The job's own estimate; claims are kept between an eighth and 16.
     pub fn of(job: &Job) -> Self {
-        let of_tokens = |tokens: u64| tokens.saturating_mul(1000) / TOKENS;
-        let work = match (&job.body, job.limits.needs) {
-            (_, Needs::Image(image)) if image.pixels > 0 => {
-                u64::from(image.pixels) * u64::from(image.steps) / PIXELSTEPS
-            }
-            (Body::Image(image), _) => image.size() / PIXELSTEPS,
-            (Body::Video(video), _) => video.size() / VIDEO_PIXELS,
-            (Body::Music(sound), _) if sound.is_speech => sound.paid_millis() / 60,
-            (Body::Music(music), _) => music.paid_millis() / 30,
-            (Body::Text(_) | Body::Form(_), _) => {
-                let output = job.limits.output_tokens.map_or(512, u64::from);
-                of_tokens(u64::from(job.limits.prompt_tokens) / 10 + output)
-            }
-            (values, _) => of_tokens(values.size() / 10),
-        };
-        Self(work.clamp(125, 16_000))
+        Self(job.body.work(&job.limits).clamp(125, 16_000))
     }
 }
 

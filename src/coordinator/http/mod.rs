@@ -215,6 +215,8 @@ pub const ROUTES: &[Route] = &[
     Route::get("/v1/videos/{id}/content",    SUBMIT,      Object,  "Download a video.", || get(openai::videos::content)),
     Route::post("/v1/videos/{id}/remix",     SUBMIT,      Unbuilt, "Change a video by a prompt.", || post(unbuilt::answer)),
     Route::post("/v1/audio/generations",     SUBMIT,      Json,    "Generate music.", || post(openai::audio::generate)),
+    #[cfg(feature = "tone")]
+    Route::post(openai::tones::PATH,         SUBMIT,      Json,    "Generate a tone.", || post(openai::tones::generate)),
     Route::post("/v1/audio/transcriptions",  SUBMIT,      Stream,  "Write down what a sound says, streamed or not.", || post(openai::hearing::transcribe)),
     Route::post("/v1/audio/translations",    SUBMIT,      Json,    "Write down in English what a sound says.", || post(openai::hearing::translate)),
     Route::post("/v1/audio/speech",          SUBMIT,      Stream,  "Speak a text.", || post(openai::speech::speak)),

@@ -148,18 +148,8 @@ pub fn not_of_kind(name: &str, wanted: &str, overview: &Overview) -> String {
 /// The first kind of a model, and the route for requests to it. None for forms of the AI Horde API, which have no
 /// route on `/v1`.
 pub fn route_of(model: &ModelOnline) -> Option<(Kind, &'static str)> {
-    const ROUTES: [(Kind, &str); 8] = [
-        (Kind::Text, "/v1/chat/completions"),
-        (Kind::Embedding, "/v1/embeddings"),
-        (Kind::Ranking, "/v1/rerank"),
-        (Kind::Image, "/v1/images/generations"),
-        (Kind::Video, "/v1/videos/generations"),
-        (Kind::Transcription, "/v1/audio/transcriptions"),
-        (Kind::Speech, "/v1/audio/speech"),
-        (Kind::Music, "/v1/audio/generations"),
-    ];
-    let mut routes = ROUTES.into_iter();
-    routes.find(|(kind, _)| model.kinds.contains(*kind))
+    let mut kinds = model.kinds.of_output();
+    kinds.find_map(|kind| Some((kind, kind.facts().route?)))
 }
 
 fn input_modalities(model: &ModelOnline) -> Vec<&str> {
@@ -179,23 +169,10 @@ fn input_modalities(model: &ModelOnline) -> Vec<&str> {
 }
 
 fn output_modalities(model: &ModelOnline) -> Vec<&'static str> {
-    let mut outputs: Vec<_> = model.kinds.each().filter_map(output_modality).collect();
+    let modalities = model.kinds.each().filter_map(|kind| kind.facts().modality);
+    let mut outputs: Vec<_> = modalities.collect();
     outputs.dedup();
     outputs
-}
-
-fn output_modality(kind: Kind) -> Option<&'static str> {
-    Some(match kind {
-        // The answer to a question about an image is JSON.
-        Kind::Text | Kind::Transcription | Kind::Form => "text",
-        Kind::Embedding => "embeddings",
-        Kind::Ranking => "rerank",
-        Kind::Image => "image",
-        Kind::Video => "video",
-        Kind::Music | Kind::Speech => "audio",
-        Kind::Mesh => "3d",
-        Kind::Tokens => return None,
-    })
 }
 
 fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
@@ -235,24 +212,9 @@ pub fn limits(model: &ModelOnline) -> Map<String, Value> {
     let Some(reach) = model.reach else {
         return Map::new();
     };
-    let makes = |kind| model.kinds.contains(kind);
-    let speaks = makes(Kind::Speech);
-    let (image, video) = (reach.image, reach.video);
-    let said = [
-        (makes(Kind::Image), "pixels", image.pixels),
-        (makes(Kind::Image), "steps", image.steps),
-        (makes(Kind::Video), "pixels", video.pixels),
-        (makes(Kind::Video), "frames", video.frames),
-        (
-            makes(Kind::Music) && !speaks,
-            "seconds",
-            reach.music.seconds,
-        ),
-        (speaks, "characters", reach.speech.characters),
-    ];
-    let said = said.into_iter();
-    let limited = said.filter(|(is_its_kind, _, most)| *is_its_kind && *most != u32::MAX);
+    let said = model.kinds.of_output().flat_map(|kind| reach.limits(kind));
+    let limited = said.filter(|(_, most)| *most != u32::MAX);
     limited
-        .map(|(_, name, most)| (name.to_owned(), most.into()))
+        .map(|(name, most)| (name.to_owned(), most.into()))
         .collect()
 }

@@ -101,7 +101,7 @@ fn window<'a>(picture: &'a Picture, period: &str) -> (&'static str, &'a Window) 
 }
 
 fn by_kind(window: &Window) -> Map<String, Value> {
-    let all = Kind::ALL.into_iter();
+    let all = Kind::each();
     let all = all.filter(|kind| kind.listed_as() == *kind);
     let all = all.map(|kind| (kind, window.total(kind)));
     let done = all.filter(|(_, made)| made.delivered > 0);

@@ -355,7 +355,7 @@ fn count_prompt(body: &Body, output: &Output) -> (u32, u32) {
             tokens += usize::try_from(speech.tokens()).unwrap_or(usize::MAX);
         }
         // Tokens of a text cost nothing, and files are not priced by tokens.
-        Body::Tokens(_) | Body::Image(_) | Body::Video(_) | Body::Music(_) | Body::Form(_) => {}
+        _ => {}
     }
     let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
     (

@@ -28,6 +28,8 @@ pub use ids::{
     AccountId, JobId, Kudos, RequestId, SharedKeyId, SharedKeyText, UnixMillis, WorkerId, timely,
 };
 pub use keep_alive::{KeepAlive, MemoryStay};
+#[cfg(feature = "tone")]
+pub use kinds::ToneRequest;
 pub use kinds::{
     Body, Chat, ControlMap, DetokenizeInput, EmbeddingRequest, FormRequest, ImageRequest,
     JobRequest, Kind, LONGEST_VIDEO, Lora, MOST_FRAMES, MediaFile, ModelDefaults, MusicRequest,

@@ -149,8 +149,15 @@ impl Kinds {
     }
 
     pub fn each(self) -> impl Iterator<Item = Kind> {
-        let all = Kind::ALL.into_iter();
+        let all = Kind::each();
         all.filter(move |kind| self.contains(*kind))
+    }
+
+    /// The kinds of the outputs of a model. A speech for later is asked for as music.
+    pub fn of_output(self) -> impl Iterator<Item = Kind> {
+        let speaks = self.contains(Kind::Speech);
+        self.each()
+            .filter(move |kind| !speaks || *kind != Kind::Music)
     }
 
     /// The kinds that they are listed as, each once.
@@ -231,6 +238,17 @@ impl Reach {
                 self.music.seconds >= it.seconds && self.speech.characters >= it.characters
             }
             Needs::Interrogation(it) => self.interrogation.pixels >= it.pixels,
+        }
+    }
+
+    /// The limits of media, by their names.
+    pub fn limits(&self, kind: Kind) -> Vec<(&'static str, u32)> {
+        match kind {
+            Kind::Image => vec![("pixels", self.image.pixels), ("steps", self.image.steps)],
+            Kind::Video => vec![("pixels", self.video.pixels), ("frames", self.video.frames)],
+            Kind::Music => vec![("seconds", self.music.seconds)],
+            Kind::Speech => vec![("characters", self.speech.characters)],
+            _ => Vec::new(),
         }
     }
 

@@ -3,45 +3,26 @@
 
 use crate::job::{Kind, Kinds};
 
-const JOB_TYPES: [(Kind, &str); 5] = [
-    (Kind::Text, "text"),
-    (Kind::Image, "image"),
-    (Kind::Video, "video"),
-    (Kind::Music, "audio"),
-    (Kind::Mesh, "3d"),
-];
-
-/// The tasks of text models. A model without tasks writes text.
-const TASKS: [(Kind, &str); 5] = [
-    (Kind::Text, "generate"),
-    (Kind::Embedding, "embed"),
-    (Kind::Ranking, "rerank"),
-    (Kind::Transcription, "transcribe"),
-    (Kind::Speech, "speak"),
-];
-
 pub(super) fn job_type(kind: Kind) -> &'static str {
-    let row = JOB_TYPES.iter().find(|(one, _)| *one == kind);
-    row.map_or("text", |(_, name)| name)
+    kind.facts().job_type
 }
 
 /// The kind of a job of this type whose payload says no more.
 pub(super) fn kind_of(job_type: &str) -> Option<Kind> {
-    let row = JOB_TYPES.iter().find(|(_, one)| *one == job_type);
-    row.map(|(kind, _)| *kind)
+    Kind::each().find(|kind| kind.facts().job_type == job_type)
 }
 
 pub(super) fn job_types(kinds: Kinds) -> Vec<&'static str> {
-    let types = JOB_TYPES.iter().map(|(_, name)| *name);
-    types
+    let first = Kind::each().filter(|kind| kind_of(job_type(*kind)) == Some(*kind));
+    first
+        .map(job_type)
         .filter(|name| kinds.each().any(|kind| job_type(kind) == *name))
         .collect()
 }
 
-/// None of a model that writes text and does nothing else.
+/// The tasks of text models; none of a model that writes text and does nothing else.
 pub(super) fn tasks(kinds: Kinds) -> Vec<&'static str> {
-    let tasks = TASKS.iter().filter(|(kind, _)| kinds.contains(*kind));
-    let names: Vec<_> = tasks.map(|(_, name)| *name).collect();
+    let names: Vec<_> = kinds.each().filter_map(|kind| kind.facts().task).collect();
     match *names {
         ["generate"] => Vec::new(),
         _ => names,
@@ -50,9 +31,9 @@ pub(super) fn tasks(kinds: Kinds) -> Vec<&'static str> {
 
 /// Unknown names are left out.
 pub(super) fn kinds_of(job_types: &[String], tasks: &[String]) -> Kinds {
-    let named = |name: &str| TASKS.iter().find(|(_, task)| *task == name);
-    let tasks = tasks.iter().filter_map(|name| named(name));
-    let tasks = tasks.fold(Kinds::default(), |kinds, (kind, _)| kinds.with(*kind));
+    let named = |name: &String| Kind::each().find(|kind| kind.facts().task == Some(name));
+    let tasks = tasks.iter().filter_map(named);
+    let tasks = tasks.fold(Kinds::default(), Kinds::with);
     let has_tasks = tasks != Kinds::default();
     if job_types.is_empty() {
         return tasks;

@@ -548,7 +548,7 @@ pub async fn first_models(
                 info.name, info.cache_tokens, info.context
             ),
             DeviceModel::Media(model) => {
-                info!(model.name = %model.name, "loaded {}: it makes {}", model.name, model.kind);
+                info!(model.name = %model.name, "loaded {} for {}", model.name, model.kind.ability());
             }
         }
         models.loaded.push((wanted.clone(), model));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::fit::{Fit, Needs, Refusal, Room, Wishes, fit, max_running, prefill_chunk, rooms};
 use super::locate::{Located, LocatedSource};
-use super::sources::MediaSource;
+use super::media::MediaSource;
 use tracing::warn;
 
 use super::engines::DeviceHealth;

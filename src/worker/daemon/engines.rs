@@ -8,10 +8,12 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::DaemonError;
+use super::media::{SOUND_TOKENS, SPOKEN_CHARACTERS};
 use super::residency::{Residency, ResidencyHold};
 use muster_engine::runtime::image::ImageDefaults;
-use muster_engine::runtime::maker::{Maker, MediaKind};
+use muster_engine::runtime::maker::Maker;
 use muster_engine::runtime::{DeviceChoice, Failure, ModelInfo, Runtime};
+use muster_protocol::job::{Kind, Kinds};
 use muster_protocol::link::ModelLimits;
 use muster_reader::Reader;
 
@@ -54,7 +56,8 @@ pub struct AdapterFolders {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaModel {
     pub name: String,
-    pub kind: MediaKind,
+    /// The kind of its output.
+    pub kind: Kind,
     /// Jobs at once.
     pub jobs: u32,
     /// Width and height of its images where a request names none.
@@ -75,7 +78,7 @@ pub enum DeviceModel {
 
 impl MediaModel {
     /// Nothing else is said of it.
-    pub fn new(name: impl Into<String>, kind: MediaKind) -> Self {
+    pub fn new(name: impl Into<String>, kind: Kind) -> Self {
         Self {
             name: name.into(),
             kind,
@@ -87,8 +90,21 @@ impl MediaModel {
         }
     }
 
-    pub fn speaks(&self) -> bool {
-        !self.voices.is_empty()
+    /// For coordinators of earlier versions, which measure every text and every sound in tokens.
+    pub fn context(&self) -> Option<u32> {
+        match self.kind {
+            Kind::Transcription => Some(SOUND_TOKENS),
+            Kind::Speech => Some(self.limits.characters.unwrap_or(SPOKEN_CHARACTERS)),
+            _ => None,
+        }
+    }
+
+    /// The kinds of its jobs. A speech for later is asked for as music.
+    pub fn kinds(&self) -> Kinds {
+        match self.kind {
+            Kind::Speech => Kinds::from(Kind::Music).with(Kind::Speech),
+            kind => kind.into(),
+        }
     }
 }
 

@@ -6,20 +6,13 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 
-use super::around;
-use super::sources::MediaSource;
+use super::media::MediaSource;
 use crate::catalog::{
-    Catalog, ComposingDefaults, Defaults, DrawingDefaults, Entry, EntrySource, Facts,
-    FilmingDefaults, FindError, IMAGE_INDEX, Source, UnknownQuantization, UnpackError,
+    Catalog, Defaults, Entry, EntrySource, Facts, FindError, IMAGE_INDEX, Source,
+    UnknownQuantization, UnpackError,
 };
 use crate::hub::{self, Hub, HubError, Pulled, Repository};
 use muster_config::is_path;
-use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
-use muster_engine::runtime::hearing::HearingSource;
-use muster_engine::runtime::image::{ImageDefaults, ImageSource};
-use muster_engine::runtime::music::{MusicDefaults, MusicSource};
-use muster_engine::runtime::speech::SpeechSource;
-use muster_engine::runtime::video::{VideoDefaults, VideoSource};
 use muster_engine::runtime::{ComponentFolders, ModelSource, Sampling};
 
 /// A model whose files are here.
@@ -103,8 +96,8 @@ pub enum LocateError {
 /// What is asked for: a path, `NAME`, `NAME:QUANTIZATION`, `org/name` or `org/name:FILE`.
 pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
     let mut located = find(wanted, shelves)?;
-    if let LocatedSource::Media(MediaSource::Video(source)) = &mut located.source {
-        around::complete(source, shelves)?;
+    if let LocatedSource::Media(source) = &mut located.source {
+        source.complete(shelves)?;
     }
     Ok(located)
 }
@@ -201,36 +194,18 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
         None => entry.sources.keys().map(String::as_str).collect(),
     };
     let found = found.ok_or_else(|| missing(wanted.to_owned(), entry, &tried, shelves))?;
-    let components = found.components;
-    let source = match &entry.facts {
-        Facts::Text(facts) => LocatedSource::Text(Box::new(ModelSource {
+    let media = MediaSource::of_entry(&entry.facts, &found.path, &found.components);
+    let media = media.map_err(|what| LocateError::Defaults {
+        name: entry.id.clone(),
+        what,
+    })?;
+    let source = match (&entry.facts, media) {
+        (Facts::Text(facts), _) => LocatedSource::Text(Box::new(ModelSource {
             defaults: sampling(&facts.defaults),
             ..ModelSource::new(found.path)
         })),
-        Facts::Transcription(_) => {
-            LocatedSource::Media(MediaSource::Hearing(HearingSource::new(found.path)))
-        }
-        Facts::Video(facts) => LocatedSource::Media(MediaSource::Video(VideoSource {
-            defaults: filming(facts.defaults),
-            components,
-            ..VideoSource::new(found.path)
-        })),
-        Facts::Speech(_) => {
-            LocatedSource::Media(MediaSource::Speech(SpeechSource::new(found.path)))
-        }
-        Facts::Music(facts) => LocatedSource::Media(MediaSource::Music(MusicSource {
-            defaults: composing(facts.defaults),
-            components,
-            ..MusicSource::new(found.path)
-        })),
-        Facts::Image(facts) => LocatedSource::Media(MediaSource::Image(ImageSource {
-            defaults: drawing(&facts.defaults).map_err(|what| LocateError::Defaults {
-                name: entry.id.clone(),
-                what,
-            })?,
-            components,
-            ..ImageSource::new(found.path)
-        })),
+        (_, Some(source)) => LocatedSource::Media(source),
+        (_, None) => LocatedSource::at(&found.path),
     };
     Ok(Located {
         name: entry.id.clone(),
@@ -393,46 +368,6 @@ fn sampling(defaults: &Defaults) -> Sampling {
         min_p: defaults.min_p,
         repetition_penalty: defaults.repetition_penalty,
         ..Sampling::default()
-    }
-}
-
-fn drawing(defaults: &DrawingDefaults) -> Result<ImageDefaults, String> {
-    let named = |what: &str, found: &str, known: Vec<&str>| {
-        format!("unknown {what} {found}; known: {}", known.join(", "))
-    };
-    let sampler = defaults.sampler.as_deref().map(|name| {
-        let known = || DiffusionSampler::names().collect();
-        DiffusionSampler::named(name).ok_or_else(|| named("sampler", name, known()))
-    });
-    let schedule = defaults.schedule.as_deref().map(|name| {
-        let known = || Schedule::names().collect();
-        Schedule::named(name).ok_or_else(|| named("schedule", name, known()))
-    });
-    Ok(ImageDefaults {
-        size: defaults.size,
-        steps: defaults.steps,
-        cfg_scale: defaults.cfg_scale,
-        sampler: sampler.transpose()?,
-        schedule: schedule.transpose()?,
-        clip_skip: defaults.clip_skip,
-    })
-}
-
-pub fn filming(defaults: FilmingDefaults) -> VideoDefaults {
-    VideoDefaults {
-        size: defaults.size,
-        frames: defaults.frames,
-        rate: defaults.rate,
-        steps: defaults.steps,
-        cfg_scale: defaults.cfg_scale,
-    }
-}
-
-fn composing(defaults: ComposingDefaults) -> MusicDefaults {
-    MusicDefaults {
-        seconds: defaults.seconds,
-        steps: defaults.steps,
-        cfg_scale: defaults.cfg_scale,
     }
 }
 

@@ -8,21 +8,21 @@
 //! | `fit`, `locate`, `fetch` | which models this machine holds, and where their files are |
 //! | `device`, `devices` | the memory of a device and its models; which model goes to which device |
 //! | `downloads` | models that are fetched while the others are served |
-//! | `sources` | the files of media models of each kind, as a device asks them |
+//! | `media/` | models that make media or transcribe, by kind: their files and their jobs |
 //! | `crew` | the loaded models and the worker that serves them |
 //! | `residency` | which models are in memory |
 //! | `control` | commands of the owner to the running worker |
 //! | `state`, `report` | the worker's state, as its owner asks for it |
 //! | `engines` | the threads of a device, for text and for media |
-//! | `infotext` | the text about an image inside its file |
 //! | `posts` | the configured coordinators, checked |
 //! | `worker` | the engine and its lines to coordinators |
 //! | `registration` | the worker's abilities and models, as coordinators are told them |
 //! | `jobs/` | one job, from its offer to its last word |
+//! | `blame` | what went wrong with a job, and whose fault it was |
 //! | `summary` | what the owner's log says of it every minute |
 //! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |
 
-mod around;
+mod blame;
 pub mod control;
 mod crew;
 mod device;
@@ -32,17 +32,16 @@ mod engines;
 mod error;
 mod fetch;
 pub mod fit;
-mod infotext;
 mod jobs;
 pub mod locate;
 mod look;
+pub mod media;
 mod pace;
 mod posts;
 mod registration;
 pub mod report;
 mod residency;
 mod signals;
-pub mod sources;
 pub mod state;
 mod summary;
 mod worker;
@@ -67,9 +66,8 @@ pub use engines::{AdapterFolders, DeviceModel, Engines, Fleet, MediaModel};
 pub use error::DaemonError;
 use fetch::Transfer;
 use fit::Wishes;
-pub use infotext::infotext;
-pub use jobs::{FilmType, VideoFile, transcript};
 use locate::{LocateError, Located, Shelves};
+pub use media::{FilmType, VideoFile, infotext, transcript};
 use posts::posts;
 pub use posts::tls;
 pub use signals::{Signal, Signals};

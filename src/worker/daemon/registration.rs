@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::engines::{Fleet, MediaModel};
-use super::sources::SPOKEN_CHARACTERS;
 use super::worker::{Post, Served};
-use muster_engine::runtime::hearing::MOST_SECONDS;
-use muster_engine::runtime::maker::MediaKind;
 use muster_engine::runtime::{ModelInfo, Purpose};
 use muster_protocol::job::{Formats, Kind, Kinds};
 use muster_protocol::link::{
@@ -38,10 +35,7 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
         Ability::Grammars,
         Ability::Encode,
     ];
-    let draws = served
-        .media
-        .iter()
-        .any(|model| model.kind == MediaKind::Image);
+    let draws = served.media.iter().any(|model| model.kind == Kind::Image);
     let images = [
         Ability::SourceImages,
         Ability::Inpainting,
@@ -83,16 +77,9 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
     let media = |model: &MediaModel| ModelCapacity {
         name: model.name.clone(),
         max: served.jobs_of(model),
-        context: match model.kind {
-            MediaKind::Transcript => Some(small(HEARD_TOKENS)),
-            // Characters count as tokens.
-            MediaKind::Sound if model.speaks() => {
-                Some(model.limits.characters.unwrap_or(SPOKEN_CHARACTERS))
-            }
-            MediaKind::Image | MediaKind::Sound | MediaKind::Video => None,
-        },
+        context: model.context(),
         size: model.size,
-        kinds: kinds(model),
+        kinds: model.kinds(),
         can: None,
         voices: model.voices.clone(),
         clip: model.clip,
@@ -122,20 +109,6 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
     }
 }
 
-/// The longest sound, in tokens of a model that hears: 50 a second.
-const HEARD_TOKENS: usize = MOST_SECONDS as usize * 50;
-
-/// A request for any sound is one for music.
-fn kinds(model: &MediaModel) -> Kinds {
-    match model.kind {
-        MediaKind::Image => Kind::Image.into(),
-        MediaKind::Sound if model.speaks() => Kinds::from(Kind::Music).with(Kind::Speech),
-        MediaKind::Sound => Kind::Music.into(),
-        MediaKind::Video => Kind::Video.into(),
-        MediaKind::Transcript => Kind::Transcription.into(),
-    }
-}
-
 fn kind(purpose: &Purpose) -> Kind {
     match purpose {
         Purpose::Generate => Kind::Text,
@@ -153,7 +126,6 @@ mod tests {
     use super::{Claims, MediaModel, Post, Served, registration};
     use crate::daemon::worker::Way;
     use crate::link::Dial;
-    use muster_engine::runtime::maker::MediaKind;
     use muster_protocol::job::{Kind, Kinds};
 
     #[test]
@@ -169,12 +141,12 @@ mod tests {
         let media = |name: &str, kind| MediaModel::new(name, kind);
         let hears = MediaModel {
             jobs: 3,
-            ..media("hears", MediaKind::Transcript)
+            ..media("hears", Kind::Transcription)
         };
         let served = Served {
             media: vec![
-                media("draws", MediaKind::Image),
-                media("plays", MediaKind::Sound),
+                media("draws", Kind::Image),
+                media("plays", Kind::Music),
                 hears,
             ],
             slots: 4,

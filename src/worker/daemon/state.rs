@@ -10,7 +10,6 @@ use super::summary::{self, Counters};
 use super::{DeviceModel, Worker};
 use crate::link::{Link, Standing};
 use muster_engine::runtime::Purpose;
-use muster_engine::runtime::maker::MediaKind;
 use muster_protocol::job::MemoryStay;
 
 /// Clones are the same.
@@ -118,16 +117,7 @@ impl ModelReport {
                 };
                 (kind, Some(info.context))
             }
-            DeviceModel::Media(media) => {
-                let kind = match media.kind {
-                    MediaKind::Image => "image",
-                    MediaKind::Sound if media.speaks() => "speech",
-                    MediaKind::Sound => "music",
-                    MediaKind::Video => "video",
-                    MediaKind::Transcript => "transcription",
-                };
-                (kind, None)
-            }
+            DeviceModel::Media(media) => (media.kind.name(), None),
         };
         let (state, unloads_at) = match stay {
             MemoryStay::Unloaded => ("unloaded", None),

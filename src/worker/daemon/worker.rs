@@ -17,9 +17,9 @@ use super::registration::{claims, registration, small};
 use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, PolledKind, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
-use muster_engine::runtime::maker::MediaKind;
 use muster_engine::runtime::{Failure, ModelInfo, Purpose};
 use muster_process::tasks::Tasks;
+use muster_protocol::job::Kind;
 use muster_protocol::link::Registration;
 
 /// Years of coordinators know agents as name, version and address.
@@ -490,7 +490,7 @@ impl Served {
             ..legacy::Served::default()
         };
         let drawing = self.media.iter();
-        let drawing = drawing.filter(|model| model.kind == MediaKind::Image);
+        let drawing = drawing.filter(|model| model.kind == Kind::Image);
         let images = legacy::Served {
             kind: PolledKind::Image,
             models: drawing.flat_map(|model| names(&model.name)).collect(),

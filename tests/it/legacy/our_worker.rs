@@ -17,7 +17,7 @@ use muster::coordinator::state::DoorSettings;
 use muster::daemon::{AdapterFolders, Engines, MediaModel, Post, Served, Way, Worker};
 use muster::link::{Standing, native_tls};
 use muster::media::image::description;
-use muster::runtime::maker::{Maker, MakerLimits, MediaKind, SamplePipeline};
+use muster::runtime::maker::{Maker, MakerLimits, SamplePipeline};
 use muster::runtime::{DeviceChoice, EngineLimits, Runtime};
 use muster::tasks::Tasks;
 use muster_testing::eventually;
@@ -91,7 +91,7 @@ async fn drawing_work_with(
             .into()
     };
     let served = Served {
-        media: vec![MediaModel::new("tiny", MediaKind::Image)],
+        media: vec![MediaModel::new("tiny", muster::protocol::job::Kind::Image)],
         slots: 8,
         ..Served::default()
     };

@@ -33,4 +33,6 @@ pub mod rerank;
 pub mod responses;
 pub mod speech;
 pub mod tokens;
+#[cfg(feature = "tone")]
+pub mod tones;
 pub mod videos;

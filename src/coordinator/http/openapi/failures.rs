@@ -317,7 +317,7 @@ fn of_other(route: &Route, failures: &mut Failures) {
             add(404, Kind::InvalidRequest);
             add(409, Kind::InvalidRequest);
         }
-        (_, "POST", path) if is_encoding(path) => {
+        (_, "POST", path) if is_encoding(path) || is_whole_media(path) => {
             CHAT.iter().for_each(|kind| add(kind.row().status, *kind));
             unread_body(&mut add);
         }
@@ -348,18 +348,16 @@ fn is_encoding(path: &str) -> bool {
         path,
         "/tokenize"
             | "/detokenize"
-            | "/audio/generations"
-            | "/audio/speech"
-            | "/images/variations"
-            | "/generate"
-            | "/videos"
-            | "/videos/generations"
             | "/embeddings"
             | "/rerank"
             | "/messages/count_tokens"
             | "/responses/input_tokens"
             | ollama::EMBED
     )
+}
+
+fn is_whole_media(path: &str) -> bool {
+    super::generation::described("POST", path).is_some_and(|route| route.is_whole)
 }
 
 /// Too slow, too large, or encoded.

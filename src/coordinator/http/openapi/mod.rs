@@ -14,7 +14,7 @@
 
 mod account;
 mod failures;
-mod generation;
+pub mod generation;
 mod horde;
 mod ollama;
 mod operation;

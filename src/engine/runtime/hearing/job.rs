@@ -11,7 +11,8 @@ use super::window::{WindowTask, write};
 use super::words::add_words;
 use crate::networks::blocks::block_end;
 use crate::networks::sound::{Features, LONGEST_WINDOW, WindowKeys, leveled};
-use crate::runtime::maker::{Advance, Output, PassReports, TranscriptPart, TranscriptRequest};
+use crate::runtime::hearing::TranscriptRequest;
+use crate::runtime::maker::{Advance, Output, PassReports, TranscriptPart};
 
 /// Above this temperature a text is no good as the beginning of the next.
 const LEAST_TRUSTED: f32 = 0.5;

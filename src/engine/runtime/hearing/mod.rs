@@ -7,6 +7,7 @@
 //! The walk is that of the reference implementation, so that texts and times are those that people know.
 
 mod job;
+mod request;
 mod rules;
 mod segments;
 mod together;
@@ -15,6 +16,7 @@ mod whisper_cpp;
 mod window;
 mod words;
 
+pub use self::request::TranscriptRequest;
 pub use self::segments::TranscriptSegment;
 pub use self::words::TimedWord;
 pub use crate::networks::sound::SAMPLE_RATE;
@@ -28,7 +30,7 @@ use self::job::hear;
 use self::together::{SharedReading, TextAhead, TextScores};
 use self::vocabulary::HearingVocabulary;
 use self::window::CANDIDATES;
-use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal, SideBySide};
+use super::maker::{Cost, MakeRequest, Making, PassJob, Pipeline, Refusal, SideBySide};
 use super::text::Isolation;
 use super::{DeviceChoice, Failure, LoadError, component};
 use crate::networks::blocks::{ComponentSource, Layout};
@@ -224,12 +226,7 @@ fn holds_whisper(path: &Path) -> bool {
 
 impl Pipeline for HearingPipeline {
     fn check(&self, request: &MakeRequest) -> Result<Cost, Refusal> {
-        let MakeRequest::Transcript(request) = request else {
-            return Err(Refusal::Kind {
-                wanted: request.kind(),
-                makes: MediaKind::Transcript,
-            });
-        };
+        let request: &TranscriptRequest = request.of()?;
         let sound = &request.sound;
         if sound.rate != SAMPLE_RATE || sound.channels != 1 {
             return Err(Refusal::Unsupported(format!(
@@ -281,16 +278,9 @@ impl Pipeline for HearingPipeline {
     }
 
     fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {
-        match request {
-            MakeRequest::Transcript(request) => {
-                let model = Arc::clone(&self.model);
-                Ok(Box::new(PassJob::new(|news| hear(model, *request, news))))
-            }
-            other => Err(Failure::internal(format!(
-                "asked a model that hears for {}",
-                other.kind()
-            ))),
-        }
+        let request = request.take()?;
+        let model = Arc::clone(&self.model);
+        Ok(Box::new(PassJob::new(|news| hear(model, request, news))))
     }
 }
 

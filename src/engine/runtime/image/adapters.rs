@@ -11,7 +11,7 @@ use crate::networks::adapter::{
     Adaptation, AdapterFile, AdapterPart, InversionVectors, NetworkDeltas,
 };
 use crate::networks::weights::{CheckpointError, Flaw};
-use crate::runtime::maker::LoraUse;
+use crate::runtime::image::LoraUse;
 
 /// Numbers of adapters that are kept for later requests.
 const MOST_ADAPTER_BYTES: u64 = 1 << 30;

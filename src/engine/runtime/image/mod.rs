@@ -16,10 +16,12 @@ pub(in crate::runtime) mod pixels;
 mod plan;
 mod preview;
 mod prompt;
+mod request;
 mod single;
 mod tiles;
 
 pub use self::prompt::inversion_words;
+pub use self::request::{ImageRequest, Inversion, LoraUse};
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use self::plan::DrawingPlan;
 pub use self::plan::{MOST_PIXELS, MOST_STEPS};
 use self::single::SingleFileModel;
 use super::diffusion::{DiffusionSampler, Schedule};
-use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
+use super::maker::{Cost, MakeRequest, Making, PassJob, Pipeline, Refusal};
 use super::{ComponentFolders, DeviceChoice, Failure, LoadError, SharedWeights};
 use crate::networks::weights::Quantize;
 
@@ -139,22 +141,16 @@ impl ImageSource {
 }
 
 impl ImagePipeline {
-    fn plan(&self, request: MakeRequest) -> Result<DrawingPlan, Refusal> {
-        match request {
-            MakeRequest::Image(request) => {
-                DrawingPlan::new(&self.networks, &self.defaults, *request)
-            }
-            other => Err(Refusal::Kind {
-                wanted: other.kind(),
-                makes: MediaKind::Image,
-            }),
-        }
+    fn plan(&self, request: ImageRequest) -> Result<DrawingPlan, Refusal> {
+        DrawingPlan::new(&self.networks, &self.defaults, request)
     }
 }
 
 impl Pipeline for ImagePipeline {
     fn check(&self, request: &MakeRequest) -> Result<Cost, Refusal> {
-        let cost = self.plan(request.clone())?.cost(&self.networks);
+        let cost = self
+            .plan(request.of::<ImageRequest>()?.clone())?
+            .cost(&self.networks);
         match self.memory_bytes {
             Some(room) if cost.memory_bytes > room => {
                 let mib = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -169,7 +165,7 @@ impl Pipeline for ImagePipeline {
     }
 
     fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {
-        let plan = self.plan(request)?;
+        let plan = self.plan(request.take()?)?;
         let networks = Arc::clone(&self.networks);
         Ok(Box::new(PassJob::new(|news| draw(networks, plan, news))))
     }

@@ -9,7 +9,8 @@ use super::tiles::TilePlan;
 use crate::networks::adapter::InversionVectors;
 use crate::networks::image::{AutoencoderSpec, UnetSpec};
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
-use crate::runtime::maker::{Cost, ImageRequest, Inversion, LoraUse, Pixels, Refusal};
+use crate::runtime::image::{ImageRequest, Inversion, LoraUse};
+use crate::runtime::maker::{Cost, Pixels, Refusal};
 use muster_kernels::Edges;
 
 /// Used where neither the request nor the model says more.

@@ -1,17 +1,6 @@
 //! Media as plain values: pixels, samples, frames. No codecs.
 
-use std::fmt;
-
 use crate::runtime::hearing::TranscriptSegment;
-
-/// A kind of media that a model makes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MediaKind {
-    Image,
-    Sound,
-    Video,
-    Transcript,
-}
 
 /// An image without padding, rows from top to bottom.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +41,7 @@ impl Pcm {
 pub enum Output {
     Image(Pixels),
     Sound(Pcm),
-    /// The next frames of a video.
+    /// The next of them.
     Frames {
         frames: Vec<Pixels>,
         /// Frames per second.
@@ -96,16 +85,5 @@ impl PixelFormat {
             Self::Rgb => 3,
             Self::Rgba => 4,
         }
-    }
-}
-
-impl fmt::Display for MediaKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Image => "an image",
-            Self::Sound => "sound",
-            Self::Video => "a video",
-            Self::Transcript => "a transcript",
-        })
     }
 }

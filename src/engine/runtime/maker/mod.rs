@@ -1,4 +1,4 @@
-//! The maker: a second thread per device, beside the text loop, which runs pipelines of images, sound and video.
+//! The maker: a second thread per device, beside the text loop, which runs the pipelines of media.
 //!
 //! A [`Pipeline`] is a loaded model. [`Maker::make`] turns a [`MakeRequest`] into a [`MakeStream`] of [`MakeEvent`]s. The
 //! thread runs one block of one job, then looks for commands, cancelled jobs and the next turn, so that a block is the
@@ -21,11 +21,9 @@ mod thread;
 use std::time::Duration;
 
 pub use handle::{Maker, MakerLimits, PipelineLoader};
-pub use media::{MediaKind, Output, Pcm, PixelFormat, Pixels, TranscriptPart};
+pub use media::{Output, Pcm, PixelFormat, Pixels, TranscriptPart};
 pub use passes::{PassJob, PassReports};
-pub use request::{
-    ImageRequest, Inversion, LoraUse, MakeRequest, SoundRequest, TranscriptRequest, VideoRequest,
-};
+pub use request::{MakeRequest, MediaRequest, SoundRequest};
 pub use sample::{SampleFault, SamplePipeline};
 pub use stream::{MakeEvent, MakeStream, UNREAD_FRAMES, UNREAD_OUTPUTS};
 
@@ -91,7 +89,10 @@ pub struct Cost {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("the request asks for {wanted}, but the model makes {makes}")]
-    Kind { wanted: MediaKind, makes: MediaKind },
+    Kind {
+        wanted: &'static str,
+        makes: &'static str,
+    },
     #[error("{setting} is {found}, but the model takes {least} to {most}")]
     OutOfRange {
         setting: &'static str,

@@ -6,10 +6,12 @@ use std::sync::{Arc, mpsc};
 use muster_testing::eventually;
 
 use super::{
-    Advance, Cost, ImageRequest, MakeEvent, MakeRequest, MakeStream, Maker, MakerLimits, Making,
-    MediaKind, Output, Pipeline, PipelineLoader, Pixels, Refusal, SampleFault, SamplePipeline,
-    SideBySide, SoundRequest, UNREAD_FRAMES, VideoRequest,
+    Advance, Cost, MakeEvent, MakeRequest, MakeStream, Maker, MakerLimits, Making, MediaRequest,
+    Output, Pipeline, PipelineLoader, Pixels, Refusal, SampleFault, SamplePipeline, SideBySide,
+    SoundRequest, UNREAD_FRAMES,
 };
+use crate::runtime::image::ImageRequest;
+use crate::runtime::video::VideoRequest;
 use crate::runtime::{Failure, LoadError};
 
 /// Blocks per step of a job that does not end within a test.
@@ -30,11 +32,11 @@ async fn serving(pipeline: impl Pipeline + 'static) -> Maker {
 }
 
 fn image(steps: u32) -> MakeRequest {
-    MakeRequest::Image(Box::new(ImageRequest {
+    MakeRequest::from(ImageRequest {
         prompt: "a gradient".to_owned(),
         steps: Some(steps),
         ..ImageRequest::default()
-    }))
+    })
 }
 
 fn endless() -> SamplePipeline {
@@ -87,14 +89,14 @@ async fn is_running(maker: &Maker, count: usize) {
 async fn steps_previews_the_image_and_the_end_arrive_in_order() {
     let (pipeline, open) = SamplePipeline::default().gated();
     let maker = serving(pipeline).await;
-    let request = MakeRequest::Image(Box::new(ImageRequest {
+    let request = MakeRequest::from(ImageRequest {
         width: Some(32),
         height: Some(16),
         steps: Some(2),
         seed: Some(7),
         wants_previews: true,
         ..ImageRequest::default()
-    }));
+    });
     let mut stream = maker.make("sample", request).unwrap();
     for expected in 1..=2 {
         open.send(()).unwrap();
@@ -198,10 +200,10 @@ async fn a_panic_ends_all_jobs_that_take_turns() {
 #[tokio::test]
 async fn a_tone_and_a_moving_square_are_made() {
     let maker = serving(SamplePipeline::default()).await;
-    let sound = MakeRequest::Sound(Box::new(SoundRequest {
+    let sound = MakeRequest::from(SoundRequest {
         seconds: Some(0.5),
         ..SoundRequest::default()
-    }));
+    });
     let (outputs, end) = listen(maker.make("sample", sound).unwrap()).await;
     let [Output::Sound(pcm)] = &outputs[..] else {
         panic!("found {outputs:?}");
@@ -211,10 +213,10 @@ async fn a_tone_and_a_moving_square_are_made() {
     let rises = rises.filter(|pair| pair[0] < 0.0 && pair[1] >= 0.0).count();
     assert!((219..=220).contains(&rises), "440 Hz, found {rises} rises");
 
-    let video = MakeRequest::Video(Box::new(VideoRequest {
+    let video = MakeRequest::from(VideoRequest {
         frames: Some(3),
         ..VideoRequest::default()
-    }));
+    });
     let (outputs, _) = listen(maker.make("sample", video).unwrap()).await;
     let [Output::Frames { frames, .. }] = &outputs[..] else {
         panic!("found {outputs:?}");
@@ -260,7 +262,7 @@ async fn a_video_rests_until_its_frames_are_read() {
     };
     let made = Arc::clone(&flood.made);
     let maker = serving(flood).await;
-    let video = || MakeRequest::Video(Box::default());
+    let video = || VideoRequest::default().into();
     let mut stream = maker.make("sample", video()).unwrap();
     let resting = UNREAD_FRAMES as u32;
     eventually("the job to rest", async || {
@@ -433,7 +435,7 @@ async fn a_failed_block_ends_its_job_alone() {
 #[tokio::test]
 async fn requests_that_cannot_succeed_are_refused_at_once() {
     let images = SamplePipeline {
-        kind: Some(MediaKind::Image),
+        makes: Some(ImageRequest::MAKES),
         ..SamplePipeline::default()
     };
     let maker = serving(images).await;
@@ -442,7 +444,7 @@ async fn requests_that_cannot_succeed_are_refused_at_once() {
         assert_eq!(refused, expected);
     };
     check(image(0), "steps is 0, but the model takes 1 to 1000");
-    let sound = MakeRequest::Sound(Box::default());
+    let sound = SoundRequest::default().into();
     check(
         sound,
         "the request asks for sound, but the model makes an image",

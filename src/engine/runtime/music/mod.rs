@@ -21,7 +21,7 @@ use self::job::compose;
 use self::networks::MusicNetworks;
 pub use self::plan::MOST_SECONDS;
 use self::plan::MusicPlan;
-use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
+use super::maker::{Cost, MakeRequest, Making, PassJob, Pipeline, Refusal, SoundRequest};
 use super::text::Isolation;
 use super::{ComponentFolders, DeviceChoice, Failure, LoadError};
 use crate::networks::weights::Quantize;
@@ -128,20 +128,14 @@ impl MusicSource {
 }
 
 impl MusicPipeline {
-    fn plan(&self, request: &MakeRequest) -> Result<MusicPlan, Refusal> {
-        match request {
-            MakeRequest::Sound(request) => MusicPlan::new(&self.networks, &self.defaults, request),
-            other => Err(Refusal::Kind {
-                wanted: other.kind(),
-                makes: MediaKind::Sound,
-            }),
-        }
+    fn plan(&self, request: &SoundRequest) -> Result<MusicPlan, Refusal> {
+        MusicPlan::new(&self.networks, &self.defaults, request)
     }
 }
 
 impl Pipeline for MusicPipeline {
     fn check(&self, request: &MakeRequest) -> Result<Cost, Refusal> {
-        let cost = self.plan(request)?.cost(&self.networks);
+        let cost = self.plan(request.of()?)?.cost(&self.networks);
         match self.memory_bytes {
             Some(room) if cost.memory_bytes > room => {
                 let mib = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -156,7 +150,7 @@ impl Pipeline for MusicPipeline {
     }
 
     fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {
-        let plan = self.plan(&request)?;
+        let plan = self.plan(request.of()?)?;
         let networks = Arc::clone(&self.networks);
         Ok(Box::new(PassJob::new(|news| compose(networks, plan, news))))
     }

@@ -10,6 +10,7 @@ use crate::networks::blocks::run;
 use crate::networks::golden::{GoldenTensors, fixtures};
 use crate::runtime::DeviceChoice;
 use crate::runtime::maker::{Advance, Output, PassReports, Pcm, SoundRequest};
+use crate::runtime::video::VideoRequest;
 
 /// Of numbers in latents, which are some units large.
 const LATENT_TOLERANCE: f64 = 1e-3;
@@ -56,7 +57,7 @@ fn short() -> SoundRequest {
 }
 
 fn asked(request: SoundRequest) -> MakeRequest {
-    MakeRequest::Sound(Box::new(request))
+    request.into()
 }
 
 #[track_caller]
@@ -73,7 +74,7 @@ fn songs_are_those_of_the_reference() {
     let pipeline = pipeline();
     let networks = &pipeline.networks;
     for (name, request) in [("song", song()), ("short", short())] {
-        let plan = pipeline.plan(&asked(request)).unwrap();
+        let plan = pipeline.plan(&request).unwrap();
         check(plan.levels.iter().copied(), &format!("{name}_levels"), 1e-6);
         let ids = |tokens: &[u32]| {
             tokens
@@ -168,7 +169,7 @@ fn a_song_has_as_many_frames_as_its_seconds() {
             seconds: Some(seconds),
             ..short()
         };
-        let plan = pipeline.plan(&asked(request)).unwrap();
+        let plan = pipeline.plan(&request).unwrap();
         assert_eq!(plan.frames, frames, "{seconds}");
     }
 }
@@ -178,7 +179,7 @@ fn a_song_of_a_series_has_the_noise_behind_that_of_the_song_before() {
     let pipeline = pipeline();
     let plan = |index| {
         let request = SoundRequest { index, ..short() };
-        pipeline.plan(&asked(request)).unwrap()
+        pipeline.plan(&request).unwrap()
     };
     assert_eq!(
         plan(1),
@@ -285,7 +286,7 @@ fn requests_beyond_the_limits_are_refused() {
         |it| it.negative_prompt = Some("noise".to_owned()),
         "negative_prompt is not",
     );
-    let video = MakeRequest::Video(Box::default());
+    let video = VideoRequest::default().into();
     let refusal = pipeline().check(&video).unwrap_err().to_string();
     assert!(
         refusal.contains("a video, but the model makes sound"),
@@ -364,7 +365,7 @@ fn guided_songs_are_those_of_the_reference() {
         cfg_scale: Some(4.0),
         ..short()
     };
-    let plan = pipeline.plan(&asked(guided.clone())).unwrap();
+    let plan = pipeline.plan(&guided).unwrap();
     let by_default = SoundRequest {
         steps: None,
         ..guided.clone()
@@ -375,7 +376,7 @@ fn guided_songs_are_those_of_the_reference() {
             cfg_scale,
             ..by_default.clone()
         };
-        pipeline.plan(&asked(request)).unwrap().steps()
+        pipeline.plan(&request).unwrap().steps()
     });
     assert_eq!(by_default, [50, 8]);
     let latents = run(sample(&pipeline.networks, &plan, &PassReports::default())).unwrap();

@@ -18,9 +18,7 @@ use self::english::English;
 use self::job::{SpeechTask, speak};
 use self::passages::{Passage, passages};
 use self::voices::{VOICES_FILE, Voices};
-use super::maker::{
-    Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal, SoundRequest,
-};
+use super::maker::{Cost, MakeRequest, Making, PassJob, Pipeline, Refusal, SoundRequest};
 use super::{DeviceChoice, Failure, LoadError};
 use crate::networks::blocks::{ComponentSource, Layout};
 use crate::networks::sound::{Kokoro, KokoroSpec};
@@ -211,13 +209,7 @@ const BLOCKS_PER_PASSAGE: u64 = 90;
 
 impl Pipeline for SpeechPipeline {
     fn check(&self, request: &MakeRequest) -> Result<Cost, Refusal> {
-        let MakeRequest::Sound(request) = request else {
-            return Err(Refusal::Kind {
-                wanted: request.kind(),
-                makes: MediaKind::Sound,
-            });
-        };
-        let task = self.task(request)?;
+        let task = self.task(request.of()?)?;
         let longest = task.passages.iter().map(Vec::len).max().unwrap_or(0);
         let frames = longest as f32 * FRAMES_PER_PHONEME / task.speed;
         Ok(Cost {
@@ -228,17 +220,9 @@ impl Pipeline for SpeechPipeline {
     }
 
     fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {
-        match request {
-            MakeRequest::Sound(request) => {
-                let task = self.task(&request)?;
-                let model = Arc::clone(&self.model);
-                Ok(Box::new(PassJob::new(|news| speak(model, task, news))))
-            }
-            other => Err(Failure::internal(format!(
-                "asked a model that speaks for {}",
-                other.kind()
-            ))),
-        }
+        let task = self.task(request.of()?)?;
+        let model = Arc::clone(&self.model);
+        Ok(Box::new(PassJob::new(|news| speak(model, task, news))))
     }
 }
 

@@ -5,7 +5,8 @@ use candle_core::{Device, Tensor};
 use super::SpeechSource;
 use super::voices::Voices;
 use crate::runtime::DeviceChoice;
-use crate::runtime::maker::{Advance, ImageRequest, MakeRequest, Output, Pipeline, SoundRequest};
+use crate::runtime::image::ImageRequest;
+use crate::runtime::maker::{Advance, MakeRequest, Output, Pipeline, SoundRequest};
 
 const GOLDEN: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -47,7 +48,7 @@ fn request(prompt: &str) -> SoundRequest {
 
 /// Events of a job: `step` and lengths of sounds.
 fn make(pipeline: &dyn Pipeline, request: SoundRequest) -> (Vec<String>, Vec<f32>) {
-    let request = MakeRequest::Sound(Box::new(request));
+    let request = request.into();
     pipeline.check(&request).unwrap();
     let mut making = pipeline.begin(request).unwrap();
     let (mut events, mut samples) = (Vec::new(), Vec::new());
@@ -102,7 +103,7 @@ fn settings_of_other_models_are_refused_by_name() {
         .load(DeviceChoice::of_tests())
         .unwrap();
     let refused = |request: SoundRequest| {
-        let request = MakeRequest::Sound(Box::new(request));
+        let request = request.into();
         pipeline.check(&request).unwrap_err().to_string()
     };
     let plain = request("[x](/abd/)");
@@ -135,7 +136,7 @@ fn settings_of_other_models_are_refused_by_name() {
     assert!(refused(request("...")).contains("no words"));
     assert!(refused(request("[x](/9/)")).contains("no phoneme '9'"));
     assert!(refused(request(&"a".repeat(60_000))).contains("50000"));
-    let image = MakeRequest::Image(Box::<ImageRequest>::default());
+    let image = MakeRequest::from(ImageRequest::default());
     assert!(
         pipeline
             .check(&image)

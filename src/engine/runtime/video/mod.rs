@@ -11,6 +11,7 @@ mod files;
 mod job;
 mod networks;
 mod plan;
+mod request;
 mod schedule;
 
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ use self::job::film;
 use self::networks::VideoNetworks;
 use self::plan::VideoPlan;
 pub use self::plan::{MOST_FRAMES, MOST_PIXELS};
-use super::maker::{Cost, MakeRequest, Making, MediaKind, PassJob, Pipeline, Refusal};
+pub use self::request::VideoRequest;
+use super::maker::{Cost, MakeRequest, Making, PassJob, Pipeline, Refusal};
 use super::text::Isolation;
 use super::{ComponentFolders, DeviceChoice, Failure, LoadError, SharedWeights};
 use crate::networks::video::WanFacts;
@@ -169,20 +171,16 @@ impl VideoSource {
 }
 
 impl VideoPipeline {
-    fn plan(&self, request: MakeRequest) -> Result<VideoPlan, Refusal> {
-        match request {
-            MakeRequest::Video(request) => VideoPlan::new(&self.networks, &self.defaults, *request),
-            other => Err(Refusal::Kind {
-                wanted: other.kind(),
-                makes: MediaKind::Video,
-            }),
-        }
+    fn plan(&self, request: VideoRequest) -> Result<VideoPlan, Refusal> {
+        VideoPlan::new(&self.networks, &self.defaults, request)
     }
 }
 
 impl Pipeline for VideoPipeline {
     fn check(&self, request: &MakeRequest) -> Result<Cost, Refusal> {
-        let cost = self.plan(request.clone())?.cost(&self.networks);
+        let cost = self
+            .plan(request.of::<VideoRequest>()?.clone())?
+            .cost(&self.networks);
         match self.memory_bytes {
             Some(room) if cost.memory_bytes > room => {
                 let mib = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -198,7 +196,7 @@ impl Pipeline for VideoPipeline {
     }
 
     fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure> {
-        let plan = self.plan(request)?;
+        let plan = self.plan(request.take()?)?;
         let networks = Arc::clone(&self.networks);
         Ok(Box::new(PassJob::new(|news| film(networks, plan, news))))
     }

@@ -6,7 +6,8 @@ use super::VideoDefaults;
 use super::networks::{MOST_TEXT_TOKENS, VideoNetworks};
 use super::schedule::FlowLevels;
 use crate::networks::video::{VideoAutoencoderSpec, WanSpec};
-use crate::runtime::maker::{Cost, Pixels, Refusal, UNREAD_FRAMES, VideoRequest};
+use crate::runtime::maker::{Cost, Pixels, Refusal, UNREAD_FRAMES};
+use crate::runtime::video::VideoRequest;
 
 const MOST_STEPS: u32 = 500;
 const MOST_CFG_SCALE: f32 = 100.0;

@@ -15,7 +15,8 @@ use crate::networks::text_encoder::TextNames;
 use crate::networks::video::TransformerNames;
 use crate::networks::weights::{Checkpoint, GgufWriter, TensorHeader, TensorType, quantized};
 use crate::runtime::DeviceChoice;
-use crate::runtime::maker::{Advance, Output, PassReports, PixelFormat, Pixels, VideoRequest};
+use crate::runtime::maker::{Advance, Output, PassReports, PixelFormat, Pixels};
+use crate::runtime::video::VideoRequest;
 
 /// Of numbers in latents.
 const LATENT_TOLERANCE: f64 = 1e-3;
@@ -108,9 +109,7 @@ fn videos_are_those_of_the_reference() {
         let mut pipeline = pipeline();
         let networks = Arc::get_mut(&mut pipeline.networks).unwrap();
         networks.schedule = schedule(file);
-        let plan = pipeline
-            .plan(MakeRequest::Video(Box::new(request())))
-            .unwrap();
+        let plan = pipeline.plan(request()).unwrap();
         let networks = &pipeline.networks;
         let latent = run(sample(networks, &plan, &PassReports::default())).unwrap();
         assert_eq!(latent.sizes, [3, 4, 6]);
@@ -128,7 +127,7 @@ fn videos_are_those_of_the_reference() {
 
 /// All that a job reports, and its frames.
 pub fn made(pipeline: &VideoPipeline, request: VideoRequest) -> (Vec<Advance>, Vec<Pixels>, f32) {
-    let request = MakeRequest::Video(Box::new(request));
+    let request = request.into();
     let cost = pipeline.check(&request).unwrap();
     let mut job = pipeline.begin(request).unwrap();
     let (mut steps, mut blocks) = (Vec::new(), 0);
@@ -273,9 +272,7 @@ fn videos_from_a_first_frame_are_those_of_the_reference() {
         height: None,
         ..request()
     };
-    let plan = pipeline
-        .plan(MakeRequest::Video(Box::new(given.clone())))
-        .unwrap();
+    let plan = pipeline.plan(given.clone()).unwrap();
     assert_eq!([plan.width, plan.height], [48, 32]);
     let latent = run(sample(&pipeline.networks, &plan, &PassReports::default()));
     check_latent(&latent.unwrap(), "marked_latent");
@@ -287,7 +284,7 @@ fn videos_from_a_first_frame_are_those_of_the_reference() {
 fn check_refused(change: impl Fn(&mut VideoRequest), part: &str) {
     let mut request = request();
     change(&mut request);
-    let refusal = pipeline().check(&MakeRequest::Video(Box::new(request)));
+    let refusal = pipeline().check(&request.into());
     let refusal = refusal.unwrap_err().to_string();
     assert!(refusal.contains(part), "{refusal}");
 }
@@ -318,10 +315,8 @@ fn requests_beyond_the_limits_are_refused() {
         |it| it.source = Some(Pixels::rgb(16, 16, |_, _| [0; 3])),
         "text alone",
     );
-    let image = crate::runtime::maker::ImageRequest::default();
-    let refusal = pipeline()
-        .check(&MakeRequest::Image(Box::new(image)))
-        .unwrap_err();
+    let image = crate::runtime::image::ImageRequest::default();
+    let refusal = pipeline().check(&image.into()).unwrap_err();
     assert!(
         refusal
             .to_string()
@@ -333,7 +328,7 @@ fn requests_beyond_the_limits_are_refused() {
 #[test]
 fn a_video_that_takes_too_much_memory_is_refused() {
     let mut pipeline = pipeline();
-    let request = MakeRequest::Video(Box::new(request()));
+    let request = MakeRequest::from(request());
     let needed = pipeline.check(&request).unwrap().memory_bytes;
     pipeline.memory_bytes = Some(needed);
     pipeline.check(&request).unwrap();

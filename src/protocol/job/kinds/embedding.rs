@@ -3,7 +3,18 @@
 use serde::{Deserialize, Serialize};
 
 use super::tokens::bytes_of;
-use super::{JobRequest, OutputForm, TextInput};
+use super::{JobRequest, KindFacts, OutputForm, TextInput};
+
+pub(super) const FACTS: KindFacts = KindFacts {
+    name: "embedding",
+    word: "text",
+    ability: "embeddings",
+    job_type: "text",
+    task: Some("embed"),
+    is_relayed: true,
+    modality: Some("embeddings"),
+    route: Some("/v1/embeddings"),
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EmbeddingRequest {

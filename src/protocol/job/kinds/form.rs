@@ -2,7 +2,20 @@
 
 use serde_json::{Map, Value};
 
-use super::{JobRequest, OutputForm};
+use super::request::work_of_text;
+use super::{JobRequest, KindFacts, OutputForm};
+use crate::job::Limits;
+
+pub(super) const FACTS: KindFacts = KindFacts {
+    name: "form",
+    word: "interrogation",
+    ability: "interrogation",
+    job_type: "text",
+    task: None,
+    is_relayed: false,
+    modality: Some("text"),
+    route: None,
+};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormRequest {
@@ -20,6 +33,10 @@ pub struct FormRequest {
 impl JobRequest for FormRequest {
     fn output(&self) -> OutputForm {
         OutputForm::Form
+    }
+
+    fn work(&self, limits: &Limits) -> u64 {
+        work_of_text(limits)
     }
 
     fn size(&self) -> u64 {

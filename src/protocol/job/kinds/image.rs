@@ -6,7 +6,20 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{JobRequest, MediaFile, ModelDefaults, OutputForm};
+use super::{JobRequest, KindFacts, MediaFile, ModelDefaults, OutputForm};
+use crate::job::Limits;
+use crate::job::needs::Needs;
+
+pub(super) const FACTS: KindFacts = KindFacts {
+    name: "image",
+    word: "image",
+    ability: "image generation",
+    job_type: "image",
+    task: None,
+    is_relayed: false,
+    modality: Some("image"),
+    route: Some("/v1/images/generations"),
+};
 
 /// In a prompt as one text, before the part that should not be seen.
 pub const NEGATIVE: &str = "###";
@@ -290,6 +303,17 @@ impl JobRequest for ImageRequest {
         let (width, height) = self.size_or_usual();
         let pixels = u64::from(width) * u64::from(height);
         pixels.saturating_mul(self.steps.unwrap_or(USUAL_STEPS).into())
+    }
+
+    /// An image of 1024x1024 in 30 steps is a typical job.
+    fn work(&self, limits: &Limits) -> u64 {
+        const PIXELSTEPS: u64 = 1024 * 1024 * 30 / 1000;
+        match limits.needs {
+            Needs::Image(image) if image.pixels > 0 => {
+                u64::from(image.pixels) * u64::from(image.steps) / PIXELSTEPS
+            }
+            _ => self.size() / PIXELSTEPS,
+        }
     }
 
     fn steps(&self) -> Option<u32> {

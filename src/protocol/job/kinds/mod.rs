@@ -11,8 +11,11 @@ mod request;
 mod speech;
 mod text;
 mod tokens;
+#[cfg(feature = "tone")]
+mod tone;
 mod transcription;
 mod video;
+#[macro_use]
 mod wire;
 
 use std::ops::{Deref, DerefMut};
@@ -32,14 +35,49 @@ pub use text::{
     Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice, Voice,
 };
 pub use tokens::{DetokenizeInput, TokenList, TokenizeInput, TokensRequest};
+#[cfg(feature = "tone")]
+pub use tone::ToneRequest;
 pub use transcription::{Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest};
 pub use video::{LONGEST_VIDEO, MOST_FRAMES, UsualVideo, VideoRequest};
-pub(crate) use wire::{MediaJson, ValuesJson};
+pub(crate) use wire::ValuesJson;
 
 use super::Job;
 
+/// The names of a kind, which stand in databases and on the link, and where it is listed.
+#[derive(Debug, Clone, Copy)]
+pub struct KindFacts {
+    /// The name that no other kind has.
+    pub name: &'static str,
+    /// In listings, in messages and in the database, which count several kinds as one.
+    pub word: &'static str,
+    /// The ability of a worker, for messages.
+    pub ability: &'static str,
+    /// The job type on the link.
+    pub job_type: &'static str,
+    /// On the link, of kinds that share a job type with texts.
+    pub task: Option<&'static str>,
+    /// Whether workers send its output token by token or as values, and not as a file.
+    pub is_relayed: bool,
+    /// The output in lists of models.
+    pub modality: Option<&'static str>,
+    /// The route of `/v1`.
+    pub route: Option<&'static str>,
+}
+
+/// Three-dimensional models.
+const MESH: KindFacts = KindFacts {
+    name: "3d",
+    word: "3d",
+    ability: "3d generation",
+    job_type: "3d",
+    task: None,
+    is_relayed: false,
+    modality: Some("3d"),
+    route: None,
+};
+
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident($request:ty): $name:literal as $word:literal, $ability:literal, $way:ident;)*) => {
+    ($($(#[$doc:meta])* $kind:ident($request:ty) in $module:ident $(as $file:ident)?;)*) => {
         /// The work of a job.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Body {
@@ -55,37 +93,12 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            pub const ALL: [Self; [$($name),*].len() + 1] = [$(Self::$kind),*, Self::Mesh];
+            pub const ALL: &[Self] = &[$(Self::$kind),*, Self::Mesh];
 
-            /// The name that no other kind has.
-            pub const fn name(self) -> &'static str {
+            pub const fn facts(self) -> &'static KindFacts {
                 match self {
-                    $(Self::$kind => $name,)*
-                    Self::Mesh => "3d",
-                }
-            }
-
-            /// In listings, in messages and in the database, which count several kinds as one.
-            pub const fn word(self) -> &'static str {
-                match self {
-                    $(Self::$kind => $word,)*
-                    Self::Mesh => "3d",
-                }
-            }
-
-            /// The ability of a worker, for messages.
-            pub const fn ability(self) -> &'static str {
-                match self {
-                    $(Self::$kind => $ability,)*
-                    Self::Mesh => "3d generation",
-                }
-            }
-
-            /// Whether workers send its output token by token or as values, and not as a file.
-            pub fn is_relayed(self) -> bool {
-                match self {
-                    $(Self::$kind => matches!(Way::$way, Way::Relayed),)*
-                    Self::Mesh => false,
+                    $(Self::$kind => &$module::FACTS,)*
+                    Self::Mesh => &MESH,
                 }
             }
         }
@@ -121,35 +134,65 @@ macro_rules! kinds {
                 Self::$kind(Box::new(request))
             }
         })*
+
+        media_json! { $($($kind($request) as $file;)?)* }
     };
 }
 
-kinds! {
-    Text(TextRequest): "text" as "text", "text generation", Relayed;
-    /// The tokens of a text, or the text of tokens.
-    Tokens(TokensRequest): "tokens" as "text", "tokenization", Relayed;
-    Embedding(EmbeddingRequest): "embedding" as "text", "embeddings", Relayed;
-    /// The scores of documents.
-    Ranking(RankingRequest): "ranking" as "text", "reranking", Relayed;
-    Image(ImageRequest): "image" as "image", "image generation", Uploaded;
-    Video(VideoRequest): "video" as "video", "video generation", Uploaded;
-    Music(MusicRequest): "music" as "audio", "music generation", Uploaded;
-    Speech(SpeechRequest): "speech" as "audio", "speech", Relayed;
-    Transcription(TranscriptionRequest): "transcription" as "audio", "transcription", Relayed;
-    /// Looking at an image, or working on one.
-    Form(FormRequest): "form" as "interrogation", "interrogation", Uploaded;
+/// The list, and kinds of tests. A request with a file as its output has the name of its kind on the link and on disk.
+macro_rules! kinds_with {
+    ($($of_tests:tt)*) => {
+        kinds! {
+            Text(TextRequest) in text;
+            /// The tokens of a text, or the text of tokens.
+            Tokens(TokensRequest) in tokens;
+            Embedding(EmbeddingRequest) in embedding;
+            /// The scores of documents.
+            Ranking(RankingRequest) in ranking;
+            Image(ImageRequest) in image as file;
+            Video(VideoRequest) in video as file;
+            Music(MusicRequest) in music as file;
+            Transcription(TranscriptionRequest) in transcription;
+            Speech(SpeechRequest) in speech;
+            /// Looking at an image, or working on one.
+            Form(FormRequest) in form;
+            $($of_tests)*
+        }
+    };
 }
 
-/// How an output comes from its worker.
-enum Way {
-    Relayed,
-    Uploaded,
+#[cfg(not(feature = "tone"))]
+kinds_with! {}
+#[cfg(feature = "tone")]
+kinds_with! {
+    /// A tone of one frequency.
+    Tone(ToneRequest) in tone as file;
 }
 
 impl Kind {
+    pub const fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    pub const fn word(self) -> &'static str {
+        self.facts().word
+    }
+
+    pub const fn ability(self) -> &'static str {
+        self.facts().ability
+    }
+
+    pub const fn is_relayed(self) -> bool {
+        self.facts().is_relayed
+    }
+
+    pub fn each() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied()
+    }
+
     /// The kind that is listed under this word.
     pub fn listed(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
+        Self::each().find(|kind| kind.word() == word)
     }
 
     /// The kind that it is listed and counted as.

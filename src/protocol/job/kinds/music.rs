@@ -2,9 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobRequest, MediaFile, ModelDefaults, OutputForm};
+use super::{JobRequest, KindFacts, MediaFile, ModelDefaults, OutputForm};
 use crate::job::needs::{MusicNeeds, Needs, SoundNeeds, SpeechNeeds};
 use crate::job::{Formats, Limits};
+
+pub(super) const FACTS: KindFacts = KindFacts {
+    name: "music",
+    word: "audio",
+    ability: "music generation",
+    job_type: "audio",
+    task: None,
+    is_relayed: false,
+    modality: Some("audio"),
+    route: Some("/v1/audio/generations"),
+};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -109,6 +120,11 @@ impl JobRequest for MusicRequest {
             shortest: if self.is_speech { 0.0 } else { self.seconds },
             longest: self.seconds,
         })
+    }
+
+    /// 30 s of music are a typical job, and so is a minute of speech.
+    fn work(&self, _: &Limits) -> u64 {
+        self.paid_millis() / if self.is_speech { 60 } else { 30 }
     }
 
     fn size(&self) -> u64 {

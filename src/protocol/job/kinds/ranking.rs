@@ -2,7 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobRequest, OutputForm};
+use super::{JobRequest, KindFacts, OutputForm};
+
+pub(super) const FACTS: KindFacts = KindFacts {
+    name: "ranking",
+    word: "text",
+    ability: "reranking",
+    job_type: "text",
+    task: Some("rerank"),
+    is_relayed: true,
+    modality: Some("rerank"),
+    route: Some("/v1/rerank"),
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankingRequest {

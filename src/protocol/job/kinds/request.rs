@@ -61,6 +61,12 @@ pub trait JobRequest {
     /// How much work it is as people count it: pixelsteps, seconds, tokens. An unbound request counts as a usual one.
     fn size(&self) -> u64;
 
+    /// The expected work, in thousandths of a typical job, which reads 1,000 tokens and writes 256. Reading is some ten
+    /// times cheaper than writing; a text or a sound that is only read counts as a prompt.
+    fn work(&self, _: &Limits) -> u64 {
+        work_of_tokens(self.size() / 10)
+    }
+
     /// The demands on a worker, and the formats that can say all of it. Texts and images have those of their door, which
     /// knows more.
     fn limits(&self) -> Limits {
@@ -153,6 +159,18 @@ pub trait JobRequest {
     fn sound_seconds(&self) -> Option<u64> {
         None
     }
+}
+
+/// The work of so many written tokens.
+pub(super) fn work_of_tokens(tokens: u64) -> u64 {
+    const TOKENS_OF_A_JOB: u64 = 356;
+    tokens.saturating_mul(1000) / TOKENS_OF_A_JOB
+}
+
+/// The work of an output without a limit is that of twice a typical one.
+pub(super) fn work_of_text(limits: &Limits) -> u64 {
+    let output = limits.output_tokens.map_or(512, u64::from);
+    work_of_tokens(u64::from(limits.prompt_tokens) / 10 + output)
 }
 
 impl dyn JobRequest {

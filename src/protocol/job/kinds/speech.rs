@@ -5,7 +5,18 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::music::spoken_millis;
-use super::{JobRequest, OutputForm};
+use super::{JobRequest, KindFacts, OutputForm};
+
+pub(super) const FACTS: KindFacts = KindFacts {
+    name: "speech",
+    word: "audio",
+    ability: "speech",
+    job_type: "text",
+    task: Some("speak"),
+    is_relayed: true,
+    modality: Some("audio"),
+    route: Some("/v1/audio/speech"),
+};
 
 /// A text to speak.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -6,8 +6,20 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{JobRequest, OutputForm};
-use crate::job::LegacySampling;
+use super::request::work_of_text;
+use super::{JobRequest, KindFacts, OutputForm};
+use crate::job::{LegacySampling, Limits};
+
+pub(super) const FACTS: KindFacts = KindFacts {
+    name: "text",
+    word: "text",
+    ability: "text generation",
+    job_type: "text",
+    task: Some("generate"),
+    is_relayed: true,
+    modality: Some("text"),
+    route: Some("/v1/chat/completions"),
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TextRequest {
@@ -71,6 +83,10 @@ pub enum Voice {
 impl JobRequest for TextRequest {
     fn output(&self) -> OutputForm {
         OutputForm::Text
+    }
+
+    fn work(&self, limits: &Limits) -> u64 {
+        work_of_text(limits)
     }
 
     fn size(&self) -> u64 {

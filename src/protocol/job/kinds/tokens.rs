@@ -2,7 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobRequest, OutputForm, TextInput};
+use super::{JobRequest, KindFacts, OutputForm, TextInput};
+
+pub(super) const FACTS: KindFacts = KindFacts {
+    name: "tokens",
+    word: "text",
+    ability: "tokenization",
+    job_type: "text",
+    task: None,
+    is_relayed: true,
+    modality: None,
+    route: None,
+};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum TokensRequest {

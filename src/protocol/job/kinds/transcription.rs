@@ -2,7 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobRequest, OutputForm};
+use super::{JobRequest, KindFacts, OutputForm};
+
+pub(super) const FACTS: KindFacts = KindFacts {
+    name: "transcription",
+    word: "audio",
+    ability: "transcription",
+    job_type: "text",
+    task: Some("transcribe"),
+    is_relayed: true,
+    modality: Some("text"),
+    route: Some("/v1/audio/transcriptions"),
+};
 
 /// A sound to write down.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -3,9 +3,20 @@
 use serde::{Deserialize, Serialize};
 
 use super::image::SourceImage;
-use super::{JobRequest, MediaFile, ModelDefaults, OutputForm};
+use super::{JobRequest, KindFacts, MediaFile, ModelDefaults, OutputForm};
 use crate::job::needs::{Needs, VideoNeeds};
 use crate::job::{Formats, Limits};
+
+pub(super) const FACTS: KindFacts = KindFacts {
+    name: "video",
+    word: "video",
+    ability: "video generation",
+    job_type: "video",
+    task: None,
+    is_relayed: false,
+    modality: Some("video"),
+    route: Some("/v1/videos/generations"),
+};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -118,6 +129,13 @@ impl JobRequest for VideoRequest {
         OutputForm::File(MediaFile::Video {
             seconds: self.seconds,
         })
+    }
+
+    /// Models for videos make eight frames of as many steps at the price of one image, so that 21 frames of 768x512 are a
+    /// typical job.
+    fn work(&self, _: &Limits) -> u64 {
+        const PIXELS: u64 = 8 * 1024 * 1024 / 1000;
+        self.size() / PIXELS
     }
 
     fn size(&self) -> u64 {

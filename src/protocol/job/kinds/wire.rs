@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Body, DetokenizeInput, EmbeddingRequest, ImageRequest, MusicRequest, RankingRequest,
-    SpeechRequest, TokenizeInput, TokensRequest, TranscriptionRequest, VideoRequest,
+    Body, DetokenizeInput, EmbeddingRequest, MediaJson, RankingRequest, SpeechRequest,
+    TokenizeInput, TokensRequest, TranscriptionRequest,
 };
 
 /// A request whose output comes as values.
@@ -23,17 +23,36 @@ pub(crate) enum ValuesJson<'a> {
     Speak(Cow<'a, SpeechRequest>),
 }
 
-/// A request whose output is a file.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives while it is written or read"
-)]
-pub(crate) enum MediaJson<'a> {
-    Image(Cow<'a, ImageRequest>),
-    Music(Cow<'a, MusicRequest>),
-    Video(Cow<'a, VideoRequest>),
+/// Requests whose output is a file, by the name of their kind.
+macro_rules! media_json {
+    ($($kind:ident($request:ty) as file;)*) => {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        #[serde(tag = "kind", rename_all = "snake_case")]
+        #[expect(
+            clippy::large_enum_variant,
+            reason = "it lives while it is written or read"
+        )]
+        pub(crate) enum MediaJson<'a> {
+            $($kind(std::borrow::Cow<'a, $request>)),*
+        }
+
+        impl<'a> MediaJson<'a> {
+            pub fn of(body: &'a Body) -> Option<Self> {
+                Some(match body {
+                    $(Body::$kind(request) => Self::$kind(std::borrow::Cow::Borrowed(request)),)*
+                    _ => return None,
+                })
+            }
+        }
+
+        impl From<MediaJson<'_>> for Body {
+            fn from(json: MediaJson<'_>) -> Self {
+                match json {
+                    $(MediaJson::$kind(request) => request.into_owned().into()),*
+                }
+            }
+        }
+    };
 }
 
 impl<'a> ValuesJson<'a> {
@@ -52,17 +71,6 @@ impl<'a> ValuesJson<'a> {
     }
 }
 
-impl<'a> MediaJson<'a> {
-    pub fn of(body: &'a Body) -> Option<Self> {
-        Some(match body {
-            Body::Image(request) => Self::Image(Cow::Borrowed(request)),
-            Body::Music(request) => Self::Music(Cow::Borrowed(request)),
-            Body::Video(request) => Self::Video(Cow::Borrowed(request)),
-            _ => return None,
-        })
-    }
-}
-
 impl From<ValuesJson<'_>> for Body {
     fn from(json: ValuesJson<'_>) -> Self {
         match json {
@@ -72,16 +80,6 @@ impl From<ValuesJson<'_>> for Body {
             ValuesJson::Rerank(request) => request.into_owned().into(),
             ValuesJson::Transcribe(request) => request.into_owned().into(),
             ValuesJson::Speak(request) => request.into_owned().into(),
-        }
-    }
-}
-
-impl From<MediaJson<'_>> for Body {
-    fn from(json: MediaJson<'_>) -> Self {
-        match json {
-            MediaJson::Image(request) => request.into_owned().into(),
-            MediaJson::Music(request) => request.into_owned().into(),
-            MediaJson::Video(request) => request.into_owned().into(),
         }
     }
 }

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::blame;
 use super::request::{check_template, prompt_of};
+use crate::daemon::blame;
 use crate::daemon::registration::small;
 use crate::link::Said;
 use muster_engine::runtime::text::Language;
@@ -70,9 +70,7 @@ pub async fn run(model: String, request: Body, runtime: &Runtime) -> Result<(Sai
         }
         Body::Transcription(_) => return Err(Said::Failed(unable(&info, "transcription"))),
         Body::Speech(_) => return Err(Said::Failed(unable(&info, "speech"))),
-        Body::Text(_) | Body::Image(_) | Body::Video(_) | Body::Music(_) | Body::Form(_) => {
-            return Err(Said::Failed(unable(&info, "this kind of job")));
-        }
+        _ => return Err(Said::Failed(unable(&info, "this kind of job"))),
     };
     Ok(ending(result, count))
 }

@@ -5,32 +5,14 @@
 //! | `request` | what was asked for, as the engine takes it |
 //! | `grammar` | the form of the text, as the engine takes it |
 //! | `encode` | jobs that read and do not write |
-//! | `hearing` | jobs that write down what a sound says |
-//! | `speaking` | jobs that speak a text |
-//! | `media` | jobs for images and sound, from the request to the upload |
-//! | `inversions` | words of prompts that stand for files of the worker's folder |
-//! | `image`, `flat`, `music`, `video` | requests for images, neutral and of public coordinators, for music and for videos |
 //! | `speech` | what the engine says, as coordinators hear it |
 //! | `logprobs` | which tokens a piece of text was written with |
-//! | `blame` | what went wrong, and whose fault it was |
 
-mod blame;
 mod encode;
-mod flat;
 mod grammar;
-mod hearing;
-mod image;
-mod inversions;
 mod logprobs;
-mod media;
-mod music;
 mod request;
-mod speaking;
 mod speech;
-mod video;
-
-pub use hearing::transcript;
-pub use video::{FilmType, VideoFile};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,7 +20,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::{debug, error};
 
+use super::blame;
 use super::engines::{Engines, Fleet};
+use super::media::{self, MediaDesk};
 use super::pace::Paces;
 use super::residency::ResidencyHold;
 use super::summary::Counters;
@@ -46,11 +30,10 @@ use crate::link::session::Work;
 use crate::link::{LineId, Offer, Reply, Said, Stop};
 use muster_engine::runtime::{self, Generation, Runtime};
 use muster_protocol::job::{
-    Body, Failure, FailureKind, FinishReason, KeepAlive, ResultPart, TokenList, Usage,
+    Failure, FailureKind, FinishReason, KeepAlive, ResultPart, TokenList, Usage,
 };
 use muster_protocol::link::Payload;
 
-use media::MediaDesk;
 use request::Asked;
 use speech::Speech;
 
@@ -153,24 +136,13 @@ async fn make(work: Work, desk: MediaDesk<'_>, mut shop: Shop, stop: &Stop) {
         biased;
         () = stop.wanted() => never_began(),
         () = pause(&mut shop.paused) => handed_back(),
-        said = deliver(work, desk) => said,
+        said = media::run(work, desk) => said,
     };
     check_device(engines, &ended).await;
     shop.counters.end(&ended);
     drop(running);
     debug!(job.id = %id, "job {id} ended on {model}");
     reply.say(ended).await;
-}
-
-/// Makes media, writes down what a sound says, or speaks.
-async fn deliver(mut work: Work, desk: MediaDesk<'_>) -> Said {
-    match std::mem::replace(&mut work.payload, Payload::Unreadable) {
-        Payload::Neutral(Body::Speech(speech)) => speaking::run(&work.model, *speech, desk).await,
-        Payload::Neutral(body) if body.brings_values() => {
-            hearing::run(&work.model, body, desk).await
-        }
-        payload => media::run(work, payload, desk).await,
-    }
 }
 
 /// The device of a job, with its model in memory until the job ends; the last word where it cannot be loaded.

@@ -86,7 +86,7 @@ fn a_lora_is_read_once_and_changes_only_its_own_drawing() {
 #[track_caller]
 fn refused(model: &str, loras: Vec<LoraUse>) -> String {
     let pipeline = open(model);
-    let request = MakeRequest::Image(Box::new(ImageRequest { loras, ..request() }));
+    let request = MakeRequest::from(ImageRequest { loras, ..request() });
     if let Err(refusal) = pipeline.check(&request) {
         return refusal.to_string();
     }
@@ -181,7 +181,7 @@ fn words_of_inversions_agree_with_the_reference() {
         };
         let mut foreign = with("a embedding:word");
         foreign.inversions[0].file = fixtures().join(format!("golden/ways/{other}.safetensors"));
-        let refusal = pipeline.check(&MakeRequest::Image(Box::new(foreign)));
+        let refusal = pipeline.check(&foreign.into());
         let refusal = refusal.unwrap_err().to_string();
         assert!(
             refusal.contains(&format!("{other}.safetensors")),

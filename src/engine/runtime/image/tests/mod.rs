@@ -27,9 +27,9 @@ use crate::networks::weights::Quantize;
 use crate::runtime::DeviceChoice;
 use crate::runtime::Failure;
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
+use crate::runtime::image::{ImageRequest, Inversion, LoraUse};
 use crate::runtime::maker::{
-    Advance, Cost, ImageRequest, Inversion, LoraUse, MakeRequest, Output, PassReports, Pipeline,
-    PixelFormat, Pixels,
+    Advance, Cost, MakeRequest, Output, PassReports, Pipeline, PixelFormat, Pixels,
 };
 use muster_kernels::Edges;
 
@@ -117,9 +117,7 @@ fn follow(
     pipeline: &ImagePipeline,
     request: ImageRequest,
 ) -> (Pixels, Vec<(u32, Option<Pixels>)>, u64) {
-    let mut job = pipeline
-        .begin(MakeRequest::Image(Box::new(request)))
-        .unwrap();
+    let mut job = pipeline.begin(request.into()).unwrap();
     let (mut image, mut steps, mut blocks) = (None, Vec::new(), 0);
     loop {
         match job.advance().unwrap() {
@@ -317,9 +315,7 @@ fn steps_are_reported_with_previews_and_blocks_are_counted() {
         wants_previews: true,
         ..request()
     };
-    let cost = pipeline
-        .check(&MakeRequest::Image(Box::new(request.clone())))
-        .unwrap();
+    let cost = pipeline.check(&MakeRequest::from(request.clone())).unwrap();
     let (_, steps, blocks) = follow(&pipeline, request.clone());
     assert_eq!((cost.steps, cost.blocks), (5, blocks));
     assert_eq!(
@@ -339,9 +335,7 @@ fn steps_are_reported_with_previews_and_blocks_are_counted() {
         negative_prompt: Some("cat ".repeat(100)),
         ..request
     };
-    let Cost { blocks, .. } = pipeline
-        .check(&MakeRequest::Image(Box::new(plain.clone())))
-        .unwrap();
+    let Cost { blocks, .. } = pipeline.check(&MakeRequest::from(plain.clone())).unwrap();
     assert_eq!(follow(&pipeline, plain).2, blocks);
 }
 

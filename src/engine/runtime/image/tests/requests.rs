@@ -37,7 +37,7 @@ fn what_a_request_leaves_open_is_the_models() {
 fn requests_beyond_the_limits_are_refused_by_name() {
     let mut pipeline = open("tiny-image");
     let refused = |request: ImageRequest, reason: &str| {
-        let refused = pipeline.check(&MakeRequest::Image(Box::new(request)));
+        let refused = pipeline.check(&request.into());
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains(reason), "{refused}");
     };
@@ -118,6 +118,6 @@ fn requests_beyond_the_limits_are_refused_by_name() {
         "the source has fewer",
     );
     pipeline.memory_bytes = Some(1 << 10);
-    let refused = pipeline.check(&MakeRequest::Image(Box::new(request())));
+    let refused = pipeline.check(&MakeRequest::from(request()));
     assert!(refused.unwrap_err().to_string().contains("MiB are free"));
 }

@@ -30,7 +30,7 @@ fn a_second_pass_agrees_with_the_reference() {
     assert_eq!((image.width, image.height), (128, 96));
     let steps: Vec<u32> = steps.iter().map(|step| step.0).collect();
     assert_eq!(steps, (1..=10).collect::<Vec<_>>());
-    let request = MakeRequest::Image(Box::new(large));
+    let request = large.into();
     assert_eq!(pipeline.check(&request).unwrap().blocks, blocks);
     // An image of the model's own size needs no second pass.
     let small = ImageRequest {
@@ -62,7 +62,7 @@ fn a_network_made_for_painting_agrees_with_the_reference() {
     check_latent(&found, &ways().numbers("painted"), "painted");
     let (image, _, blocks) = follow(&pipeline, masked.clone());
     assert_eq!(image.bytes[..64 * 3], golden.source().bytes[..64 * 3]);
-    let request = MakeRequest::Image(Box::new(masked));
+    let request = masked.into();
     assert_eq!(pipeline.check(&request).unwrap().blocks, blocks);
     // Without a mask the network paints everything.
     draw(&pipeline, self::request());

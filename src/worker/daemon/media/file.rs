@@ -6,14 +6,15 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 
+use super::image::{Infotext, images};
 use super::video::VideoFile;
-use super::{blame, flat, image, music, video};
+use super::{no_text, read};
+use crate::daemon::blame;
 use crate::daemon::engines::Engines;
-use crate::daemon::infotext::Infotext;
 use crate::daemon::registration::small as small_number;
 use crate::link::session::Work;
 use crate::link::{Reply, Said, Transfers};
-use muster_engine::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, PixelFormat, Pixels};
+use muster_engine::runtime::maker::{MakeEvent, Output, Pcm, PixelFormat, Pixels};
 use muster_media::image::{Channels, Size};
 use muster_media::sound::{self, Sound, WavFormat};
 use muster_media::{MediaType, image as codec};
@@ -91,7 +92,7 @@ fn bodies(kind: Kind, payload: Payload) -> Result<Vec<Body>, Failure> {
     match payload {
         Payload::Neutral(body) if body.file().is_some() => Ok(vec![body]),
         Payload::Public(keys) if kind == Kind::Image => {
-            Ok(flat::images(keys)?.into_iter().map(Body::from).collect())
+            Ok(images(keys)?.into_iter().map(Body::from).collect())
         }
         Payload::Public(_) => {
             let message = "the worker makes only images for this coordinator";
@@ -110,11 +111,6 @@ fn bodies(kind: Kind, payload: Payload) -> Result<Vec<Body>, Failure> {
     }
 }
 
-fn no_text() -> Failure {
-    let message = "the model makes media, and the job is for a text";
-    Failure::new(FailureKind::UnsupportedValue, message)
-}
-
 async fn one(
     model: &str,
     body: Body,
@@ -128,10 +124,7 @@ async fn one(
     };
     let request = read(model, body, desk).await?;
     // The settings stand in the file.
-    let about = match &request {
-        MakeRequest::Image(request) => Some(Infotext::of(model, request)),
-        _ => None,
-    };
+    let about = request.of().ok().map(|image| Infotext::of(model, image));
     let Some(maker) = &desk.engines.maker else {
         return Err(failed(format!("the worker has no media model {model}")));
     };
@@ -173,25 +166,6 @@ async fn one(
         index: small_number(piece.index),
         seed,
         ..result
-    })
-}
-
-/// The request as the maker takes it, with its source files.
-async fn read(model: &str, body: Body, desk: &MediaDesk<'_>) -> Result<MakeRequest, Said> {
-    Ok(match body {
-        Body::Image(request) => {
-            let folders = &desk.engines.folders;
-            let mut request = image::read(*request, folders, desk.transfers).await?;
-            if let Some(defaults) = desk.engines.drawing.get(model) {
-                request = defaults.fill(request);
-            }
-            MakeRequest::Image(Box::new(request))
-        }
-        Body::Music(request) => MakeRequest::Sound(Box::new(music::read(&request))),
-        Body::Video(request) => {
-            MakeRequest::Video(Box::new(video::read(*request, desk.transfers).await?))
-        }
-        _ => return Err(Said::Failed(no_text())),
     })
 }
 
@@ -383,7 +357,8 @@ fn hex(digest: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{FinishedMedia, Infotext, MediaType, PreviewPlan, codec, encode};
-    use muster_engine::runtime::maker::{ImageRequest, Output, Pcm, PixelFormat, Pixels};
+    use muster_engine::runtime::image::ImageRequest;
+    use muster_engine::runtime::maker::{Output, Pcm, PixelFormat, Pixels};
 
     #[test]
     fn previews_are_spread_over_the_steps() {

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::image::{named_file, unsupported};
+use super::request::{named_file, unsupported};
+use muster_engine::runtime::image::Inversion;
 use muster_engine::runtime::image::inversion_words;
-use muster_engine::runtime::maker::Inversion;
 use muster_protocol::job::{Failure, ImageRequest, PromptSide, TextualInversion};
 
 /// The prompts of a request with the inversions that it lists added, and the files of all that they name.

@@ -1,13 +1,66 @@
-//! A job that speaks a text: its sound is sent as it is made, a second at a time.
-//!
-//! Dropping [`run`] cancels the job.
+//! Speech: the sound of a job is sent as it is made, a second at a time. Dropping [`run`] cancels the job.
 
-use super::blame;
-use super::media::{MediaDesk, failed};
+use std::path::{Path, PathBuf};
+
+use super::file::failed;
+use super::{CatalogSource, MediaDesk, MediaFiles};
+use crate::catalog::{Facts, SpeechFacts};
+use crate::daemon::fit::Needs;
 use crate::daemon::registration::small;
+use crate::daemon::{MediaModel, blame};
 use crate::link::Said;
-use muster_engine::runtime::maker::{MakeEvent, MakeRequest, Output, Pcm, SoundRequest};
-use muster_protocol::job::{FinishReason, ResultPart, Samples, SpeechPart, SpeechRequest, Usage};
+use muster_engine::runtime::maker::{MakeEvent, Output, Pcm, Pipeline, SoundRequest};
+use muster_engine::runtime::speech::SpeechSource;
+use muster_engine::runtime::{ComponentFolders, DeviceChoice, LoadError};
+use muster_protocol::job::{
+    FinishReason, Kind, ResultPart, Samples, SpeechPart, SpeechRequest, Usage,
+};
+use muster_protocol::link::ModelLimits;
+
+/// Characters of a text to speak.
+pub const SPOKEN_CHARACTERS: u32 = 16_384;
+/// Beside the weights, for the longest sentence.
+const SPEECH_BYTES: u64 = 512 << 20;
+
+impl MediaFiles for SpeechSource {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn needs(&self) -> Result<Needs, LoadError> {
+        Ok(Needs::beside(self.weight_bytes()?, SPEECH_BYTES))
+    }
+
+    fn describe(&mut self, name: &str, _: u64) -> Result<MediaModel, LoadError> {
+        Ok(MediaModel {
+            voices: self.voices()?,
+            limits: ModelLimits {
+                characters: Some(SPOKEN_CHARACTERS),
+                ..ModelLimits::default()
+            },
+            ..MediaModel::new(name, Kind::Speech)
+        })
+    }
+
+    fn load(&self, device: DeviceChoice) -> Result<Box<dyn Pipeline>, LoadError> {
+        Ok(Box::new(Self::load(self, device)?))
+    }
+}
+
+impl CatalogSource for SpeechSource {
+    type Facts = SpeechFacts;
+
+    fn facts(facts: &Facts) -> Option<&SpeechFacts> {
+        match facts {
+            Facts::Speech(facts) => Some(facts),
+            _ => None,
+        }
+    }
+
+    fn of_entry(_: &SpeechFacts, path: PathBuf, _: ComponentFolders) -> Result<Self, String> {
+        Ok(Self::new(path))
+    }
+}
 
 /// Does the job; returns the last word.
 pub async fn run(model: &str, speech: SpeechRequest, desk: MediaDesk<'_>) -> Said {
@@ -34,7 +87,7 @@ async fn speak(model: &str, speech: SpeechRequest, desk: MediaDesk<'_>) -> Resul
         seed: Some(speech.seed),
         ..SoundRequest::default()
     };
-    let stream = maker.make(model, MakeRequest::Sound(Box::new(wanted)));
+    let stream = maker.make(model, wanted.into());
     let mut stream = stream.map_err(blame::said)?;
     let mut at = 0;
     while let Some(event) = stream.next().await {

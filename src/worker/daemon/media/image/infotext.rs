@@ -1,7 +1,7 @@
 //! The text about an image that image programs write into its file, and read again.
 
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
-use muster_engine::runtime::maker::ImageRequest;
+use muster_engine::runtime::image::ImageRequest;
 
 /// Prompt, negative prompt, and a line of settings, as AUTOMATIC1111's web UI writes them, of a finished image.
 pub fn infotext(model: &str, request: &ImageRequest, size: [u32; 2]) -> String {

@@ -1,22 +1,80 @@
-//! A job that writes down what a sound says: the sound fetched, its parts sent as they are heard.
-//!
-//! Dropping [`run`] cancels the job.
+//! Transcripts: the sound of a job is fetched, and parts of the transcript are sent as they are made. Dropping [`run`]
+//! cancels the job.
 
-use super::blame;
-use super::media::{MediaDesk, failed};
+use std::path::{Path, PathBuf};
+
+use super::file::failed;
+use super::{CatalogSource, MediaDesk, MediaFiles};
+use crate::catalog::{Facts, TranscriptionFacts};
+use crate::daemon::fit::Needs;
 use crate::daemon::registration::small;
+use crate::daemon::{MediaModel, blame};
 use crate::link::{Said, Transfers};
-use muster_engine::runtime::hearing::{MOST_SECONDS, SAMPLE_RATE, TranscriptSegment};
-use muster_engine::runtime::maker::{
-    MakeEvent, MakeRequest, Output, Pcm, TranscriptPart, TranscriptRequest,
+use muster_engine::runtime::hearing::{
+    HearingSource, MOST_JOBS, MOST_SECONDS, SAMPLE_RATE, TranscriptRequest, TranscriptSegment,
 };
+use muster_engine::runtime::maker::{MakeEvent, Output, Pcm, Pipeline, TranscriptPart};
+use muster_engine::runtime::text::Isolation;
+use muster_engine::runtime::{ComponentFolders, DeviceChoice, LoadError};
 use muster_protocol::job::{
-    self, Body, Failure, FailureKind, FinishReason, ResultPart, Transcript, Usage,
+    self, Body, Failure, FailureKind, FinishReason, Kind, ResultPart, Transcript, Usage,
 };
 use muster_reader::{ReadError, Reader, SoundLimits};
 
+/// Beside the weights and the memory of a job, for its sound: an hour.
+const SOUND_BYTES: u64 = 230 << 20;
+/// The longest sound, in tokens: 50 a second.
+pub const SOUND_TOKENS: u32 = MOST_SECONDS as u32 * 50;
 /// Of the fetched file: two bytes a sample, and its header.
 const MOST_BYTES: usize = MOST_SECONDS as usize * SAMPLE_RATE as usize * 2 + 4096;
+
+impl MediaFiles for HearingSource {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn needs(&self) -> Result<Needs, LoadError> {
+        let footprint = self.footprint()?;
+        let job_bytes = footprint.job_bytes + SOUND_BYTES;
+        Ok(Needs::beside(footprint.weight_bytes, job_bytes))
+    }
+
+    fn describe(&mut self, name: &str, room_bytes: u64) -> Result<MediaModel, LoadError> {
+        self.memory_bytes = Some(room_bytes);
+        let jobs = room_bytes / (self.footprint()?.job_bytes + SOUND_BYTES);
+        Ok(MediaModel {
+            jobs: jobs.clamp(1, MOST_JOBS as u64) as u32,
+            ..MediaModel::new(name, Kind::Transcription)
+        })
+    }
+
+    fn load(&self, device: DeviceChoice) -> Result<Box<dyn Pipeline>, LoadError> {
+        Ok(Box::new(Self::load(self, device)?))
+    }
+
+    fn isolate(&mut self, isolation: Isolation) {
+        self.isolation = Some(Box::new(isolation));
+    }
+}
+
+impl CatalogSource for HearingSource {
+    type Facts = TranscriptionFacts;
+
+    fn facts(facts: &Facts) -> Option<&TranscriptionFacts> {
+        match facts {
+            Facts::Transcription(facts) => Some(facts),
+            _ => None,
+        }
+    }
+
+    fn of_entry(
+        _: &TranscriptionFacts,
+        path: PathBuf,
+        _: ComponentFolders,
+    ) -> Result<Self, String> {
+        Ok(Self::new(path))
+    }
+}
 
 /// Does the job; returns the last word.
 pub async fn run(model: &str, request: Body, desk: MediaDesk<'_>) -> Said {
@@ -53,8 +111,7 @@ async fn hear(model: &str, request: Body, desk: MediaDesk<'_>) -> Result<Usage, 
         seed: None,
         wants_words: request.words,
     };
-    let request = MakeRequest::Transcript(Box::new(wanted));
-    let mut stream = maker.make(model, request).map_err(blame::said)?;
+    let mut stream = maker.make(model, wanted.into()).map_err(blame::said)?;
     let mut written = 0;
     while let Some(event) = stream.next().await {
         match event {

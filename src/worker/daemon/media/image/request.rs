@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::blame;
 use super::inversions::InvertedPrompts;
+use crate::daemon::blame;
 use crate::daemon::engines::AdapterFolders;
 use crate::link::{Said, Transfers};
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
-use muster_engine::runtime::maker::{ImageRequest, LoraUse, PixelFormat, Pixels};
+use muster_engine::runtime::image::{ImageRequest, LoraUse};
+use muster_engine::runtime::maker::{PixelFormat, Pixels};
 use muster_media::image::{self, Bounds, Channels};
 use muster_protocol::job::{self, Failure, FailureKind, SourceImage};
 

@@ -1,44 +1,11 @@
-//! A neutral request for a video, as the maker takes it, and its frames as a file.
+//! Frames as a file.
 
 use tokio::task::spawn_blocking;
 
-use super::image::fetch;
-use super::media::picture;
-use crate::link::{Said, Transfers};
-use muster_engine::runtime::maker::{Pixels, VideoRequest};
+use crate::daemon::media::file::picture;
+use muster_engine::runtime::maker::Pixels;
 use muster_media::image::{self as codec, Size};
 use muster_media::video::{Mp4Writer, VideoError, WebpWriter};
-use muster_protocol::job::{self, Failure, FailureKind};
-
-/// Reads the settings and fetches the first frame.
-pub async fn read(request: job::VideoRequest, transfers: &Transfers) -> Result<VideoRequest, Said> {
-    let mut video = settings(&request).map_err(Said::Failed)?;
-    if let Some(source) = request.source {
-        video.source = Some(fetch("first frame", &source.image, transfers).await?);
-    }
-    Ok(video)
-}
-
-fn settings(request: &job::VideoRequest) -> Result<VideoRequest, Failure> {
-    if let Some(sampler) = &request.sampler {
-        let message = format!(
-            "sampler {sampler:?} is not supported by this worker: its video models have one of their own"
-        );
-        return Err(Failure::new(FailureKind::UnsupportedValue, message));
-    }
-    Ok(VideoRequest {
-        prompt: request.prompt.clone(),
-        negative_prompt: request.negative_prompt.clone(),
-        width: Some(request.width).filter(|side| *side > 0),
-        height: Some(request.height).filter(|side| *side > 0),
-        frames: Some(request.frames()).filter(|frames| *frames > 0),
-        rate: Some(request.fps as f32).filter(|rate| *rate > 0.0),
-        steps: request.steps,
-        cfg_scale: request.cfg_scale.map(|scale| scale as f32),
-        seed: request.seed,
-        ..VideoRequest::default()
-    })
-}
 
 /// The type of a file with moving pictures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -137,30 +104,9 @@ impl VideoFile {
 
 #[cfg(test)]
 mod tests {
-    use super::{FilmType, VideoFile, settings};
+    use super::{FilmType, VideoFile};
     use muster_engine::runtime::maker::Pixels;
     use muster_media::MediaType;
-    use muster_protocol::job::{Blame, VideoRequest};
-
-    #[test]
-    fn settings_are_those_of_the_request() {
-        let video = VideoRequest {
-            width: 320,
-            height: 256,
-            seconds: 2.0,
-            fps: 16,
-            seed: Some(7),
-            ..VideoRequest::default()
-        };
-        let read = settings(&video).unwrap();
-        assert_eq!((read.width, read.height), (Some(320), Some(256)));
-        assert_eq!((read.frames, read.rate), (Some(32), Some(16.0)));
-        let refused = settings(&VideoRequest {
-            sampler: Some("k_euler".to_owned()),
-            ..video
-        });
-        assert_eq!(refused.unwrap_err().blame, Blame::Client);
-    }
 
     #[test]
     fn frames_become_a_file() {

@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 
-use super::locate::{LocateError, Shelves, filming, folder_of};
+use super::defaults;
 use crate::catalog::{Entry, Facts, UnpackError};
+use crate::daemon::locate::{LocateError, Shelves, folder_of};
 use muster_engine::runtime::video::{VideoDefaults, VideoSource, component_label};
 
 /// The catalog's models with the same text encoder and autoencoder, by the channels of their latents.
@@ -24,7 +25,7 @@ pub fn complete(source: &mut VideoSource, shelves: Shelves<'_>) -> Result<(), Lo
     if let Facts::Video(facts) = &entry.facts
         && source.defaults == VideoDefaults::default()
     {
-        source.defaults = filming(facts.defaults);
+        source.defaults = defaults(facts.defaults);
     }
     for component in missing.names {
         match place_of(entry, component, shelves)? {

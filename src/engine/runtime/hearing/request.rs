@@ -1,0 +1,24 @@
+//! A request for a transcript. `None` leaves a setting to the model.
+
+use crate::runtime::maker::{MediaRequest, Pcm};
+
+/// Writing down what a sound says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TranscriptRequest {
+    /// One channel at 16 kHz.
+    pub sound: Pcm,
+    /// Two or three letters; without, the model finds out.
+    pub language: Option<String>,
+    /// Write English, whatever is said.
+    pub is_translated: bool,
+    /// Text that came before, or words that are said.
+    pub prompt: Option<String>,
+    pub temperature: Option<f32>,
+    pub seed: Option<u64>,
+    /// Find the time of each word.
+    pub wants_words: bool,
+}
+
+impl MediaRequest for TranscriptRequest {
+    const MAKES: &'static str = "a transcript";
+}

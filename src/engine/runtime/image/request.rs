@@ -1,0 +1,60 @@
+//! A request for an image. `None` leaves a setting to the model.
+
+use std::path::PathBuf;
+
+use super::{DiffusionSampler, Schedule};
+use crate::runtime::maker::{MediaRequest, Pixels};
+
+/// One image.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ImageRequest {
+    pub prompt: String,
+    pub negative_prompt: Option<String>,
+    pub width: Option<u32>,
+    pub height: Option<u32>,
+    pub steps: Option<u32>,
+    pub cfg_scale: Option<f32>,
+    pub sampler: Option<DiffusionSampler>,
+    pub schedule: Option<Schedule>,
+    pub seed: Option<u64>,
+    /// Which image of a series with one seed; part of every random draw.
+    pub index: u32,
+    /// Layers of the text encoder from the end on; 1 is the last.
+    pub clip_skip: Option<u32>,
+    /// How much of `source` is replaced, 0 to 1.
+    pub strength: Option<f32>,
+    /// The image to start from.
+    pub source: Option<Pixels>,
+    /// Where `source` is replaced: white.
+    pub mask: Option<Pixels>,
+    pub loras: Vec<LoraUse>,
+    /// Words of the prompts, `embedding:NAME`, that stand for vectors of a file.
+    pub inversions: Vec<Inversion>,
+    /// Draw an image that fits to itself at opposite edges.
+    pub tiles: bool,
+    /// Draw at the model's own size first, then replace so much of the enlarged image, 0 to 1.
+    pub hires: Option<f32>,
+    /// Report a preview with each step.
+    pub wants_previews: bool,
+}
+
+/// The file of a LoRA, and how much it counts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoraUse {
+    pub file: PathBuf,
+    /// For the network that draws.
+    pub model: f32,
+    /// For the text encoders.
+    pub clip: f32,
+}
+
+/// A textual inversion: a name and the file of its vectors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inversion {
+    pub name: String,
+    pub file: PathBuf,
+}
+
+impl MediaRequest for ImageRequest {
+    const MAKES: &'static str = "an image";
+}

@@ -1,0 +1,51 @@
+//! The loudness of each second.
+
+use super::SampleRequest;
+use crate::runtime::hearing::{TimedWord, TranscriptRequest, TranscriptSegment};
+use crate::runtime::maker::{Output, TranscriptPart};
+
+impl SampleRequest for TranscriptRequest {
+    fn output(&self) -> Output {
+        Output::Transcript(ticks(self))
+    }
+}
+
+/// A segment for each second of the sound that has begun, which says how loud its loudest sample is, in hundredths.
+fn ticks(transcript: &TranscriptRequest) -> TranscriptPart {
+    let sound = &transcript.sound;
+    let seconds = sound.samples.chunks(sound.rate.max(1) as usize).enumerate();
+    let segments = seconds.map(|(at, samples)| {
+        let loudest = samples
+            .iter()
+            .fold(0.0f32, |most, sample| most.max(sample.abs()));
+        let text = format!(" {}", (loudest * 100.0).round());
+        let (from, to) = (
+            at as f64,
+            at as f64 + samples.len() as f64 / f64::from(sound.rate),
+        );
+        let word = TimedWord {
+            word: text.clone(),
+            from,
+            to,
+            probability: 1.0,
+        };
+        TranscriptSegment {
+            from,
+            to,
+            text,
+            words: if transcript.wants_words {
+                vec![word]
+            } else {
+                Vec::new()
+            },
+            ..TranscriptSegment::default()
+        }
+    });
+    TranscriptPart {
+        language: transcript
+            .language
+            .clone()
+            .unwrap_or_else(|| "en".to_owned()),
+        segments: segments.collect(),
+    }
+}

@@ -1,0 +1,189 @@
+//! Models that make media or transcribe: their files, as a device asks for them, and their jobs.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `image/`, `video/`, `music`, `speech`, `transcription` | one kind each: the files of its models, the catalog's facts about them, its jobs |
+//! | `file` | a job whose output is uploaded, from its request to its file |
+//!
+//! A new kind is a module and a row of the list below.
+
+mod file;
+mod image;
+mod music;
+mod speech;
+#[cfg(feature = "tone")]
+mod tone;
+mod transcription;
+mod video;
+
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+
+use super::MediaModel;
+use super::fit::Needs;
+use super::locate::{LocateError, Shelves};
+use crate::catalog::Facts;
+use crate::link::Said;
+use crate::link::session::Work;
+use muster_engine::networks::weights::Quantize;
+use muster_engine::runtime::hearing::HearingSource;
+use muster_engine::runtime::image::{ImageDefaults, ImageSource};
+use muster_engine::runtime::maker::{MakeRequest, Pipeline};
+use muster_engine::runtime::music::MusicSource;
+use muster_engine::runtime::speech::SpeechSource;
+use muster_engine::runtime::text::Isolation;
+use muster_engine::runtime::video::VideoSource;
+use muster_engine::runtime::{ComponentFolders, DeviceChoice, LoadError, SharedWeights};
+use muster_protocol::job::{Body, Failure, FailureKind};
+use muster_protocol::link::Payload;
+
+pub use file::MediaDesk;
+pub use image::infotext;
+pub use speech::SPOKEN_CHARACTERS;
+pub use transcription::{SOUND_TOKENS, transcript};
+pub use video::{FilmType, VideoFile};
+
+/// The files of a model that the maker loads.
+pub trait MediaFiles {
+    fn path(&self) -> &Path;
+
+    /// From the headers of the files.
+    fn needs(&self) -> Result<Needs, LoadError>;
+
+    /// As coordinators are told of it. `room_bytes` are left for its jobs beside its weights.
+    fn describe(&mut self, name: &str, room_bytes: u64) -> Result<MediaModel, LoadError>;
+
+    fn load(&self, device: DeviceChoice) -> Result<Box<dyn Pipeline>, LoadError>;
+
+    /// Weights that other models in memory may hold, too: they take memory once.
+    fn shared(&self) -> Result<Vec<SharedWeights>, LoadError> {
+        Ok(Vec::new())
+    }
+
+    /// Settings of a model that draws for requests that leave them open.
+    fn drawing(&self) -> Option<ImageDefaults> {
+        None
+    }
+
+    /// Reads tokenizers in a process of their own. CLIP's, whose parts are the program's own, is bounded by its sizes.
+    fn isolate(&mut self, _: Isolation) {}
+
+    /// Quantizes the matrices of linear layers while loading, where the kind can.
+    fn quantize(&mut self, _: Option<Quantize>) {}
+
+    /// Components that are not around its files come from the catalog, as far as they are on disk.
+    fn complete(&mut self, _: Shelves<'_>) -> Result<(), LocateError> {
+        Ok(())
+    }
+}
+
+/// A source whose files the catalog knows.
+trait CatalogSource: Sized {
+    /// The facts of an entry of this kind.
+    type Facts;
+
+    fn facts(facts: &Facts) -> Option<&Self::Facts>;
+
+    fn of_entry(
+        facts: &Self::Facts,
+        path: PathBuf,
+        components: ComponentFolders,
+    ) -> Result<Self, String>;
+}
+
+macro_rules! sources {
+    ($($kind:ident($source:ty),)*) => {
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum MediaSource {
+            $($kind($source)),*
+        }
+
+        impl MediaSource {
+            /// The folder or file of a model says so itself; none of a model for text.
+            pub fn at(path: &Path) -> Option<Self> {
+                $(if <$source>::is_at(path) {
+                    return Some(Self::$kind(<$source>::new(path)));
+                })*
+                None
+            }
+
+            /// The files of an entry of the catalog; none of a model for text. Fails at words that the engine does not know.
+            pub fn of_entry(
+                facts: &Facts,
+                path: &Path,
+                components: &ComponentFolders,
+            ) -> Result<Option<Self>, String> {
+                $(if let Some(facts) = <$source as CatalogSource>::facts(facts) {
+                    let source = <$source>::of_entry(facts, path.to_owned(), components.clone())?;
+                    return Ok(Some(Self::$kind(source)));
+                })*
+                Ok(None)
+            }
+        }
+
+        impl Deref for MediaSource {
+            type Target = dyn MediaFiles;
+
+            fn deref(&self) -> &Self::Target {
+                match self {
+                    $(Self::$kind(source) => source),*
+                }
+            }
+        }
+
+        impl DerefMut for MediaSource {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                match self {
+                    $(Self::$kind(source) => source),*
+                }
+            }
+        }
+    };
+}
+
+/// The list, and kinds of tests. Files are asked in this order: the first that knows them has them.
+macro_rules! sources_with {
+    ($($of_tests:tt)*) => {
+        sources! {
+            Video(VideoSource),
+            Music(MusicSource),
+            Image(ImageSource),
+            Hearing(HearingSource),
+            Speech(SpeechSource),
+            $($of_tests)*
+        }
+    };
+}
+
+#[cfg(not(feature = "tone"))]
+sources_with! {}
+#[cfg(feature = "tone")]
+sources_with! { Tone(tone::ToneSource), }
+
+/// Does the job of a model that makes media or transcribes; returns the last word.
+pub async fn run(mut work: Work, desk: MediaDesk<'_>) -> Said {
+    match std::mem::replace(&mut work.payload, Payload::Unreadable) {
+        Payload::Neutral(Body::Speech(speech)) => speech::run(&work.model, *speech, desk).await,
+        Payload::Neutral(body) if body.brings_values() => {
+            transcription::run(&work.model, body, desk).await
+        }
+        payload => file::run(work, payload, desk).await,
+    }
+}
+
+/// The request for a file as the maker takes it, with its source files.
+async fn read(model: &str, body: Body, desk: &MediaDesk<'_>) -> Result<MakeRequest, Said> {
+    Ok(match body {
+        Body::Image(request) => image::read(model, *request, desk).await?.into(),
+        Body::Music(request) => music::read(&request).into(),
+        Body::Video(request) => video::read(*request, desk.transfers).await?.into(),
+        #[cfg(feature = "tone")]
+        Body::Tone(request) => tone::read(&request).into(),
+        _ => return Err(Said::Failed(no_text())),
+    })
+}
+
+fn no_text() -> Failure {
+    let message = "the model makes media, and the job is for a text";
+    Failure::new(FailureKind::UnsupportedValue, message)
+}
