@@ -12,7 +12,7 @@ def write_json(path, value, indent=2, **options):
 
 
 def publish(folder):
-    """Lets everybody read the model in a folder; its size in bytes."""
+    """Makes the files of the model readable for all users, and returns their size in bytes."""
     files = [path for path in folder.rglob("*") if path.suffix in (".safetensors", ".json", ".txt") and path.name != "reference.json"
              and not {"checkpoints", "out"} & set(path.relative_to(folder).parts)]
     for path in files:
@@ -21,7 +21,7 @@ def publish(folder):
 
 
 def write_wave(path, samples, rate):
-    """One channel in 16 bits, which it returns."""
+    """One channel in 16 bits. Returns the rounded samples."""
     Path(path).parent.mkdir(exist_ok=True)
     samples = (np.clip(samples, -1, 1) * 32767).astype("<i2")
     with wave.open(str(path), "wb") as file:
