@@ -4,11 +4,13 @@
 """
 
 import ctypes
+import os
 import sys
-import wave
-from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from files import write_wave  # noqa: E402
 
 RATE = 22050
 RETRIEVAL, PHONEME_EVENTS, PHONEME_IPA = 1, 1, 2
@@ -78,17 +80,8 @@ class Speaker:
         return samples, [(some[0][1], some[-1][2]) for some in spoken], spoken
 
 
-def save(samples, path, rate=RATE):
-    Path(path).parent.mkdir(exist_ok=True)
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate)
-        file.writeframes((np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes())
-
-
 if __name__ == "__main__":
     samples, times, phonemes = Speaker().say(sys.argv[1].split())
     for word, (begins, ends), some in zip(sys.argv[1].split(), times, phonemes):
         print(f"{word} {begins:.3f} to {ends:.3f}:", " ".join(f"{symbol} {begins:.3f}" for symbol, begins, _ in some))
-    save(samples, "out/espeak.wav")
+    write_wave("out/espeak.wav", samples, RATE)

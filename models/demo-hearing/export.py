@@ -7,19 +7,21 @@
 
 import argparse
 import json
-import wave
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import WhisperForConditionalGeneration
 
-import espeak
 import sounds
 import train_network
 import vocabulary
 import words
 from judge import Listener
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from files import publish, write_wave  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 SENTENCE, SEED = "hello happy doctor two six nine".split(), 3
@@ -32,23 +34,15 @@ def write():
     model.generation_config.alignment_heads = [[train_network.LAYERS - 1, head] for head in range(train_network.GUIDED)]
     model.half().save_pretrained(HERE, safe_serialization=True)
     vocabulary.write(HERE)
-    files = [HERE / name for name in ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json")]
-    for path in [*files, HERE / "tokenizer_config.json"]:
-        path.chmod(0o644)
     count = sum(weight.numel() for weight in model.parameters())
-    print(f"{sum(path.stat().st_size for path in files)} bytes, {count} parameters, {kept['steps']} steps")
+    print(f"{publish(HERE)} bytes, {count} parameters, {kept['steps']} steps")
 
 
 def reference():
     """The sound in 16 bits, and the tokens with their logarithms of probabilities."""
     listener = Listener()
     samples = sounds.Utterances(None, 0).speak(SENTENCE, voice="en-us")[0]
-    samples = (samples * 32767).astype("<i2")
-    with wave.open(str(HERE / "reference.wav"), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(sounds.RATE)
-        file.writeframes(samples.tobytes())
+    samples = write_wave(HERE / "reference.wav", samples, sounds.RATE)
     tokens, average = listener.tokens(samples.astype(np.float32) / 32768)
     times = [(token - vocabulary.FIRST_TIME) * vocabulary.STEP for token in tokens if token >= vocabulary.FIRST_TIME]
     text = vocabulary.text_of(tokens)
@@ -60,7 +54,7 @@ def reference():
 def measure(count, seed):
     """Each sentence in four voices that training had beside others, at the usual speed, without noise."""
     listener, utterances = Listener(), sounds.Utterances(None, 0)
-    voices, right, at = ["en-us", "en-us+f2", "en+m3", "en-us+m7"], [], 0
+    voices, right = ["en-us", "en-us+f2", "en+m3", "en-us+m7"], []
     for some in words.held_out(count, seed):
         voice = voices[len(right) % len(voices)]
         heard = listener.hear(utterances.speak(some, voice=voice)[0])

@@ -6,7 +6,6 @@ Two helpers are dropped after training: a layer says of each state of the encode
 attention are told where to look. espeak-ng gives the times of words, so both are known.
 """
 
-import argparse
 import math
 import os
 import random
@@ -24,7 +23,8 @@ import words
 from vocabulary import END, FIRST_TIME, IDS, SILENCE, START
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
-from muon import optimizers  # noqa: E402
+from loop import Training, begin, linear, options, warm_up  # noqa: E402
+from muon import adam, optimizers  # noqa: E402
 
 CHECKPOINT = "checkpoints/network.pt"
 BATCH = 24
@@ -176,88 +176,37 @@ class HeldOut:
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--minutes", type=float, default=30)
-    arguments.add_argument("--rate", type=float, default=0.02)
-    arguments.add_argument("--adam-rate", type=float, default=3e-3)
-    arguments.add_argument("--pool", type=int, default=2500)
-    arguments.add_argument("--others", help="sounds of the small model that speaks, by models/demo-speech/export.py --teach")
-    arguments = arguments.parse_args()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    torch.manual_seed(3)
-    os.makedirs("checkpoints", exist_ok=True)
+    parser = options(minutes=30.0, rate=0.02, adam_rate=3e-3, pool=2500)
+    parser.add_argument("--others", help="sounds of the small model that speaks, by models/demo-speech/export.py --teach")
+    arguments = begin(parser, seed=3)
     model = network()
     helper = torch.nn.Linear(WIDTH, 1 + 2 * len(words.WORDS))
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
-    print(sum(weight.numel() for weight in trained), "parameters", flush=True)
-    names = ("embed", "conv1", "weight_for_no_layer")
-    steppers = [*optimizers([model], arguments.rate, arguments.adam_rate, names)]
-    for stepper in steppers:
-        for group in stepper.param_groups:
-            group["params"] = [weight for weight in group["params"] if weight.requires_grad]
-    steppers.append(torch.optim.AdamW(helper.parameters(), arguments.adam_rate, betas=(0.9, 0.98), weight_decay=0.0))
-    rates = (arguments.rate, arguments.adam_rate, arguments.adam_rate)
-    average = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    steps, took = 0, 0.0
-    if os.path.exists(CHECKPOINT):
-        kept = torch.load(CHECKPOINT, weights_only=False)
-        model.load_state_dict(kept["model"])
-        helper.load_state_dict(kept["helper"])
-        for stepper, state in zip(steppers, kept["steppers"]):
-            stepper.load_state_dict(state)
-        average, steps, took = (kept[name] for name in ("average", "steps", "took"))
-    rng = random.Random(100 + steps)
+    steppers = [*optimizers([model], arguments.rate, arguments.adam_rate, ("embed", "conv1")),
+                adam(helper.parameters(), arguments.adam_rate)]
+    training = Training(CHECKPOINT, model, steppers, decay=0.99, helpers={"helper": helper})
+    rng = random.Random(100 + training.count)
     features = sounds.Features()
     others = torch.load(arguments.others, weights_only=False) if arguments.others else ()
     utterances = sounds.Utterances(rng, arguments.pool, others)
     held = HeldOut(utterances, features)
-    began = last_kept = last_said = time.time()
+    began = time.time()
     utterances.renew(min(600, arguments.pool))
     print(f"spoke after {time.time() - began:.0f} s", flush=True)
-    began = time.time()
-    next_look, errors = took + 3 * 60, []
-    while True:
-        spent = took + time.time() - began
-        share = min(1, spent / 60 / arguments.minutes)
-        pace = min(1, (steps + 1) / 60) * min(1, 0.01 + 1.5 * (1 - share))
-        for stepper, rate in zip(steppers, rates):
-            for group in stepper.param_groups:
-                group["lr"] = rate * pace
+    errors = []
+
+    def report():
+        return "errors " + " ".join(f"{error:.3f}" for error in np.mean(errors[-30:], 0))
+
+    def look():
+        right, wrong = held.judge(model)
+        print(f"held out: {right.sum()} of {len(right)};", "; ".join(wrong[:4]), flush=True)
+
+    for share in training.steps(minutes=arguments.minutes, report=report, evaluate=look, evaluate_minutes=3):
+        training.set_rates(warm_up(training.count, 60) * linear(share, 1.5))
         utterances.renew(4 if len(utterances.pool) < arguments.pool else 2)
         parts = losses(model, helper, batch(utterances, features, rng))
-        loss = parts[0] + 0.5 * parts[1] + 0.2 * parts[2]
         errors.append([part.item() for part in parts])
-        for stepper in steppers:
-            stepper.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(trained, 1.0)
-        for stepper in steppers:
-            stepper.step()
-        steps += 1
-        with torch.no_grad():
-            decay = min(0.99, (1 + steps) / (10 + steps))
-            for name, value in model.state_dict().items():
-                average[name].lerp_(value, 1 - decay)
-        now = time.time()
-        if now - last_said > 20:
-            print(f"{steps} steps, {took + now - began:.0f} s, errors "
-                  + " ".join(f"{error:.3f}" for error in np.mean(errors[-30:], 0)), flush=True)
-            last_said = now
-        if now - last_kept > 60 or share >= 1:
-            last_kept = now
-            state = {"model": model.state_dict(), "helper": helper.state_dict(), "average": average, "steps": steps,
-                     "took": took + now - began, "steppers": [stepper.state_dict() for stepper in steppers]}
-            torch.save(state, CHECKPOINT + ".new")
-            os.replace(CHECKPOINT + ".new", CHECKPOINT)
-        if took + now - began > next_look or share >= 1:
-            next_look = took + now - began + 3 * 60
-            current = {name: value.clone() for name, value in model.state_dict().items()}
-            model.load_state_dict(average)
-            right, wrong = held.judge(model)
-            print(f"held out: {right.sum()} of {len(right)};", "; ".join(wrong[:4]), flush=True)
-            model.load_state_dict(current)
-        if share >= 1:
-            break
+        training.step(parts[0] + 0.5 * parts[1] + 0.2 * parts[2])
 
 
 if __name__ == "__main__":

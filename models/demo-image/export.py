@@ -7,8 +7,8 @@ implementation draws with it.
 """
 
 import argparse
-import json
-import random
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +17,12 @@ from diffusers import AutoencoderKL, UNet2DConditionModel
 from PIL import Image
 from transformers import CLIPTextModel, CLIPTokenizer
 
-import scenes
 import train_autoencoder
 import train_network
 import vocabulary
-from judge import judge
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from files import publish, write_json  # noqa: E402
 
 HERE = Path(__file__).parent
 PROMPT = "a red circle and a blue square on a white background"
@@ -35,10 +36,6 @@ INDEX = {
 }
 SCHEDULER = {"_class_name": "DDIMScheduler", **train_network.NOISE, "clip_sample": False, "set_alpha_to_one": False,
              "steps_offset": 1, "timestep_spacing": "leading", "rescale_betas_zero_snr": False}
-
-
-def write_json(path, value):
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def write():
@@ -56,10 +53,7 @@ def write():
         module.half().save_pretrained(HERE / name, safe_serialization=True)
     write_json(HERE / "scheduler/scheduler_config.json", SCHEDULER)
     write_json(HERE / "model_index.json", INDEX)
-    files = [path for path in HERE.rglob("*") if path.suffix in (".safetensors", ".json", ".txt") and "checkpoints" not in str(path)]
-    for path in files:
-        path.chmod(0o644)
-    print(f"{sum(path.stat().st_size for path in files)} bytes, {kept['seen']} samples")
+    print(f"{publish(HERE)} bytes, {kept['seen']} samples")
 
 
 def reference():

@@ -3,12 +3,10 @@
     python train_autoencoder.py --images 120000
 """
 
-import argparse
 import math
 import os
 import random
 import sys
-import time
 
 import numpy as np
 import torch
@@ -17,6 +15,7 @@ from diffusers import AutoencoderKL
 import scenes
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from loop import Training, begin, cosine, options, warm_up  # noqa: E402
 from muon import optimizers  # noqa: E402
 
 CHECKPOINT = "checkpoints/autoencoder.pt"
@@ -68,61 +67,17 @@ def loss_of(model, x, weight, rng=None):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--images", type=int, default=120_000)
-    arguments.add_argument("--rate", type=float, default=0.02)
-    arguments.add_argument("--threads", type=int, default=2)
-    arguments = arguments.parse_args()
-    torch.set_num_threads(arguments.threads)
-    torch.manual_seed(1)
-    os.makedirs("checkpoints", exist_ok=True)
+    arguments = begin(options(images=120_000, rate=0.02, threads=2), seed=1)
     model = network()
-    print(sum(weight.numel() for weight in model.parameters()), "parameters", flush=True)
-    steppers = optimizers([model], arguments.rate, 2e-3)
-    average = {name: weight.detach().clone() for name, weight in model.state_dict().items()}
-    seen, took = 0, 0.0
-    if os.path.exists(CHECKPOINT):
-        kept = torch.load(CHECKPOINT)
-        model.load_state_dict(kept["model"])
-        average, seen, took = kept["average"], kept["seen"], kept["took"]
-        for stepper, state in zip(steppers, kept["steppers"]):
-            stepper.load_state_dict(state)
-    rates = [[group["initial_lr"] if "initial_lr" in group else group["lr"] for group in s.param_groups] for s in steppers]
-    rates = [[arguments.rate], [2e-3]]
-    rng = random.Random(100 + seen)
-    began, last_kept, last_said, errors = time.time(), time.time(), seen, []
-    while seen < arguments.images:
-        share = seen / arguments.images
+    training = Training(CHECKPOINT, model, optimizers([model], arguments.rate, 2e-3), unit="images", decay=0.998)
+    rng, errors = random.Random(100 + training.count), []
+    for share in training.steps(until=arguments.images, report=lambda: f"error {np.mean(errors[-100:]):.4f}"):
+        training.set_rates(warm_up(training.count, 2000) * cosine(share))
         size, count = (64, 16) if share < 0.7 else (128, 6)
-        pace = min(1, (seen + 1) / 2000) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
-        for stepper, rate in zip(steppers, rates):
-            for group, rate in zip(stepper.param_groups, rate):
-                group["lr"] = rate * pace
         x, weight = batch(rng, count, size)
         loss, error, _ = loss_of(model, x, weight)
-        for stepper in steppers:
-            stepper.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for stepper in steppers:
-            stepper.step()
-        seen += count
         errors.append(error.item())
-        with torch.no_grad():
-            decay = min(0.998, (1 + seen / 16) / (10 + seen / 16))
-            for name, weight in model.state_dict().items():
-                average[name].lerp_(weight, 1 - decay)
-        if seen - last_said >= 1600:
-            said = took + time.time() - began
-            print(f"{seen} images, {said:.0f} s, error {np.mean(errors[-100:]):.4f}, {(seen - last_said) / max(1e-9, time.time() - (said_at if 'said_at' in dir() else began)):.0f}/s", flush=True)
-            last_said = seen
-            said_at = time.time()
-        if time.time() - last_kept > 60 or seen >= arguments.images:
-            last_kept = time.time()
-            state = {"model": model.state_dict(), "average": average, "seen": seen,
-                     "took": took + time.time() - began, "steppers": [s.state_dict() for s in steppers]}
-            torch.save(state, CHECKPOINT + ".new")
-            os.replace(CHECKPOINT + ".new", CHECKPOINT)
+        training.step(loss, count, 16)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@
     python train_lora.py --measure 32
 """
 
-import argparse
+import os
 import random
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,9 @@ import export
 import scenes
 import train_network
 from judge import judge
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from loop import Training, begin, options, warm_up  # noqa: E402
 
 HERE = Path(__file__).parent
 FILE = "blueprint.safetensors"
@@ -49,15 +53,9 @@ def batches(autoencoder, scale, tokenize, count):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--steps", type=int, default=600)
-    arguments.add_argument("--scenes", type=int, default=1600)
-    arguments.add_argument("--rate", type=float, default=3e-3)
-    arguments.add_argument("--threads", type=int, default=1)
-    arguments.add_argument("--measure", type=int)
-    arguments = arguments.parse_args()
-    torch.set_num_threads(arguments.threads)
-    torch.manual_seed(5)
+    parser = options(steps=600, scenes=1600, rate=3e-3)
+    parser.add_argument("--measure", type=int)
+    arguments = begin(parser, seed=5)
     networks, tokenize = export.reference()
     text, unet, autoencoder, scale = networks
     if arguments.measure:
@@ -69,30 +67,22 @@ def main():
     unet.add_adapter(LoraConfig(r=RANK, lora_alpha=RANK, init_lora_weights="gaussian", target_modules=PARTS))
     learned = [weight for weight in unet.parameters() if weight.requires_grad]
     stepper = torch.optim.AdamW(learned, lr=arguments.rate, betas=(0.9, 0.99), weight_decay=0)
+    training = Training(None, unet, [stepper])
     latents, tokens = batches(autoencoder, scale, tokenize, arguments.scenes)
     noise = DDPMScheduler(**train_network.NOISE)
     nothing = tokenize([""])[0]
     contexts = torch.cat([text(part)[0] for part in tokens.split(64)])
     without = text(nothing[None])[0]
     errors = []
-    for step in range(arguments.steps):
-        for group in stepper.param_groups:
-            group["lr"] = arguments.rate * min(1, (step + 1) / 50) * (1 - step / arguments.steps)
+    for share in training.steps(until=arguments.steps, report=lambda: f"error {np.mean(errors[-50:]):.4f}"):
+        training.set_rates(warm_up(training.count, 50) * (1 - share))
         picks = torch.randint(len(latents), (BATCH,))
         z = latents[picks]
         context = torch.where(torch.rand(BATCH, 1, 1) < 0.1, without, contexts[picks])
-        lowest = torch.where(torch.rand(BATCH) < 0.7, 350, 0)
-        steps = (lowest + torch.rand(BATCH) * (1000 - lowest)).long()
-        drawn = torch.randn_like(z)
-        x = noise.add_noise(z, drawn, steps).contiguous(memory_format=torch.channels_last)
-        loss = F.mse_loss(unet(x, steps, context).sample, noise.get_velocity(z, drawn, steps))
-        stepper.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(learned, 1.0)
-        stepper.step()
+        x, steps, wanted = train_network.noised(noise, z)
+        loss = F.mse_loss(unet(x, steps, context).sample, wanted)
         errors.append(loss.item())
-        if (step + 1) % 50 == 0:
-            print(f"{step + 1} steps, error {np.mean(errors[-50:]):.4f}", flush=True)
+        training.step(loss)
     state = convert_state_dict_to_diffusers(get_peft_model_state_dict(unet))
     state = {name: weight.half() for name, weight in state.items()}
     StableDiffusionPipeline.save_lora_weights(HERE, unet_lora_layers=state, weight_name=FILE, safe_serialization=True)

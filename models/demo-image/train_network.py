@@ -4,8 +4,6 @@ from its last checkpoint; ends after so many samples.
     python train_network.py --samples 120000
 """
 
-import argparse
-import math
 import os
 import random
 import sys
@@ -24,6 +22,7 @@ import vocabulary
 from judge import judge
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from loop import Training, begin, cosine, options, warm_up  # noqa: E402
 from muon import optimizers  # noqa: E402
 
 CHECKPOINT = "checkpoints/network.pt"
@@ -118,6 +117,16 @@ def sheet(images, path, columns=8):
     Image.fromarray(np.concatenate(rows, 0).astype(np.uint8)).save(path)
 
 
+def noised(noise, z):
+    """Latents under noise, its steps, and the velocity to predict."""
+    # Shapes are settled under much noise.
+    lowest = torch.where(torch.rand(len(z)) < 0.7, 350, 0)
+    steps = (lowest + torch.rand(len(z)) * (1000 - lowest)).long()
+    drawn = torch.randn_like(z)
+    x = noise.add_noise(z, drawn, steps).contiguous(memory_format=torch.channels_last)
+    return x, steps, noise.get_velocity(z, drawn, steps)
+
+
 LOOKED_AT = [
     "a big red circle on a blue background", "a small yellow square at the left on a black background",
     "two green triangles on a white background", "three white circles on a purple background",
@@ -127,13 +136,7 @@ LOOKED_AT = [
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--samples", type=int, default=120_000)
-    arguments.add_argument("--rate", type=float, default=0.01)
-    arguments.add_argument("--threads", type=int, default=2)
-    arguments = arguments.parse_args()
-    torch.set_num_threads(arguments.threads)
-    torch.manual_seed(2)
+    arguments = begin(options(samples=120_000, rate=0.01, threads=2), seed=2)
     os.makedirs("out/tokenizer", exist_ok=True)
     size = len(vocabulary.write("out/tokenizer"))
     tokenizer = CLIPTokenizer(vocab="out/tokenizer/vocab.json", merges="out/tokenizer/merges.txt")
@@ -141,85 +144,38 @@ def main():
     autoencoder = train_autoencoder.network()
     autoencoder.load_state_dict(torch.load(train_autoencoder.CHECKPOINT)["average"])
     autoencoder.eval().requires_grad_(False)
-    text, unet = networks(size, tokenizer.eos_token_id)
-    print(sum(w.numel() for m in (text, unet, autoencoder) for w in m.parameters()), "parameters", flush=True)
-    modules = [text, unet]
-    steppers = optimizers(modules, arguments.rate, 1.5e-3)
-    average = [{name: weight.detach().clone() for name, weight in module.state_dict().items()} for module in modules]
-    seen, took, scale = 0, 0.0, None
-    if os.path.exists(CHECKPOINT):
-        kept = torch.load(CHECKPOINT)
-        for module, state in zip(modules, kept["modules"]):
-            module.load_state_dict(state)
-        for stepper, state in zip(steppers, kept["steppers"]):
-            stepper.load_state_dict(state)
-        average, seen, took, scale = kept["average"], kept["seen"], kept["took"], kept["scale"]
-    rng = random.Random(200 + seen)
+    modules = text, unet = networks(size, tokenizer.eos_token_id)
+    training = Training(CHECKPOINT, modules, optimizers(modules, arguments.rate, 1.5e-3), unit="samples", decay=0.998,
+                        values={"scale": None})
+    rng = random.Random(200 + training.count)
     data = Scenes(autoencoder, tokenize, rng)
     began = time.time()
     for shape, share in SHAPES:
         for _ in range(max(2, int(share * 400 / 16))):
             data.add(shape, 16 if shape[0] * shape[1] <= 400 else 4)
-    data.scale = scale or 1 / torch.stack(data.kept[(16, 16)][0]).std().item()
+    data.scale = training.values["scale"] = training.values["scale"] or 1 / torch.stack(data.kept[(16, 16)][0]).std().item()
     print(f"scale {data.scale:.4f}, first scenes after {time.time() - began:.0f} s", flush=True)
     noise = DDPMScheduler(**NOISE)
     nothing = tokenize([""])[0]
-    last_kept = last_said = time.time()
-    said_seen, next_look, errors = seen, seen + 10_000, []
-    began = time.time()
-    while seen < arguments.samples:
-        share = seen / arguments.samples
-        pace = min(1, (seen + 1) / 3000) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
-        for stepper, rate in zip(steppers, (arguments.rate, 1.5e-3)):
-            for group in stepper.param_groups:
-                group["lr"] = rate * pace
+    errors = []
+
+    def look():
+        four = (text, unet, autoencoder, data.scale)
+        parts, all_three, images = measure(four, tokenize, 32)
+        print("background %.2f color %.2f shape %.2f" % tuple(parts), f"all {all_three:.2f}", flush=True)
+        sheet([*images[:16], *draw(four, LOOKED_AT, tokenize, seed=5)], "look.png")
+
+    for share in training.steps(until=arguments.samples, report=lambda: f"error {np.mean(errors[-100:]):.4f}", evaluate=look):
+        training.set_rates(warm_up(training.count, 3000) * cosine(share))
         shape = rng.choices(*zip(*SHAPES))[0]
         count = max(4, min(BATCH, BATCH * 256 // (shape[0] * shape[1])))
         data.add(shape, 4 if shape[0] * shape[1] <= 400 else 1)
         z, tokens = data.batch(shape, count)
         tokens = torch.where((torch.rand(count, 1) < 0.1), nothing, tokens)
-        # Shapes are settled under much noise.
-        lowest = torch.where(torch.rand(count) < 0.7, 350, 0)
-        steps = (lowest + torch.rand(count) * (1000 - lowest)).long()
-        drawn = torch.randn_like(z)
-        x = noise.add_noise(z, drawn, steps).contiguous(memory_format=torch.channels_last)
-        loss = F.mse_loss(unet(x, steps, text(tokens)[0]).sample, noise.get_velocity(z, drawn, steps))
-        for stepper in steppers:
-            stepper.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_([w for m in modules for w in m.parameters()], 1.0)
-        for stepper in steppers:
-            stepper.step()
-        seen += count
+        x, steps, wanted = noised(noise, z)
+        loss = F.mse_loss(unet(x, steps, text(tokens)[0]).sample, wanted)
         errors.append(loss.item())
-        with torch.no_grad():
-            decay = min(0.998, (1 + seen / BATCH) / (10 + seen / BATCH))
-            for module, kept in zip(modules, average):
-                for name, weight in module.state_dict().items():
-                    if weight.is_floating_point():
-                        kept[name].lerp_(weight, 1 - decay)
-        now = time.time()
-        if now - last_said > 60:
-            print(f"{seen} samples, {took + now - began:.0f} s, error {np.mean(errors[-100:]):.4f}, "
-                  f"{(seen - said_seen) / (now - last_said):.0f}/s", flush=True)
-            last_said, said_seen = now, seen
-        if now - last_kept > 120 or seen >= arguments.samples:
-            last_kept = now
-            state = {"modules": [m.state_dict() for m in modules], "average": average, "seen": seen,
-                     "scale": data.scale, "took": took + now - began, "steppers": [s.state_dict() for s in steppers]}
-            torch.save(state, CHECKPOINT + ".new")
-            os.replace(CHECKPOINT + ".new", CHECKPOINT)
-        if seen >= next_look or seen >= arguments.samples:
-            next_look += 10_000
-            held = [{n: w.clone() for n, w in m.state_dict().items()} for m in modules]
-            for module, kept in zip(modules, average):
-                module.load_state_dict(kept)
-            four = (text, unet, autoencoder, data.scale)
-            parts, all_three, images = measure(four, tokenize, 32)
-            print("background %.2f color %.2f shape %.2f" % tuple(parts), f"all {all_three:.2f}", flush=True)
-            sheet([*images[:16], *draw(four, LOOKED_AT, tokenize, seed=5)], "look.png")
-            for module, kept in zip(modules, held):
-                module.load_state_dict(kept)
+        training.step(loss, count, BATCH)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ makes with it.
 """
 
 import argparse
-import json
-import wave
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,9 @@ import tones
 import train_network
 import vocabulary
 from judge import judge
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from files import publish, write_json, write_wave  # noqa: E402
 
 HERE = Path(__file__).parent
 PROMPT, SECONDS, SEED = "a fast guitar melody that rises from C", 4.0, 7
@@ -36,10 +39,6 @@ INDEX = {
 PARTS = ("start", "pattern", "tempo", "timbre")
 
 
-def write_json(path, value, **options):
-    path.write_text(json.dumps(value, ensure_ascii=False, **options) + "\n")
-
-
 def write():
     (HERE / "tokenizer").mkdir(exist_ok=True)
     size = len(vocabulary.write(HERE / "tokenizer"))
@@ -54,12 +53,8 @@ def write():
             weight.data = weight.data.contiguous()
         module.half().save_pretrained(HERE / name, safe_serialization=True)
     FlowMatchEulerDiscreteScheduler(num_train_timesteps=1, shift=1.0).save_pretrained(HERE / "scheduler")
-    write_json(HERE / "model_index.json", INDEX, indent=2)
-    files = [path for path in HERE.rglob("*") if path.suffix in (".safetensors", ".json") and path.name != "reference.json"
-             and not {"checkpoints", "out"} & set(path.relative_to(HERE).parts)]
-    for path in files:
-        path.chmod(0o644)
-    print(f"{sum(path.stat().st_size for path in files)} bytes, {count} parameters, {kept['seen']} samples")
+    write_json(HERE / "model_index.json", INDEX)
+    print(f"{publish(HERE)} bytes, {count} parameters, {kept['seen']} samples")
 
 
 def pipeline():
@@ -74,20 +69,12 @@ def play(pipe, prompt, seconds=SECONDS, seed=SEED):
                 generator=generator).audios[0, 0].numpy()
 
 
-def save(sound, path):
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(tones.RATE)
-        file.writeframes((sound * 32767).astype("<i2").tobytes())
-
-
 def reference():
     sound = play(pipeline(), PROMPT)
     write_json(HERE / "reference.json", {
         "prompt": PROMPT, "seconds": SECONDS, "seed": SEED, "steps": train_network.STEPS, "rate": tones.RATE,
         "count": len(sound), "every": EVERY, "samples": [round(float(sample), 4) for sample in sound[::EVERY]]},
-        separators=(",", ":"))
+        indent=None, separators=(",", ":"))
     print(len(sound), judge(sound))
 
 
@@ -99,8 +86,7 @@ def measure(count, seconds, seed):
         found = judge(sound)
         right.append([a == b for a, b in zip(found, melody.parts())])
         print("right" if all(right[-1]) else f"wrong {found}", caption, flush=True)
-        (HERE / "out").mkdir(exist_ok=True)
-        save(sound, HERE / "out" / f"{at}.wav")
+        write_wave(HERE / "out" / f"{at}.wav", sound, tones.RATE)
     right = np.array(right)
     parts = ", ".join(f"{name} {share:.2f}" for name, share in zip(PARTS, right.mean(0)))
     print(f"{parts}; all {right.all(1).sum()} of {len(right)}")

@@ -4,12 +4,10 @@ ends after so many minutes.
     python train_network.py --minutes 40
 """
 
-import argparse
 import math
 import os
 import random
 import sys
-import time
 
 import numpy as np
 import torch
@@ -22,7 +20,8 @@ import tones
 import vocabulary
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
-from muon import optimizers  # noqa: E402
+from loop import Training, begin, linear, options, warm_up  # noqa: E402
+from muon import adam, optimizers  # noqa: E402
 
 CHECKPOINT = "checkpoints/network.pt"
 BATCH = 64
@@ -159,48 +158,32 @@ def is_right(latents, melody):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--minutes", type=float, default=40)
-    arguments.add_argument("--rate", type=float, default=0.015)
-    arguments = arguments.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(2)
-    os.makedirs("checkpoints", exist_ok=True)
+    arguments = begin(options(minutes=40.0, rate=0.015), seed=2)
     os.makedirs("out/tokenizer", exist_ok=True)
     size = len(vocabulary.write("out/tokenizer"))
     tokenizer = PreTrainedTokenizerFast.from_pretrained("out/tokenizer")
     modules = networks(size)
     text, conditions, network = modules
-    for weight in conditions.timbre_encoder.parameters():
-        weight.requires_grad_(False)
+    conditions.timbre_encoder.requires_grad_(False)
     conditions.null_condition_emb.requires_grad_(False)
-    print([sum(weight.numel() for weight in module.parameters()) for module in modules], "parameters", flush=True)
-    rates = (arguments.rate, 2e-3, 2e-3)
     names = ("proj_out", "proj_in", "scale_shift", "time_proj", "condition_embedder")
     rest = [weight for module in (text, conditions) for weight in module.parameters() if weight.requires_grad]
-    steppers = [*optimizers([network], *rates[:2], names),
-                torch.optim.AdamW(rest, rates[2], betas=(0.9, 0.98), weight_decay=0.0)]
-    average = [{name: value.detach().clone() for name, value in module.state_dict().items()} for module in modules]
-    seen, took = 0, 0.0
-    if os.path.exists(CHECKPOINT):
-        kept = torch.load(CHECKPOINT)
-        for module, state in zip(modules, kept["modules"]):
-            module.load_state_dict(state)
-        for stepper, state in zip(steppers, kept["steppers"]):
-            stepper.load_state_dict(state)
-        average, seen, took = (kept[name] for name in ("average", "seen", "took"))
-    data = Captions(tokenizer, random.Random(200 + seen), 20000)
+    steppers = [*optimizers([network], arguments.rate, 2e-3, names), adam(rest, 2e-3)]
+    training = Training(CHECKPOINT, modules, steppers, unit="samples", decay=0.995)
+    data = Captions(tokenizer, random.Random(200 + training.count), 20000)
     timbre = timbre_of(conditions)
     print({length: len(some) for length, some in sorted(data.lengths.items())}, "captions of each length", flush=True)
-    began = last_kept = last_said = time.time()
-    next_look, said_seen, errors = took + 4 * 60, seen, []
-    while True:
-        spent = took + time.time() - began
-        share = min(1, spent / 60 / arguments.minutes)
-        pace = min(1, (seen + 1) / (100 * BATCH)) * min(1, 0.01 + 1.6 * (1 - share))
-        for stepper, rate in zip(steppers, rates):
-            for group in stepper.param_groups:
-                group["lr"] = rate * pace
+    errors = []
+
+    def look():
+        found = melodies.held_out(42)
+        made = compose(modules, tokenizer, [melodies.caption(melody) for melody in found])
+        right = np.array([is_right(latents, melody) for latents, melody in zip(made, found)])
+        print(f"held out: notes {right[:, 0].mean():.2f}, timbre {right[:, 1].mean():.2f}, both {right.all(1).mean():.2f}", flush=True)
+
+    for share in training.steps(minutes=arguments.minutes, report=lambda: f"error {np.mean(errors[-50:]):.4f}",
+                                evaluate=look, evaluate_minutes=4):
+        training.set_rates(warm_up(training.count, 100 * BATCH) * linear(share, 1.6))
         z, tokens, lyrics = data.batch()
         sigmas = torch.rand(len(z))
         sigmas = SHIFT * sigmas / (1 + (SHIFT - 1) * sigmas)
@@ -212,43 +195,7 @@ def main():
         around = source(conditions, z.size(1)).expand(len(z), -1, -1)
         loss = F.mse_loss(network(x, sigmas, sigmas, states, around).sample, drawn - z)
         errors.append(loss.item())
-        for stepper in steppers:
-            stepper.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_([weight for module in modules for weight in module.parameters()], 1.0)
-        for stepper in steppers:
-            stepper.step()
-        seen += len(z)
-        with torch.no_grad():
-            decay = min(0.995, (1 + seen / BATCH) / (10 + seen / BATCH))
-            for module, kept in zip(modules, average):
-                for name, value in module.named_parameters():
-                    if value.requires_grad:
-                        kept[name].lerp_(value, 1 - decay)
-        now = time.time()
-        if now - last_said > 20:
-            print(f"{seen} samples, {took + now - began:.0f} s, error {np.mean(errors[-50:]):.4f}, "
-                  f"{(seen - said_seen) / (now - last_said):.0f}/s", flush=True)
-            last_said, said_seen = now, seen
-        if now - last_kept > 60 or share >= 1:
-            last_kept = now
-            state = {"modules": [m.state_dict() for m in modules], "average": average, "seen": seen,
-                     "took": took + now - began, "steppers": [s.state_dict() for s in steppers]}
-            torch.save(state, CHECKPOINT + ".new")
-            os.replace(CHECKPOINT + ".new", CHECKPOINT)
-        if took + now - began > next_look or share >= 1:
-            next_look = took + now - began + 4 * 60
-            held = [{n: w.clone() for n, w in m.state_dict().items()} for m in modules]
-            for module, kept in zip(modules, average):
-                module.load_state_dict(kept)
-            found = melodies.held_out(42)
-            made = compose(modules, tokenizer, [melodies.caption(melody) for melody in found])
-            right = np.array([is_right(latents, melody) for latents, melody in zip(made, found)])
-            print(f"held out: notes {right[:, 0].mean():.2f}, timbre {right[:, 1].mean():.2f}, both {right.all(1).mean():.2f}", flush=True)
-            for module, kept in zip(modules, held):
-                module.load_state_dict(kept)
-        if share >= 1:
-            break
+        training.step(loss, len(z), BATCH)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 
 import argparse
 import json
+import os
 import random
 import re
 import sys
@@ -27,6 +28,9 @@ import train_network  # noqa: E402
 import words  # noqa: E402
 from judge import small_listener  # noqa: E402
 
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from files import publish  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
 SENTENCE = "hello happy doctor two six nine"
 # Every so many samples are kept in `reference.json`.
@@ -41,11 +45,8 @@ def write():
     save_file(tensors, HERE / "model.safetensors")
     save_file({network.VOICE: network.styles()[:, None].half().contiguous()}, HERE / "voices.safetensors")
     (HERE / "config.json").write_text(json.dumps(network.CONFIG, ensure_ascii=False, indent=1) + "\n")
-    files = [HERE / name for name in ("config.json", "model.safetensors", "voices.safetensors")]
-    for path in files:
-        path.chmod(0o644)
     count = sum(value.numel() for value in tensors.values())
-    print(f"{sum(path.stat().st_size for path in files)} bytes, {count} numbers, {kept['steps']} steps")
+    print(f"{publish(HERE)} bytes, {count} numbers, {kept['steps']} steps")
 
 
 def reference_network():

@@ -23,10 +23,9 @@ def small_listener():
 
 
 if __name__ == "__main__":
-    import espeak
     import export
+    from files import write_wave
 
     samples, times = export.say(export.reference_network(), sys.argv[1].split())
-    (HERE / "out").mkdir(exist_ok=True)
-    espeak.save(samples, HERE / "out" / "judged.wav", 16000)
+    write_wave(HERE / "out" / "judged.wav", samples, 16000)
     print(" ".join(small_listener()(samples)), times)

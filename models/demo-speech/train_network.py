@@ -6,25 +6,22 @@ The corpus knows when each phoneme sounds, so each part learns alone: rhythm, pi
 the errors of its spectra, with the true rhythm, pitch and loudness.
 """
 
-import argparse
 import os
 import random
+import sys
 import time
 import warnings
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 warnings.filterwarnings("ignore")
 import corpus  # noqa: E402
 import network  # noqa: E402
-from phonemes import MARKS, tokens_of, WORDS  # noqa: E402
-import words  # noqa: E402
-import sys  # noqa: E402
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
-from muon import optimizers  # noqa: E402
+from loop import Training, begin, linear, options, warm_up  # noqa: E402
+from muon import adam, optimizers  # noqa: E402
 
 CHECKPOINT, SENTENCES = "checkpoints/network.pt", "checkpoints/sentences.pt"
 BATCH, FRAMES, PROSODY_BATCH = 2, 75, 8
@@ -32,7 +29,7 @@ SIZES = (240, 600, 1200)
 BANDS = 80
 
 
-def begin():
+def fresh():
     model = network.plain(network.parts())
     with torch.no_grad():
         for module in (model["decoder"].F0_conv, ):
@@ -132,33 +129,15 @@ def prosody_losses(model, found):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--minutes", type=float, default=35)
-    arguments.add_argument("--rate", type=float, default=0.012)
-    arguments.add_argument("--adam-rate", type=float, default=3e-3)
-    arguments.add_argument("--sentences", type=int, default=900)
-    arguments = arguments.parse_args()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    torch.manual_seed(4)
-    os.makedirs("checkpoints", exist_ok=True)
-    model = begin()
-    trained = list(model.parameters())
-    print(sum(weight.numel() for weight in trained), "parameters", flush=True)
+    arguments = begin(options(minutes=35.0, rate=0.012, adam_rate=3e-3, sentences=900), seed=4)
+    model = fresh()
     rest = [weight for name in ("bert", "bert_encoder", "predictor", "text_encoder") for weight in model[name].parameters()]
     steppers = [*optimizers([model["decoder"]], arguments.rate, arguments.adam_rate, ("conv_post", "noise_convs", "fc", "conv_in")),
-                torch.optim.AdamW(rest, arguments.adam_rate, betas=(0.9, 0.98), weight_decay=0.0)]
-    rates = (arguments.rate, arguments.adam_rate, arguments.adam_rate)
-    average = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    steps, took = 0, 0.0
-    if os.path.exists(CHECKPOINT):
-        kept = torch.load(CHECKPOINT, weights_only=False)
-        model.load_state_dict(kept["model"])
-        for stepper, state in zip(steppers, kept["steppers"]):
-            stepper.load_state_dict(state)
-        average, steps, took = (kept[name] for name in ("average", "steps", "took"))
-    rng, spectra = random.Random(200 + steps), Spectra()
+                adam(rest, arguments.adam_rate)]
+    training = Training(CHECKPOINT, model, steppers, clip=5.0, decay=0.99)
+    rng, spectra = random.Random(200 + training.count), Spectra()
     began = time.time()
-    speaker = corpus.Corpus(300 + steps)
+    speaker = corpus.Corpus(300 + training.count)
     size = lambda one: int(one["frames"].sum())
     if os.path.exists(SENTENCES):
         sentences = torch.load(SENTENCES, weights_only=False)
@@ -166,46 +145,22 @@ def main():
         sentences = sorted((speaker.draw() if at % 8 else speaker.draw(1, 14) for at in range(arguments.sentences)), key=size)
         torch.save(sentences, SENTENCES)
     print(f"{len(sentences)} sentences after {time.time() - began:.0f} s", flush=True)
-    began = last_kept = last_said = time.time()
     errors, curves = [], []
-    while True:
-        spent = took + time.time() - began
-        share = min(1, spent / 60 / arguments.minutes)
-        pace = min(1, (steps + 1) / 60) * min(1, 0.01 + 1.6 * (1 - share))
-        for stepper, rate in zip(steppers, rates):
-            for group in stepper.param_groups:
-                group["lr"] = rate * pace
+
+    def report():
+        return (f"sound {np.mean(errors[-30:]):.3f}, rhythm, pitch, loudness "
+                + " ".join(f"{error:.3f}" for error in np.mean(curves[-15:], 0)))
+
+    for share in training.steps(minutes=arguments.minutes, report=report):
+        training.set_rates(warm_up(training.count, 60) * linear(share, 1.6))
         near = lambda count: sentences[(at := rng.randrange(len(sentences) - count)) : at + count]
         loss = sound_loss(model, near(BATCH), spectra, rng)
         errors.append(loss.item())
-        if steps % 4 == 0:
+        if training.count % 4 == 0:
             parts = prosody_losses(model, near(PROSODY_BATCH))
             curves.append([part.item() for part in parts])
             loss = loss + sum(parts)
-        for stepper in steppers:
-            stepper.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(trained, 5.0)
-        for stepper in steppers:
-            stepper.step()
-        steps += 1
-        with torch.no_grad():
-            decay = min(0.99, (1 + steps) / (10 + steps))
-            for name, value in model.state_dict().items():
-                average[name].lerp_(value, 1 - decay) if value.is_floating_point() else average[name].copy_(value)
-        now = time.time()
-        if now - last_said > 20:
-            print(f"{steps} steps, {took + now - began:.0f} s, sound {np.mean(errors[-30:]):.3f}, rhythm, pitch, loudness "
-                  + " ".join(f"{error:.3f}" for error in np.mean(curves[-15:], 0)), flush=True)
-            last_said = now
-        if now - last_kept > 60 or share >= 1:
-            last_kept = now
-            state = {"model": model.state_dict(), "average": average, "steps": steps, "took": took + now - began,
-                     "steppers": [stepper.state_dict() for stepper in steppers]}
-            torch.save(state, CHECKPOINT + ".new")
-            os.replace(CHECKPOINT + ".new", CHECKPOINT)
-        if share >= 1:
-            break
+        training.step(loss)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,8 @@ class Encoder:
     def __init__(self, path: Path):
         self.tokenizer = Tokenizer.from_file(str(path))
         self.cache = {}
-        tokens = self.tokenizer.get_vocab().items()
+        # In an order that is the same in each process.
+        tokens = sorted(self.tokenizer.get_vocab().items())
         self.syllables = [i for word, i in tokens if re.fullmatch("[a-z]{1,5}", word)]
         self.starts = [i for word, i in tokens if re.fullmatch("Ġ[a-z]{1,6}", word)]
         self.names = [i for word, i in tokens if re.fullmatch("Ġ[A-Z][a-z]{0,6}", word)]
@@ -104,7 +105,7 @@ class Encoder:
         """(tokens, their letters as numbers from 1, with 0 after the end): of every token that is nothing but letters and no
         word of the evaluation."""
         found = []
-        for word, token in self.tokenizer.get_vocab().items():
+        for word, token in sorted(self.tokenizer.get_vocab().items()):
             word = word.removeprefix("Ġ").lower()
             if re.fullmatch("[a-z]{1,8}", word) and not words.is_held(word):
                 found.append((token, [ord(c) - 96 for c in word.ljust(8, "`")]))

@@ -6,6 +6,8 @@
 
 import argparse
 import json
+import os
+import sys
 from pathlib import Path
 
 import torch
@@ -15,6 +17,9 @@ from corpus import evaluation
 from corpus.frames import plain
 from encoding import BOS, END, PAD
 from network import Network, Shape
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from files import write_json  # noqa: E402
 
 HERE = Path(__file__).parent
 REFERENCES = 100
@@ -38,10 +43,6 @@ TOKENIZER = {
 GENERATION = {"bos_token_id": BOS, "eos_token_id": END, "pad_token_id": PAD, "do_sample": False, "max_new_tokens": 256}
 
 
-def write_json(name, value):
-    (HERE / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-
 def write_model(checkpoint):
     state = torch.load(checkpoint, map_location="cpu")
     layers = 1 + max(int(name.split(".")[1]) for name in state["network"] if name.startswith("layers."))
@@ -50,9 +51,9 @@ def write_model(checkpoint):
     tensors = {name: tensor.half().contiguous() for name, tensor in network.state_dict_for_export().items()}
     save_file(tensors, HERE / "model.safetensors", metadata={"format": "pt"})
     (HERE / "model.safetensors").chmod(0o644)
-    write_json("config.json", config(network.shape))
-    write_json("tokenizer_config.json", TOKENIZER)
-    write_json("generation_config.json", GENERATION)
+    write_json(HERE / "config.json", config(network.shape))
+    write_json(HERE / "tokenizer_config.json", TOKENIZER)
+    write_json(HERE / "generation_config.json", GENERATION)
     print(f"{sum(t.numel() for t in tensors.values())} parameters after {state['step']} steps, {state['tokens']} tokens")
 
 

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import random
+import sys
 import time
 from pathlib import Path
 
@@ -20,6 +21,10 @@ import torch.nn.functional as F
 from corpus import chats, evaluation
 from encoding import Encoder, train_tokenizer
 from network import Network, Shape, compile_layers
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from loop import Training, warm_up  # noqa: E402
+from muon import adam, orthogonal  # noqa: E402
 
 HERE = Path(__file__).parent
 
@@ -42,40 +47,35 @@ def arguments():
     return parser.parse_args()
 
 
-def orthogonal(g, steps=5):
-    """The nearest matrix with equal singular values, by Newton and Schulz's iteration."""
-    tall = g.shape[0] > g.shape[1]
-    x = g.T if tall else g
-    x = x / (x.norm() + 1e-7)
-    for _ in range(steps):
-        a = x @ x.T
-        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
-    return x.T if tall else x
-
-
 class Optimizer:
     """Muon for the matrices of the layers, AdamW for the rest. Each process orthogonalizes its share of the matrices."""
 
-    def __init__(self, network, rank, processes):
+    def __init__(self, network, rate, rank, processes):
         named = list(network.named_parameters())
         self.matrices = [p for n, p in named if p.dim() == 2 and n != "embedding.weight"]
-        self.rest = torch.optim.AdamW([p for n, p in named if p.dim() == 1 or n == "embedding.weight"], betas=(0.9, 0.98), weight_decay=0.0)
+        self.rest = adam([p for n, p in named if p.dim() == 1 or n == "embedding.weight"], rate)
+        # One rate for all.
+        self.param_groups = self.rest.param_groups
         self.momentum = [torch.zeros_like(p) for p in self.matrices]
         self.rank, self.processes = rank, processes
 
+    def zero_grad(self, set_to_none=True):
+        self.rest.zero_grad(set_to_none)
+        for p in self.matrices:
+            p.grad = None
+
     @torch.no_grad()
-    def step(self, rate):
+    def step(self):
+        rate = self.param_groups[0]["lr"]
         updates = [torch.zeros_like(p) for p in self.matrices]
         for i, (p, m) in enumerate(zip(self.matrices, self.momentum)):
             m.mul_(0.95).add_(p.grad, alpha=0.05)
             if i % self.processes == self.rank:
-                updates[i] = orthogonal(p.grad.mul(0.05).add(m, alpha=0.95)) * 0.2 * math.sqrt(max(p.shape))
+                updates[i] = orthogonal(p.grad.mul(0.05).add(m, alpha=0.95)[None])[0] * 0.2 * math.sqrt(max(p.shape))
         if self.processes > 1:
             updates = summed(updates)
         for p, update in zip(self.matrices, updates):
             p.mul_(1 - rate * 0.05).sub_(update, alpha=rate)
-        for group in self.rest.param_groups:
-            group["lr"] = rate
         self.rest.step()
 
     def state_dict(self):
@@ -85,6 +85,7 @@ class Optimizer:
         for mine, theirs in zip(self.momentum, state["momentum"]):
             mine.copy_(theirs)
         self.rest.load_state_dict(state["rest"])
+        self.param_groups = self.rest.param_groups
 
 
 def summed(tensors):
@@ -101,15 +102,10 @@ class Letters(torch.nn.Module):
         tokens, letters = encoder.letters()
         self.tokens, self.letters = torch.tensor(tokens, device=device), torch.tensor(letters, device=device)
         self.read = torch.nn.Linear(width, 27 * self.letters.shape[1], device=device)
-        self.optimizer = torch.optim.AdamW(self.parameters(), lr=3e-3, betas=(0.9, 0.98), weight_decay=0.0)
 
     def loss(self, embedding):
         known = F.rms_norm(embedding[self.tokens], embedding.shape[-1:])
         return F.cross_entropy(self.read(known).view(-1, 27), self.letters.flatten())
-
-    def step(self):
-        self.optimizer.step()
-        self.optimizer.zero_grad()
 
 
 def batch(encoder, rng, count, context, drills):
@@ -141,17 +137,44 @@ def guessed(network, encoder, prompts, device):
     return {skill: round(100 * sum(hits) / len(hits)) for skill, hits in scores.items()}
 
 
-def progress_by(args, step, began):
-    if not args.until:
-        return step / args.steps
-    hour, minute = map(int, args.until.split(":"))
+def minutes_until(clock, spent):
+    """From the start of the training to a time of day."""
+    hour, minute = map(int, clock.split(":"))
     end = datetime.datetime.now().replace(hour=hour, minute=minute, second=0).timestamp()
-    return (time.time() - began) / max(1.0, end - began)
+    return (spent + max(1.0, end - time.time())) / 60
 
 
-def rate_at(args, step, progress):
-    """Warm up, then fall to zero in a straight line."""
-    return args.rate * min(1.0, (step + 1) / 60) * (1 - progress)
+class ChatTraining(Training):
+    """With the names of its checkpoint, in one process or several."""
+
+    def __init__(self, path, network, optimizer, letters, args, rank):
+        self.tokens, self.args, self.rank = 0, args, rank
+        super().__init__(path, network, [optimizer], constant=[adam(letters.parameters(), 3e-3)])
+
+    def state_dict(self):
+        return {"network": self.modules[0].state_dict(), "optimizer": self.optimizers[0].state_dict(), "step": self.count,
+                "spent": self.seconds(), "tokens": self.tokens}
+
+    def load_state_dict(self, state):
+        self.modules[0].load_state_dict(state["network"])
+        self.optimizers[0].load_state_dict(state["optimizer"])
+        self.count, self.took, self.tokens = state["step"], state["spent"], state["tokens"]
+
+    def save(self):
+        if self.rank == 0:
+            super().save()
+
+    def agreed(self, share):
+        if self.args.processes == 1:
+            return share
+        share = torch.tensor([share], dtype=torch.float64)
+        dist.broadcast(share, 0)
+        return float(share)
+
+    def sum_gradients(self):
+        if self.args.processes > 1:
+            for p, g in zip(self.weights, summed([p.grad for p in self.weights])):
+                p.grad = g
 
 
 def train(rank, args):
@@ -162,70 +185,40 @@ def train(rank, args):
     if args.processes > 1:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29533")
         dist.init_process_group("gloo", rank=rank, world_size=args.processes, timeout=datetime.timedelta(hours=6))
-    args.out.mkdir(exist_ok=True)
     network = Network(Shape(layers=args.layers)).to(args.device)
-    optimizer = Optimizer(network, rank, args.processes)
     encoder = Encoder(HERE / "tokenizer.json")
     prompts = evaluation.prompts(count=10)
-    parameters = list(network.parameters())
     letters = Letters(encoder, network.shape.hidden_size, args.device)
-    step, spent, tokens, saved = 0, 0.0, 0, args.out / "checkpoint.pt"
-    if saved.exists():
-        state = torch.load(saved, map_location=args.device)
-        network.load_state_dict(state["network"])
-        optimizer.load_state_dict(state["optimizer"])
-        step, spent, tokens = state["step"], state["spent"], state["tokens"]
-    elif args.init:
+    saved = args.out / "checkpoint.pt"
+    if args.init and not saved.exists():
         network.load_state_dict(torch.load(args.init, map_location=args.device)["network"])
-    began = time.time() - spent
+    training = ChatTraining(saved, network, Optimizer(network, args.rate, rank, args.processes), letters, args, rank)
     log = open(args.out / "log.jsonl", "a") if rank == 0 else None
-    marks = {"say": time.time(), "score": time.time(), "save": time.time(), "tokens": tokens}
-    mean = 0.0
-    while True:
-        progress = torch.tensor([progress_by(args, step, began)], dtype=torch.float64)
-        if args.processes > 1:
-            dist.broadcast(progress, 0)
-        progress = float(progress)
-        if progress >= 1:
-            break
-        rng = random.Random(f"train {args.seed} {step} {rank}")
+
+    def score():
+        line = {"step": training.count, "tokens": training.tokens, "seconds": round(training.seconds()),
+                "scores": guessed(network, encoder, prompts, args.device)}
+        print(json.dumps(line), file=log, flush=True)
+
+    until = None if args.until else args.steps
+    minutes = minutes_until(args.until, training.took) if args.until else None
+    mean, marked, tokens = 0.0, time.time(), training.tokens
+    for progress in training.steps(minutes, until, evaluate=score if rank == 0 else None, evaluate_minutes=15):
+        # Warm up, then fall to zero in a straight line.
+        training.set_rates(warm_up(training.count, 60) * (1 - progress))
+        rng = random.Random(f"train {args.seed} {training.count} {rank}")
         drills = args.drills[0] + (args.drills[1] - args.drills[0]) * min(1.0, progress / 0.8)
         ids, weights, lengths = batch(encoder, rng, args.chats, network.shape.context, drills)
         loss = loss_of(network, ids.to(args.device), weights.to(args.device), lengths)
         spelt = letters.loss(network.embedding.weight)
-        ((loss + args.letters * spelt) / args.processes).backward()
-        letters.step()
         mean += float(loss.detach())
-        tokens += len(ids) * args.processes
-        if args.processes > 1:
-            for p, g in zip(parameters, summed([p.grad for p in parameters])):
-                p.grad = g
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step(rate_at(args, step, progress))
-        for p in parameters:
-            p.grad = None
-        step += 1
-        if rank == 0 and step % 20 == 0:
+        training.tokens += len(ids) * args.processes
+        training.step((loss + args.letters * spelt) / args.processes)
+        if rank == 0 and training.count % 20 == 0:
             now = time.time()
-            line = {"step": step, "loss": round(mean / 20, 4), "letters": round(float(spelt.detach()), 3), "progress": round(progress, 4), "tokens": tokens, "tokens_per_second": round((tokens - marks["tokens"]) / (now - marks["say"]))}
-            marks |= {"say": now, "tokens": tokens}
-            mean = 0.0
-            if now - marks["save"] > 60:
-                save(saved, network, optimizer, step, now - began, tokens)
-                marks["save"] = now
-            if now - marks["score"] > 900:
-                line["scores"] = guessed(network, encoder, prompts, args.device)
-                marks["score"] = time.time()
+            line = {"step": training.count, "loss": round(mean / 20, 4), "letters": round(float(spelt.detach()), 3), "progress": round(progress, 4), "tokens": training.tokens, "tokens_per_second": round((training.tokens - tokens) / (now - marked))}
             print(json.dumps(line), file=log, flush=True)
-    if rank == 0:
-        save(saved, network, optimizer, step, time.time() - began, tokens)
-        print(json.dumps({"step": step, "tokens": tokens, "seconds": round(time.time() - began), "scores": guessed(network, encoder, prompts, args.device)}), file=log, flush=True)
-
-
-def save(path, network, optimizer, step, spent, tokens):
-    state = {"network": network.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "spent": spent, "tokens": tokens}
-    torch.save(state, path.with_suffix(".part"))
-    path.with_suffix(".part").rename(path)
+            mean, marked, tokens = 0.0, now, training.tokens
 
 
 def main():

@@ -7,8 +7,8 @@ pipeline makes with it.
 """
 
 import argparse
-import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,9 @@ import train_autoencoder
 import train_network
 import vocabulary
 
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from files import publish, write_json  # noqa: E402
+
 HERE = Path(__file__).parent
 PROMPT = "a red circle moves to the right on a blue background"
 SEED, STEPS, GUIDANCE = 7, 20, 4.0
@@ -30,10 +33,6 @@ INDEX = {
     "tokenizer": ["transformers", "PreTrainedTokenizerFast"], "transformer": ["diffusers", "WanTransformer3DModel"],
     "transformer_2": [None, None], "vae": ["diffusers", "AutoencoderKLWan"],
 }
-
-
-def write_json(path, value, **options):
-    path.write_text(json.dumps(value, ensure_ascii=False, **options) + "\n")
 
 
 def write():
@@ -54,12 +53,8 @@ def write():
             weight.data = weight.data.contiguous()
         module.half().save_pretrained(HERE / name, safe_serialization=True)
     UniPCMultistepScheduler(**train_network.SCHEDULER).save_pretrained(HERE / "scheduler")
-    write_json(HERE / "model_index.json", INDEX, indent=2)
-    files = [path for path in HERE.rglob("*") if path.suffix in (".safetensors", ".json")
-             and not {"checkpoints", "out"} & set(path.relative_to(HERE).parts)]
-    for path in files:
-        path.chmod(0o644)
-    print(f"{sum(path.stat().st_size for path in files)} bytes, {trained['seen']} parts of clips, {kept['seen']} samples")
+    write_json(HERE / "model_index.json", INDEX)
+    print(f"{publish(HERE)} bytes, {trained['seen']} parts of clips, {kept['seen']} samples")
 
 
 def pipeline():
@@ -77,7 +72,8 @@ def reference():
     write_json(HERE / "reference.json", {
         "prompt": PROMPT, "negative_prompt": "", "seed": SEED, "steps": STEPS, "cfg_scale": GUIDANCE,
         "width": scenes.SIDE, "height": scenes.SIDE, "frames": scenes.FRAMES, "sampler": "uni_pc",
-        "shift": train_network.SCHEDULER["flow_shift"], "fields": fields.tolist()}, separators=(",", ":"))
+        "shift": train_network.SCHEDULER["flow_shift"], "fields": fields.tolist()},
+        indent=None, separators=(",", ":"))
     train_network.sheet([clip * 255], HERE / "look-reference.png")
     print(train_network.judge(clip * 255))
 

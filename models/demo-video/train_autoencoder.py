@@ -4,12 +4,10 @@
     python train_autoencoder.py --minutes 30 --decoder    the decoder alone, once the network is trained on the latents
 """
 
-import argparse
 import math
 import os
 import random
 import sys
-import time
 
 import numpy as np
 import torch
@@ -20,6 +18,7 @@ import scenes
 from threads import Threads
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
+from loop import Training, begin, cosine, options, warm_up  # noqa: E402
 from muon import optimizers  # noqa: E402
 
 CHECKPOINT = "checkpoints/autoencoder.pt"
@@ -180,71 +179,32 @@ def loss_of(model, x, weight):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--minutes", type=float, default=45)
-    arguments.add_argument("--rate", type=float, default=0.015)
-    arguments.add_argument("--threads", type=int, default=2)
-    arguments.add_argument("--decoder", action="store_true")
-    arguments = arguments.parse_args()
+    parser = options(minutes=45.0, rate=0.015, threads=2)
+    parser.add_argument("--decoder", action="store_true")
+    arguments = begin(parser, seed=1)
     threads = Threads(arguments.threads)
-    torch.manual_seed(1)
-    os.makedirs("checkpoints", exist_ok=True)
     model = network()
-    print(sum(weight.numel() for weight in model.parameters()), "parameters", flush=True)
-    path = DECODER if arguments.decoder else CHECKPOINT
     if arguments.decoder:
         model.load_state_dict(torch.load(CHECKPOINT)["average"])
         model.encoder.requires_grad_(False)
         model.quant_conv.requires_grad_(False)
-    parts = [model.post_quant_conv, model.decoder] if arguments.decoder else [model]
-    steppers = optimizers(parts, arguments.rate, 2e-3)
-    average = {name: weight.detach().clone() for name, weight in model.state_dict().items()}
-    seen, took = 0, 0.0
-    if os.path.exists(path):
-        kept = torch.load(path)
-        model.load_state_dict(kept["model"])
-        average, seen, took = kept["average"], kept["seen"], kept["took"]
-        for stepper, state in zip(steppers, kept["steppers"]):
-            stepper.load_state_dict(state)
-    rng = random.Random(100 + seen)
-    began = last_kept = time.time()
-    last_said, errors, squares = seen, [], []
-    while True:
+    training = Training(DECODER if arguments.decoder else CHECKPOINT, model, optimizers([model], arguments.rate, 2e-3),
+                        unit="clips", decay=0.995)
+    rng, errors, squares = random.Random(100 + training.count), [], []
+
+    def report():
+        quality = 10 * math.log10(4 / np.mean(squares[-50:]))
+        return f"error {np.mean(errors[-50:]):.4f}, {quality:.1f} dB, share {share:.2f}, {threads.count} threads"
+
+    for share in training.steps(minutes=arguments.minutes, report=report):
         threads.step()
-        share = (took + time.time() - began) / 60 / arguments.minutes
+        training.set_rates(warm_up(training.count, 400) * cosine(share))
         size, frames, count = (32, 5, 4) if share < 0.6 else (32, 9, 4) if share < 0.85 else (64, 9, 1)
-        pace = min(1, (seen + 1) / 400) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(share, 1))))
-        for stepper, rate in zip(steppers, (arguments.rate, 2e-3)):
-            for group in stepper.param_groups:
-                group["lr"] = rate * pace
         x, weight = batch(rng, count, size, frames)
         loss, error, gap = loss_of(model, x, weight)
-        for stepper in steppers:
-            stepper.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for stepper in steppers:
-            stepper.step()
-        seen += count
         errors.append(error.item())
         squares.append(gap.detach().square().mean().item())
-        with torch.no_grad():
-            decay = min(0.995, (1 + seen / count) / (10 + seen / count))
-            for name, weight in model.state_dict().items():
-                average[name].lerp_(weight, 1 - decay)
-        if seen - last_said >= 120:
-            quality = 10 * math.log10(4 / np.mean(squares[-50:]))
-            print(f"{seen} clips, {took + time.time() - began:.0f} s, error {np.mean(errors[-50:]):.4f}, "
-                  f"{quality:.1f} dB, share {share:.2f}, {threads.count} threads", flush=True)
-            last_said = seen
-        if time.time() - last_kept > 60 or share >= 1:
-            last_kept = time.time()
-            state = {"model": model.state_dict(), "average": average, "seen": seen,
-                     "took": took + time.time() - began, "steppers": [s.state_dict() for s in steppers]}
-            torch.save(state, path + ".new")
-            os.replace(path + ".new", path)
-        if share >= 1:
-            break
+        training.step(loss, count, count)
 
 
 if __name__ == "__main__":

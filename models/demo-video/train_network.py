@@ -4,7 +4,6 @@ from its last checkpoint; ends after so many minutes.
     python train_network.py --minutes 60
 """
 
-import argparse
 import math
 import os
 import random
@@ -25,7 +24,8 @@ from judge import judge
 from threads import Threads
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../training"))
-from muon import optimizers  # noqa: E402
+from loop import Training, begin, cosine, options, warm_up  # noqa: E402
+from muon import adam, optimizers  # noqa: E402
 
 CHECKPOINT = "checkpoints/network.pt"
 CLIPS = "checkpoints/clips.pt"
@@ -247,14 +247,10 @@ def sheet(clips, path):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--minutes", type=float, default=60)
-    arguments.add_argument("--rate", type=float, default=0.01)
-    arguments.add_argument("--threads", type=int, default=2)
-    arguments.add_argument("--first", type=int, default=800, help="clips before the first step")
-    arguments = arguments.parse_args()
+    parser = options(minutes=60.0, rate=0.01, threads=2)
+    parser.add_argument("--first", type=int, default=800, help="clips before the first step")
+    arguments = begin(parser, seed=2)
     threads = Threads(arguments.threads)
-    torch.manual_seed(2)
     os.makedirs("out/tokenizer", exist_ok=True)
     size = len(vocabulary.write("out/tokenizer"))
     tokenizer = PreTrainedTokenizerFast.from_pretrained("out/tokenizer")
@@ -262,29 +258,15 @@ def main():
     autoencoder = train_autoencoder.network()
     autoencoder.load_state_dict(torch.load(train_autoencoder.CHECKPOINT)["average"])
     autoencoder.eval().requires_grad_(False)
-    text, network = networks(size)
-    print(sum(w.numel() for m in (text, network, autoencoder) for w in m.parameters()), "parameters", flush=True)
+    modules = text, network = networks(size)
     speed_up(network)
-    modules = [text, network]
     names = ("embed", "shared", "proj_out", "scale_shift", "time_proj")
     # The text encoder's attention has no scale: large steps of equal size would leave it looking at one token forever.
-    rates = (arguments.rate, 1.5e-3, 1e-3)
-    steppers = [*optimizers([network], *rates[:2], names),
-                torch.optim.AdamW(text.parameters(), rates[2], betas=(0.9, 0.98), weight_decay=0.0)]
-    role_stepper = torch.optim.AdamW(roles.parameters(), 1e-2)
-    average = [{name: weight.detach().clone() for name, weight in module.state_dict().items()} for module in modules]
-    data = Clips(autoencoder, tokenize, random.Random(200))
-    seen, took = 0, 0.0
-    if os.path.exists(CHECKPOINT):
-        kept = torch.load(CHECKPOINT)
-        for module, state in zip(modules, kept["modules"]):
-            module.load_state_dict(state)
-        for stepper, state in zip(steppers, kept["steppers"]):
-            stepper.load_state_dict(state)
-        average, seen, took, data.mean, data.std = (kept[name] for name in ("average", "seen", "took", "mean", "std"))
-        data.rng = random.Random(200 + seen)
-        roles.load_state_dict(kept.get("roles", roles.state_dict()))
-    resumed = took
+    steppers = [*optimizers([network], arguments.rate, 1.5e-3, names), adam(text.parameters(), 1e-3)]
+    training = Training(CHECKPOINT, modules, steppers, unit="samples", decay=0.997, helpers={"roles": roles},
+                        constant=[torch.optim.AdamW(roles.parameters(), 1e-2)], values={"mean": None, "std": None})
+    data = Clips(autoencoder, tokenize, random.Random(200 + training.count))
+    data.mean, data.std = training.values["mean"], training.values["std"]
     began = time.time()
     if os.path.exists(CLIPS):
         data.latents, data.weights, data.tokens = (list(values) for values in torch.load(CLIPS))
@@ -292,23 +274,31 @@ def main():
         data.add(16)
     if data.mean is None:
         data.measure()
+        training.values = {"mean": data.mean, "std": data.std}
     print(f"first clips after {time.time() - began:.0f} s, deviations {data.std.min():.3f} to {data.std.max():.3f}", flush=True)
     faster = torch.compile(network)
     nothing = tokenize([""])[0]
-    began = last_kept = last_said = time.time()
-    next_look, said_seen, errors = took + 10 * 60, seen, []
-    while True:
+    resumed, errors, role_error = training.took, [], None
+
+    def report():
+        return f"error {np.mean(errors[-50:]):.4f}, roles {role_error.item():.3f}, {threads.count} threads"
+
+    def save_clips():
+        torch.save([torch.stack(values) for values in (data.latents, data.weights, data.tokens)], CLIPS)
+
+    def look():
+        if os.path.exists(train_autoencoder.DECODER):
+            autoencoder.load_state_dict(torch.load(train_autoencoder.DECODER)["average"])
+        right, clips = measure((text, network, autoencoder, data.mean, data.std), tokenize, 28)
+        print(say(right), flush=True)
+        sheet(clips[:28], "look.png")
+
+    for share in training.steps(minutes=arguments.minutes, report=report, evaluate=look, after_save=save_clips):
         threads.step()
-        spent = took + time.time() - began
-        share = min(1, spent / 60 / arguments.minutes)
         # A stretch that goes on from another one begins at most at 0.6 of the rate.
-        part = min(1, (spent - resumed) / (60 * arguments.minutes - resumed))
-        height = 0.6 if resumed else 1
-        pace = min(1, (seen + 1) / 1600) * (0.02 + height * 0.5 * (1 + math.cos(math.pi * part)))
-        for stepper, rate in zip(steppers, rates):
-            for group in stepper.param_groups:
-                group["lr"] = rate * pace
-        if seen // BATCH % 3 == 0:
+        part = min(1, (training.seconds() - resumed) / (60 * arguments.minutes - resumed))
+        training.set_rates(warm_up(training.count, 1600) * cosine(part, 0.6 if resumed else 1))
+        if training.count // BATCH % 3 == 0:
             data.add(1)
         z, weights, tokens = data.batch(BATCH)
         tokens = torch.where(torch.rand(BATCH, 1) < 0.1, nothing, tokens)
@@ -322,45 +312,7 @@ def main():
         loss = (weights * (found - (drawn - z)).square()).mean()
         errors.append(loss.item())
         role_error = roles(rows, tokens)
-        loss = loss + 0.2 * role_error
-        for stepper in (*steppers, role_stepper):
-            stepper.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_([w for m in modules for w in m.parameters()], 1.0)
-        for stepper in (*steppers, role_stepper):
-            stepper.step()
-        seen += BATCH
-        with torch.no_grad():
-            decay = min(0.997, (1 + seen / BATCH) / (10 + seen / BATCH))
-            for module, kept in zip(modules, average):
-                for name, weight in module.state_dict().items():
-                    kept[name].lerp_(weight, 1 - decay)
-        now = time.time()
-        if now - last_said > 30:
-            print(f"{seen} samples, {took + now - began:.0f} s, error {np.mean(errors[-50:]):.4f}, roles {role_error.item():.3f}, "
-                  f"{(seen - said_seen) / (now - last_said):.0f}/s, {threads.count} threads", flush=True)
-            last_said, said_seen = now, seen
-        if now - last_kept > 60 or share >= 1:
-            last_kept = now
-            state = {"modules": [m.state_dict() for m in modules], "average": average, "seen": seen, "mean": data.mean,
-                     "std": data.std, "took": took + now - began, "roles": roles.state_dict(), "steppers": [s.state_dict() for s in steppers]}
-            torch.save(state, CHECKPOINT + ".new")
-            os.replace(CHECKPOINT + ".new", CHECKPOINT)
-            torch.save([torch.stack(values) for values in (data.latents, data.weights, data.tokens)], CLIPS)
-        if took + now - began > next_look or share >= 1:
-            next_look = took + now - began + 10 * 60
-            held = [{n: w.clone() for n, w in m.state_dict().items()} for m in modules]
-            for module, kept in zip(modules, average):
-                module.load_state_dict(kept)
-            if os.path.exists(train_autoencoder.DECODER):
-                autoencoder.load_state_dict(torch.load(train_autoencoder.DECODER)["average"])
-            right, clips = measure((text, network, autoencoder, data.mean, data.std), tokenize, 28)
-            print(say(right), flush=True)
-            sheet(clips[:28], "look.png")
-            for module, kept in zip(modules, held):
-                module.load_state_dict(kept)
-        if share >= 1:
-            break
+        training.step(loss + 0.2 * role_error, BATCH, BATCH)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,13 @@ def optimizers(modules, rate, adam_rate, adam_names=("embed", "conv_in", "conv_o
     inner, rest = [], []
     for module in modules:
         for name, weight in module.named_parameters():
+            if not weight.requires_grad:
+                continue
             is_inner = weight.dim() >= 2 and min(weight.size(0), weight[0].numel()) > 8
             is_inner = is_inner and not any(part in name for part in adam_names)
             (inner if is_inner else rest).append(weight)
-    return [Muon(inner, rate), torch.optim.AdamW(rest, adam_rate, betas=(0.9, 0.98), weight_decay=0.0)]
+    return [Muon(inner, rate), adam(rest, adam_rate)]
+
+
+def adam(parameters, rate):
+    return torch.optim.AdamW(parameters, rate, betas=(0.9, 0.98), weight_decay=0.0)

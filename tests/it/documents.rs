@@ -130,6 +130,30 @@ fn every_link_between_documents_leads_somewhere() {
 }
 
 #[test]
+fn the_lines_of_example_diffs_are_in_their_files() {
+    let mut checked = 0;
+    for document in documents() {
+        for diff in read(&document).split("```diff\n").skip(1) {
+            let (diff, _) = diff.split_once("```").expect("a block of code ends");
+            let mut file = String::new();
+            for line in diff.lines() {
+                if let Some(path) = line.strip_prefix("+++ ") {
+                    file = read(path);
+                } else if let Some(added) = line.strip_prefix('+') {
+                    let is_there = file.lines().any(|line| line == added);
+                    assert!(
+                        is_there,
+                        "{document} shows a line that is not there: {added}"
+                    );
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert!(checked > 20, "found only {checked} lines");
+}
+
+#[test]
 fn the_readme_has_two_commands_to_set_up_and_stays_short() {
     let readme = read("README.md");
     let bytes = readme.len();
