@@ -1054,11 +1054,14 @@ async fn a_text_is_spoken_by_our_worker_as_each_type_of_file() {
     assert_eq!(wav.status, StatusCode::OK);
     assert_eq!(wav.header("content-type"), Some("audio/wav"));
     assert!(wav.header("x-job-id").is_some());
+    assert_eq!(wav.header("x-skipped-characters"), None);
     let wav = wav.bytes().await;
     assert_eq!(wav[40..44], 48_000_u32.to_le_bytes());
     check_tone(&wav[44..]);
 
-    let pcm = say(&app, json!({"response_format": "pcm", "speed": 1.5})).await;
+    let foreign = json!({"input": "Hello 世界 α!", "response_format": "pcm", "speed": 1.5});
+    let pcm = say(&app, foreign).await;
+    assert_eq!(pcm.header("x-skipped-characters"), Some("U+4E16, U+754C"));
     assert_eq!(pcm.header("content-type"), Some("audio/pcm"));
     check_tone(&pcm.bytes().await);
 

@@ -15,6 +15,7 @@ use crate::daemon::locate::Located;
 use crate::media::sound::{Sound, SoundError, WavFormat, to_flac, to_opus, to_wav};
 use crate::runtime;
 use crate::runtime::maker::{MakeRequest, Output, SoundRequest};
+use crate::runtime::speech::unreadable;
 
 /// Options of models that speak.
 #[derive(Debug, clap::Args)]
@@ -91,6 +92,7 @@ impl Speaking {
     }
 
     pub async fn make(self, config: &Config, located: Located, root: &Root) -> Result<(), Failure> {
+        let skipped: String = unreadable(&self.request.prompt).into_iter().collect();
         let model = located.name.clone();
         let maker = load::load_media(config, located).await?;
         let started = Instant::now();
@@ -114,10 +116,17 @@ impl Speaking {
         self.file.write(&sound, BITS_PER_SECOND)?;
         let spent = started.elapsed().as_secs_f64();
         let first = first.unwrap_or_default().as_secs_f64();
-        self.tell(sound.seconds(), spent, first, root.quiet)
+        self.tell(sound.seconds(), spent, first, &skipped, root.quiet)
     }
 
-    fn tell(&self, seconds: f64, spent: f64, first: f64, is_quiet: bool) -> Result<(), Failure> {
+    fn tell(
+        &self,
+        seconds: f64,
+        spent: f64,
+        first: f64,
+        skipped: &str,
+        is_quiet: bool,
+    ) -> Result<(), Failure> {
         if self.is_json {
             return output::json_line(&json!({
                 "event": "sound",
@@ -126,9 +135,15 @@ impl Speaking {
                 "seed": self.request.seed,
                 "spent_seconds": spent,
                 "first_seconds": first,
+                "skipped_characters": skipped,
             }));
         }
         if !is_quiet {
+            if !skipped.is_empty() {
+                output::aside(format!(
+                    "skipped characters without an English reading: {skipped}"
+                ));
+            }
             let file = self.file.path.as_deref().unwrap_or(Path::new("-"));
             output::aside(format!(
                 "{}: {seconds:.1} s of sound in {spent:.1} s, the first sentence after {first:.1} s",

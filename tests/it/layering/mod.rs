@@ -51,6 +51,10 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("mimalloc", &["process/memory.rs"]),
     ("minijinja", &["engine/runtime/text"]),
     ("muster", &["main.rs"]),
+    (
+        "muster_characters",
+        &["coordinator/http/openai", "engine/runtime/speech"],
+    ),
     ("muster_config", &["worker/daemon", "lib.rs"]),
     ("muster_engine", &["worker/daemon", "lib.rs"]),
     ("muster_kernels", &["engine", "lib.rs"]),
@@ -120,7 +124,10 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("tokenizers", &["engine/runtime/text"]),
     ("toktrie", &["engine/runtime/grammar"]),
     ("tracing_subscriber", &["process/telemetry.rs"]),
-    ("unicode_normalization", &["coordinator/moderation"]),
+    (
+        "unicode_normalization",
+        &["characters", "coordinator/moderation"],
+    ),
     ("unicode_security", &["coordinator/moderation"]),
     ("webp", &["media/image"]),
 ];

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -31,6 +31,7 @@ use crate::pictures::{SpokenOpus, endless_wav, to_sound_file};
 use crate::requests::orders::MediaWork;
 use crate::state::DoorSettings;
 use crate::switchboard::Switchboard;
+use muster_characters::unreadable;
 use muster_protocol::job::{
     Capabilities, FailureKind, JobId, Kind, MusicRequest, ResultPart, SoundFormat, SpeechPart,
     SpeechRequest,
@@ -41,6 +42,10 @@ use muster_protocol::openai::speech::{
     SpeechDelivery, SpeechForm, VoicedText, delta, done, resolve, voice,
 };
 
+/// Characters of the text that have no English reading, as `U+4E16, U+754C`.
+pub const SKIPPED_CHARACTERS: HeaderName = HeaderName::from_static("x-skipped-characters");
+/// The most characters that the header names.
+const MOST_SKIPPED: usize = 32;
 const HEARTBEAT: &str = ": heartbeat\n\n";
 /// The longest speech, in bytes of its samples: over twenty minutes at 24 kHz.
 const MOST_BYTES: usize = 64 << 20;
@@ -59,8 +64,21 @@ pub async fn speak(
     whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, ApiError> {
     let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
-    let encoder = endpoint.encoder();
     let (request, room) = read_body(whole, VoicedText::read).await?;
+    let skipped = skipped_header(&request.text);
+    let mut response = answer(&endpoint, request, room).await?;
+    response
+        .headers_mut()
+        .extend(skipped.map(|skipped| (SKIPPED_CHARACTERS, skipped)));
+    Ok(response)
+}
+
+async fn answer(
+    endpoint: &MediaEndpoint,
+    request: VoicedText,
+    room: Room,
+) -> Result<Response, ApiError> {
+    let encoder = endpoint.encoder();
     encoder.examine(&request.text, &request.model).await?;
     let voices = encoder.voices(&request.model).await;
     let voice = match &request.voice {
@@ -70,7 +88,7 @@ pub async fn speak(
     if request.tracking.is_async {
         // Refused now: a stored request would wait for such a worker.
         encoder.check_able(&request.model, Kind::Speech).await?;
-        return later(&endpoint, request, voice, room).await;
+        return later(endpoint, request, voice, room).await;
     }
     drop(room);
     let speech = SpeechRequest {
@@ -96,6 +114,16 @@ pub async fn speak(
         true => relay(running, &request, characters, encoder.settings()).await,
         false => gather(running, request.form, endpoint.memory()).await,
     }
+}
+
+/// Named here and not by the worker, because headers leave before the first sound.
+fn skipped_header(text: &str) -> Option<HeaderValue> {
+    let skipped = unreadable(text);
+    let shown = skipped.iter().take(MOST_SKIPPED);
+    let shown: Vec<String> = shown
+        .map(|letter| format!("U+{:04X}", u32::from(*letter)))
+        .collect();
+    (!shown.is_empty()).then(|| HeaderValue::try_from(shown.join(", ")).ok())?
 }
 
 /// The file comes by upload, as that of music does.
