@@ -99,6 +99,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("opus_pure", &["media/sound"]),
     ("rusty_h264_common", &["media/video"]),
     ("rusty_h264_encoder", &["media/video"]),
+    ("rusty_mp3", &["media/sound"]),
     (
         "regex",
         &[
