@@ -38,10 +38,9 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
         Ability::Grammars,
         Ability::Encode,
     ];
-    let draws = served
-        .media
-        .iter()
-        .any(|model| model.kind == MediaKind::Image);
+    let makes = |kind| served.media.iter().any(|model| model.kind == kind);
+    let draws = makes(MediaKind::Image);
+    let mp3 = makes(MediaKind::Sound).then_some(Ability::Mp3);
     let images = [
         Ability::SourceImages,
         Ability::Inpainting,
@@ -56,7 +55,12 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
     let images = images.into_iter().chain(loras).chain(inversions);
     let images = images.filter(|_| draws);
     Claims {
-        can: tools.into_iter().chain(others).chain(images).collect(),
+        can: tools
+            .into_iter()
+            .chain(others)
+            .chain(images)
+            .chain(mp3)
+            .collect(),
         with_tools,
     }
 }

@@ -27,7 +27,8 @@ use crate::http::open::KnownModels;
 use crate::http::reply::{self, Reply};
 use crate::http::room::{Memory, Room};
 use crate::http::statistics::parameter;
-use crate::pictures::{SpokenOpus, endless_wav, to_sound_file};
+use crate::http::text::with_ignored;
+use crate::pictures::{SpokenFile, endless_wav, to_sound_file};
 use crate::requests::orders::MediaWork;
 use crate::state::DoorSettings;
 use crate::switchboard::Switchboard;
@@ -44,6 +45,8 @@ use muster_protocol::openai::speech::{
 
 /// Characters of the text that have no English reading, as `U+4E16, U+754C`.
 pub const SKIPPED_CHARACTERS: HeaderName = HeaderName::from_static("x-skipped-characters");
+/// The voice of the model that speaks, where the client named one.
+pub const VOICE: HeaderName = HeaderName::from_static("x-voice");
 /// The most characters that the header names.
 const MOST_SKIPPED: usize = 32;
 const HEARTBEAT: &str = ": heartbeat\n\n";
@@ -65,19 +68,6 @@ pub async fn speak(
 ) -> Result<Response, ApiError> {
     let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
     let (request, room) = read_body(whole, VoicedText::read).await?;
-    let skipped = skipped_header(&request.text);
-    let mut response = answer(&endpoint, request, room).await?;
-    response
-        .headers_mut()
-        .extend(skipped.map(|skipped| (SKIPPED_CHARACTERS, skipped)));
-    Ok(response)
-}
-
-async fn answer(
-    endpoint: &MediaEndpoint,
-    request: VoicedText,
-    room: Room,
-) -> Result<Response, ApiError> {
     let encoder = endpoint.encoder();
     encoder.examine(&request.text, &request.model).await?;
     let voices = encoder.voices(&request.model).await;
@@ -85,6 +75,25 @@ async fn answer(
         Some(asked) if !voices.is_empty() => Some(resolve(asked, &voices)?),
         asked => asked.clone(),
     };
+    let skipped = skipped_header(&request.text).map(|skipped| (SKIPPED_CHARACTERS, skipped));
+    let spoken = voice.as_deref().map(HeaderValue::try_from);
+    let spoken = spoken.and_then(Result::ok).map(|voice| (VOICE, voice));
+    let ignored = request.ignored.clone();
+    let mut response = answer(&endpoint, request, voice, room).await?;
+    response
+        .headers_mut()
+        .extend(skipped.into_iter().chain(spoken));
+    with_ignored(&mut response, &ignored);
+    Ok(response)
+}
+
+async fn answer(
+    endpoint: &MediaEndpoint,
+    request: VoicedText,
+    voice: Option<String>,
+    room: Room,
+) -> Result<Response, ApiError> {
+    let encoder = endpoint.encoder();
     if request.tracking.is_async {
         // Refused now: a stored request would wait for such a worker.
         encoder.check_able(&request.model, Kind::Speech).await?;
@@ -95,7 +104,7 @@ async fn answer(
         text: request.text.clone(),
         voice,
         speed: request.speed,
-        seed: encoder.seed(),
+        seed: request.seed.unwrap_or_else(|| encoder.seed()),
     };
     let characters = speech.tokens();
     let running = encoder
@@ -142,10 +151,12 @@ async fn later(
         is_speech: true,
         voice,
         speed: request.speed,
+        seed: request.seed,
         format: match request.form {
             SpeechForm::Wav | SpeechForm::Pcm => SoundFormat::Wav,
             SpeechForm::Flac => SoundFormat::Flac,
             SpeechForm::Opus => SoundFormat::Opus,
+            SpeechForm::Mp3 => SoundFormat::Mp3,
         },
         ..MusicRequest::default()
     };
@@ -199,6 +210,7 @@ async fn file(speech: SpeechPart, form: SpeechForm) -> Result<Vec<u8>, ApiError>
         SpeechForm::Wav => crate::media::MediaType::Wav,
         SpeechForm::Flac => crate::media::MediaType::Flac,
         SpeechForm::Opus => crate::media::MediaType::Opus,
+        SpeechForm::Mp3 => crate::media::MediaType::Mp3,
     };
     let file = to_sound_file(speech.samples.0, speech.rate, media_type).await;
     file.map_err(unencoded)
@@ -228,7 +240,7 @@ struct SpeechRelay {
     /// The samples of a file that is sent when it is complete.
     kept: SpeechPart,
     /// Encodes while the text is spoken. None before the first part, and of other files.
-    opus: Option<SpokenOpus>,
+    encoder: Option<SpokenFile>,
     form: SpeechForm,
     has_events: bool,
     characters: u64,
@@ -259,7 +271,7 @@ async fn relay(
         sent: 0,
         rate: None,
         kept: SpeechPart::default(),
-        opus: None,
+        encoder: None,
         form: request.form,
         has_events,
         characters,
@@ -327,24 +339,29 @@ impl SpeechRelay {
         if is_first && self.form == SpeechForm::Wav {
             bytes.splice(0..0, endless_wav(rate));
         }
-        if self.form == SpeechForm::Opus {
-            let opus = match self.opus.take() {
-                Some(opus) => opus,
-                None => SpokenOpus::new(rate).map_err(unencoded)?,
-            };
-            let (opus, encoded) = opus.push(bytes).await.map_err(unencoded)?;
-            (self.opus, bytes) = (Some(opus), encoded);
-        }
+        let new = match self.form {
+            SpeechForm::Opus => SpokenFile::opus,
+            SpeechForm::Mp3 => SpokenFile::mp3,
+            SpeechForm::Wav | SpeechForm::Flac | SpeechForm::Pcm => {
+                return Ok((!bytes.is_empty()).then_some(bytes));
+            }
+        };
+        let encoder = match self.encoder.take() {
+            Some(encoder) => encoder,
+            None => new(rate).map_err(unencoded)?,
+        };
+        let (encoder, bytes) = encoder.push(bytes).await.map_err(unencoded)?;
+        self.encoder = Some(encoder);
         Ok((!bytes.is_empty()).then_some(bytes))
     }
 
     async fn end(&mut self) -> Option<Result<Bytes, BrokenOff>> {
         self.running = None;
-        let rest = match (self.form, self.opus.take()) {
+        let rest = match (self.form, self.encoder.take()) {
             (SpeechForm::Flac, _) => file(std::mem::take(&mut self.kept), self.form)
                 .await
                 .map(Some),
-            (_, Some(opus)) => opus.finish().map(Some).map_err(unencoded),
+            (_, Some(encoder)) => encoder.finish().map(Some).map_err(unencoded),
             (_, None) => Ok(None),
         };
         let rest = match rest {
@@ -409,7 +426,8 @@ pub async fn list_voices(
         .iter()
         .map(|(name, models)| voice(name, models))
         .collect();
-    let names: Vec<&str> = voices.into_keys().collect();
+    let names = voices.keys().map(|name| json!({"id": name, "name": name}));
+    let names: Vec<Value> = names.collect();
     Ok(Reply(
         json!({"object": "list", "data": data, "voices": names}),
     ))

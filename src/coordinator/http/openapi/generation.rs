@@ -17,13 +17,14 @@ pub type Replies = Vec<(u16, &'static str, Vec<Content>)>;
 
 const FORM: &str = "multipart/form-data";
 
-const OBJECTS: [&str; 7] = [
+const OBJECTS: [&str; 8] = [
     "image/webp",
     "image/png",
     "image/jpeg",
     "audio/wav",
     "audio/flac",
     "audio/ogg",
+    "audio/mpeg",
     "video/mp4",
 ];
 
@@ -87,7 +88,14 @@ pub fn replies(route: &Route) -> Option<Replies> {
 
 fn spoken() -> Replies {
     let binary = || json!({"type": "string", "format": "binary"});
-    let types = ["audio/wav", "audio/flac", "audio/ogg", "audio/pcm"].into_iter();
+    let types = [
+        "audio/mpeg",
+        "audio/wav",
+        "audio/flac",
+        "audio/ogg",
+        "audio/pcm",
+    ]
+    .into_iter();
     let mut contents: Vec<Content> = types.map(|name| Content::of(name, binary())).collect();
     let events = json!({"anyOf": [reference("SpeechEvent"), reference("Error")]});
     contents.push(Content::of("text/event-stream", events));
