@@ -4,13 +4,14 @@
 //! | --- | --- | --- | --- |
 //! | `muster` | `src/cli` | the binary `worker`: one file per subcommand | all |
 //! | `muster-worker` | `src/worker` | the daemon: [`daemon`], [`link`], [`hub`], [`catalog`], [`hardware`] | engine, media, protocol, reader, config, process |
-//! | `muster-coordinator` | `src/coordinator` | accounts, request queue, ledger, APIs; feature `coordinator` | media, protocol, reader, process |
-//! | `muster-engine` | `src/engine` | [`networks`] and the [`runtime`] that owns a device | kernels, process, schema |
+//! | `muster-coordinator` | `src/coordinator` | accounts, request queue, ledger, APIs; feature `coordinator` | media, protocol, reader, process, characters |
+//! | `muster-engine` | `src/engine` | [`networks`] and the [`runtime`] that owns a device | kernels, process, schema, characters |
 //! | `muster-kernels` | `src/kernels` | operations that candle lacks or does slowly | |
 //! | `muster-protocol` | `src/protocol` | the neutral job and every wire shape | schema |
 //! | `muster-schema` | `src/schema` | what schemas and patterns of clients may hold | |
 //! | `muster-reader` | `src/reader` | foreign sounds and videos, read in a process with limits | media, process |
 //! | `muster-media` | `src/media` | types and codecs of images, sound and video | |
+//! | `muster-characters` | `src/characters` | which characters of a text are read aloud, and names of others | |
 //! | `muster-config` | `src/config` | `worker.toml`: raw text in, checked values out | |
 //! | `muster-process` | `src/process` | [`tasks`], [`telemetry`], [`memory`], [`intake`], child processes | |
 //!

@@ -109,13 +109,13 @@ impl RequestTarget {
         }
         if let Some(model) = self.model("speech") {
             let body = json!({ "model": model, "input": GREETING }).to_string();
-            let command = format!("{} -o speech.wav", self.curl(SPEECH, &body));
+            let command = format!("{} -o speech.mp3", self.curl(SPEECH, &body));
             add("Speech", command);
         }
         if let Some(model) = self.model("transcription") {
             add(
                 "A transcription",
-                self.upload(TRANSCRIPTIONS, model, "speech.wav"),
+                self.upload(TRANSCRIPTIONS, model, "speech.mp3"),
             );
         }
         examples

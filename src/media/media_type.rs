@@ -11,6 +11,7 @@ pub enum MediaType {
     Flac,
     /// Opus in Ogg.
     Opus,
+    Mp3,
     Mp4,
     Webm,
     Json,
@@ -34,7 +35,7 @@ pub enum MediaKind {
 pub const SIGNATURE_BYTES: usize = 64;
 
 /// Other names of content types, as programs write them.
-const ALIASES: [(&str, MediaType); 9] = [
+const ALIASES: [(&str, MediaType); 11] = [
     ("image/jpg", MediaType::Jpeg),
     ("audio/x-wav", MediaType::Wav),
     ("audio/wave", MediaType::Wav),
@@ -42,6 +43,8 @@ const ALIASES: [(&str, MediaType); 9] = [
     ("audio/x-flac", MediaType::Flac),
     ("audio/opus", MediaType::Opus),
     ("application/ogg", MediaType::Opus),
+    ("audio/mp3", MediaType::Mp3),
+    ("audio/x-mp3", MediaType::Mp3),
     ("video/x-m4v", MediaType::Mp4),
     ("audio/webm", MediaType::Webm),
 ];
@@ -52,13 +55,14 @@ const MP4_BRANDS: [&[u8]; 8] = [
 ];
 
 impl MediaType {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Webp,
         Self::Png,
         Self::Jpeg,
         Self::Wav,
         Self::Flac,
         Self::Opus,
+        Self::Mp3,
         Self::Mp4,
         Self::Webm,
         Self::Json,
@@ -70,7 +74,7 @@ impl MediaType {
     pub const fn kind(self) -> MediaKind {
         match self {
             Self::Webp | Self::Png | Self::Jpeg => MediaKind::Image,
-            Self::Wav | Self::Flac | Self::Opus => MediaKind::Sound,
+            Self::Wav | Self::Flac | Self::Opus | Self::Mp3 => MediaKind::Sound,
             Self::Mp4 | Self::Webm => MediaKind::Video,
             Self::Json | Self::PlainText | Self::Srt | Self::Vtt => MediaKind::Document,
         }
@@ -84,6 +88,7 @@ impl MediaType {
             Self::Wav => "wav",
             Self::Flac => "flac",
             Self::Opus => "opus",
+            Self::Mp3 => "mp3",
             Self::Mp4 => "mp4",
             Self::Webm => "webm",
             Self::Json => "json",
@@ -101,6 +106,7 @@ impl MediaType {
             Self::Wav => "audio/wav",
             Self::Flac => "audio/flac",
             Self::Opus => "audio/ogg",
+            Self::Mp3 => "audio/mpeg",
             Self::Mp4 => "video/mp4",
             Self::Webm => "video/webm",
             Self::Json => "application/json",
@@ -119,6 +125,7 @@ impl MediaType {
             Self::Wav => "WAV",
             Self::Flac => "FLAC",
             Self::Opus => "Ogg Opus",
+            Self::Mp3 => "MP3",
             Self::Mp4 => "MP4",
             Self::Webm => "WebM",
             Self::Json => "JSON",
@@ -158,6 +165,7 @@ impl MediaType {
             Self::Wav => bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WAVE"),
             Self::Flac => bytes.starts_with(b"fLaC"),
             Self::Opus => ogg_codec(bytes).is_some_and(|codec| codec.starts_with(b"OpusHead")),
+            Self::Mp3 => is_layer_three(bytes),
             Self::Mp4 => mp4_brand(bytes)
                 .is_some_and(|brand| MP4_BRANDS.iter().any(|known| brand.starts_with(known))),
             Self::Webm => ebml_document(bytes) == Some(b"webm"),
@@ -203,6 +211,16 @@ fn ogg_codec(bytes: &[u8]) -> Option<&[u8]> {
     }
     let segments = usize::from(*bytes.get(PAGE_HEADER - 1)?);
     bytes.get(PAGE_HEADER + segments..)
+}
+
+/// A frame of MPEG audio, Layer III, of a known bit rate and sampling rate.
+fn is_layer_three(bytes: &[u8]) -> bool {
+    let Some(&[0xff, second, third, _]) = bytes.get(..4) else {
+        return false;
+    };
+    let (version, layer) = (second >> 3 & 3, second >> 1 & 3);
+    let (bits, rate) = (third >> 4, third >> 2 & 3);
+    second >> 5 == 7 && version != 1 && layer == 1 && (1..15).contains(&bits) && rate != 3
 }
 
 fn mp4_brand(bytes: &[u8]) -> Option<&[u8]> {
@@ -275,7 +293,7 @@ mod tests {
     #[test]
     fn the_first_bytes_decide_on_the_type() {
         let mp4 = |brand: &[u8]| [b"\0\0\0\x20ftyp", brand, b"\0\0\x02\0"].concat();
-        let cases: [(&[u8], Option<MediaType>); 26] = [
+        let cases: [(&[u8], Option<MediaType>); 28] = [
             (b"RIFF\x10\0\0\0WEBPVP8 ", Some(MediaType::Webp)),
             (b"RIFF\x10\0\0\0WAVEfmt ", Some(MediaType::Wav)),
             (b"RIFF\x10\0\0\0AVI LIST", None),
@@ -283,7 +301,9 @@ mod tests {
             (b"\x89PNG\r\n\x1a\n", Some(MediaType::Png)),
             (b"\x89PNG\n\x1a\n", None),
             (b"\xff\xd8\xff\xe0", Some(MediaType::Jpeg)),
-            (b"\xff\xfb\x90\x44", None),
+            (b"\xff\xfb\x90\x44", Some(MediaType::Mp3)),
+            (b"\xff\xf1\x50\x80", None),
+            (b"\xff\xfe\x41\0", None),
             (b"ID3\x04", None),
             (b"fLaC\0\0\0\x22", Some(MediaType::Flac)),
             (&ogg(b"OpusHead\x01\x02"), Some(MediaType::Opus)),
@@ -331,7 +351,7 @@ mod tests {
         for (name, expected) in [
             ("Audio/OGG; codecs=opus", Some(MediaType::Opus)),
             ("audio/x-wav", Some(MediaType::Wav)),
-            ("audio/mpeg", None),
+            ("audio/mpeg", Some(MediaType::Mp3)),
             ("image/svg+xml", None),
             ("text/html", None),
             ("", None),

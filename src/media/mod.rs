@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `media_type` | the types that are stored and served, recognized by content type, extension or first bytes |
 //! | [`image`] | WebP, PNG and JPEG: size from the header, bounded decoding, encoding, previews |
-//! | [`sound`] | WAV, FLAC and Ogg Opus: length from the header, bounded decoding, encoding |
+//! | [`sound`] | WAV, FLAC, Ogg Opus and MP3: length from the header, bounded decoding, encoding |
 //! | [`video`] | MP4 with H.264: encoding |
 
 #![cfg_attr(

@@ -25,7 +25,7 @@ with client.audio.speech.with_streaming_response.create(
     events = [line for line in streamed.iter_lines() if line.startswith("data: ")]
 assert "speech.audio.delta" in events[0] and "speech.audio.done" in events[-1], events[-1]
 try:
-    client.audio.speech.create(model="speaks", voice="nova", input="Hello there.")
+    client.audio.speech.create(model="speaks", voice="novella", input="Hello there.")
     raise AssertionError("a voice that does not exist was taken")
 except BadRequestError as error:
     assert error.param == "voice", error

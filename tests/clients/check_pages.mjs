@@ -62,7 +62,7 @@ const loaded = (tag) => page.locator(`#log ${tag}`).evaluate((made) => new Promi
 await make("Speech", "Good morning.");
 assert.ok(await loaded("audio") > 0.3);
 const speech = await ask("/v1/audio/speech", { model: "demo-speech", input: "Good morning." });
-const sound = path.join(folder, "speech.wav");
+const sound = path.join(folder, "speech.mp3");
 await writeFile(sound, Buffer.from(await speech.arrayBuffer()));
 await make("Transcript", null, sound);
 assert.match(await page.locator("#log .said").last().innerText(), /good morning/i);

@@ -403,8 +403,12 @@ fn generate_speaks_into_files_and_a_seed_repeats() {
     speak(&["-o", &path("c.flac"), "--speed", "3"]).ok();
     let heard = sound::listen(&read("c.flac"), 24_000, 60.0).unwrap();
     assert!(heard.seconds() < seconds, "{seconds}");
+    let foreign = ["generate", &model, "[a](/abde/) 世", "-o", &path("e.wav")];
+    let run = worker(&foreign).run();
+    assert!(run.stderr.contains("English reading: 世"), "{}", run.stderr);
+    run.ok();
     speak(&["-o", "-", "--json"]).fails(2, "both go to standard output");
-    speak(&["-o", &path("d.mp3")]).fails(2, "unknown kind of sound file");
+    speak(&["-o", &path("d.aac")]).fails(2, "unknown kind of sound file");
     speak(&[]).fails(2, "no file given for the sound");
     speak(&["-o", &path("d.wav"), "--voice", "nova"]).fails(2, "voices: high, low");
     speak(&["-o", &path("d.wav"), "--steps", "3"]).fails(2, "--steps is for image models");

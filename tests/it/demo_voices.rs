@@ -187,14 +187,9 @@ fn a_sound_without_words_is_silent() {
 }
 
 #[test]
-fn phonemes_that_the_small_model_never_heard_are_refused_by_name() {
-    let request = SoundRequest {
-        prompt: "a pleasure".to_owned(),
-        ..SoundRequest::default()
-    };
-    let refused = speech().check(&request.into());
-    let message = refused.unwrap_err().to_string();
-    assert!(message.contains("has no phoneme"), "{message}");
+fn phonemes_that_the_small_model_never_heard_refuse_no_text() {
+    let sound = speak(&speech(), "a pleasure");
+    assert!(sound.samples.iter().any(|sample| sample.abs() > 0.01));
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::runtime::maker::{MakeRequest, Output, Pixels};
 #[command(next_help_heading = "Images")]
 pub struct ImageArgs {
     /// File to write the image to, as its ending says: .png, .jpg or .webp; .mp4 or .webp for a video; several get
-    /// numbers. For speech and music .wav, .flac or .opus; - writes a WAV to standard output.
+    /// numbers. For speech and music .mp3, .wav, .flac or .opus; - writes a WAV to standard output.
     #[arg(long, short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Width and height in pixels.

@@ -12,9 +12,10 @@ use super::{Args, refuse_first};
 use crate::cli::{Exit, Failure, Root, load, output};
 use crate::config::Config;
 use crate::daemon::locate::Located;
-use crate::media::sound::{Sound, SoundError, WavFormat, to_flac, to_opus, to_wav};
+use crate::media::sound::{Sound, SoundError, WavFormat, to_flac, to_mp3, to_opus, to_wav};
 use crate::runtime;
 use crate::runtime::maker::{MakeRequest, Output, SoundRequest};
+use crate::runtime::speech::unreadable;
 
 /// Options of models that speak.
 #[derive(Debug, clap::Args)]
@@ -59,6 +60,7 @@ enum SoundForm {
     Wav,
     Flac,
     Opus,
+    Mp3,
 }
 
 /// Opus is good at speech with so few.
@@ -91,6 +93,7 @@ impl Speaking {
     }
 
     pub async fn make(self, config: &Config, located: Located, root: &Root) -> Result<(), Failure> {
+        let skipped: String = unreadable(&self.request.prompt).into_iter().collect();
         let model = located.name.clone();
         let maker = load::load_media(config, located).await?;
         let started = Instant::now();
@@ -114,10 +117,17 @@ impl Speaking {
         self.file.write(&sound, BITS_PER_SECOND)?;
         let spent = started.elapsed().as_secs_f64();
         let first = first.unwrap_or_default().as_secs_f64();
-        self.tell(sound.seconds(), spent, first, root.quiet)
+        self.tell(sound.seconds(), spent, first, &skipped, root.quiet)
     }
 
-    fn tell(&self, seconds: f64, spent: f64, first: f64, is_quiet: bool) -> Result<(), Failure> {
+    fn tell(
+        &self,
+        seconds: f64,
+        spent: f64,
+        first: f64,
+        skipped: &str,
+        is_quiet: bool,
+    ) -> Result<(), Failure> {
         if self.is_json {
             return output::json_line(&json!({
                 "event": "sound",
@@ -126,9 +136,15 @@ impl Speaking {
                 "seed": self.request.seed,
                 "spent_seconds": spent,
                 "first_seconds": first,
+                "skipped_characters": skipped,
             }));
         }
         if !is_quiet {
+            if !skipped.is_empty() {
+                output::aside(format!(
+                    "skipped characters without an English reading: {skipped}"
+                ));
+            }
             let file = self.file.path.as_deref().unwrap_or(Path::new("-"));
             output::aside(format!(
                 "{}: {seconds:.1} s of sound in {spent:.1} s, the first sentence after {first:.1} s",
@@ -151,9 +167,10 @@ impl SoundFile {
             "wav" => SoundForm::Wav,
             "flac" => SoundForm::Flac,
             "opus" | "ogg" => SoundForm::Opus,
+            "mp3" => SoundForm::Mp3,
             _ => {
                 let what = format!("{}: unknown kind of sound file", path.display());
-                let hint = "end the name in .wav, .flac or .opus";
+                let hint = "end the name in .mp3, .wav, .flac or .opus";
                 return Err(Failure::new(Exit::Usage, what).hint(hint));
             }
         };
@@ -168,12 +185,13 @@ impl SoundFile {
         Ok(Self { path, form })
     }
 
-    /// Opus takes so many bits a second.
+    /// Opus takes so many bits a second, and MP3 half as many again.
     pub fn write(&self, sound: &Sound, opus_bits: u32) -> Result<(), Failure> {
         let bytes = match self.form {
             SoundForm::Wav => to_wav(sound, WavFormat::Int16),
             SoundForm::Flac => to_flac(sound),
             SoundForm::Opus => to_opus(sound, opus_bits),
+            SoundForm::Mp3 => to_mp3(sound, opus_bits * 3 / 2),
         };
         let bytes = bytes.map_err(|error| Failure::new(Exit::Failed, error))?;
         match &self.path {
@@ -193,14 +211,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let wave = (0..24_000).map(|at| (at as f32 * 0.05).sin() * 0.5);
         let sound = Sound::new(24_000, 1, wave.collect()).unwrap();
-        for name in ["a.wav", "a.FLAC", "a.opus"] {
+        for name in ["a.wav", "a.FLAC", "a.opus", "a.mp3"] {
             let path = folder.path().join(name);
             let file = SoundFile::new(&path).unwrap();
             file.write(&sound, BITS_PER_SECOND).unwrap();
             let heard = listen(&fs::read(&path).unwrap(), 24_000, 10.0).unwrap();
             assert!((heard.seconds() - 1.0).abs() < 0.1, "{name}");
         }
-        let refused = SoundFile::new(Path::new("a.mp3")).unwrap_err();
+        let refused = SoundFile::new(Path::new("a.aac")).unwrap_err();
         assert_eq!(refused.exit(), Some(Exit::Usage));
         assert_eq!(SoundFile::new(Path::new("-")).unwrap().path, None);
     }

@@ -23,7 +23,7 @@ pub mod tests;
 
 pub use results::{Results, Unfit, UploadCheck, VideoCheck, sound_bytes, video_bytes};
 pub use sound::{
-    SourceSound, SourceSoundError, SpokenOpus, endless_wav, least_seconds, to_sound_file,
+    SourceSound, SourceSoundError, SpokenFile, endless_wav, least_seconds, to_sound_file,
 };
 pub use source::{Role, Source, SourceError, Sources, is_address};
 pub use text::{from_base64, to_base64};

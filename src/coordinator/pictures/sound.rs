@@ -12,7 +12,7 @@ use super::source::Sources;
 use crate::media::{Holding, Key, MediaError, QuotaExceeded};
 use crate::sender::Sender;
 use muster_media::MediaType;
-use muster_media::sound::{self, OpusStream, Sound, SoundError, WavFormat};
+use muster_media::sound::{self, Mp3Stream, OpusStream, Sound, SoundError, WavFormat};
 use muster_reader::{ReadError, SoundLimits};
 
 /// Samples a second that models for transcription take.
@@ -100,7 +100,9 @@ pub fn least_seconds(file: &[u8]) -> f64 {
 }
 
 /// Bits a second of spoken Opus: one channel of speech needs no more.
-const SPEECH_BITS: u32 = 48_000;
+const OPUS_BITS: u32 = 48_000;
+/// The same of MP3.
+const MP3_BITS: u32 = 64_000;
 
 /// A file of one channel, from samples of 16 bits.
 pub async fn to_sound_file(
@@ -113,7 +115,8 @@ pub async fn to_sound_file(
         match media_type {
             MediaType::Wav => sound::to_wav(&sound, WavFormat::Int16),
             MediaType::Flac => sound::to_flac(&sound),
-            MediaType::Opus => sound::to_opus(&sound, SPEECH_BITS),
+            MediaType::Opus => sound::to_opus(&sound, OPUS_BITS),
+            MediaType::Mp3 => sound::to_mp3(&sound, MP3_BITS),
             other => Err(SoundError::Encoder(other)),
         }
     };
@@ -127,28 +130,47 @@ fn levels(samples: &[u8]) -> Vec<f32> {
     pairs.map(level).collect()
 }
 
-/// An Ogg Opus file of one channel that is encoded while its samples come, off the async threads.
-pub struct SpokenOpus(Box<OpusStream>);
+/// A compressed file of one channel that is encoded while its samples come, off the async threads.
+pub enum SpokenFile {
+    Opus(Box<OpusStream>),
+    Mp3(Box<Mp3Stream>),
+}
 
-impl SpokenOpus {
-    pub fn new(rate: u32) -> Result<Self, SoundError> {
-        let stream = OpusStream::new(rate, 1, SPEECH_BITS)?;
-        Ok(Self(Box::new(stream.in_small_pages())))
+impl SpokenFile {
+    pub fn opus(rate: u32) -> Result<Self, SoundError> {
+        let stream = OpusStream::new(rate, 1, OPUS_BITS)?;
+        Ok(Self::Opus(Box::new(stream.in_small_pages())))
+    }
+
+    pub fn mp3(rate: u32) -> Result<Self, SoundError> {
+        let stream = Mp3Stream::new(rate, 1, MP3_BITS)?;
+        Ok(Self::Mp3(Box::new(stream)))
     }
 
     /// The bytes of the file that the next samples of 16 bits make whole.
     pub async fn push(mut self, samples: Vec<u8>) -> Result<(Self, Vec<u8>), SoundError> {
+        let media_type = match &self {
+            Self::Opus(_) => MediaType::Opus,
+            Self::Mp3(_) => MediaType::Mp3,
+        };
         let encode = move || {
-            let bytes = self.0.push(&levels(&samples))?;
+            let levels = levels(&samples);
+            let bytes = match &mut self {
+                Self::Opus(stream) => stream.push(&levels)?,
+                Self::Mp3(stream) => stream.push(&levels)?,
+            };
             Ok((self, bytes))
         };
         let encoded = tokio::task::spawn_blocking(encode).await;
-        encoded.unwrap_or(Err(SoundError::Encoder(MediaType::Opus)))
+        encoded.unwrap_or(Err(SoundError::Encoder(media_type)))
     }
 
     /// The rest of the file, which is short.
     pub fn finish(self) -> Result<Vec<u8>, SoundError> {
-        self.0.finish()
+        match self {
+            Self::Opus(stream) => stream.finish(),
+            Self::Mp3(stream) => stream.finish(),
+        }
     }
 }
 

@@ -209,6 +209,7 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
                     Ability::TextualInversions => Capabilities::INVERSIONS,
                     Ability::Tiling => Capabilities::TILING,
                     Ability::HiresFix => Capabilities::TWO_PASSES,
+                    Ability::Mp3 => Capabilities::MP3,
                 });
             }
         }

@@ -110,6 +110,7 @@ pub fn key_of(job: &Job, attempt: u32) -> Key {
             SoundFormat::Wav => MediaType::Wav,
             SoundFormat::Flac => MediaType::Flac,
             SoundFormat::Opus => MediaType::Opus,
+            SoundFormat::Mp3 => MediaType::Mp3,
         },
         MediaFile::Video { .. } => MediaType::Mp4,
     };

@@ -1,7 +1,7 @@
 //! Rate, channels and length of a sound, read from its bytes without a decoder. A file that says more than it holds is
 //! truncated, so the length is never larger than its bytes allow.
 
-use super::SoundError;
+use super::{SoundError, mp3};
 use crate::MediaType;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,7 @@ pub fn inspect(bytes: &[u8], media_type: MediaType) -> Result<SoundHeader, Sound
         MediaType::Wav => wav(bytes),
         MediaType::Flac => flac(bytes),
         MediaType::Opus => opus(bytes),
+        MediaType::Mp3 => mp3::header(bytes),
         _ => return Err(unreadable),
     };
     let header = header.ok_or(unreadable.clone())??;

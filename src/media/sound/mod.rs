@@ -6,6 +6,7 @@
 //! | `wav` | WAV, 16-bit or float, both ways |
 //! | `flac` | FLAC, 16-bit, encoding |
 //! | `opus` | Opus in Ogg, both ways |
+//! | `mp3` | MP3, encoding |
 //! | `decode` | any sound file, block by block |
 //! | `listen` | the same as one channel at one rate |
 
@@ -13,6 +14,7 @@ mod decode;
 mod flac;
 mod header;
 mod listen;
+mod mp3;
 mod opus;
 mod wav;
 
@@ -23,6 +25,7 @@ pub use decode::{DECODED_TYPES, DecodedSound, decode};
 pub use flac::{FlacStream, to_flac};
 pub use header::{SoundHeader, inspect};
 pub use listen::{listen, listen_in_blocks};
+pub use mp3::{MP3_RATES, Mp3Stream, to_mp3};
 pub use opus::{OPUS_RATES, OpusStream, from_opus, to_opus};
 pub use wav::{WavFormat, from_wav, to_wav, wav_header};
 

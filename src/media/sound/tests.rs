@@ -3,8 +3,8 @@ use std::f32::consts::TAU;
 use proptest::prelude::*;
 
 use super::{
-    OpusStream, Sound, SoundBounds, SoundError, SoundHeader, WavFormat, from_opus, from_wav,
-    inspect, to_flac, to_opus, to_wav,
+    MP3_RATES, Mp3Stream, OpusStream, Sound, SoundBounds, SoundError, SoundHeader, WavFormat,
+    from_opus, from_wav, inspect, listen, to_flac, to_mp3, to_opus, to_wav,
 };
 use crate::MediaType;
 
@@ -12,7 +12,12 @@ const BOUNDS: SoundBounds = SoundBounds {
     seconds: 10.0,
     channels: 2,
 };
-const SOUNDS: [MediaType; 3] = [MediaType::Wav, MediaType::Flac, MediaType::Opus];
+const SOUNDS: [MediaType; 4] = [
+    MediaType::Wav,
+    MediaType::Flac,
+    MediaType::Opus,
+    MediaType::Mp3,
+];
 
 /// A tone in the first channel, a higher one in the second.
 fn tone(rate: u32, channels: u16, frames: usize) -> Sound {
@@ -28,7 +33,8 @@ fn written(media_type: MediaType, sound: &Sound) -> Vec<u8> {
     match media_type {
         MediaType::Wav => to_wav(sound, WavFormat::Int16).unwrap(),
         MediaType::Flac => to_flac(sound).unwrap(),
-        _ => to_opus(sound, 96_000).unwrap(),
+        MediaType::Opus => to_opus(sound, 96_000).unwrap(),
+        _ => to_mp3(sound, 96_000).unwrap(),
     }
 }
 
@@ -109,6 +115,115 @@ fn opus_comes_back() {
     }
 }
 
+/// Like a song: chords of partials that fade, and noise of a drum.
+fn music(rate: u32, channels: u16) -> Sound {
+    let mut state = 1u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let samples = (0..3 * rate * u32::from(channels)).map(|at| {
+        let (frame, channel) = (at / u32::from(channels), at % u32::from(channels));
+        let time = frame as f32 / rate as f32;
+        let beat = time % 0.5;
+        let partials = [220.0, 277.2, 329.6, 440.0, 880.0, 1760.0, 3520.0].into_iter();
+        let chord: f32 = partials
+            .map(|hertz| (TAU * hertz * (1.0 + 0.01 * channel as f32) * time).sin())
+            .sum();
+        (chord * (-3.0 * beat).exp() + 0.5 * noise() * (-40.0 * beat).exp()) * 0.1
+    });
+    Sound::new(rate, channels, samples.collect()).unwrap()
+}
+
+/// Like a voice: partials of a pitch that glides, through two formants, in syllables.
+fn voice(rate: u32) -> Sound {
+    let mut phase = 0f32;
+    let samples = (0..3 * rate).map(|at| {
+        let time = at as f32 / rate as f32;
+        let pitch = 120.0 + 30.0 * (TAU * 0.7 * time).sin();
+        phase += TAU * pitch / rate as f32;
+        let first = 500.0 + 200.0 * (TAU * 1.3 * time).sin();
+        let formant = |hertz: f32, center: f32| (-((hertz - center) / 150.0).powi(2)).exp();
+        let partials = (1..30u8).map(|number| {
+            let hertz = pitch * f32::from(number);
+            let level = 0.05 + formant(hertz, first) + 0.5 * formant(hertz, 1800.0);
+            level * (phase * f32::from(number)).sin()
+        });
+        let syllable = (TAU * 2.0 * time).sin().max(0.0);
+        partials.sum::<f32>() * syllable * 0.12
+    });
+    Sound::new(rate, 1, samples.collect()).unwrap()
+}
+
+/// Decibels of a sound above what its encoding changed, of all channels as one.
+fn signal_to_noise(sound: &Sound, file: &[u8]) -> f64 {
+    let again = listen(file, sound.rate(), 10.0).unwrap();
+    let channels = usize::from(sound.channels());
+    let frames = sound.samples().chunks_exact(channels);
+    let mixed: Vec<f32> = frames
+        .map(|frame| frame.iter().sum::<f32>() / channels as f32)
+        .collect();
+    assert_eq!(again.frames(), mixed.len(), "the delay is left out");
+    let energy = |samples: &[f32]| samples.iter().map(|one| f64::from(one * one)).sum::<f64>();
+    let errors = mixed.iter().zip(again.samples());
+    let errors: Vec<f32> = errors.map(|(one, other)| one - other).collect();
+    10.0 * (energy(&mixed) / energy(&errors)).log10()
+}
+
+#[test]
+fn mp3_sounds_like_its_source() {
+    for (sound, bits, least) in [
+        (voice(24_000), 64_000, 15.0),
+        (voice(24_000), 96_000, 20.0),
+        (voice(44_100), 64_000, 15.0),
+        (music(24_000, 2), 160_000, 15.0),
+        (music(44_100, 2), 128_000, 12.0),
+        (music(48_000, 2), 192_000, 15.0),
+        (music(44_100, 1), 128_000, 15.0),
+    ] {
+        let file = to_mp3(&sound, bits).unwrap();
+        let size = f64::from(bits) / 8.0 * sound.seconds();
+        assert!((file.len() as f64 / size - 1.0).abs() < 0.1, "{bits}");
+        let found = signal_to_noise(&sound, &file);
+        let about = (sound.rate(), sound.channels(), bits);
+        assert!(found > least, "{about:?}: {found:.1} dB");
+    }
+}
+
+#[test]
+fn mp3_of_every_rate_has_the_length_of_its_sound() {
+    for rate in MP3_RATES {
+        for frames in [0, 1, 575, 1152, 5000] {
+            let sound = tone(rate, 1, frames);
+            let file = to_mp3(&sound, 64_000).unwrap();
+            let header = inspect(&file, MediaType::Mp3).unwrap();
+            assert_eq!((header.rate, header.frames), (rate, frames as u64));
+        }
+    }
+    let refused = to_mp3(&tone(96_000, 1, 100), 64_000).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "MP3 takes no sound of 1 channels at 96000 Hz"
+    );
+    assert!(to_mp3(&tone(48_000, 3, 100), 64_000).is_err());
+}
+
+#[test]
+fn an_mp3_leaves_while_its_samples_come() {
+    let sound = voice(24_000);
+    let mut stream = Mp3Stream::new(24_000, 1, 64_000).unwrap();
+    let mut file = stream.push(&sound.samples()[..24_000]).unwrap();
+    assert!(file.len() > 7_000, "{}", file.len());
+    assert_eq!(MediaType::sniff(&file), Some(MediaType::Mp3));
+    file.extend(stream.push(&sound.samples()[24_000..]).unwrap());
+    file.extend(stream.finish().unwrap());
+    let heard = listen(&file, 24_000, 10.0).unwrap();
+    // The delay and the filling of the last frame stay.
+    assert!((heard.seconds() - sound.seconds()).abs() < 0.1);
+    let header = inspect(&file, MediaType::Mp3).unwrap();
+    assert!((header.seconds() - sound.seconds()).abs() < 0.1);
+}
+
 #[test]
 fn rates_that_a_codec_lacks_are_refused_by_name() {
     let refused = to_opus(&tone(44_100, 1, 100), 32_000).unwrap_err();
@@ -141,7 +256,7 @@ fn headers_tell_the_length() {
 #[test]
 fn truncated_sound_is_refused_by_name() {
     let sound = tone(24_000, 1, 24_000);
-    for media_type in [MediaType::Wav, MediaType::Opus] {
+    for media_type in [MediaType::Wav, MediaType::Opus, MediaType::Mp3] {
         let bytes = written(media_type, &sound);
         for length in [bytes.len() - 1, bytes.len() / 2] {
             let refused = inspect(&bytes[..length], media_type).unwrap_err();

@@ -63,6 +63,8 @@ impl Capabilities {
 
     /// Tells log probabilities of the prompt's tokens.
     pub const PROMPT_LOGPROBS: Self = Self(1 << 66);
+    /// Encodes sound as MP3.
+    pub const MP3: Self = Self(1 << 67);
 
     /// The kinds of control maps that came later, which owners allow apart.
     pub const MORE_CONTROL: Self = Self(1 << 59);
@@ -91,7 +93,7 @@ impl Capabilities {
     /// The capabilities of a model, where the others are those of a worker.
     pub const OF_MODELS: Self = Self::TOOLS;
 
-    const NAMES: [(Self, &'static str); 44] = [
+    const NAMES: [(Self, &'static str); 45] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -137,6 +139,7 @@ impl Capabilities {
         (Self::INTERACTIVE, "interactive replies"),
         (Self::STOP_RULES, "min_tokens, ignore_eos or stop_token_ids"),
         (Self::PROMPT_LOGPROBS, "log probabilities of prompts"),
+        (Self::MP3, "sound as mp3"),
         (Self::MORE_CONTROL, "newer control types"),
         (Self::CONTROL_STRENGTH, "control strength"),
         (Self::NEWER_DRAWING, "newer samplers and settings"),

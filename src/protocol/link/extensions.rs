@@ -135,10 +135,12 @@ pub enum Ability {
     Tiling,
     /// Draws a large image in two passes.
     HiresFix,
+    /// Encodes sound as MP3.
+    Mp3,
 }
 
 impl Ability {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Tools,
         Self::Logprobs,
         Self::PromptLogprobs,
@@ -153,6 +155,7 @@ impl Ability {
         Self::TextualInversions,
         Self::Tiling,
         Self::HiresFix,
+        Self::Mp3,
     ];
 
     /// Names of later versions are left out.
@@ -179,6 +182,7 @@ impl Ability {
             Self::TextualInversions => "textual_inversions",
             Self::Tiling => "tiling",
             Self::HiresFix => "hires_fix",
+            Self::Mp3 => "mp3",
         }
     }
 }

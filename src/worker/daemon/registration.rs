@@ -35,7 +35,9 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
         Ability::Grammars,
         Ability::Encode,
     ];
-    let draws = served.media.iter().any(|model| model.kind == Kind::Image);
+    let makes = |kind| served.media.iter().any(|model| model.kind == kind);
+    let draws = makes(Kind::Image);
+    let mp3 = (makes(Kind::Music) || makes(Kind::Speech)).then_some(Ability::Mp3);
     let images = [
         Ability::SourceImages,
         Ability::Inpainting,
@@ -50,7 +52,12 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
     let images = images.into_iter().chain(loras).chain(inversions);
     let images = images.filter(|_| draws);
     Claims {
-        can: tools.into_iter().chain(others).chain(images).collect(),
+        can: tools
+            .into_iter()
+            .chain(others)
+            .chain(images)
+            .chain(mp3)
+            .collect(),
         with_tools,
     }
 }

@@ -51,6 +51,10 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("mimalloc", &["process/memory.rs"]),
     ("minijinja", &["engine/runtime/text"]),
     ("muster", &["main.rs"]),
+    (
+        "muster_characters",
+        &["coordinator/http/openai", "engine/runtime/speech"],
+    ),
     ("muster_config", &["worker/daemon", "lib.rs"]),
     ("muster_engine", &["worker/daemon", "lib.rs"]),
     ("muster_kernels", &["engine", "lib.rs"]),
@@ -95,6 +99,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("opus_pure", &["media/sound"]),
     ("rusty_h264_common", &["media/video"]),
     ("rusty_h264_encoder", &["media/video"]),
+    ("rusty_mp3", &["media/sound"]),
     (
         "regex",
         &[
@@ -120,7 +125,10 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("tokenizers", &["engine/runtime/text"]),
     ("toktrie", &["engine/runtime/grammar"]),
     ("tracing_subscriber", &["process/telemetry.rs"]),
-    ("unicode_normalization", &["coordinator/moderation"]),
+    (
+        "unicode_normalization",
+        &["characters", "coordinator/moderation"],
+    ),
     ("unicode_security", &["coordinator/moderation"]),
     ("webp", &["media/image"]),
 ];

@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use super::auth::Admitted;
 use super::body::{self, Patience};
 use super::entrance::JOB_ID;
+use super::openai::speech::{SKIPPED_CHARACTERS, VOICE};
 use super::reply::Told;
 use super::text::IGNORED_FIELDS;
 use crate::error::ApiError;
@@ -45,7 +46,13 @@ const MAX_KEY: usize = 255;
 /// A longer reply is not kept.
 const MAX_REPLY_BYTES: usize = 1 << 20;
 /// Headers of a reply that are part of it.
-const KEPT_HEADERS: [HeaderName; 3] = [CONTENT_TYPE, JOB_ID, IGNORED_FIELDS];
+const KEPT_HEADERS: [HeaderName; 5] = [
+    CONTENT_TYPE,
+    JOB_ID,
+    IGNORED_FIELDS,
+    SKIPPED_CHARACTERS,
+    VOICE,
+];
 
 /// Requests with a key that run or have run.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,10 +27,12 @@ use crate::http::open::KnownModels;
 use crate::http::reply::{self, Reply};
 use crate::http::room::{Memory, Room};
 use crate::http::statistics::parameter;
-use crate::pictures::{SpokenOpus, endless_wav, to_sound_file};
+use crate::http::text::with_ignored;
+use crate::pictures::{SpokenFile, endless_wav, to_sound_file};
 use crate::requests::orders::MediaWork;
 use crate::state::DoorSettings;
 use crate::switchboard::Switchboard;
+use muster_characters::unreadable;
 use muster_protocol::job::{
     Capabilities, FailureKind, JobId, Kind, MusicRequest, ResultPart, SoundFormat, SpeechPart,
     SpeechRequest,
@@ -41,6 +43,12 @@ use muster_protocol::openai::speech::{
     SpeechDelivery, SpeechForm, VoicedText, delta, done, resolve, voice,
 };
 
+/// Characters of the text that have no English reading, as `U+4E16, U+754C`.
+pub const SKIPPED_CHARACTERS: HeaderName = HeaderName::from_static("x-skipped-characters");
+/// The voice of the model that speaks, where the client named one.
+pub const VOICE: HeaderName = HeaderName::from_static("x-voice");
+/// The most characters that the header names.
+const MOST_SKIPPED: usize = 32;
 const HEARTBEAT: &str = ": heartbeat\n\n";
 /// The longest speech, in bytes of its samples: over twenty minutes at 24 kHz.
 const MOST_BYTES: usize = 64 << 20;
@@ -59,25 +67,44 @@ pub async fn speak(
     whole: Result<MediaWhole, ApiError>,
 ) -> Result<Response, ApiError> {
     let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
-    let encoder = endpoint.encoder();
     let (request, room) = read_body(whole, VoicedText::read).await?;
+    let encoder = endpoint.encoder();
     encoder.examine(&request.text, &request.model).await?;
     let voices = encoder.voices(&request.model).await;
     let voice = match &request.voice {
         Some(asked) if !voices.is_empty() => Some(resolve(asked, &voices)?),
         asked => asked.clone(),
     };
+    let skipped = skipped_header(&request.text).map(|skipped| (SKIPPED_CHARACTERS, skipped));
+    let spoken = voice.as_deref().map(HeaderValue::try_from);
+    let spoken = spoken.and_then(Result::ok).map(|voice| (VOICE, voice));
+    let ignored = request.ignored.clone();
+    let mut response = answer(&endpoint, request, voice, room).await?;
+    response
+        .headers_mut()
+        .extend(skipped.into_iter().chain(spoken));
+    with_ignored(&mut response, &ignored);
+    Ok(response)
+}
+
+async fn answer(
+    endpoint: &MediaEndpoint,
+    request: VoicedText,
+    voice: Option<String>,
+    room: Room,
+) -> Result<Response, ApiError> {
+    let encoder = endpoint.encoder();
     if request.tracking.is_async {
         // Refused now: a stored request would wait for such a worker.
         encoder.check_able(&request.model, Kind::Speech).await?;
-        return later(&endpoint, request, voice, room).await;
+        return later(endpoint, request, voice, room).await;
     }
     drop(room);
     let speech = SpeechRequest {
         text: request.text.clone(),
         voice,
         speed: request.speed,
-        seed: encoder.seed(),
+        seed: request.seed.unwrap_or_else(|| encoder.seed()),
     };
     let characters = speech.tokens();
     let running = encoder
@@ -98,6 +125,16 @@ pub async fn speak(
     }
 }
 
+/// Named here and not by the worker, because headers leave before the first sound.
+fn skipped_header(text: &str) -> Option<HeaderValue> {
+    let skipped = unreadable(text);
+    let shown = skipped.iter().take(MOST_SKIPPED);
+    let shown: Vec<String> = shown
+        .map(|letter| format!("U+{:04X}", u32::from(*letter)))
+        .collect();
+    (!shown.is_empty()).then(|| HeaderValue::try_from(shown.join(", ")).ok())?
+}
+
 /// The file comes by upload, as that of music does.
 async fn later(
     endpoint: &MediaEndpoint,
@@ -114,10 +151,12 @@ async fn later(
         is_speech: true,
         voice,
         speed: request.speed,
+        seed: request.seed,
         format: match request.form {
             SpeechForm::Wav | SpeechForm::Pcm => SoundFormat::Wav,
             SpeechForm::Flac => SoundFormat::Flac,
             SpeechForm::Opus => SoundFormat::Opus,
+            SpeechForm::Mp3 => SoundFormat::Mp3,
         },
         ..MusicRequest::default()
     };
@@ -171,6 +210,7 @@ async fn file(speech: SpeechPart, form: SpeechForm) -> Result<Vec<u8>, ApiError>
         SpeechForm::Wav => crate::media::MediaType::Wav,
         SpeechForm::Flac => crate::media::MediaType::Flac,
         SpeechForm::Opus => crate::media::MediaType::Opus,
+        SpeechForm::Mp3 => crate::media::MediaType::Mp3,
     };
     let file = to_sound_file(speech.samples.0, speech.rate, media_type).await;
     file.map_err(unencoded)
@@ -200,7 +240,7 @@ struct SpeechRelay {
     /// The samples of a file that is sent when it is complete.
     kept: SpeechPart,
     /// Encodes while the text is spoken. None before the first part, and of other files.
-    opus: Option<SpokenOpus>,
+    encoder: Option<SpokenFile>,
     form: SpeechForm,
     has_events: bool,
     characters: u64,
@@ -231,7 +271,7 @@ async fn relay(
         sent: 0,
         rate: None,
         kept: SpeechPart::default(),
-        opus: None,
+        encoder: None,
         form: request.form,
         has_events,
         characters,
@@ -299,24 +339,29 @@ impl SpeechRelay {
         if is_first && self.form == SpeechForm::Wav {
             bytes.splice(0..0, endless_wav(rate));
         }
-        if self.form == SpeechForm::Opus {
-            let opus = match self.opus.take() {
-                Some(opus) => opus,
-                None => SpokenOpus::new(rate).map_err(unencoded)?,
-            };
-            let (opus, encoded) = opus.push(bytes).await.map_err(unencoded)?;
-            (self.opus, bytes) = (Some(opus), encoded);
-        }
+        let new = match self.form {
+            SpeechForm::Opus => SpokenFile::opus,
+            SpeechForm::Mp3 => SpokenFile::mp3,
+            SpeechForm::Wav | SpeechForm::Flac | SpeechForm::Pcm => {
+                return Ok((!bytes.is_empty()).then_some(bytes));
+            }
+        };
+        let encoder = match self.encoder.take() {
+            Some(encoder) => encoder,
+            None => new(rate).map_err(unencoded)?,
+        };
+        let (encoder, bytes) = encoder.push(bytes).await.map_err(unencoded)?;
+        self.encoder = Some(encoder);
         Ok((!bytes.is_empty()).then_some(bytes))
     }
 
     async fn end(&mut self) -> Option<Result<Bytes, BrokenOff>> {
         self.running = None;
-        let rest = match (self.form, self.opus.take()) {
+        let rest = match (self.form, self.encoder.take()) {
             (SpeechForm::Flac, _) => file(std::mem::take(&mut self.kept), self.form)
                 .await
                 .map(Some),
-            (_, Some(opus)) => opus.finish().map(Some).map_err(unencoded),
+            (_, Some(encoder)) => encoder.finish().map(Some).map_err(unencoded),
             (_, None) => Ok(None),
         };
         let rest = match rest {
@@ -381,7 +426,8 @@ pub async fn list_voices(
         .iter()
         .map(|(name, models)| voice(name, models))
         .collect();
-    let names: Vec<&str> = voices.into_keys().collect();
+    let names = voices.keys().map(|name| json!({"id": name, "name": name}));
+    let names: Vec<Value> = names.collect();
     Ok(Reply(
         json!({"object": "list", "data": data, "voices": names}),
     ))

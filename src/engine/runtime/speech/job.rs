@@ -20,7 +20,22 @@ pub struct SpeechTask {
     pub index: u32,
 }
 
+/// Silence for a text without words, in samples.
+const PAUSE: usize = SPEECH_RATE as usize / 4;
+
 pub async fn speak(model: Arc<SpeechModel>, task: SpeechTask, news: PassReports) -> Result<()> {
+    if task.passages.is_empty() {
+        news.put(Advance::Step {
+            at: 1,
+            of: 1,
+            preview: None,
+        });
+        news.put(Advance::Made(Output::Sound(Pcm {
+            rate: SPEECH_RATE,
+            channels: 1,
+            samples: vec![0.0; PAUSE],
+        })));
+    }
     let count = task.passages.len() as u32;
     for (at, tokens) in (0..count).zip(&task.passages) {
         // A draw for each passage of each sound of a series.

@@ -9,6 +9,7 @@ mod passages;
 mod voices;
 
 pub use crate::networks::sound::SPEECH_RATE;
+pub use muster_characters::unreadable;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -169,17 +170,16 @@ impl SpeechPipeline {
             });
         }
         let model = &self.model;
-        let sentences = model.english.sentences(text);
-        let sentences = sentences.map_err(Refusal::Unsupported)?;
-        let vocabulary = &model.network.spec().vocabulary;
-        let passages = passages(&sentences, vocabulary, model.network.longest_text());
-        let passages = passages.map_err(Refusal::Unsupported)?;
-        match passages.is_empty() {
-            true => Err(Refusal::Unsupported(
-                "the text has no words to speak".to_owned(),
-            )),
-            false => Ok(passages),
+        if text.trim().is_empty() {
+            return Err(Refusal::Unsupported("the text is empty".to_owned()));
         }
+        let sentences = model.english.sentences(text);
+        let vocabulary = &model.network.spec().vocabulary;
+        Ok(passages(
+            &sentences,
+            vocabulary,
+            model.network.longest_text(),
+        ))
     }
 }
 
@@ -213,7 +213,7 @@ impl Pipeline for SpeechPipeline {
         let longest = task.passages.iter().map(Vec::len).max().unwrap_or(0);
         let frames = longest as f32 * FRAMES_PER_PHONEME / task.speed;
         Ok(Cost {
-            steps: u32::try_from(task.passages.len()).unwrap_or(u32::MAX),
+            steps: u32::try_from(task.passages.len().max(1)).unwrap_or(u32::MAX),
             blocks: task.passages.len() as u64 * BLOCKS_PER_PASSAGE,
             memory_bytes: (frames * BYTES_PER_FRAME) as u64,
         })

@@ -5,6 +5,30 @@ use std::collections::HashMap;
 /// Shorter sentences are read together with the next: alone the network gives them an odd sound.
 const LEAST: usize = 20;
 
+/// Phonemes that are alike, for models that were trained on few.
+const NEAREST: [(char, &str); 20] = [
+    ('ˌ', ""),
+    ('ð', "θ"),
+    ('ʧ', "tʃ"),
+    ('ʤ', "dʒ"),
+    ('ʒ', "ʃ"),
+    ('Q', "O"),
+    ('Y', "ɔɪ"),
+    ('a', "æ"),
+    ('c', "k"),
+    ('e', "ɛ"),
+    ('g', "ɡ"),
+    ('o', "ɔ"),
+    ('r', "ɹ"),
+    ('x', "k"),
+    ('y', "j"),
+    ('ɐ', "ə"),
+    ('ɒ', "ɑ"),
+    ('ɾ', "t"),
+    ('ᵻ', "ɪ"),
+    ('ʔ', "t"),
+];
+
 /// A piece of text that is spoken at once: tokens of phonemes.
 pub type Passage = Vec<u32>;
 
@@ -13,12 +37,12 @@ pub fn passages(
     sentences: &[String],
     vocabulary: &HashMap<char, u32>,
     most: usize,
-) -> Result<Vec<Passage>, String> {
+) -> Vec<Passage> {
     let mut passages: Vec<Passage> = Vec::with_capacity(sentences.len());
     let space = vocabulary.get(&' ').copied();
     for sentence in sentences {
         for part in cut(sentence, most) {
-            let tokens = tokens(part, vocabulary)?;
+            let tokens = tokens(part, vocabulary);
             if tokens.is_empty() {
                 continue;
             }
@@ -30,15 +54,22 @@ pub fn passages(
             }
         }
     }
-    Ok(passages)
+    passages
 }
 
-fn tokens(phonemes: &str, vocabulary: &HashMap<char, u32>) -> Result<Passage, String> {
-    let token = |symbol: char| {
-        let token = vocabulary.get(&symbol).copied();
-        token.ok_or_else(|| format!("the model has no phoneme {symbol:?}"))
+/// A phoneme that the model does not have is left out, unless it has one like it.
+fn tokens(phonemes: &str, vocabulary: &HashMap<char, u32>) -> Passage {
+    let token = |symbol: char| vocabulary.get(&symbol).copied();
+    let nearest = |symbol: char| {
+        let found = NEAREST.iter().find(|(one, _)| *one == symbol);
+        let alike = found.map_or("", |(_, alike)| alike).chars();
+        alike.filter_map(token).collect()
     };
-    phonemes.chars().map(token).collect()
+    let tokens = phonemes.chars().flat_map(|symbol| match token(symbol) {
+        Some(token) => vec![token],
+        None => nearest(symbol),
+    });
+    tokens.collect()
 }
 
 /// Parts of a sentence that are short enough: cut behind a mark, else behind a word, else anywhere.
@@ -83,14 +114,14 @@ mod tests {
     #[test]
     fn short_sentences_are_read_with_the_next() {
         let sentences = ["aa.", "bb.", &"c".repeat(40), "aa."].map(str::to_owned);
-        let found = passages(&sentences, &vocabulary(), 100).unwrap();
+        let found = passages(&sentences, &vocabulary(), 100);
         let lengths: Vec<usize> = found.iter().map(Vec::len).collect();
         assert_eq!(lengths, [7 + 1 + 40, 3]);
     }
 
     #[test]
-    fn phonemes_without_a_token_are_named() {
-        let refused = passages(&["aq".to_owned()], &vocabulary(), 100).unwrap_err();
-        assert!(refused.contains("'q'"), "{refused}");
+    fn phonemes_without_a_token_become_the_nearest() {
+        let found = passages(&["aɒxq".to_owned()], &"aɑ".chars().zip(1..).collect(), 100);
+        assert_eq!(found, [vec![1, 2]]);
     }
 }

@@ -97,6 +97,19 @@ fn each_sentence_is_a_sound_of_its_own() {
 }
 
 #[test]
+fn a_text_without_words_is_a_pause() {
+    let folder = model();
+    let pipeline = SpeechSource::new(folder.path())
+        .load(DeviceChoice::of_tests())
+        .unwrap();
+    for text in ["...", "Привет 🙂", "[x](/ʘ/)"] {
+        let (events, samples) = make(&pipeline, request(text));
+        assert_eq!(events, ["step 1 of 1", "sound"], "{text}");
+        assert!(samples.iter().all(|sample| *sample == 0.0), "{text}");
+    }
+}
+
+#[test]
 fn settings_of_other_models_are_refused_by_name() {
     let folder = model();
     let pipeline = SpeechSource::new(folder.path())
@@ -133,8 +146,7 @@ fn settings_of_other_models_are_refused_by_name() {
     );
     let voice = Some("nova".to_owned());
     assert!(refused(SoundRequest { voice, ..plain }).contains("voices: high, low"));
-    assert!(refused(request("...")).contains("no words"));
-    assert!(refused(request("[x](/9/)")).contains("no phoneme '9'"));
+    assert!(refused(request(" \n")).contains("empty"));
     assert!(refused(request(&"a".repeat(60_000))).contains("50000"));
     let image = MakeRequest::from(ImageRequest::default());
     assert!(

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{JobRequest, KindFacts, MediaFile, ModelDefaults, OutputForm};
 use crate::job::needs::{MusicNeeds, Needs, SoundNeeds, SpeechNeeds};
-use crate::job::{Formats, Limits};
+use crate::job::{Capabilities, Formats, Limits};
 
 pub(super) const FACTS: KindFacts = KindFacts {
     name: "music",
@@ -62,6 +62,8 @@ pub enum SoundFormat {
     Flac,
     /// In an Ogg file.
     Opus,
+    /// Only of workers that know it.
+    Mp3,
 }
 
 /// Speech has about 15 characters a second.
@@ -140,6 +142,8 @@ impl JobRequest for MusicRequest {
                 true => Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
                 false => Formats::NEUTRAL,
             },
+            requires: Capabilities::default()
+                .with_if(self.format == SoundFormat::Mp3, Capabilities::MP3),
             needs: self.needs(),
             ..Limits::default()
         }

@@ -95,10 +95,11 @@ pub const FIELDS: &[Field<MusicDraft>] = &[
         draft.music.seed = whole(&value).and_then(|seed| u64::try_from(seed).ok());
         Ok(())
     }),
-    field("response_format", Shape::Word(&["wav", "flac", "opus"]), "Type of the sound file; wav if absent. opus is in an Ogg file.", |draft, value| {
+    field("response_format", Shape::Word(&["wav", "flac", "opus", "mp3"]), "Type of the sound file; wav if absent. opus is in an Ogg file; mp3 needs a worker that makes it.", |draft, value| {
         draft.music.format = match value.as_str() {
             Some("flac") => SoundFormat::Flac,
             Some("opus") => SoundFormat::Opus,
+            Some("mp3") => SoundFormat::Mp3,
             _ => SoundFormat::Wav,
         };
         Ok(())

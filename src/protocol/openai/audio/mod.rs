@@ -52,7 +52,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::AudioRequest;
-    use crate::job::SoundFormat;
+    use crate::job::{Capabilities, JobRequest, SoundFormat};
 
     #[test]
     fn a_request_is_read_with_its_defaults() {
@@ -71,6 +71,11 @@ mod tests {
         );
         assert_eq!(music.format, SoundFormat::Opus);
         assert_eq!(music.key_scale.as_deref(), Some("C# minor"));
+        let mp3 = json!({"prompt": "a", "response_format": "mp3"});
+        let mp3 = AudioRequest::read(mp3).unwrap().music;
+        // Older workers do not know it.
+        assert_eq!(mp3.limits().requires, Capabilities::MP3);
+        assert_eq!(music.limits().requires, Capabilities::default());
     }
 
     #[test]
@@ -92,7 +97,7 @@ mod tests {
         check(json!({"key_scale": "H major"}), "key_scale");
         check(json!({"time_signature": "5/4"}), "time_signature");
         check(json!({"vocal_language": "EN"}), "vocal_language");
-        check(json!({"response_format": "mp3"}), "response_format");
+        check(json!({"response_format": "aac"}), "response_format");
         check(json!({"worker": "rig"}), "worker");
         check(json!({"secnds": 1}), "secnds");
         assert!(AudioRequest::read(json!({})).is_err());

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::{SpeechDelivery, SpeechForm, VoicedText};
 use crate::openai::field::Field;
-use crate::openai::images::{bounded, text};
+use crate::openai::images::{LARGEST_SEED, bounded, text};
 use crate::openai::media::{self, MediaTracking};
+use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape};
 
 /// As OpenAI has it.
@@ -21,6 +22,8 @@ pub struct SpeechDraft {
     input: Option<String>,
     voice: Option<String>,
     speed: Option<f64>,
+    seed: Option<u64>,
+    ignored: Vec<String>,
     form: SpeechForm,
     delivery: SpeechDelivery,
     tracking: MediaTracking,
@@ -52,7 +55,7 @@ pub const FIELDS: &[Field<SpeechDraft>] = &[
         draft.input = Some(bounded("input", value, LONGEST_INPUT)?);
         Ok(())
     }),
-    field("voice", VOICE, "A voice of GET /v1/audio/voices, or a mixture such as a+b; the model's usual voice if absent.", |draft, value| {
+    field("voice", VOICE, "A voice of GET /v1/audio/voices, one of OpenAI's, which stands for a voice of the model, or a mixture such as a+b; the model's usual voice if absent. The header x-voice names the voice.", |draft, value| {
         let name = match value {
             Value::Object(mut custom) => custom.remove("id").filter(Value::is_string).unwrap_or_default(),
             name => name,
@@ -64,29 +67,30 @@ pub const FIELDS: &[Field<SpeechDraft>] = &[
         draft.speed = value.as_f64();
         Ok(())
     }),
-    field("response_format", Shape::Text, "Type of the sound file: wav, flac, opus (in an Ogg file) or pcm (16 bits, one channel, no header); wav if absent. mp3 and aac are not supported.", |draft, value| {
+    field("response_format", Shape::Text, "Type of the sound file: mp3, wav, flac, opus (in an Ogg file) or pcm (16 bits, one channel, no header); mp3 if absent. aac is not supported.", |draft, value| {
         let name = text(value);
         draft.form = SpeechForm::named(&name).ok_or_else(|| {
-            let message = "response_format must be wav, flac, opus or pcm; mp3 and aac are not supported";
+            let message = "response_format must be mp3, wav, flac, opus or pcm; aac is not supported";
             Problem::unsupported("response_format", message)
         })?;
         Ok(())
     }),
-    field("stream_format", Shape::Word(&["audio", "sse"]), "audio sends wav, opus and pcm while the text is spoken, sse sends any type in events. If absent, pcm is sent while the text is spoken, and other types when they are complete.", |draft, value| {
+    field("stream_format", Shape::Word(&["audio", "sse"]), "audio sends mp3, wav, opus and pcm while the text is spoken, sse sends any type in events. If absent, pcm is sent while the text is spoken, and other types when they are complete.", |draft, value| {
         draft.delivery = match value.as_str() {
             Some("sse") => SpeechDelivery::Events,
             _ => SpeechDelivery::Audio,
         };
         Ok(())
     }),
-    field("instructions", Shape::Text, "Not supported: no model here follows instructions about its voice.", |_, value| {
-        match text(value).trim().is_empty() {
-            true => Ok(()),
-            false => {
-                let message = "instructions are not supported: no model here follows instructions about its voice";
-                Err(Problem::unsupported("instructions", message))
-            }
+    field("seed", Shape::Integer(0..=LARGEST_SEED), "Seed of the noise in the voice; random if absent.", |draft, value| {
+        draft.seed = whole(&value).and_then(|seed| u64::try_from(seed).ok());
+        Ok(())
+    }),
+    field("instructions", Shape::Text, "Instructions about the voice; no effect, since no model here follows them, and named in x-ignored-fields.", |draft, value| {
+        if !text(value).trim().is_empty() {
+            draft.ignored.push("instructions".to_owned());
         }
+        Ok(())
     }),
     field("async", Shape::Flag, media::ASYNC, |draft, value| draft.tracking.take_async(&value)),
     field("client_ref", Shape::Text, media::CLIENT_REF, |draft, value| draft.tracking.take_client_ref(value)),
@@ -105,13 +109,13 @@ impl SpeechDraft {
             .input
             .ok_or_else(|| missing("input", "the text to speak"))?;
         if self.form == SpeechForm::Flac && self.delivery == SpeechDelivery::Audio {
-            let message = "stream_format audio sends wav, opus or pcm: choose one of them as response_format, or leave stream_format out";
+            let message = "stream_format audio sends mp3, wav, opus or pcm: choose one of them as response_format, or leave stream_format out";
             return Err(Problem::unsupported("stream_format", message));
         }
         let is_whole = self.delivery == SpeechDelivery::Usual;
         self.tracking.check_for_later(is_whole, "stream_format")?;
         if self.tracking.is_async && self.form == SpeechForm::Pcm {
-            let message = "pcm cannot be combined with async, because the file has no header: choose wav as response_format";
+            let message = "pcm cannot be combined with async, because the file has no header: choose mp3 or wav as response_format";
             return Err(Problem::unsupported("response_format", message));
         }
         Ok(VoicedText {
@@ -119,9 +123,11 @@ impl SpeechDraft {
             text,
             voice: self.voice,
             speed: self.speed,
+            seed: self.seed,
             form: self.form,
             delivery: self.delivery,
             tracking: self.tracking,
+            ignored: self.ignored,
         })
     }
 }

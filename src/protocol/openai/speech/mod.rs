@@ -31,15 +31,21 @@ pub struct VoicedText {
     /// None: the model's usual one.
     pub voice: Option<String>,
     pub speed: Option<f64>,
+    /// None: drawn for the request.
+    pub seed: Option<u64>,
     pub form: SpeechForm,
     pub delivery: SpeechDelivery,
     pub tracking: MediaTracking,
+    /// Fields without an effect, for the header that names them.
+    pub ignored: Vec<String>,
 }
 
 /// The file of a reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SpeechForm {
+    /// As in OpenAI's API.
     #[default]
+    Mp3,
     Wav,
     Flac,
     /// In an Ogg file.
@@ -61,7 +67,8 @@ pub enum SpeechDelivery {
 }
 
 impl SpeechForm {
-    pub const NAMES: [(&'static str, Self); 4] = [
+    pub const NAMES: [(&'static str, Self); 5] = [
+        ("mp3", Self::Mp3),
         ("wav", Self::Wav),
         ("flac", Self::Flac),
         ("opus", Self::Opus),
@@ -75,6 +82,7 @@ impl SpeechForm {
 
     pub fn content_type(self) -> &'static str {
         match self {
+            Self::Mp3 => "audio/mpeg",
             Self::Wav => "audio/wav",
             Self::Flac => "audio/flac",
             Self::Opus => "audio/ogg",
@@ -136,11 +144,11 @@ mod tests {
         assert_eq!((read.voice, read.speed), (None, None));
         assert_eq!(
             (read.form, read.delivery),
-            (SpeechForm::Wav, SpeechDelivery::Usual)
+            (SpeechForm::Mp3, SpeechDelivery::Usual)
         );
         let read = VoicedText::read(json!({
             "model": "speaks", "input": "Hello.", "voice": {"id": "a+b"}, "speed": 2,
-            "response_format": "opus", "stream_format": "sse", "instructions": "",
+            "response_format": "opus", "stream_format": "sse", "instructions": "whisper", "seed": 7,
         }));
         let read = read.unwrap();
         assert_eq!(
@@ -150,6 +158,10 @@ mod tests {
         assert_eq!(
             (read.form, read.delivery),
             (SpeechForm::Opus, SpeechDelivery::Events)
+        );
+        assert_eq!(
+            (read.seed, read.ignored),
+            (Some(7), vec!["instructions".to_owned()])
         );
     }
 
@@ -173,12 +185,11 @@ mod tests {
         check(json!({"voice": {"name": "a"}}), "voice");
         check(json!({"speed": 0}), "speed");
         check(json!({"speed": 4.5}), "speed");
-        check(json!({"instructions": "whisper"}), "instructions");
+        check(json!({"instructions": 7}), "instructions");
+        check(json!({"seed": -1}), "seed");
         check(json!({"stream_format": "ogg"}), "stream_format");
-        for form in ["mp3", "aac"] {
-            let message = check(json!({"response_format": form}), "response_format");
-            assert!(message.contains("wav, flac, opus or pcm"), "{message}");
-        }
+        let message = check(json!({"response_format": "aac"}), "response_format");
+        assert!(message.contains("mp3, wav, flac, opus or pcm"), "{message}");
         check(
             json!({"response_format": "flac", "stream_format": "audio"}),
             "stream_format",

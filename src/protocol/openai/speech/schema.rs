@@ -54,7 +54,14 @@ fn voices() -> Value {
         "properties": {
             "object": {"type": "string"},
             "data": {"type": "array", "items": voice},
-            "voices": texts(),
+            "voices": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["id", "name"],
+                    "properties": {"id": {"type": "string"}, "name": {"type": "string"}},
+                },
+            },
         },
     })
 }

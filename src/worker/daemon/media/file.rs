@@ -298,6 +298,7 @@ fn encode(
                 MediaType::Wav => sound::to_wav(&sound, WavFormat::Int16),
                 MediaType::Flac => sound::to_flac(&sound),
                 MediaType::Opus => sound::to_opus(&sound, OPUS_BITS_PER_SECOND),
+                MediaType::Mp3 => sound::to_mp3(&sound, MP3_BITS_PER_SECOND),
                 other => return Err(format!("sound cannot be encoded as {other}")),
             };
             let bytes = bytes.map_err(|error| error.to_string())?;
@@ -324,6 +325,7 @@ fn finished_film(film: VideoFile, kind: MediaType) -> Result<EncodedOutput, Stri
 }
 
 const OPUS_BITS_PER_SECOND: u32 = 128_000;
+const MP3_BITS_PER_SECOND: u32 = 192_000;
 
 fn sound_of(pcm: Pcm) -> Result<Sound, String> {
     Sound::new(pcm.rate, pcm.channels, pcm.samples).map_err(|error| error.to_string())

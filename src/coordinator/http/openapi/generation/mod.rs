@@ -31,13 +31,14 @@ const ROUTES: &[&[MediaRoute]] = &[
 
 const FORM: &str = "multipart/form-data";
 
-const OBJECTS: [&str; 7] = [
+const OBJECTS: [&str; 8] = [
     "image/webp",
     "image/png",
     "image/jpeg",
     "audio/wav",
     "audio/flac",
     "audio/ogg",
+    "audio/mpeg",
     "video/mp4",
 ];
 

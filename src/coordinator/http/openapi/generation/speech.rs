@@ -26,7 +26,14 @@ pub const ROUTES: &[MediaRoute] = &[
 
 fn sounds() -> Replies {
     let binary = || json!({"type": "string", "format": "binary"});
-    let types = ["audio/wav", "audio/flac", "audio/ogg", "audio/pcm"].into_iter();
+    let types = [
+        "audio/mpeg",
+        "audio/wav",
+        "audio/flac",
+        "audio/ogg",
+        "audio/pcm",
+    ]
+    .into_iter();
     let mut contents: Vec<Content> = types.map(|name| Content::of(name, binary())).collect();
     let events = json!({"anyOf": [reference("SpeechEvent"), reference("Error")]});
     contents.push(Content::of("text/event-stream", events));

@@ -1,12 +1,20 @@
 //! English text as phonemes of Kokoro: American, after the conventions of the voices' training.
 //!
-//! `reading` cuts a text into words and marks and writes numbers, dates and signs as words, `words` is the dictionary,
-//! `letters` guesses the rest. Text may give phonemes itself: `[word](/phonemes/)`.
+//! `markdown` removes marks that are not read aloud, `reading` cuts a text into words and marks and writes numbers, dates
+//! and signs as words with the tables of `signs`, `phone` and `roman` know numbers of these forms, `words` is the
+//! dictionary, `letters` guesses the rest. Characters without an English reading are left out. Text may give phonemes
+//! itself: `[word](/phonemes/)`.
 
 mod letters;
+mod markdown;
 mod numbers;
+mod phone;
 mod reading;
+mod roman;
+mod signs;
 mod words;
+
+use muster_characters::base_letter;
 
 use self::letters::{begins_with_vowel, guess, spell};
 use self::reading::{Reading, read};
@@ -34,16 +42,12 @@ impl English {
         Ok(Self { dictionary })
     }
 
-    /// The sentences of a text. A script other than Latin is refused by its name.
-    pub fn sentences(&self, text: &str) -> Result<Vec<String>, String> {
-        let mut sentences = Vec::new();
-        for readings in read(text)? {
-            let is_mark = |reading: &Reading| matches!(reading, Reading::Mark(_));
-            if !readings.iter().all(is_mark) {
-                sentences.push(self.phonemes(&readings));
-            }
-        }
-        Ok(sentences)
+    /// The sentences of a text.
+    pub fn sentences(&self, text: &str) -> Vec<String> {
+        let is_mark = |reading: &Reading| matches!(reading, Reading::Mark(_));
+        let sentences = read(text).into_iter();
+        let spoken = sentences.filter(|sentence| !sentence.iter().all(is_mark));
+        spoken.map(|sentence| self.phonemes(&sentence)).collect()
     }
 
     fn phonemes(&self, readings: &[Reading]) -> String {
@@ -94,6 +98,11 @@ impl English {
             return found;
         }
         if let Some(found) = self.inflected(&lower, before) {
+            return found;
+        }
+        // Many English words are written with and without accents.
+        let base: String = lower.chars().map(base_letter).collect();
+        if let Some(found) = self.known(&base, before) {
             return found;
         }
         let plain = plain(&lower);
@@ -249,7 +258,7 @@ fn plain(word: &str) -> String {
             'ğ' => "g",
             _ => "",
         };
-        let own = plain.is_empty().then_some(letter);
+        let own = plain.is_empty().then(|| base_letter(letter));
         own.into_iter().chain(plain.chars())
     });
     letters.collect()

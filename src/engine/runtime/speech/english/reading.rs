@@ -1,8 +1,14 @@
 //! From a text to the words that are read: sentences of words, marks and given phonemes. Numbers, dates, money, times,
 //! units, signs and abbreviations become words.
 
+use muster_characters::{GivenPhonemes, is_latin, readable};
+
 use super::letters::spell;
+use super::markdown::without_marks;
 use super::numbers::{MONTHS, cardinal, digits, ordinal, spoken, year};
+use super::phone::PhoneNumber;
+use super::roman::{NextWord, numeral};
+use super::signs::{ABBREVIATIONS, DOTTED, LARGE, LAST_WORDS, MONEY, SIGNS, UNITS};
 
 /// The next thing to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,117 +19,9 @@ pub enum Reading {
     Mark(char),
 }
 
-/// Abbreviations with a point, and their words.
-const ABBREVIATIONS: &[(&str, &str)] = &[
-    ("mr", "mister"),
-    ("mrs", "missus"),
-    ("ms", "miss"),
-    ("dr", "doctor"),
-    ("prof", "professor"),
-    ("st", "saint"),
-    ("jr", "junior"),
-    ("sr", "senior"),
-    ("vs", "versus"),
-    ("etc", "etcetera"),
-    ("approx", "approximately"),
-    ("dept", "department"),
-    ("est", "established"),
-    ("fig", "figure"),
-    ("inc", "incorporated"),
-    ("ltd", "limited"),
-    ("co", "company"),
-    ("corp", "corporation"),
-    ("gen", "general"),
-    ("col", "colonel"),
-    ("lt", "lieutenant"),
-    ("sgt", "sergeant"),
-    ("capt", "captain"),
-    ("rev", "reverend"),
-    ("hon", "honorable"),
-    ("gov", "governor"),
-    ("sen", "senator"),
-    ("mt", "mount"),
-    ("ave", "avenue"),
-    ("blvd", "boulevard"),
-    ("vol", "volume"),
-    ("jan", "January"),
-    ("feb", "February"),
-    ("aug", "August"),
-    ("sept", "September"),
-    ("oct", "October"),
-    ("nov", "November"),
-    ("dec", "December"),
-];
-/// Abbreviations that a sentence may end with.
-const LAST_WORDS: [&str; 7] = ["etc", "inc", "ltd", "co", "corp", "jr", "sr"];
-/// Letters with points between them that are read as words.
-const DOTTED: [(&str, &str); 2] = [("eg", "for example"), ("ie", "that is")];
-/// Units after a number: one, and several.
-const UNITS: &[(&str, &str, &str)] = &[
-    ("km/h", "kilometer per hour", "kilometers per hour"),
-    ("mph", "mile per hour", "miles per hour"),
-    ("km", "kilometer", "kilometers"),
-    ("cm", "centimeter", "centimeters"),
-    ("mm", "millimeter", "millimeters"),
-    ("kg", "kilogram", "kilograms"),
-    ("mg", "milligram", "milligrams"),
-    ("ml", "milliliter", "milliliters"),
-    ("lbs", "pound", "pounds"),
-    ("ft", "foot", "feet"),
-    ("kHz", "kilohertz", "kilohertz"),
-    ("MHz", "megahertz", "megahertz"),
-    ("GHz", "gigahertz", "gigahertz"),
-    ("Hz", "hertz", "hertz"),
-    ("kW", "kilowatt", "kilowatts"),
-    ("KB", "kilobyte", "kilobytes"),
-    ("MB", "megabyte", "megabytes"),
-    ("GB", "gigabyte", "gigabytes"),
-    ("TB", "terabyte", "terabytes"),
-    ("ms", "millisecond", "milliseconds"),
-    ("°C", "degree Celsius", "degrees Celsius"),
-    ("°F", "degree Fahrenheit", "degrees Fahrenheit"),
-    ("°", "degree", "degrees"),
-    ("%", "percent", "percent"),
-];
-/// One, several, and hundredths.
-const MONEY: [(char, &str, &str, &str); 4] = [
-    ('$', "dollar", "dollars", "cents"),
-    ('£', "pound", "pounds", "pence"),
-    ('€', "euro", "euros", "cents"),
-    ('¥', "yen", "yen", "sen"),
-];
-const LARGE: [&str; 4] = ["thousand", "million", "billion", "trillion"];
-const SIGNS: [(char, &str); 7] = [
-    ('&', "and"),
-    ('+', "plus"),
-    ('=', "equals"),
-    ('@', "at"),
-    ('#', "number"),
-    ('%', "percent"),
-    ('°', "degrees"),
-];
-/// Letters that are not Latin, by the first and last of their block.
-const SCRIPTS: &[(u32, u32, &str)] = &[
-    (0x370, 0x3FF, "Greek"),
-    (0x400, 0x52F, "Cyrillic"),
-    (0x530, 0x58F, "Armenian"),
-    (0x590, 0x5FF, "Hebrew"),
-    (0x600, 0x77F, "Arabic"),
-    (0x900, 0x97F, "Devanagari"),
-    (0x980, 0x9FF, "Bengali"),
-    (0xB80, 0xBFF, "Tamil"),
-    (0xE00, 0xE7F, "Thai"),
-    (0x10A0, 0x10FF, "Georgian"),
-    (0x1100, 0x11FF, "Korean"),
-    (0x1F00, 0x1FFF, "Greek"),
-    (0x3040, 0x30FF, "Japanese"),
-    (0x3400, 0x9FFF, "Chinese"),
-    (0xAC00, 0xD7AF, "Korean"),
-    (0x20000, 0x3134F, "Chinese"),
-];
-
 /// The sentences of a text.
-pub fn read(text: &str) -> Result<Vec<Vec<Reading>>, String> {
+pub fn read(text: &str) -> Vec<Vec<Reading>> {
+    let text = readable(&without_marks(text));
     let mut reader = TextReader {
         letters: text.chars().collect(),
         at: 0,
@@ -131,10 +29,10 @@ pub fn read(text: &str) -> Result<Vec<Vec<Reading>>, String> {
         sentence: Vec::new(),
     };
     while reader.at < reader.letters.len() {
-        reader.step()?;
+        reader.step();
     }
     reader.end_sentence();
-    Ok(reader.sentences)
+    reader.sentences
 }
 
 struct TextReader {
@@ -180,16 +78,17 @@ impl TextReader {
         }
     }
 
-    fn step(&mut self) -> Result<(), String> {
+    fn step(&mut self) {
         let Some(letter) = self.peek(0) else {
-            return Ok(());
+            return;
         };
         match letter {
             '[' if self.given_phonemes() => {}
+            '+' | '(' | '0'..='9' if self.phone_number() => {}
+            '^' => self.power(),
             _ if letter.is_whitespace() => self.space(),
             _ if letter.is_ascii_digit() || self.begins_number() => self.number(),
             _ if is_latin(letter) => self.word(),
-            _ if letter.is_alphabetic() => return Err(foreign(letter)),
             '.' | '!' | '?' | '…' | '。' | '！' | '？' => self.stop(letter),
             '"' => {
                 let opens = self
@@ -210,25 +109,78 @@ impl TextReader {
                 self.at += 1;
             }
         }
-        Ok(())
     }
 
     /// `[word](/phonemes/)`.
     fn given_phonemes(&mut self) -> bool {
         let rest = self.rest(600);
-        let given = rest
-            .strip_prefix('[')
-            .and_then(|rest| rest.split_once("](/"))
-            .filter(|(word, _)| !word.contains(['[', ']', '\n']))
-            .and_then(|(word, rest)| Some((word, rest.split_once("/)")?.0)))
-            .filter(|(_, phonemes)| !phonemes.contains('\n'));
-        let Some((word, phonemes)) = given else {
+        let Some(given) = GivenPhonemes::read(&rest) else {
             return false;
         };
-        self.at += word.chars().count() + phonemes.chars().count() + "[](//)".len();
-        let phonemes = phonemes.trim().to_owned();
+        self.at += given.whole.chars().count();
+        let phonemes = given.phonemes.to_owned();
         self.sentence.push(Reading::Phonemes(phonemes));
         true
+    }
+
+    /// The word that was read last, unless a mark followed.
+    fn last_word(&self) -> Option<&str> {
+        match self.sentence.last() {
+            Some(Reading::Word(word)) => Some(word),
+            _ => None,
+        }
+    }
+
+    fn phone_number(&mut self) -> bool {
+        if self.before().is_some_and(char::is_alphanumeric) {
+            return false;
+        }
+        let rest: Vec<char> = self.rest(40).chars().collect();
+        let Some(number) = PhoneNumber::read(&rest, self.last_word()) else {
+            return false;
+        };
+        self.at += number.length;
+        if number.is_international {
+            self.words("plus");
+        }
+        for (at, group) in number.groups.iter().enumerate() {
+            if at > 0 {
+                self.mark(',');
+            }
+            self.words(&digits(group));
+        }
+        true
+    }
+
+    /// `10^6`, `x^2`, `10^{-3}`, `x^n`.
+    fn power(&mut self) {
+        let is_base = self
+            .before()
+            .is_some_and(|one| one.is_alphanumeric() || one == ')');
+        self.at += 1;
+        let has_brace = self.peek(0) == Some('{');
+        let sign = usize::from(has_brace);
+        let is_negative = matches!(self.peek(sign), Some('-' | '−'));
+        let start = sign + usize::from(is_negative);
+        let digits = self.run(start, |one| one.is_ascii_digit());
+        let name = match digits.is_empty() {
+            true => self.run(start, is_latin),
+            false => digits.clone(),
+        };
+        let end = start + name.chars().count();
+        if !is_base || name.is_empty() || has_brace && self.peek(end) != Some('}') {
+            return;
+        }
+        self.at += end + usize::from(has_brace);
+        let words = match digits.parse::<u64>() {
+            Ok(2) if !is_negative => "squared".to_owned(),
+            Ok(3) if !is_negative => "cubed".to_owned(),
+            Ok(power) if is_negative => format!("to the minus {}", cardinal(power)),
+            Ok(power) => format!("to the {}", ordinal(power)),
+            Err(_) if is_negative => format!("to the minus {name}"),
+            Err(_) => format!("to the {name}"),
+        };
+        self.words(&words);
     }
 
     /// An empty line ends a sentence.
@@ -295,6 +247,15 @@ impl TextReader {
         let is_plural_owner = word.ends_with('s') && matches!(self.peek(0), Some('\'' | '’'));
         if is_plural_owner {
             self.at += 1;
+        }
+        let spaces = self.run(0, char::is_whitespace).chars().count();
+        let after = self.run(spaces, is_latin);
+        let next = match after.is_empty() {
+            true => NextWord::Stop,
+            false => NextWord::Word(&after),
+        };
+        if let Some(words) = numeral(&word, self.last_word(), next) {
+            return self.words(&words);
         }
         for part in humps(&word) {
             self.words(&part);
@@ -566,27 +527,10 @@ fn mark_of(letter: char) -> Option<char> {
         '–' | '―' => '—',
         '[' | '{' => '(',
         ']' | '}' => ')',
-        '«' | '„' => '“',
-        '»' => '”',
+        '«' | '„' | '‹' => '“',
+        '»' | '›' => '”',
         '"' => '”',
         '、' | '，' => ',',
         _ => return None,
     })
-}
-
-fn is_latin(letter: char) -> bool {
-    let is_extended = matches!(letter, 'À'..='ɏ' | 'Ḁ'..='ỿ') && letter.is_alphabetic();
-    letter.is_ascii_alphabetic() || is_extended
-}
-
-fn foreign(letter: char) -> String {
-    let code = letter as u32;
-    let script = SCRIPTS
-        .iter()
-        .find(|(first, last, _)| (*first..=*last).contains(&code));
-    let script = script.map_or("other", |(.., name)| name);
-    format!(
-        "the text has {script} letters ({letter}), but the model reads English; write the word in Latin letters, or its \
-         phonemes as [word](/phonemes/)"
-    )
 }

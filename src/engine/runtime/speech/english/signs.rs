@@ -1,0 +1,98 @@
+//! Abbreviations, units, money and signs, and their words.
+
+/// Abbreviations with a point, and their words.
+pub const ABBREVIATIONS: &[(&str, &str)] = &[
+    ("mr", "mister"),
+    ("mrs", "missus"),
+    ("ms", "miss"),
+    ("dr", "doctor"),
+    ("prof", "professor"),
+    ("st", "saint"),
+    ("jr", "junior"),
+    ("sr", "senior"),
+    ("vs", "versus"),
+    ("etc", "etcetera"),
+    ("approx", "approximately"),
+    ("dept", "department"),
+    ("est", "established"),
+    ("fig", "figure"),
+    ("inc", "incorporated"),
+    ("ltd", "limited"),
+    ("co", "company"),
+    ("corp", "corporation"),
+    ("gen", "general"),
+    ("col", "colonel"),
+    ("lt", "lieutenant"),
+    ("sgt", "sergeant"),
+    ("capt", "captain"),
+    ("rev", "reverend"),
+    ("hon", "honorable"),
+    ("gov", "governor"),
+    ("sen", "senator"),
+    ("mt", "mount"),
+    ("ave", "avenue"),
+    ("blvd", "boulevard"),
+    ("vol", "volume"),
+    ("jan", "January"),
+    ("feb", "February"),
+    ("aug", "August"),
+    ("sept", "September"),
+    ("oct", "October"),
+    ("nov", "November"),
+    ("dec", "December"),
+];
+/// Abbreviations that a sentence may end with.
+pub const LAST_WORDS: [&str; 7] = ["etc", "inc", "ltd", "co", "corp", "jr", "sr"];
+/// Letters with points between them that are read as words.
+pub const DOTTED: [(&str, &str); 2] = [("eg", "for example"), ("ie", "that is")];
+/// Units after a number: one, and several.
+pub const UNITS: &[(&str, &str, &str)] = &[
+    ("km/h", "kilometer per hour", "kilometers per hour"),
+    ("mph", "mile per hour", "miles per hour"),
+    ("km", "kilometer", "kilometers"),
+    ("cm", "centimeter", "centimeters"),
+    ("mm", "millimeter", "millimeters"),
+    ("kg", "kilogram", "kilograms"),
+    ("mg", "milligram", "milligrams"),
+    ("ml", "milliliter", "milliliters"),
+    ("lbs", "pound", "pounds"),
+    ("ft", "foot", "feet"),
+    ("kHz", "kilohertz", "kilohertz"),
+    ("MHz", "megahertz", "megahertz"),
+    ("GHz", "gigahertz", "gigahertz"),
+    ("Hz", "hertz", "hertz"),
+    ("kW", "kilowatt", "kilowatts"),
+    ("KB", "kilobyte", "kilobytes"),
+    ("MB", "megabyte", "megabytes"),
+    ("GB", "gigabyte", "gigabytes"),
+    ("TB", "terabyte", "terabytes"),
+    ("ms", "millisecond", "milliseconds"),
+    ("°C", "degree Celsius", "degrees Celsius"),
+    ("°F", "degree Fahrenheit", "degrees Fahrenheit"),
+    ("°", "degree", "degrees"),
+    ("%", "percent", "percent"),
+    ("€", "euro", "euros"),
+    ("£", "pound", "pounds"),
+];
+/// One, several, and hundredths.
+pub const MONEY: [(char, &str, &str, &str); 4] = [
+    ('$', "dollar", "dollars", "cents"),
+    ('£', "pound", "pounds", "pence"),
+    ('€', "euro", "euros", "cents"),
+    ('¥', "yen", "yen", "sen"),
+];
+pub const LARGE: [&str; 4] = ["thousand", "million", "billion", "trillion"];
+pub const SIGNS: [(char, &str); 12] = [
+    ('&', "and"),
+    ('+', "plus"),
+    ('=', "equals"),
+    ('@', "at"),
+    ('#', "number"),
+    ('%', "percent"),
+    ('°', "degrees"),
+    ('*', "times"),
+    ('€', "euros"),
+    ('£', "pounds"),
+    ('¥', "yen"),
+    ('−', "minus"),
+];
