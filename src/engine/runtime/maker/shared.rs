@@ -9,54 +9,32 @@ use crate::runtime::Failure;
 
 #[derive(Default)]
 pub struct MakerShared {
-    models: Mutex<BTreeMap<String, PipelineListing>>,
+    models: Mutex<BTreeMap<String, Arc<dyn Pipeline>>>,
     status: Mutex<Vec<PipelineStatus>>,
     is_paused: AtomicBool,
-}
-
-#[derive(Clone)]
-enum PipelineListing {
-    Loaded(Arc<dyn Pipeline>),
-    /// Panicked, and was dropped.
-    Crashed,
 }
 
 impl MakerShared {
     pub fn pipeline(&self, model: &str) -> Result<Arc<dyn Pipeline>, Failure> {
         // Cloned, so that a check does not run under the lock.
-        let listing = lock(&self.models).get(model).cloned();
-        match listing {
-            Some(PipelineListing::Loaded(pipeline)) => Ok(pipeline),
-            Some(PipelineListing::Crashed) => Err(crashed(model)),
-            None => Err(self.not_loaded(model)),
-        }
+        let loaded = lock(&self.models).get(model).cloned();
+        loaded.ok_or_else(|| self.not_loaded(model))
     }
 
     pub fn not_loaded(&self, model: &str) -> Failure {
-        let models = lock(&self.models);
-        let loaded = models
-            .iter()
-            .filter(|(_, listing)| matches!(listing, PipelineListing::Loaded(_)));
         Failure::NotLoaded {
             model: model.to_owned(),
-            loaded: loaded.map(|(name, _)| name.clone()).collect(),
+            loaded: lock(&self.models).keys().cloned().collect(),
         }
     }
 
     pub fn enlist(&self, model: &str, pipeline: Arc<dyn Pipeline>) {
-        let listing = PipelineListing::Loaded(pipeline);
-        lock(&self.models).insert(model.to_owned(), listing);
+        lock(&self.models).insert(model.to_owned(), pipeline);
     }
 
-    /// Returns whether the model was listed.
-    pub fn delist(&self, model: &str) -> bool {
-        let listing = lock(&self.models).remove(model);
-        listing.is_some()
-    }
-
-    pub fn mark_crashed(&self, model: &str) {
-        let before = lock(&self.models).insert(model.to_owned(), PipelineListing::Crashed);
-        drop(before);
+    pub fn delist(&self, model: &str) {
+        // Dropped without the lock.
+        let _listed = lock(&self.models).remove(model);
     }
 
     pub fn pause(&self, is_paused: bool) {

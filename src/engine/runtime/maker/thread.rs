@@ -7,12 +7,11 @@
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
-use tracing::error;
 
 use super::Pipeline;
 use super::handle::PipelineLoader;
 use super::resident::{MakeJob, PipelinePanic, ResidentPipeline, guard};
-use super::shared::{MakerShared, crashed};
+use super::shared::MakerShared;
 use crate::runtime::work::{Queue, Work, entry_level, next_work};
 use crate::runtime::{Failure, LoadError};
 use muster_process::memory;
@@ -49,7 +48,7 @@ pub fn run(mut maker: MakerThread, mut inbox: mpsc::Receiver<MakerCommand>) {
         maker.retire_abandoned();
         maker.report();
         match maker.next_work() {
-            Work::Step(index) => maker.advance(index),
+            Work::Step(index) => maker.residents[index].advance(),
             Work::Wait => match inbox.blocking_recv() {
                 Some(command) => maker.obey(command),
                 // A job that rested for its reader goes on.
@@ -128,38 +127,17 @@ impl MakerThread {
 
     fn admit(&mut self, job: MakeJob) {
         let Some(index) = self.position(&job.model) else {
-            // Unloaded, or crashed, since the job was checked.
-            let failure = self.shared.pipeline(&job.model).err();
-            return job.outbox.finish(Err(failure.unwrap_or(Failure::Stopped)));
+            // Unloaded since the job was checked.
+            let failure = self.shared.not_loaded(&job.model);
+            return job.outbox.finish(Err(failure));
         };
         let level = entry_level(&self.queues(), self.residents[index].queue().served);
         self.residents[index].admit(job, level);
     }
 
     fn retire_abandoned(&mut self) {
-        let mut index = 0;
-        while index < self.residents.len() {
-            match self.residents[index].retire_abandoned() {
-                Ok(()) => index += 1,
-                Err(panic) => self.crash(index, &panic),
-            }
-        }
-    }
-
-    fn advance(&mut self, index: usize) {
-        if let Err(panic) = self.residents[index].advance() {
-            self.crash(index, &panic);
-        }
-    }
-
-    /// A pipeline in an unknown state makes nothing more.
-    fn crash(&mut self, index: usize, PipelinePanic(message): &PipelinePanic) {
-        let resident = self.residents.remove(index);
-        let name = resident.name.clone();
-        error!(model.name = %name, "the pipeline of {name} panicked and was unloaded: {message}");
-        self.shared.mark_crashed(&name);
-        resident.close(&crashed(&name));
-        memory::give_back();
+        let residents = self.residents.iter_mut();
+        residents.for_each(ResidentPipeline::retire_abandoned);
     }
 
     fn load(&mut self, name: String, loader: PipelineLoader) -> Result<(), LoadError> {
@@ -179,11 +157,10 @@ impl MakerThread {
     }
 
     fn unload(&mut self, name: &str) -> Result<(), Failure> {
-        let was_listed = self.shared.delist(name);
+        self.shared.delist(name);
         let failure = self.shared.not_loaded(name);
         let Some(index) = self.position(name) else {
-            // A crashed pipeline is gone but for its name.
-            return was_listed.then_some(()).ok_or(failure);
+            return Err(failure);
         };
         self.residents.remove(index).close(&failure);
         memory::give_back();

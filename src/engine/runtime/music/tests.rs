@@ -9,7 +9,8 @@ use super::*;
 use crate::networks::blocks::run;
 use crate::networks::golden::{GoldenTensors, fixtures};
 use crate::runtime::DeviceChoice;
-use crate::runtime::maker::{Advance, Output, PassReports, Pcm, SoundRequest};
+use crate::runtime::maker::suite::{self, PipelineFixture, pipeline_suite};
+use crate::runtime::maker::{Output, PassReports, Pcm, SoundRequest};
 
 /// Of numbers in latents, which are some units large.
 const LATENT_TOLERANCE: f64 = 1e-3;
@@ -101,29 +102,36 @@ fn songs_are_those_of_the_reference() {
 
 /// Steps that a job reports, and its sound.
 fn made(pipeline: &MusicPipeline, request: SoundRequest) -> (Vec<[u32; 2]>, Pcm) {
-    let request = asked(request);
-    let cost = pipeline.check(&request).unwrap();
-    let mut job = pipeline.begin(request).unwrap();
-    let (mut steps, mut blocks) = (Vec::new(), 0);
-    loop {
-        blocks += 1;
-        match job.advance().unwrap() {
-            Advance::Busy => {}
-            Advance::Step { at, of, preview } => {
-                assert!(preview.is_none());
-                steps.push([at, of]);
-            }
-            Advance::Made(Output::Sound(sound)) => {
-                assert_eq!(job.advance().unwrap(), Advance::Done);
-                let share = f64::from(blocks) / cost.blocks as f64;
-                assert!((0.8..1.2).contains(&share), "{blocks} of {cost:?}");
-                assert_eq!(cost.steps as usize, steps.len());
-                return (steps, sound);
-            }
-            other => panic!("unexpected {other:?}"),
-        }
+    let job = suite::follow(pipeline, asked(request));
+    let share = job.blocks as f64 / job.cost.blocks as f64;
+    assert!((0.8..1.2).contains(&share), "{share}");
+    assert_eq!(job.cost.steps as usize, job.steps.len());
+    assert!(job.steps.iter().all(|(_, _, preview)| preview.is_none()));
+    let steps = job.steps.iter().map(|(at, of, _)| [*at, *of]).collect();
+    match job.outputs.as_slice() {
+        [Output::Sound(sound)] => (steps, sound.clone()),
+        other => panic!("unexpected {other:?}"),
     }
 }
+
+fn fixture() -> PipelineFixture {
+    let pipeline = pipeline();
+    PipelineFixture {
+        networks: pipeline.networks.clone(),
+        pipeline: Arc::new(pipeline),
+        request: asked(song()),
+        other: asked(short()),
+        refused: (
+            asked(SoundRequest {
+                seconds: Some(0.0),
+                ..song()
+            }),
+            "seconds is 0, but the model takes 0.5 to 600",
+        ),
+    }
+}
+
+pipeline_suite!(fixture);
 
 #[test]
 fn a_job_reports_its_steps_and_a_seed_repeats() {
@@ -198,17 +206,6 @@ fn a_song_of_a_series_has_the_noise_behind_that_of_the_song_before() {
 }
 
 #[test]
-fn a_song_ends_when_its_job_is_dropped() {
-    let pipeline = pipeline();
-    let mut job = pipeline.begin(asked(song())).unwrap();
-    for _ in 0..5 {
-        assert_eq!(job.advance().unwrap(), Advance::Busy);
-    }
-    drop(job);
-    assert_eq!(Arc::strong_count(&pipeline.networks), 1);
-}
-
-#[test]
 fn silence_stays_silent_and_broken_numbers_are_found() {
     assert_eq!(leveled(vec![0.0, -0.0]), [0.0, 0.0]);
     let found = leveled(vec![2.0, -4.0]);
@@ -233,10 +230,6 @@ fn check_refused(change: impl Fn(&mut SoundRequest), part: &str) {
 
 #[test]
 fn requests_beyond_the_limits_are_refused() {
-    check_refused(
-        |it| it.seconds = Some(0.0),
-        "seconds is 0, but the model takes 0.5 to 600",
-    );
     check_refused(|it| it.seconds = Some(10_000.0), "seconds is 10000");
     check_refused(|it| it.seconds = Some(f32::NAN), "seconds is NaN");
     check_refused(
@@ -284,12 +277,6 @@ fn requests_beyond_the_limits_are_refused() {
     check_refused(
         |it| it.negative_prompt = Some("noise".to_owned()),
         "negative_prompt is not",
-    );
-    let video = MakeRequest::Video(Box::default());
-    let refusal = pipeline().check(&video).unwrap_err().to_string();
-    assert!(
-        refusal.contains("a video, but the model makes sound"),
-        "{refusal}"
     );
 }
 

@@ -1,16 +1,21 @@
 use std::path::Path;
+use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 
 use super::SpeechSource;
 use super::voices::Voices;
 use crate::runtime::DeviceChoice;
-use crate::runtime::maker::{Advance, ImageRequest, MakeRequest, Output, Pipeline, SoundRequest};
+use crate::runtime::maker::suite::{self, PipelineFixture, pipeline_suite};
+use crate::runtime::maker::{MakeRequest, Output, Pipeline, SoundRequest};
 
 const GOLDEN: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../tests/fixtures/golden/sound/kokoro"
 );
+
+/// Two sentences of phonemes.
+const TEXT: &str = "[x](/abdefhijklmnopstu.vwz/). [y](/tuvtuvtuvtuvtuvtuv/).";
 
 /// The small network of the goldens, with two voices in a file each.
 fn model() -> tempfile::TempDir {
@@ -45,26 +50,35 @@ fn request(prompt: &str) -> SoundRequest {
     }
 }
 
-/// Events of a job: `step` and lengths of sounds.
-fn make(pipeline: &dyn Pipeline, request: SoundRequest) -> (Vec<String>, Vec<f32>) {
-    let request = MakeRequest::Sound(Box::new(request));
-    pipeline.check(&request).unwrap();
-    let mut making = pipeline.begin(request).unwrap();
-    let (mut events, mut samples) = (Vec::new(), Vec::new());
-    loop {
-        match making.advance().unwrap() {
-            Advance::Busy => {}
-            Advance::Step { at, of, .. } => events.push(format!("step {at} of {of}")),
-            Advance::Made(Output::Sound(sound)) => {
-                assert_eq!((sound.rate, sound.channels), (24_000, 1));
-                events.push("sound".to_owned());
-                samples.extend(sound.samples);
-            }
-            Advance::Made(other) => panic!("made {other:?}"),
-            Advance::Done => return (events, samples),
+/// Steps of a job, and the samples of its sounds.
+fn make(pipeline: &dyn Pipeline, request: SoundRequest) -> (Vec<[u32; 2]>, Vec<Vec<f32>>) {
+    let job = suite::follow(pipeline, MakeRequest::Sound(Box::new(request)));
+    let steps = job.steps.iter().map(|(at, of, _)| [*at, *of]);
+    let samples = job.outputs.into_iter().map(|output| match output {
+        Output::Sound(sound) => {
+            assert_eq!((sound.rate, sound.channels), (24_000, 1));
+            sound.samples
         }
+        other => panic!("made {other:?}"),
+    });
+    (steps.collect(), samples.collect())
+}
+
+fn fixture() -> PipelineFixture {
+    let folder = model();
+    let pipeline = SpeechSource::new(folder.path()).load(DeviceChoice::of_tests());
+    let pipeline = pipeline.unwrap();
+    let sound = |prompt: &str| MakeRequest::Sound(Box::new(request(prompt)));
+    PipelineFixture {
+        networks: pipeline.model.clone(),
+        pipeline: Arc::new(pipeline),
+        request: sound(TEXT),
+        other: sound("[z](/abd/)."),
+        refused: (sound("..."), "no words"),
     }
 }
+
+pipeline_suite!(fixture);
 
 #[test]
 fn each_sentence_is_a_sound_of_its_own() {
@@ -77,12 +91,10 @@ fn each_sentence_is_a_sound_of_its_own() {
         SpeechSource::new(folder.path()).voices().unwrap(),
         pipeline.voices()
     );
-    let text = "[x](/abdefhijklmnopstu.vwz/). [y](/tuvtuvtuvtuvtuvtuv/).";
-    let (events, samples) = make(&pipeline, request(text));
-    assert_eq!(events, ["step 1 of 2", "sound", "step 2 of 2", "sound"]);
-    assert!(samples.iter().all(|sample| sample.is_finite()));
-    let again = make(&pipeline, request(text)).1;
-    assert_eq!(samples, again);
+    let text = TEXT;
+    let (steps, samples) = make(&pipeline, request(text));
+    assert_eq!((steps, samples.len()), (vec![[1, 2], [2, 2]], 2));
+    assert!(samples.iter().flatten().all(|sample| sample.is_finite()));
     let seeded = SoundRequest {
         seed: Some(1),
         ..request(text)
@@ -92,7 +104,7 @@ fn each_sentence_is_a_sound_of_its_own() {
         speed: Some(2.5),
         ..request(text)
     };
-    assert!(make(&pipeline, fast).1.len() < samples.len());
+    assert!(make(&pipeline, fast).1.concat().len() < samples.concat().len());
 }
 
 #[test]
@@ -132,17 +144,8 @@ fn settings_of_other_models_are_refused_by_name() {
     );
     let voice = Some("nova".to_owned());
     assert!(refused(SoundRequest { voice, ..plain }).contains("voices: high, low"));
-    assert!(refused(request("...")).contains("no words"));
     assert!(refused(request("[x](/9/)")).contains("no phoneme '9'"));
     assert!(refused(request(&"a".repeat(60_000))).contains("50000"));
-    let image = MakeRequest::Image(Box::<ImageRequest>::default());
-    assert!(
-        pipeline
-            .check(&image)
-            .unwrap_err()
-            .to_string()
-            .contains("makes sound")
-    );
 }
 
 #[test]

@@ -15,7 +15,8 @@ use crate::networks::text_encoder::TextNames;
 use crate::networks::video::TransformerNames;
 use crate::networks::weights::{Checkpoint, GgufWriter, TensorHeader, TensorType, quantized};
 use crate::runtime::DeviceChoice;
-use crate::runtime::maker::{Advance, Output, PassReports, PixelFormat, Pixels, VideoRequest};
+use crate::runtime::maker::suite::{self, PipelineFixture, ReportedStep, pipeline_suite};
+use crate::runtime::maker::{Output, PassReports, PixelFormat, Pixels, VideoRequest};
 
 /// Of numbers in latents.
 const LATENT_TOLERANCE: f64 = 1e-3;
@@ -126,46 +127,57 @@ fn videos_are_those_of_the_reference() {
     }
 }
 
-/// All that a job reports, and its frames.
-pub fn made(pipeline: &VideoPipeline, request: VideoRequest) -> (Vec<Advance>, Vec<Pixels>, f32) {
-    let request = MakeRequest::Video(Box::new(request));
-    let cost = pipeline.check(&request).unwrap();
-    let mut job = pipeline.begin(request).unwrap();
-    let (mut steps, mut blocks) = (Vec::new(), 0);
+/// The steps of a job, its frames and their rate.
+pub fn made(
+    pipeline: &VideoPipeline,
+    request: VideoRequest,
+) -> (Vec<ReportedStep>, Vec<Pixels>, f32) {
+    let job = suite::follow(pipeline, MakeRequest::Video(Box::new(request)));
+    let share = job.blocks as f64 / job.cost.blocks as f64;
+    assert!((0.5..2.0).contains(&share), "{share}");
     let (mut frames, mut rates) = (Vec::new(), Vec::new());
-    loop {
-        blocks += 1;
-        match job.advance().unwrap() {
-            Advance::Busy => {}
-            step @ Advance::Step { .. } => steps.push(step),
-            // Each leaves once it is decoded.
-            Advance::Made(Output::Frames { frames: next, rate }) => {
-                assert_eq!(next.len(), 1);
-                frames.extend(next);
-                rates.push(rate);
-            }
-            Advance::Done => {
-                rates.dedup();
-                let expected = cost.blocks as f64;
-                assert!(
-                    (0.5..2.0).contains(&(f64::from(blocks) / expected)),
-                    "{blocks} of {expected}"
-                );
-                return (steps, frames, rates[0]);
-            }
-            other => panic!("unexpected {other:?}"),
-        }
+    for output in job.outputs {
+        let Output::Frames { frames: next, rate } = output else {
+            panic!("unexpected {output:?}");
+        };
+        // Each leaves once it is decoded.
+        assert_eq!(next.len(), 1);
+        frames.extend(next);
+        rates.push(rate);
+    }
+    rates.dedup();
+    (job.steps, frames, rates[0])
+}
+
+fn fixture() -> PipelineFixture {
+    let pipeline = pipeline();
+    let video = |request: VideoRequest| MakeRequest::Video(Box::new(request));
+    PipelineFixture {
+        networks: pipeline.networks.clone(),
+        pipeline: Arc::new(pipeline),
+        request: video(request()),
+        other: video(VideoRequest {
+            seed: Some(8),
+            frames: Some(5),
+            ..request()
+        }),
+        refused: (
+            video(VideoRequest {
+                frames: Some(0),
+                ..request()
+            }),
+            "frames is 0, but the model takes 1 to 257",
+        ),
     }
 }
+
+pipeline_suite!(fixture);
 
 #[test]
 fn a_job_reports_its_steps_and_gives_as_many_frames_as_asked_for() {
     let pipeline = pipeline();
     let (steps, whole, rate) = made(&pipeline, request());
-    let at = |step: &Advance| match step {
-        Advance::Step { at, of, preview } => (*at, *of, preview.is_some()),
-        other => panic!("unexpected {other:?}"),
-    };
+    let at = |(at, of, preview): &ReportedStep| (*at, *of, preview.is_some());
     let found: Vec<_> = steps.iter().map(at).collect();
     assert_eq!(found, [1, 2, 3, 4, 5].map(|at| (at, 5, false)));
     assert_eq!((whole.len(), rate), (9, 16.0));
@@ -182,14 +194,7 @@ fn a_job_reports_its_steps_and_gives_as_many_frames_as_asked_for() {
     assert_eq!((fewer.as_slice(), rate), (&whole[..7], 8.0));
     assert!(steps.iter().map(at).all(|(_, _, has_preview)| has_preview));
     // The last preview shows the first frame.
-    let Some(Advance::Step {
-        preview: Some(last),
-        ..
-    }) = steps.last()
-    else {
-        panic!("no preview");
-    };
-    assert_eq!(last, &whole[0]);
+    assert_eq!(steps[4].2.as_ref(), Some(&whole[0]));
     let (_, one, _) = made(
         &pipeline,
         VideoRequest {
@@ -294,10 +299,6 @@ fn check_refused(change: impl Fn(&mut VideoRequest), part: &str) {
 
 #[test]
 fn requests_beyond_the_limits_are_refused() {
-    check_refused(
-        |it| it.frames = Some(0),
-        "frames is 0, but the model takes 1 to 257",
-    );
     check_refused(|it| it.frames = Some(10_000), "frames is 10000");
     check_refused(
         |it| it.width = Some(50),
@@ -317,16 +318,6 @@ fn requests_beyond_the_limits_are_refused() {
     check_refused(
         |it| it.source = Some(Pixels::rgb(16, 16, |_, _| [0; 3])),
         "text alone",
-    );
-    let image = crate::runtime::maker::ImageRequest::default();
-    let refusal = pipeline()
-        .check(&MakeRequest::Image(Box::new(image)))
-        .unwrap_err();
-    assert!(
-        refusal
-            .to_string()
-            .contains("an image, but the model makes a video"),
-        "{refusal}"
     );
 }
 
