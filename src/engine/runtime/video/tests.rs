@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::job::{decode, sample};
 use super::networks::LatentVideo;
-use super::schedule::FlowSchedule;
 use super::*;
 use crate::networks::blocks::run;
 use crate::networks::golden::{GoldenTensors, fixtures};
@@ -15,6 +14,7 @@ use crate::networks::text_encoder::TextNames;
 use crate::networks::video::TransformerNames;
 use crate::networks::weights::{Checkpoint, GgufWriter, TensorHeader, TensorType, quantized};
 use crate::runtime::DeviceChoice;
+use crate::runtime::diffusion::FlowSchedule;
 use crate::runtime::maker::suite::{self, PipelineFixture, ReportedStep, pipeline_suite};
 use crate::runtime::maker::{Output, PassReports, PixelFormat, Pixels, VideoRequest};
 
