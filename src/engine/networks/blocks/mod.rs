@@ -13,7 +13,7 @@ pub use self::{
 };
 
 pub(in crate::networks) use self::component::{
-    AffineNorm, ComponentReader, ConvolutionLayer, Projection,
+    AffineNorm, ComponentReader, ConvolutionLayer, KNOWN_TYPES, Projection,
 };
 
 #[cfg(test)]

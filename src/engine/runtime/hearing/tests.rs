@@ -13,9 +13,10 @@ use super::together::{TextAhead, TextScores};
 use super::vocabulary::HearingVocabulary;
 use super::window::WindowText;
 use crate::networks::golden::fixtures;
+use crate::networks::model_copy::put_in_gguf;
 use crate::networks::weights::{GgufWriter, whisper_cpp_file};
 use crate::runtime::DeviceChoice;
-use crate::runtime::maker::suite::{PipelineFixture, pipeline_suite};
+use crate::runtime::maker::suite::{self, PipelineFixture, pipeline_suite};
 use crate::runtime::maker::{MakeRequest, Pcm, TranscriptRequest};
 
 const SPECIAL: &[&str] = &[
@@ -394,4 +395,20 @@ fn one_job_reads_the_texts_of_all_that_are_still_there() {
         panic!("a text that is too long is refused before others could read it");
     };
     assert!(error.to_string().contains("449 tokens"), "{error}");
+}
+
+#[test]
+fn a_network_in_a_gguf_file_hears_the_same() {
+    let heard = |path: &Path| {
+        assert!(HearingSource::is_at(path));
+        let pipeline = HearingSource::new(path).load(DeviceChoice::of_tests());
+        let request = MakeRequest::Transcript(Box::new(request(440.0)));
+        suite::follow(&pipeline.unwrap(), request).outputs
+    };
+    let folder = model();
+    let expected = heard(folder.path());
+    assert!(expected.len() > 1);
+    put_in_gguf(folder.path(), None, |name| Some(name.to_owned()));
+    assert_eq!(heard(folder.path()), expected);
+    assert_eq!(heard(&folder.path().join("any.gguf")), expected);
 }

@@ -1,6 +1,7 @@
 //! Whole songs against the reference's own pipeline, refusals, and jobs.
 
 use candle_core::Tensor;
+use candle_core::quantized::GgmlDType;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -8,6 +9,7 @@ use super::job::{decode, leveled, sample};
 use super::*;
 use crate::networks::blocks::run;
 use crate::networks::golden::{GoldenTensors, fixtures};
+use crate::networks::model_copy::{copy_folder, put_in_gguf};
 use crate::runtime::DeviceChoice;
 use crate::runtime::maker::suite::{self, PipelineFixture, pipeline_suite};
 use crate::runtime::maker::{Output, PassReports, Pcm, SoundRequest};
@@ -311,20 +313,7 @@ fn folders_say_what_they_hold() {
 /// A copy of the model with some values of one file changed.
 fn changed(file: &str, changes: &[(&str, Value)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let from = fixtures().join("tiny-music");
-    for part in std::fs::read_dir(&from).unwrap() {
-        let part = part.unwrap().path();
-        let to = folder.path().join(part.file_name().unwrap());
-        if part.is_file() {
-            std::fs::copy(&part, &to).unwrap();
-            continue;
-        }
-        std::fs::create_dir(&to).unwrap();
-        for file in std::fs::read_dir(&part).unwrap() {
-            let file = file.unwrap().path();
-            std::fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
-        }
-    }
+    copy_folder(&fixtures().join("tiny-music"), folder.path());
     let path = folder.path().join(file);
     let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     for (name, value) in changes {
@@ -414,4 +403,32 @@ fn models_that_would_make_something_else_are_refused_by_name() {
         let error = refused(file, &[(name, value)]);
         assert!(error.contains(name), "{error}");
     }
+}
+
+#[test]
+fn networks_in_gguf_files_play_the_same() {
+    let played = |dtype| {
+        let folder = changed("model_index.json", &[]);
+        let mut source = MusicSource::new(folder.path());
+        let mut in_blocks = 0;
+        for name in ["condition_encoder", "transformer", "vae"] {
+            let component = folder.path().join(name);
+            in_blocks += put_in_gguf(&component, dtype, |name| Some(name.to_owned()));
+            // A component may be a file, too.
+            let file = component.join("any.gguf");
+            source.components.insert(name.to_owned(), file);
+        }
+        assert_eq!(in_blocks > 0, dtype.is_some());
+        let bytes = source.footprint().unwrap().weight_bytes;
+        let pipeline = source.load(DeviceChoice::of_tests()).unwrap();
+        (made(&pipeline, short()).1.samples, bytes)
+    };
+    let expected = made(&pipeline(), short()).1.samples;
+    let (same, bytes) = played(None);
+    assert_eq!(same, expected);
+    let (close, fewer) = played(Some(GgmlDType::Q8_0));
+    assert!(fewer < bytes);
+    let gaps = close.iter().zip(&expected).map(|(a, b)| (a - b).abs());
+    let mean = gaps.sum::<f32>() / expected.len() as f32;
+    assert!((1e-9..0.05).contains(&mean), "mean difference {mean}");
 }

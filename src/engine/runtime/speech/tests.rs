@@ -1,10 +1,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use candle_core::quantized::GgmlDType;
 use candle_core::{Device, Tensor};
 
 use super::SpeechSource;
 use super::voices::Voices;
+use crate::networks::model_copy::put_in_gguf;
 use crate::runtime::DeviceChoice;
 use crate::runtime::maker::suite::{self, PipelineFixture, pipeline_suite};
 use crate::runtime::maker::{MakeRequest, Output, Pipeline, SoundRequest};
@@ -200,4 +202,32 @@ fn missing_and_pickled_voices_say_the_way_out() {
     assert!(SpeechSource::is_at(folder.path()));
     // The file of the voices is not the one of the weights.
     assert!(SpeechSource::new(folder.path()).weight_bytes().unwrap() > 100_000);
+}
+
+#[test]
+fn a_network_in_a_gguf_file_speaks_the_same() {
+    let spoken = |path: &Path| {
+        assert!(SpeechSource::is_at(path));
+        let pipeline = SpeechSource::new(path).load(DeviceChoice::of_tests());
+        make(&pipeline.unwrap(), request(TEXT)).1
+    };
+    let folder = model();
+    let expected = spoken(folder.path());
+    assert_eq!(
+        put_in_gguf(folder.path(), None, |name| Some(name.to_owned())),
+        0
+    );
+    assert_eq!(spoken(folder.path()), expected);
+    assert_eq!(spoken(&folder.path().join("any.gguf")), expected);
+    assert!(!SpeechSource::is_at(
+        &folder.path().join("voices/low.safetensors")
+    ));
+    let folder = model();
+    let in_blocks = put_in_gguf(folder.path(), Some(GgmlDType::Q8_0), |name| {
+        Some(name.to_owned())
+    });
+    assert!(in_blocks > 0);
+    let samples = spoken(folder.path()).concat();
+    assert_ne!(samples, expected.concat());
+    assert!(samples.iter().all(|sample| sample.is_finite()));
 }

@@ -10,9 +10,9 @@ use super::networks::LatentVideo;
 use super::*;
 use crate::networks::blocks::run;
 use crate::networks::golden::{GoldenTensors, fixtures};
+use crate::networks::model_copy::{copy_folder, put_in_gguf};
 use crate::networks::text_encoder::TextNames;
 use crate::networks::video::TransformerNames;
-use crate::networks::weights::{Checkpoint, GgufWriter, TensorHeader, TensorType, quantized};
 use crate::runtime::DeviceChoice;
 use crate::runtime::diffusion::FlowSchedule;
 use crate::runtime::maker::suite::{self, PipelineFixture, ReportedStep, pipeline_suite};
@@ -374,7 +374,7 @@ fn folders_say_what_they_hold() {
 
 /// A folder as people put it together: the small files of the folder layout, and GGUF files of the networks as other
 /// programs write them.
-fn in_gguf(dtype: GgmlDType) -> tempfile::TempDir {
+fn in_gguf(dtype: Option<GgmlDType>) -> tempfile::TempDir {
     let (folder, tiny) = (tempfile::tempdir().unwrap(), fixtures().join("tiny-video"));
     let place = |name: &str| folder.path().join(name);
     for name in ["scheduler", "tokenizer", "vae"] {
@@ -382,50 +382,12 @@ fn in_gguf(dtype: GgmlDType) -> tempfile::TempDir {
     }
     std::fs::copy(tiny.join("model_index.json"), place("model_index.json")).unwrap();
     for network in ["transformer", "text_encoder"] {
-        let rename = |name: &str| match network {
-            "transformer" => TransformerNames::Original("").name(name),
-            _ => TextNames::Gguf.name(name),
-        };
         std::fs::create_dir(place(network)).unwrap();
-        let config = format!("{network}/config.json");
-        std::fs::copy(tiny.join(&config), place(&config)).unwrap();
-        let stored = Checkpoint::open(&tiny.join(network)).unwrap();
-        let mut writer = GgufWriter::default();
-        writer.text("general.architecture", "any");
-        let kept: Vec<_> = stored
-            .tensors()
-            .iter()
-            .filter(|header| header.name != "encoder.embed_tokens.weight")
-            .collect();
-        let own_type = |header: &TensorHeader| match header.dtype {
-            TensorType::Weight(dtype) => dtype,
-            _ => panic!("{} holds no weights", header.name),
-        };
-        let is_smaller = |header: &TensorHeader| match header.shape.as_slice() {
-            [_, inputs] => {
-                inputs.is_multiple_of(dtype.block_size()) && !header.name.contains("relative")
-            }
-            _ => false,
-        };
-        let dtypes = kept.iter().map(|header| match is_smaller(header) {
-            true if dtype != GgmlDType::F32 => dtype,
-            _ => own_type(header),
+        copy_folder(&tiny.join(network), &place(network));
+        put_in_gguf(&place(network), dtype, |name| match network {
+            "transformer" => Some(TransformerNames::Original("").name(name)),
+            _ => (name != "encoder.embed_tokens.weight").then(|| TextNames::Gguf.name(name)),
         });
-        let dtypes: Vec<_> = dtypes.collect();
-        for (header, dtype) in kept.iter().zip(&dtypes) {
-            writer.tensor(rename(&header.name), &header.shape, *dtype);
-        }
-        let file = std::fs::File::create(place(&format!("{network}/any.gguf"))).unwrap();
-        let bytes = |index: usize| {
-            let bytes = stored.bytes(kept[index]);
-            let inputs = kept[index].shape.last().copied().unwrap();
-            let own = own_type(kept[index]);
-            Ok(match dtypes[index] {
-                kept if kept == own => bytes.to_vec(),
-                dtype => quantized(own, &bytes, inputs, dtype).unwrap(),
-            })
-        };
-        writer.write(file, bytes).unwrap();
     }
     folder
 }
@@ -438,9 +400,9 @@ fn networks_in_gguf_files_film_the_same() {
         source.load(DeviceChoice::of_tests()).unwrap()
     };
     let expected = first(pipeline());
-    let whole = in_gguf(GgmlDType::F32);
+    let whole = in_gguf(None);
     assert_eq!(first(load(whole.path())), expected);
-    let smaller = in_gguf(GgmlDType::Q8_0);
+    let smaller = in_gguf(Some(GgmlDType::Q8_0));
     let found = first(load(smaller.path()));
     let gaps = found
         .iter()
