@@ -4,6 +4,7 @@
 //! A [`TextRequest`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
 
 mod component;
+mod device_thread;
 pub mod diffusion;
 mod encode;
 mod engine;

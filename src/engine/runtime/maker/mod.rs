@@ -14,7 +14,6 @@ mod passes;
 mod request;
 mod resident;
 mod sample;
-mod shared;
 mod stream;
 mod thread;
 

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::error;
 
-use super::shared::crashed;
 use super::stream::{MakeOutbox, UNREAD_OUTPUTS};
 use super::{Advance, Cost, MakeRequest, Making, Pipeline, PipelineStatus, SideBySide};
 use crate::runtime::Failure;
@@ -217,6 +216,12 @@ impl ResidentPipeline {
         if let Err(PipelinePanic(message)) = dropped {
             error!(model.name = %name, "dropping the pipeline of {name} panicked: {message}");
         }
+    }
+}
+
+pub fn crashed(model: &str) -> Failure {
+    Failure::Crashed {
+        model: model.to_owned(),
     }
 }
 
