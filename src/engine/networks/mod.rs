@@ -14,4 +14,6 @@ pub mod weights;
 #[cfg(test)]
 pub mod golden;
 #[cfg(test)]
+pub mod model_copy;
+#[cfg(test)]
 pub mod test_device;

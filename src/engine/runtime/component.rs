@@ -1,4 +1,5 @@
-//! The networks of a folder as diffusers keeps it, each with a folder of its own.
+//! The networks of a model, each in a folder of its own as diffusers keeps it, or in a file: safetensors or GGUF. Weights
+//! in blocks stay so in linear layers; other layers read them as dense numbers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,10 @@ use crate::runtime::network_pool::{NetworkFiles, NetworkPool, SharedWeights};
 /// Names the components.
 pub const INDEX: &str = "model_index.json";
 
-/// Folders of components that are used instead of those in a model's folder, by the component's name.
+/// Folders or files of components that are used instead of those in a model's folder, by the component's name.
 pub type ComponentFolders = BTreeMap<String, PathBuf>;
 
-/// The folder of a component of the model at `path`.
+/// The folder or file of a component of the model at `path`.
 pub fn component_folder(path: &Path, replacements: &ComponentFolders, name: &str) -> PathBuf {
     match replacements.get(name) {
         Some(replacement) => replacement.clone(),
@@ -70,23 +71,24 @@ impl ComponentLoad<'_> {
     }
 }
 
-/// The folder of one network.
+/// The files of one network.
 pub struct Component<S> {
     checkpoint: Checkpoint,
     pub spec: S,
 }
 
 impl<S> Component<S> {
+    /// A folder, or a file with its `config.json` beside it.
     pub fn open(
-        folder: &Path,
+        path: &Path,
         read: impl FnOnce(&Value) -> Result<S, Flaw>,
     ) -> Result<Self, CheckpointError> {
         // Repositories keep several precisions side by side.
         let names = ["diffusion_pytorch_model", "model"];
         let names = names.map(|name| ["", ".fp16"].map(|kind| format!("{name}{kind}.safetensors")));
-        let files = names.concat().into_iter().map(|name| folder.join(name));
+        let files = names.concat().into_iter().map(|name| path.join(name));
         let found = files.into_iter().find(|file| file.is_file());
-        let checkpoint = Checkpoint::open(found.as_deref().unwrap_or(folder))?;
+        let checkpoint = Checkpoint::open(found.as_deref().unwrap_or(path))?;
         let checkpoint = checkpoint.described_beside()?;
         let spec = read(config(&checkpoint)?).map_err(|flaw| flaw.in_file(checkpoint.path()))?;
         Ok(Self { checkpoint, spec })
@@ -101,6 +103,10 @@ impl<S> Component<S> {
         let checkpoint = Checkpoint::open_undescribed(path, |checkpoint| describe(checkpoint))?;
         let spec = read(config(&checkpoint)?).map_err(|flaw| flaw.in_file(path))?;
         Ok(Self { checkpoint, spec })
+    }
+
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
     }
 
     pub fn config(&self) -> Result<&Value, CheckpointError> {
@@ -128,7 +134,7 @@ impl<S> Component<S> {
 }
 
 /// The description of a network whose files hold its tensors alone.
-pub fn config(checkpoint: &Checkpoint) -> Result<&Value, CheckpointError> {
+fn config(checkpoint: &Checkpoint) -> Result<&Value, CheckpointError> {
     match checkpoint.description() {
         Description::Config(config) => Ok(config),
         Description::Gguf(_) => {

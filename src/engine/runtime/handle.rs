@@ -1,13 +1,12 @@
 //! What everybody else holds: a [`Runtime`] to ask with, a [`Generation`] to listen to.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
 
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 
+use super::device_thread::{self, ThreadHandle};
 use super::encode::Purpose;
-use super::engine::{self, Command, EncodeBatch, Engine, Loader};
+use super::engine::{Command, EncodeBatch, Engine, Loader};
 use super::grammar::{Prover, ProverProgram};
 use super::load::{self, LoadError, ModelSource};
 use super::prepare::{check_ids, prepare};
@@ -18,21 +17,15 @@ use super::{
     DeviceChoice, EncoderInput, EngineLimits, Event, Failure, ModelInfo, Status, TextRequest,
 };
 
-/// Commands besides jobs that may wait for the thread, which never leaves them waiting longer than a step.
-const INBOX_SPARE: usize = 64;
-
 /// The way to one inference thread. When the last clone is dropped the thread finishes what runs and ends.
 #[derive(Clone)]
 pub struct Runtime {
-    inbox: mpsc::Sender<Command>,
+    thread: ThreadHandle<Command>,
     shared: Arc<Shared>,
     /// One for each job that may run or wait.
     places: Arc<Semaphore>,
     /// Tokens that are encoded in one step, where no sequence has more.
     batch_tokens: usize,
-    /// Closed by the end of the thread.
-    end: mpsc::Sender<()>,
-    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 /// One job's events. Dropping it cancels the job within one step.
@@ -51,32 +44,18 @@ impl Runtime {
 
     pub(super) fn start_with(loader: Loader, limits: EngineLimits) -> Result<Self, LoadError> {
         let places = limits.max_running + limits.max_waiting;
-        let (inbox, commands) = mpsc::channel(places + INBOX_SPARE);
-        let (end, ended) = mpsc::channel(1);
         let shared = Arc::new(Shared::default());
         let steps = Limits {
             max_running: limits.max_running,
             prefill_chunk: limits.prefill_chunk,
         };
         let engine = Engine::new(loader, steps, limits.speculation, Arc::clone(&shared));
-        let body = move || {
-            // Dropped last, also by a panic.
-            let _ended = ended;
-            engine::run(engine, commands);
-        };
-        let thread = thread::Builder::new()
-            .name("muster-engine".to_owned())
-            .spawn(body);
-        let thread = thread.map_err(|error| {
-            LoadError::Device(format!("starting the engine thread failed: {error}"))
-        })?;
+        let body = move |inbox| device_thread::run(engine, inbox);
         Ok(Self {
-            inbox,
+            thread: ThreadHandle::start("muster-engine", places, body)?,
             shared,
             places: Arc::new(Semaphore::new(places)),
             batch_tokens: limits.prefill_chunk,
-            end,
-            thread: Arc::new(Mutex::new(Some(thread))),
         })
     }
 
@@ -93,48 +72,44 @@ impl Runtime {
         source: ModelSource,
         progress: impl FnMut(u64, u64) + Send + 'static,
     ) -> Result<Arc<ModelInfo>, LoadError> {
-        let (reply, answer) = oneshot::channel();
-        let command = Command::Load {
+        let loaded = self.thread.ask(|reply| Command::Load {
             name: name.to_owned(),
             source: Box::new(source),
             progress: Box::new(progress),
             reply,
-        };
-        self.inbox
-            .send(command)
-            .await
-            .map_err(|_| LoadError::Stopped)?;
-        answer.await.unwrap_or(Err(LoadError::Stopped))
+        });
+        loaded.await.unwrap_or(Err(LoadError::Stopped))
     }
 
     /// Whether the thread has ended.
     pub fn has_ended(&self) -> bool {
-        self.inbox.is_closed()
+        self.thread.has_ended()
     }
 
     /// Gives a model's memory back. Jobs that still run on it fail.
     pub async fn unload(&self, name: &str) -> Result<(), Failure> {
         let name = name.to_owned();
-        self.ask(|reply| Command::Unload { name, reply }).await?
+        let unloaded = self.thread.ask(|reply| Command::Unload { name, reply });
+        unloaded.await?
     }
 
     /// Returns when the device is quiet: what runs keeps its place, and new jobs are refused.
     pub async fn pause(&self) -> Result<(), Failure> {
-        self.ask(Command::Pause).await
+        self.thread.ask(Command::Pause).await
     }
 
     pub async fn resume(&self) -> Result<(), Failure> {
-        self.ask(Command::Resume).await
+        self.thread.ask(Command::Resume).await
     }
 
     /// How to read and write with a model.
     pub fn language(&self, model: &str) -> Result<Arc<Language>, Failure> {
-        Ok(self.shared.listing(model)?.language)
+        Ok(self.shared.board.listing(model)?.language)
     }
 
     /// What a loaded model is.
     pub fn info(&self, model: &str) -> Result<Arc<ModelInfo>, Failure> {
-        Ok(self.shared.listing(model)?.info)
+        Ok(self.shared.board.listing(model)?.info)
     }
 
     pub fn status(&self) -> Status {
@@ -143,13 +118,13 @@ impl Runtime {
 
     /// Starts a job, or refuses it at once. The prompt is rendered and tokenized off the inference thread.
     pub async fn generate(&self, request: TextRequest) -> Result<Generation, Failure> {
-        let listing = self.shared.listing(&request.model)?;
+        let listing = self.shared.board.listing(&request.model)?;
         if listing.info.purpose != Purpose::Generate {
             let model = &request.model;
             let message = format!("the model {model} encodes texts and does not write any");
             return Err(Failure::BadRequest(message));
         }
-        if self.shared.is_paused() {
+        if self.shared.board.is_paused() {
             return Err(Failure::Paused);
         }
         let place = Arc::clone(&self.places)
@@ -157,15 +132,13 @@ impl Runtime {
             .map_err(|_| self.busy())?;
         let prepared = tokio::task::spawn_blocking(move || prepare(request, &listing, place));
         let (job, events) = prepared.await.map_err(Failure::internal)??;
-        match self.inbox.try_send(Command::Run(Box::new(job))) {
-            Ok(()) => Ok(Generation {
-                events,
-                wake: self.inbox.downgrade(),
-                has_ended: false,
-            }),
-            Err(TrySendError::Full(_)) => Err(self.busy()),
-            Err(TrySendError::Closed(_)) => Err(Failure::Stopped),
-        }
+        let job = Command::Run(Box::new(job));
+        self.thread.submit(job, || self.busy())?;
+        Ok(Generation {
+            events,
+            wake: self.thread.downgrade(),
+            has_ended: false,
+        })
     }
 
     /// Encodes sequences: a vector of each, or one score. Batches have as many tokens as a step of a prompt
@@ -179,11 +152,11 @@ impl Runtime {
         check(&info, &sequences)?;
         let mut encoded = Vec::with_capacity(sequences.len());
         for sequences in batches(sequences, self.batch_tokens) {
-            if self.shared.is_paused() {
+            if self.shared.board.is_paused() {
                 return Err(Failure::Paused);
             }
             let model = model.to_owned();
-            let more = self.ask(|reply| {
+            let more = self.thread.ask(|reply| {
                 Command::Encode(EncodeBatch {
                     model,
                     sequences,
@@ -197,29 +170,12 @@ impl Runtime {
 
     /// Waits until the thread has ended. While a `Runtime` is there, only a panic ends it.
     pub async fn ended(&self) {
-        self.end.closed().await;
+        self.thread.ended().await;
     }
 
     /// Waits until the thread has ended: until every other `Runtime` is dropped and what runs has finished.
     pub async fn drain(self) {
-        let Self {
-            inbox, end, thread, ..
-        } = self;
-        drop(inbox);
-        end.closed().await;
-        let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Over but for its last instructions. A panic in it was printed, and there is nobody to pass it on to.
-        let _ = thread.map(JoinHandle::join);
-    }
-
-    async fn ask<T>(
-        &self,
-        command: impl FnOnce(oneshot::Sender<T>) -> Command,
-    ) -> Result<T, Failure> {
-        let (reply, answer) = oneshot::channel();
-        let sent = self.inbox.send(command(reply)).await;
-        sent.map_err(|_| Failure::Stopped)?;
-        answer.await.map_err(|_| Failure::Stopped)
+        self.thread.drain().await;
     }
 
     fn busy(&self) -> Failure {

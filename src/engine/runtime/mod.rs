@@ -4,6 +4,7 @@
 //! A [`TextRequest`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
 
 mod component;
+mod device_thread;
 pub mod diffusion;
 mod encode;
 mod engine;
@@ -240,8 +241,8 @@ pub enum Failure {
     Paused,
     #[error("the engine has stopped")]
     Stopped,
-    /// The pipeline of a model panicked and was dropped, with every job on it.
-    #[error("the model {model} crashed and was unloaded; load it again")]
+    /// A job panicked. The model and its other jobs go on.
+    #[error("a job of the model {model} crashed")]
     Crashed { model: String },
     #[error("the engine failed: {0}")]
     Internal(Arc<str>),

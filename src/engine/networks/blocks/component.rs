@@ -12,7 +12,7 @@ use crate::networks::weights::{
 use muster_kernels::{self as kernels, Axis, Convolution, Edges};
 
 /// Types of tensors.
-const KNOWN_TYPES: &str = "f32, f16, bf16 and the blocks of GGUF files";
+pub const KNOWN_TYPES: &str = "f32, f16, bf16 and the blocks of GGUF files";
 const FINITE: &str = "finite numbers; the file is damaged, download or convert it again";
 
 /// Where a component's tensors are and what files call them.

@@ -13,17 +13,27 @@ pub use self::{
 };
 
 pub(in crate::networks) use self::component::{
-    AffineNorm, ComponentReader, ConvolutionLayer, Projection,
+    AffineNorm, ComponentReader, ConvolutionLayer, KNOWN_TYPES, Projection,
 };
 
+#[cfg(test)]
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use candle_core::{Result, Tensor};
 
+#[cfg(test)]
+thread_local! {
+    /// Whether the next end of a block on this thread panics.
+    pub static BLOCK_END_PANICS: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Stops once, so that the caller that polls the pass can do other work before it goes on.
 pub async fn block_end() {
+    #[cfg(test)]
+    assert!(!BLOCK_END_PANICS.take(), "a block panics on purpose");
     let mut has_stopped = false;
     poll_fn(|_| match std::mem::replace(&mut has_stopped, true) {
         true => Poll::Ready(()),

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use candle_core::quantized::GgmlDType;
 
+use crate::networks::blocks::KNOWN_TYPES;
 use crate::networks::weights::{
     Flaw, TensorBytes, TensorHeader, TensorSource, TensorType, tensor_floats,
 };
@@ -85,8 +86,8 @@ impl<'a> FoldedTensors<'a> {
         let dtype = match &piece {
             FoldedPiece::Whole(header) => header.dtype,
             FoldedPiece::Product { length, direction } => {
-                dense(length)?;
-                dense(direction)?;
+                numbers(length)?;
+                numbers(direction)?;
                 TensorType::Weight(GgmlDType::F32)
             }
         };
@@ -115,7 +116,7 @@ impl<'a> FoldedTensors<'a> {
     }
 
     fn floats(&self, header: &TensorHeader) -> Option<Vec<f32>> {
-        let dtype = dense(header).ok()?;
+        let dtype = numbers(header).ok()?;
         tensor_floats(dtype, &self.source.bytes(header)).ok()
     }
 }
@@ -124,12 +125,13 @@ fn stem<'n>(name: &'n str, ends: &[&str]) -> Option<&'n str> {
     ends.iter().find_map(|end| name.strip_suffix(end))
 }
 
-fn dense(header: &TensorHeader) -> Result<GgmlDType, Flaw> {
+/// The type of numbers, dense or in blocks.
+fn numbers(header: &TensorHeader) -> Result<GgmlDType, Flaw> {
     match header.dtype {
-        TensorType::Weight(dtype) if dtype.block_size() == 1 => Ok(dtype),
+        TensorType::Weight(dtype) => Ok(dtype),
         other => {
             let what = format!("the tensor {:?}", header.name);
-            Err(Flaw::unsupported(what, other, "f32, f16 and bf16"))
+            Err(Flaw::unsupported(what, other, KNOWN_TYPES))
         }
     }
 }

@@ -31,6 +31,21 @@ pub fn start(seed: u64, count: usize) -> Vec<f32> {
     values
 }
 
+/// The noise of one latent of a series: a series is one stream of numbers, as other programs draw a batch.
+pub fn of_series(seed: u64, index: u32, count: usize) -> Vec<f64> {
+    let index = index as usize;
+    let stream = start(seed, count * (index + 1));
+    let own = stream.into_iter().skip(count * index);
+    own.map(f64::from).collect()
+}
+
+/// Numbers that were drawn for one channel after the other, with the channels of each place together.
+pub fn channels_last(numbers: &[f64], channels: usize) -> Vec<f64> {
+    let area = numbers.len() / channels.max(1);
+    let places = (0..area).flat_map(|place| (0..channels).map(move |it| it * area + place));
+    places.map(|at| numbers[at]).collect()
+}
+
 /// Box and Muller's method on the pairs (j, j + 8).
 fn to_normal(block: &mut [f32]) {
     let (radii, angles) = block.split_at_mut(BLOCK / 2);

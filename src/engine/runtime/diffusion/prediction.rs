@@ -1,5 +1,7 @@
 //! From the output of a network to the image that it expects below the noise.
 
+use super::{NetworkLevel, NoiseTable};
+
 /// What a network predicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prediction {
@@ -13,23 +15,18 @@ pub enum Prediction {
 }
 
 impl Prediction {
-    /// The factor of the network's input at a noise level.
-    pub fn input_scale(self, sigma: f64) -> f64 {
-        (sigma * sigma + 1.0).sqrt().recip()
-    }
-
-    /// The clean image that the output at `x` stands for.
-    pub fn denoised(self, x: &[f64], output: &[f64], sigma: f64) -> Vec<f64> {
+    /// A noise level of a network that was trained on a table of them.
+    pub fn level(self, table: &NoiseTable, sigma: f64) -> NetworkLevel {
         let variance = sigma * sigma + 1.0;
-        let (of_x, of_output) = match self {
-            Self::Epsilon => (1.0, -sigma),
-            Self::Velocity => (variance.recip(), -sigma / variance.sqrt()),
-            Self::EdmVelocity => (variance.recip(), sigma / variance.sqrt()),
-        };
-        let pairs = x.iter().zip(output);
-        pairs
-            .map(|(x, output)| of_x * x + of_output * output)
-            .collect()
+        NetworkLevel {
+            timestep: table.timestep(sigma) as f32,
+            input_scale: variance.sqrt().recip(),
+            clean: match self {
+                Self::Epsilon => [1.0, -sigma],
+                Self::Velocity => [variance.recip(), -sigma / variance.sqrt()],
+                Self::EdmVelocity => [variance.recip(), sigma / variance.sqrt()],
+            },
+        }
     }
 }
 

@@ -204,7 +204,10 @@ fn every_prediction_finds_the_clean_image() {
     let velocity = |at: usize| (noise[at] - sigma * clean[at]) / scale;
     let velocity = [velocity(0), velocity(1)];
     let check = |prediction: Prediction, output: [f64; 2]| {
-        let found = prediction.denoised(&x, &output, sigma);
+        let level = prediction.level(&NoiseTable::stable_diffusion(), sigma);
+        let [of_x, of_output] = level.clean;
+        let pairs = x.iter().zip(&output);
+        let found: Vec<f64> = pairs.map(|(x, it)| of_x * x + of_output * it).collect();
         assert!(gap(&found, &clean) < 1e-12, "{prediction:?}");
     };
     check(Prediction::Epsilon, noise);

@@ -1,21 +1,18 @@
-//! The loop on the inference thread. It owns the device and everything on it; nothing else touches a tensor.
-//!
-//! Idle is parked on the inbox. A step is the unit of everything: commands are obeyed and abandoned sequences
-//! retired between two steps. The last [`Runtime`](super::Runtime) dropped closes the inbox: what runs finishes
-//! first, then the thread ends.
+//! The inference thread. It owns the device and everything on it; nothing else touches a tensor.
 
 mod encoders;
 mod resident;
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
+use super::device_thread::DeviceLoop;
 use super::load::{LoadError, Loaded, LoadedNetwork, ModelSource};
 use super::scheduler::{Limits, SequenceId};
 use super::sequence::Job;
 use super::shared::Shared;
-use super::work::{Queue, Work, entry_level, next_work};
+use super::work::{Queue, entry_level};
 use super::{EncoderInput, Failure, ModelInfo, Speculation};
 use encoders::Encoders;
 use muster_process::memory;
@@ -64,25 +61,7 @@ pub struct Engine {
     limits: Limits,
     speculation: Speculation,
     shared: Arc<Shared>,
-    is_paused: bool,
     next_id: SequenceId,
-}
-
-pub fn run(mut engine: Engine, mut inbox: mpsc::Receiver<Command>) {
-    loop {
-        while let Ok(command) = inbox.try_recv() {
-            engine.obey(command);
-        }
-        engine.retire_abandoned();
-        engine.report();
-        match engine.next_work() {
-            Work::Step(index) => engine.step(index),
-            Work::Wait => match inbox.blocking_recv() {
-                Some(command) => engine.obey(command),
-                None => return engine.stop(),
-            },
-        }
-    }
 }
 
 impl Engine {
@@ -99,78 +78,8 @@ impl Engine {
             limits,
             speculation,
             shared,
-            is_paused: false,
             next_id: 0,
         }
-    }
-
-    fn next_work(&self) -> Work {
-        match self.is_paused {
-            true => Work::Wait,
-            false => next_work(&self.queues()),
-        }
-    }
-
-    fn step(&mut self, index: usize) {
-        if index == self.residents.len() {
-            let shared = &self.shared;
-            return self.encoders.pass(|model| shared.not_loaded(model));
-        }
-        let others = self.residents.iter().enumerate();
-        let others = others.filter(|(other, _)| *other != index);
-        let others = others.map(|(_, resident)| resident.generating_step()).sum();
-        self.residents[index].step(others);
-    }
-
-    /// Of the models that write, and last the one of all encoders.
-    fn queues(&self) -> Vec<Queue> {
-        let texts = self.residents.iter().map(Resident::queue);
-        texts.chain([self.encoders.queue()]).collect()
-    }
-
-    fn obey(&mut self, command: Command) {
-        // Whoever asked may be gone; what was asked is done all the same.
-        match command {
-            Command::Run(job) => self.admit(*job),
-            Command::Encode(batch) => self.encode(batch),
-            Command::Load {
-                name,
-                source,
-                mut progress,
-                reply,
-            } => {
-                let loaded = self.load(name, &source, &mut *progress);
-                self.report();
-                let _ = reply.send(loaded);
-            }
-            Command::Unload { name, reply } => {
-                let unloaded = self.unload(&name);
-                self.report();
-                let _ = reply.send(unloaded);
-            }
-            Command::Pause(reply) => {
-                self.pause(true);
-                let _ = reply.send(());
-            }
-            Command::Resume(reply) => {
-                self.pause(false);
-                let _ = reply.send(());
-            }
-            Command::Wake => {}
-        }
-    }
-
-    fn pause(&mut self, is_paused: bool) {
-        self.is_paused = is_paused;
-        self.shared.pause(is_paused);
-        if is_paused {
-            self.encoders.fail_all(&Failure::Paused);
-        }
-    }
-
-    fn report(&self) {
-        self.shared
-            .report(self.residents.iter().map(Resident::status));
     }
 
     fn admit(&mut self, job: Job) {
@@ -180,7 +89,7 @@ impl Engine {
             .iter_mut()
             .find(|resident| resident.info.name == job.model)
         else {
-            let failure = self.shared.not_loaded(&job.model);
+            let failure = self.shared.board.not_loaded(&job.model);
             return job.outbox.finish(super::Event::Failed(failure));
         };
         let id = self.next_id;
@@ -190,19 +99,12 @@ impl Engine {
     }
 
     fn encode(&mut self, batch: EncodeBatch) {
-        if self.is_paused {
+        if self.is_paused() {
             let _ = batch.reply.send(Err(Failure::Paused));
             return;
         }
         let level = entry_level(&self.queues(), self.encoders.queue().served);
         self.encoders.push(batch, level);
-    }
-
-    fn retire_abandoned(&mut self) {
-        self.residents
-            .iter_mut()
-            .for_each(Resident::retire_abandoned);
-        self.encoders.retire_abandoned();
     }
 
     fn load(
@@ -242,8 +144,8 @@ impl Engine {
     }
 
     fn unload(&mut self, name: &str) -> Result<(), Failure> {
-        self.shared.delist(name);
-        let failure = self.shared.not_loaded(name);
+        self.shared.board.delist(name);
+        let failure = self.shared.board.not_loaded(name);
         if self.encoders.remove(name, &failure) {
             memory::give_back();
             return Ok(());
@@ -262,7 +164,81 @@ impl Engine {
         Ok(())
     }
 
-    /// Only what was paused is still there: nobody can resume it.
+    fn pause(&mut self, is_paused: bool) {
+        self.shared.board.pause(is_paused);
+        if is_paused {
+            self.encoders.fail_all(&Failure::Paused);
+        }
+    }
+}
+
+impl DeviceLoop for Engine {
+    type Command = Command;
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Run(job) => self.admit(*job),
+            Command::Encode(batch) => self.encode(batch),
+            Command::Load {
+                name,
+                source,
+                mut progress,
+                reply,
+            } => {
+                let loaded = self.load(name, &source, &mut *progress);
+                self.report();
+                let _ = reply.send(loaded);
+            }
+            Command::Unload { name, reply } => {
+                let unloaded = self.unload(&name);
+                self.report();
+                let _ = reply.send(unloaded);
+            }
+            Command::Pause(reply) => {
+                self.pause(true);
+                let _ = reply.send(());
+            }
+            Command::Resume(reply) => {
+                self.pause(false);
+                let _ = reply.send(());
+            }
+            Command::Wake => {}
+        }
+    }
+
+    fn retire_abandoned(&mut self) {
+        self.residents
+            .iter_mut()
+            .for_each(Resident::retire_abandoned);
+        self.encoders.retire_abandoned();
+    }
+
+    fn report(&self) {
+        let residents = self.residents.iter();
+        self.shared.board.report(residents.map(Resident::status));
+    }
+
+    fn is_paused(&self) -> bool {
+        self.shared.board.is_paused()
+    }
+
+    /// Of the models that write, and last the one of all encoders.
+    fn queues(&self) -> Vec<Queue> {
+        let texts = self.residents.iter().map(Resident::queue);
+        texts.chain([self.encoders.queue()]).collect()
+    }
+
+    fn step(&mut self, index: usize) {
+        if index == self.residents.len() {
+            let board = &self.shared.board;
+            return self.encoders.pass(|model| board.not_loaded(model));
+        }
+        let others = self.residents.iter().enumerate();
+        let others = others.filter(|(other, _)| *other != index);
+        let others = others.map(|(_, resident)| resident.generating_step()).sum();
+        self.residents[index].step(others);
+    }
+
     fn stop(mut self) {
         for resident in &mut self.residents {
             resident.fail_all(&Failure::Stopped);

@@ -30,10 +30,10 @@ use self::job::hear;
 use self::together::{SharedReading, TextAhead, TextScores};
 use self::vocabulary::HearingVocabulary;
 use self::window::CANDIDATES;
+use super::component::{Component, ComponentLoad};
 use super::maker::{Cost, MakeRequest, Making, PassJob, Pipeline, Refusal, SideBySide};
 use super::text::Isolation;
-use super::{DeviceChoice, Failure, LoadError, component};
-use crate::networks::blocks::{ComponentSource, Layout};
+use super::{DeviceChoice, Failure, LoadError};
 use crate::networks::sound::{Features, LONGEST_WINDOW, Whisper, WhisperSpec, WindowKeys};
 use crate::networks::weights::{Checkpoint, Flaw, Quantize, read_description};
 
@@ -108,28 +108,19 @@ impl HearingSource {
     }
 
     pub fn footprint(&self) -> Result<HearingFootprint, LoadError> {
-        let checkpoint = Checkpoint::open(&self.path)?.described_beside()?;
-        let headers = checkpoint.tensors().iter();
-        let bytes = headers.map(|header| checkpoint.bytes(header).len() as u64);
-        let spec = WhisperSpec::read(component::config(&checkpoint)?);
-        let spec = spec.map_err(|flaw| flaw.in_file(checkpoint.path()))?;
+        let component = Component::open(&self.path, WhisperSpec::read)?;
         Ok(HearingFootprint {
-            weight_bytes: bytes.sum(),
-            job_bytes: job_bytes(&spec),
+            weight_bytes: component.bytes(),
+            job_bytes: job_bytes(&component.spec),
         })
     }
 
     pub fn load(&self, device: DeviceChoice) -> Result<HearingPipeline, LoadError> {
         let device = device.open()?;
-        let checkpoint = Checkpoint::open(&self.path)?.described_beside()?;
-        let in_file = |flaw: Flaw| flaw.in_file(checkpoint.path());
-        let spec = WhisperSpec::read(component::config(&checkpoint)?).map_err(in_file)?;
-        let (found, most) = (spec.positions, LONGEST_WINDOW / 2);
-        if !(1..=most).contains(&found) {
-            let name = "max_source_positions";
-            return Err(in_file(Flaw::unsupported(name, found, format!("1 to {most}"))).into());
-        }
-        let vocabulary = match checkpoint.text_tokens() {
+        let component = Component::open(&self.path, WhisperSpec::read)?;
+        component.check(check_window)?;
+        let spec = &component.spec;
+        let vocabulary = match component.checkpoint().text_tokens() {
             Some(tokens) => HearingVocabulary::of_text_tokens(tokens, spec.vocab_size)?,
             None => {
                 let path = self.folder().join("tokenizer.json");
@@ -137,17 +128,14 @@ impl HearingSource {
                 HearingVocabulary::open(&path, spec.vocab_size, isolation)?
             }
         };
-        let alignment = self.alignment(&spec)?;
-        let source = ComponentSource {
-            tensors: &checkpoint,
-            layout: Layout::Folder,
+        let alignment = self.alignment(spec)?;
+        let features = Features::new(spec.bands);
+        let load = ComponentLoad {
             device: &device,
             quantize: self.quantize,
         };
-        let features = Features::new(spec.bands);
-        let network = Whisper::load(spec, source).map_err(in_file)?;
         let model = HearingModel {
-            network,
+            network: load.read(component, Whisper::load)?,
             features,
             vocabulary,
             alignment,
@@ -200,6 +188,17 @@ impl HearingModel {
     ) -> candle_core::Result<TextScores> {
         let read = self.read(window, vec![text]).await?.pop();
         read.ok_or_else(|| candle_core::Error::msg("a text was left, but not read"))
+    }
+}
+
+fn check_window(spec: &WhisperSpec) -> Result<(), Flaw> {
+    let (found, most) = (spec.positions, LONGEST_WINDOW / 2);
+    match (1..=most).contains(&found) {
+        true => Ok(()),
+        false => {
+            let wanted = format!("1 to {most}");
+            Err(Flaw::unsupported("max_source_positions", found, wanted))
+        }
     }
 }
 

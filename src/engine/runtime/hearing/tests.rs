@@ -12,8 +12,13 @@ use super::segments::cut;
 use super::together::{TextAhead, TextScores};
 use super::vocabulary::HearingVocabulary;
 use super::window::WindowText;
+use crate::networks::golden::fixtures;
+use crate::networks::model_copy::put_in_gguf;
 use crate::networks::weights::{GgufWriter, whisper_cpp_file};
 use crate::runtime::DeviceChoice;
+use crate::runtime::hearing::TranscriptRequest;
+use crate::runtime::maker::suite::{self, PipelineFixture, pipeline_suite};
+use crate::runtime::maker::{MakeRequest, Pcm};
 
 const SPECIAL: &[&str] = &[
     "<|endoftext|>",
@@ -35,9 +40,15 @@ const WORDS: &[&str] = &[
 ];
 
 fn vocabulary() -> HearingVocabulary {
+    let folder = tempfile::tempdir().unwrap();
+    HearingVocabulary::open(&tokenizer(folder.path(), 512), 51_865, None).unwrap()
+}
+
+/// A `tokenizer.json` with letters of so many codes.
+fn tokenizer(folder: &Path, letters: u32) -> PathBuf {
     let mut words: Vec<String> = WORDS.iter().map(|word| (*word).to_owned()).collect();
     // Bytes of what no other word has.
-    words.extend((0..512).filter_map(char::from_u32).map(String::from));
+    words.extend((0..letters).filter_map(char::from_u32).map(String::from));
     words.extend(SPECIAL.iter().map(|word| (*word).to_owned()));
     let mut unique = Vec::new();
     for word in words {
@@ -65,11 +76,64 @@ fn vocabulary() -> HearingVocabulary {
         "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
         "model": {"type": "BPE", "vocab": vocab, "merges": []},
     });
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tokenizer.json");
+    let path = folder.join("tokenizer.json");
     std::fs::write(&path, json.to_string()).unwrap();
-    HearingVocabulary::open(&path, 51_865, None).unwrap()
+    path
 }
+
+/// The small network of the goldens, with a vocabulary.
+fn model() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        let file = fixtures().join("golden/sound/whisper").join(name);
+        std::fs::copy(file, folder.path().join(name)).unwrap();
+    }
+    tokenizer(folder.path(), 48);
+    folder
+}
+
+/// A second of a tone.
+fn request(pitch: f32) -> TranscriptRequest {
+    let wave = |at: u16| (f32::from(at) / 16_000.0 * pitch * std::f32::consts::TAU).sin();
+    TranscriptRequest {
+        sound: Pcm {
+            rate: 16_000,
+            channels: 1,
+            samples: (0..16_000).map(wave).collect(),
+        },
+        language: None,
+        is_translated: false,
+        prompt: None,
+        temperature: Some(1.0),
+        seed: Some(7),
+        wants_words: false,
+    }
+}
+
+fn fixture() -> PipelineFixture {
+    let folder = model();
+    let pipeline = HearingSource::new(folder.path()).load(DeviceChoice::of_tests());
+    let pipeline = pipeline.unwrap();
+    let transcript = |request: TranscriptRequest| MakeRequest::from(request);
+    PipelineFixture {
+        networks: pipeline.model.clone(),
+        pipeline: Arc::new(pipeline),
+        request: transcript(request(440.0)),
+        other: transcript(TranscriptRequest {
+            seed: Some(8),
+            ..request(880.0)
+        }),
+        refused: (
+            transcript(TranscriptRequest {
+                temperature: Some(2.0),
+                ..request(440.0)
+            }),
+            "temperature is 2, but the model takes 0 to 1",
+        ),
+    }
+}
+
+pipeline_suite!(fixture);
 
 impl HearingVocabulary {
     fn size(&self) -> usize {
@@ -188,11 +252,7 @@ fn segments_are_cut_where_one_time_follows_another() {
 #[test]
 fn a_file_is_a_whisper_by_its_tensors_and_the_settings_beside_it() {
     let folder = tempfile::tempdir().unwrap();
-    let golden = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../tests/fixtures/golden/sound/whisper"
-    );
-    let golden = std::path::Path::new(golden);
+    let golden = &fixtures().join("golden/sound/whisper");
     let write = |name: &str, tensor: &str| {
         let mut writer = GgufWriter::default();
         writer.tensor(tensor, &[1], GgmlDType::F32);
@@ -336,4 +396,20 @@ fn one_job_reads_the_texts_of_all_that_are_still_there() {
         panic!("a text that is too long is refused before others could read it");
     };
     assert!(error.to_string().contains("449 tokens"), "{error}");
+}
+
+#[test]
+fn a_network_in_a_gguf_file_hears_the_same() {
+    let heard = |path: &Path| {
+        assert!(HearingSource::is_at(path));
+        let pipeline = HearingSource::new(path).load(DeviceChoice::of_tests());
+        let request = MakeRequest::from(request(440.0));
+        suite::follow(&pipeline.unwrap(), request).outputs
+    };
+    let folder = model();
+    let expected = heard(folder.path());
+    assert!(expected.len() > 1);
+    put_in_gguf(folder.path(), None, |name| Some(name.to_owned()));
+    assert_eq!(heard(folder.path()), expected);
+    assert_eq!(heard(&folder.path().join("any.gguf")), expected);
 }

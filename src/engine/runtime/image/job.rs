@@ -12,7 +12,8 @@ use super::preview::LatentColors;
 use crate::networks::adapter::Pass;
 use crate::runtime::Failure;
 use crate::runtime::diffusion::{
-    Evaluation, NoiseSource, SamplingRun, SamplingStep, keep_unmasked, noise, noised,
+    Denoiser, DenoisingRun, Guidance, NetworkLevel, NoiseSource, SamplingRun, keep_unmasked, noise,
+    noised,
 };
 use crate::runtime::maker::{Advance, Output, PassReports, Pixels};
 
@@ -190,6 +191,13 @@ struct PassDrawing<'a> {
     steps_before: u32,
 }
 
+/// A pass with its start.
+struct StartedPass<'a> {
+    pass: &'a PassDrawing<'a>,
+    latent: &'a [f64],
+    noise: &'a [f64],
+}
+
 impl PassDrawing<'_> {
     async fn sample(&self, latent: Vec<f64>, news: &PassReports) -> Result<LatentMap> {
         let (networks, plan, shape) = (self.networks, self.plan, self.shape);
@@ -200,85 +208,73 @@ impl PassDrawing<'_> {
         let start = shape.start_noise(plan.seed, plan.index);
         let x = noised(&latent, &start, first, networks.table.highest());
         let noise = shape.later_noise(plan.seed, plan.index);
-        let mut run = SamplingRun::start(plan.sampler, x, sigmas.clone(), noise);
-        let (mut answer, mut reported) = (None, 0);
-        loop {
-            let last = answer.clone();
-            let (at, evaluation) = match run.advance(answer.take()) {
-                SamplingStep::Evaluate(evaluation) => {
-                    (steps_before(sigmas, evaluation.sigma), Ok(evaluation))
-                }
-                SamplingStep::Done(x) => (self.pass.steps(), Err(x)),
+        let run = SamplingRun::start(plan.sampler, x, sigmas.clone(), noise);
+        let started = StartedPass {
+            pass: self,
+            latent: &latent,
+            noise: &start,
+        };
+        let guidance = Guidance {
+            prompts: self.prompts,
+            scale: f64::from(plan.cfg_scale),
+        };
+        let mut run = DenoisingRun::start(&started, guidance, run, sigmas);
+        while let Some(step) = run.step().await? {
+            let preview = match plan.wants_previews {
+                true => Some(colors(networks).await?.preview(&shape.map(step.clean))?),
+                false => None,
             };
-            if at > reported {
-                reported = at;
-                let preview = match (&last, plan.wants_previews) {
-                    (Some(latent), true) => {
-                        let latent = shape.map(latent.clone());
-                        Some(colors(networks).await?.preview(&latent)?)
-                    }
-                    _ => None,
-                };
-                news.put(Advance::Step {
-                    at: self.steps_before + at,
-                    of: plan.steps(),
-                    preview,
-                });
-            }
-            let Evaluation { mut x, sigma } = match evaluation {
-                Ok(evaluation) => evaluation,
-                Err(x) => return Ok(shape.map(x)),
-            };
-            if let Some(mask) = self.mask {
-                let noisy = latent
-                    .iter()
-                    .zip(&start)
-                    .map(|(it, noise)| it + sigma * noise);
-                keep_unmasked(&mut x, &noisy.collect::<Vec<_>>(), mask);
-            }
-            let mut denoised = self.denoise(&shape.map(x), sigma).await?;
-            if let Some(mask) = self.mask {
-                keep_unmasked(&mut denoised, &latent, mask);
-            }
-            answer = Some(denoised);
+            news.put(Advance::Step {
+                at: self.steps_before + step.at,
+                of: plan.steps(),
+                preview,
+            });
         }
-    }
-
-    /// The clean image that the network expects, led away from the negative prompt.
-    async fn denoise(&self, x: &LatentMap, sigma: f64) -> Result<Vec<f64>> {
-        let networks = self.networks;
-        let scale = networks.prediction.input_scale(sigma);
-        let timestep = networks.table.timestep(sigma);
-        let size = [self.pass.width, self.pass.height];
-        let input = x.map(|value| value * scale);
-        let pass = Pass {
-            edges: self.plan.edges,
-            adaptations: &self.adapters.unet,
-        };
-        let input = (&input, self.extra.as_ref());
-        let outputs = networks.predict(input, timestep, self.prompts, size, pass);
-        let outputs = outputs.await?;
-        let output = match outputs.as_slice() {
-            [positive, negative] => {
-                let scale = f64::from(self.plan.cfg_scale);
-                let pairs = positive.iter().zip(negative);
-                pairs
-                    .map(|(with, without)| without + scale * (with - without))
-                    .collect()
-            }
-            _ => outputs.concat(),
-        };
-        Ok(networks.prediction.denoised(&x.values, &output, sigma))
+        Ok(shape.map(run.finish()?))
     }
 }
 
-/// Steps that are complete when the network is asked at a level.
-fn steps_before(sigmas: &[f64], sigma: f64) -> u32 {
-    let levels = sigmas.iter();
-    let passed = levels
-        .filter(|&&level| sigma <= level * (1.0 + 1e-9))
-        .count();
-    passed.saturating_sub(1) as u32
+impl Denoiser for StartedPass<'_> {
+    type Prompt = EncodedPrompt;
+
+    fn level(&self, sigma: f64) -> NetworkLevel {
+        let networks = self.pass.networks;
+        networks.prediction.level(&networks.table, sigma)
+    }
+
+    async fn predict(
+        &self,
+        input: Vec<f64>,
+        timestep: f32,
+        prompts: &[EncodedPrompt],
+    ) -> Result<Vec<Vec<f64>>> {
+        let drawing = self.pass;
+        let size = [drawing.pass.width, drawing.pass.height];
+        let pass = Pass {
+            edges: drawing.plan.edges,
+            adaptations: &drawing.adapters.unet,
+        };
+        let input = (&drawing.shape.map(input), drawing.extra.as_ref());
+        let outputs = drawing
+            .networks
+            .predict(input, timestep, prompts, size, pass);
+        outputs.await
+    }
+
+    /// The original outside of the mask.
+    fn keep_noisy(&self, latent: &mut [f64], sigma: f64) {
+        if let Some(mask) = self.pass.mask {
+            let pairs = self.latent.iter().zip(self.noise);
+            let noisy: Vec<f64> = pairs.map(|(it, noise)| it + sigma * noise).collect();
+            keep_unmasked(latent, &noisy, mask);
+        }
+    }
+
+    fn keep_clean(&self, latent: &mut [f64]) {
+        if let Some(mask) = self.pass.mask {
+            keep_unmasked(latent, self.latent, mask);
+        }
+    }
 }
 
 async fn colors(networks: &DiffusionNetworks) -> Result<&LatentColors> {
@@ -309,15 +305,10 @@ impl LatentShape {
         }
     }
 
-    /// The noise of an image of a series: a series is one stream of numbers, as other programs draw a batch.
+    /// The noise of an image of a series.
     fn start_noise(self, seed: u64, index: u32) -> Vec<f64> {
-        let (index, count) = (index as usize, self.count());
-        let stream = noise::start(seed, count * (index + 1));
-        let numbers: Vec<f64> = stream[count * index..]
-            .iter()
-            .map(|&it| it.into())
-            .collect();
-        self.channels_last(&numbers)
+        let numbers = noise::of_series(seed, index, self.count());
+        noise::channels_last(&numbers, self.channels)
     }
 
     fn later_noise(self, seed: u64, index: u32) -> NoiseSource {
@@ -326,15 +317,7 @@ impl LatentShape {
         Box::new(move || {
             let numbers = noise::counted(seed, draw, first, count);
             draw += 1;
-            self.channels_last(&numbers)
+            noise::channels_last(&numbers, self.channels)
         })
-    }
-
-    /// Numbers are drawn for one channel after the other.
-    fn channels_last(self, numbers: &[f64]) -> Vec<f64> {
-        let area = self.height * self.width;
-        let places =
-            (0..area).flat_map(|place| (0..self.channels).map(move |it| it * area + place));
-        places.map(|at| numbers[at]).collect()
     }
 }

@@ -91,7 +91,7 @@ impl DiffusionNetworks {
     pub async fn predict(
         &self,
         (latent, extra): (&LatentMap, Option<&LatentMap>),
-        timestep: usize,
+        timestep: f32,
         prompts: &[EncodedPrompt],
         sizes: [u32; 2],
         pass: Pass<'_>,
@@ -112,7 +112,7 @@ impl DiffusionNetworks {
         for batch in batches {
             let count = batch.len();
             let x = x.repeat((count, 1, 1, 1))?;
-            let steps = vec![timestep as f32; count];
+            let steps = vec![timestep; count];
             let conditioning = self.conditioning(batch, sizes)?;
             let forward = self.unet.forward(&x, &steps, &conditioning, pass);
             let output = forward.await?;

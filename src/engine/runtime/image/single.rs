@@ -122,7 +122,7 @@ pub struct SingleFileModel {
 impl SingleFileModel {
     /// Whether a file holds all networks of an image model.
     pub fn is_at(path: &Path) -> bool {
-        let names = || Checkpoint::names_in(path);
+        let names = || Checkpoint::names_in_any(path);
         path.is_file() && names().is_some_and(|all| all.iter().any(|it| it.starts_with(UNET)))
     }
 
@@ -137,7 +137,7 @@ impl SingleFileModel {
         replacements: &ComponentFolders,
         facts: Option<FamilyFacts>,
     ) -> Result<Self, CheckpointError> {
-        let checkpoint = Checkpoint::open_tensors(path)?;
+        let checkpoint = Checkpoint::open_file(path)?;
         let shapes = Shapes(&checkpoint);
         let read = || {
             let family = shapes.family()?;

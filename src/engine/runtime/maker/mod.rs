@@ -5,7 +5,7 @@
 //! delay of everything. Dropping the stream cancels the job. The operating system divides the processor between both
 //! threads: this one and its pools have a lower priority.
 //!
-//! A panic in a pipeline costs its jobs and the pipeline; the maker goes on. Which models fit is decided elsewhere.
+//! A panic costs its job alone. Which models fit is decided elsewhere.
 
 mod compute;
 mod handle;
@@ -14,7 +14,6 @@ mod passes;
 mod request;
 mod resident;
 mod sample;
-mod shared;
 mod stream;
 mod thread;
 
@@ -135,5 +134,7 @@ pub struct MakerStatus {
     pub is_paused: bool,
 }
 
+#[cfg(test)]
+pub(in crate::runtime) mod suite;
 #[cfg(test)]
 mod tests;

@@ -13,8 +13,18 @@ pub trait MediaRequest: Any + Clone + fmt::Debug + Send + Sync {
 
 /// A request of any kind.
 pub struct MakeRequest {
-    request: Box<dyn Any + Send + Sync>,
+    request: Box<dyn AnyRequest>,
     makes: &'static str,
+}
+
+trait AnyRequest: Any + Send + Sync {
+    fn copy(&self) -> Box<dyn AnyRequest>;
+}
+
+impl<R: MediaRequest> AnyRequest for R {
+    fn copy(&self) -> Box<dyn AnyRequest> {
+        Box::new(self.clone())
+    }
 }
 
 impl<R: MediaRequest> From<R> for MakeRequest {
@@ -22,6 +32,15 @@ impl<R: MediaRequest> From<R> for MakeRequest {
         Self {
             request: Box::new(request),
             makes: R::MAKES,
+        }
+    }
+}
+
+impl Clone for MakeRequest {
+    fn clone(&self) -> Self {
+        Self {
+            request: (*self.request).copy(),
+            makes: self.makes,
         }
     }
 }
@@ -34,14 +53,16 @@ impl MakeRequest {
 
     /// The request, if its kind is this one.
     pub fn of<R: MediaRequest>(&self) -> Result<&R, Refusal> {
-        self.request.downcast_ref().ok_or(Refusal::Kind {
+        let request: &dyn Any = &*self.request;
+        request.downcast_ref().ok_or(Refusal::Kind {
             wanted: self.makes,
             makes: R::MAKES,
         })
     }
 
     pub fn take<R: MediaRequest>(self) -> Result<R, Refusal> {
-        let request = self.request.downcast();
+        let request: Box<dyn Any> = self.request;
+        let request = request.downcast();
         request.map(|request| *request).map_err(|_| Refusal::Kind {
             wanted: self.makes,
             makes: R::MAKES,

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::error;
 
-use super::shared::crashed;
 use super::stream::{MakeOutbox, UNREAD_OUTPUTS};
 use super::{Advance, Cost, MakeRequest, Making, Pipeline, PipelineStatus, SideBySide};
 use crate::runtime::Failure;
@@ -91,21 +90,22 @@ impl ResidentPipeline {
     }
 
     /// Frees jobs whose streams were dropped.
-    pub fn retire_abandoned(&mut self) -> Result<(), PipelinePanic> {
+    pub fn retire_abandoned(&mut self) {
         self.waiting.retain(|job| !job.outbox.is_abandoned());
         let running = &mut self.running;
-        guard(|| running.retain(|job| !job.outbox.is_abandoned()))
+        let _ = guard_job(&self.name, || {
+            running.retain(|job| !job.outbox.is_abandoned());
+        });
     }
 
     /// The beginning of a job that has room, or else one block of the running job whose turn is next.
-    pub fn advance(&mut self) -> Result<(), PipelinePanic> {
+    pub fn advance(&mut self) {
         let began = Instant::now();
-        let outcome = match self.has_room() {
+        match self.has_room() {
             true => self.begin_next(),
             false => self.run_next(),
-        };
+        }
         self.served += began.elapsed();
-        outcome
     }
 
     /// Whether the first job that waits may begin.
@@ -124,9 +124,9 @@ impl ResidentPipeline {
         self.running.iter().position(|job| !job.outbox.is_full())
     }
 
-    fn begin_next(&mut self) -> Result<(), PipelinePanic> {
+    fn begin_next(&mut self) {
         let Some(job) = self.waiting.pop_front() else {
-            return Ok(());
+            return;
         };
         let MakeJob {
             request,
@@ -135,41 +135,30 @@ impl ResidentPipeline {
             place,
             ..
         } = job;
-        match guard(|| self.pipeline.begin(request)) {
-            Ok(Ok(making)) => self.running.push_back(RunningJob {
+        match guard_job(&self.name, || self.pipeline.begin(request)).flatten() {
+            Ok(making) => self.running.push_back(RunningJob {
                 making,
                 memory_bytes: cost.memory_bytes,
                 outbox,
                 place: Some(place),
             }),
-            Ok(Err(failure)) => outbox.finish(Err(failure)),
-            Err(panic) => {
-                outbox.finish(Err(crashed(&self.name)));
-                return Err(panic);
-            }
+            Err(failure) => outbox.finish(Err(failure)),
         }
-        Ok(())
     }
 
-    fn run_next(&mut self) -> Result<(), PipelinePanic> {
+    fn run_next(&mut self) {
         let next = self
             .next_turn()
             .and_then(|index| self.running.remove(index));
-        next.map_or(Ok(()), |job| self.run_block(job))
+        if let Some(job) = next {
+            self.run_block(job);
+        }
     }
 
-    fn run_block(&mut self, mut job: RunningJob) -> Result<(), PipelinePanic> {
+    fn run_block(&mut self, mut job: RunningJob) {
         job.place = None;
         let began = Instant::now();
-        let advance = match guard(|| job.making.advance()) {
-            Ok(advance) => advance,
-            Err(panic) => {
-                job.outbox.finish(Err(crashed(&self.name)));
-                // The state behind a panic may panic again.
-                let _ = guard(|| drop(job.making));
-                return Err(panic);
-            }
-        };
+        let advance = guard_job(&self.name, || job.making.advance()).flatten();
         let delivered = match advance {
             Ok(Advance::Busy) => Ok(false),
             Ok(Advance::Step { at, of, preview }) => {
@@ -189,13 +178,14 @@ impl ResidentPipeline {
             Ok(false) => {
                 self.record(began.elapsed());
                 self.running.push_back(job);
-                return Ok(());
+                return;
             }
             Ok(true) => Ok(()),
             Err(failure) => Err(failure),
         };
         job.outbox.finish(ended);
-        guard(|| drop(job.making))
+        // The state behind a panic may panic again.
+        let _ = guard_job(&self.name, || drop(job.making));
     }
 
     fn record(&mut self, block: Duration) {
@@ -227,6 +217,20 @@ impl ResidentPipeline {
             error!(model.name = %name, "dropping the pipeline of {name} panicked: {message}");
         }
     }
+}
+
+pub fn crashed(model: &str) -> Failure {
+    Failure::Crashed {
+        model: model.to_owned(),
+    }
+}
+
+/// Calls code of a job of a model. A panic is a failure of the job.
+fn guard_job<T>(model: &str, work: impl FnOnce() -> T) -> Result<T, Failure> {
+    guard(work).map_err(|PipelinePanic(message)| {
+        error!(model.name = %model, "a job of {model} panicked: {message}");
+        crashed(model)
+    })
 }
 
 /// Calls code of a pipeline. A panic does not leave it.

@@ -1,19 +1,14 @@
-//! The loop on the maker's thread. A block is the unit of everything: commands are obeyed and cancelled jobs retired
-//! between two blocks.
-//!
-//! Idle is parked on the inbox. The last [`Maker`](super::Maker) dropped closes the inbox: running jobs finish first, then
-//! the thread ends.
+//! The maker's thread. A block is its step.
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
-use tracing::error;
+use tokio::sync::oneshot;
 
-use super::Pipeline;
 use super::handle::PipelineLoader;
 use super::resident::{MakeJob, PipelinePanic, ResidentPipeline, guard};
-use super::shared::{MakerShared, crashed};
-use crate::runtime::work::{Queue, Work, entry_level, next_work};
+use super::{Pipeline, PipelineStatus};
+use crate::runtime::device_thread::{DeviceLoop, ModelBoard};
+use crate::runtime::work::{Queue, entry_level};
 use crate::runtime::{Failure, LoadError};
 use muster_process::memory;
 
@@ -35,54 +30,69 @@ pub enum MakerCommand {
     Wake,
 }
 
+/// The pipelines that are loaded, for other threads.
+pub type MakerBoard = ModelBoard<Arc<dyn Pipeline>, PipelineStatus>;
+
 pub struct MakerThread {
     residents: Vec<ResidentPipeline>,
-    shared: Arc<MakerShared>,
-    is_paused: bool,
-}
-
-pub fn run(mut maker: MakerThread, mut inbox: mpsc::Receiver<MakerCommand>) {
-    loop {
-        while let Ok(command) = inbox.try_recv() {
-            maker.obey(command);
-        }
-        maker.retire_abandoned();
-        maker.report();
-        match maker.next_work() {
-            Work::Step(index) => maker.advance(index),
-            Work::Wait => match inbox.blocking_recv() {
-                Some(command) => maker.obey(command),
-                // A job that rested for its reader goes on.
-                None if matches!(maker.next_work(), Work::Step(_)) => {}
-                None => return maker.stop(),
-            },
-        }
-    }
+    board: Arc<MakerBoard>,
 }
 
 impl MakerThread {
-    pub fn new(shared: Arc<MakerShared>) -> Self {
+    pub fn new(board: Arc<MakerBoard>) -> Self {
         Self {
             residents: Vec::new(),
-            shared,
-            is_paused: false,
+            board,
         }
     }
 
-    fn next_work(&self) -> Work {
-        match self.is_paused {
-            true => Work::Wait,
-            false => next_work(&self.queues()),
-        }
+    fn position(&self, name: &str) -> Option<usize> {
+        let mut residents = self.residents.iter();
+        residents.position(|resident| resident.name == name)
     }
 
-    fn queues(&self) -> Vec<Queue> {
-        let residents = self.residents.iter();
-        residents.map(ResidentPipeline::queue).collect()
+    fn admit(&mut self, job: MakeJob) {
+        let Some(index) = self.position(&job.model) else {
+            // Unloaded since the job was checked.
+            let failure = self.board.not_loaded(&job.model);
+            return job.outbox.finish(Err(failure));
+        };
+        let level = entry_level(&self.queues(), self.residents[index].queue().served);
+        self.residents[index].admit(job, level);
     }
+
+    fn load(&mut self, name: String, loader: PipelineLoader) -> Result<(), LoadError> {
+        if self.position(&name).is_some() {
+            return Err(LoadError::AlreadyLoaded { name });
+        }
+        let load = || loader().map(|pipeline| (pipeline.side_by_side(), pipeline));
+        let (side_by_side, pipeline) = match guard(load) {
+            Ok(loaded) => loaded?,
+            Err(PipelinePanic(message)) => return Err(LoadError::Panicked { name, message }),
+        };
+        let pipeline: Arc<dyn Pipeline> = Arc::from(pipeline);
+        self.board.enlist(name.clone(), Arc::clone(&pipeline));
+        let resident = ResidentPipeline::new(name, pipeline, side_by_side);
+        self.residents.push(resident);
+        Ok(())
+    }
+
+    fn unload(&mut self, name: &str) -> Result<(), Failure> {
+        self.board.delist(name);
+        let failure = self.board.not_loaded(name);
+        let Some(index) = self.position(name) else {
+            return Err(failure);
+        };
+        self.residents.remove(index).close(&failure);
+        memory::give_back();
+        Ok(())
+    }
+}
+
+impl DeviceLoop for MakerThread {
+    type Command = MakerCommand;
 
     fn obey(&mut self, command: MakerCommand) {
-        // A caller that is gone changes nothing: the command is obeyed all the same.
         match command {
             MakerCommand::Make(job) => self.admit(*job),
             MakerCommand::Load {
@@ -100,100 +110,43 @@ impl MakerThread {
                 let _ = reply.send(unloaded);
             }
             MakerCommand::Pause(reply) => {
-                self.pause(true);
+                self.board.pause(true);
                 let _ = reply.send(());
             }
             MakerCommand::Resume(reply) => {
-                self.pause(false);
+                self.board.pause(false);
                 let _ = reply.send(());
             }
             MakerCommand::Wake => {}
         }
     }
 
-    fn pause(&mut self, is_paused: bool) {
-        self.is_paused = is_paused;
-        self.shared.pause(is_paused);
+    fn retire_abandoned(&mut self) {
+        let residents = self.residents.iter_mut();
+        residents.for_each(ResidentPipeline::retire_abandoned);
     }
 
     fn report(&self) {
         let residents = self.residents.iter();
-        self.shared.report(residents.map(ResidentPipeline::status));
+        self.board.report(residents.map(ResidentPipeline::status));
     }
 
-    fn position(&self, name: &str) -> Option<usize> {
-        let mut residents = self.residents.iter();
-        residents.position(|resident| resident.name == name)
+    fn is_paused(&self) -> bool {
+        self.board.is_paused()
     }
 
-    fn admit(&mut self, job: MakeJob) {
-        let Some(index) = self.position(&job.model) else {
-            // Unloaded, or crashed, since the job was checked.
-            let failure = self.shared.pipeline(&job.model).err();
-            return job.outbox.finish(Err(failure.unwrap_or(Failure::Stopped)));
-        };
-        let level = entry_level(&self.queues(), self.residents[index].queue().served);
-        self.residents[index].admit(job, level);
+    fn queues(&self) -> Vec<Queue> {
+        let residents = self.residents.iter();
+        residents.map(ResidentPipeline::queue).collect()
     }
 
-    fn retire_abandoned(&mut self) {
-        let mut index = 0;
-        while index < self.residents.len() {
-            match self.residents[index].retire_abandoned() {
-                Ok(()) => index += 1,
-                Err(panic) => self.crash(index, &panic),
-            }
-        }
+    fn step(&mut self, index: usize) {
+        self.residents[index].advance();
     }
 
-    fn advance(&mut self, index: usize) {
-        if let Err(panic) = self.residents[index].advance() {
-            self.crash(index, &panic);
-        }
-    }
-
-    /// A pipeline in an unknown state makes nothing more.
-    fn crash(&mut self, index: usize, PipelinePanic(message): &PipelinePanic) {
-        let resident = self.residents.remove(index);
-        let name = resident.name.clone();
-        error!(model.name = %name, "the pipeline of {name} panicked and was unloaded: {message}");
-        self.shared.mark_crashed(&name);
-        resident.close(&crashed(&name));
-        memory::give_back();
-    }
-
-    fn load(&mut self, name: String, loader: PipelineLoader) -> Result<(), LoadError> {
-        if self.position(&name).is_some() {
-            return Err(LoadError::AlreadyLoaded { name });
-        }
-        let load = || loader().map(|pipeline| (pipeline.side_by_side(), pipeline));
-        let (side_by_side, pipeline) = match guard(load) {
-            Ok(loaded) => loaded?,
-            Err(PipelinePanic(message)) => return Err(LoadError::Panicked { name, message }),
-        };
-        let pipeline: Arc<dyn Pipeline> = Arc::from(pipeline);
-        self.shared.enlist(&name, Arc::clone(&pipeline));
-        let resident = ResidentPipeline::new(name, pipeline, side_by_side);
-        self.residents.push(resident);
-        Ok(())
-    }
-
-    fn unload(&mut self, name: &str) -> Result<(), Failure> {
-        let was_listed = self.shared.delist(name);
-        let failure = self.shared.not_loaded(name);
-        let Some(index) = self.position(name) else {
-            // A crashed pipeline is gone but for its name.
-            return was_listed.then_some(()).ok_or(failure);
-        };
-        self.residents.remove(index).close(&failure);
-        memory::give_back();
-        Ok(())
-    }
-
-    /// Only jobs that were paused are left: no caller can resume them.
     fn stop(self) {
         for resident in self.residents {
-            self.shared.delist(&resident.name);
+            self.board.delist(&resident.name);
             resident.close(&Failure::Stopped);
         }
     }

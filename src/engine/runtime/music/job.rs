@@ -53,7 +53,7 @@ pub async fn sample(
         }
         None => None,
     };
-    let mut latents = start_noise(plan, numbers);
+    let mut latents = noise::of_series(plan.seed, plan.index, plan.frames * numbers);
     let steps = plan.levels.iter().zip(plan.levels.iter().skip(1));
     for (at, (level, next)) in (1..).zip(steps) {
         let x = tensor(&latents, (plan.frames, numbers), &networks.device)?;
@@ -97,17 +97,6 @@ pub fn leveled(mut samples: Vec<f32>) -> Vec<f32> {
         *sample *= factor;
     }
     samples
-}
-
-/// The noise of a song of a series: a series is one stream of numbers, as other programs draw a batch.
-fn start_noise(plan: &MusicPlan, numbers: usize) -> Vec<f64> {
-    let (index, count) = (plan.index as usize, plan.frames * numbers);
-    let stream = noise::start(plan.seed, count * (index + 1));
-    stream
-        .into_iter()
-        .skip(count * index)
-        .map(f64::from)
-        .collect()
 }
 
 fn tensor(values: &[f64], (frames, numbers): (usize, usize), device: &Device) -> Result<Tensor> {

@@ -6,6 +6,7 @@ use super::MusicDefaults;
 use super::networks::MusicNetworks;
 use super::texts::SongText;
 use crate::networks::sound::{AceStepSpec, OobleckSpec, SongConditionSpec, TILE_FRAMES};
+use crate::runtime::diffusion::even_levels;
 use crate::runtime::maker::{Cost, Refusal, SoundRequest};
 use crate::runtime::text::PromptTokenizer;
 
@@ -98,7 +99,7 @@ impl MusicPlan {
             frames: frames(networks.autoencoder.spec(), seconds),
             description: tokens("prompt", text.description(), MOST_TEXT_TOKENS)?,
             lyrics: tokens("lyrics", text.lyrics(), MOST_LYRICS_TOKENS)?,
-            levels: levels(steps),
+            levels: even_levels(SHIFT, steps),
             cfg_scale: cfg_scale(networks, defaults, request)?,
             seed: request.seed.unwrap_or_else(random_seed),
             index: request.index,
@@ -161,15 +162,6 @@ pub fn song_bytes(
     let samples = 2 * frames as u64 * (autoencoder.hop() * autoencoder.channels) as u64;
     let latents = 8 * 2 * frames as u64 * autoencoder.latent_channels as u64;
     4 * (keys + step.max(encoding).max(decoding) + samples) + latents
-}
-
-/// Equal steps from noise to sound, moved towards noise.
-fn levels(steps: u32) -> Vec<f64> {
-    let level = |at: u32| {
-        let even = f64::from(steps - at) / f64::from(steps);
-        SHIFT * even / (1.0 + (SHIFT - 1.0) * even)
-    };
-    (0..=steps).map(level).collect()
 }
 
 /// Names a setting that a model of music does not have.

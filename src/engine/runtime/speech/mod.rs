@@ -19,16 +19,16 @@ use self::english::English;
 use self::job::{SpeechTask, speak};
 use self::passages::{Passage, passages};
 use self::voices::{VOICES_FILE, Voices};
+use super::component::{Component, ComponentLoad};
 use super::maker::{Cost, MakeRequest, Making, PassJob, Pipeline, Refusal, SoundRequest};
 use super::{DeviceChoice, Failure, LoadError};
-use crate::networks::blocks::{ComponentSource, Layout};
 use crate::networks::sound::{Kokoro, KokoroSpec};
-use crate::networks::weights::{Checkpoint, Description, Flaw, read_description};
+use crate::networks::weights::read_description;
 
 /// Where a Kokoro is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeechSource {
-    /// A folder with a `.safetensors` file, `config.json` and voices.
+    /// A folder with the weights in a `.safetensors` or `.gguf` file, `config.json` and voices; or the file of the weights.
     pub path: PathBuf,
 }
 
@@ -61,26 +61,25 @@ impl SpeechSource {
         }
     }
 
-    /// Whether a folder holds a Kokoro.
+    /// Whether a folder holds a Kokoro, or a file in it the weights of one.
     pub fn is_at(path: &Path) -> bool {
-        let config = path.join("config.json");
-        config.is_file() && read_description(&config).is_ok_and(|config| KokoroSpec::is_in(&config))
+        let config = Self::new(path).folder().join("config.json");
+        let is_described = config.is_file()
+            && read_description(&config).is_ok_and(|config| KokoroSpec::is_in(&config));
+        is_described && (!path.is_file() || Kokoro::is_named_in(path))
     }
 
     /// Bytes of the weights, from the headers of the files.
     pub fn weight_bytes(&self) -> Result<u64, LoadError> {
-        let checkpoint = self.open()?;
-        let headers = checkpoint.tensors().iter();
-        Ok(headers
-            .map(|header| checkpoint.bytes(header).len() as u64)
-            .sum())
+        Ok(self.open()?.bytes())
     }
 
     /// The weights; voices may stand in a file beside them.
-    fn open(&self) -> Result<Checkpoint, LoadError> {
+    fn open(&self) -> Result<Component<KokoroSpec>, LoadError> {
         let entries = fs::read_dir(self.folder()).into_iter().flatten().flatten();
         let weights = entries.map(|entry| entry.path()).filter(|path| {
-            let is_weights = path.extension().is_some_and(|end| end == "safetensors");
+            let is_weights =
+                (path.extension()).is_some_and(|end| end == "safetensors" || end == "gguf");
             is_weights && path.file_name().is_some_and(|name| name != VOICES_FILE)
         });
         let weights: Vec<PathBuf> = weights.collect();
@@ -88,33 +87,27 @@ impl SpeechSource {
             (false, [only]) => only,
             _ => &self.path,
         };
-        Ok(Checkpoint::open(path)?)
+        Ok(Component::open(path, KokoroSpec::read)?)
     }
 
     /// Names of the voices, before the model is loaded.
     pub fn voices(&self) -> Result<Vec<String>, LoadError> {
-        let checkpoint = self.open()?;
-        let spec = spec(&checkpoint)?;
+        let spec = self.open()?.spec;
         let voices = Voices::open(self.folder(), 2 * spec.style)?;
         Ok(voices.names().map(str::to_owned).collect())
     }
 
     pub fn load(&self, device: DeviceChoice) -> Result<SpeechPipeline, LoadError> {
         let device = device.open()?;
-        let checkpoint = self.open()?;
-        let in_file = |flaw: Flaw| flaw.in_file(checkpoint.path());
-        let spec = spec(&checkpoint)?;
-        let voices = Voices::open(self.folder(), 2 * spec.style)?;
-        let english = English::open().map_err(in_file)?;
-        let source = ComponentSource {
-            tensors: &checkpoint,
-            layout: Layout::Folder,
+        let component = self.open()?;
+        let voices = Voices::open(self.folder(), 2 * component.spec.style)?;
+        let english = English::open().map_err(|flaw| flaw.in_file(&self.path))?;
+        let load = ComponentLoad {
             device: &device,
             quantize: None,
         };
-        let network = Kokoro::load(spec, source).map_err(in_file)?;
         let model = SpeechModel {
-            network,
+            network: load.read(component, Kokoro::load)?,
             voices,
             english,
         };
@@ -122,14 +115,6 @@ impl SpeechSource {
             model: Arc::new(model),
         })
     }
-}
-
-fn spec(checkpoint: &Checkpoint) -> Result<KokoroSpec, LoadError> {
-    let spec = match checkpoint.description() {
-        Description::Config(config) => KokoroSpec::read(config),
-        Description::Gguf(_) => Err(Flaw::unsupported("the file", "GGUF", "safetensors")),
-    };
-    Ok(spec.map_err(|flaw| flaw.in_file(checkpoint.path()))?)
 }
 
 impl SpeechPipeline {

@@ -1,17 +1,23 @@
 use std::path::Path;
+use std::sync::Arc;
 
+use candle_core::quantized::GgmlDType;
 use candle_core::{Device, Tensor};
 
 use super::SpeechSource;
 use super::voices::Voices;
+use crate::networks::model_copy::put_in_gguf;
 use crate::runtime::DeviceChoice;
-use crate::runtime::image::ImageRequest;
-use crate::runtime::maker::{Advance, MakeRequest, Output, Pipeline, SoundRequest};
+use crate::runtime::maker::suite::{self, PipelineFixture, pipeline_suite};
+use crate::runtime::maker::{MakeRequest, Output, Pipeline, SoundRequest};
 
 const GOLDEN: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../tests/fixtures/golden/sound/kokoro"
 );
+
+/// Two sentences of phonemes.
+const TEXT: &str = "[x](/abdefhijklmnopstu.vwz/). [y](/tuvtuvtuvtuvtuvtuv/).";
 
 /// The small network of the goldens, with two voices in a file each.
 fn model() -> tempfile::TempDir {
@@ -46,26 +52,35 @@ fn request(prompt: &str) -> SoundRequest {
     }
 }
 
-/// Events of a job: `step` and lengths of sounds.
-fn make(pipeline: &dyn Pipeline, request: SoundRequest) -> (Vec<String>, Vec<f32>) {
-    let request = request.into();
-    pipeline.check(&request).unwrap();
-    let mut making = pipeline.begin(request).unwrap();
-    let (mut events, mut samples) = (Vec::new(), Vec::new());
-    loop {
-        match making.advance().unwrap() {
-            Advance::Busy => {}
-            Advance::Step { at, of, .. } => events.push(format!("step {at} of {of}")),
-            Advance::Made(Output::Sound(sound)) => {
-                assert_eq!((sound.rate, sound.channels), (24_000, 1));
-                events.push("sound".to_owned());
-                samples.extend(sound.samples);
-            }
-            Advance::Made(other) => panic!("made {other:?}"),
-            Advance::Done => return (events, samples),
+/// Steps of a job, and the samples of its sounds.
+fn make(pipeline: &dyn Pipeline, request: SoundRequest) -> (Vec<[u32; 2]>, Vec<Vec<f32>>) {
+    let job = suite::follow(pipeline, request.into());
+    let steps = job.steps.iter().map(|(at, of, _)| [*at, *of]);
+    let samples = job.outputs.into_iter().map(|output| match output {
+        Output::Sound(sound) => {
+            assert_eq!((sound.rate, sound.channels), (24_000, 1));
+            sound.samples
         }
+        other => panic!("made {other:?}"),
+    });
+    (steps.collect(), samples.collect())
+}
+
+fn fixture() -> PipelineFixture {
+    let folder = model();
+    let pipeline = SpeechSource::new(folder.path()).load(DeviceChoice::of_tests());
+    let pipeline = pipeline.unwrap();
+    let sound = |prompt: &str| MakeRequest::from(request(prompt));
+    PipelineFixture {
+        networks: pipeline.model.clone(),
+        pipeline: Arc::new(pipeline),
+        request: sound(TEXT),
+        other: sound("[z](/abd/)."),
+        refused: (sound(" \n"), "empty"),
     }
 }
+
+pipeline_suite!(fixture);
 
 #[test]
 fn each_sentence_is_a_sound_of_its_own() {
@@ -78,12 +93,10 @@ fn each_sentence_is_a_sound_of_its_own() {
         SpeechSource::new(folder.path()).voices().unwrap(),
         pipeline.voices()
     );
-    let text = "[x](/abdefhijklmnopstu.vwz/). [y](/tuvtuvtuvtuvtuvtuv/).";
-    let (events, samples) = make(&pipeline, request(text));
-    assert_eq!(events, ["step 1 of 2", "sound", "step 2 of 2", "sound"]);
-    assert!(samples.iter().all(|sample| sample.is_finite()));
-    let again = make(&pipeline, request(text)).1;
-    assert_eq!(samples, again);
+    let text = TEXT;
+    let (steps, samples) = make(&pipeline, request(text));
+    assert_eq!((steps, samples.len()), (vec![[1, 2], [2, 2]], 2));
+    assert!(samples.iter().flatten().all(|sample| sample.is_finite()));
     let seeded = SoundRequest {
         seed: Some(1),
         ..request(text)
@@ -93,7 +106,7 @@ fn each_sentence_is_a_sound_of_its_own() {
         speed: Some(2.5),
         ..request(text)
     };
-    assert!(make(&pipeline, fast).1.len() < samples.len());
+    assert!(make(&pipeline, fast).1.concat().len() < samples.concat().len());
 }
 
 #[test]
@@ -103,9 +116,12 @@ fn a_text_without_words_is_a_pause() {
         .load(DeviceChoice::of_tests())
         .unwrap();
     for text in ["...", "Привет 🙂", "[x](/ʘ/)"] {
-        let (events, samples) = make(&pipeline, request(text));
-        assert_eq!(events, ["step 1 of 1", "sound"], "{text}");
-        assert!(samples.iter().all(|sample| *sample == 0.0), "{text}");
+        let (steps, samples) = make(&pipeline, request(text));
+        assert_eq!((steps, samples.len()), (vec![[1, 1]], 1), "{text}");
+        assert!(
+            samples.concat().iter().all(|sample| *sample == 0.0),
+            "{text}"
+        );
     }
 }
 
@@ -148,14 +164,6 @@ fn settings_of_other_models_are_refused_by_name() {
     assert!(refused(SoundRequest { voice, ..plain }).contains("voices: high, low"));
     assert!(refused(request(" \n")).contains("empty"));
     assert!(refused(request(&"a".repeat(60_000))).contains("50000"));
-    let image = MakeRequest::from(ImageRequest::default());
-    assert!(
-        pipeline
-            .check(&image)
-            .unwrap_err()
-            .to_string()
-            .contains("makes sound")
-    );
 }
 
 #[test]
@@ -210,4 +218,32 @@ fn missing_and_pickled_voices_say_the_way_out() {
     assert!(SpeechSource::is_at(folder.path()));
     // The file of the voices is not the one of the weights.
     assert!(SpeechSource::new(folder.path()).weight_bytes().unwrap() > 100_000);
+}
+
+#[test]
+fn a_network_in_a_gguf_file_speaks_the_same() {
+    let spoken = |path: &Path| {
+        assert!(SpeechSource::is_at(path));
+        let pipeline = SpeechSource::new(path).load(DeviceChoice::of_tests());
+        make(&pipeline.unwrap(), request(TEXT)).1
+    };
+    let folder = model();
+    let expected = spoken(folder.path());
+    assert_eq!(
+        put_in_gguf(folder.path(), None, |name| Some(name.to_owned())),
+        0
+    );
+    assert_eq!(spoken(folder.path()), expected);
+    assert_eq!(spoken(&folder.path().join("any.gguf")), expected);
+    assert!(!SpeechSource::is_at(
+        &folder.path().join("voices/low.safetensors")
+    ));
+    let folder = model();
+    let in_blocks = put_in_gguf(folder.path(), Some(GgmlDType::Q8_0), |name| {
+        Some(name.to_owned())
+    });
+    assert!(in_blocks > 0);
+    let samples = spoken(folder.path()).concat();
+    assert_ne!(samples, expected.concat());
+    assert!(samples.iter().all(|sample| sample.is_finite()));
 }

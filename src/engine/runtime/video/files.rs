@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::beside;
 use super::networks::{MOST_TEXT_TOKENS, VideoNetworks};
 use super::plan::video_bytes;
-use super::schedule::FlowSchedule;
 use super::{VideoDefaults, VideoFootprint};
 use crate::networks::text_encoder::{UmT5, UmT5Spec};
 use crate::networks::video::{
@@ -22,6 +21,7 @@ use crate::runtime::LoadError;
 use crate::runtime::component::{
     Component, ComponentFolders, ComponentLoad, INDEX, component_folder,
 };
+use crate::runtime::diffusion::FlowSchedule;
 use crate::runtime::network_pool::{NetworkPool, SharedWeights};
 use crate::runtime::text::Isolation;
 

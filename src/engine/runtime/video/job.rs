@@ -7,7 +7,7 @@ use candle_core::{Device, Result, Tensor};
 use super::networks::{LatentVideo, VideoNetworks};
 use super::plan::VideoPlan;
 use crate::networks::video::{FrameTimes, WanRope};
-use crate::runtime::diffusion::{Evaluation, SamplingStep, noise};
+use crate::runtime::diffusion::{Denoiser, DenoisingRun, Guidance, NetworkLevel, noise};
 use crate::runtime::image::pixels::{image_tensor, pixels};
 use crate::runtime::maker::{Advance, Output, PassReports, Pixels};
 
@@ -27,42 +27,32 @@ pub async fn sample(
     plan: &VideoPlan,
     news: &PassReports,
 ) -> Result<LatentVideo> {
-    let steps = VideoRun::begin(networks, plan).await?;
+    let video = VideoRun::begin(networks, plan).await?;
     let latent = |values: Vec<f64>| LatentVideo {
         values,
         sizes: plan.latent,
     };
+    let guidance = Guidance {
+        prompts: &video.prompts,
+        scale: plan.cfg_scale,
+    };
     let channels = networks.autoencoder.spec().latent_channels;
-    let start = start_noise(plan, channels);
-    let mut run = plan.levels.start(&start);
-    let (mut answer, mut step) = (None, 0);
-    let mut preview = None;
-    loop {
-        if step > 0 {
-            news.put(Advance::Step {
-                at: step as u32,
-                of: plan.levels.steps() as u32,
-                preview: preview.take(),
-            });
-        }
-        let Evaluation { x, .. } = match run.advance(answer.take()) {
-            SamplingStep::Evaluate(evaluation) if step < plan.levels.steps() => evaluation,
-            SamplingStep::Evaluate(_) => candle_core::bail!("a run has more steps than levels"),
-            SamplingStep::Done(mut values) => {
-                steps.keep_first(&mut values);
-                return Ok(latent(values));
-            }
+    let run = plan.levels.start(&start_noise(plan, channels));
+    let mut run = DenoisingRun::start(&video, guidance, run, &plan.levels.sigmas());
+    while let Some(step) = run.step().await? {
+        let preview = match plan.wants_previews {
+            true => decode(networks, &latent(step.clean), 1).await?.pop(),
+            false => None,
         };
-        let share = plan.levels.share(step);
-        let noisy = x.into_iter().map(|value| value * share).collect();
-        let clean = steps.denoise(latent(noisy), step).await?;
-        if plan.wants_previews {
-            let first = decode(networks, &clean, 1).await?;
-            preview = first.into_iter().next();
-        }
-        answer = Some(clean.values);
-        step += 1;
+        news.put(Advance::Step {
+            at: step.at,
+            of: plan.levels.steps() as u32,
+            preview,
+        });
     }
+    let mut values = run.finish()?;
+    video.keep_clean(&mut values);
+    Ok(latent(values))
 }
 
 /// Frames of a latent, as many as are asked for.
@@ -99,12 +89,11 @@ async fn decode_into(
     candle_core::bail!("the decoder gave {count} frames of {wanted}")
 }
 
-/// What all steps of one video share.
+/// The transformer and all that the steps of one video share.
 struct VideoRun<'a> {
     networks: &'a VideoNetworks,
     plan: &'a VideoPlan,
-    prompt: Tensor,
-    negative: Option<Tensor>,
+    prompts: Vec<Tensor>,
     rope: WanRope,
     /// The latent of the first frame, where it is given.
     first: Option<Vec<f64>>,
@@ -112,11 +101,10 @@ struct VideoRun<'a> {
 
 impl<'a> VideoRun<'a> {
     async fn begin(networks: &'a VideoNetworks, plan: &'a VideoPlan) -> Result<Self> {
-        let prompt = networks.encode_text(&plan.prompt).await?;
-        let negative = match &plan.negative {
-            Some(tokens) => Some(networks.encode_text(tokens).await?),
-            None => None,
-        };
+        let mut prompts = vec![networks.encode_text(&plan.prompt).await?];
+        if let Some(tokens) = &plan.negative {
+            prompts.push(networks.encode_text(tokens).await?);
+        }
         let first = match &plan.source {
             Some(source) => {
                 let size = [plan.width, plan.height];
@@ -128,54 +116,55 @@ impl<'a> VideoRun<'a> {
         Ok(Self {
             networks,
             plan,
-            prompt,
-            negative,
+            prompts,
             rope: networks.transformer.rope(plan.latent, &networks.device)?,
             first,
         })
     }
+}
 
-    /// Puts the given first frame into a latent.
-    fn keep_first(&self, values: &mut [f64]) {
+impl Denoiser for VideoRun<'_> {
+    type Prompt = Tensor;
+
+    fn level(&self, sigma: f64) -> NetworkLevel {
+        self.plan.levels.level(sigma)
+    }
+
+    async fn predict(
+        &self,
+        mut input: Vec<f64>,
+        timestep: f32,
+        prompts: &[Tensor],
+    ) -> Result<Vec<Vec<f64>>> {
+        self.keep_clean(&mut input);
+        let latent = LatentVideo {
+            values: input,
+            sizes: self.plan.latent,
+        };
+        let time = FrameTimes {
+            all: timestep,
+            is_first_clean: self.first.is_some(),
+        };
+        let mut flows = Vec::with_capacity(prompts.len());
+        for text in prompts {
+            let flow = self.networks.predict(&latent, time, text, &self.rope);
+            flows.push(flow.await?);
+        }
+        Ok(flows)
+    }
+
+    /// The given first frame. Free of noise at all levels.
+    fn keep_clean(&self, latent: &mut [f64]) {
         if let Some(first) = &self.first {
-            for (value, first) in values.iter_mut().zip(first) {
+            for (value, first) in latent.iter_mut().zip(first) {
                 *value = *first;
             }
         }
     }
-
-    /// The clean latent that the network expects below the noise of a step, led away from the negative prompt.
-    async fn denoise(&self, mut x: LatentVideo, step: usize) -> Result<LatentVideo> {
-        let (networks, plan) = (self.networks, self.plan);
-        self.keep_first(&mut x.values);
-        let time = FrameTimes {
-            all: plan.levels.timesteps[step],
-            is_first_clean: self.first.is_some(),
-        };
-        let predict = |text| networks.predict(&x, time, text, &self.rope);
-        let mut flow = predict(&self.prompt).await?;
-        if let Some(negative) = &self.negative {
-            let without = predict(negative).await?;
-            for (with, without) in flow.iter_mut().zip(without) {
-                *with = without + plan.cfg_scale * (*with - without);
-            }
-        }
-        let level = plan.levels.levels[step];
-        let values = x.values.iter().zip(&flow);
-        let mut values: Vec<f64> = values.map(|(x, flow)| x - level * flow).collect();
-        self.keep_first(&mut values);
-        Ok(LatentVideo { values, ..x })
-    }
 }
 
-/// The noise of a video of a series: a series is one stream of numbers, as other programs draw a batch. Numbers are
-/// drawn for one channel after the other.
+/// The noise of a video of a series.
 fn start_noise(plan: &VideoPlan, channels: usize) -> Vec<f64> {
-    let places: usize = plan.latent.iter().product();
-    let (index, count) = (plan.index as usize, places * channels);
-    let stream = noise::start(plan.seed, count * (index + 1));
-    let own = &stream[count * index..];
-    let at =
-        (0..places).flat_map(|place| (0..channels).map(move |channel| channel * places + place));
-    at.map(|at| f64::from(own[at])).collect()
+    let count = plan.latent.iter().product::<usize>() * channels;
+    noise::channels_last(&noise::of_series(plan.seed, plan.index, count), channels)
 }

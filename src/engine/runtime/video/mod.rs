@@ -1,7 +1,7 @@
 //! Videos by the Wan family: [`VideoPipeline`] is a loaded model of the [`maker`](super::maker).
 //!
-//! `files` opens a model's files, `beside` finds those around a transformer in a file of its own, `schedule` spaces its noise
-//! levels, `plan` fills in and checks a request, `job` runs it one block at a time. Samplers and noise are
+//! `files` opens a model's files, `beside` finds those around a transformer in a file of its own, `plan`
+//! fills in and checks a request, `job` runs it one block at a time. Noise levels, samplers and noise are
 //! [`diffusion`](super::diffusion)'s.
 //!
 //! Conventions are those of the reference implementation, so that a seed makes the same video.
@@ -12,7 +12,6 @@ mod job;
 mod networks;
 mod plan;
 mod request;
-mod schedule;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor};
 
-use super::schedule::FlowSchedule;
 use crate::networks::text_encoder::UmT5;
 use crate::networks::video::{FrameStream, FrameTimes, VideoAutoencoder, WanRope, WanTransformer};
+use crate::runtime::diffusion::FlowSchedule;
 use crate::runtime::text::PromptTokenizer;
 
 /// Rows of text that the transformer sees; those beyond a text's own are zero.

@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::VideoDefaults;
 use super::networks::{MOST_TEXT_TOKENS, VideoNetworks};
-use super::schedule::FlowLevels;
 use crate::networks::video::{VideoAutoencoderSpec, WanSpec};
+use crate::runtime::diffusion::FlowLevels;
 use crate::runtime::maker::{Cost, Pixels, Refusal, UNREAD_FRAMES};
 use crate::runtime::video::VideoRequest;
 

@@ -7,15 +7,16 @@ use serde_json::{Value, json};
 
 use super::job::{decode, sample};
 use super::networks::LatentVideo;
-use super::schedule::FlowSchedule;
 use super::*;
 use crate::networks::blocks::run;
 use crate::networks::golden::{GoldenTensors, fixtures};
+use crate::networks::model_copy::{copy_folder, put_in_gguf};
 use crate::networks::text_encoder::TextNames;
 use crate::networks::video::TransformerNames;
-use crate::networks::weights::{Checkpoint, GgufWriter, TensorHeader, TensorType, quantized};
 use crate::runtime::DeviceChoice;
-use crate::runtime::maker::{Advance, Output, PassReports, PixelFormat, Pixels};
+use crate::runtime::diffusion::FlowSchedule;
+use crate::runtime::maker::suite::{self, PipelineFixture, ReportedStep, pipeline_suite};
+use crate::runtime::maker::{Output, PassReports, PixelFormat, Pixels};
 use crate::runtime::video::VideoRequest;
 
 /// Of numbers in latents.
@@ -125,46 +126,57 @@ fn videos_are_those_of_the_reference() {
     }
 }
 
-/// All that a job reports, and its frames.
-pub fn made(pipeline: &VideoPipeline, request: VideoRequest) -> (Vec<Advance>, Vec<Pixels>, f32) {
-    let request = request.into();
-    let cost = pipeline.check(&request).unwrap();
-    let mut job = pipeline.begin(request).unwrap();
-    let (mut steps, mut blocks) = (Vec::new(), 0);
+/// The steps of a job, its frames and their rate.
+pub fn made(
+    pipeline: &VideoPipeline,
+    request: VideoRequest,
+) -> (Vec<ReportedStep>, Vec<Pixels>, f32) {
+    let job = suite::follow(pipeline, request.into());
+    let share = job.blocks as f64 / job.cost.blocks as f64;
+    assert!((0.5..2.0).contains(&share), "{share}");
     let (mut frames, mut rates) = (Vec::new(), Vec::new());
-    loop {
-        blocks += 1;
-        match job.advance().unwrap() {
-            Advance::Busy => {}
-            step @ Advance::Step { .. } => steps.push(step),
-            // Each leaves once it is decoded.
-            Advance::Made(Output::Frames { frames: next, rate }) => {
-                assert_eq!(next.len(), 1);
-                frames.extend(next);
-                rates.push(rate);
-            }
-            Advance::Done => {
-                rates.dedup();
-                let expected = cost.blocks as f64;
-                assert!(
-                    (0.5..2.0).contains(&(f64::from(blocks) / expected)),
-                    "{blocks} of {expected}"
-                );
-                return (steps, frames, rates[0]);
-            }
-            other => panic!("unexpected {other:?}"),
-        }
+    for output in job.outputs {
+        let Output::Frames { frames: next, rate } = output else {
+            panic!("unexpected {output:?}");
+        };
+        // Each leaves once it is decoded.
+        assert_eq!(next.len(), 1);
+        frames.extend(next);
+        rates.push(rate);
+    }
+    rates.dedup();
+    (job.steps, frames, rates[0])
+}
+
+fn fixture() -> PipelineFixture {
+    let pipeline = pipeline();
+    let video = |request: VideoRequest| request.into();
+    PipelineFixture {
+        networks: pipeline.networks.clone(),
+        pipeline: Arc::new(pipeline),
+        request: video(request()),
+        other: video(VideoRequest {
+            seed: Some(8),
+            frames: Some(5),
+            ..request()
+        }),
+        refused: (
+            video(VideoRequest {
+                frames: Some(0),
+                ..request()
+            }),
+            "frames is 0, but the model takes 1 to 257",
+        ),
     }
 }
+
+pipeline_suite!(fixture);
 
 #[test]
 fn a_job_reports_its_steps_and_gives_as_many_frames_as_asked_for() {
     let pipeline = pipeline();
     let (steps, whole, rate) = made(&pipeline, request());
-    let at = |step: &Advance| match step {
-        Advance::Step { at, of, preview } => (*at, *of, preview.is_some()),
-        other => panic!("unexpected {other:?}"),
-    };
+    let at = |(at, of, preview): &ReportedStep| (*at, *of, preview.is_some());
     let found: Vec<_> = steps.iter().map(at).collect();
     assert_eq!(found, [1, 2, 3, 4, 5].map(|at| (at, 5, false)));
     assert_eq!((whole.len(), rate), (9, 16.0));
@@ -181,14 +193,7 @@ fn a_job_reports_its_steps_and_gives_as_many_frames_as_asked_for() {
     assert_eq!((fewer.as_slice(), rate), (&whole[..7], 8.0));
     assert!(steps.iter().map(at).all(|(_, _, has_preview)| has_preview));
     // The last preview shows the first frame.
-    let Some(Advance::Step {
-        preview: Some(last),
-        ..
-    }) = steps.last()
-    else {
-        panic!("no preview");
-    };
-    assert_eq!(last, &whole[0]);
+    assert_eq!(steps[4].2.as_ref(), Some(&whole[0]));
     let (_, one, _) = made(
         &pipeline,
         VideoRequest {
@@ -291,10 +296,6 @@ fn check_refused(change: impl Fn(&mut VideoRequest), part: &str) {
 
 #[test]
 fn requests_beyond_the_limits_are_refused() {
-    check_refused(
-        |it| it.frames = Some(0),
-        "frames is 0, but the model takes 1 to 257",
-    );
     check_refused(|it| it.frames = Some(10_000), "frames is 10000");
     check_refused(
         |it| it.width = Some(50),
@@ -314,14 +315,6 @@ fn requests_beyond_the_limits_are_refused() {
     check_refused(
         |it| it.source = Some(Pixels::rgb(16, 16, |_, _| [0; 3])),
         "text alone",
-    );
-    let image = crate::runtime::image::ImageRequest::default();
-    let refusal = pipeline().check(&image.into()).unwrap_err();
-    assert!(
-        refusal
-            .to_string()
-            .contains("an image, but the model makes a video"),
-        "{refusal}"
     );
 }
 
@@ -378,7 +371,7 @@ fn folders_say_what_they_hold() {
 
 /// A folder as people put it together: the small files of the folder layout, and GGUF files of the networks as other
 /// programs write them.
-fn in_gguf(dtype: GgmlDType) -> tempfile::TempDir {
+fn in_gguf(dtype: Option<GgmlDType>) -> tempfile::TempDir {
     let (folder, tiny) = (tempfile::tempdir().unwrap(), fixtures().join("tiny-video"));
     let place = |name: &str| folder.path().join(name);
     for name in ["scheduler", "tokenizer", "vae"] {
@@ -386,50 +379,12 @@ fn in_gguf(dtype: GgmlDType) -> tempfile::TempDir {
     }
     std::fs::copy(tiny.join("model_index.json"), place("model_index.json")).unwrap();
     for network in ["transformer", "text_encoder"] {
-        let rename = |name: &str| match network {
-            "transformer" => TransformerNames::Original("").name(name),
-            _ => TextNames::Gguf.name(name),
-        };
         std::fs::create_dir(place(network)).unwrap();
-        let config = format!("{network}/config.json");
-        std::fs::copy(tiny.join(&config), place(&config)).unwrap();
-        let stored = Checkpoint::open(&tiny.join(network)).unwrap();
-        let mut writer = GgufWriter::default();
-        writer.text("general.architecture", "any");
-        let kept: Vec<_> = stored
-            .tensors()
-            .iter()
-            .filter(|header| header.name != "encoder.embed_tokens.weight")
-            .collect();
-        let own_type = |header: &TensorHeader| match header.dtype {
-            TensorType::Weight(dtype) => dtype,
-            _ => panic!("{} holds no weights", header.name),
-        };
-        let is_smaller = |header: &TensorHeader| match header.shape.as_slice() {
-            [_, inputs] => {
-                inputs.is_multiple_of(dtype.block_size()) && !header.name.contains("relative")
-            }
-            _ => false,
-        };
-        let dtypes = kept.iter().map(|header| match is_smaller(header) {
-            true if dtype != GgmlDType::F32 => dtype,
-            _ => own_type(header),
+        copy_folder(&tiny.join(network), &place(network));
+        put_in_gguf(&place(network), dtype, |name| match network {
+            "transformer" => Some(TransformerNames::Original("").name(name)),
+            _ => (name != "encoder.embed_tokens.weight").then(|| TextNames::Gguf.name(name)),
         });
-        let dtypes: Vec<_> = dtypes.collect();
-        for (header, dtype) in kept.iter().zip(&dtypes) {
-            writer.tensor(rename(&header.name), &header.shape, *dtype);
-        }
-        let file = std::fs::File::create(place(&format!("{network}/any.gguf"))).unwrap();
-        let bytes = |index: usize| {
-            let bytes = stored.bytes(kept[index]);
-            let inputs = kept[index].shape.last().copied().unwrap();
-            let own = own_type(kept[index]);
-            Ok(match dtypes[index] {
-                kept if kept == own => bytes.to_vec(),
-                dtype => quantized(own, &bytes, inputs, dtype).unwrap(),
-            })
-        };
-        writer.write(file, bytes).unwrap();
     }
     folder
 }
@@ -442,9 +397,9 @@ fn networks_in_gguf_files_film_the_same() {
         source.load(DeviceChoice::of_tests()).unwrap()
     };
     let expected = first(pipeline());
-    let whole = in_gguf(GgmlDType::F32);
+    let whole = in_gguf(None);
     assert_eq!(first(load(whole.path())), expected);
-    let smaller = in_gguf(GgmlDType::Q8_0);
+    let smaller = in_gguf(Some(GgmlDType::Q8_0));
     let found = first(load(smaller.path()));
     let gaps = found
         .iter()

@@ -15,6 +15,8 @@ mod text;
 pub use self::prosody::Prosody;
 pub use self::spec::{AlbertSpec, GeneratorSpec, KokoroSpec};
 
+use std::path::Path;
+
 use candle_core::{Device, Result, Tensor, bail};
 
 use self::albert::Albert;
@@ -23,7 +25,7 @@ use self::prosody::{Predictor, places};
 use self::text::PhonemeEncoder;
 use super::folded::FoldedTensors;
 use crate::networks::blocks::{ComponentReader, ComponentSource, Projection};
-use crate::networks::weights::Flaw;
+use crate::networks::weights::{Checkpoint, Flaw};
 
 /// The parts of a file: the first component of each name.
 const PARTS: [&str; 5] = [
@@ -62,6 +64,17 @@ pub struct SpeechText<'a> {
 }
 
 impl Kokoro {
+    /// Whether a file has the tensors of a Kokoro.
+    pub fn is_named_in(path: &Path) -> bool {
+        let names = Checkpoint::names_in_any(path).unwrap_or_default();
+        let has = |part: &str| {
+            names
+                .iter()
+                .any(|name| name.starts_with(&format!("{part}.")))
+        };
+        PARTS.into_iter().all(has)
+    }
+
     pub fn load(spec: KokoroSpec, source: ComponentSource) -> std::result::Result<Self, Flaw> {
         let tensors = FoldedTensors::new(source.tensors, plain)?;
         let device = source.device.clone();

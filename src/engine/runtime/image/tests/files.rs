@@ -1,6 +1,10 @@
 //! Files of models: folders, components, single files, and faults in them.
 
+use candle_core::quantized::GgmlDType;
+
 use super::*;
+use crate::networks::model_copy::{copy_folder, put_in_gguf, write_gguf};
+use crate::networks::weights::Checkpoint;
 
 #[test]
 fn a_footprint_is_read_from_headers_and_components_can_be_replaced() {
@@ -46,7 +50,7 @@ fn folders_of_other_models_are_refused_by_name() {
         "{}",
         refused()
     );
-    copy(&fixtures().join("tiny-image"), folder.path());
+    copy_folder(&fixtures().join("tiny-image"), folder.path());
     assert!(
         ImageSource::new(folder.path())
             .load(DeviceChoice::of_tests())
@@ -105,20 +109,6 @@ fn folders_of_other_models_are_refused_by_name() {
     let bytes = std::fs::read(&weights).unwrap();
     std::fs::write(&weights, &bytes[..bytes.len() / 2]).unwrap();
     assert!(refused().contains("vae"), "{}", refused());
-}
-
-fn copy(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => {
-                std::fs::create_dir(&target).unwrap();
-                copy(&entry.path(), &target);
-            }
-            false => drop(std::fs::copy(entry.path(), target).unwrap()),
-        }
-    }
 }
 
 /// A single file with a change, and why it is refused.
@@ -218,8 +208,11 @@ fn facts(name: &str) -> FamilyFacts {
 }
 
 fn open_single(name: &str) -> ImagePipeline {
-    let opened =
-        SingleFileModel::open_with(&single_file(name), &token_folders(name), Some(facts(name)));
+    open_single_at(&single_file(name), name)
+}
+
+fn open_single_at(file: &Path, name: &str) -> ImagePipeline {
+    let opened = SingleFileModel::open_with(file, &token_folders(name), Some(facts(name)));
     let single = opened.unwrap();
     ImagePipeline {
         networks: Arc::new(single.load(device(), None).unwrap()),
@@ -276,7 +269,7 @@ fn a_single_file_draws_with_the_autoencoder_of_another_model() {
 fn models_with_the_same_files_hold_their_networks_together() {
     let lender = ImageSource::new(fixtures().join("tiny-image"));
     let folder = tempfile::tempdir().unwrap();
-    copy(&fixtures().join("tiny-image"), folder.path());
+    copy_folder(&fixtures().join("tiny-image"), folder.path());
     std::fs::remove_dir_all(folder.path().join("text_encoder")).unwrap();
     let mut borrower = ImageSource::new(folder.path());
     let encoder = lender.path.join("text_encoder");
@@ -301,5 +294,42 @@ fn a_single_file_draws_the_image_of_its_folder() {
     for (file, folder) in [("first", "tiny-image"), ("xl", "tiny-image-xl")] {
         let single = draw(&open_single(file), request());
         assert_eq!(single, draw(&open(folder), request()), "{file}");
+    }
+}
+
+#[test]
+fn networks_in_gguf_files_draw_the_same() {
+    let expected = draw(&open("tiny-image"), request()).bytes;
+    let check = |pipeline: &ImagePipeline, is_close: bool| {
+        let found = draw(pipeline, request()).bytes;
+        let gaps = found
+            .iter()
+            .zip(&expected)
+            .map(|(a, b)| f64::from(a.abs_diff(*b)));
+        let mean = gaps.sum::<f64>() / expected.len() as f64;
+        let wanted = if is_close { 1e-6..8.0 } else { 0.0..1e-9 };
+        assert!(wanted.contains(&mean), "mean difference {mean}");
+    };
+    for dtype in [None, Some(GgmlDType::Q8_0)] {
+        let folder = tempfile::tempdir().unwrap();
+        copy_folder(&fixtures().join("tiny-image"), folder.path());
+        let mut in_blocks = 0;
+        for name in ["text_encoder", "unet", "vae"] {
+            let component = folder.path().join(name);
+            in_blocks += put_in_gguf(&component, dtype, |name| Some(name.to_owned()));
+        }
+        assert_eq!(in_blocks > 0, dtype.is_some());
+        let source = ImageSource::new(folder.path());
+        check(
+            &source.load(DeviceChoice::of_tests()).unwrap(),
+            dtype.is_some(),
+        );
+
+        let file = folder.path().join("first.gguf");
+        let stored = Checkpoint::open_tensors(&single_file("first")).unwrap();
+        let in_blocks = write_gguf(&stored, &file, dtype, |name| Some(name.to_owned()));
+        assert_eq!(in_blocks > 0, dtype.is_some());
+        assert!(ImageSource::is_at(&file));
+        check(&open_single_at(&file, "first"), dtype.is_some());
     }
 }

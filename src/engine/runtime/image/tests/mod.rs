@@ -28,6 +28,7 @@ use crate::runtime::DeviceChoice;
 use crate::runtime::Failure;
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
 use crate::runtime::image::{ImageRequest, Inversion, LoraUse};
+use crate::runtime::maker::suite::{self, PipelineFixture, pipeline_suite};
 use crate::runtime::maker::{
     Advance, Cost, MakeRequest, Output, PassReports, Pipeline, PixelFormat, Pixels,
 };
@@ -117,19 +118,38 @@ fn follow(
     pipeline: &ImagePipeline,
     request: ImageRequest,
 ) -> (Pixels, Vec<(u32, Option<Pixels>)>, u64) {
-    let mut job = pipeline.begin(request.into()).unwrap();
-    let (mut image, mut steps, mut blocks) = (None, Vec::new(), 0);
-    loop {
-        match job.advance().unwrap() {
-            Advance::Busy => {}
-            Advance::Step { at, preview, .. } => steps.push((at, preview)),
-            Advance::Made(Output::Image(pixels)) => image = Some(pixels),
-            Advance::Made(other) => panic!("{other:?}"),
-            Advance::Done => return (image.unwrap(), steps, blocks),
-        }
-        blocks += 1;
+    let job = suite::follow(pipeline, request.into());
+    let [Output::Image(image)] = job.outputs.as_slice() else {
+        panic!("expected one image");
+    };
+    let steps = job.steps.into_iter().map(|(at, _, preview)| (at, preview));
+    (image.clone(), steps.collect(), job.blocks)
+}
+
+fn fixture() -> PipelineFixture {
+    let pipeline = open("tiny-image");
+    let image = |request: ImageRequest| request.into();
+    PipelineFixture {
+        networks: pipeline.networks.clone(),
+        pipeline: Arc::new(pipeline),
+        request: image(request()),
+        other: image(ImageRequest {
+            seed: Some(8),
+            sampler: Some(DiffusionSampler::EulerAncestral),
+            wants_previews: true,
+            ..request()
+        }),
+        refused: (
+            image(ImageRequest {
+                steps: Some(0),
+                ..request()
+            }),
+            "steps is 0",
+        ),
     }
 }
+
+pipeline_suite!(fixture);
 
 #[track_caller]
 fn check_run(model: &str, name: &str, request: ImageRequest) {

@@ -1,12 +1,12 @@
-//! Noise levels of flow networks: a video at level `s` is `(1 - s)` of the clean one and `s` of noise.
+//! Noise levels of flow networks: a latent at level `s` is `(1 - s)` of the clean one and `s` of noise.
 //!
-//! [`diffusion`](super::super::diffusion) knows the clean video plus `sigma` times noise. Both say the same where `sigma` is
-//! `s / (1 - s)` and the video is divided by `1 - s`, so that its samplers serve here.
+//! Samplers know the clean latent plus `sigma` times noise. Both say the same where `sigma` is `s / (1 - s)` and the latent
+//! is divided by `1 - s`, so that the samplers of diffusion serve here.
 
 use serde_json::{Value, json};
 
+use super::{DiffusionSampler, NetworkLevel, SamplingRun, UniPcVariant};
 use crate::networks::weights::Flaw;
-use crate::runtime::diffusion::{DiffusionSampler, SamplingRun, UniPcVariant};
 
 /// How a model's folder wants its noise levels spaced and visited.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,15 +27,26 @@ enum FlowSolver {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlowLevels {
     solver: FlowSolver,
+    training_steps: f64,
     pub levels: Vec<f64>,
     pub timesteps: Vec<f32>,
 }
 
-/// At level 1 nothing of the video is left to divide by.
+/// At level 1 nothing of the latent is left to divide by.
 const HIGHEST: f64 = 1.0 - 1e-7;
 /// The reference lowers a first level of 1 by so much.
 const LOWERED: f64 = 1e-6;
 const MOST_SHIFT: f64 = 100.0;
+
+/// So many even steps from noise to the clean latent, moved towards noise.
+pub fn even_levels(shift: f64, steps: u32) -> Vec<f64> {
+    let even = (0..=steps).map(|at| f64::from(steps - at) / f64::from(steps));
+    even.map(|level| shifted(shift, level)).collect()
+}
+
+fn shifted(shift: f64, level: f64) -> f64 {
+    shift * level / (1.0 + (shift - 1.0) * level)
+}
 
 /// Settings that are computed with one value alone. A setting that is missing has it.
 fn fixed(class: &str) -> Vec<(&'static str, Value)> {
@@ -147,10 +158,6 @@ impl FlowSchedule {
         })
     }
 
-    fn shifted(&self, level: f64) -> f64 {
-        self.shift * level / (1.0 + (self.shift - 1.0) * level)
-    }
-
     /// The levels of a run of at least one step. The reference computes them in f64 and keeps them in f32.
     pub fn levels(&self, steps: usize) -> FlowLevels {
         let steps = steps.max(1);
@@ -159,14 +166,14 @@ impl FlowSchedule {
             FlowSolver::UniPc { .. } => {
                 let step = (1.0 / all - 1.0) / steps as f64;
                 let even = (0..steps).map(|at| at as f64 * step + 1.0);
-                even.map(|level| self.shifted(level)).collect()
+                even.map(|level| shifted(self.shift, level)).collect()
             }
             FlowSolver::Euler => {
                 // The lowest level of training is shifted, and with the others once more.
-                let lowest = f64::from(self.shifted(1.0 / all) as f32);
+                let lowest = f64::from(shifted(self.shift, 1.0 / all) as f32);
                 let step = (lowest - 1.0) * all / (steps - 1).max(1) as f64;
                 let even = (0..steps).map(|at| (at as f64 * step + all) / all);
-                even.map(|level| self.shifted(level)).collect()
+                even.map(|level| shifted(self.shift, level)).collect()
             }
         };
         let narrow = |level: f64| f64::from(level as f32);
@@ -188,6 +195,7 @@ impl FlowSchedule {
         let levels = levels.into_iter().map(narrow).chain([0.0]);
         FlowLevels {
             solver: self.solver,
+            training_steps: all,
             levels: levels.collect(),
             timesteps,
         }
@@ -199,23 +207,35 @@ impl FlowLevels {
         self.timesteps.len()
     }
 
-    /// The share of the clean video at the level of a step.
-    pub fn share(&self, step: usize) -> f64 {
-        1.0 - self.levels[step].min(HIGHEST)
+    /// The levels as samplers know them.
+    pub fn sigmas(&self) -> Vec<f64> {
+        self.levels.iter().map(|&level| sigma(level)).collect()
+    }
+
+    /// A level of [`sigmas`](Self::sigmas), or between two of them.
+    pub fn level(&self, noise: f64) -> NetworkLevel {
+        let steps = self.levels.iter().zip(&self.timesteps);
+        let mut known = steps.filter(|(level, _)| sigma(**level) == noise);
+        let (level, timestep) = match known.next() {
+            Some((&level, &timestep)) => (level, timestep),
+            None => {
+                let level = noise / (1.0 + noise);
+                (level, (level * self.training_steps) as f32)
+            }
+        };
+        let share = 1.0 - level.min(HIGHEST);
+        NetworkLevel {
+            timestep,
+            input_scale: share,
+            clean: [share, -level],
+        }
     }
 
     /// The run of a sampler from this noise on.
     pub fn start(&self, noise: &[f64]) -> SamplingRun {
-        let share = self.share(0);
-        let x = noise
-            .iter()
-            .map(|value| value * self.levels[0] / share)
-            .collect();
-        let sigmas = self.levels.iter().map(|level| {
-            let level = level.min(HIGHEST);
-            level / (1.0 - level)
-        });
-        let sigmas = sigmas.collect();
+        let (first, sigmas) = (self.levels[0], self.sigmas());
+        let share = 1.0 - first.min(HIGHEST);
+        let x = noise.iter().map(|value| value * first / share).collect();
         match self.solver {
             FlowSolver::UniPc { order, variant } => SamplingRun::uni_pc(order, variant, x, sigmas),
             FlowSolver::Euler => {
@@ -223,4 +243,9 @@ impl FlowLevels {
             }
         }
     }
+}
+
+fn sigma(level: f64) -> f64 {
+    let level = level.min(HIGHEST);
+    level / (1.0 - level)
 }
