@@ -483,7 +483,7 @@ fn generate_plays_into_files_and_a_seed_repeats() {
     play(&[&written[..], &settings].concat()).ok();
     assert_eq!(read("c-1.flac"), read("d.flac"));
     play(&["-o", "-", "-n", "2"]).fails(2, "standard output takes one song");
-    play(&["-o", &path("d.mp3")]).fails(2, "unknown kind of sound file");
+    play(&["-o", &path("d.aac")]).fails(2, "unknown kind of sound file");
     play(&[]).fails(2, "no file given for the song");
     play(&["-o", &path("e.wav"), "--fps", "8"]).fails(2, "--fps is for video models");
     play(&["-o", &path("e.wav"), "--cfg", "2"]).fails(2, "cfg_scale is not for turbo models");

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::switchboard::{ModelOnline, Overview, Switchboard};
-use muster_protocol::job::{Capabilities, Kind, TextInput, TokenizeInput, TokensRequest};
+use muster_protocol::job::{Capabilities, Kind, TokensRequest};
 use muster_protocol::ollama::{
     Door, EmbedRequest, ListedModel, LoadRequest, ShowRequest, read, running, show, tags, version,
 };
@@ -65,8 +65,7 @@ async fn write(
         .await
 }
 
-/// Has a worker load or unload the model. A reading of no text is the job for it; a worker that cannot read alone keeps its
-/// models as it likes.
+/// Has a worker load or unload the model. A worker that knows no such job keeps its models as it likes.
 async fn settle(
     endpoint: &TextEndpoint,
     load: &LoadRequest,
@@ -77,12 +76,7 @@ async fn settle(
     }
     let reading = Encoding {
         model: load.model.as_str().into(),
-        request: TokensRequest::Tokenize(TokenizeInput {
-            input: TextInput::Prompt(String::new()),
-            add_special_tokens: None,
-            with_strings: false,
-        })
-        .into(),
+        request: TokensRequest::Load.into(),
         requires: Capabilities::default(),
         param: "model",
     };

@@ -19,6 +19,8 @@ pub(super) const FACTS: KindFacts = KindFacts {
 pub enum TokensRequest {
     Tokenize(TokenizeInput),
     Detokenize(DetokenizeInput),
+    /// None: the model is loaded, or unloaded, as the job's [`KeepAlive`](crate::job::KeepAlive) says.
+    Load,
 }
 
 /// The tokens of a text, or of a chat as the model's template renders it.
@@ -64,6 +66,7 @@ impl JobRequest for TokensRequest {
         match self {
             Self::Tokenize(text) => bytes_of(&text.input),
             Self::Detokenize(tokens) => 4 * tokens.tokens.len(),
+            Self::Load => 0,
         }
     }
 

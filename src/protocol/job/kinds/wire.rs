@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Body, DetokenizeInput, EmbeddingRequest, MediaJson, RankingRequest, SpeechRequest,
+    Body, DetokenizeInput, EmbeddingRequest, MediaJson, RankingRequest, SpeechRequest, TextInput,
     TokenizeInput, TokensRequest, TranscriptionRequest,
 };
 
@@ -61,6 +61,12 @@ impl<'a> ValuesJson<'a> {
             Body::Tokens(request) => match &**request {
                 TokensRequest::Tokenize(input) => Self::Tokenize(Cow::Borrowed(input)),
                 TokensRequest::Detokenize(input) => Self::Detokenize(Cow::Borrowed(input)),
+                // Workers of all versions load a model for the tokens of no text, which no client asks for.
+                TokensRequest::Load => Self::Tokenize(Cow::Owned(TokenizeInput {
+                    input: TextInput::Prompt(String::new()),
+                    add_special_tokens: None,
+                    with_strings: false,
+                })),
             },
             Body::Embedding(request) => Self::Embed(Cow::Borrowed(request)),
             Body::Ranking(request) => Self::Rerank(Cow::Borrowed(request)),
@@ -74,7 +80,10 @@ impl<'a> ValuesJson<'a> {
 impl From<ValuesJson<'_>> for Body {
     fn from(json: ValuesJson<'_>) -> Self {
         match json {
-            ValuesJson::Tokenize(input) => TokensRequest::Tokenize(input.into_owned()).into(),
+            ValuesJson::Tokenize(input) => match &input.input {
+                TextInput::Prompt(text) if text.is_empty() => TokensRequest::Load.into(),
+                _ => TokensRequest::Tokenize(input.into_owned()).into(),
+            },
             ValuesJson::Detokenize(input) => TokensRequest::Detokenize(input.into_owned()).into(),
             ValuesJson::Embed(request) => request.into_owned().into(),
             ValuesJson::Rerank(request) => request.into_owned().into(),
@@ -105,5 +114,24 @@ impl Body {
                 .ok()
                 .map(Self::from),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::{Body, TokensRequest, ValuesJson};
+
+    #[test]
+    fn loading_a_model_is_the_tokens_of_no_text() {
+        let body = Body::from(TokensRequest::Load);
+        let written = json!(ValuesJson::of(&body));
+        assert_eq!(
+            written,
+            json!({"tokenize": {"input": {"prompt": ""}, "with_strings": false}})
+        );
+        let read: ValuesJson<'_> = from_value(written).unwrap();
+        assert_eq!(Body::from(read), body);
     }
 }

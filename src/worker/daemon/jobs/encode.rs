@@ -19,13 +19,6 @@ use muster_protocol::job::{
 /// The result of a job and its last word.
 pub async fn run(model: String, request: Body, runtime: &Runtime) -> Result<(Said, Said), Said> {
     let info = runtime.info(&model).map_err(blame::said)?;
-    if reads_nothing(&request) {
-        let tokens = TokenList {
-            context: small(info.context),
-            ..TokenList::default()
-        };
-        return Ok(ending(ResultPart::Tokens(tokens), 0));
-    }
     let language = runtime.language(&model).map_err(blame::said)?;
     let (result, count) = match request {
         Body::Tokens(request) => match *request {
@@ -37,6 +30,13 @@ pub async fn run(model: String, request: Body, runtime: &Runtime) -> Result<(Sai
                     Ok((ResultPart::Tokens(TokenList { context, ..tokens }), count))
                 })
                 .await?
+            }
+            TokensRequest::Load => {
+                let tokens = TokenList {
+                    context: small(info.context),
+                    ..TokenList::default()
+                };
+                (ResultPart::Tokens(tokens), 0)
             }
             TokensRequest::Detokenize(DetokenizeInput { tokens }) => {
                 let vocabulary = info.vocabulary;
@@ -73,19 +73,6 @@ pub async fn run(model: String, request: Body, runtime: &Runtime) -> Result<(Sai
         _ => return Err(Said::Failed(unable(&info, "this kind of job"))),
     };
     Ok(ending(result, count))
-}
-
-/// Whether the job only has a model loaded or unloaded: clients cannot ask for the tokens of no text.
-pub fn reads_nothing(request: &Body) -> bool {
-    let Body::Tokens(request) = request else {
-        return false;
-    };
-    match &**request {
-        TokensRequest::Tokenize(text) => {
-            matches!(&text.input, TextInput::Prompt(text) if text.is_empty())
-        }
-        TokensRequest::Detokenize(_) => false,
-    }
 }
 
 /// A result of so many tokens that were read, and the last word.

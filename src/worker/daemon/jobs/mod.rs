@@ -30,7 +30,8 @@ use crate::link::session::Work;
 use crate::link::{LineId, Offer, Reply, Said, Stop};
 use muster_engine::runtime::{self, Generation, Runtime};
 use muster_protocol::job::{
-    Failure, FailureKind, FinishReason, KeepAlive, ResultPart, TokenList, Usage,
+    Body, Failure, FailureKind, FinishReason, KeepAlive, ResultPart, TokenList, TokensRequest,
+    Usage,
 };
 use muster_protocol::link::Payload;
 
@@ -175,10 +176,10 @@ fn makes_media(engines: &Engines, model: &str) -> bool {
 
 /// A model that is to leave memory need not be loaded first.
 fn unloads(work: &Work) -> bool {
-    let Payload::Neutral(request) = &work.payload else {
+    let Payload::Neutral(Body::Tokens(request)) = &work.payload else {
         return false;
     };
-    encode::reads_nothing(request) && work.keep_alive == Some(KeepAlive::UNLOAD)
+    **request == TokensRequest::Load && work.keep_alive == Some(KeepAlive::UNLOAD)
 }
 
 fn never_began() -> Said {
