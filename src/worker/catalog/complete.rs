@@ -1,34 +1,10 @@
 //! Which files a source in a repository must list: those without which a model of its kind cannot be loaded.
 
-use super::{IMAGE_INDEX, Kind};
+use super::IMAGE_INDEX;
 use crate::hub;
 
-/// `elsewhere` are components whose files are in other sources.
-pub fn refuse_incomplete(
-    kind: Kind,
-    source: &hub::Source,
-    elsewhere: &[&str],
-) -> Result<(), String> {
-    match kind {
-        Kind::Speech => refuse_incomplete_speech(source),
-        Kind::Image if is_one_file(source) => Ok(()),
-        Kind::Image => {
-            refuse_incomplete_folder(source, &["text_encoder", "unet", "vae"], elsewhere)
-        }
-        Kind::Video if is_one_transformer(source) => Ok(()),
-        Kind::Video => {
-            refuse_incomplete_folder(source, &["text_encoder", "transformer", "vae"], elsewhere)
-        }
-        Kind::Music => {
-            let components = ["text_encoder", "condition_encoder", "transformer", "vae"];
-            refuse_incomplete_folder(source, &components, elsewhere)
-        }
-        _ => refuse_incomplete_text(source),
-    }
-}
-
 /// A GGUF holds all there is to know; safetensors need their configuration and tokenizer beside them.
-fn refuse_incomplete_text(source: &hub::Source) -> Result<(), String> {
+pub fn refuse_incomplete_text(source: &hub::Source) -> Result<(), String> {
     let weights: Vec<_> = source
         .files
         .iter()
@@ -56,7 +32,7 @@ fn refuse_incomplete_text(source: &hub::Source) -> Result<(), String> {
 }
 
 /// Weights beside their configuration, and voices.
-fn refuse_incomplete_speech(source: &hub::Source) -> Result<(), String> {
+pub fn refuse_incomplete_speech(source: &hub::Source) -> Result<(), String> {
     let paths = || source.files.iter().map(|file| file.path.as_str());
     let is_weights = |path: &str| path.ends_with(".safetensors");
     let is_voice = |path: &str| path.starts_with("voices") && is_weights(path);
@@ -85,12 +61,13 @@ pub fn is_one_file(source: &hub::Source) -> bool {
     }
 }
 
-/// The transformer of a model that makes videos; its components are elsewhere.
-fn is_one_transformer(source: &hub::Source) -> bool {
+/// The same, or a GGUF.
+pub fn is_one_weights_file(source: &hub::Source) -> bool {
     matches!(source.files.as_slice(), [only] if only.path.is_weights())
 }
 
-fn refuse_incomplete_folder(
+/// `elsewhere` are components whose files are in other sources.
+pub fn refuse_incomplete_folder(
     source: &hub::Source,
     components: &[&str],
     elsewhere: &[&str],

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::complete::{is_one_file, refuse_incomplete_component};
 use super::file::{SourceToml, parsed, quantization, source};
 use super::keys::unknown;
+use super::kinds::rules;
 use super::{Catalog, CatalogError, Entry, Kind, Source, names};
 use crate::hub::{self, FilePath};
 
@@ -91,44 +92,6 @@ impl Catalog {
     }
 }
 
-/// The folders of models of a kind.
-fn folders_of(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Image => &[
-            "unet",
-            "vae",
-            "text_encoder",
-            "text_encoder_2",
-            "tokenizer",
-            "tokenizer_2",
-            "scheduler",
-        ],
-        Kind::Video => &[
-            "transformer",
-            "vae",
-            "text_encoder",
-            "tokenizer",
-            "scheduler",
-        ],
-        Kind::Music => &[
-            "transformer",
-            "condition_encoder",
-            "vae",
-            "text_encoder",
-            "tokenizer",
-        ],
-        _ => &[],
-    }
-}
-
-/// Components that a model in one file takes: an image model's file holds all networks, a video model's its transformer.
-fn of_one_file(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Video => &["scheduler", "text_encoder", "tokenizer", "vae"],
-        _ => &["tokenizer", "tokenizer_2", "vae"],
-    }
-}
-
 /// Paths in the entry are relative to `folder`.
 pub fn read(
     raw: BTreeMap<String, ComponentToml>,
@@ -136,7 +99,7 @@ pub fn read(
     kind: Kind,
 ) -> Result<BTreeMap<String, Component>, String> {
     let read = |(name, raw): (String, ComponentToml)| {
-        let known = folders_of(kind);
+        let known = rules(kind).folders;
         if known.is_empty() {
             return Err(format!(
                 "a model of the kind {} has no components",
@@ -203,7 +166,7 @@ pub fn check(entry: &Entry) -> Result<(), String> {
                     "sources.{quantization} lists files of {prefix}, which components.{name} replaces; remove them"
                 ));
             }
-            let taken = of_one_file(entry.family.kind());
+            let taken = rules(entry.kind()).of_one_file;
             if is_one_file(source) && !taken.contains(&name.as_str()) {
                 return Err(format!(
                     "components.{name}: a model in one file takes only {}",

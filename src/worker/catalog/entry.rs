@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use super::kinds::{Facts, MINIMUM_CONTEXT, WORKSPACE_BYTES};
 use super::{Component, Embedded};
 use crate::hub;
 use muster_protocol::job::Kind;
@@ -20,60 +21,6 @@ pub struct Entry {
     pub sources: BTreeMap<String, Source>,
     /// Components whose files are elsewhere, by the folder of the model that they stand for.
     pub components: BTreeMap<String, Component>,
-}
-
-/// Facts about a model of each kind.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Facts {
-    Text(TextFacts),
-    Image(ImageFacts),
-    Transcription(TranscriptionFacts),
-    Video(VideoFacts),
-    Speech(SpeechFacts),
-    Music(MusicFacts),
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct TextFacts {
-    /// The most tokens the model can attend to.
-    pub context: u64,
-    pub defaults: Defaults,
-    pub shape: Shape,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct ImageFacts {
-    /// Of all components together.
-    pub parameters: u64,
-    pub defaults: DrawingDefaults,
-}
-
-/// Of a model that writes down what sounds say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TranscriptionFacts {
-    pub parameters: u64,
-}
-
-/// Of a model that makes videos.
-#[derive(Debug, Clone, PartialEq)]
-pub struct VideoFacts {
-    /// Of all components together.
-    pub parameters: u64,
-    pub defaults: FilmingDefaults,
-}
-
-/// Of a model that speaks texts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SpeechFacts {
-    pub parameters: u64,
-}
-
-/// Of a model that makes music.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MusicFacts {
-    /// Of all components together.
-    pub parameters: u64,
-    pub defaults: ComposingDefaults,
 }
 
 /// Under which names a model is asked for, in each of the two worlds.
@@ -126,33 +73,7 @@ impl Family {
         ("kokoro", Self::Kokoro),
         ("ace_step", Self::AceStep),
     ];
-
-    pub fn kind(self) -> Kind {
-        match self {
-            Self::StableDiffusion1 | Self::StableDiffusion2 | Self::StableDiffusionXl => {
-                Kind::Image
-            }
-            Self::Whisper => Kind::Transcription,
-            Self::Wan => Kind::Video,
-            Self::Kokoro => Kind::Speech,
-            Self::AceStep => Kind::Music,
-            _ => Kind::Text,
-        }
-    }
 }
-
-/// The kinds of models that the catalog has, by the word in an entry.
-pub const KINDS: &[(&str, Kind)] = &[
-    (Kind::Text.name(), Kind::Text),
-    (Kind::Image.name(), Kind::Image),
-    (Kind::Transcription.name(), Kind::Transcription),
-    (Kind::Video.name(), Kind::Video),
-    (Kind::Speech.name(), Kind::Speech),
-    (Kind::Music.name(), Kind::Music),
-];
-
-/// The word of earlier versions for models that transcribe.
-const EARLIER_TRANSCRIPTION: &str = "hearing";
 
 impl Family {
     /// The word that stands for this in an entry.
@@ -160,68 +81,6 @@ impl Family {
         let found = Self::ALL.iter().find(|(_, value)| *value == self);
         found.map_or("", |(word, _)| word)
     }
-}
-
-/// The kind of this word.
-pub fn kind_named(word: &str) -> Option<Kind> {
-    let word = match word {
-        EARLIER_TRANSCRIPTION => Kind::Transcription.name(),
-        word => word,
-    };
-    let found = KINDS.iter().find(|(name, _)| *name == word);
-    found.map(|(_, kind)| *kind)
-}
-
-/// How tokens are chosen when a request does not say.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Defaults {
-    pub temperature: Option<f32>,
-    pub top_k: Option<usize>,
-    pub top_p: Option<f32>,
-    pub min_p: Option<f32>,
-    pub repetition_penalty: Option<f32>,
-}
-
-/// How an image is drawn when a request does not say. Samplers and schedules are words of the engine.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct DrawingDefaults {
-    /// Width and height.
-    pub size: Option<[u32; 2]>,
-    pub steps: Option<u32>,
-    pub cfg_scale: Option<f32>,
-    pub sampler: Option<String>,
-    pub schedule: Option<String>,
-    pub clip_skip: Option<u32>,
-}
-
-/// How a video is made when a request does not say.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct FilmingDefaults {
-    /// Width and height.
-    pub size: Option<[u32; 2]>,
-    pub frames: Option<u32>,
-    /// Frames per second.
-    pub rate: Option<f32>,
-    pub steps: Option<u32>,
-    pub cfg_scale: Option<f32>,
-}
-
-/// How a song is made when a request does not say.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct ComposingDefaults {
-    pub seconds: Option<f32>,
-    pub steps: Option<u32>,
-    /// Of models with guidance.
-    pub cfg_scale: Option<f32>,
-}
-
-/// What memory is counted from before the weights are here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
-    pub parameters: u64,
-    pub layers: u64,
-    pub kv_heads: u64,
-    pub head_dim: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -258,30 +117,6 @@ pub(super) const QUANTIZATIONS: &[(&str, u64)] = &[
     ("q3_k_m", 4_200),
     ("q2_k", 3_500),
 ];
-
-/// The context that the stated memory leaves room for.
-pub const MINIMUM_CONTEXT: u64 = 4096;
-
-const USUAL_SIZE: [u32; 2] = [512, 512];
-const USUAL_VIDEO_SIZE: [u32; 2] = [832, 480];
-const USUAL_FRAMES: u32 = 81;
-
-/// The widest layer of Stable Diffusion's decoder, and around it.
-const DRAWING_BYTES_PER_PIXEL: u64 = 4096;
-
-/// The widest level of Wan's decoder with the frames that it remembers.
-const FILMING_BYTES_PER_PIXEL: u64 = 14_000;
-/// A patch of Wan's transformer stands for 1,024 pixels, of which it holds some 97 KB at once.
-const FILMING_BYTES_PER_PIXEL_AND_FRAME: u64 = 95;
-
-/// The widest level of Oobleck's decoder over a tile, and the keys of lyrics.
-const COMPOSING_BYTES: u64 = 1 << 30;
-/// Samples of a song, and the state of ACE-Step's transformer.
-const COMPOSING_BYTES_PER_SECOND: u64 = 2 << 20;
-const USUAL_SECONDS: f32 = 60.0;
-
-/// Activations, logits and the program itself.
-pub const WORKSPACE_BYTES: u64 = 256 * 1024 * 1024;
 
 impl Entry {
     /// Where the weights of a quantization are; those of the default one for `None`.
@@ -326,25 +161,11 @@ impl Entry {
     }
 
     pub fn kind(&self) -> Kind {
-        match self.facts {
-            Facts::Text(_) => Kind::Text,
-            Facts::Image(_) => Kind::Image,
-            Facts::Transcription(_) => Kind::Transcription,
-            Facts::Video(_) => Kind::Video,
-            Facts::Speech(_) => Kind::Speech,
-            Facts::Music(_) => Kind::Music,
-        }
+        self.facts.kind()
     }
 
     pub fn parameters(&self) -> u64 {
-        match &self.facts {
-            Facts::Text(facts) => facts.shape.parameters,
-            Facts::Image(facts) => facts.parameters,
-            Facts::Transcription(facts) => facts.parameters,
-            Facts::Video(facts) => facts.parameters,
-            Facts::Speech(facts) => facts.parameters,
-            Facts::Music(facts) => facts.parameters,
-        }
+        self.facts.parameters()
     }
 
     /// What the weights of a quantization take: as stated for the files, or counted from the parameters.
@@ -362,44 +183,6 @@ impl Entry {
                 .find(|(name, _)| name.eq_ignore_ascii_case(quantization))?;
             Some(self.parameters().checked_mul(*milli_bits)? / 8000)
         })
-    }
-}
-
-impl Facts {
-    /// Beside the weights, for one job of the usual size.
-    pub fn workspace_bytes(&self) -> u64 {
-        match self {
-            Self::Text(_) | Self::Transcription(_) | Self::Speech(_) => WORKSPACE_BYTES,
-            Self::Image(facts) => facts.drawing_bytes(),
-            Self::Video(facts) => facts.filming_bytes(),
-            Self::Music(facts) => facts.composing_bytes(),
-        }
-    }
-}
-
-impl ImageFacts {
-    /// Beside the weights, for one drawing of the usual size.
-    pub fn drawing_bytes(&self) -> u64 {
-        let [width, height] = self.defaults.size.unwrap_or(USUAL_SIZE);
-        u64::from(width) * u64::from(height) * DRAWING_BYTES_PER_PIXEL
-    }
-}
-
-impl VideoFacts {
-    /// Beside the weights, for one video of the usual size and length.
-    pub fn filming_bytes(&self) -> u64 {
-        let [width, height] = self.defaults.size.unwrap_or(USUAL_VIDEO_SIZE);
-        let pixels = u64::from(width) * u64::from(height);
-        let frames = u64::from(self.defaults.frames.unwrap_or(USUAL_FRAMES));
-        pixels * FILMING_BYTES_PER_PIXEL.max(frames * FILMING_BYTES_PER_PIXEL_AND_FRAME)
-    }
-}
-
-impl MusicFacts {
-    /// Beside the weights, for one song of the usual length.
-    pub fn composing_bytes(&self) -> u64 {
-        let seconds = self.defaults.seconds.unwrap_or(USUAL_SECONDS).ceil() as u64;
-        COMPOSING_BYTES + seconds * COMPOSING_BYTES_PER_SECOND
     }
 }
 

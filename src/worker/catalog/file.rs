@@ -6,13 +6,11 @@ use std::{collections::BTreeMap, path::Path};
 use serde::Deserialize;
 
 use super::{
-    Component, ComposingDefaults, Defaults, DrawingDefaults, Embedded, Entry, Facts, Family,
-    FilmingDefaults, ImageFacts, KINDS, Kind, MusicFacts, Names, Shape, Source, SpeechFacts,
-    TextFacts, TranscriptionFacts, VideoFacts,
-    complete::refuse_incomplete,
+    Component, Embedded, Entry, Facts, Family, KINDS, Kind, Names, Shape, Source,
     component::{self, COMPONENT, ComponentToml},
-    entry::{QUANTIZATIONS, kind_named},
+    entry::QUANTIZATIONS,
     keys::{ENTRY, NAMES, SHAPE, refuse_unknown, unknown},
+    kinds::{StatedDefaults, StatedFacts, kind_named, rules},
 };
 use crate::hub;
 
@@ -33,7 +31,7 @@ struct EntryToml {
     default_quantization: String,
     names: NamesToml,
     #[serde(default)]
-    defaults: DefaultsToml,
+    defaults: StatedDefaults,
     sources: BTreeMap<String, SourceToml>,
     #[serde(default)]
     components: BTreeMap<String, ComponentToml>,
@@ -57,47 +55,7 @@ struct ShapeToml {
     head_dim: u64,
 }
 
-#[derive(Deserialize, Default, PartialEq)]
-#[serde(deny_unknown_fields)]
-struct DefaultsToml {
-    temperature: Option<f32>,
-    top_k: Option<usize>,
-    top_p: Option<f32>,
-    min_p: Option<f32>,
-    repetition_penalty: Option<f32>,
-    size: Option<[u32; 2]>,
-    steps: Option<u32>,
-    cfg_scale: Option<f32>,
-    sampler: Option<String>,
-    schedule: Option<String>,
-    clip_skip: Option<u32>,
-    frames: Option<u32>,
-    rate: Option<f32>,
-    seconds: Option<f32>,
-}
-
-const DEFAULTS: &[&str] = &[
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "repetition_penalty",
-];
-
-const IMAGE_DEFAULTS: &[&str] = &[
-    "size",
-    "steps",
-    "cfg_scale",
-    "sampler",
-    "schedule",
-    "clip_skip",
-];
-
-const VIDEO_DEFAULTS: &[&str] = &["size", "frames", "rate", "steps", "cfg_scale"];
-
-const MUSIC_DEFAULTS: &[&str] = &["seconds", "steps", "cfg_scale"];
-
-/// The file that names the components of a model that draws, makes videos or makes music.
+/// The file that names the components of a model.
 pub const IMAGE_INDEX: &str = "model_index.json";
 
 #[derive(Deserialize)]
@@ -133,7 +91,6 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
         let known: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
         unknown("kind", &raw.kind, &known)
     })?;
-    let sound_parameters = sound_parameters(&raw);
     if family.kind() != kind {
         let (family, wanted) = (family.word(), family.kind().name());
         return Err(format!(
@@ -142,42 +99,21 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
         ));
     }
     let components = component::read(raw.components, folder, kind)?;
+    let sources = sources(raw.sources, folder, kind, &components)?;
+    let facts = Facts::read(
+        kind,
+        StatedFacts {
+            context: raw.context,
+            shape: raw.shape.map(Shape::from),
+            parameters: raw.parameters,
+            defaults: raw.defaults,
+        },
+    )?;
     let entry = Entry {
         family,
-        sources: sources(raw.sources, folder, kind, &components)?,
+        sources,
         components,
-        facts: match kind {
-            Kind::Image => Facts::Image(image_facts(
-                raw.context,
-                raw.shape,
-                raw.parameters,
-                raw.defaults,
-            )?),
-            Kind::Transcription => Facts::Transcription(TranscriptionFacts {
-                parameters: sound_parameters?,
-            }),
-            Kind::Speech => Facts::Speech(SpeechFacts {
-                parameters: sound_parameters?,
-            }),
-            Kind::Video => Facts::Video(video_facts(
-                raw.context,
-                raw.shape,
-                raw.parameters,
-                &raw.defaults,
-            )?),
-            Kind::Music => Facts::Music(music_facts(
-                raw.context,
-                raw.shape,
-                raw.parameters,
-                &raw.defaults,
-            )?),
-            _ => Facts::Text(text_facts(
-                raw.context,
-                raw.shape,
-                raw.parameters,
-                raw.defaults,
-            )?),
-        },
+        facts,
         id: raw.id,
         description: raw.description,
         licence: raw.licence,
@@ -191,122 +127,27 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
     Ok(entry)
 }
 
-fn text_facts(
-    context: Option<u64>,
-    shape: Option<ShapeToml>,
-    parameters: Option<u64>,
-    defaults: DefaultsToml,
-) -> Result<TextFacts, String> {
-    let (Some(context), Some(shape), None) = (context, shape, parameters) else {
-        return Err(
-            "a text model needs context and shape, and has its parameters in shape".to_owned(),
-        );
-    };
-    Ok(TextFacts {
-        context,
-        shape: Shape {
+impl From<ShapeToml> for Shape {
+    fn from(shape: ShapeToml) -> Self {
+        Self {
             parameters: shape.parameters,
             layers: shape.layers,
             kv_heads: shape.kv_heads,
             head_dim: shape.head_dim,
-        },
-        defaults: Defaults {
-            temperature: defaults.temperature,
-            top_k: defaults.top_k,
-            top_p: defaults.top_p,
-            min_p: defaults.min_p,
-            repetition_penalty: defaults.repetition_penalty,
-        },
-    })
-}
-
-fn image_facts(
-    context: Option<u64>,
-    shape: Option<ShapeToml>,
-    parameters: Option<u64>,
-    defaults: DefaultsToml,
-) -> Result<ImageFacts, String> {
-    let (None, None, Some(parameters)) = (context, shape, parameters) else {
-        return Err("an image model needs parameters, and has no context and no shape".to_owned());
-    };
-    Ok(ImageFacts {
-        parameters,
-        defaults: DrawingDefaults {
-            size: defaults.size,
-            steps: defaults.steps,
-            cfg_scale: defaults.cfg_scale,
-            sampler: defaults.sampler,
-            schedule: defaults.schedule,
-            clip_skip: defaults.clip_skip,
-        },
-    })
-}
-
-/// Of a model that hears or speaks.
-fn sound_parameters(raw: &EntryToml) -> Result<u64, String> {
-    let kind = &raw.kind;
-    let (None, None, Some(parameters)) = (raw.context, &raw.shape, raw.parameters) else {
-        return Err(format!(
-            "a {kind} model needs parameters, and has no context and no shape"
-        ));
-    };
-    match raw.defaults == DefaultsToml::default() {
-        true => Ok(parameters),
-        false => Err(format!("a {kind} model has no defaults")),
+        }
     }
-}
-
-fn video_facts(
-    context: Option<u64>,
-    shape: Option<ShapeToml>,
-    parameters: Option<u64>,
-    defaults: &DefaultsToml,
-) -> Result<VideoFacts, String> {
-    let (None, None, Some(parameters)) = (context, shape, parameters) else {
-        return Err("a video model needs parameters, and has no context and no shape".to_owned());
-    };
-    Ok(VideoFacts {
-        parameters,
-        defaults: FilmingDefaults {
-            size: defaults.size,
-            frames: defaults.frames,
-            rate: defaults.rate,
-            steps: defaults.steps,
-            cfg_scale: defaults.cfg_scale,
-        },
-    })
-}
-
-fn music_facts(
-    context: Option<u64>,
-    shape: Option<ShapeToml>,
-    parameters: Option<u64>,
-    defaults: &DefaultsToml,
-) -> Result<MusicFacts, String> {
-    let (None, None, Some(parameters)) = (context, shape, parameters) else {
-        return Err("a music model needs parameters, and has no context and no shape".to_owned());
-    };
-    Ok(MusicFacts {
-        parameters,
-        defaults: ComposingDefaults {
-            seconds: defaults.seconds,
-            steps: defaults.steps,
-            cfg_scale: defaults.cfg_scale,
-        },
-    })
 }
 
 /// Serde would list all keys; this names the nearest one.
 fn refuse_unknown_keys(table: &toml::Table) -> Result<(), String> {
     refuse_unknown(table, ENTRY, "the entry")?;
-    let defaults = match table.get("kind").and_then(toml::Value::as_str) {
-        Some("image") => IMAGE_DEFAULTS,
-        Some("video") => VIDEO_DEFAULTS,
-        Some("music") => MUSIC_DEFAULTS,
-        _ => DEFAULTS,
-    };
+    let kind = table.get("kind").and_then(toml::Value::as_str);
+    let kind = kind.and_then(kind_named).unwrap_or(Kind::Text);
+    let defaults = rules(kind).defaults;
     for (part, known) in [("names", NAMES), ("shape", SHAPE), ("defaults", defaults)] {
-        if let Some(toml::Value::Table(part_table)) = table.get(part) {
+        if let Some(toml::Value::Table(part_table)) = table.get(part)
+            && !known.is_empty()
+        {
             refuse_unknown(part_table, known, part)?;
         }
     }
@@ -358,7 +199,7 @@ fn sources(
     components: &BTreeMap<String, Component>,
 ) -> Result<BTreeMap<String, Source>, String> {
     let elsewhere: Vec<&str> = components.keys().map(String::as_str).collect();
-    let check = |source: &hub::Source| refuse_incomplete(kind, source, &elsewhere);
+    let check = |source: &hub::Source| (rules(kind).refuse_incomplete)(source, &elsewhere);
     raw.into_iter()
         .map(|(quantization, raw)| {
             self::quantization(&quantization)?;
@@ -438,17 +279,7 @@ fn check(entry: &Entry) -> Result<(), String> {
             "invalid name {name:?}: must not be empty or contain a colon"
         ));
     }
-    match &entry.facts {
-        Facts::Text(facts) => check_text(facts)?,
-        Facts::Image(facts) => check_image(facts)?,
-        Facts::Transcription(TranscriptionFacts { parameters: 0 })
-        | Facts::Speech(SpeechFacts { parameters: 0 }) => {
-            return Err("parameters is out of range".to_owned());
-        }
-        Facts::Transcription(_) | Facts::Speech(_) => {}
-        Facts::Video(facts) => check_video(facts)?,
-        Facts::Music(facts) => check_music(facts)?,
-    }
+    entry.facts.check()?;
     component::check(entry)?;
     let known: Vec<&str> = entry.sources.keys().map(String::as_str).collect();
     match known.contains(&entry.default_quantization.as_str()) {
@@ -459,133 +290,4 @@ fn check(entry: &Entry) -> Result<(), String> {
             known.join(", ")
         )),
     }
-}
-
-fn check_music(facts: &MusicFacts) -> Result<(), String> {
-    let MusicFacts {
-        parameters,
-        defaults,
-    } = facts;
-    let is_short = |seconds: f32| (0.5..=600.0).contains(&seconds);
-    let sizes = [
-        ("parameters", *parameters > 0),
-        ("defaults.seconds", defaults.seconds.is_none_or(is_short)),
-        (
-            "defaults.cfg_scale",
-            defaults
-                .cfg_scale
-                .is_none_or(|scale| (0.0..=100.0).contains(&scale)),
-        ),
-        (
-            "defaults.steps",
-            defaults
-                .steps
-                .is_none_or(|steps| (1..=100).contains(&steps)),
-        ),
-    ];
-    match sizes.iter().find(|(_, is_good)| !is_good) {
-        Some((name, _)) => Err(format!("{name} is out of range")),
-        None => Ok(()),
-    }
-}
-
-fn check_text(facts: &TextFacts) -> Result<(), String> {
-    let shape = &facts.shape;
-    let sizes = [
-        facts.context,
-        shape.parameters,
-        shape.layers,
-        shape.kv_heads,
-        shape.head_dim,
-    ];
-    match sizes.contains(&0) {
-        true => Err("context and shape must be greater than 0".to_owned()),
-        false => check_defaults(&facts.defaults),
-    }
-}
-
-/// What an entry may recommend is what the engine takes of a request.
-fn check_image(facts: &ImageFacts) -> Result<(), String> {
-    let defaults = &facts.defaults;
-    let sides = defaults.size.into_iter().flatten();
-    let wrong = [
-        ("parameters", facts.parameters == 0),
-        (
-            "defaults.size",
-            sides.into_iter().any(|side| !(32..=4096).contains(&side)),
-        ),
-        (
-            "defaults.steps",
-            defaults
-                .steps
-                .is_some_and(|steps| !(1..=500).contains(&steps)),
-        ),
-        (
-            "defaults.cfg_scale",
-            defaults
-                .cfg_scale
-                .is_some_and(|scale| !(0.0..=100.0).contains(&scale)),
-        ),
-        ("defaults.clip_skip", defaults.clip_skip == Some(0)),
-    ];
-    match wrong.into_iter().find(|(_, is_wrong)| *is_wrong) {
-        Some((name, _)) => Err(format!("{name} is out of range")),
-        None => Ok(()),
-    }
-}
-
-fn check_video(facts: &VideoFacts) -> Result<(), String> {
-    let defaults = &facts.defaults;
-    let sides = defaults.size.into_iter().flatten();
-    let is_outside =
-        |value: Option<u32>, most: u32| value.is_some_and(|it| !(1..=most).contains(&it));
-    let wrong = [
-        ("parameters", facts.parameters == 0),
-        (
-            "defaults.size",
-            sides.into_iter().any(|side| !(16..=4096).contains(&side)),
-        ),
-        ("defaults.frames", is_outside(defaults.frames, 257)),
-        (
-            "defaults.rate",
-            defaults
-                .rate
-                .is_some_and(|rate| !(1.0..=60.0).contains(&rate)),
-        ),
-        ("defaults.steps", is_outside(defaults.steps, 500)),
-        (
-            "defaults.cfg_scale",
-            defaults
-                .cfg_scale
-                .is_some_and(|scale| !(0.0..=100.0).contains(&scale)),
-        ),
-    ];
-    match wrong.into_iter().find(|(_, is_wrong)| *is_wrong) {
-        Some((name, _)) => Err(format!("{name} is out of range")),
-        None => Ok(()),
-    }
-}
-
-/// What an entry may recommend is what a request may ask for.
-fn check_defaults(defaults: &Defaults) -> Result<(), String> {
-    let ranges = [
-        ("temperature", defaults.temperature, 0.0..=100.0),
-        ("top_p", defaults.top_p, 0.0..=1.0),
-        ("min_p", defaults.min_p, 0.0..=1.0),
-        (
-            "repetition_penalty",
-            defaults.repetition_penalty,
-            0.01..=100.0,
-        ),
-    ];
-    for (name, value, range) in ranges {
-        let outside = |value: &f32| !range.contains(value);
-        if let Some(found) = value.filter(outside) {
-            let (least, most) = (range.start(), range.end());
-            return Err(format!(
-                "defaults.{name} must be between {least} and {most}, found {found}"
-            ));
-        }
-    }
-    Ok(())
 }

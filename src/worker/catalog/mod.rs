@@ -12,6 +12,7 @@ mod embedded;
 mod entry;
 mod file;
 mod keys;
+mod kinds;
 mod names;
 
 use std::{
@@ -23,12 +24,12 @@ use std::{
 
 pub use component::{Component, EntrySource};
 pub use embedded::{Embedded, UnpackError};
-pub use entry::{
-    ComposingDefaults, Defaults, DrawingDefaults, Entry, Facts, Family, FilmingDefaults,
-    ImageFacts, KINDS, MusicFacts, Names, Shape, Source, SpeechFacts, TextFacts,
-    TranscriptionFacts, UnknownQuantization, VideoFacts, kind_named,
-};
+pub use entry::{Entry, Family, Names, Source, UnknownQuantization};
 pub use file::IMAGE_INDEX;
+pub use kinds::{
+    ComposingDefaults, Defaults, DrawingDefaults, Facts, FilmingDefaults, ImageFacts, KINDS,
+    MusicFacts, Shape, SpeechFacts, TextFacts, TranscriptionFacts, VideoFacts, kind_named,
+};
 pub use muster_protocol::job::Kind;
 pub use names::{AmbiguousModel, FindError, UnknownModel};
 

@@ -291,7 +291,7 @@ fn a_video_model_has_parameters_and_defaults_of_its_kind() {
     };
     assert_eq!(facts.defaults.frames, Some(81));
     assert_eq!(facts.defaults.rate, Some(16.0));
-    let filming = facts.filming_bytes();
+    let filming = entry.facts.workspace_bytes();
     assert!(filming > 832 * 480 * 3 * 81);
     assert_eq!(
         entry.minimum_memory_bytes("f32"),
@@ -363,7 +363,7 @@ fn a_model_of_music_has_parameters_and_defaults_of_its_kind() {
     };
     let defaults = facts.defaults;
     assert_eq!((defaults.seconds, defaults.steps), (Some(30.0), Some(8)));
-    let composing = facts.composing_bytes();
+    let composing = entry.facts.workspace_bytes();
     assert!(composing > 30 * 2 * 4 * 48_000);
     assert_eq!(
         entry.minimum_memory_bytes("bf16"),

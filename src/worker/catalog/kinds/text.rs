@@ -1,0 +1,126 @@
+//! Text models, and those of embeddings.
+
+use super::{KindRules, ModelFacts, StatedFacts};
+use crate::catalog::Family;
+use crate::catalog::complete::refuse_incomplete_text;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextFacts {
+    /// The most tokens the model can attend to.
+    pub context: u64,
+    pub defaults: Defaults,
+    pub shape: Shape,
+}
+
+/// How tokens are chosen when a request does not say.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Defaults {
+    pub temperature: Option<f32>,
+    pub top_k: Option<usize>,
+    pub top_p: Option<f32>,
+    pub min_p: Option<f32>,
+    pub repetition_penalty: Option<f32>,
+}
+
+/// What memory is counted from before the weights are here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub parameters: u64,
+    pub layers: u64,
+    pub kv_heads: u64,
+    pub head_dim: u64,
+}
+
+/// The context that the stated memory leaves room for.
+pub const MINIMUM_CONTEXT: u64 = 4096;
+
+impl ModelFacts for TextFacts {
+    const RULES: KindRules = KindRules::of(
+        &[
+            Family::Llama,
+            Family::Ministral3,
+            Family::Qwen2,
+            Family::Qwen3,
+            Family::Gemma2,
+            Family::Gemma3,
+            Family::Phi3,
+            Family::Olmo2,
+            Family::Granite,
+            Family::SmolLm3,
+        ],
+        &[
+            "temperature",
+            "top_k",
+            "top_p",
+            "min_p",
+            "repetition_penalty",
+        ],
+        |source, _| refuse_incomplete_text(source),
+    );
+
+    fn read(stated: StatedFacts) -> Result<Self, String> {
+        let StatedFacts {
+            context: Some(context),
+            shape: Some(shape),
+            parameters: None,
+            defaults,
+        } = stated
+        else {
+            return Err(
+                "a text model needs context and shape, and has its parameters in shape".to_owned(),
+            );
+        };
+        Ok(Self {
+            context,
+            shape,
+            defaults: Defaults {
+                temperature: defaults.temperature,
+                top_k: defaults.top_k,
+                top_p: defaults.top_p,
+                min_p: defaults.min_p,
+                repetition_penalty: defaults.repetition_penalty,
+            },
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let shape = &self.shape;
+        let sizes = [
+            self.context,
+            shape.parameters,
+            shape.layers,
+            shape.kv_heads,
+            shape.head_dim,
+        ];
+        match sizes.contains(&0) {
+            true => Err("context and shape must be greater than 0".to_owned()),
+            false => self.defaults.check(),
+        }
+    }
+
+    fn parameters(&self) -> u64 {
+        self.shape.parameters
+    }
+}
+
+impl Defaults {
+    /// What an entry may recommend is what a request may ask for.
+    fn check(&self) -> Result<(), String> {
+        let ranges = [
+            ("temperature", self.temperature, 0.0..=100.0),
+            ("top_p", self.top_p, 0.0..=1.0),
+            ("min_p", self.min_p, 0.0..=1.0),
+            ("repetition_penalty", self.repetition_penalty, 0.01..=100.0),
+        ];
+        for (name, value, range) in ranges {
+            let outside = |value: &f32| !range.contains(value);
+            if let Some(found) = value.filter(outside) {
+                let (least, most) = (range.start(), range.end());
+                return Err(format!(
+                    "defaults.{name} must be between {least} and {most}, found {found}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
