@@ -7,7 +7,8 @@
 //! | `message_room` | the memory of large messages |
 //! | `agreement` | what a peer negotiated; nothing, if it is of the public network |
 //! | `session` | the conversation: frames to inputs for dispatch, orders to frames; no socket, no clock |
-//! | `payload`, `flat`, `drawing`, `wording` | jobs, errors and the like in the words of the wire |
+//! | `payload`, `flat`, `public_keys`, `wording` | jobs, errors and the like in the words of the wire |
+//! | `output_files` | links to sources, places to upload to, and the check of an upload |
 //! | `native` | jobs in the client's own API, passed on to a worker's inference server |
 //! | `uploads` | images that were uploaded, looked at before dispatch hears of them |
 //! | `socket` | the shell: one task that reads, writes and pings |
@@ -18,14 +19,15 @@
 
 mod admission;
 mod agreement;
-mod drawing;
 mod farewell;
 mod flat;
 pub(super) mod frames;
 mod gate;
 mod message_room;
 mod native;
+mod output_files;
 mod payload;
+mod public_keys;
 mod salts;
 mod session;
 mod socket;

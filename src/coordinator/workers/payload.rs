@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::agreement::Peer;
-use super::{drawing, flat, native};
+use super::{flat, native, public_keys};
 use crate::dispatch::Offer;
 use muster_protocol::job::{
     Body, Chat, Failure, FailureKind, Formats, Job, Original, OutputFormat, TextInput, TextRequest,
@@ -34,7 +34,7 @@ pub fn of(offer: &Offer, body: Cow<'_, Body>, peer: &Peer) -> Result<Payload, Fa
         }
         Body::Form(_) => Err(unsupported()),
         _ if is_neutral => Ok(Payload::Neutral(body.into_owned())),
-        file if file.file().is_some() => drawing::flat(file, &offer.model).map(Payload::Public),
+        file if file.file().is_some() => public_keys::of(file, &offer.model).map(Payload::Public),
         _ => Err(unsupported()),
     }
 }

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::agreement::Peer;
-use super::drawing::{self, OutputSettings, Untold};
 use super::native::{NativeOutcome, NativeReply};
+use super::output_files::{self, OutputSettings, Untold};
 use super::payload;
 use super::salts::CacheSalts;
 use super::uploads::Upload;
@@ -294,8 +294,8 @@ impl Session {
             return;
         }
         let expected = running.media;
-        let media =
-            expected.and_then(|(key, _)| drawing::brought(key, running.settings, &done.results));
+        let media = expected
+            .and_then(|(key, _)| output_files::brought(key, running.settings, &done.results));
         if expected.is_none() && !running.streamed && about.seq.is_none() {
             self.whole_output(&done, inputs);
         }
@@ -409,8 +409,8 @@ impl Session {
         };
         for one in resumed.iter().filter(|one| one.go_on_after.is_some()) {
             let media = one.resumed.as_deref().and_then(|job| {
-                let check = drawing::check_of(job)?;
-                Some((drawing::key_of(job, one.attempt), check))
+                let check = output_files::check_of(job)?;
+                Some((output_files::key_of(job, one.attempt), check))
             });
             let settings = one.resumed.as_deref().map(OutputSettings::of);
             let running = Running {
@@ -443,10 +443,10 @@ impl Session {
         upload: &mut Vec<UploadSlot>,
     ) -> Result<Payload, Untold> {
         let media = self.media.as_ref();
-        let body = drawing::linked(&offer.job.body, media)?;
+        let body = output_files::linked(&offer.job.body, media)?;
         if let Some(file) = body.file() {
-            let (slot, key) = drawing::slot(offer, file, media)?;
-            let check = drawing::check_of(&offer.job);
+            let (slot, key) = output_files::slot(offer, file, media)?;
+            let check = output_files::check_of(&offer.job);
             running.media = check.map(|check| (key, check));
             running.settings = OutputSettings::of(&offer.job);
             upload.push(slot);

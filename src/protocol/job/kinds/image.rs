@@ -305,6 +305,10 @@ impl JobRequest for ImageRequest {
         pixels.saturating_mul(self.steps.unwrap_or(USUAL_STEPS).into())
     }
 
+    fn picture_size(&self) -> Option<(u32, u32)> {
+        Some((self.width, self.height))
+    }
+
     /// An image of 1024x1024 in 30 steps is a typical job.
     fn work(&self, limits: &Limits) -> u64 {
         const PIXELSTEPS: u64 = 1024 * 1024 * 30 / 1000;

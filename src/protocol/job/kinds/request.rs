@@ -28,6 +28,8 @@ pub enum MediaFile {
     },
     Video {
         seconds: f64,
+        size: (u32, u32),
+        frames: u32,
     },
 }
 
@@ -113,6 +115,11 @@ pub trait JobRequest {
     fn sources_mut(&mut self) -> Vec<&mut String> {
         let source = self.source_mut();
         source.map(SourceImage::keys_mut).unwrap_or_default()
+    }
+
+    /// Width and height of a picture that is made; 0 where they are unset.
+    fn picture_size(&self) -> Option<(u32, u32)> {
+        None
     }
 
     /// Passes of its model, where they are named.

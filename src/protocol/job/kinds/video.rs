@@ -128,7 +128,13 @@ impl JobRequest for VideoRequest {
     fn output(&self) -> OutputForm {
         OutputForm::File(MediaFile::Video {
             seconds: self.seconds,
+            size: (self.width, self.height),
+            frames: self.frames(),
         })
+    }
+
+    fn picture_size(&self) -> Option<(u32, u32)> {
+        Some((self.width, self.height))
     }
 
     /// Models for videos make eight frames of as many steps at the price of one image, so that 21 frames of 768x512 are a
