@@ -341,9 +341,12 @@ async fn images_that_are_served_later_survive_a_restart() {
         assert_eq!(results(&app, key, query).await.0, status, "{query}");
     }
     popped_nothing(&app).await;
-    later(&app, &app.key, json!({"client_ref": "mine"})).await;
-    let (status, _) = results(&app, &app.key, "client_ref=mine").await;
+    let newer = later(&app, &app.key, json!({"client_ref": "mine"})).await;
+    let (status, refused) = results(&app, &app.key, "client_ref=mine").await;
     assert_eq!(status, StatusCode::CONFLICT);
+    let message = refused["error"]["message"].as_str().unwrap();
+    let jobs = [&newer, &accepted].map(|one| one["job_id"].as_str().unwrap());
+    assert!(message.ends_with(&jobs.join(", ")), "{message}");
 }
 
 #[tokio::test]
