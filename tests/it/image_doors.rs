@@ -341,9 +341,51 @@ async fn images_that_are_served_later_survive_a_restart() {
         assert_eq!(results(&app, key, query).await.0, status, "{query}");
     }
     popped_nothing(&app).await;
-    later(&app, &app.key, json!({"client_ref": "mine"})).await;
-    let (status, _) = results(&app, &app.key, "client_ref=mine").await;
+    let newer = later(&app, &app.key, json!({"client_ref": "mine"})).await;
+    let (status, refused) = results(&app, &app.key, "client_ref=mine").await;
     assert_eq!(status, StatusCode::CONFLICT);
+    let message = refused["error"]["message"].as_str().unwrap();
+    let jobs = [&newer, &accepted].map(|one| one["job_id"].as_str().unwrap());
+    assert!(message.ends_with(&jobs.join(", ")), "{message}");
+}
+
+#[tokio::test]
+async fn a_form_that_is_sent_again_with_another_boundary_gets_the_stored_reply() {
+    let app = App::start().await;
+    popped_nothing(&app).await;
+    let bearer = format!("Bearer {}", app.key);
+    let send = async |boundary: &str, prompt: &str| {
+        let kind = format!("multipart/form-data; boundary={boundary}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", kind.as_str()),
+            ("idempotency-key", "one"),
+        ];
+        let mut body = Vec::new();
+        for (name, text) in [("model", "tiny"), ("prompt", prompt), ("async", "true")] {
+            let part = format!(
+                "--{boundary}\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n{text}\r\n"
+            );
+            body.extend(part.into_bytes());
+        }
+        let file = format!(
+            "--{boundary}\r\ncontent-disposition: form-data; name=\"image\"; filename=\"a.png\"\r\n\r\n"
+        );
+        body.extend(file.into_bytes());
+        body.extend(encoded(&red(SIDE, SIDE), ImageFormat::Png));
+        body.extend(format!("\r\n--{boundary}--\r\n").into_bytes());
+        app.send(request(Method::POST, EDITS, &headers, Body::from(body)))
+            .await
+    };
+    let first = send("first", "a cat").await;
+    assert_eq!(first.status, StatusCode::ACCEPTED);
+    assert_eq!(first.header("idempotent-replayed"), None);
+    let first = first.json().await;
+    let again = send("and-another", "a cat").await;
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    assert_eq!(again.json().await, first);
+    let other = send("first", "a dog").await;
+    assert_eq!(other.status, StatusCode::UNPROCESSABLE_ENTITY);
 }
 
 #[tokio::test]

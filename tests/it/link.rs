@@ -31,7 +31,7 @@ use url::Url;
 
 use crate::support::boss::{
     Boss, Cable, ENDS, MODEL, Office, engine, engine_with, post, post_by, public_job, story,
-    worker, worker_on,
+    worker, worker_on, writing_and_drawing,
 };
 use crate::support::rig::{Board, PATIENCE, read_all, read_tokens};
 use crate::support::tap::{Speaker, Tap};
@@ -463,6 +463,63 @@ async fn several_jobs_of_a_public_coordinator_take_several_named_sockets() {
         assert_eq!(boss.next_if_any().await, None);
     }
     assert!(leaving.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_public_coordinator_has_a_socket_for_each_job_type() {
+    let tasks = Tasks::default();
+    let (mut office, dial) = Office::open();
+    let worker = writing_and_drawing(post("rig", dial), &tasks).await;
+    let (mut whole, registration) = office.hire().await;
+    assert_eq!(registration["models"], json!([MODEL, "draws"]));
+    assert_eq!(whole.next_if_any().await, None);
+    let mut hired = [office.hire().await, office.hire().await];
+    hired.sort_by_key(|(_, registration)| registration["name"].to_string());
+    let [(mut writes, texts), (mut draws, images)] = hired;
+    let facts = |registration: &Value| {
+        ["name", "models", "job_types"].map(|name| registration[name].clone())
+    };
+    assert_eq!(facts(&texts), [json!("rig"), json!([MODEL]), Value::Null]);
+    let wanted = [json!("rig#image"), json!(["draws"]), json!(["image"])];
+    assert_eq!(facts(&images), wanted);
+    assert!(office.nobody_comes(Duration::from_millis(300)).await);
+    writes.send(public_job(ID, json!({}))).await;
+    draws
+        .send(json!({
+            "type": "job", "id": "c0a8b2d4-0000-4f00-8a00-1234567890ab", "job_type": "image",
+            "model": "draws", "upload": [],
+            "payload": {"prompt": "a cat", "n": 1, "width": 64, "height": 64, "steps": 2, "ext": "png"},
+        }))
+        .await;
+    let ((text, done), (_, drawn)) = tokio::join!(writes.read_job(), draws.read_job());
+    assert_eq!(
+        (&done["full_text"], &done["id"]),
+        (&json!(text), &json!(ID))
+    );
+    assert_ne!(text, "");
+    // Without a place for the image there is none.
+    assert_eq!(drawn["type"], "error", "{drawn}");
+    drop((writes, draws, whole));
+    drop(worker);
+}
+
+#[tokio::test]
+async fn a_coordinator_with_extensions_has_one_socket_for_all_job_types() {
+    let tasks = Tasks::default();
+    let (mut office, dial) = Office::open();
+    let worker = writing_and_drawing(post("rig", dial), &tasks).await;
+    let mut boss = office.next().await;
+    let registration = boss.next().await;
+    assert_eq!(registration["models"], json!([MODEL, "draws"]));
+    assert_eq!(registration["job_types"], json!(["text", "image"]));
+    boss.send(json!({
+        "type": "ready", "worker_id": "2d0f4a52-6b0d-4c55-9c7e-0f5a4a3b9d10",
+        "ext": {"v": 1, "use": ["multi"]},
+    }))
+    .await;
+    assert!(worker.connected().await);
+    assert_eq!(worker.standings(), [Standing::Connected(Peer::Ours)]);
+    assert!(office.nobody_comes(Duration::from_millis(300)).await);
 }
 
 #[tokio::test]

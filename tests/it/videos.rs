@@ -1,9 +1,12 @@
 //! `/v1/videos/generations`, OpenAI's `/v1/videos`, and music by public media workers on sockets.
 
+use std::future::pending;
+
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use muster::coordinator::dispatch::MOST_ATTEMPTS;
 use muster::media::image::{Channels, Pixels, Size};
 use muster::media::video::Mp4Writer;
 use muster_testing::eventually;
@@ -216,6 +219,37 @@ async fn a_worker_that_uploads_another_type_or_nothing_makes_no_video() {
         let (answer, ()) = tokio::join!(post(&app, GENERATIONS, json!({})), work);
         assert_eq!(answer.status, StatusCode::BAD_GATEWAY);
     }
+}
+
+#[tokio::test]
+async fn a_failed_video_says_why() {
+    let app = App::start().await;
+    let mut rig = studio(&app).await;
+    let created = post(&app, VIDEOS, json!({})).await.json().await;
+    let id = created["id"].as_str().unwrap();
+    assert_eq!(created["error"], Value::Null);
+    let work = async {
+        for _ in 0..MOST_ATTEMPTS {
+            let job = rig.job().await;
+            done(&mut rig, &job).await;
+        }
+        pending::<Value>().await
+    };
+    let end = eventually("the end of the video", async || {
+        let video = shown(&app, id).await;
+        (video["status"] == "failed").then_some(video)
+    });
+    let failed = tokio::select! {
+        failed = end => failed,
+        failed = work => failed,
+    };
+    let error = &failed["error"];
+    let code = error["code"].as_str().unwrap();
+    assert!(["worker_failed", "empty_result"].contains(&code), "{error}");
+    let message = error["message"].as_str().unwrap();
+    let cause = "making the video failed: the worker ";
+    assert!(message.starts_with(cause), "{message}");
+    assert!(message.ends_with("; send the request again"), "{message}");
 }
 
 #[tokio::test]

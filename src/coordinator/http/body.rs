@@ -20,6 +20,7 @@ use muster_protocol::openai::nearest::shortened;
 
 use super::address::Address;
 use super::auth::Admitted;
+use super::digest::DigestSlot;
 use super::room::{LetGo, Memory, Room};
 
 /// All of a body, and the memory it takes.
@@ -83,28 +84,38 @@ where
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let memory = Memory::from_ref(state);
-        let caller = request.extensions().get::<Admitted>();
-        let room = match caller {
-            Some(Admitted(caller)) => {
-                let proxies = &Arc::<DoorSettings>::from_ref(state).trusted_proxies;
-                let address = Address::of(request.extensions(), request.headers(), proxies);
-                memory.room_of(Sender::of(caller.account, address.0))
-            }
-            None => memory.room(),
-        };
-        let whole = Whole::of(request, &Arc::from_ref(state), room).await?;
+        let (settings, memory) = (Arc::from_ref(state), Memory::from_ref(state));
+        let whole = Whole::of_account(request, &settings, &memory).await?;
         Ok(Self(whole))
     }
 }
 
 impl Whole {
+    /// A body whose memory counts in the share of its account.
+    pub async fn of_account(
+        request: Request,
+        settings: &DoorSettings,
+        memory: &Memory,
+    ) -> Result<Self, ApiError> {
+        let caller = request.extensions().get::<Admitted>();
+        let room = match caller {
+            Some(Admitted(caller)) => {
+                let proxies = &settings.trusted_proxies;
+                let address = Address::of(request.extensions(), request.headers(), proxies);
+                memory.room_of(Sender::of(caller.account, address.0))
+            }
+            None => memory.room(),
+        };
+        Self::of(request, settings, room).await
+    }
+
     async fn of(request: Request, settings: &DoorSettings, room: Room) -> Result<Self, ApiError> {
         if let Some(error) = encoded(request.headers()) {
             discard(request.into_body()).await;
             return Err(error);
         }
         let announced = announced(request.headers());
+        let slot = request.extensions().get::<DigestSlot>().cloned();
         let mut body = request.into_body();
         let read = read(&mut body, announced, settings, room).await;
         if let Err(error) = &read
@@ -114,6 +125,9 @@ impl Whole {
             )
         {
             discard(body).await;
+        }
+        if let (Ok(whole), Some(slot)) = (&read, slot) {
+            slot.fill(&whole.bytes).await;
         }
         read
     }

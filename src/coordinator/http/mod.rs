@@ -7,7 +7,7 @@
 //! | `entrance` | what happens to every request: its id, CORS, a panic that stays its own |
 //! | `address` | from where a request comes, through proxies too |
 //! | `auth`, `limits`, `body` | who asks, how often, and how much |
-//! | `idempotency` | requests that are sent again with the same key |
+//! | `idempotency`, `digest` | requests that are sent again with the same key; digests of requests |
 //! | `rates` | how often an address may ask for one thing, by the poll API |
 //! | `open` | what handlers extract their parts from |
 //! | `origin` | which pages may reach a coordinator without a key |
@@ -37,6 +37,7 @@ mod auth;
 mod body;
 mod cashier;
 mod descriptor;
+mod digest;
 mod entrance;
 mod form;
 mod generation;

@@ -61,12 +61,14 @@ const MOST_NAMES: usize = 10_000;
 
 impl Open {
     pub fn new(doors: Doors) -> Self {
+        let memory = doors.workers.memory().clone();
+        let (settings, tasks) = (doors.settings.clone(), doors.tasks.clone());
         Self {
             limits: Arc::new(Limits::new(doors.settings.clone())),
             rates: Arc::new(Rates::new(doors.settings.clone())),
-            replays: Arc::new(Replays::new(doors.settings.clone(), doors.tasks.clone())),
+            replays: Arc::new(Replays::new(settings, tasks, memory.clone())),
             progress: ProgressBoard::default(),
-            memory: doors.workers.memory().clone(),
+            memory,
             models: Arc::new(KnownModels {
                 names: doors.settings.current().names.clone(),
                 learnt: RwLock::default(),

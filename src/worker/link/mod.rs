@@ -4,6 +4,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `session/` | registration, offers, numbered frames, reconnecting, draining: pure |
+//! | `sockets` | the sockets of a line, and the registration of each |
 //! | `ws` | the task of one socket: reads it, writes it, keeps the time |
 //! | `wire` | its socket, and the messages that wait for it |
 //! | `dial` | TCP, TLS or a pipe in memory, up to the WebSocket |
@@ -15,8 +16,9 @@
 //! | `transfer` | source images and outputs of jobs over HTTP |
 //! | `offer` | what passes between a line and whoever does the work |
 //!
-//! With a coordinator of ours one socket carries all jobs. A public one gives each socket one job at a time, so
-//! there a line opens several under names of their own: `rig`, `rig#2`, `rig#3`.
+//! With a coordinator of ours one socket carries all jobs. A public one gives each socket one job at a time, and any
+//! job of its types for any of its models, so there a line opens several for each type, under names of their own:
+//! `rig`, `rig#2`, `rig#image`.
 
 mod address;
 mod dial;
@@ -25,11 +27,13 @@ pub mod inquiry;
 pub mod legacy;
 mod offer;
 pub mod session;
+mod sockets;
 mod tls;
 mod transfer;
 mod wire;
 mod ws;
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -48,10 +52,10 @@ pub use address::{AddressError, api, base, endpoint};
 pub use dial::DialError;
 pub use feedback::Feedback;
 pub use offer::{LineId, Offer, Reply, Said, Stop};
-use session::{Peer, Session, Settings};
+use session::Peer;
+use sockets::Sockets;
 pub use tls::{Fingerprint, native_tls, pinned_tls};
 pub use transfer::{TransferError, Transfers};
-use ws::Shell;
 
 /// Offers that may wait for whoever does the work.
 pub const WAITING_OFFERS: usize = 256;
@@ -75,7 +79,7 @@ pub struct Line {
     pub dial: Dial,
     /// The line registers anew when it changes, and keeps its jobs.
     pub registration: watch::Receiver<Registration>,
-    /// Sockets towards a coordinator that gives each one job at a time.
+    /// Sockets of each job type towards a coordinator that gives each one job at a time.
     pub sockets: usize,
     /// Hosts of links beside the coordinator's: names, `*.` before the domain of many, or `*` for all.
     pub media_hosts: Vec<String>,
@@ -150,9 +154,10 @@ impl Line {
             tasks: tasks.clone(),
             present,
             feedback: feedback.clone(),
-            retired: None,
+            further: BTreeMap::new(),
         };
-        let first = sockets.shell(1, CancellationToken::new());
+        let registration = sockets.line.registration.clone();
+        let first = sockets.shell(registration, CancellationToken::new());
         tasks.start(first.run(told, accepted));
         tasks.start(sockets.follow(standing.clone()));
         Link {
@@ -160,90 +165,6 @@ impl Line {
             up_to_date,
             absent,
             feedback,
-        }
-    }
-}
-
-/// The registration of one of the sockets of a line.
-fn registration_of(socket: usize, registration: &Registration) -> Registration {
-    let mut registration = registration.clone();
-    if socket > 1 {
-        registration.name = format!("{}#{socket}", registration.name);
-        registration.ext = None;
-        registration.capacity = None;
-    }
-    registration
-}
-
-/// The sockets of a line: the first, and further ones while the coordinator is a public one.
-struct Sockets {
-    id: LineId,
-    line: Line,
-    transfers: Transfers,
-    offers: mpsc::Sender<Offer>,
-    condition: watch::Receiver<Condition>,
-    tasks: Tasks,
-    present: Present,
-    feedback: Feedback,
-    /// Ends the further ones, where there are any.
-    retired: Option<CancellationToken>,
-}
-
-impl Sockets {
-    fn shell(&self, socket: usize, retired: CancellationToken) -> Shell {
-        let mut registration = self.line.registration.clone();
-        let first = registration_of(socket, &registration.borrow_and_update());
-        Shell {
-            line: self.id,
-            label: self.line.label.clone(),
-            dial: self.line.dial.clone(),
-            socket,
-            registration,
-            session: Session::new(Settings {
-                registration: first,
-                jitter: rand_seed(),
-            }),
-            offers: self.offers.clone(),
-            transfers: self.transfers.clone(),
-            condition: self.condition.clone(),
-            stopping: self.tasks.stopping(),
-            retired,
-            feedback: self.feedback.clone(),
-            _present: self.present.clone(),
-        }
-    }
-
-    async fn follow(mut self, mut standing: watch::Receiver<Standing>) {
-        loop {
-            let now = standing.borrow_and_update().clone();
-            match now {
-                Standing::Connected(Peer::Public) => self.open(),
-                Standing::Connected(Peer::Ours) | Standing::Refused(_) => self.close(),
-                Standing::Away | Standing::Left => {}
-            }
-            if standing.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    fn open(&mut self) {
-        if self.retired.is_some() {
-            return;
-        }
-        let retired = CancellationToken::new();
-        for socket in 2..=self.line.sockets {
-            let shell = self.shell(socket, retired.clone());
-            let (told, _) = watch::channel(Standing::Away);
-            let (accepted, _) = watch::channel(None);
-            self.tasks.start(shell.run(told, accepted));
-        }
-        self.retired = Some(retired);
-    }
-
-    fn close(&mut self) {
-        if let Some(retired) = self.retired.take() {
-            retired.cancel();
         }
     }
 }

@@ -18,7 +18,7 @@ use super::dial::{DialError, Socket};
 use super::offer::{LineId, Offer, Reply, Said, Stop};
 use super::session::{Ending, Input, Moment, Output, Peer, Session, Slot, Work};
 use super::wire::{Closed, Wire};
-use super::{Condition, Dial, Feedback, Present, Standing, Transfers, registration_of};
+use super::{Condition, Dial, Feedback, Present, Standing, Transfers};
 use muster_protocol::link::{Extension, Registration, ToWorker};
 
 /// Words of jobs that may wait for the line.
@@ -43,8 +43,6 @@ pub struct Shell {
     pub line: LineId,
     pub label: String,
     pub dial: Dial,
-    /// Which one of its line, from 1.
-    pub socket: usize,
     pub registration: watch::Receiver<Registration>,
     pub session: Session,
     pub offers: mpsc::Sender<Offer>,
@@ -309,7 +307,6 @@ impl Running {
 
     fn take_registration(&mut self, out: &mut Vec<Output>) {
         let registration = self.shell.registration.borrow_and_update().clone();
-        let registration = registration_of(self.shell.socket, &registration);
         let (label, models) = (&self.shell.label, registration.models.join(", "));
         info!("telling {label} of the models that are served now: {models}");
         self.turn(Input::Registration(Box::new(registration)), out);

@@ -1,10 +1,11 @@
 //! A chat of `/v1` that a worker serves which only knows how to poll.
 
-use axum::http::StatusCode;
+use axum::body::Body;
+use axum::http::{Method, StatusCode};
 use muster_testing::eventually;
 use serde_json::{Value, json};
 
-use super::super::support::app::{Answer, App};
+use super::super::support::app::{Answer, App, request};
 use super::{pop, post, submit, worker};
 
 use super::POP;
@@ -76,6 +77,67 @@ async fn a_worker_that_polls_serves_a_chat() {
             && usage["completion_tokens"].as_u64().unwrap() > 2,
         "{usage}"
     );
+}
+
+/// Every route for texts, with all words by which a client may ask for no reasoning.
+#[tokio::test]
+async fn a_polling_worker_serves_every_route_for_texts() {
+    let app = App::start().await;
+    let said = json!([{"role": "user", "content": "Who are you?"}]);
+    let off = json!({"enable_thinking": false});
+    let cases = [
+        ("/v1/chat/completions", json!({"messages": said})),
+        (
+            "/v1/chat/completions",
+            json!({"messages": said, "reasoning_effort": "none"}),
+        ),
+        (
+            "/v1/chat/completions",
+            json!({"messages": said, "chat_template_kwargs": off}),
+        ),
+        ("/v1/completions", json!({"prompt": "Who are you?"})),
+        ("/v1/responses", json!({"input": "Who are you?"})),
+        (
+            "/v1/responses",
+            json!({"input": "Who are you?", "reasoning": {"effort": "none"}}),
+        ),
+        ("/v1/messages", json!({"messages": said, "max_tokens": 32})),
+        (
+            "/v1/messages",
+            json!({"messages": said, "max_tokens": 32, "thinking": {"type": "disabled"}}),
+        ),
+        ("/api/chat", json!({"messages": said, "stream": false})),
+        (
+            "/api/chat",
+            json!({"messages": said, "stream": false, "think": false}),
+        ),
+        (
+            "/api/generate",
+            json!({"prompt": "Who are you?", "stream": false}),
+        ),
+        (
+            "/api/generate",
+            json!({"prompt": "Who are you?", "stream": false, "think": false}),
+        ),
+    ];
+    let bearer = format!("Bearer {}", app.key);
+    for (path, mut body) in cases {
+        body["model"] = json!("tiny");
+        let headers = [("authorization", bearer.as_str())];
+        let sent = request(Method::POST, path, &headers, Body::from(body.to_string()));
+        pop(&app, "w1").await;
+        let work = async {
+            let popped = take(&app, "w1").await;
+            let prompt = popped["payload"]["prompt"].as_str().unwrap();
+            assert!(prompt.contains("Who are you?"), "{popped}");
+            submit(&app, &popped["id"], "I am tiny.").await
+        };
+        let (answer, _) = tokio::join!(app.send(sent), work);
+        let status = answer.status;
+        let text = answer.text().await;
+        assert_eq!(status, StatusCode::OK, "{path} {body}: {text}");
+        assert!(text.contains("I am tiny."), "{path} {body}: {text}");
+    }
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ use url::Url;
 
 use super::super::link::dial;
 use super::super::support::app::{App, PATIENCE};
-use super::super::support::boss::{engine, post, post_by};
+use super::super::support::boss::{engine, post, post_by, writing_and_drawing};
 use super::super::support::rig::{Board, read_all};
 use super::{ask, images, until};
 
@@ -147,6 +147,25 @@ async fn our_worker_draws_for_a_coordinator_that_is_polled() {
             assert_eq!((pixels.width(), pixels.height()), (512, 512));
         }
     }
+    assert!(worker.drain(PATIENCE).await);
+}
+
+#[tokio::test]
+async fn texts_and_images_of_one_worker_are_polled_for_by_two_names() {
+    let app = App::listening(DoorSettings::default()).await;
+    let address = open(app.router.clone(), &app.tasks).await;
+    let worker = writing_and_drawing(post_at(address, &app.key), &app.tasks).await;
+    assert!(worker.connected().await);
+    let text = ask(&app, json!({"max_length": 24})).await;
+    let image = json!({
+        "models": ["draws"], "nsfw": false, "censor_nsfw": false, "params": {"steps": 2},
+    });
+    let image = images::ask(&app, image).await;
+    let text = until(&app, &text, is_done).await;
+    let image = images::until_done(&app, &image).await;
+    assert_eq!(text["generations"][0]["worker_name"], "ours", "{text}");
+    let name = &image["generations"][0]["worker_name"];
+    assert_eq!(name, "ours images", "{image}");
     assert!(worker.drain(PATIENCE).await);
 }
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use muster::daemon::{Post, Served, Way, Worker};
+use muster::daemon::{Engines, MediaModel, Post, Served, Way, Worker};
 use muster::link::Dial;
-use muster::protocol::job::{Body, Job, Sampling, StopRules, TextInput, TextRequest};
+use muster::protocol::job::{Body, Job, Kind, Sampling, StopRules, TextInput, TextRequest};
+use muster::runtime::maker::{Maker, MakerLimits, SamplePipeline};
 use muster::runtime::{DeviceChoice, EngineLimits, ModelInfo, ModelSource, Runtime};
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
@@ -51,6 +52,25 @@ pub fn worker_on(runtime: Runtime, info: Arc<ModelInfo>, post: Post, tasks: &Tas
         ..Served::default()
     };
     Worker::start(runtime, served, vec![post], tasks)
+}
+
+/// A worker that writes with [`MODEL`] and draws gradients with `draws`.
+pub async fn writing_and_drawing(post: Post, tasks: &Tasks) -> Worker {
+    let (runtime, info) = engine().await;
+    let maker = Maker::start(MakerLimits::default()).unwrap();
+    let loader = Box::new(|| Ok(Box::new(SamplePipeline::default()) as Box<_>));
+    maker.load("draws", loader).await.unwrap();
+    let engines = Engines {
+        maker: Some(maker),
+        ..runtime.into()
+    };
+    let served = Served {
+        models: vec![info],
+        media: vec![MediaModel::new("draws", Kind::Image)],
+        slots: 8,
+        ..Served::default()
+    };
+    Worker::start(engines, served, vec![post], tasks)
 }
 
 pub fn post(name: &str, dial: Dial) -> Post {

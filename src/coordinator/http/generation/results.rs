@@ -19,6 +19,9 @@ use muster_protocol::job::{FailureKind, JobId};
 use muster_protocol::openai::hearing::reply::TranscriptForm;
 use muster_protocol::openai::media::{MediaResults, MediaState, StoredMedia};
 
+/// Requests with the same client_ref that an error names.
+const MOST_NAMED: usize = 10;
+
 pub async fn show(
     State(open): State<Open>,
     Admitted(caller): Admitted,
@@ -29,7 +32,7 @@ pub async fn show(
     let request = match &found[..] {
         [] => return Err(unknown()),
         [only] => only.clone(),
-        several => return Err(ambiguous(several.len())),
+        several => return Err(ambiguous(several)),
     };
     request.catch_up().await;
     let store = ResultStore::new(Media::from_ref(&open), Results::from_ref(&open));
@@ -165,8 +168,18 @@ fn unknown() -> ApiError {
     ApiError::new(FailureKind::InvalidRequest, message).with_status(404)
 }
 
-fn ambiguous(count: usize) -> ApiError {
-    let message = format!("{count} requests have this client_ref: send a job_id");
+/// Names the requests by their jobs, the newest first.
+fn ambiguous(requests: &[Arc<Request>]) -> ApiError {
+    let jobs = requests.iter().rev().filter_map(|one| one.outputs.first());
+    let jobs: Vec<String> = jobs
+        .take(MOST_NAMED)
+        .map(|output| output.job.to_string())
+        .collect();
+    let message = format!(
+        "{} requests have this client_ref: send the job_id of one, the newest first: {}",
+        requests.len(),
+        jobs.join(", ")
+    );
     ApiError::new(FailureKind::InvalidRequest, message).with_status(409)
 }
 

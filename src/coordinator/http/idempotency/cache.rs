@@ -10,6 +10,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::http::digest::RequestDigest;
 use muster_protocol::job::AccountId;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -37,8 +38,7 @@ pub enum Slot {
 
 #[derive(Debug)]
 pub struct StoredReply {
-    /// Of the path and the body of the request.
-    pub request: [u8; 32],
+    pub request: RequestDigest,
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,

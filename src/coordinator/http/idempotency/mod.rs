@@ -1,5 +1,5 @@
-//! `Idempotency-Key` on routes that make something: a request that is sent again with the same key and the same body gets
-//! the stored reply, for 24 hours.
+//! `Idempotency-Key` on routes that make something: the same request, sent again with the same key, gets the stored reply,
+//! for 24 hours. The `digest` of a request says whether it is the same.
 //!
 //! Replies are kept in the memory of this process, so a restart forgets them. Streams and errors are not kept: they run
 //! again once the first request has ended. The oldest replies go when the kept ones take too many bytes.
@@ -9,7 +9,7 @@
 //! | file | what it owns |
 //! | --- | --- |
 //! | `cache` | stored replies |
-//! | `bodies` | a request that is hashed as it is read; a stream that keeps its key |
+//! | `bodies` | a stream that keeps its key |
 
 mod bodies;
 mod cache;
@@ -27,14 +27,16 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::auth::Admitted;
-use super::body::{self, Patience};
+use super::body::{self, Whole};
+use super::digest::{DigestHead, DigestSlot};
 use super::entrance::JOB_ID;
 use super::openai::speech::{SKIPPED_CHARACTERS, VOICE};
 use super::reply::Told;
+use super::room::Memory;
 use super::text::IGNORED_FIELDS;
 use crate::error::ApiError;
 use crate::state::LiveSettings;
-use bodies::{HashingBody, StreamBody};
+use bodies::StreamBody;
 pub use cache::LIFETIME as REPLIES_KEPT;
 use cache::{ReplayKey, ReplyCache, Slot, StoredReply};
 use muster_process::tasks::Tasks;
@@ -59,6 +61,7 @@ const KEPT_HEADERS: [HeaderName; 5] = [
 pub struct Replays {
     settings: LiveSettings,
     tasks: Tasks,
+    memory: Memory,
     cache: Mutex<ReplyCache>,
 }
 
@@ -109,10 +112,11 @@ fn replay_key(account: AccountId, key: &HeaderValue) -> Result<ReplayKey, ApiErr
 }
 
 impl Replays {
-    pub fn new(settings: LiveSettings, tasks: Tasks) -> Self {
+    pub fn new(settings: LiveSettings, tasks: Tasks, memory: Memory) -> Self {
         Self {
             settings,
             tasks,
+            memory,
             cache: Mutex::default(),
         }
     }
@@ -135,27 +139,13 @@ impl Replays {
 
     /// The stored reply, to the same request.
     async fn again(&self, stored: &StoredReply, request: Request) -> Response {
-        let mut digest = begun_digest(&request);
+        let head = DigestHead::of(&request);
         let settings = self.settings.current();
-        let mut patience = Patience::new(settings.body_patience);
-        let mut body = request.into_body();
-        let mut length = 0;
-        loop {
-            match patience.next(&mut body).await {
-                Ok(Some(piece)) => {
-                    length += piece.len();
-                    if length > settings.largest_request {
-                        body::discard(body).await;
-                        break;
-                    }
-                    digest.update(&piece);
-                }
-                Ok(None) => break,
-                Err(broken) => return ApiError::from(broken).into_response(),
-            }
-        }
-        let digest: [u8; 32] = digest.finalize().into();
-        match digest == stored.request {
+        let whole = match Whole::of_account(request, &settings, &self.memory).await {
+            Ok(whole) => whole,
+            Err(error) => return error.into_response(),
+        };
+        match head.digest(&whole.bytes).await == stored.request {
             true => stored.response(),
             false => {
                 let message = "this Idempotency-Key was used for another request: send a new key";
@@ -180,14 +170,9 @@ impl RunningRequest {
         })
     }
 
-    async fn run(self, request: Request, next: Next) -> Response {
-        let digest = Arc::new(Mutex::new(begun_digest(&request)));
-        let request = request.map(|body| {
-            Body::new(HashingBody {
-                body,
-                digest: digest.clone(),
-            })
-        });
+    async fn run(self, mut request: Request, next: Next) -> Response {
+        let slot = DigestSlot::new(DigestHead::of(&request));
+        request.extensions_mut().insert(slot.clone());
         let response = next.run(request).await;
         if !response.status().is_success() {
             return response;
@@ -202,12 +187,15 @@ impl RunningRequest {
             });
         }
         match size.is_some_and(|size| size <= MAX_REPLY_BYTES as u64) {
-            true => self.kept(response, &digest).await,
+            true => self.kept(response, &slot).await,
             false => response,
         }
     }
 
-    async fn kept(self, response: Response, digest: &Mutex<Sha256>) -> Response {
+    async fn kept(self, response: Response, slot: &DigestSlot) -> Response {
+        let Some(digest) = slot.get() else {
+            return response;
+        };
         let (mut parts, body) = response.into_parts();
         let Ok(collected) = body.collect().await else {
             let message = "internal error: reading the reply failed";
@@ -215,13 +203,12 @@ impl RunningRequest {
         };
         let body = collected.to_bytes();
         parts.extensions.remove::<Told>();
-        let digest = digest.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = KEPT_HEADERS.into_iter().filter_map(|name| {
             let value = parts.headers.get(&name)?.clone();
             Some((name, value))
         });
         let reply = StoredReply {
-            request: digest.clone().finalize().into(),
+            request: digest,
             status: parts.status,
             headers: kept.collect(),
             body: body.clone(),
@@ -242,13 +229,6 @@ impl Drop for RunningRequest {
     }
 }
 
-/// The same body means another request on another route.
-fn begun_digest(request: &Request) -> Sha256 {
-    Sha256::new()
-        .chain_update(request.uri().path().as_bytes())
-        .chain_update([0])
-}
-
 fn conflict(status: u16, message: &'static str) -> ApiError {
     ApiError::new(FailureKind::InvalidRequest, message).with_status(status)
 }
@@ -262,16 +242,15 @@ mod tests {
     use tokio::time::{Instant, advance};
 
     use super::cache::LIFETIME;
-    use super::{KeyState, Replays, StoredReply};
+    use super::{KeyState, Memory, Replays, StoredReply};
     use crate::state::DoorSettings;
     use muster_process::tasks::Tasks;
     use muster_protocol::job::AccountId;
 
     fn replays() -> Arc<Replays> {
-        Arc::new(Replays::new(
-            DoorSettings::default().into(),
-            Tasks::default(),
-        ))
+        let settings = DoorSettings::default();
+        let memory = Memory::new(&settings);
+        Arc::new(Replays::new(settings.into(), Tasks::default(), memory))
     }
 
     fn reply() -> StoredReply {

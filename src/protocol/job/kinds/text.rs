@@ -137,9 +137,18 @@ impl TextRequest {
 impl Chat {
     /// The messages of a chat of text alone.
     pub fn plain_lines(&self) -> Option<Vec<(Voice, String)>> {
-        let is_plain = self.tools.is_empty() && self.variables.is_empty();
+        let is_plain = self.tools.is_empty() && self.variables.iter().all(turns_reasoning_off);
         is_plain.then_some(())?;
         self.messages.iter().map(line).collect()
+    }
+}
+
+/// Whether a template variable asks for no reasoning. A worker without a template never reasons.
+fn turns_reasoning_off((name, value): (&String, &Value)) -> bool {
+    match name.as_str() {
+        "enable_thinking" => *value == false,
+        "reasoning_effort" => value == "none",
+        _ => false,
     }
 }
 

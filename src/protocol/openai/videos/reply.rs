@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::job::{FailureKind, Retry};
+
 /// A video that was asked for.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct VideoObject {
@@ -42,9 +44,8 @@ impl VideoStatus {
 impl VideoObject {
     pub fn render(&self) -> Value {
         let size = self.size.map(|(width, height)| format!("{width}x{height}"));
-        let error = self.error.as_ref().map(
-            |code| json!({"code": code, "message": format!("making the video failed: {code}")}),
-        );
+        let error = self.error.as_ref();
+        let error = error.map(|code| json!({"code": code, "message": reason(code)}));
         json!({
             "id": self.id,
             "object": "video",
@@ -61,6 +62,28 @@ impl VideoObject {
             "error": error,
         })
     }
+}
+
+/// Why there is no video, and what the client can do.
+fn reason(code: &str) -> String {
+    let mut kinds = FailureKind::ALL.iter().copied();
+    let kind = kinds.find(|kind| kind.row().code == code);
+    let cause = match kind {
+        Some(FailureKind::WorkerFailed) => "the worker failed",
+        Some(FailureKind::WorkerLost) => "the worker disconnected",
+        Some(FailureKind::Stalled) => "the worker made no progress",
+        Some(FailureKind::EmptyResult) => "the worker delivered no video",
+        Some(FailureKind::Expired) => "no worker finished it in time",
+        Some(FailureKind::NoWorker | FailureKind::ModelOffline) => "no worker serves the model now",
+        Some(FailureKind::ContentRefused) => "the content is not allowed here",
+        Some(FailureKind::Cancelled) => "the request was cancelled",
+        _ => code,
+    };
+    let remedy = match kind.map(|kind| kind.row().retry) {
+        Some(Retry::Later) => "; send the request again",
+        Some(Retry::Never) | None => "",
+    };
+    format!("making the video failed: {cause}{remedy}")
 }
 
 /// A page of videos.

@@ -51,6 +51,9 @@ impl Session {
             return;
         }
         let agreement = Agreement::new(ready.ext.as_ref());
+        let told = self.form();
+        self.is_public = agreement.peer() == Peer::Public;
+        self.is_outdated |= self.form() != told;
         self.phase = Phase::Open(Open {
             agreement,
             since: self.now,

@@ -29,6 +29,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::sockets::first_public_registration;
 use muster_protocol::job::JobId;
 use muster_protocol::link::{Extension, FromWorker, RefusalFrame, Registration, Resume, State};
 
@@ -52,6 +53,8 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Session {
     registration: Registration,
+    /// The last coordinator agreed on no extensions: jobs of one type only.
+    is_public: bool,
     /// The coordinator knows an earlier one.
     is_outdated: bool,
     /// Coming back with a newer registration; no connection was lost.
@@ -121,6 +124,7 @@ impl Session {
     pub fn new(settings: Settings) -> Self {
         Self {
             registration: settings.registration,
+            is_public: false,
             is_outdated: false,
             is_renewing: false,
             accepted: None,
@@ -191,7 +195,7 @@ impl Session {
         self.is_dismissed = false;
         self.refusal = None;
         self.is_outdated = false;
-        let mut registration = self.registration.clone();
+        let mut registration = self.form();
         registration.resume = self.resumable.as_ref().map(|resumable| Resume {
             session: resumable.session.clone(),
             jobs: self
@@ -202,6 +206,14 @@ impl Session {
                 .collect(),
         });
         send(&FromWorker::Register(Box::new(registration)), out);
+    }
+
+    /// The registration as the coordinator is told it.
+    fn form(&self) -> Registration {
+        match self.is_public {
+            true => first_public_registration(&self.registration),
+            false => self.registration.clone(),
+        }
     }
 
     fn open(&self) -> Option<&Open> {
