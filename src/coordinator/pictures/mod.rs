@@ -38,7 +38,8 @@ use tokio::task::spawn_blocking;
 use muster_media::MediaType;
 use muster_media::image::{
     Bounds, Channels, ImageError, PREVIEW_SIDE, Pixels, Size, WebpQuality, decode,
-    decode_first_frame, description, encode, encode_described, inspect, preview_within, to_webp,
+    decode_first_frame, decode_photo, description, encode, encode_described, inspect,
+    preview_within, to_webp,
 };
 pub use muster_media::video::VideoStill;
 use muster_media::video::{SHEET_SIDE, still};
@@ -67,9 +68,9 @@ pub struct Prepared {
 pub enum Preparation {
     /// Of an animation, the first frame.
     FirstFrame,
-    /// Animations are refused.
+    /// Animations are refused, photos of many pixels made smaller.
     Still,
-    /// White where the image is transparent, as workers take masks.
+    /// The same, white where the image is transparent, as workers take masks.
     Mask,
 }
 
@@ -92,8 +93,14 @@ const AT_ONCE: usize = 4;
 const ROOM_OF_DRAWN: u32 = 160;
 /// And one of the largest that may be sent along with a request.
 const ROOM_OF_SENT: u32 = 80;
-/// F-27 of the poll API.
-const SOURCE: Bounds = Bounds::Pixels(3072 * 3072);
+/// F-27 of the poll API; photos that OpenAI's API takes are made smaller.
+const SOURCE: Bounds = Bounds::Pixels(SOURCE_PIXELS);
+const SOURCE_PIXELS: u64 = 3072 * 3072;
+/// What decoding a photo takes, as an image of this size that is decoded whole.
+const DECODED_PHOTO: Size = Size {
+    width: 3072,
+    height: 3072,
+};
 /// The size limit of an image for interrogation.
 const INTERROGATED: Bounds = Bounds::Tiles(255);
 
@@ -129,6 +136,12 @@ impl Pictures {
         use_as: Preparation,
     ) -> Result<Prepared, PictureError> {
         let (size, bytes) = self.inspect(bytes, bounds).await?;
+        let size = match use_as {
+            Preparation::Still | Preparation::Mask if size.pixels() > SOURCE_PIXELS => {
+                DECODED_PHOTO
+            }
+            _ => size,
+        };
         self.with_room(size, move || prepare(&bytes, bounds, use_as))
             .await
     }
@@ -238,9 +251,9 @@ fn megapixels(size: Size, most: u32) -> u32 {
 fn prepare(bytes: &[u8], bounds: Bounds, use_as: Preparation) -> Result<Prepared, PictureError> {
     let (pixels, encoded) = match use_as {
         Preparation::FirstFrame => as_webp(decode_first_frame(bytes, bounds)?)?,
-        Preparation::Still => as_webp(decode(bytes, bounds)?)?,
+        Preparation::Still => as_webp(decode_photo(bytes, SOURCE_PIXELS)?)?,
         Preparation::Mask => {
-            let pixels = repainted(&decode(bytes, bounds)?)?;
+            let pixels = repainted(&decode_photo(bytes, SOURCE_PIXELS)?)?;
             let encoded = to_webp(&pixels, WebpQuality::Lossless)?;
             (pixels, encoded)
         }

@@ -84,6 +84,24 @@ async fn every_kind_of_image_becomes_webp() {
 }
 
 #[tokio::test]
+async fn a_photo_is_reduced_for_an_edit_and_refused_by_the_poll_api() {
+    let place = place().await;
+    let photo = to_base64(&written(ImageFormat::Jpeg, 4096, 2560, 255));
+    let read = place.sources.read(ALICE, &photo, Role::Edited).await;
+    let read = read.unwrap();
+    assert_eq!((read.width, read.height), (3885, 2428));
+    let kept = decode(&read.webp, SOURCE).unwrap();
+    assert_eq!((kept.width(), kept.height()), (3885, 2428));
+    let red = &kept.bytes()[..3];
+    assert!(red[0] > 150 && red[1] < 80 && red[2] < 80, "{red:?}");
+    let refused = place.sources.read(ALICE, &photo, Role::Source).await;
+    assert!(
+        matches!(refused, Err(SourceError::Resolution(_))),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
 async fn what_is_transparent_stays_so() {
     for format in [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Gif] {
         let prepared = prepare(written(format, 16, 16, 0)).await.unwrap();

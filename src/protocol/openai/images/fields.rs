@@ -262,7 +262,7 @@ fn fields() -> Vec<Field<ImagesDraft>> { vec![
         draft.loras = loras(value)?;
         Ok(())
     }),
-    field("image", Shape::Either(&[Shape::Text, Shape::List]), "Image to begin with, or an array of images: base64, a data URL, or an http(s) link; a PNG, JPEG or WebP of one frame and at most 9437184 pixels.", |draft, value| {
+    field("image", Shape::Either(&[Shape::Text, Shape::List]), "Image to begin with, or an array of images: base64, a data URL, or an http(s) link; a PNG, JPEG or WebP of one frame and at most 67108864 pixels. More than 9437184 are made fewer.", |draft, value| {
         draft.inputs.take_images("image", value)
     }),
     field("images", Shape::List, "Images as objects with image_url: a data URL or an http(s) link. Not beside image.", |draft, value| {

@@ -11,13 +11,14 @@ use crate::daemon::engines::AdapterFolders;
 use crate::link::{Said, Transfers};
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
 use muster_engine::runtime::maker::{ImageRequest, LoraUse, PixelFormat, Pixels};
-use muster_media::image::{self, Bounds, Channels};
+use muster_media::image::{self, Channels};
 use muster_protocol::job::{self, Failure, FailureKind, SourceImage};
 
 /// The start of a link that holds its object.
 const INLINE: &str = "data:;base64,";
 /// Of a source image or a mask.
 const MOST_SOURCE_BYTES: usize = 32 << 20;
+/// Larger ones are made smaller.
 const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
 
 /// Reads the settings and fetches the source images.
@@ -163,7 +164,7 @@ pub async fn fetch(what: &'static str, link: &str, transfers: &Transfers) -> Res
         }
     };
     let decoded = tokio::task::spawn_blocking(move || {
-        image::decode(&bytes, Bounds::Pixels(MOST_SOURCE_PIXELS)).map(pixels)
+        image::decode_photo(&bytes, MOST_SOURCE_PIXELS).map(pixels)
     });
     let decoded = decoded.await.map_err(|_| blame::broken())?;
     decoded.map_err(|error| {
