@@ -85,24 +85,21 @@ fn settings(
         seed: request.seed,
         index: request.index,
         clip_skip: request.clip_skip,
-        strength: request.strength.map(|strength| strength as f32),
+        strength: request.strength,
         source: None,
         mask: None,
         loras: loras.collect::<Result<_, _>>()?,
         inversions: prompts.inversions,
         tiles: request.tiling,
-        hires: request.hires_fix.then(|| hires_strength(request)),
+        hires: request
+            .hires_fix
+            .then(|| request.hires_strength.unwrap_or(HIRES_STRENGTH)),
         wants_previews: request.previews > 0,
     })
 }
 
 /// As public workers take it where a request does not say.
-const HIRES_STRENGTH: f32 = 0.65;
-
-fn hires_strength(request: &job::ImageRequest) -> f32 {
-    let strength = request.hires_strength.map(|strength| strength as f32);
-    strength.unwrap_or(HIRES_STRENGTH)
-}
+const HIRES_STRENGTH: f64 = 0.65;
 
 /// A LoRA of the worker's folder. Strangers' files are not downloaded.
 fn lora_use(lora: &job::Lora, folder: Option<&Path>) -> Result<LoraUse, Failure> {
