@@ -29,6 +29,7 @@ pub use entry::{
     TranscriptionFacts, UnknownQuantization, VideoFacts, kind_named,
 };
 pub use file::IMAGE_INDEX;
+pub use keys::likeness;
 pub use muster_protocol::job::Kind;
 pub use names::{AmbiguousModel, FindError, UnknownModel};
 

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::blame;
 use super::inversions::InvertedPrompts;
+use crate::catalog::likeness;
 use crate::daemon::engines::AdapterFolders;
 use crate::link::{Said, Transfers};
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
@@ -20,6 +21,9 @@ const INLINE: &str = "data:;base64,";
 const MOST_SOURCE_BYTES: usize = 32 << 20;
 /// Larger ones are made smaller.
 const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
+
+/// Names that an error shows first.
+const NEAREST: usize = 3;
 
 /// Reads the settings and fetches the source images.
 pub async fn read(
@@ -135,10 +139,12 @@ pub fn named_file(folder: &Path, name: &str) -> Option<PathBuf> {
 }
 
 fn unknown(what: &str, name: &str, known: impl Iterator<Item = &'static str>) -> Failure {
-    let known: Vec<_> = known.collect();
-    let known = known.join(", ");
+    let mut known: Vec<_> = known.collect();
+    known.sort_by(|a, b| likeness(name, b).total_cmp(&likeness(name, a)));
+    let (nearest, others) = known.split_at(NEAREST.min(known.len()));
+    let (nearest, others) = (nearest.join(", "), others.join(", "));
     unsupported(format!(
-        "{what} {name:?} is not supported by this worker; supported are {known}"
+        "{what} {name:?} is not supported by this worker; the nearest are {nearest}; also supported: {others}"
     ))
 }
 
@@ -264,6 +270,24 @@ mod tests {
             },
             "loras",
         );
+    }
+
+    #[test]
+    fn a_refused_sampler_lists_its_nearest_neighbours() {
+        let refused = |name: &str| {
+            let sampler = Some(name.to_owned());
+            let image = ImageRequest {
+                sampler,
+                ..ImageRequest::default()
+            };
+            settings(&image, &AdapterFolders::default())
+                .unwrap_err()
+                .message
+        };
+        let message = refused("dpmpp_2m_sde_gpux");
+        let (nearest, others) = message.split_once("; also").unwrap();
+        assert!(nearest.contains("k_dpmpp_2m"), "{message}");
+        assert!(others.contains("k_euler"), "{message}");
     }
 
     #[test]
