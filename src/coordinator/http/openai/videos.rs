@@ -51,8 +51,12 @@ pub async fn generate(
     }
     let gathering = endpoint.queue(order, &request).await?;
     let ids = gathering.job_ids();
-    let (delivery, created) = (MediaDelivery::default(), wall_clock().0 / 1000);
-    let render = |videos: &[_], grid: &_| media::reply(created, videos, delivery.encoding, grid);
+    let created = wall_clock().0 / 1000;
+    let delivery = MediaDelivery {
+        encoding: request.encoding,
+        image_type: None,
+    };
+    let render = |videos: &[_], grid: &_| media::reply(created, videos, grid);
     let answer = endpoint.reply(gathering, delivery, render).await;
     drop(room);
     Ok(with_job_ids(answer, ids))

@@ -18,6 +18,7 @@ use crate::http::generation::{
     MediaDelivery, MediaEndpoint, MediaOrder, RefusedFields, read_body, with_job_ids,
 };
 use crate::http::room::Room;
+use crate::http::text::with_ignored;
 use crate::media::MediaType;
 use crate::moderation::Medium;
 use crate::requests::orders::{MediaNotes, MediaWork};
@@ -25,7 +26,7 @@ use muster_protocol::job::{Capabilities, Formats, Kind, USUAL_SIZE};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::images::reply::ImagesHead;
 use muster_protocol::openai::images::{
-    ImageDelivery, ImageDoor, ImageFormat, ImagesRequest, LONGEST_SIDE, SIDE_STEP,
+    ImageDelivery, ImageDoor, ImageFormat, ImagesRequest, USUAL_LONGEST_SIDE, USUAL_SIDE_STEP,
 };
 
 use relay::ImageRelay;
@@ -156,7 +157,9 @@ async fn serve(
 ) -> Result<Response, ApiError> {
     let order = order_of(endpoint, &mut request).await?;
     if order.tracking.is_async {
-        return endpoint.accept(order, &request, room).await;
+        let mut accepted = endpoint.accept(order, &request, room).await?;
+        with_ignored(&mut accepted, &request.ignored);
+        return Ok(accepted);
     }
     let gathering = endpoint.queue(order, &request).await?;
     let ids = gathering.job_ids();
@@ -174,7 +177,9 @@ async fn serve(
                 .await
         }
     };
-    Ok(with_job_ids(answer, ids))
+    let mut response = with_job_ids(answer, ids);
+    with_ignored(&mut response, &request.ignored);
+    Ok(response)
 }
 
 /// Settings that the client left unset stay so: the worker knows what suits the model.
@@ -213,13 +218,16 @@ fn formats(request: &ImagesRequest, all: Formats) -> Result<Formats, Problem> {
 
 /// The size of an image that is drawn from one of this size: of its shape, and no larger than models usually draw.
 fn matched_size((width, height): (u32, u32)) -> (u32, u32) {
-    let (most, step) = (f64::from(USUAL_SIZE.0) * f64::from(USUAL_SIZE.1), SIDE_STEP);
+    let (most, step) = (
+        f64::from(USUAL_SIZE.0) * f64::from(USUAL_SIZE.1),
+        USUAL_SIDE_STEP,
+    );
     let (width, height) = (f64::from(width), f64::from(height));
     let scale = (most / (width * height)).sqrt().min(1.0);
     let side = |side: f64| {
         let steps = (side * scale / f64::from(step)).round();
         // A cast saturates.
-        (steps as u32).clamp(1, LONGEST_SIDE / step) * step
+        (steps as u32).clamp(1, USUAL_LONGEST_SIDE / step) * step
     };
     (side(width), side(height))
 }
