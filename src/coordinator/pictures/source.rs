@@ -39,8 +39,10 @@ pub enum Role {
     Interrogated,
     /// To begin from, by OpenAI's API.
     Edited,
-    /// Transparent where the image beside it is drawn anew.
+    /// Transparent or white where the image beside it is drawn anew.
     Mask,
+    /// The same by the poll API.
+    PolledMask,
 }
 
 /// What was taken in.
@@ -221,7 +223,7 @@ pub(super) const fn at_once(sender: &Sender) -> usize {
 impl Role {
     const fn bounds(self) -> Bounds {
         match self {
-            Self::Source | Self::UnmaskedInpainting => SOURCE,
+            Self::Source | Self::UnmaskedInpainting | Self::PolledMask => SOURCE,
             Self::Edited | Self::Mask => PHOTO,
             Self::Interrogated => INTERROGATED,
         }
@@ -229,7 +231,9 @@ impl Role {
 
     const fn limits(self) -> Limits {
         match self {
-            Self::Source | Self::UnmaskedInpainting | Self::Interrogated => Limits::SOURCE_IMAGE,
+            Self::Source | Self::UnmaskedInpainting | Self::PolledMask | Self::Interrogated => {
+                Limits::SOURCE_IMAGE
+            }
             Self::Edited | Self::Mask => Limits::PHOTO,
         }
     }
@@ -239,6 +243,7 @@ impl Role {
             Self::Source | Self::UnmaskedInpainting | Self::Interrogated => Preparation::FirstFrame,
             Self::Edited => Preparation::Still,
             Self::Mask => Preparation::Mask,
+            Self::PolledMask => Preparation::PolledMask,
         }
     }
 }
@@ -290,7 +295,7 @@ impl From<PictureError> for SourceError {
         match error {
             PictureError::NotBase64 => Self::NotBase64(error),
             PictureError::TooLarge { most } => Self::Size(most),
-            PictureError::OpaqueMask => Self::Unreadable(error),
+            PictureError::ColouredMask | PictureError::EmptyMask => Self::Unreadable(error),
             PictureError::Image(image) if is_too_large(image) => Self::Resolution(error),
             PictureError::Image(_) => Self::Unreadable(error),
         }

@@ -111,6 +111,38 @@ async fn what_is_transparent_stays_so() {
     }
 }
 
+/// What a worker gets of a mask whose left half is of one pixel, the right half of another.
+async fn mask(halves: [[u8; 4]; 2], use_as: Preparation) -> Result<[u8; 2], PictureError> {
+    let image = RgbaImage::from_fn(16, 8, |x, _| Rgba(halves[usize::from(x >= 8)]));
+    let mut png = Cursor::new(Vec::new());
+    image.write_to(&mut png, ImageFormat::Png).unwrap();
+    let pictures = Pictures::sent();
+    let prepared = pictures.prepare(png.into_inner().into(), SOURCE, use_as);
+    let pixels = decode(&prepared.await?.webp, SOURCE).unwrap();
+    assert!(!pixels.is_transparent());
+    Ok([pixels.bytes()[0], pixels.bytes()[15 * 4]])
+}
+
+#[tokio::test]
+async fn a_mask_is_transparent_or_white_where_the_image_is_drawn_anew() {
+    const WHITE: [u8; 4] = [255; 4];
+    const BLACK: [u8; 4] = [0, 0, 0, 255];
+    const NOTHING: [u8; 4] = [0; 4];
+    for use_as in [Preparation::Mask, Preparation::PolledMask] {
+        for drawn in [WHITE, NOTHING] {
+            assert_eq!(mask([drawn, BLACK], use_as).await, Ok([255, 0]));
+        }
+        // Transparency counts alone where there is any.
+        assert_eq!(mask([WHITE, NOTHING], use_as).await, Ok([0, 255]));
+    }
+    let red = [200, 20, 20, 255];
+    let refused = mask([red, WHITE], Preparation::Mask).await;
+    assert_eq!(refused, Err(PictureError::ColouredMask));
+    let refused = mask([BLACK, BLACK], Preparation::Mask).await;
+    assert_eq!(refused, Err(PictureError::EmptyMask));
+    assert!(mask([red, WHITE], Preparation::PolledMask).await.is_ok());
+}
+
 struct Place {
     sources: Sources,
     media: Media,

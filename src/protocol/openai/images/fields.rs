@@ -277,7 +277,7 @@ fn fields() -> Vec<Field<ImagesDraft>> { vec![
         }
         Err(Problem::invalid("images", "images must not be sent beside image"))
     }),
-    field("mask", Shape::Either(&[Shape::Text, Shape::Object]), "Image of the size of the first one, transparent where that is drawn anew; as image.", |draft, value| {
+    field("mask", Shape::Either(&[Shape::Text, Shape::Object]), "Image of the size of the first one, transparent, or white on black, where that is drawn anew; as image.", |draft, value| {
         draft.inputs.take_mask(value)
     }),
     field("input_fidelity", Shape::Word(&["low", "high"]), "Effort to keep features of the image in OpenAI's models; no effect: set strength.", |draft, _| draft.ignore("input_fidelity")),
