@@ -22,7 +22,7 @@ use crate::moderation::Medium;
 use crate::pictures::VideoStill;
 use crate::requests::orders::MediaWork;
 use crate::requests::{Ended, MediaName, Request, Requests};
-use muster_protocol::job::{AccountId, FailureKind, JobId, Kind};
+use muster_protocol::job::{AccountId, FailureKind, JobId, Kind, SourceImage};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::media;
 use muster_protocol::openai::nearest::shortened;
@@ -94,7 +94,10 @@ pub async fn order_of(
     }
     let sources = endpoint.take_sources(inputs).await?;
     let sources = sources.map(|taken| {
-        request.video.source = Some(taken.source);
+        request.video.source = Some(SourceImage {
+            size: None,
+            ..taken.source
+        });
         taken.holding
     });
     Ok(MediaOrder {

@@ -86,8 +86,8 @@ const LEAST_SIDE: u32 = 256;
 const LONGEST_SIDE: u32 = 4096;
 const SIDE_STEP: u32 = 16;
 /// What public workers draw.
-pub const USUAL_LONGEST_SIDE: u32 = 1536;
-pub const USUAL_SIDE_STEP: u32 = 64;
+const USUAL_LONGEST_SIDE: u32 = 1536;
+const USUAL_SIDE_STEP: u32 = 64;
 /// Images of a request.
 const MOST_IMAGES: i64 = 10;
 /// As OpenAI's API has it, in characters.

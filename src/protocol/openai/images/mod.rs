@@ -32,7 +32,6 @@ use crate::job::ImageRequest;
 
 use fields::ImagesDraft;
 pub(super) use fields::{SideRule, bounded, number, progress_token, size, text};
-pub use fields::{USUAL_LONGEST_SIDE, USUAL_SIDE_STEP};
 use inputs::ImageInputs;
 pub(super) use settings::sampler;
 
