@@ -69,7 +69,7 @@ pub fn decoder<'a>(essence: &'a Essence<'_>) -> Result<impl ImageDecoder + 'a, I
     reader.into_decoder().map_err(|_| ImageError::Unreadable)
 }
 
-/// Of an image the right way up.
+/// Pixels of an image that is the right way up.
 pub fn upright(image: DynamicImage) -> Result<Pixels, ImageError> {
     let image = image.into_rgba8();
     let size = Size {

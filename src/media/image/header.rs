@@ -21,9 +21,9 @@ pub struct Essence<'a> {
     pub is_animated: bool,
     /// Without its end.
     pub is_truncated: bool,
-    /// Of a JPEG; zero of other formats.
+    /// Zero in other formats than JPEG.
     pub components: Components,
-    /// In passes over the whole image: a progressive JPEG, an interlaced PNG.
+    /// Stored in passes over the whole image: a progressive JPEG, an interlaced PNG.
     pub is_progressive: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Essence<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Components {
     pub count: u64,
-    /// Of all components, with the edges that fill up the last blocks.
+    /// Samples of all components, with the edges that fill up the last blocks.
     pub samples: u64,
 }
 
@@ -225,7 +225,7 @@ fn jpeg(kept: &mut Excerpt<'_>) -> Option<Size> {
     }
 }
 
-/// Of the data of a frame: samples come in units of 8x8, of each component as many as it has in its two directions.
+/// Reads the data of a frame. Samples come in units of 8x8, of each component as many as it has in its two directions.
 fn components(frame: &[u8], size: Size) -> Option<Components> {
     let count = usize::from(*frame.get(5)?);
     let factors = frame.get(6..6 + 3 * count)?.chunks_exact(3);

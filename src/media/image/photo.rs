@@ -13,10 +13,10 @@ use super::{Bounds, ImageError, Pixels, Size};
 
 /// The largest image that [`decode_photo`] takes.
 pub const PHOTO: Bounds = Bounds::Pixels(64 << 20);
-/// The most memory that decoding one takes, beside its file.
+/// The most memory that decoding a photo takes, beside its file.
 pub const PHOTO_BYTES: u64 = 136 << 20;
 
-/// Of a WebP, and of a PNG that may have 16 bits a channel, decoded whole and converted.
+/// Decoding a WebP whole, or a PNG that may have 16 bits a channel.
 const WEBP_BYTES_A_PIXEL: u64 = 7;
 const PNG_BYTES_A_PIXEL: u64 = 12;
 
@@ -107,7 +107,7 @@ fn jpeg(essence: &Essence<'_>, to: Size) -> Result<Pixels, ImageError> {
 /// The size of the largest scale at which decoding stays within memory: whole, a half, a quarter or an eighth.
 fn eighths(essence: &Essence<'_>, to: Size) -> Result<[u32; 2], ImageError> {
     let components = essence.components;
-    // Of two bytes each, all of them before the first pixel; a second time where scans are missing.
+    // Two bytes each, all before the first pixel; a second time where scans are missing.
     let coefficients = match essence.is_progressive {
         true => 4 * components.samples,
         false => 0,
@@ -246,7 +246,7 @@ mod tests {
     fn progressive_jpeg(size: Size) -> Vec<u8> {
         let sides = [size.height, size.width].map(|side| (side as u16).to_be_bytes());
         let blocks = 6 * size.width.div_ceil(16) * size.height.div_ceil(16);
-        // Of the first block 40 more than nothing, of all others no more than that of the one before.
+        // The first block is 40 more than nothing, each other as the one before.
         let mut scan = vec![0b1010_1000];
         scan.resize(1 + (blocks as usize - 1).div_ceil(8), 0);
         [

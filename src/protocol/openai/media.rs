@@ -257,7 +257,7 @@ pub struct FinishedMedia {
 }
 
 impl FinishedMedia {
-    /// Of the link and the base64 together.
+    /// The length of the link and the base64 together.
     pub fn bytes(&self) -> usize {
         let parts = self.url.iter().chain(&self.base64);
         parts.map(String::len).sum()

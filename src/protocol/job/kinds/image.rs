@@ -237,7 +237,7 @@ const USUAL_STEPS: u32 = 30;
 pub const USUAL_SIZE: (u32, u32) = (1024, 1024);
 /// Sides of images are multiples of it.
 const SIDE_STEP: u32 = 64;
-/// And of the sizes that are chosen for models of ours.
+/// Sides that are chosen for models of ours are multiples of it.
 const FINE_SIDE_STEP: u32 = 16;
 /// No model draws less.
 const LEAST_SIDE: u32 = 64;
