@@ -13,7 +13,7 @@ pub struct AreaMean {
     taken: u32,
     /// The last row, as wide as the smaller image.
     row: Vec<f32>,
-    /// What the next row of the smaller image has so far.
+    /// Sums of the next row of the smaller image so far.
     sums: Vec<f32>,
     bytes: Vec<u8>,
 }

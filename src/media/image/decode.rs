@@ -26,7 +26,7 @@ pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Pixels, ImageError> {
     pixels(still(essence)?)
 }
 
-/// Refuses what is not a complete image of one frame.
+/// Refuses incomplete images and images of several frames.
 pub fn still(essence: Essence<'_>) -> Result<Essence<'_>, ImageError> {
     match essence {
         Essence {

@@ -20,7 +20,7 @@ pub const PHOTO_BYTES: u64 = 136 << 20;
 const WEBP_BYTES_A_PIXEL: u64 = 7;
 const PNG_BYTES_A_PIXEL: u64 = 12;
 
-/// A still image, complete and the right way up. One of more than `most_pixels` is made smaller, and keeps its shape.
+/// A still image, complete and the right way up. An image of more than `most_pixels` is made smaller, and keeps its shape.
 pub fn decode_photo(bytes: &[u8], most_pixels: u64) -> Result<Pixels, ImageError> {
     let essence = header::read(bytes).ok_or(ImageError::Unreadable)?;
     PHOTO.check(essence.size)?;
@@ -200,7 +200,7 @@ mod tests {
 
     const MOST: u64 = 3072 * 3072;
 
-    /// Red grows to the right, green to the bottom. Its pixels take no memory.
+    /// Red grows to the right, green to the bottom. No pixel takes memory.
     struct Slopes(Size);
 
     impl GenericImageView for Slopes {

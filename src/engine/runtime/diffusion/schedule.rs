@@ -16,7 +16,7 @@ pub struct Betas {
     pub spacing: BetaSpacing,
 }
 
-/// What is even between the first and the last training step.
+/// The quantity with even gaps between the first and the last training step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BetaSpacing {
     Linear,

@@ -234,7 +234,7 @@ fn table(scheduler: &Value) -> Result<NoiseTable, Flaw> {
     })
 }
 
-/// What is missing is as diffusers' class of the scheduler has it.
+/// A missing setting has the value of diffusers' class of the scheduler.
 fn betas(scheduler: &Value) -> Result<Betas, Flaw> {
     let class = scheduler["_class_name"].as_str().unwrap_or_default();
     let (first, last) = match STABLE_DIFFUSION_SCHEDULERS.contains(&class) {
