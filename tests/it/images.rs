@@ -152,6 +152,8 @@ async fn an_image_has_the_type_that_was_asked_for_as_link_and_as_base64() {
         let kind = format!("image/{name}");
         assert_eq!(fetched.header("content-type"), Some(kind.as_str()));
         let linked = fetched.bytes().await;
+        let both = reply["data"][0]["b64_json"].as_str().unwrap();
+        assert_eq!(STANDARD.decode(both).unwrap(), linked);
         let more = json!({"output_format": name, "response_format": "b64_json"});
         let (reply, _) = polled(&app, more).await;
         assert!(reply["data"][0].get("url").is_none() && reply["output_format"] == name);
@@ -295,9 +297,9 @@ async fn wrong_fields_are_refused_by_their_names() {
     let app = App::start().await;
     for (more, param) in [
         (json!({"size": "1000x1000"}), "size"),
-        (json!({"size": "2048x2048"}), "size"),
+        (json!({"size": "1024x4112"}), "size"),
         (json!({"n": 0}), "n"),
-        (json!({"n": 5}), "n"),
+        (json!({"n": 11}), "n"),
         (json!({"prompt": null}), "prompt"),
         (json!({"output_format": "gif"}), "output_format"),
         (json!({"background": "transparent"}), "background"),
@@ -307,6 +309,19 @@ async fn wrong_fields_are_refused_by_their_names() {
     ] {
         assert_eq!(refused(&app, more, StatusCode::BAD_REQUEST).await, param);
     }
+}
+
+#[tokio::test]
+async fn fields_without_an_effect_are_named_in_a_header() {
+    let app = App::start().await;
+    pop(&app, json!({})).await;
+    let more = json!({"quality": "high", "safety_identifier": "me", "n": 5});
+    let (answer, served) = tokio::join!(generate(&app, more), poll(&app, 5));
+    assert_eq!((answer.status, served.len()), (StatusCode::OK, 5));
+    let ignored = answer.header("x-ignored-fields");
+    assert_eq!(ignored, Some("quality, safety_identifier"));
+    let (answer, _) = tokio::join!(generate(&app, json!({})), poll(&app, 1));
+    assert_eq!(answer.header("x-ignored-fields"), None);
 }
 
 #[tokio::test]

@@ -709,6 +709,12 @@ async fn music_is_made_by_our_worker_in_each_type_of_file() {
         let header = sound::inspect(&bytes, kind).unwrap();
         assert!((header.seconds() - 2.0).abs() < 0.1, "{header:?}");
     }
+    let more = json!({"response_format": "b64_json", "progress_token": "a-piano"});
+    let reply = play(&app, &app.key, more).await.json().await;
+    assert!(reply["data"][0].get("url").is_none());
+    let inline = reply["data"][0]["b64_json"].as_str().unwrap();
+    let header = sound::inspect(&STANDARD.decode(inline).unwrap(), MediaType::Wav).unwrap();
+    assert!((header.seconds() - 2.0).abs() < 0.1, "{header:?}");
     let page = app.get("/v1/progress/a-piano").await.json().await;
     assert_eq!(page["progress"], 100);
 }

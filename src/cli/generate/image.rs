@@ -55,7 +55,7 @@ pub struct ImageArgs {
     mask: Option<PathBuf>,
     /// How much of the image of --init to replace, 0 to 1.
     #[arg(long, value_name = "NUMBER", requires = "init")]
-    strength: Option<f32>,
+    strength: Option<f64>,
     /// LoRA to apply, and how much it counts (default: 1); repeat for several.
     #[arg(long, value_name = "FILE[:STRENGTH]", value_parser = lora)]
     lora: Vec<LoraUse>,
@@ -67,7 +67,7 @@ pub struct ImageArgs {
     tile: bool,
     /// Draw at the model's own size first, then replace so much of the enlarged image, 0 to 1 (0.65 without a number).
     #[arg(long, value_name = "NUMBER", num_args = 0..=1, default_missing_value = "0.65")]
-    hires: Option<f32>,
+    hires: Option<f64>,
 }
 
 fn size(text: &str) -> Result<[u32; 2], String> {

@@ -267,6 +267,14 @@ impl Limits {
         redirects: 3,
     };
 
+    /// A photo of a phone, for OpenAI's API.
+    pub const PHOTO: Self = Self {
+        schemes: Schemes::HttpToo,
+        bytes: 32 << 20,
+        time: Duration::from_secs(15),
+        redirects: 3,
+    };
+
     /// F-117: one of the attempts at a webhook.
     pub const WEBHOOK: Self = Self {
         schemes: Schemes::Https,

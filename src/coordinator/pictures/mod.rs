@@ -38,7 +38,8 @@ use tokio::task::spawn_blocking;
 use muster_media::MediaType;
 use muster_media::image::{
     Bounds, Channels, ImageError, PREVIEW_SIDE, Pixels, Size, WebpQuality, decode,
-    decode_first_frame, description, encode, encode_described, inspect, preview_within, to_webp,
+    decode_first_frame, decode_photo, description, encode, encode_described, inspect,
+    preview_within, to_webp,
 };
 pub use muster_media::video::VideoStill;
 use muster_media::video::{SHEET_SIDE, still};
@@ -67,10 +68,12 @@ pub struct Prepared {
 pub enum Preparation {
     /// Of an animation, the first frame.
     FirstFrame,
-    /// Animations are refused.
+    /// Animations are refused, photos of many pixels made smaller.
     Still,
-    /// White where the image is transparent, as workers take masks.
+    /// The same for a mask, as workers take one: white where the image is drawn anew.
     Mask,
+    /// The same for a mask of the poll API: the first frame, and any colours.
+    PolledMask,
 }
 
 /// Why an image is not taken: for the client who sent it.
@@ -80,8 +83,12 @@ pub enum PictureError {
     NotBase64,
     #[error("the image is larger than {most} bytes")]
     TooLarge { most: usize },
-    #[error("the mask has no transparent pixel, so that nothing would be drawn anew")]
-    OpaqueMask,
+    #[error(
+        "the mask has colours: it must be transparent or white where the image is drawn anew, and black elsewhere"
+    )]
+    ColouredMask,
+    #[error("the mask has no transparent and no white pixel, so that nothing would be drawn anew")]
+    EmptyMask,
     #[error(transparent)]
     Image(#[from] ImageError),
 }
@@ -92,8 +99,14 @@ const AT_ONCE: usize = 4;
 const ROOM_OF_DRAWN: u32 = 160;
 /// And one of the largest that may be sent along with a request.
 const ROOM_OF_SENT: u32 = 80;
-/// F-27 of the poll API.
-const SOURCE: Bounds = Bounds::Pixels(3072 * 3072);
+/// F-27 of the poll API; photos that OpenAI's API takes are made smaller.
+const SOURCE: Bounds = Bounds::Pixels(SOURCE_PIXELS);
+const SOURCE_PIXELS: u64 = 3072 * 3072;
+/// What decoding a photo takes, as an image of this size that is decoded whole.
+const DECODED_PHOTO: Size = Size {
+    width: 3072,
+    height: 3072,
+};
 /// The size limit of an image for interrogation.
 const INTERROGATED: Bounds = Bounds::Tiles(255);
 
@@ -129,6 +142,12 @@ impl Pictures {
         use_as: Preparation,
     ) -> Result<Prepared, PictureError> {
         let (size, bytes) = self.inspect(bytes, bounds).await?;
+        let size = match use_as {
+            Preparation::Still | Preparation::Mask if size.pixels() > SOURCE_PIXELS => {
+                DECODED_PHOTO
+            }
+            _ => size,
+        };
         self.with_room(size, move || prepare(&bytes, bounds, use_as))
             .await
     }
@@ -238,11 +257,14 @@ fn megapixels(size: Size, most: u32) -> u32 {
 fn prepare(bytes: &[u8], bounds: Bounds, use_as: Preparation) -> Result<Prepared, PictureError> {
     let (pixels, encoded) = match use_as {
         Preparation::FirstFrame => as_webp(decode_first_frame(bytes, bounds)?)?,
-        Preparation::Still => as_webp(decode(bytes, bounds)?)?,
+        Preparation::Still => as_webp(decode_photo(bytes, SOURCE_PIXELS)?)?,
         Preparation::Mask => {
-            let pixels = repainted(&decode(bytes, bounds)?)?;
-            let encoded = to_webp(&pixels, WebpQuality::Lossless)?;
-            (pixels, encoded)
+            let mask = decode_photo(bytes, SOURCE_PIXELS)?;
+            as_mask(repainted(&mask).unwrap_or_else(|| black_and_white(&mask))?)?
+        }
+        Preparation::PolledMask => {
+            let mask = decode_first_frame(bytes, bounds)?;
+            as_mask(repainted(&mask).unwrap_or(Ok(mask))?)?
         }
     };
     Ok(Prepared {
@@ -258,12 +280,42 @@ fn as_webp(pixels: Pixels) -> Result<(Pixels, Vec<u8>), PictureError> {
     Ok((pixels, encoded))
 }
 
-/// A mask of OpenAI's API as workers take it.
-fn repainted(mask: &Pixels) -> Result<Pixels, PictureError> {
+/// Without loss, so that its edges stay where they are.
+fn as_mask(pixels: Pixels) -> Result<(Pixels, Vec<u8>), PictureError> {
+    let encoded = to_webp(&pixels, WebpQuality::Lossless)?;
+    Ok((pixels, encoded))
+}
+
+/// A transparent mask as workers take it; none where no pixel is transparent.
+fn repainted(mask: &Pixels) -> Option<Result<Pixels, PictureError>> {
     if !mask.is_transparent() {
-        return Err(PictureError::OpaqueMask);
+        return None;
     }
     let shares = mask.bytes().chunks_exact(Channels::Rgba.count());
     let white = shares.flat_map(|pixel| [u8::MAX - pixel[3]; 3]);
-    Ok(Pixels::new(mask.size(), Channels::Rgb, white.collect())?)
+    let pixels = Pixels::new(mask.size(), Channels::Rgb, white.collect());
+    Some(pixels.map_err(PictureError::Image))
+}
+
+/// Differences between the colours of a gray pixel, which lossy files have.
+const MOST_TINT: u8 = 48;
+
+/// An opaque mask that is white where the image is drawn anew.
+fn black_and_white(mask: &Pixels) -> Result<Pixels, PictureError> {
+    let mut gray = Vec::with_capacity(mask.size().pixels() as usize * Channels::Rgb.count());
+    for pixel in mask.bytes().chunks_exact(mask.channels().count()) {
+        let colours = [pixel[0], pixel[1], pixel[2]];
+        let (least, most) = (colours.iter().min(), colours.iter().max());
+        if most
+            .zip(least)
+            .is_some_and(|(most, least)| most - least > MOST_TINT)
+        {
+            return Err(PictureError::ColouredMask);
+        }
+        gray.extend([pixel[1]; 3]);
+    }
+    match gray.iter().any(|share| *share > u8::MAX / 2) {
+        true => Ok(Pixels::new(mask.size(), Channels::Rgb, gray)?),
+        false => Err(PictureError::EmptyMask),
+    }
 }

@@ -6,7 +6,7 @@ use crate::egress::{Egress, EgressError, Fetched, Limits};
 use crate::media::{Holding, Key, Media, MediaError, QuotaExceeded, StorageQuota};
 use crate::sender::Sender;
 use crate::turns::Turns;
-use muster_media::image::{Bounds, ImageError, Size};
+use muster_media::image::{Bounds, ImageError, PHOTO, Size};
 use muster_protocol::legacy::error::{Code, Refusal};
 use muster_reader::Reader;
 
@@ -39,8 +39,10 @@ pub enum Role {
     Interrogated,
     /// To begin from, by OpenAI's API.
     Edited,
-    /// Transparent where the image beside it is drawn anew.
+    /// Transparent or white where the image beside it is drawn anew.
     Mask,
+    /// The same by the poll API.
+    PolledMask,
 }
 
 /// What was taken in.
@@ -161,7 +163,7 @@ impl Sources {
 
     /// The size of an image that stays at its address. Only its header is read.
     pub async fn measure(&self, url: &str, role: Role) -> Result<Size, SourceError> {
-        let fetched = self.fetch(url).await?;
+        let fetched = self.fetch(url, role).await?;
         let header = self.pictures.measure(&fetched.bytes, role.bounds());
         header.map_err(at_its_address)
     }
@@ -189,15 +191,15 @@ impl Sources {
         url: &str,
         role: Role,
     ) -> Result<Prepared, SourceError> {
-        let fetched = self.fetch(url).await?;
+        let fetched = self.fetch(url, role).await?;
         let _turn = self.turns.turn(sender).await;
         let (bounds, use_as) = (role.bounds(), role.preparation());
         let prepared = self.pictures.prepare(fetched.bytes, bounds, use_as).await;
         prepared.map_err(at_its_address)
     }
 
-    async fn fetch(&self, url: &str) -> Result<Fetched, EgressError> {
-        self.egress.fetch(url, Limits::SOURCE_IMAGE).await
+    async fn fetch(&self, url: &str, role: Role) -> Result<Fetched, EgressError> {
+        self.egress.fetch(url, role.limits()).await
     }
 
     async fn sent(&self, sender: Sender, text: &str, role: Role) -> Result<Prepared, SourceError> {
@@ -221,8 +223,18 @@ pub(super) const fn at_once(sender: &Sender) -> usize {
 impl Role {
     const fn bounds(self) -> Bounds {
         match self {
-            Self::Source | Self::UnmaskedInpainting | Self::Edited | Self::Mask => SOURCE,
+            Self::Source | Self::UnmaskedInpainting | Self::PolledMask => SOURCE,
+            Self::Edited | Self::Mask => PHOTO,
             Self::Interrogated => INTERROGATED,
+        }
+    }
+
+    const fn limits(self) -> Limits {
+        match self {
+            Self::Source | Self::UnmaskedInpainting | Self::PolledMask | Self::Interrogated => {
+                Limits::SOURCE_IMAGE
+            }
+            Self::Edited | Self::Mask => Limits::PHOTO,
         }
     }
 
@@ -231,6 +243,7 @@ impl Role {
             Self::Source | Self::UnmaskedInpainting | Self::Interrogated => Preparation::FirstFrame,
             Self::Edited => Preparation::Still,
             Self::Mask => Preparation::Mask,
+            Self::PolledMask => Preparation::PolledMask,
         }
     }
 }
@@ -282,7 +295,7 @@ impl From<PictureError> for SourceError {
         match error {
             PictureError::NotBase64 => Self::NotBase64(error),
             PictureError::TooLarge { most } => Self::Size(most),
-            PictureError::OpaqueMask => Self::Unreadable(error),
+            PictureError::ColouredMask | PictureError::EmptyMask => Self::Unreadable(error),
             PictureError::Image(image) if is_too_large(image) => Self::Resolution(error),
             PictureError::Image(_) => Self::Unreadable(error),
         }
@@ -295,6 +308,7 @@ const fn is_too_large(error: ImageError) -> bool {
         ImageError::TooManyPixels { .. }
             | ImageError::TooManyTiles { .. }
             | ImageError::TooLong { .. }
+            | ImageError::TooMuchMemory { .. }
     )
 }
 

@@ -84,6 +84,24 @@ async fn every_kind_of_image_becomes_webp() {
 }
 
 #[tokio::test]
+async fn a_photo_is_reduced_for_an_edit_and_refused_by_the_poll_api() {
+    let place = place().await;
+    let photo = to_base64(&written(ImageFormat::Jpeg, 4096, 2560, 255));
+    let read = place.sources.read(ALICE, &photo, Role::Edited).await;
+    let read = read.unwrap();
+    assert_eq!((read.width, read.height), (3885, 2428));
+    let kept = decode(&read.webp, SOURCE).unwrap();
+    assert_eq!((kept.width(), kept.height()), (3885, 2428));
+    let red = &kept.bytes()[..3];
+    assert!(red[0] > 150 && red[1] < 80 && red[2] < 80, "{red:?}");
+    let refused = place.sources.read(ALICE, &photo, Role::Source).await;
+    assert!(
+        matches!(refused, Err(SourceError::Resolution(_))),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
 async fn what_is_transparent_stays_so() {
     for format in [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Gif] {
         let prepared = prepare(written(format, 16, 16, 0)).await.unwrap();
@@ -91,6 +109,38 @@ async fn what_is_transparent_stays_so() {
         let again = decode(&prepared.webp, SOURCE).unwrap();
         assert!(again.is_transparent(), "{format:?}");
     }
+}
+
+/// What a worker gets of a mask whose left half is of one pixel, the right half of another.
+async fn mask(halves: [[u8; 4]; 2], use_as: Preparation) -> Result<[u8; 2], PictureError> {
+    let image = RgbaImage::from_fn(16, 8, |x, _| Rgba(halves[usize::from(x >= 8)]));
+    let mut png = Cursor::new(Vec::new());
+    image.write_to(&mut png, ImageFormat::Png).unwrap();
+    let pictures = Pictures::sent();
+    let prepared = pictures.prepare(png.into_inner().into(), SOURCE, use_as);
+    let pixels = decode(&prepared.await?.webp, SOURCE).unwrap();
+    assert!(!pixels.is_transparent());
+    Ok([pixels.bytes()[0], pixels.bytes()[15 * 4]])
+}
+
+#[tokio::test]
+async fn a_mask_is_transparent_or_white_where_the_image_is_drawn_anew() {
+    const WHITE: [u8; 4] = [255; 4];
+    const BLACK: [u8; 4] = [0, 0, 0, 255];
+    const NOTHING: [u8; 4] = [0; 4];
+    for use_as in [Preparation::Mask, Preparation::PolledMask] {
+        for drawn in [WHITE, NOTHING] {
+            assert_eq!(mask([drawn, BLACK], use_as).await, Ok([255, 0]));
+        }
+        // Transparency counts alone where there is any.
+        assert_eq!(mask([WHITE, NOTHING], use_as).await, Ok([0, 255]));
+    }
+    let red = [200, 20, 20, 255];
+    let refused = mask([red, WHITE], Preparation::Mask).await;
+    assert_eq!(refused, Err(PictureError::ColouredMask));
+    let refused = mask([BLACK, BLACK], Preparation::Mask).await;
+    assert_eq!(refused, Err(PictureError::EmptyMask));
+    assert!(mask([red, WHITE], Preparation::PolledMask).await.is_ok());
 }
 
 struct Place {

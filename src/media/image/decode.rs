@@ -23,6 +23,11 @@ pub fn inspect(bytes: &[u8], bounds: Bounds) -> Result<Size, ImageError> {
 pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Pixels, ImageError> {
     let essence = header::read(bytes).ok_or(ImageError::Unreadable)?;
     bounds.check(essence.size)?;
+    pixels(still(essence)?)
+}
+
+/// Refuses incomplete images and images of several frames.
+pub fn still(essence: Essence<'_>) -> Result<Essence<'_>, ImageError> {
     match essence {
         Essence {
             format: ImageFormat::Gif,
@@ -34,7 +39,7 @@ pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Pixels, ImageError> {
         Essence {
             is_truncated: true, ..
         } => Err(ImageError::Truncated),
-        essence => pixels(essence),
+        essence => Ok(essence),
     }
 }
 
@@ -46,17 +51,27 @@ pub fn decode_first_frame(bytes: &[u8], bounds: Bounds) -> Result<Pixels, ImageE
 }
 
 /// Of an image whose size is within the bounds.
-fn pixels(essence: Essence<'_>) -> Result<Pixels, ImageError> {
-    let mut reader = ImageReader::with_format(Cursor::new(&*essence.bytes), essence.format);
-    reader.limits(limits(essence.size));
+pub fn pixels(essence: Essence<'_>) -> Result<Pixels, ImageError> {
+    let mut decoder = decoder(&essence)?;
     let read = || {
-        let mut decoder = reader.into_decoder()?;
         let orientation = decoder.orientation()?;
         let mut image = DynamicImage::from_decoder(decoder)?;
         image.apply_orientation(orientation);
         image::ImageResult::Ok(image)
     };
-    let image = read().map_err(|_| ImageError::Unreadable)?.into_rgba8();
+    upright(read().map_err(|_| ImageError::Unreadable)?)
+}
+
+/// At its first pixel, behind the header.
+pub fn decoder<'a>(essence: &'a Essence<'_>) -> Result<impl ImageDecoder + 'a, ImageError> {
+    let mut reader = ImageReader::with_format(Cursor::new(&*essence.bytes), essence.format);
+    reader.limits(limits(essence.size));
+    reader.into_decoder().map_err(|_| ImageError::Unreadable)
+}
+
+/// Pixels of an image that is the right way up.
+pub fn upright(image: DynamicImage) -> Result<Pixels, ImageError> {
+    let image = image.into_rgba8();
     let size = Size {
         width: image.width(),
         height: image.height(),

@@ -21,6 +21,18 @@ pub struct Essence<'a> {
     pub is_animated: bool,
     /// Without its end.
     pub is_truncated: bool,
+    /// Zero in other formats than JPEG.
+    pub components: Components,
+    /// Stored in passes over the whole image: a progressive JPEG, an interlaced PNG.
+    pub is_progressive: bool,
+}
+
+/// The components of a JPEG: brightness, and colours of as many samples or fewer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Components {
+    pub count: u64,
+    /// Samples of all components, with the edges that fill up the last blocks.
+    pub samples: u64,
 }
 
 /// The orientation is in the first entries of EXIF data. JPEG cannot hold more, and PNG need not.
@@ -45,6 +57,8 @@ fn read_into(mut kept: Excerpt<'_>) -> Option<Essence<'_>> {
         size,
         is_animated: kept.is_animated,
         is_truncated: kept.is_truncated,
+        components: kept.components,
+        is_progressive: kept.is_progressive,
         bytes: kept.finish(),
     })
 }
@@ -61,6 +75,8 @@ struct Excerpt<'a> {
     copies: bool,
     is_animated: bool,
     is_truncated: bool,
+    components: Components,
+    is_progressive: bool,
 }
 
 impl<'a> Excerpt<'a> {
@@ -71,6 +87,8 @@ impl<'a> Excerpt<'a> {
             copies: true,
             is_animated: false,
             is_truncated: false,
+            components: Components::default(),
+            is_progressive: false,
         }
     }
 
@@ -115,6 +133,7 @@ fn png(kept: &mut Excerpt<'_>) -> Option<Size> {
         height: big32(bytes, 20)?,
     };
     let (mut at, mut has_exif) = (SIGNATURE, false);
+    kept.is_progressive = *bytes.get(28)? != 0;
     kept.is_truncated = true;
     while let Some(length) = big32(bytes, at) {
         let length = usize::try_from(length).ok()?;
@@ -182,6 +201,8 @@ fn jpeg(kept: &mut Excerpt<'_>) -> Option<Size> {
             0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
                 let height = u32::from(big16(data, 1)?);
                 let width = u32::from(big16(data, 3)?);
+                kept.components = components(data, Size { width, height })?;
+                kept.is_progressive = matches!(marker, 0xc2 | 0xc6 | 0xca | 0xce);
                 // A decoder may go by the first or the last of several.
                 if header.replace(Size { width, height }).is_some() {
                     return None;
@@ -202,6 +223,30 @@ fn jpeg(kept: &mut Excerpt<'_>) -> Option<Size> {
             return header;
         }
     }
+}
+
+/// Reads the data of a frame. Samples come in units of 8x8, of each component as many as it has in its two directions.
+fn components(frame: &[u8], size: Size) -> Option<Components> {
+    let count = usize::from(*frame.get(5)?);
+    let factors = frame.get(6..6 + 3 * count)?.chunks_exact(3);
+    let factors = factors.map(|component| [component[1] >> 4, component[1] & 15].map(u32::from));
+    let most = |index: usize| {
+        factors
+            .clone()
+            .map(|it| it[index])
+            .max()
+            .unwrap_or(1)
+            .max(1)
+    };
+    let units =
+        u64::from(size.width.div_ceil(8 * most(0))) * u64::from(size.height.div_ceil(8 * most(1)));
+    let blocks = factors
+        .map(|[across, down]| u64::from(across * down))
+        .sum::<u64>();
+    Some(Components {
+        count: count as u64,
+        samples: 64 * blocks * units,
+    })
 }
 
 /// RIFF chunks. An image inside may say another size than the canvas around it, and a decoder makes room for it before

@@ -4,14 +4,18 @@
 //! | --- | --- |
 //! | `header` | format and size from bytes, without a decoder; the file without its metadata |
 //! | `decode` | pixels from bytes, after a look at the header |
+//! | `photo` | pixels of large images, made smaller while they are decoded |
+//! | `area` | an image made smaller row by row |
 //! | `encode` | pixels as WebP, PNG or JPEG |
 //! | `description` | the text about an image inside its file |
 //! | `preview` | a small WebP of an image |
 
+mod area;
 mod decode;
 mod description;
 mod encode;
 mod header;
+mod photo;
 mod preview;
 
 #[cfg(test)]
@@ -20,6 +24,7 @@ mod tests;
 pub use decode::{decode, decode_first_frame, inspect};
 pub use description::{DESCRIPTION_KEYWORD, description};
 pub use encode::{PngText, WebpQuality, encode, encode_described, to_jpeg, to_png, to_webp};
+pub use photo::{PHOTO, PHOTO_BYTES, decode_photo};
 pub use preview::{PREVIEW_BYTES, PREVIEW_SIDE, preview, preview_within, reduced};
 
 use crate::MediaType;
@@ -64,6 +69,15 @@ pub enum ImageError {
     TooManyTiles { found: u64, most: u64 },
     #[error("the longer side of the image has {found} pixels, at most {LONGEST_SIDE} are allowed")]
     TooLong { found: u32 },
+    #[error(
+        "decoding {found} pixels of {format} takes {bytes} bytes, at most {PHOTO_BYTES} are allowed; send a JPEG \
+         that is not progressive, or a smaller image"
+    )]
+    TooMuchMemory {
+        format: &'static str,
+        found: u64,
+        bytes: u64,
+    },
     #[error("the image is a GIF, expected a PNG, JPEG or WebP")]
     Gif,
     #[error("the image is animated, expected a single frame")]

@@ -1,6 +1,6 @@
 //! What replies of all routes for media share: how an output is delivered, and which worker made it.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Problem;
 use super::images::{progress_token, text};
@@ -12,15 +12,24 @@ pub enum MediaEncoding {
     #[default]
     Url,
     Base64,
+    UrlAndBase64,
 }
 
 impl MediaEncoding {
-    /// The field of a reply that holds it.
-    pub fn field(self) -> &'static str {
-        match self {
-            Self::Url => "url",
-            Self::Base64 => "b64_json",
+    /// By the words of `response_format`.
+    pub fn named(word: &Value) -> Self {
+        match word == "url" {
+            true => Self::Url,
+            false => Self::Base64,
         }
+    }
+
+    pub fn has_url(self) -> bool {
+        self != Self::Base64
+    }
+
+    pub fn has_base64(self) -> bool {
+        self != Self::Url
     }
 }
 
@@ -239,11 +248,30 @@ impl MediaResults {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedMedia {
     pub index: u32,
-    /// The link, or the bytes as base64.
-    pub data: String,
+    /// Signed.
+    pub url: Option<String>,
+    pub base64: Option<String>,
     pub seed: Option<u64>,
     /// Width and height of an image.
     pub size: Option<(u32, u32)>,
+}
+
+impl FinishedMedia {
+    /// The length of the link and the base64 together.
+    pub fn bytes(&self) -> usize {
+        let parts = self.url.iter().chain(&self.base64);
+        parts.map(String::len).sum()
+    }
+
+    /// The fields of a reply that deliver it.
+    pub fn insert_into(&self, entry: &mut Map<String, Value>) {
+        let fields = [("url", &self.url), ("b64_json", &self.base64)];
+        for (name, data) in fields {
+            if let Some(data) = data {
+                entry.insert(name.to_owned(), data.as_str().into());
+            }
+        }
+    }
 }
 
 /// About the network that made the outputs of a request.
@@ -287,28 +315,24 @@ impl MediaGrid {
 }
 
 /// A whole reply for a kind of media whose entries have nothing beside their data and seed.
-pub fn reply(
-    created: i64,
-    outputs: &[FinishedMedia],
-    encoding: MediaEncoding,
-    grid: &MediaGrid,
-) -> Value {
+pub fn reply(created: i64, outputs: &[FinishedMedia], grid: &MediaGrid) -> Value {
     let entry = |output: &FinishedMedia| {
-        let mut entry = json!({"seed": output.seed});
-        entry[encoding.field()] = output.data.as_str().into();
-        entry
+        let mut entry = Map::from_iter([("seed".to_owned(), json!(output.seed))]);
+        output.insert_into(&mut entry);
+        Value::Object(entry)
     };
     let data: Vec<Value> = outputs.iter().map(entry).collect();
     json!({"created": created, "data": data, "grid": grid.render()})
 }
 
-/// The schema of [`reply`] with links.
+/// The schema of [`reply`].
 pub fn reply_schema() -> Value {
     let output = json!({
         "type": "object",
-        "required": ["url", "seed"],
+        "required": ["seed"],
         "properties": {
             "url": {"type": "string", "description": "Signed link."},
+            "b64_json": {"type": "string", "contentEncoding": "base64"},
             "seed": {"type": ["integer", "null"]},
         },
     });

@@ -26,6 +26,7 @@ pub use component::{Component, EntrySource};
 pub use embedded::{Embedded, UnpackError};
 pub use entry::{Entry, Family, Names, Source, UnknownQuantization};
 pub use file::IMAGE_INDEX;
+pub use keys::likeness;
 pub use kinds::{
     ComposingDefaults, Defaults, DrawingDefaults, Facts, FilmingDefaults, ImageFacts, KINDS,
     MusicFacts, Shape, SpeechFacts, TextFacts, TranscriptionFacts, VideoFacts, kind_named,

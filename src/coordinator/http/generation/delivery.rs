@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use tracing::warn;
 
 use super::gathering::MadeMedia;
@@ -71,32 +70,53 @@ impl ResultStore {
             ..
         } = made;
         let kind = delivery.image_type.unwrap_or(stored.key.kind());
-        let data = match delivery.encoding {
-            MediaEncoding::Url => self.link(stored, kind).await,
-            MediaEncoding::Base64 => self.base64(stored, kind).await,
-        };
+        let (url, base64) = self
+            .encoded(stored, kind, delivery.encoding)
+            .await
+            .map_err(|unfit| unreadable(&unfit))?;
         Ok(FinishedMedia {
             index,
-            data: data.map_err(|unfit| unreadable(&unfit))?,
+            url,
+            base64,
             seed,
             size,
         })
     }
 
-    async fn link(&self, stored: StoredResult, kind: MediaType) -> Result<String, Unfit> {
+    /// The link, which keeps the output in the store, and the base64.
+    async fn encoded(
+        &self,
+        stored: StoredResult,
+        kind: MediaType,
+        encoding: MediaEncoding,
+    ) -> Result<(Option<String>, Option<String>), Unfit> {
         let StoredResult {
             key,
             drawn,
             holding,
         } = stored;
-        if key.kind() == kind {
-            holding.leave();
-            return Ok(self.media.download_link(key, LINKS).await?);
+        let is_kept = encoding.has_url() && key.kind() == kind;
+        let bytes = match is_kept && !encoding.has_base64() {
+            true => None,
+            false => Some(self.results.encoded(key, drawn, kind).await?),
+        };
+        let base64 = bytes.as_ref().filter(|_| encoding.has_base64());
+        let base64 = base64.map(|bytes| STANDARD.encode(bytes));
+        if !encoding.has_url() {
+            return Ok((None, base64));
         }
-        let bytes = self.results.encoded(key, drawn, kind).await?;
-        let encoded = Key::new(Area::Results, key.id(), ENCODED, kind);
-        self.media.put(encoded, bytes).await?;
-        Ok(self.media.download_link(encoded, LINKS).await?)
+        let shown = match bytes.filter(|_| !is_kept) {
+            Some(bytes) => {
+                let encoded = Key::new(Area::Results, key.id(), ENCODED, kind);
+                self.media.put(encoded, bytes).await?;
+                encoded
+            }
+            None => {
+                holding.leave();
+                key
+            }
+        };
+        Ok((Some(self.media.download_link(shown, LINKS).await?), base64))
     }
 
     /// A link to an output that stays where it is.
@@ -129,22 +149,6 @@ impl ResultStore {
             self.media.put(key, text.into()).await?;
         }
         Ok((key, self.media.download_link(key, LINKS).await?))
-    }
-
-    async fn base64(&self, stored: StoredResult, kind: MediaType) -> Result<String, Unfit> {
-        let bytes = self.bytes(stored, kind).await?;
-        Ok(STANDARD.encode(bytes))
-    }
-
-    async fn bytes(&self, stored: StoredResult, kind: MediaType) -> Result<Bytes, Unfit> {
-        let StoredResult {
-            key,
-            drawn,
-            holding,
-        } = stored;
-        let bytes = self.results.encoded(key, drawn, kind).await?;
-        drop(holding);
-        Ok(bytes)
     }
 }
 

@@ -380,7 +380,7 @@ impl MediaEndpoint {
             grid.seconds = grid.seconds.max(made.seconds);
             let output = self.parts.store.deliver(made, delivery).await?;
             // Once as text and once in the reply.
-            bytes += 2 * output.data.len();
+            bytes += 2 * output.bytes();
             room.cover_in_time(bytes).await?;
             outputs.push(output);
         }

@@ -16,8 +16,6 @@ const WEIGHT: f64 = 1.0;
 /// The images of a request.
 pub struct TakenSources {
     pub source: SourceImage,
-    /// Of the first image.
-    pub size: (u32, u32),
     pub holding: Holding,
 }
 
@@ -55,8 +53,8 @@ impl MediaEndpoint {
                 image: first.key.to_string(),
                 mask,
                 extra: taken.map(|more| (more.key.to_string(), WEIGHT)).collect(),
+                size: Some((first.width, first.height)),
             },
-            size: (first.width, first.height),
             holding: taking.holding,
         }))
     }

@@ -44,8 +44,12 @@ pub async fn generate(
     }
     let gathering = endpoint.queue(order, &request).await?;
     let ids = gathering.job_ids();
-    let (delivery, created) = (MediaDelivery::default(), wall_clock().0 / 1000);
-    let render = |sounds: &[_], grid: &_| media::reply(created, sounds, delivery.encoding, grid);
+    let created = wall_clock().0 / 1000;
+    let delivery = MediaDelivery {
+        encoding: request.encoding,
+        image_type: None,
+    };
+    let render = |sounds: &[_], grid: &_| media::reply(created, sounds, grid);
     let answer = endpoint.reply(gathering, delivery, render).await;
     drop(room);
     Ok(with_job_ids(answer, ids))

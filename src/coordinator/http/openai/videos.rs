@@ -22,7 +22,7 @@ use crate::moderation::Medium;
 use crate::pictures::VideoStill;
 use crate::requests::orders::MediaWork;
 use crate::requests::{Ended, MediaName, Request, Requests};
-use muster_protocol::job::{AccountId, FailureKind, JobId, Kind};
+use muster_protocol::job::{AccountId, FailureKind, JobId, Kind, SourceImage};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::media;
 use muster_protocol::openai::nearest::shortened;
@@ -51,8 +51,12 @@ pub async fn generate(
     }
     let gathering = endpoint.queue(order, &request).await?;
     let ids = gathering.job_ids();
-    let (delivery, created) = (MediaDelivery::default(), wall_clock().0 / 1000);
-    let render = |videos: &[_], grid: &_| media::reply(created, videos, delivery.encoding, grid);
+    let created = wall_clock().0 / 1000;
+    let delivery = MediaDelivery {
+        encoding: request.encoding,
+        image_type: None,
+    };
+    let render = |videos: &[_], grid: &_| media::reply(created, videos, grid);
     let answer = endpoint.reply(gathering, delivery, render).await;
     drop(room);
     Ok(with_job_ids(answer, ids))
@@ -90,7 +94,10 @@ pub async fn order_of(
     }
     let sources = endpoint.take_sources(inputs).await?;
     let sources = sources.map(|taken| {
-        request.video.source = Some(taken.source);
+        request.video.source = Some(SourceImage {
+            size: None,
+            ..taken.source
+        });
         taken.holding
     });
     Ok(MediaOrder {

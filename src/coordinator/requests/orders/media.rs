@@ -305,6 +305,7 @@ mod tests {
                 image: "a".to_owned(),
                 mask: Some("b".to_owned()),
                 extra: Vec::new(),
+                size: None,
             }),
             ..ImageRequest::default()
         };

@@ -17,7 +17,7 @@ pub use prediction::{Prediction, keep_unmasked, noised};
 pub use sampler::{
     DiffusionSampler, Evaluation, NoiseSource, SamplingRun, SamplingStep, UniPcVariant,
 };
-pub use schedule::{NoiseTable, Schedule};
+pub use schedule::{BetaSpacing, Betas, NoiseTable, Schedule};
 
 #[cfg(test)]
 mod tests;

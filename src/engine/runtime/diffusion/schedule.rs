@@ -8,6 +8,22 @@ pub struct NoiseTable {
     sigmas: Vec<f64>,
 }
 
+/// The noise that training steps add: shares of the variance of the first and the last.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Betas {
+    pub first: f64,
+    pub last: f64,
+    pub spacing: BetaSpacing,
+}
+
+/// The quantity with even gaps between the first and the last training step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BetaSpacing {
+    Linear,
+    /// The square root.
+    ScaledLinear,
+}
+
 /// How a run spaces its noise levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Schedule {
@@ -146,15 +162,41 @@ fn linear_quadratic(steps: usize) -> impl Iterator<Item = f64> {
     })
 }
 
+impl Betas {
+    pub const STABLE_DIFFUSION: Self = Self {
+        first: 0.00085,
+        last: 0.012,
+        spacing: BetaSpacing::ScaledLinear,
+    };
+
+    /// The shares of the clean image's variance after each training step.
+    fn alphas(self) -> Vec<f64> {
+        let betas: Vec<f64> = match self.spacing {
+            BetaSpacing::Linear => line(self.first, self.last, TRAINING_STEPS).collect(),
+            BetaSpacing::ScaledLinear => line(self.first.sqrt(), self.last.sqrt(), TRAINING_STEPS)
+                .map(|root| root * root)
+                .collect(),
+        };
+        let products = betas.into_iter().scan(1.0, |product, beta| {
+            *product *= 1.0 - beta;
+            Some(*product)
+        });
+        products.collect()
+    }
+}
+
 impl NoiseTable {
-    /// Stable Diffusion's: the square root of beta is linear from 0.00085 to 0.012.
     pub fn stable_diffusion() -> Self {
-        Self::of_alphas(alphas())
+        Self::new(Betas::STABLE_DIFFUSION)
     }
 
-    /// The same shifted so that the last step is all noise.
-    pub fn zero_terminal() -> Self {
-        let roots: Vec<f64> = alphas().into_iter().map(f64::sqrt).collect();
+    pub fn new(betas: Betas) -> Self {
+        Self::of_alphas(betas.alphas())
+    }
+
+    /// Shifted so that the last step is all noise.
+    pub fn zero_terminal(betas: Betas) -> Self {
+        let roots: Vec<f64> = betas.alphas().into_iter().map(f64::sqrt).collect();
         let (first, last) = (roots[0], roots[roots.len() - 1]);
         let shifted = roots
             .into_iter()
@@ -203,16 +245,6 @@ impl NoiseTable {
         let (low, high) = (self.sigmas[low].ln(), self.sigmas[high].ln());
         ((1.0 - share) * low + share * high).exp()
     }
-}
-
-/// The shares of the clean image's variance after each training step.
-fn alphas() -> Vec<f64> {
-    let betas = line(0.00085_f64.sqrt(), 0.012_f64.sqrt(), TRAINING_STEPS).map(|root| root * root);
-    let products = betas.scan(1.0, |product, beta| {
-        *product *= 1.0 - beta;
-        Some(*product)
-    });
-    products.collect()
 }
 
 /// The value below which a share of the beta distribution with 0.6 and 0.6 lies.

@@ -2,8 +2,8 @@ use safetensors::{Dtype, SafeTensors};
 
 use super::noise::{counted, start};
 use super::{
-    DiffusionSampler, NoiseSource, NoiseTable, Prediction, SamplingRun, SamplingStep, Schedule,
-    noised,
+    Betas, DiffusionSampler, NoiseSource, NoiseTable, Prediction, SamplingRun, SamplingStep,
+    Schedule, noised,
 };
 
 /// What the references make of the same; see `tests/fixtures/make/diffusion.py`.
@@ -113,7 +113,10 @@ fn schedules_agree_with_their_definitions() {
     let golden = DiffusionGolden::open();
     let tables = [
         ("", NoiseTable::stable_diffusion()),
-        ("zero_terminal.", NoiseTable::zero_terminal()),
+        (
+            "zero_terminal.",
+            NoiseTable::zero_terminal(Betas::STABLE_DIFFUSION),
+        ),
     ];
     for (kind, table) in tables {
         for name in Schedule::names() {

@@ -17,7 +17,7 @@ use crate::runtime::LoadError;
 use crate::runtime::component::{
     Component, ComponentFolders, ComponentLoad, INDEX, component_folder,
 };
-use crate::runtime::diffusion::{NoiseTable, Prediction};
+use crate::runtime::diffusion::{BetaSpacing, Betas, NoiseTable, Prediction};
 use crate::runtime::network_pool::{NetworkPool, SharedWeights};
 use crate::runtime::text::ClipTokenizer;
 
@@ -54,13 +54,16 @@ const TOKENIZERS: &[&str] = &["CLIPTokenizer", "CLIPTokenizerFast"];
 /// Components that have no part in drawing.
 const UNUSED: &[&str] = &["safety_checker", "feature_extractor", "image_encoder"];
 
-/// Settings of a scheduler that make another table of noise levels, and the values that are computed. A setting that is
-/// missing has this value.
-const NOISE: &[(&str, f64)] = &[
-    ("beta_start", 0.00085),
-    ("beta_end", 0.012),
-    ("num_train_timesteps", 1000.0),
+/// Classes of schedulers whose noise is that of Stable Diffusion where their description does not say.
+const STABLE_DIFFUSION_SCHEDULERS: &[&str] = &[
+    "DPMSolverSDEScheduler",
+    "HeunDiscreteScheduler",
+    "KDPM2AncestralDiscreteScheduler",
+    "KDPM2DiscreteScheduler",
+    LCM,
 ];
+const LCM: &str = "LCMScheduler";
+const TRAINING_STEPS: u64 = 1000;
 
 static ENCODER_POOL: NetworkPool<ClipText> = NetworkPool::new();
 pub static AUTOENCODER_POOL: NetworkPool<Autoencoder> = NetworkPool::new();
@@ -216,28 +219,58 @@ fn prediction(scheduler: &Value) -> Result<Prediction, Flaw> {
 }
 
 fn table(scheduler: &Value) -> Result<NoiseTable, Flaw> {
-    let schedule = scheduler["beta_schedule"].as_str();
-    let schedule = schedule.unwrap_or("linear");
-    if schedule != "scaled_linear" {
-        return Err(Flaw::unsupported(
-            "beta_schedule",
-            schedule,
-            "scaled_linear",
-        ));
-    }
     if !scheduler["trained_betas"].is_null() {
         return Err(Flaw::unsupported("trained_betas", "a list", "null"));
     }
-    for (name, wanted) in NOISE {
-        let found = &scheduler[*name];
-        if !found.is_null() && found.as_f64() != Some(*wanted) {
-            return Err(Flaw::unsupported(*name, found, wanted.to_string()));
+    let steps = &scheduler["num_train_timesteps"];
+    if !steps.is_null() && steps.as_f64() != Some(TRAINING_STEPS as f64) {
+        let known = TRAINING_STEPS.to_string();
+        return Err(Flaw::unsupported("num_train_timesteps", steps, known));
+    }
+    let betas = betas(scheduler)?;
+    Ok(match scheduler["rescale_betas_zero_snr"] == true {
+        true => NoiseTable::zero_terminal(betas),
+        false => NoiseTable::new(betas),
+    })
+}
+
+/// A missing setting has the value of diffusers' class of the scheduler.
+fn betas(scheduler: &Value) -> Result<Betas, Flaw> {
+    let class = scheduler["_class_name"].as_str().unwrap_or_default();
+    let (first, last) = match STABLE_DIFFUSION_SCHEDULERS.contains(&class) {
+        true => (0.00085, 0.012),
+        false => (0.0001, 0.02),
+    };
+    let beta = |name: &'static str, usual: f64| match &scheduler[name] {
+        Value::Null => Ok(usual),
+        found => {
+            let within = found.as_f64().filter(|beta| *beta > 0.0 && *beta < 1.0);
+            within.ok_or_else(|| Flaw::broken(name, found, "a number between 0 and 1"))
+        }
+    };
+    let betas = Betas {
+        first: beta("beta_start", first)?,
+        last: beta("beta_end", last)?,
+        spacing: match &scheduler["beta_schedule"] {
+            Value::Null if class == LCM => BetaSpacing::ScaledLinear,
+            Value::Null => BetaSpacing::Linear,
+            found => match found.as_str() {
+                Some("linear") => BetaSpacing::Linear,
+                Some("scaled_linear") => BetaSpacing::ScaledLinear,
+                _ => {
+                    let known = "linear, scaled_linear";
+                    return Err(Flaw::unsupported("beta_schedule", found, known));
+                }
+            },
+        },
+    };
+    match betas.first <= betas.last {
+        true => Ok(betas),
+        false => {
+            let wanted = format!("{} or more, as beta_start", betas.first);
+            Err(Flaw::broken("beta_end", betas.last, wanted))
         }
     }
-    Ok(match scheduler["rescale_betas_zero_snr"] == true {
-        true => NoiseTable::zero_terminal(),
-        false => NoiseTable::stable_diffusion(),
-    })
 }
 
 /// Width and height of the latents that the network was trained with.
@@ -289,6 +322,74 @@ pub fn check_fits(spec: &UnetSpec, encoders: &[&ClipSpec]) -> Result<(), Flaw> {
             let found = pooled.map_or("none".to_owned(), |width| width.to_string());
             let wanted = format!("{}, as the U-Net takes", added.pooled);
             Err(Flaw::broken("the pooled text's width", found, wanted))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{BetaSpacing, Betas, NoiseTable, betas, table};
+
+    const LINEAR: Betas = Betas {
+        first: 0.0001,
+        last: 0.02,
+        spacing: BetaSpacing::Linear,
+    };
+
+    #[test]
+    fn missing_betas_are_those_of_the_schedulers_class() {
+        let class = |name: &str| betas(&json!({"_class_name": name})).unwrap();
+        assert_eq!(class("EulerDiscreteScheduler"), LINEAR);
+        assert_eq!(class("PNDMScheduler"), LINEAR);
+        assert_eq!(class("LCMScheduler"), Betas::STABLE_DIFFUSION);
+        let heun = Betas {
+            spacing: BetaSpacing::Linear,
+            ..Betas::STABLE_DIFFUSION
+        };
+        assert_eq!(class("HeunDiscreteScheduler"), heun);
+        let scaled = json!({"_class_name": "DDIMScheduler", "beta_schedule": "scaled_linear", "beta_end": 0.012});
+        let expected = Betas {
+            first: 0.0001,
+            ..Betas::STABLE_DIFFUSION
+        };
+        assert_eq!(betas(&scaled).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_table_is_that_of_the_betas() {
+        // sqrt((1 - a) / a) of the first and the last product in diffusers' DDPMScheduler.
+        let found = table(&json!({"_class_name": "DDPMScheduler"})).unwrap();
+        assert!(
+            (found.lowest() - 0.010_000_5).abs() < 1e-7,
+            "{}",
+            found.lowest()
+        );
+        assert!(
+            (found.highest() - 157.407).abs() < 1e-2,
+            "{}",
+            found.highest()
+        );
+        let stable =
+            json!({"beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012});
+        assert_eq!(table(&stable).unwrap(), NoiseTable::stable_diffusion());
+    }
+
+    #[test]
+    fn betas_beyond_their_range_are_refused_by_name() {
+        for (scheduler, named) in [
+            (json!({"beta_start": 0}), "beta_start"),
+            (json!({"beta_end": 1.5}), "beta_end"),
+            (json!({"beta_start": 0.5}), "beta_end"),
+            (
+                json!({"beta_schedule": "squaredcos_cap_v2"}),
+                "beta_schedule",
+            ),
+            (json!({"num_train_timesteps": 500}), "num_train_timesteps"),
+        ] {
+            let error = format!("{:?}", table(&scheduler).unwrap_err());
+            assert!(error.contains(named), "{error}");
         }
     }
 }

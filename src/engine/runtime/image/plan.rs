@@ -1,5 +1,6 @@
 //! A request with every default filled in and every limit checked, and what it will take.
 
+use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
 
 use super::ImageDefaults;
@@ -32,7 +33,9 @@ const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
 /// Images of a series. Each draws the noise of those before it.
 const MOST_INDEX: u32 = 255;
 /// From this strength on nothing of the source is kept.
-const FULL_STRENGTH: f32 = 0.9999;
+const FULL_STRENGTH: f64 = 0.9999;
+/// More than a quotient of up to [`MOST_LEVELS`] is rounded by.
+const ROUNDING: f64 = 1e-9;
 const MOST_LORAS: usize = 16;
 const MOST_INVERSIONS: usize = 32;
 /// A larger image is decoded in tiles.
@@ -314,10 +317,10 @@ fn first_size(
 }
 
 /// Steps of a second pass: fewer where more of the first one is kept.
-fn second_steps(steps: u32, strength: f32, native: [u32; 2], [width, height]: [u32; 2]) -> u32 {
+fn second_steps(steps: u32, strength: f64, native: [u32; 2], [width, height]: [u32; 2]) -> u32 {
     let all = f64::from(steps);
     let native = f64::from(native[0].min(native[1]));
-    let wanted = (3.0 + (all - 3.0) * f64::from(strength).powi(2)).round();
+    let wanted = (3.0 + (all - 3.0) * strength.powi(2)).round();
     let larger = f64::from(width) * f64::from(height) / (native * native) / (3.0 * 512.0 / native);
     let mut found = (wanted * 0.5_f64.powf(larger) / 2.25).round();
     if steps <= 18 {
@@ -420,15 +423,12 @@ fn sigmas(
     networks: &DiffusionNetworks,
     sampler: DiffusionSampler,
     schedule: Schedule,
-    (steps, strength): (u32, f32),
+    (steps, strength): (u32, f64),
 ) -> Result<Vec<f64>, Refusal> {
     if strength <= 0.0 {
         return Ok(Vec::new());
     }
-    let all = match strength > FULL_STRENGTH {
-        true => f64::from(steps),
-        false => (f64::from(steps) / f64::from(strength)).floor(),
-    };
+    let all = schedule_levels(steps, strength);
     if all > MOST_LEVELS {
         let least = f64::from(steps) / MOST_LEVELS;
         return Err(Refusal::Unsupported(format!(
@@ -449,6 +449,15 @@ fn sigmas(
         sigmas.drain(..first);
     }
     Ok(sigmas)
+}
+
+/// The levels of the schedule whose last part is run.
+fn schedule_levels(steps: u32, strength: f64) -> f64 {
+    match strength > FULL_STRENGTH {
+        true => f64::from(steps),
+        // 33 / 0.55 is 60, but a little less in binary.
+        false => (f64::from(steps) / strength + ROUNDING).floor(),
+    }
 }
 
 /// Each adds products to every layer.
@@ -498,8 +507,12 @@ fn in_range(setting: &'static str, found: u32, least: u32, most: u32) -> Result<
     }
 }
 
-fn between(setting: &'static str, found: f32, most: f32) -> Result<(), Refusal> {
-    match (0.0..=most).contains(&found) {
+fn between<T: Copy + PartialOrd + Display + From<u8>>(
+    setting: &'static str,
+    found: T,
+    most: T,
+) -> Result<(), Refusal> {
+    match (T::from(0)..=most).contains(&found) {
         true => Ok(()),
         false => Err(Refusal::Unsupported(format!(
             "{setting} is {found}, but the model takes 0 to {most}"
@@ -510,4 +523,22 @@ fn between(setting: &'static str, found: f32, most: f32) -> Result<(), Refusal> 
 /// A seed of 32 bits, as the start of an image takes, so that programs that keep no more can repeat it.
 fn random_seed() -> u64 {
     RandomState::new().hash_one("seed") & u64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::schedule_levels;
+
+    #[test]
+    fn a_strength_takes_as_many_levels_as_exact_arithmetic() {
+        for steps in 1..=50 {
+            for twentieths in 1..=20 {
+                // As a request names it: the decimal number, rounded once.
+                let strength: f64 = format!("{}", f64::from(twentieths) / 20.0).parse().unwrap();
+                let levels = schedule_levels(steps, strength);
+                let exact = steps * 20 / twentieths;
+                assert_eq!(levels, f64::from(exact), "{steps} steps at {strength}");
+            }
+        }
+    }
 }

@@ -22,7 +22,7 @@ pub struct ImageRequest {
     /// Layers of the text encoder from the end on; 1 is the last.
     pub clip_skip: Option<u32>,
     /// How much of `source` is replaced, 0 to 1.
-    pub strength: Option<f32>,
+    pub strength: Option<f64>,
     /// The image to start from.
     pub source: Option<Pixels>,
     /// Where `source` is replaced: white.
@@ -33,7 +33,7 @@ pub struct ImageRequest {
     /// Draw an image that fits to itself at opposite edges.
     pub tiles: bool,
     /// Draw at the model's own size first, then replace so much of the enlarged image, 0 to 1.
-    pub hires: Option<f32>,
+    pub hires: Option<f64>,
     /// Report a preview with each step.
     pub wants_previews: bool,
 }

@@ -22,7 +22,7 @@ use crate::networks::weights::{
 };
 use crate::runtime::LoadError;
 use crate::runtime::component::{Component, ComponentFolders, ComponentLoad};
-use crate::runtime::diffusion::{NoiseTable, Prediction};
+use crate::runtime::diffusion::{Betas, NoiseTable, Prediction};
 use crate::runtime::network_pool::SharedWeights;
 use crate::runtime::text::ClipTokenizer;
 
@@ -243,7 +243,7 @@ impl SingleFileModel {
             sample_size,
             prediction: self.prediction,
             table: match has(ZERO_TERMINAL) {
-                true => NoiseTable::zero_terminal(),
+                true => NoiseTable::zero_terminal(Betas::STABLE_DIFFUSION),
                 false => NoiseTable::stable_diffusion(),
             },
             device: device.clone(),

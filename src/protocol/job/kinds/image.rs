@@ -250,6 +250,10 @@ const USUAL_STEPS: u32 = 30;
 pub const USUAL_SIZE: (u32, u32) = (1024, 1024);
 /// Sides of images are multiples of it.
 const SIDE_STEP: u32 = 64;
+/// Sides that are chosen for models of ours are multiples of it.
+const FINE_SIDE_STEP: u32 = 16;
+/// No model draws less.
+const LEAST_SIDE: u32 = 64;
 
 impl ImageRequest {
     /// As it was asked for, or usual.
@@ -261,16 +265,34 @@ impl ImageRequest {
     }
 }
 
+/// The size of this shape with about as many pixels as the model's own, or fewer where small images stay small.
+fn fitted(shape: (u32, u32), own: (u32, u32), step: u32, enlarges: bool) -> (u32, u32) {
+    let [width, height] = [shape.0, shape.1].map(|side| f64::from(side.max(1)));
+    let scale = (f64::from(own.0) * f64::from(own.1) / (width * height)).sqrt();
+    let scale = match enlarges {
+        true => scale,
+        false => scale.min(1.0),
+    };
+    // Longer images are cut to what models draw.
+    let longest = (own.0.max(own.1) * 3 / 2).max(LEAST_SIDE);
+    let side = |side: f64| {
+        let steps = (side * scale / f64::from(step)).round();
+        // A cast saturates.
+        (steps as u32).clamp(LEAST_SIDE / step, longest / step) * step
+    };
+    (side(width), side(height))
+}
+
 /// The largest size of this shape that has no more pixels.
-fn within(size: (u32, u32), most: u32) -> (u32, u32) {
+fn within(size: (u32, u32), most: u32, step: u32) -> (u32, u32) {
     let pixels = f64::from(size.0) * f64::from(size.1);
     if pixels <= f64::from(most) {
         return size;
     }
     let scale = (f64::from(most) / pixels).sqrt();
     let side = |side: u32| {
-        let steps = f64::from(side) * scale / f64::from(SIDE_STEP);
-        (steps as u32).max(1) * SIDE_STEP
+        let steps = f64::from(side) * scale / f64::from(step);
+        (steps as u32).max(1) * step
     };
     (side(size.0), side(size.1))
 }
@@ -282,8 +304,20 @@ impl JobRequest for ImageRequest {
 
     fn bind(&mut self, model: &ModelDefaults) {
         if self.is_unbound() {
-            let usual = || within(USUAL_SIZE, model.reach.image.pixels);
-            (self.width, self.height) = model.size.unwrap_or_else(usual);
+            let usual = || within(USUAL_SIZE, model.reach.image.pixels, SIDE_STEP);
+            let shape = self.source.as_mut().and_then(|source| source.size.take());
+            (self.width, self.height) = match (shape, model.size) {
+                (Some(shape), Some(own)) => {
+                    let size = fitted(shape, own, FINE_SIDE_STEP, true);
+                    within(size, model.reach.image.pixels, FINE_SIDE_STEP)
+                }
+                // Public workers do not say a size.
+                (Some(shape), None) => {
+                    let size = fitted(shape, usual(), SIDE_STEP, false);
+                    within(size, model.reach.image.pixels, SIDE_STEP)
+                }
+                (None, own) => own.unwrap_or_else(usual),
+            };
         }
     }
 
@@ -368,6 +402,9 @@ pub struct SourceImage {
     /// Further ones, and what each weighs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<(String, f64)>,
+    /// Width and height of the first, until an image without a size is fitted to its shape.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<(u32, u32)>,
 }
 
 impl SourceImage {
@@ -386,7 +423,7 @@ impl SourceImage {
 
 #[cfg(test)]
 mod tests {
-    use super::{ImageRequest, named_inversions};
+    use super::{ImageRequest, SourceImage, named_inversions};
     use crate::job::{JobRequest, ModelDefaults, Reach};
 
     #[test]
@@ -423,6 +460,44 @@ mod tests {
             "embedding:owl, (embedding:fox-2:1.2)\nembedding:a.b",
             &["owl", "fox-2", "a.b"],
         );
+    }
+
+    #[test]
+    fn an_image_without_a_size_has_the_shape_of_its_source() {
+        let check = |source, own, most, expected| {
+            let mut reach = Reach::ENDLESS;
+            reach.image.pixels = most;
+            let mut image = ImageRequest {
+                source: Some(SourceImage {
+                    size: Some(source),
+                    ..SourceImage::default()
+                }),
+                ..ImageRequest::default()
+            };
+            image.bind(&ModelDefaults {
+                size: own,
+                reach,
+                ..ModelDefaults::default()
+            });
+            assert_eq!((image.width, image.height), expected, "{source:?}");
+            assert_eq!(image.source.unwrap().size, None);
+        };
+        for (source, expected) in [
+            ((1024, 768), (1024, 768)),
+            ((128, 128), (128, 128)),
+            ((1, 1), (64, 64)),
+            ((300, 200), (320, 192)),
+            ((2048, 2048), (1024, 1024)),
+            ((3000, 1000), (1536, 576)),
+            ((1, 16_000), (64, 1536)),
+        ] {
+            check(source, None, u32::MAX, expected);
+        }
+        let own = Some((512, 512));
+        check((4000, 3000), own, u32::MAX, (592, 448));
+        check((128, 128), own, u32::MAX, (512, 512));
+        check((3000, 1000), own, u32::MAX, (768, 288));
+        check((4000, 3000), own, 512 * 512, (576, 432));
     }
 
     #[test]

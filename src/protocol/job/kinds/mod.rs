@@ -243,6 +243,7 @@ mod tests {
                 image: "a".to_owned(),
                 mask: Some("b".to_owned()),
                 extra: vec![("c".to_owned(), 1.0)],
+                size: None,
             })
         };
         let (prompt, negative_prompt) = ("seen".to_owned(), Some("unseen".to_owned()));

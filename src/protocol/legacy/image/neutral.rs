@@ -85,6 +85,7 @@ impl GenerationInputImage {
             image: self.source_image.clone()?,
             mask: self.source_mask.clone(),
             extra: extra.collect(),
+            size: None,
         })
     }
 

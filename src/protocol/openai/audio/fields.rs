@@ -8,7 +8,7 @@ use super::AudioRequest;
 use crate::job::{MusicRequest, SoundFormat};
 use crate::openai::field::Field;
 use crate::openai::images::{LARGEST_SEED, bounded, number, text};
-use crate::openai::media::{self, MediaTracking};
+use crate::openai::media::{self, MediaEncoding, MediaTracking};
 use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape};
 
@@ -25,6 +25,7 @@ pub struct MusicDraft {
     seconds: Option<f64>,
     music: MusicRequest,
     tracking: MediaTracking,
+    encoding: MediaEncoding,
 }
 
 /// One field of a request.
@@ -95,12 +96,13 @@ pub const FIELDS: &[Field<MusicDraft>] = &[
         draft.music.seed = whole(&value).and_then(|seed| u64::try_from(seed).ok());
         Ok(())
     }),
-    field("response_format", Shape::Word(&["wav", "flac", "opus", "mp3"]), "Type of the sound file; wav if absent. opus is in an Ogg file; mp3 needs a worker that makes it.", |draft, value| {
-        draft.music.format = match value.as_str() {
-            Some("flac") => SoundFormat::Flac,
-            Some("opus") => SoundFormat::Opus,
-            Some("mp3") => SoundFormat::Mp3,
-            _ => SoundFormat::Wav,
+    field("response_format", Shape::Word(&["wav", "flac", "opus", "mp3", "url", "b64_json"]), "Type of the sound file, behind a signed link that expires after an hour; opus is in an Ogg file, mp3 needs a worker that makes it. b64_json: a wav file as base64. If absent or url, a link to a wav file.", |draft, value| {
+        (draft.music.format, draft.encoding) = match value.as_str() {
+            Some("flac") => (SoundFormat::Flac, MediaEncoding::Url),
+            Some("opus") => (SoundFormat::Opus, MediaEncoding::Url),
+            Some("mp3") => (SoundFormat::Mp3, MediaEncoding::Url),
+            Some("b64_json") => (SoundFormat::Wav, MediaEncoding::Base64),
+            _ => (SoundFormat::Wav, MediaEncoding::Url),
         };
         Ok(())
     }),
@@ -117,7 +119,8 @@ impl MusicDraft {
         let prompt = self.prompt.ok_or_else(|| {
             Problem::invalid("prompt", "prompt is missing: send a text for the music")
         })?;
-        self.tracking.check(true, "response_format")?;
+        self.tracking
+            .check(!self.encoding.has_base64(), "response_format")?;
         Ok(AudioRequest {
             model: self.model.map(Arc::from),
             music: MusicRequest {
@@ -126,6 +129,7 @@ impl MusicDraft {
                 ..self.music
             },
             tracking: self.tracking,
+            encoding: self.encoding,
         })
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::field::{self, FieldRow};
-use super::media::MediaTracking;
+use super::media::{MediaEncoding, MediaTracking};
 use super::shape::kind;
 use super::{Problem, Strictness};
 use crate::job::MusicRequest;
@@ -27,6 +27,7 @@ pub struct AudioRequest {
     pub model: Option<Arc<str>>,
     pub music: MusicRequest,
     pub tracking: MediaTracking,
+    pub encoding: MediaEncoding,
 }
 
 /// Every field of a request.

@@ -197,7 +197,7 @@ pub struct MediaChatHead {
 impl MediaChatHead {
     /// The whole reply.
     pub fn reply(&self, output: &FinishedMedia, grid: &MediaGrid) -> Value {
-        let mut message = self.said(&output.data);
+        let mut message = self.said(output.url.as_deref().unwrap_or_default());
         message.insert("role".to_owned(), "assistant".into());
         message.insert("refusal".to_owned(), Value::Null);
         json!({
@@ -226,7 +226,10 @@ impl MediaChatHead {
         grid: &MediaGrid,
         wanted: MediaChatStream,
     ) -> String {
-        let said = self.chunk(&Value::Object(self.said(&output.data)), None);
+        let said = self.chunk(
+            &Value::Object(self.said(output.url.as_deref().unwrap_or_default())),
+            None,
+        );
         let stop = self.chunk(&json!({}), Some("stop"));
         let usage = match wanted.includes_usage {
             true => self.event(json!({
@@ -333,7 +336,8 @@ mod tests {
         };
         let output = FinishedMedia {
             index: 0,
-            data: String::new(),
+            url: None,
+            base64: None,
             seed: None,
             size: None,
         };

@@ -40,6 +40,7 @@ pub struct ImagesDraft {
     tracking: MediaTracking,
     strength: Option<f64>,
     inputs: ImageInputs,
+    ignored: Vec<String>,
 }
 
 /// A noise schedule as the neutral request has it.
@@ -75,13 +76,20 @@ impl Default for ImagesDraft {
             tracking: MediaTracking::default(),
             strength: None,
             inputs: ImageInputs::default(),
+            ignored: Vec::new(),
         }
     }
 }
 
-const SIDES: std::ops::RangeInclusive<u32> = 256..=LONGEST_SIDE;
-pub const LONGEST_SIDE: u32 = 1536;
-pub const SIDE_STEP: u32 = 64;
+const LEAST_SIDE: u32 = 256;
+/// As the engine draws.
+const LONGEST_SIDE: u32 = 4096;
+const SIDE_STEP: u32 = 16;
+/// What public workers draw.
+const USUAL_LONGEST_SIDE: u32 = 1536;
+const USUAL_SIDE_STEP: u32 = 64;
+/// Images of a request.
+const MOST_IMAGES: i64 = 10;
 /// As OpenAI's API has it, in characters.
 const LONGEST_PROMPT: usize = 32_000;
 const LONGEST_NAME: usize = 256;
@@ -174,15 +182,15 @@ fn fields() -> Vec<Field<ImagesDraft>> { vec![
         draft.model = Some(bounded("model", value, LONGEST_NAME)?);
         Ok(())
     }),
-    field("n", Shape::Integer(1..=4), "Number of images; all are made or the request fails.", |draft, value| {
+    field("n", Shape::Integer(1..=MOST_IMAGES), "Number of images; all are made or the request fails.", |draft, value| {
         draft.count = number(&value).unwrap_or(1);
         Ok(())
     }),
-    field("size", Shape::Text, "auto, or WIDTHxHEIGHT with multiples of 64 from 256 to 1536; if absent or auto, the model's own size, or 1024x1024 where no worker says it.", |draft, value| {
-        draft.size = size(&text(value))?;
+    field("size", Shape::Text, "auto, or WIDTHxHEIGHT with multiples of 16 from 256 to 4096, of 64 up to 1536 for public workers; if absent or auto, the model's own size, or 1024x1024 where no worker says it.", |draft, value| {
+        draft.size = size(&text(value), SideRule::IMAGE)?;
         Ok(())
     }),
-    field("width", SIDE, "Width in pixels: a multiple of 64 from 256 to 1536; if absent, that of the model, or 1024 beside a height.", |draft, value| {
+    field("width", SIDE, "Width in pixels: a multiple of 16 from 256 to 4096, of 64 up to 1536 for public workers; if absent, that of the model, or 1024 beside a height.", |draft, value| {
         draft.sides.0 = Some(side("width", &value)?);
         Ok(())
     }),
@@ -190,11 +198,8 @@ fn fields() -> Vec<Field<ImagesDraft>> { vec![
         draft.sides.1 = Some(side("height", &value)?);
         Ok(())
     }),
-    field("response_format", Shape::Word(&["url", "b64_json"]), "url: a signed link that expires after an hour. b64_json: the image as base64. If absent, url; in streams, b64_json.", |draft, value| {
-        draft.encoding = Some(match value == "url" {
-            true => MediaEncoding::Url,
-            false => MediaEncoding::Base64,
-        });
+    field("response_format", Shape::Word(&["url", "b64_json"]), "url: a signed link that expires after an hour. b64_json: the image as base64. If absent, both; in streams, b64_json.", |draft, value| {
+        draft.encoding = Some(MediaEncoding::named(&value));
         Ok(())
     }),
     field("output_format", Shape::Word(&["webp", "png", "jpeg", "jpg"]), "Type of the image file; webp if absent.", |draft, value| {
@@ -211,13 +216,14 @@ fn fields() -> Vec<Field<ImagesDraft>> { vec![
     field("background", Shape::Word(&["auto", "opaque", "transparent"]), "Only auto and opaque: no worker is asked for transparent images.", |_, value| {
         only("background", value != "transparent", "auto or opaque")
     }),
-    field("moderation", Shape::Word(&["auto", "low"]), "auto or low; no effect: the filters of the operator apply to every prompt.", |_, _| Ok(())),
-    field("quality", Shape::Word(&["standard", "hd", "low", "medium", "high", "auto"]), "Quality of OpenAI's models; no effect: set steps.", |_, _| Ok(())),
+    field("moderation", Shape::Word(&["auto", "low"]), "auto or low; no effect: the filters of the operator apply to every prompt.", |draft, _| draft.ignore("moderation")),
+    field("quality", Shape::Word(&["standard", "hd", "low", "medium", "high", "auto"]), "Quality of OpenAI's models; no effect: set steps.", |draft, _| draft.ignore("quality")),
     field("style", Shape::Text, "Not supported: describe the style in the prompt.", |_, _| {
         let message = "style is not supported here: describe the style in the prompt";
         Err(Problem::unsupported("style", message))
     }),
-    field("user", Shape::Text, "Your identifier of the end user; no effect.", |_, _| Ok(())),
+    field("user", Shape::Text, "Your identifier of the end user; no effect.", |draft, _| draft.ignore("user")),
+    field("safety_identifier", Shape::Text, "Your identifier of the end user; no effect.", |draft, _| draft.ignore("safety_identifier")),
     field("seed", Shape::Integer(0..=LARGEST_SEED), "Seed of the first image; each further image has the next one. Polling workers take seeds below 2^32.", |draft, value| {
         draft.seed = whole(&value).and_then(|seed| u64::try_from(seed).ok());
         Ok(())
@@ -262,7 +268,7 @@ fn fields() -> Vec<Field<ImagesDraft>> { vec![
         draft.loras = loras(value)?;
         Ok(())
     }),
-    field("image", Shape::Either(&[Shape::Text, Shape::List]), "Image to begin with, or an array of images: base64, a data URL, or an http(s) link; a PNG, JPEG or WebP of one frame and at most 9437184 pixels.", |draft, value| {
+    field("image", Shape::Either(&[Shape::Text, Shape::List]), "Image to begin with, or an array of images: base64, a data URL, or an http(s) link; a PNG, JPEG or WebP of one frame and at most 67108864 pixels. More than 9437184 are made fewer.", |draft, value| {
         draft.inputs.take_images("image", value)
     }),
     field("images", Shape::List, "Images as objects with image_url: a data URL or an http(s) link. Not beside image.", |draft, value| {
@@ -271,10 +277,10 @@ fn fields() -> Vec<Field<ImagesDraft>> { vec![
         }
         Err(Problem::invalid("images", "images must not be sent beside image"))
     }),
-    field("mask", Shape::Either(&[Shape::Text, Shape::Object]), "Image of the size of the first one, transparent where that is drawn anew; as image.", |draft, value| {
+    field("mask", Shape::Either(&[Shape::Text, Shape::Object]), "Image of the size of the first one, transparent, or white on black, where that is drawn anew; as image.", |draft, value| {
         draft.inputs.take_mask(value)
     }),
-    field("input_fidelity", Shape::Word(&["low", "high"]), "Effort to keep features of the image in OpenAI's models; no effect: set strength.", |_, _| Ok(())),
+    field("input_fidelity", Shape::Word(&["low", "high"]), "Effort to keep features of the image in OpenAI's models; no effect: set strength.", |draft, _| draft.ignore("input_fidelity")),
     field("strength", Shape::Number(0.0..=1.0), "How much of the image is drawn anew; if absent, as suits the model. Requires image.", |draft, value| {
         draft.strength = value.as_f64();
         Ok(())
@@ -297,6 +303,11 @@ fn fields() -> Vec<Field<ImagesDraft>> { vec![
 ] }
 
 impl ImagesDraft {
+    fn ignore(&mut self, name: &str) -> Result<(), Problem> {
+        self.ignored.push(name.to_owned());
+        Ok(())
+    }
+
     /// The images of a form.
     pub fn take_file(&mut self, file: FormFile, door: ImageDoor) -> Result<(), Problem> {
         match door {
@@ -326,11 +337,13 @@ impl ImagesDraft {
         }
         let usual = match self.stream {
             true => MediaEncoding::Base64,
-            false => MediaEncoding::Url,
+            false => MediaEncoding::UrlAndBase64,
         };
         let has_schedule = self.schedule != Schedule::default();
         let is_newer = self.sampler.as_deref().is_some_and(samplers::is_newer);
-        let is_long_seed = self.seed.is_some_and(|seed| seed > POLLED_SEED - 3);
+        let is_long_seed = self
+            .seed
+            .is_some_and(|seed| seed > POLLED_SEED - (MOST_IMAGES as u64 - 1));
         let names = |list: &[(bool, &'static str)]| {
             let named = list.iter().filter(|(is_set, _)| *is_set);
             named.map(|(_, name)| *name).collect()
@@ -347,6 +360,9 @@ impl ImagesDraft {
                 height.unwrap_or(USUAL_SIZE.1),
             ),
         };
+        let is_unusual = [width, height]
+            .iter()
+            .any(|side| *side > USUAL_LONGEST_SIDE || !side.is_multiple_of(USUAL_SIDE_STEP));
         Ok(ImagesRequest {
             door,
             model: self.model.map(Arc::from),
@@ -388,9 +404,11 @@ impl ImagesDraft {
                 (self.has_second_pass, "hires_fix"),
                 (self.inputs.mask.is_some(), "mask"),
                 (self.inputs.images.len() > 1, "image"),
+                (is_unusual, "size"),
             ]),
             inputs: self.inputs,
-            never_polled: names(&[(is_long_seed, "seed")]),
+            never_polled: names(&[(is_long_seed, "seed"), (is_unusual, "size")]),
+            ignored: self.ignored,
         })
     }
 }
@@ -418,30 +436,44 @@ fn check_inputs(
     }
 }
 
+/// Sides that a kind of media takes.
+#[derive(Debug, Clone, Copy)]
+pub struct SideRule {
+    step: u32,
+    most: u32,
+}
+
+impl SideRule {
+    const IMAGE: Self = Self {
+        step: SIDE_STEP,
+        most: LONGEST_SIDE,
+    };
+    pub const VIDEO: Self = Self {
+        step: USUAL_SIDE_STEP,
+        most: USUAL_LONGEST_SIDE,
+    };
+
+    fn takes(self, side: u32) -> bool {
+        (LEAST_SIDE..=self.most).contains(&side) && side.is_multiple_of(self.step)
+    }
+}
+
 /// `auto`, or width and height.
-pub fn size(text: &str) -> Result<Option<(u32, u32)>, Problem> {
+pub fn size(text: &str, rule: SideRule) -> Result<Option<(u32, u32)>, Problem> {
     if text == "auto" {
         return Ok(None);
     }
-    let side = |text: &str| text.parse().ok().filter(is_side);
+    let side = |text: &str| text.parse().ok().filter(|side| rule.takes(*side));
     let sides = text.split_once('x');
     let sides = sides.and_then(|(width, height)| Some((side(width)?, side(height)?)));
     sides.map(Some).ok_or_else(|| {
-        let (least, most) = (SIDES.start(), SIDES.end());
+        let SideRule { step, most } = rule;
         let found = shortened(text);
         let message = format!(
-            "size must be auto or WIDTHxHEIGHT with multiples of {SIDE_STEP} from {least} to {most}, found {found:?}"
+            "size must be auto or WIDTHxHEIGHT with multiples of {step} from {LEAST_SIDE} to {most}, found {found:?}"
         );
         Problem::invalid("size", message)
     })
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "filter passes a reference"
-)]
-fn is_side(side: &u32) -> bool {
-    SIDES.contains(side) && side.is_multiple_of(SIDE_STEP)
 }
 
 /// A number, or a text of one.
@@ -450,9 +482,10 @@ fn side(name: &'static str, value: &Value) -> Result<u32, Problem> {
         Value::String(text) => text.trim().parse().ok(),
         value => number(value),
     };
-    given.filter(is_side).ok_or_else(|| {
-        let (least, most) = (SIDES.start(), SIDES.end());
-        let message = format!("{name} must be a multiple of {SIDE_STEP} from {least} to {most}");
+    let rule = SideRule::IMAGE;
+    given.filter(|side| rule.takes(*side)).ok_or_else(|| {
+        let SideRule { step, most } = rule;
+        let message = format!("{name} must be a multiple of {step} from {LEAST_SIDE} to {most}");
         Problem::invalid(name, message)
     })
 }

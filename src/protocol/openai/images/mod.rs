@@ -31,8 +31,7 @@ use super::{Problem, Strictness};
 use crate::job::ImageRequest;
 
 use fields::ImagesDraft;
-pub use fields::{LONGEST_SIDE, SIDE_STEP};
-pub(super) use fields::{bounded, number, progress_token, size, text};
+pub(super) use fields::{SideRule, bounded, number, progress_token, size, text};
 use inputs::ImageInputs;
 pub(super) use settings::sampler;
 
@@ -60,6 +59,8 @@ pub struct ImagesRequest {
     /// Fields that only polling workers can honour, then those that they cannot.
     pub only_polled: Vec<&'static str>,
     pub never_polled: Vec<&'static str>,
+    /// Fields of the request that have no effect.
+    pub ignored: Vec<String>,
 }
 
 /// A route that takes requests for images.

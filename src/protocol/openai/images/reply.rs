@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ImageDelivery, ImageDoor, ImageFormat};
 use crate::job::{ImageRequest, JobRequest};
-use crate::openai::media::{FinishedMedia, MediaEncoding, MediaGrid};
+use crate::openai::media::{FinishedMedia, MediaGrid};
 
 /// Names of events: of a finished image, and of a preview.
 pub const GENERATION: [&str; 2] = [
@@ -61,9 +61,10 @@ impl ImagesHead {
             "grid": grid.render(),
         });
         if self.door == ImageDoor::Plain {
-            let is_link = self.delivery.encoding == MediaEncoding::Url;
-            let links = images.iter().filter(|_| is_link);
-            let links: Vec<&str> = links.map(|image| &*image.data).collect();
+            let links: Vec<&str> = images
+                .iter()
+                .filter_map(|image| image.url.as_deref())
+                .collect();
             reply["id"] = grid.job.as_str().into();
             reply["status"] = "completed".into();
             reply["url"] = json!(links.first());
@@ -73,9 +74,14 @@ impl ImagesHead {
     }
 
     fn entry(&self, image: &FinishedMedia) -> Value {
-        let mut entry = json!({"revised_prompt": self.prompt, "seed": image.seed});
-        entry[self.delivery.encoding.field()] = image.data.as_str().into();
-        entry
+        let fields = [
+            ("revised_prompt", json!(self.prompt)),
+            ("seed", json!(image.seed)),
+        ];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value));
+        let mut entry = Map::from_iter(fields);
+        image.insert_into(&mut entry);
+        Value::Object(entry)
     }
 
     /// That of a finished image, where the client has named none.
@@ -91,10 +97,7 @@ impl ImagesHead {
     pub fn completed(&self, image: &FinishedMedia, grid: &MediaGrid) -> String {
         let [completed, _] = self.events();
         let mut event = self.event(completed, image.index, Some(image));
-        event.insert(
-            self.delivery.encoding.field().into(),
-            image.data.as_str().into(),
-        );
+        image.insert_into(&mut event);
         event.insert("revised_prompt".into(), self.prompt.as_str().into());
         event.insert("seed".into(), json!(image.seed));
         event.insert("grid".into(), grid.render());

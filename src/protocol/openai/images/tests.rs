@@ -21,25 +21,26 @@ fn a_plain_request_leaves_settings_to_the_model() {
     let image = &request.image;
     assert_eq!((image.width, image.height), (0, 0));
     assert_eq!((image.steps, image.seed, image.karras), (None, None, None));
-    assert_eq!(request.delivery.encoding, MediaEncoding::Url);
+    assert_eq!(request.delivery.encoding, MediaEncoding::UrlAndBase64);
     assert_eq!(request.delivery.format, ImageFormat::Webp);
     assert!(request.only_polled.is_empty() && request.never_polled.is_empty());
 }
 
 #[test]
-fn sizes_are_multiples_of_64_within_bounds() {
+fn sizes_are_multiples_of_16_within_bounds() {
     let size = |text: &str| {
         let image = read(json!({"size": text}))?.image;
         Ok((image.width, image.height))
     };
     assert_eq!(size("auto"), Ok((0, 0)));
     assert_eq!(size("1536x256"), Ok((1536, 256)));
+    assert_eq!(size("1008x4096"), Ok((1008, 4096)));
     for wrong in [
         "",
         "1024",
         "1000x1024",
         "64x64",
-        "1792x1024",
+        "1024x4112",
         "-64x64",
         "1024X1024",
     ] {
@@ -49,6 +50,34 @@ fn sizes_are_multiples_of_64_within_bounds() {
             "{wrong}"
         );
     }
+}
+
+#[test]
+fn sizes_that_public_workers_lack_go_to_workers_of_ours() {
+    for (size, is_usual) in [
+        ("1024x1536", true),
+        ("1008x1024", false),
+        ("1024x1600", false),
+    ] {
+        let request = read(json!({"size": size})).unwrap();
+        let named: &[&str] = if is_usual { &[] } else { &["size"] };
+        assert_eq!(request.only_polled, named, "{size}");
+        assert_eq!(request.never_polled, named, "{size}");
+    }
+}
+
+#[test]
+fn fields_without_an_effect_are_named() {
+    let request = read(json!({
+        "quality": "high", "safety_identifier": "me", "moderation": "low", "user": null, "n": 10,
+    }));
+    let request = request.unwrap();
+    assert_eq!(request.count, 10);
+    assert_eq!(
+        request.ignored,
+        ["quality", "safety_identifier", "moderation"]
+    );
+    assert!(read(json!({"n": 11})).is_err());
 }
 
 #[test]
@@ -88,8 +117,8 @@ fn a_field_that_cannot_be_honoured_is_refused_by_its_name() {
         assert!(error.contains(part), "{error}");
     };
     refused(
-        json!({"n": 5}),
-        "n: n must be an integer from 1 to 4, found 5",
+        json!({"n": 11}),
+        "n: n must be an integer from 1 to 10, found 11",
     );
     refused(json!({"prompt": " "}), "prompt: prompt is empty");
     refused(json!({"prompt": null}), "prompt: prompt is missing");
@@ -122,7 +151,8 @@ fn a_reply_has_the_shape_of_openai() {
     let head = ImagesHead::new(9, &request.image, request.delivery, request.door);
     let image = FinishedMedia {
         index: 0,
-        data: "AAAA".to_owned(),
+        url: None,
+        base64: Some("AAAA".to_owned()),
         seed: Some(7),
         size: Some((1024, 1024)),
     };

@@ -9,8 +9,8 @@ use crate::job::{LONGEST_VIDEO, MOST_FRAMES, VideoRequest};
 use crate::openai::field::Field;
 use crate::openai::form::FormFile;
 use crate::openai::images::inputs::{ImageInput, ImageInputs};
-use crate::openai::images::{LARGEST_SEED, bounded, number, sampler, size, text};
-use crate::openai::media::{self, MediaTracking};
+use crate::openai::images::{LARGEST_SEED, SideRule, bounded, number, sampler, size, text};
+use crate::openai::media::{self, MediaEncoding, MediaTracking};
 use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape};
 
@@ -29,6 +29,7 @@ pub struct VideoDraft {
     video: VideoRequest,
     inputs: ImageInputs,
     tracking: MediaTracking,
+    encoding: MediaEncoding,
 }
 
 /// One field of a request.
@@ -83,7 +84,7 @@ fn fields() -> Vec<Field<VideoDraft>> { vec![
     }),
     field("n", Shape::Integer(1..=1), "Only 1: a request makes one video.", |_, _| Ok(())),
     field("size", Shape::Text, "WIDTHxHEIGHT with multiples of 64 from 256 to 1536; if absent, the model's own size, or 768x512.", |draft, value| {
-        draft.size = size(&text(value))?;
+        draft.size = size(&text(value), SideRule::VIDEO)?;
         Ok(())
     }),
     field("seconds", Shape::Either(&[Shape::Number(1.0..=10.0), Shape::Text]), "Length of the video, 1 to 10, as a number or a text of one; if absent, what suits the model, or 4. At most 240 frames.", |draft, value| {
@@ -120,7 +121,10 @@ fn fields() -> Vec<Field<VideoDraft>> { vec![
         draft.video.seed = whole(&value).and_then(|seed| u64::try_from(seed).ok());
         Ok(())
     }),
-    field("response_format", Shape::Word(&["url"]), "Only url: a signed link to an MP4 file that expires after an hour.", |_, _| Ok(())),
+    field("response_format", Shape::Word(&["url", "b64_json"]), "url: a signed link to an MP4 file that expires after an hour. b64_json: the file as base64. If absent, url.", |draft, value| {
+        draft.encoding = MediaEncoding::named(&value);
+        Ok(())
+    }),
     field("user", Shape::Text, "Your identifier of the end user; no effect.", |_, _| Ok(())),
     field("progress_token", Shape::Text, media::PROGRESS_TOKEN, |draft, value| draft.tracking.take_progress_token(value)),
     field("async", Shape::Flag, media::ASYNC, |draft, value| draft.tracking.take_async(&value)),
@@ -150,7 +154,7 @@ impl VideoDraft {
                 ..self.tracking
             },
         };
-        tracking.check(true, "response_format")?;
+        tracking.check(!self.encoding.has_base64(), "response_format")?;
         let (width, height) = self.size.unwrap_or_default();
         let video = VideoRequest {
             prompt,
@@ -172,6 +176,7 @@ impl VideoDraft {
             video,
             inputs: self.inputs,
             tracking,
+            encoding: self.encoding,
         })
     }
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::field::{self, FieldRow};
 use super::form::FormBody;
 use super::images::inputs::ImageInputs;
-use super::media::MediaTracking;
+use super::media::{MediaEncoding, MediaTracking};
 use super::shape::kind;
 use super::{Problem, Strictness};
 use crate::job::VideoRequest;
@@ -43,6 +43,7 @@ pub struct VideosRequest {
     /// The first frame, which is not read yet.
     pub inputs: ImageInputs,
     pub tracking: MediaTracking,
+    pub encoding: MediaEncoding,
 }
 
 impl VideoDoor {
@@ -128,6 +129,10 @@ mod tests {
             (json!({"fps": 31}), "fps"),
             (json!({"n": 2}), "n"),
             (json!({"client_ref": "mine"}), "client_ref"),
+            (
+                json!({"async": true, "response_format": "b64_json"}),
+                "response_format",
+            ),
             (json!({"input_reference": "a"}), "input_reference"),
             (json!({"timeline": "a"}), "timeline"),
         ] {

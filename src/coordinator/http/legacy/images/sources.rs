@@ -23,9 +23,10 @@ pub async fn take(
     };
     let first = asked.source_image.iter_mut().map(|image| (image, role));
     let mask = asked.source_mask.iter_mut();
+    let mask = mask.map(|image| (image, Role::PolledMask));
     let extra = asked.extra_source_images.iter_mut().flatten();
     let extra = extra.filter_map(|extra| extra.image.as_mut());
-    let others = mask.chain(extra).map(|image| (image, Role::Source));
+    let others = mask.chain(extra.map(|image| (image, Role::Source)));
     let mut holding = sources.holding();
     for (number, (image, role)) in (0..).zip(first.chain(others)) {
         let key = Key::new(Area::Sources, id.0, number, MediaType::Webp);

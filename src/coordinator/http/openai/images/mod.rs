@@ -18,15 +18,14 @@ use crate::http::generation::{
     MediaDelivery, MediaEndpoint, MediaOrder, RefusedFields, read_body, with_job_ids,
 };
 use crate::http::room::Room;
+use crate::http::text::with_ignored;
 use crate::media::MediaType;
 use crate::moderation::Medium;
 use crate::requests::orders::{MediaNotes, MediaWork};
-use muster_protocol::job::{Capabilities, Formats, Kind, USUAL_SIZE};
+use muster_protocol::job::{Capabilities, Formats, Kind, SourceImage};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::images::reply::ImagesHead;
-use muster_protocol::openai::images::{
-    ImageDelivery, ImageDoor, ImageFormat, ImagesRequest, LONGEST_SIDE, SIDE_STEP,
-};
+use muster_protocol::openai::images::{ImageDelivery, ImageDoor, ImageFormat, ImagesRequest};
 
 use relay::ImageRelay;
 
@@ -135,10 +134,10 @@ pub async fn order_of(
     let inputs = std::mem::take(&mut request.inputs);
     let sources = endpoint.take_sources(inputs).await?;
     let sources = sources.map(|taken| {
-        request.image.source = Some(taken.source);
-        if request.image.width == 0 {
-            (request.image.width, request.image.height) = matched_size(taken.size);
-        }
+        request.image.source = Some(SourceImage {
+            size: taken.source.size.filter(|_| request.image.width == 0),
+            ..taken.source
+        });
         taken.holding
     });
     request.image.previews = request.previews;
@@ -156,7 +155,9 @@ async fn serve(
 ) -> Result<Response, ApiError> {
     let order = order_of(endpoint, &mut request).await?;
     if order.tracking.is_async {
-        return endpoint.accept(order, &request, room).await;
+        let mut accepted = endpoint.accept(order, &request, room).await?;
+        with_ignored(&mut accepted, &request.ignored);
+        return Ok(accepted);
     }
     let gathering = endpoint.queue(order, &request).await?;
     let ids = gathering.job_ids();
@@ -174,7 +175,9 @@ async fn serve(
                 .await
         }
     };
-    Ok(with_job_ids(answer, ids))
+    let mut response = with_job_ids(answer, ids);
+    with_ignored(&mut response, &request.ignored);
+    Ok(response)
 }
 
 /// Settings that the client left unset stay so: the worker knows what suits the model.
@@ -211,19 +214,6 @@ fn formats(request: &ImagesRequest, all: Formats) -> Result<Formats, Problem> {
     }
 }
 
-/// The size of an image that is drawn from one of this size: of its shape, and no larger than models usually draw.
-fn matched_size((width, height): (u32, u32)) -> (u32, u32) {
-    let (most, step) = (f64::from(USUAL_SIZE.0) * f64::from(USUAL_SIZE.1), SIDE_STEP);
-    let (width, height) = (f64::from(width), f64::from(height));
-    let scale = (most / (width * height)).sqrt().min(1.0);
-    let side = |side: f64| {
-        let steps = (side * scale / f64::from(step)).round();
-        // A cast saturates.
-        (steps as u32).clamp(1, LONGEST_SIDE / step) * step
-    };
-    (side(width), side(height))
-}
-
 /// Leaves the prompt as it may be served.
 async fn moderate(
     endpoint: &MediaEndpoint,
@@ -249,22 +239,5 @@ fn image_type(format: ImageFormat) -> MediaType {
         ImageFormat::Webp => MediaType::Webp,
         ImageFormat::Png => MediaType::Png,
         ImageFormat::Jpeg => MediaType::Jpeg,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matched_size;
-
-    #[test]
-    fn an_image_without_a_size_has_the_shape_of_its_source() {
-        let check = |source, expected| assert_eq!(matched_size(source), expected, "{source:?}");
-        check((1024, 768), (1024, 768));
-        check((128, 128), (128, 128));
-        check((1, 1), (64, 64));
-        check((300, 200), (320, 192));
-        check((2048, 2048), (1024, 1024));
-        check((3000, 1000), (1536, 576));
-        check((1, 16_000), (64, 1536));
     }
 }

@@ -149,7 +149,7 @@ impl ImageStream {
         let image = self.store.deliver(made, delivery).await?;
         let mut room = self.memory.room_to_tell();
         // Once as the image and once as the event.
-        room.cover_in_time(2 * image.data.len()).await?;
+        room.cover_in_time(2 * image.bytes()).await?;
         let text = self.relay.head.completed(&image, &grid);
         self.sent = Some(room);
         Ok(text)

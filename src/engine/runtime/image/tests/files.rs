@@ -68,8 +68,8 @@ fn folders_of_other_models_are_refused_by_name() {
     check(
         scheduler,
         "scaled_linear",
-        "linear",
-        "beta_schedule: found linear",
+        "squaredcos_cap_v2",
+        "beta_schedule: found",
     );
     check(
         scheduler,
@@ -77,7 +77,7 @@ fn folders_of_other_models_are_refused_by_name() {
         "sample",
         "prediction_type: found sample",
     );
-    check(scheduler, "0.012", "0.02", "beta_end: found 0.02");
+    check(scheduler, "0.012", "1.2", "beta_end: found 1.2");
     let index = "model_index.json";
     check(
         index,

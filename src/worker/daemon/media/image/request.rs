@@ -6,20 +6,25 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::inversions::InvertedPrompts;
+use crate::catalog::likeness;
 use crate::daemon::blame;
 use crate::daemon::engines::AdapterFolders;
 use crate::link::{Said, Transfers};
 use muster_engine::runtime::diffusion::{DiffusionSampler, Schedule};
 use muster_engine::runtime::image::{ImageRequest, LoraUse};
 use muster_engine::runtime::maker::{PixelFormat, Pixels};
-use muster_media::image::{self, Bounds, Channels};
+use muster_media::image::{self, Channels};
 use muster_protocol::job::{self, Failure, FailureKind, SourceImage};
 
 /// The start of a link that holds its object.
 const INLINE: &str = "data:;base64,";
 /// Of a source image or a mask.
 const MOST_SOURCE_BYTES: usize = 32 << 20;
+/// Larger ones are made smaller.
 const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
+
+/// Names that an error shows first.
+const NEAREST: usize = 3;
 
 /// Reads the settings and fetches the source images.
 pub async fn read(
@@ -85,24 +90,21 @@ fn settings(
         seed: request.seed,
         index: request.index,
         clip_skip: request.clip_skip,
-        strength: request.strength.map(|strength| strength as f32),
+        strength: request.strength,
         source: None,
         mask: None,
         loras: loras.collect::<Result<_, _>>()?,
         inversions: prompts.inversions,
         tiles: request.tiling,
-        hires: request.hires_fix.then(|| hires_strength(request)),
+        hires: request
+            .hires_fix
+            .then(|| request.hires_strength.unwrap_or(HIRES_STRENGTH)),
         wants_previews: request.previews > 0,
     })
 }
 
 /// As public workers take it where a request does not say.
-const HIRES_STRENGTH: f32 = 0.65;
-
-fn hires_strength(request: &job::ImageRequest) -> f32 {
-    let strength = request.hires_strength.map(|strength| strength as f32);
-    strength.unwrap_or(HIRES_STRENGTH)
-}
+const HIRES_STRENGTH: f64 = 0.65;
 
 /// A LoRA of the worker's folder. Strangers' files are not downloaded.
 fn lora_use(lora: &job::Lora, folder: Option<&Path>) -> Result<LoraUse, Failure> {
@@ -138,10 +140,12 @@ pub fn named_file(folder: &Path, name: &str) -> Option<PathBuf> {
 }
 
 fn unknown(what: &str, name: &str, known: impl Iterator<Item = &'static str>) -> Failure {
-    let known: Vec<_> = known.collect();
-    let known = known.join(", ");
+    let mut known: Vec<_> = known.collect();
+    known.sort_by(|a, b| likeness(name, b).total_cmp(&likeness(name, a)));
+    let (nearest, others) = known.split_at(NEAREST.min(known.len()));
+    let (nearest, others) = (nearest.join(", "), others.join(", "));
     unsupported(format!(
-        "{what} {name:?} is not supported by this worker; supported are {known}"
+        "{what} {name:?} is not supported by this worker; the nearest are {nearest}; also supported: {others}"
     ))
 }
 
@@ -164,7 +168,7 @@ pub async fn fetch(what: &'static str, link: &str, transfers: &Transfers) -> Res
         }
     };
     let decoded = tokio::task::spawn_blocking(move || {
-        image::decode(&bytes, Bounds::Pixels(MOST_SOURCE_PIXELS)).map(pixels)
+        image::decode_photo(&bytes, MOST_SOURCE_PIXELS).map(pixels)
     });
     let decoded = decoded.await.map_err(|_| blame::broken())?;
     decoded.map_err(|error| {
@@ -267,6 +271,24 @@ mod tests {
             },
             "loras",
         );
+    }
+
+    #[test]
+    fn a_refused_sampler_lists_its_nearest_neighbours() {
+        let refused = |name: &str| {
+            let sampler = Some(name.to_owned());
+            let image = ImageRequest {
+                sampler,
+                ..ImageRequest::default()
+            };
+            settings(&image, &AdapterFolders::default())
+                .unwrap_err()
+                .message
+        };
+        let message = refused("dpmpp_2m_sde_gpux");
+        let (nearest, others) = message.split_once("; also").unwrap();
+        assert!(nearest.contains("k_dpmpp_2m"), "{message}");
+        assert!(others.contains("k_euler"), "{message}");
     }
 
     #[test]
