@@ -11,6 +11,8 @@ from harness import KEY, URL, fails, run
 client = openai.OpenAI(base_url=f"{URL}/v1", api_key=KEY, max_retries=0)
 SIDE = 128
 MODEL = "demo-image"
+# A source without a size is fitted into the area of the model's own images.
+OWN_SIDE = 256
 
 
 def file(image, name="image.png"):
@@ -21,6 +23,13 @@ def file(image, name="image.png"):
 
 def opened(image):
     return Image.open(io.BytesIO(base64.b64decode(image.b64_json))).convert("RGB")
+
+
+def fitted(image):
+    """An image of the model's own size, in the size of the source."""
+    image = opened(image)
+    assert image.size == (OWN_SIDE, OWN_SIDE), image.size
+    return image.resize((SIDE, SIDE))
 
 
 def source():
@@ -55,8 +64,7 @@ def check_an_edit_keeps_what_lies_outside_of_the_mask():
         model=MODEL, image=file(source()), mask=file(mask(left), "mask.png"),
         prompt="a red circle on a white background", n=1, response_format="b64_json", output_format="png",
         extra_body={"seed": 3, "steps": 8, "strength": 1})
-    image = opened(edited.data[0])
-    assert image.size == (SIDE, SIDE), image.size
+    image = fitted(edited.data[0])
     for x in range(SIDE // 2 + 8, SIDE, 7):
         for y in range(4, SIDE, 7):
             kept = image.getpixel((x, y))
@@ -72,7 +80,7 @@ def check_an_edit_may_come_as_a_list_and_be_streamed():
         partial_images=1, extra_body={"steps": 6, "seed": 1}))
     assert events[-1].type == "image_edit.completed", events[-1].type
     assert {event.type for event in events[:-1]} <= {"image_edit.partial_image"}
-    assert opened(events[-1]).size == (SIDE, SIDE)
+    assert opened(events[-1]).size == (OWN_SIDE, OWN_SIDE)
 
 
 def check_a_variation_looks_like_its_image():
@@ -81,8 +89,7 @@ def check_a_variation_looks_like_its_image():
         extra_body={"seed": 1, "steps": 6, "strength": 0.2})
     assert len(varied.data) == 2
     for entry in varied.data:
-        image = opened(entry)
-        assert image.size == (SIDE, SIDE)
+        image = fitted(entry)
         left, right = image.getpixel((16, 64)), image.getpixel((112, 64))
         assert left[2] > left[0] and right[0] > right[2], (left, right)
 
