@@ -1,16 +1,16 @@
 //! `worker.example.toml`: every setting with its default and why one would change it, written from the declarations.
 
 use super::{
-    CoordinatorConfig, EngineConfig, HubConfig, MediaConfig, ModelsConfig, OwnerConfig,
-    PriceConfig, ServeConfig, Setting, WorkerConfig,
+    AliasConfig, CoordinatorConfig, EngineConfig, HubConfig, MediaConfig, ModelsConfig,
+    OwnerConfig, PriceConfig, ServeConfig, Setting, WorkerConfig,
 };
 
 const PREFACE: &str = "\
 # Every setting of worker.toml with its default. To change a setting, remove the # before it.
 # A command-line flag overrides an environment variable, and a variable MUSTER_<SECTION>_<KEY>
 # (MUSTER_ENGINE_THREADS=4) overrides this file. A variable holds a list as written here or separated by commas
-# (MUSTER_MODELS_SERVE=qwen3-0.6b,./tiny.gguf). Settings of [[serve.price]] and [[coordinator]], which can
-# repeat, come from this file only; a key may be \"env:NAME\". `worker config check` shows the values in use.
+# (MUSTER_MODELS_SERVE=qwen3-0.6b,./tiny.gguf). Settings of [[serve.price]], [[serve.alias]] and [[coordinator]],
+# which can repeat, come from this file only; a key may be \"env:NAME\". `worker config check` shows the values in use.
 # Relative paths start at the folder of this file; ~ is your home folder.
 ";
 
@@ -29,6 +29,11 @@ pub fn example() -> String {
             "# [[serve.price]]",
             PriceConfig::ABOUT,
             PriceConfig::SETTINGS,
+        ),
+        (
+            "# [[serve.alias]]",
+            AliasConfig::ABOUT,
+            AliasConfig::SETTINGS,
         ),
         (
             "# [[coordinator]]",

@@ -13,6 +13,7 @@
     allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
 )]
 
+mod alias;
 mod choice;
 mod coordinator;
 mod document;
@@ -39,6 +40,7 @@ mod unknown;
 mod value;
 mod worker;
 
+pub use alias::AliasConfig;
 pub use coordinator::{CoordinatorConfig, CoordinatorKind};
 pub use engine::{DeviceSetting, EngineConfig, KvCacheSetting, SpeculationSetting};
 pub use example::example;
@@ -73,6 +75,7 @@ pub struct Config {
     pub serve: ServeConfig,
     pub media: MediaConfig,
     pub prices: Vec<PriceConfig>,
+    pub aliases: Vec<AliasConfig>,
     pub coordinators: Vec<CoordinatorConfig>,
 }
 
@@ -116,8 +119,12 @@ pub fn sections() -> [&'static [Setting]; 7] {
 }
 
 /// The sections that may be repeated.
-fn repeated_sections() -> [&'static [Setting]; 2] {
-    [PriceConfig::SETTINGS, CoordinatorConfig::SETTINGS]
+fn repeated_sections() -> [&'static [Setting]; 3] {
+    [
+        PriceConfig::SETTINGS,
+        AliasConfig::SETTINGS,
+        CoordinatorConfig::SETTINGS,
+    ]
 }
 
 impl Config {
@@ -148,6 +155,13 @@ impl Config {
                 format!("{name} has two prices in [[serve.price]]: keep one"),
             );
         }
+        let aliases = reader.each(AliasConfig::SECTION, AliasConfig::read_one);
+        if let Some(name) = aliases.as_deref().and_then(alias::named_twice) {
+            reader.problem_about(
+                "serve.alias",
+                format!("{name} stands for two models in [[serve.alias]]: keep one"),
+            );
+        }
         let is_charging = |serve: &ServeConfig| serve.charging != Charging::Off;
         if serve.as_ref().is_some_and(is_charging) && prices.as_ref().is_some_and(Vec::is_empty) {
             let what = "serve.charging needs prices: without [[serve.price]] every request that is charged is refused";
@@ -163,6 +177,7 @@ impl Config {
             serve: serve?,
             media: media?,
             prices: prices?,
+            aliases: aliases?,
             coordinators: coordinators?,
         })
     }

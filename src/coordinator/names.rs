@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default)]
 pub struct Names(Arc<Table>);
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Table {
     /// Every name, ids among them.
     ids: HashMap<Arc<str>, Arc<str>>,
@@ -25,6 +25,17 @@ impl Names {
         let mut table = Table::default();
         for (id, names) in models {
             table.add(id.into(), names);
+        }
+        Self(Arc::new(table))
+    }
+
+    /// The same with further names, each with the name of its model. An alias that was the name of another model is taken
+    /// from it.
+    #[must_use]
+    pub fn with_aliases<'a>(self, aliases: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut table = Arc::unwrap_or_clone(self.0);
+        for (name, model) in aliases {
+            table.alias(name, model);
         }
         Self(Arc::new(table))
     }
@@ -46,6 +57,19 @@ impl Names {
 }
 
 impl Table {
+    fn alias(&mut self, name: &str, model: &str) {
+        let id = self.ids.get(model).cloned();
+        let id = id.unwrap_or_else(|| model.into());
+        self.add(id.clone(), []);
+        let name = Arc::<str>::from(name);
+        if let Some(before) = self.ids.insert(name.clone(), id.clone())
+            && let Some(others) = self.others.get_mut(&before)
+        {
+            others.retain(|other| *other != name);
+        }
+        self.others.entry(id).or_default().push(name);
+    }
+
     fn add<'a>(&mut self, id: Arc<str>, names: impl IntoIterator<Item = &'a str>) {
         self.ids.entry(id.clone()).or_insert_with(|| id.clone());
         for name in names {
@@ -80,5 +104,32 @@ mod tests {
         assert_eq!(names.listed("org/big"), None);
         assert_eq!(names.others("tiny"), ["Org/Tiny".into()]);
         assert!(names.others("nobody").is_empty());
+    }
+
+    #[test]
+    fn an_alias_leads_to_the_model_that_is_named_for_it() {
+        let names = Names::of([
+            ("tiny", ["Org/Tiny", "small"]),
+            ("big", ["Org/Big", "large"]),
+        ]);
+        let names = names.with_aliases([
+            ("gpt-4o-mini", "Org/Tiny"),
+            ("small", "big"),
+            ("whisper-1", "own-model"),
+        ]);
+        for (name, id) in [
+            ("gpt-4o-mini", "tiny"),
+            ("small", "big"),
+            ("whisper-1", "own-model"),
+            ("own-model", "own-model"),
+        ] {
+            assert_eq!(&*names.id(name), id);
+        }
+        assert_eq!(
+            names.others("tiny"),
+            ["Org/Tiny".into(), "gpt-4o-mini".into()]
+        );
+        let others: Vec<_> = names.others("big").iter().map(|name| &**name).collect();
+        assert_eq!(others, ["Org/Big", "large", "small"]);
     }
 }

@@ -350,13 +350,17 @@ async fn a_model_nobody_knows_is_404_and_one_that_is_offline_503() {
 #[tokio::test]
 async fn a_model_is_the_same_by_all_of_its_names() {
     let app = App::with(DoorSettings {
-        names: Names::of([("tiny", ["Org/Tiny"])]),
+        names: Names::of([("tiny", ["Org/Tiny"])]).with_aliases([("gpt-4o-mini", "Org/Tiny")]),
         ..DoorSettings::default()
     })
     .await;
     let rig = Puppet::connect(&app.board).await;
-    for stream in [false, true] {
-        let request = body(json!({"model": "Org/Tiny", "stream": stream}));
+    for (name, stream) in [
+        ("Org/Tiny", false),
+        ("gpt-4o-mini", false),
+        ("Org/Tiny", true),
+    ] {
+        let request = body(json!({"model": name, "stream": stream}));
         let (answer, ()) = tokio::join!(app.chat(&request), rig.answer(&["hi"]));
         assert_eq!(answer.status, StatusCode::OK);
         let reply = match stream {
@@ -367,9 +371,13 @@ async fn a_model_is_the_same_by_all_of_its_names() {
     }
     let listed = app.get("/v1/models").await.json().await;
     assert_eq!(listed["data"][1]["id"], "tiny");
-    assert_eq!(listed["data"][1]["aliases"], json!(["Org/Tiny"]));
+    assert_eq!(
+        listed["data"][1]["aliases"],
+        json!(["Org/Tiny", "gpt-4o-mini"])
+    );
     for path in [
         "/v1/models/tiny",
+        "/v1/models/gpt-4o-mini",
         "/v1/models/Org/Tiny",
         "/v1/models/Org%2FTiny",
     ] {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use muster::config::{
-    Config, ConfigError, CoordinatorConfig, Environment, Flag, Loaded, PriceConfig, Quantization,
-    Setting, Sources, example, sections,
+    AliasConfig, Config, ConfigError, CoordinatorConfig, Environment, Flag, Loaded, PriceConfig,
+    Quantization, Setting, Sources, example, sections,
 };
 
 use proptest::prelude::*;
@@ -119,6 +119,7 @@ fn every_setting_is_in_the_example_and_every_line_of_it_is_a_setting() {
         .into_iter()
         .flatten()
         .chain(PriceConfig::SETTINGS)
+        .chain(AliasConfig::SETTINGS)
         .chain(CoordinatorConfig::SETTINGS);
     assert_eq!(
         in_example,
@@ -139,6 +140,7 @@ fn every_setting_says_what_it_is() {
         .into_iter()
         .flatten()
         .chain(PriceConfig::SETTINGS)
+        .chain(AliasConfig::SETTINGS)
         .chain(CoordinatorConfig::SETTINGS)
     {
         assert!(
@@ -147,7 +149,8 @@ fn every_setting_says_what_it_is() {
             setting.name(),
             setting.doc
         );
-        let is_required = ["url", "key", "model"].contains(&setting.key);
+        let is_required =
+            ["url", "key", "model"].contains(&setting.key) || setting.name() == "serve.alias.name";
         let is_explained = setting.default.is_some() || !setting.unset.is_empty() || is_required;
         assert!(
             is_explained,
@@ -307,6 +310,27 @@ fn charging_that_would_do_nothing_or_refuse_everything_is_refused() {
     let allowed =
         format!("[serve]\ncharging = \"allowlist\"\ncharged_accounts = [\"alice\"]\n{price}");
     assert!(load(&allowed, &[], &[]).is_ok());
+}
+
+#[test]
+fn an_alias_names_one_model() {
+    let alias =
+        |name: &str, model: &str| format!("[[serve.alias]]\nname = {name:?}\nmodel = {model:?}\n");
+    let two = alias("gpt-4o-mini", "tiny") + &alias("tts-1", "speaks");
+    let config = load(&two, &[], &[]).unwrap().config;
+    let aliases = config.aliases.iter();
+    let aliases: Vec<_> = aliases.map(|one| (&*one.name, &*one.model)).collect();
+    assert_eq!(aliases, [("gpt-4o-mini", "tiny"), ("tts-1", "speaks")]);
+    let twice = alias("tts-1", "tiny") + &alias("tts-1", "speaks");
+    let error = load(&twice, &[], &[]).unwrap_err().to_string();
+    assert!(
+        error.contains("tts-1 stands for two models in [[serve.alias]]: keep one"),
+        "{error}"
+    );
+    let error = load(&alias("tiny", "tiny"), &[], &[])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("tiny is an alias of itself"), "{error}");
 }
 
 #[test]

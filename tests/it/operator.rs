@@ -171,6 +171,22 @@ fn sighup_reloads_the_configuration_and_names_what_needs_a_restart() {
 }
 
 #[test]
+fn a_model_answers_to_an_alias_of_the_configuration() {
+    let serve = serve("[[serve.alias]]\nname = \"gpt-4o-mini\"\nmodel = \"demo-text\"\n");
+    let worker = format!(
+        "[models]\nserve = [\"demo-text\"]\n[[coordinator]]\nurl = \"ws://{}\"\nkey = {:?}\n",
+        serve.address, serve.key
+    );
+    let _worker = Running::start(&[], &worker);
+    let shown = serve.wait_for_status("/v1/models/gpt-4o-mini", 200);
+    assert!(shown.contains("\"id\":\"demo-text\""), "{shown}");
+    let body = r#"{"model": "gpt-4o-mini", "max_tokens": 4, "messages": [{"role": "user", "content": "hi"}]}"#;
+    let answer = serve.post("/v1/chat/completions", body);
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains("\"model\":\"demo-text\""), "{answer}");
+}
+
+#[test]
 fn sigusr1_and_sigusr2_end_nothing() {
     let mut serve = serve("");
     let mut worker = Running::start(&[], "");

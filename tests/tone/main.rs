@@ -142,7 +142,7 @@ fn one_more_kind_is_served_end_to_end() {
     refused(
         "/v1/audio/tones",
         json!({"hertz": 1}),
-        "hertz must be 20 to 20000",
+        "hertz must be a number from 20 to 20000, found 1",
     );
     refused(
         "/v1/audio/tones",

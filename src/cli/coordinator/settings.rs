@@ -74,7 +74,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             ignored_fields: ignored_fields(&serve.ignored_fields),
             chat_audio_model: serve.chat_audio_model.clone(),
             scrub_secrets: serve.scrub_secrets,
-            names: Names::of(names(&catalog)),
+            names: names(&catalog, config),
             sizes: prices(&catalog),
             price_book: price_book(config),
             charging: charging(serve),
@@ -154,9 +154,12 @@ fn networks(networks: &Networks) -> Vec<Network> {
 }
 
 /// The models we know, with every name they are asked for by.
-fn names(catalog: &Catalog) -> impl Iterator<Item = (&str, Vec<&str>)> {
+fn names(catalog: &Catalog, config: &Config) -> Names {
     let entries = catalog.entries().iter();
-    entries.map(|entry| (entry.id.as_str(), entry.all_names().collect()))
+    let names = entries.map(|entry| (entry.id.as_str(), entry.all_names()));
+    let aliases = config.aliases.iter();
+    let aliases = aliases.map(|alias| (alias.name.as_str(), alias.model.as_str()));
+    Names::of(names).with_aliases(aliases)
 }
 
 /// The price of a text follows the size of its model; that of an image follows the image.

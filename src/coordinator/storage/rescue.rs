@@ -2,13 +2,19 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::AnyConnection;
 use tokio::sync::Mutex;
-use tracing::error;
+use tokio::time::sleep;
+use tracing::{error, warn};
 
 use super::file::Companions;
 use super::{Location, StorageError, connect, pulse};
+
+/// A copy fails also for a moment: while another connection recovers the log, or a disk is full.
+const TRIES: u32 = 30;
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// A connection that has read from the database before anything could happen to its files: one that is opened later, as a
 /// pool does at any time, finds no file or a log without its beginning.
@@ -29,7 +35,18 @@ impl Rescuer {
             error!("{restored} was deleted with the database and has been written again");
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        match self.copy(path).await {
+        let mut tries = 1;
+        let copied = loop {
+            match self.copy(path).await {
+                Err(error) if tries < TRIES => {
+                    warn!("copying the database to {name} failed and is tried again: {error}");
+                    tries += 1;
+                    sleep(AGAIN).await;
+                }
+                copied => break copied,
+            }
+        };
+        match copied {
             Ok(()) => error!(
                 "the database was copied to {name} beside its old path: stop the coordinator, rename the copy to the database file, start again"
             ),
@@ -42,6 +59,8 @@ impl Rescuer {
     /// The copy has its name when all of it is there.
     async fn copy(&self, path: &Path) -> Result<(), StorageError> {
         let part = path.with_added_extension("part");
+        // Of a try that failed.
+        let _ = std::fs::remove_file(&part);
         super::migrate::prepare_file(&part)?;
         sqlx::query("VACUUM INTO $1")
             .bind(part.to_string_lossy().into_owned())

@@ -39,16 +39,19 @@ pub fn decode_photo(bytes: &[u8], most_pixels: u64) -> Result<Pixels, ImageError
     turned(smaller, orientation.map_err(|_| ImageError::Unreadable)?)
 }
 
-/// The size of this shape with at most so many pixels.
+/// The size of this shape with at most so many pixels. A line of pixels becomes shorter.
 fn within(size: Size, most_pixels: u64) -> Size {
-    let scale = (most_pixels as f64 / size.pixels() as f64).sqrt().min(1.0);
+    if size.pixels() <= most_pixels {
+        return size;
+    }
+    let scale = (most_pixels as f64 / size.pixels() as f64).sqrt();
     let scaled = |side: u32| ((f64::from(side) * scale) as u32).max(1);
-    match scale < 1.0 {
-        true => Size {
-            width: scaled(size.width),
-            height: scaled(size.height),
-        },
-        false => size,
+    let most = |other: u32| u32::try_from(most_pixels / u64::from(other)).unwrap_or(u32::MAX);
+    let height = scaled(size.height);
+    let width = scaled(size.width).min(most(height)).max(1);
+    Size {
+        width,
+        height: height.min(most(width)).max(1),
     }
 }
 
@@ -363,6 +366,7 @@ mod tests {
         };
         assert_eq!(sizes(100, 100), [100, 100]);
         assert_eq!(sizes(400, 100), [200, 50]);
-        assert_eq!(sizes(16_383, 1), [12_799, 1]);
+        assert_eq!(sizes(16_383, 1), [10_000, 1]);
+        assert_eq!(sizes(1, 16_383), [1, 10_000]);
     }
 }

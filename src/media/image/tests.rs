@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::description::describe;
 use super::{
     Bounds, Channels, ImageError, Pixels, PngText, Size, WebpQuality, decode, decode_first_frame,
-    description, encode, encode_described, inspect, to_jpeg, to_png, to_webp,
+    decode_photo, description, encode, encode_described, inspect, to_jpeg, to_png, to_webp,
 };
 use crate::MediaType;
 
@@ -433,6 +433,14 @@ proptest! {
                 prop_assert!(pixels <= 10_000);
                 prop_assert_eq!(picture.bytes().len(), pixels * 4);
             }
+        }
+    }
+
+    #[test]
+    fn fuzz_reducing_a_photo_ends_within_bounds(bytes in broken(), most in 1..600_u64) {
+        if let Ok(photo) = decode_photo(&bytes, most) {
+            let pixels = photo.size().pixels();
+            prop_assert!(pixels <= most, "{pixels} of {most}");
         }
     }
 

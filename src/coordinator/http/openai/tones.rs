@@ -84,7 +84,7 @@ pub async fn generate(
     let gathering = endpoint.queue(order, &request).await?;
     let ids = gathering.job_ids();
     let (delivery, created) = (MediaDelivery::default(), wall_clock().0 / 1000);
-    let render = |sounds: &[_], grid: &_| media::reply(created, sounds, delivery.encoding, grid);
+    let render = |sounds: &[_], grid: &_| media::reply(created, sounds, grid);
     let answer = endpoint.reply(gathering, delivery, render).await;
     drop(room);
     Ok(with_job_ids(answer, ids))

@@ -11,6 +11,8 @@ use tokio::time::{sleep, timeout};
 
 use super::scratch::{OwnServer, SOUND, Scratch, settlement};
 use crate::accounts::{Accounts, Denied, SecretSource};
+use crate::storage::file::Companions;
+use crate::storage::rescue::Rescuer;
 use crate::storage::write::Change;
 use crate::storage::{Location, READERS, StorageError, Store, connect, file};
 use muster_process::tasks::Tasks;
@@ -98,14 +100,39 @@ async fn file_gone(take_away: impl Fn(&Path)) {
         store.problem() == Some(StorageError::FileGone)
     })
     .await;
-    let rescued = || file::rescued(path).map(|name| path.with_file_name(name));
-    until("a copy is made", || rescued().is_some()).await;
-    let copy = Location::Sqlite(rescued().unwrap());
+    let copy = eventually("a copy is made", async || match file::rescued(path) {
+        Some(name) => Ok(path.with_file_name(name)),
+        None => Err(files_beside(path)),
+    });
+    let copy = Location::Sqlite(copy.await);
     let copy = Store::open(&copy, &scratch.tasks).await.unwrap();
     assert_eq!(copy.settle(settlement(job, 1)).await, Ok(Kudos(1000)));
     let other = copy.ledger_sums().await.unwrap();
     assert_eq!(other, SOUND, "only the first job is there");
     assert!(!store.is_reachable(), "it needs its operator");
+}
+
+fn files_beside(path: &Path) -> String {
+    let entries = path.parent().unwrap().read_dir().unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name());
+    format!("{:?}", names.collect::<Vec<_>>())
+}
+
+#[tokio::test]
+async fn a_copy_of_a_lost_database_that_fails_is_tried_again() {
+    let scratch = Scratch::sqlite();
+    let Location::Sqlite(path) = &scratch.location else {
+        unreachable!("it is a file")
+    };
+    let _store = scratch.open().await;
+    let rescuer = Rescuer::open(&scratch.location).await.unwrap();
+    let copy = path.with_extension("copy");
+    let hindrance = copy.with_added_extension("part");
+    std::fs::create_dir(&hindrance).unwrap();
+    let companions = Companions::default();
+    let remove = async { std::fs::remove_dir(&hindrance).unwrap() };
+    tokio::join!(rescuer.rescue(&copy, &companions), remove);
+    assert!(copy.is_file());
 }
 
 #[tokio::test(flavor = "multi_thread")]
