@@ -216,16 +216,16 @@ mod tests {
             per_mchar_spoken: Some(MicroUsd(15_000_000)),
             ..rates(1, 1)
         };
-        let heard = |millis| rates.transcription(millis).unwrap().of_tokens(9999, 0);
-        assert_eq!(heard(60_000), MicroUsd(6000));
-        assert_eq!(heard(2501), MicroUsd(251));
+        let transcribed = |millis| rates.transcription(millis).unwrap().of_tokens(9999, 0);
+        assert_eq!(transcribed(60_000), MicroUsd(6000));
+        assert_eq!(transcribed(2501), MicroUsd(251));
         assert_eq!(rates.spoken(12), Some(MicroUsd(180)));
         let by_tokens = ModelRates {
             input_per_mtok: Some(MicroUsd(1_000_000)),
             ..ModelRates::default()
         };
-        let heard = by_tokens.transcription(2501).unwrap();
-        assert_eq!(heard.of_tokens(126, 0), MicroUsd(126));
+        let transcribed = by_tokens.transcription(2501).unwrap();
+        assert_eq!(transcribed.of_tokens(126, 0), MicroUsd(126));
         assert_eq!(by_tokens.spoken(12), Some(MicroUsd(12)));
         assert_eq!(ModelRates::default().transcription(1), None);
         assert_eq!(ModelRates::default().spoken(1), None);

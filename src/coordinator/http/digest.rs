@@ -23,7 +23,7 @@ const AT_ONCE: usize = 256 << 10;
 #[derive(Debug, Clone)]
 pub struct DigestHead {
     path: String,
-    /// Of a form.
+    /// The boundary, where the body is a form.
     boundary: Option<String>,
 }
 

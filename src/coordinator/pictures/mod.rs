@@ -102,7 +102,7 @@ const ROOM_OF_SENT: u32 = 80;
 /// F-27 of the poll API; photos that OpenAI's API takes are made smaller.
 const SOURCE: Bounds = Bounds::Pixels(SOURCE_PIXELS);
 const SOURCE_PIXELS: u64 = 3072 * 3072;
-/// What decoding a photo takes, as an image of this size that is decoded whole.
+/// Decoding a photo takes as much memory as an image of this size that is decoded whole.
 const DECODED_PHOTO: Size = Size {
     width: 3072,
     height: 3072,

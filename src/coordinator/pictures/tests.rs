@@ -111,7 +111,7 @@ async fn what_is_transparent_stays_so() {
     }
 }
 
-/// What a worker gets of a mask whose left half is of one pixel, the right half of another.
+/// The mask for a worker, of a mask whose left half is of one pixel, the right half of another.
 async fn mask(halves: [[u8; 4]; 2], use_as: Preparation) -> Result<[u8; 2], PictureError> {
     let image = RgbaImage::from_fn(16, 8, |x, _| Rgba(halves[usize::from(x >= 8)]));
     let mut png = Cursor::new(Vec::new());

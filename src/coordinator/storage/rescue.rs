@@ -59,7 +59,7 @@ impl Rescuer {
     /// The copy has its name when all of it is there.
     async fn copy(&self, path: &Path) -> Result<(), StorageError> {
         let part = path.with_added_extension("part");
-        // Of a try that failed.
+        // The rest of a try that failed.
         let _ = std::fs::remove_file(&part);
         super::migrate::prepare_file(&part)?;
         sqlx::query("VACUUM INTO $1")

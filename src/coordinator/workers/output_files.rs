@@ -25,9 +25,9 @@ const NOT_NOW: Untold = Untold::NotNow { retry_after: AGAIN };
 /// Why a worker is not told of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Untold {
-    /// It never can be.
+    /// No worker can ever be told.
     Failed(Failure),
-    /// There is no room for what it would bring, or the media store does not work: nobody's fault.
+    /// There is no room for the output, or the media store does not work: no fault of a worker or a client.
     NotNow { retry_after: Duration },
 }
 
@@ -129,7 +129,7 @@ impl OutputSettings {
     }
 }
 
-/// What was uploaded, if the worker names just this one and its digest.
+/// The upload, if the worker names just this one and its digest.
 pub fn brought(key: Key, settings: OutputSettings, results: &[MediaResult]) -> Option<job::Media> {
     let [only] = results else {
         return None;

@@ -11,7 +11,7 @@ use crate::networks::adapter::InversionVectors;
 use crate::networks::image::{AutoencoderSpec, UnetSpec};
 use crate::runtime::diffusion::{DiffusionSampler, Schedule};
 use crate::runtime::image::{ImageRequest, Inversion, LoraUse};
-use crate::runtime::maker::{Cost, Pixels, Refusal};
+use crate::runtime::maker::{Cost, Pixels, Refusal, in_range};
 use muster_kernels::Edges;
 
 /// Used where neither the request nor the model says more.
@@ -492,18 +492,6 @@ fn check_pixels(setting: &'static str, pixels: Option<&Pixels>) -> Result<(), Re
             "the {setting} has {count} pixels, but the model takes at most {MOST_SOURCE_PIXELS}"
         ))),
         false => Ok(()),
-    }
-}
-
-fn in_range(setting: &'static str, found: u32, least: u32, most: u32) -> Result<(), Refusal> {
-    match (least..=most).contains(&found) {
-        true => Ok(()),
-        false => Err(Refusal::OutOfRange {
-            setting,
-            found: found.into(),
-            least: least.into(),
-            most: most.into(),
-        }),
     }
 }
 

@@ -103,6 +103,19 @@ pub enum Refusal {
     Unsupported(String),
 }
 
+/// Refuses a setting that is less or more than the model takes.
+pub fn in_range(setting: &'static str, found: u32, least: u32, most: u32) -> Result<(), Refusal> {
+    match (least..=most).contains(&found) {
+        true => Ok(()),
+        false => Err(Refusal::OutOfRange {
+            setting,
+            found: found.into(),
+            least: least.into(),
+            most: most.into(),
+        }),
+    }
+}
+
 impl From<candle_core::Error> for Failure {
     fn from(error: candle_core::Error) -> Self {
         Self::internal(model::plain(&error))

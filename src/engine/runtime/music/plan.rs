@@ -7,7 +7,7 @@ use super::networks::MusicNetworks;
 use super::texts::SongText;
 use crate::networks::sound::{AceStepSpec, OobleckSpec, SongConditionSpec, TILE_FRAMES};
 use crate::runtime::diffusion::even_levels;
-use crate::runtime::maker::{Cost, Refusal, SoundRequest};
+use crate::runtime::maker::{Cost, Refusal, SoundRequest, in_range};
 use crate::runtime::text::PromptTokenizer;
 
 const MOST_STEPS: u32 = 100;
@@ -233,18 +233,6 @@ fn tokens(
         )));
     }
     Ok(tokens)
-}
-
-fn in_range(setting: &'static str, found: u32, least: u32, most: u32) -> Result<(), Refusal> {
-    match (least..=most).contains(&found) {
-        true => Ok(()),
-        false => Err(Refusal::OutOfRange {
-            setting,
-            found: found.into(),
-            least: least.into(),
-            most: most.into(),
-        }),
-    }
 }
 
 /// A seed of 32 bits, as the start of a song takes, so that programs that keep no more can repeat it.

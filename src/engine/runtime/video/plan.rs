@@ -6,7 +6,7 @@ use super::VideoDefaults;
 use super::networks::{MOST_TEXT_TOKENS, VideoNetworks};
 use crate::networks::video::{VideoAutoencoderSpec, WanSpec};
 use crate::runtime::diffusion::FlowLevels;
-use crate::runtime::maker::{Cost, Pixels, Refusal, UNREAD_FRAMES};
+use crate::runtime::maker::{Cost, Pixels, Refusal, UNREAD_FRAMES, in_range};
 use crate::runtime::video::VideoRequest;
 
 const MOST_STEPS: u32 = 500;
@@ -228,18 +228,6 @@ fn check_source(networks: &VideoNetworks, source: Option<&Pixels>) -> Result<(),
         )));
     }
     Ok(())
-}
-
-fn in_range(setting: &'static str, found: u32, least: u32, most: u32) -> Result<(), Refusal> {
-    match (least..=most).contains(&found) {
-        true => Ok(()),
-        false => Err(Refusal::OutOfRange {
-            setting,
-            found: found.into(),
-            least: least.into(),
-            most: most.into(),
-        }),
-    }
 }
 
 fn between(setting: &'static str, found: f32, [least, most]: [f32; 2]) -> Result<(), Refusal> {

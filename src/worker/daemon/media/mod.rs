@@ -82,8 +82,6 @@ trait CatalogSource: Sized {
     /// The facts of an entry of this kind.
     type Facts;
 
-    fn facts(facts: &Facts) -> Option<&Self::Facts>;
-
     fn of_entry(
         facts: &Self::Facts,
         path: PathBuf,
@@ -92,7 +90,7 @@ trait CatalogSource: Sized {
 }
 
 macro_rules! sources {
-    ($($kind:ident($source:ty),)*) => {
+    ($($kind:ident($source:ty) $(of $facts:ident)?,)*) => {
         #[derive(Debug, Clone, PartialEq)]
         pub enum MediaSource {
             $($kind($source)),*
@@ -113,11 +111,13 @@ macro_rules! sources {
                 path: &Path,
                 components: &ComponentFolders,
             ) -> Result<Option<Self>, String> {
-                $(if let Some(facts) = <$source as CatalogSource>::facts(facts) {
-                    let source = <$source>::of_entry(facts, path.to_owned(), components.clone())?;
-                    return Ok(Some(Self::$kind(source)));
-                })*
-                Ok(None)
+                Ok(match facts {
+                    $($(Facts::$facts(facts) => {
+                        let source = <$source>::of_entry(facts, path.to_owned(), components.clone())?;
+                        Some(Self::$kind(source))
+                    })?)*
+                    Facts::Text(_) => None,
+                })
             }
         }
 
@@ -145,11 +145,11 @@ macro_rules! sources {
 macro_rules! sources_with {
     ($($of_tests:tt)*) => {
         sources! {
-            Video(VideoSource),
-            Music(MusicSource),
-            Image(ImageSource),
-            Hearing(HearingSource),
-            Speech(SpeechSource),
+            Video(VideoSource) of Video,
+            Music(MusicSource) of Music,
+            Image(ImageSource) of Image,
+            Hearing(HearingSource) of Transcription,
+            Speech(SpeechSource) of Speech,
             $($of_tests)*
         }
     };

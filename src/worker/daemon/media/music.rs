@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{CatalogSource, MediaFiles};
-use crate::catalog::{ComposingDefaults, Facts, MusicFacts};
+use crate::catalog::{ComposingDefaults, MusicFacts};
 use crate::daemon::MediaModel;
 use crate::daemon::fit::Needs;
 use muster_engine::networks::weights::Quantize;
@@ -54,13 +54,6 @@ impl MediaFiles for MusicSource {
 
 impl CatalogSource for MusicSource {
     type Facts = MusicFacts;
-
-    fn facts(facts: &Facts) -> Option<&MusicFacts> {
-        match facts {
-            Facts::Music(facts) => Some(facts),
-            _ => None,
-        }
-    }
 
     fn of_entry(
         facts: &MusicFacts,

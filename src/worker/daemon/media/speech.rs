@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::failed;
 use super::{CatalogSource, MediaDesk, MediaFiles};
-use crate::catalog::{Facts, SpeechFacts};
+use crate::catalog::SpeechFacts;
 use crate::daemon::fit::Needs;
 use crate::daemon::registration::small;
 use crate::daemon::{MediaModel, blame};
@@ -49,13 +49,6 @@ impl MediaFiles for SpeechSource {
 
 impl CatalogSource for SpeechSource {
     type Facts = SpeechFacts;
-
-    fn facts(facts: &Facts) -> Option<&SpeechFacts> {
-        match facts {
-            Facts::Speech(facts) => Some(facts),
-            _ => None,
-        }
-    }
 
     fn of_entry(_: &SpeechFacts, path: PathBuf, _: ComponentFolders) -> Result<Self, String> {
         Ok(Self::new(path))

@@ -1,17 +1,15 @@
 //! Tones. A kind for tests of the list of kinds: its model is a folder with a file `tone.json`, and has no weights.
 
-use std::convert::Infallible;
 use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 
-use super::{CatalogSource, MediaFiles};
-use crate::catalog::Facts;
+use super::MediaFiles;
 use crate::daemon::MediaModel;
 use crate::daemon::fit::Needs;
 use muster_engine::runtime::maker::{
     Advance, Cost, MakeRequest, Making, MediaRequest, Output, PassJob, Pcm, Pipeline, Refusal,
 };
-use muster_engine::runtime::{ComponentFolders, DeviceChoice, Failure, LoadError};
+use muster_engine::runtime::{DeviceChoice, Failure, LoadError};
 use muster_protocol::job::{Kind, ToneRequest};
 
 const RATE: u32 = 24_000;
@@ -64,19 +62,6 @@ impl MediaFiles for ToneSource {
 
     fn load(&self, _: DeviceChoice) -> Result<Box<dyn Pipeline>, LoadError> {
         Ok(Box::new(TonePipeline))
-    }
-}
-
-/// The catalog has none.
-impl CatalogSource for ToneSource {
-    type Facts = Infallible;
-
-    fn facts(_: &Facts) -> Option<&Infallible> {
-        None
-    }
-
-    fn of_entry(facts: &Infallible, _: PathBuf, _: ComponentFolders) -> Result<Self, String> {
-        match *facts {}
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::failed;
 use super::{CatalogSource, MediaDesk, MediaFiles};
-use crate::catalog::{Facts, TranscriptionFacts};
+use crate::catalog::TranscriptionFacts;
 use crate::daemon::fit::Needs;
 use crate::daemon::registration::small;
 use crate::daemon::{MediaModel, blame};
@@ -59,13 +59,6 @@ impl MediaFiles for HearingSource {
 
 impl CatalogSource for HearingSource {
     type Facts = TranscriptionFacts;
-
-    fn facts(facts: &Facts) -> Option<&TranscriptionFacts> {
-        match facts {
-            Facts::Transcription(facts) => Some(facts),
-            _ => None,
-        }
-    }
 
     fn of_entry(
         _: &TranscriptionFacts,

@@ -85,7 +85,7 @@ pub struct MediaRoute {
     pub path: &'static str,
     pub parameters: fn() -> Vec<Value>,
     pub body: fn() -> Vec<Content>,
-    /// Of success; none of a route whose replies are objects.
+    /// The replies of success; none where they are objects.
     pub replies: fn() -> Replies,
     /// Whether a job of a worker is its whole answer.
     pub is_whole: bool,

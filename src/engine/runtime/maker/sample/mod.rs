@@ -12,7 +12,7 @@ use candle_core::{Device, Tensor};
 
 use super::{
     Advance, Cost, MakeRequest, Making, MediaRequest, Output, Pipeline, Pixels, Refusal,
-    SideBySide, SoundRequest,
+    SideBySide, SoundRequest, in_range,
 };
 use crate::runtime::hearing::TranscriptRequest;
 use crate::runtime::image::ImageRequest;
@@ -51,7 +51,8 @@ fn as_sample<R: MediaRequest + SampleRequest>(request: &MakeRequest) -> Option<&
     Some(request)
 }
 
-const SIZES: (u32, u32) = (8, 4096);
+const LEAST_SIDE: u32 = 8;
+const MOST_SIDE: u32 = 4096;
 const MOST_STEPS: u32 = 1000;
 const DEFAULT_SIZE: u32 = 64;
 const DEFAULT_STEPS: u32 = 4;
@@ -126,7 +127,7 @@ impl Pipeline for SamplePipeline {
         let sample = sample_of(request)?;
         sample.check()?;
         let steps = steps(sample);
-        in_range("steps", steps, (1, MOST_STEPS))?;
+        in_range("steps", steps, 1, MOST_STEPS)?;
         Ok(Cost {
             steps,
             blocks: u64::from(steps) * u64::from(self.blocks_per_step) + 2,
@@ -189,18 +190,6 @@ impl Making for SampleMaking {
     }
 }
 
-fn in_range(setting: &'static str, found: u32, (least, most): (u32, u32)) -> Result<(), Refusal> {
-    match (least..=most).contains(&found) {
-        true => Ok(()),
-        false => Err(Refusal::OutOfRange {
-            setting,
-            found: found.into(),
-            least: least.into(),
-            most: most.into(),
-        }),
-    }
-}
-
 fn sample_of(request: &MakeRequest) -> Result<&dyn SampleRequest, Refusal> {
     let mut read = REQUESTS.iter().filter_map(|read| read(request));
     read.next().ok_or(Refusal::Kind {
@@ -215,7 +204,12 @@ fn steps(request: &dyn SampleRequest) -> u32 {
 
 fn check_size(width: Option<u32>, height: Option<u32>) -> Result<(), Refusal> {
     for (setting, pixels) in [("width", width), ("height", height)] {
-        in_range(setting, pixels.unwrap_or(DEFAULT_SIZE), SIZES)?;
+        in_range(
+            setting,
+            pixels.unwrap_or(DEFAULT_SIZE),
+            LEAST_SIDE,
+            MOST_SIDE,
+        )?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! A moving square.
 
-use super::{DEFAULT_SIZE, SampleRequest, check_size, in_range};
-use crate::runtime::maker::{Output, Pixels, Refusal};
+use super::{DEFAULT_SIZE, SampleRequest, check_size};
+use crate::runtime::maker::{Output, Pixels, Refusal, in_range};
 use crate::runtime::video::VideoRequest;
 
 const MOST_FRAMES: u32 = 1000;
@@ -11,7 +11,7 @@ const FRAME_RATE: f32 = 8.0;
 impl SampleRequest for VideoRequest {
     fn check(&self) -> Result<(), Refusal> {
         check_size(self.width, self.height)?;
-        in_range("frames", self.frames.unwrap_or(1), (1, MOST_FRAMES))
+        in_range("frames", self.frames.unwrap_or(1), 1, MOST_FRAMES)
     }
 
     fn steps(&self) -> Option<u32> {

@@ -8,7 +8,7 @@ mod request;
 use std::path::{Path, PathBuf};
 
 use super::{CatalogSource, MediaDesk, MediaFiles};
-use crate::catalog::{DrawingDefaults, Facts, ImageFacts};
+use crate::catalog::{DrawingDefaults, ImageFacts};
 use crate::daemon::MediaModel;
 use crate::daemon::fit::Needs;
 use crate::link::Said;
@@ -86,13 +86,6 @@ impl MediaFiles for ImageSource {
 
 impl CatalogSource for ImageSource {
     type Facts = ImageFacts;
-
-    fn facts(facts: &Facts) -> Option<&ImageFacts> {
-        match facts {
-            Facts::Image(facts) => Some(facts),
-            _ => None,
-        }
-    }
 
     fn of_entry(
         facts: &ImageFacts,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::image::fetch;
 use super::{CatalogSource, MediaFiles};
-use crate::catalog::{Facts, FilmingDefaults, VideoFacts};
+use crate::catalog::{FilmingDefaults, VideoFacts};
 use crate::daemon::MediaModel;
 use crate::daemon::fit::Needs;
 use crate::daemon::locate::{LocateError, Shelves};
@@ -77,13 +77,6 @@ impl MediaFiles for VideoSource {
 
 impl CatalogSource for VideoSource {
     type Facts = VideoFacts;
-
-    fn facts(facts: &Facts) -> Option<&VideoFacts> {
-        match facts {
-            Facts::Video(facts) => Some(facts),
-            _ => None,
-        }
-    }
 
     fn of_entry(
         facts: &VideoFacts,
