@@ -23,6 +23,8 @@ settings! {
         sockets: usize where (1..=64) = 4,
         /// Software name at an AI Horde server, as NAME:VERSION:URL, with kind = "legacy". Such servers know the features of a worker by it: one that does not know the name gives no requests whose images are uploaded.
         agent: Option<String>; unset "Muster",
+        /// Take image requests that may be not safe for work, with kind = "legacy". Otherwise such requests are not taken, and an image that engine.safety_checker flags is replaced by an empty one. Set it where you allow such images.
+        nsfw: bool = false,
         /// Hosts, besides those of the coordinator and those that it names, from which jobs may fetch media and to which they may upload it: names, "*.DOMAIN", or "*" for every public host. Set it for a public coordinator that keeps media elsewhere.
         media_hosts: Option<Vec<String>>; unset "\"*.r2.cloudflarestorage.com\", where AI Horde keeps media, with kind = \"legacy\"; otherwise none",
         /// Connect to another machine without TLS, sending the key in plain text. Set it only on a private network.

@@ -4,6 +4,7 @@ pub mod adapter;
 pub mod blocks;
 pub mod encoder;
 pub mod image;
+pub mod image_encoder;
 pub mod layers;
 pub mod sound;
 pub mod text;

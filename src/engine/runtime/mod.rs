@@ -22,6 +22,7 @@ mod network_pool;
 mod outbox;
 pub mod pickles;
 mod prepare;
+pub mod safety;
 pub mod sampling;
 pub mod scheduler;
 mod sequence;

@@ -48,6 +48,8 @@ pub struct PoppedImage {
     pub image: ImageRequest,
     /// Where each of the images goes, in the order of the ids; an image without a place goes along with its submission.
     pub uploads: Vec<Option<String>>,
+    /// An unsafe image must not be sent.
+    pub is_censored: bool,
 }
 
 /// A message to workers that came with an answer, fit to be shown on one line.
@@ -171,10 +173,7 @@ fn popped_image(reply: &mut Value) -> Result<PoppedImage, Refusal> {
         let message = "is not supported by this worker";
         return Err(Refusal::invalid(&format!("payload.{name}"), message));
     }
-    if entries.get("use_nsfw_censor") == Some(&Value::Bool(true)) {
-        let message = "is not supported by this worker, which has no classifier";
-        return Err(Refusal::invalid("payload.use_nsfw_censor", message));
-    }
+    let is_censored = entries.get("use_nsfw_censor") == Some(&Value::Bool(true));
     if let Some(steps) = entries.remove("ddim_steps") {
         entries.insert("steps".to_owned(), steps);
     }
@@ -216,6 +215,7 @@ fn popped_image(reply: &mut Value) -> Result<PoppedImage, Refusal> {
             ..ImageRequest::default()
         },
         uploads,
+        is_censored,
     })
 }
 
@@ -340,7 +340,6 @@ mod tests {
         for (name, value) in [
             ("post_processing", json!(["GFPGAN"])),
             ("control_type", json!("canny")),
-            ("use_nsfw_censor", json!(true)),
         ] {
             let reply = json!({"id": "x", "payload": {"prompt": "p", name: value}});
             assert!(image(reply).unwrap_err().contains(name), "{name}");
@@ -359,7 +358,10 @@ mod tests {
         assert_eq!(found, [Some(PromptSide::Excluded), None]);
         assert_eq!(read.inversions[0].strength, -0.5);
         let plain = json!({"id": "x", "payload": {"prompt": "p", "loras": [], "new": 1}});
-        assert_eq!(image(plain).unwrap().uploads, [None]);
+        let plain = image(plain).unwrap();
+        assert_eq!((plain.uploads, plain.is_censored), (vec![None], false));
+        let censored = json!({"id": "x", "payload": {"prompt": "p", "use_nsfw_censor": true}});
+        assert!(image(censored).unwrap().is_censored);
     }
 
     #[test]

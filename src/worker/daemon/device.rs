@@ -13,6 +13,7 @@ use crate::hardware::Machine;
 use muster_config::{Config, KvCacheSetting, SpeculationSetting};
 use muster_engine::runtime::grammar::ProverProgram;
 use muster_engine::runtime::maker::{Maker, MakerLimits, PipelineLoader};
+use muster_engine::runtime::safety::SafetyChecker;
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::{
     CacheRoom, DeviceChoice, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime,
@@ -79,6 +80,8 @@ impl Device {
             &config.owner,
             cfg!(feature = "cuda"),
         )?;
+        let safety = config.engine.safety_checker.as_deref();
+        let safety = safety.map(SafetyChecker::open).transpose()?;
         let (mut refusals, mut last) = (Vec::new(), None);
         let mut devices: Vec<Self> = Vec::new();
         for room in rooms {
@@ -89,7 +92,10 @@ impl Device {
             }
             let place = room.place.clone();
             match Self::open(room, config) {
-                Ok(device) => devices.push(device),
+                Ok(mut device) => {
+                    device.engines.safety = safety.clone();
+                    devices.push(device);
+                }
                 Err(error) => {
                     refusals.push(format!("{place} cannot be used: {error}"));
                     last = Some(error);

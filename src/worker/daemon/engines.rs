@@ -12,6 +12,7 @@ use super::media::{SOUND_TOKENS, SPOKEN_CHARACTERS};
 use super::residency::{Residency, ResidencyHold};
 use muster_engine::runtime::image::ImageDefaults;
 use muster_engine::runtime::maker::Maker;
+use muster_engine::runtime::safety::SafetyChecker;
 use muster_engine::runtime::{DeviceChoice, Failure, ModelInfo, Runtime};
 use muster_protocol::job::{Kind, Kinds};
 use muster_protocol::link::ModelLimits;
@@ -24,6 +25,8 @@ pub struct Engines {
     /// Started with the first model that makes media.
     pub maker: Option<Maker>,
     pub folders: AdapterFolders,
+    /// Looks at images for public coordinators.
+    pub safety: Option<SafetyChecker>,
     /// Settings of the models that draw, by their names, for requests that leave them open.
     pub drawing: BTreeMap<String, ImageDefaults>,
     /// Where models may be out of memory while they are offered.
@@ -166,6 +169,11 @@ impl Fleet {
         &self.0[0].folders
     }
 
+    /// Whether images can be judged: by the same checker for each device.
+    pub fn can_judge(&self) -> bool {
+        self.0[0].safety.is_some()
+    }
+
     /// Frees a model's memory on each device, after its running jobs. False where models stay in memory.
     pub async fn unload(&self, model: &str) -> bool {
         let mut unloads = false;
@@ -298,6 +306,7 @@ impl From<Runtime> for Engines {
             runtime,
             maker: None,
             folders: AdapterFolders::default(),
+            safety: None,
             drawing: BTreeMap::new(),
             residency: None,
             reader: Reader::default(),

@@ -35,6 +35,7 @@ fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError
                 base: base.clone(),
                 tls,
                 jobs,
+                takes_nsfw: coordinator.nsfw,
                 agent,
             };
             (label(&base), calls)

@@ -83,6 +83,7 @@ impl Counters {
             | Said::Output(_)
             | Said::Prompt(_)
             | Said::Part(_)
+            | Said::Flagged(_)
             | Said::Progress { .. } => return,
         };
         count.fetch_add(1, Ordering::Relaxed);

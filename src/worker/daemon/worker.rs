@@ -8,9 +8,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
+use tracing::warn;
 use url::Url;
 
-use super::engines::{AdapterFolders, DeviceModel, Fleet, MediaModel};
+use super::engines::{DeviceModel, Fleet, MediaModel};
 use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
 use super::registration::{claims, registration, small};
@@ -70,6 +71,8 @@ pub enum Way {
         tls: Arc<ClientConfig>,
         /// Jobs at once.
         jobs: usize,
+        /// Requests whose images may be unsafe are taken.
+        takes_nsfw: bool,
         /// What the software calls itself there, if not by its own name.
         agent: Option<String>,
     },
@@ -103,10 +106,17 @@ struct PostLine {
 enum LineModels {
     Socket(Box<Post>, watch::Sender<Registration>),
     Calls {
-        /// Jobs at once.
-        jobs: usize,
+        terms: PolledTerms,
         served: watch::Sender<legacy::Served>,
     },
+}
+
+/// What the owner lets a coordinator ask for that is polled.
+#[derive(Debug, Clone, Copy)]
+struct PolledTerms {
+    /// Jobs at once.
+    jobs: usize,
+    takes_nsfw: bool,
 }
 
 impl Worker {
@@ -153,9 +163,17 @@ impl Worker {
                 base,
                 tls,
                 jobs,
+                takes_nsfw,
                 agent,
             } => {
-                let kinds = served.to_those_polled(jobs, fleet.folders());
+                let terms = PolledTerms { jobs, takes_nsfw };
+                let kinds = served.to_those_polled(terms, &fleet);
+                if served.draws() && !fleet.can_judge() {
+                    let label = &post.label;
+                    warn!(
+                        "{label} is polled for no images: set engine.safety_checker, which jobs there ask for"
+                    );
+                }
                 let has_several = kinds.len() > 1;
                 let keep = |served: legacy::Served| {
                     // A name stands for one kind of worker there.
@@ -177,7 +195,10 @@ impl Worker {
                     PostLine {
                         label: post.label.clone(),
                         link: line.keep(&offers, &heard, tasks),
-                        models: LineModels::Calls { jobs, served: told },
+                        models: LineModels::Calls {
+                            terms,
+                            served: told,
+                        },
                     }
                 };
                 kinds.into_iter().map(keep).collect()
@@ -202,12 +223,12 @@ impl Worker {
     /// until its jobs have ended.
     pub async fn offer(&self, stock: Stock) -> Result<bool, Failure> {
         let Stock { fleet, served } = stock.clone();
-        let polled = |jobs: usize| served.to_those_polled(jobs, fleet.folders());
+        let polled = |terms: PolledTerms| served.to_those_polled(terms, &fleet);
         let has_lines = |line: &PostLine| match &line.models {
             LineModels::Socket(..) => true,
-            LineModels::Calls { jobs, served } => {
+            LineModels::Calls { terms, served } => {
                 let kind = served.borrow().kind;
-                let kinds = polled(*jobs);
+                let kinds = polled(*terms);
                 let has_work = kinds.iter().any(|served| served.kind == kind);
                 has_work && kinds.iter().all(|served| self.is_polled_for(served.kind))
             }
@@ -227,9 +248,12 @@ impl Worker {
                     let now = registration(post, &served, claims.clone());
                     told.send_if_modified(|told| replaces(told, now));
                 }
-                LineModels::Calls { jobs, served: told } => {
+                LineModels::Calls {
+                    terms,
+                    served: told,
+                } => {
                     let kind = told.borrow().kind;
-                    let mut kinds = polled(*jobs).into_iter();
+                    let mut kinds = polled(*terms).into_iter();
                     if let Some(now) = kinds.find(|now| now.kind == kind) {
                         told.send_if_modified(|told| replaces(told, now));
                     }
@@ -473,8 +497,15 @@ impl Served {
         contexts.min().or(all.min()).unwrap_or(0)
     }
 
+    fn draws(&self) -> bool {
+        self.media.iter().any(|model| model.kind == Kind::Image)
+    }
+
     /// For each kind of calls that there are models for.
-    fn to_those_polled(&self, jobs: usize, folders: &AdapterFolders) -> Vec<legacy::Served> {
+    /// Images are among them only where they can be judged: the coordinator may want any of them to be.
+    fn to_those_polled(&self, terms: PolledTerms, fleet: &Fleet) -> Vec<legacy::Served> {
+        let PolledTerms { jobs, takes_nsfw } = terms;
+        let folders = fleet.folders();
         let names = |here: &String| {
             let others = self.other_names.get(here).cloned();
             let others = others.filter(|others| !others.is_empty());
@@ -489,7 +520,7 @@ impl Served {
             context: self.context(),
             ..legacy::Served::default()
         };
-        let drawing = self.media.iter();
+        let drawing = self.media.iter().filter(|_| fleet.can_judge());
         let drawing = drawing.filter(|model| model.kind == Kind::Image);
         let images = legacy::Served {
             kind: PolledKind::Image,
@@ -498,6 +529,7 @@ impl Served {
             pixels: MOST_PIXELS,
             has_loras: folders.loras.is_some(),
             has_inversions: folders.embeddings.is_some(),
+            takes_nsfw,
             ..legacy::Served::default()
         };
         let kinds = [texts, images].into_iter();

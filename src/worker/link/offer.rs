@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::session::{Slot, Work};
+use super::session::{SafetyRule, Slot, Work};
 use super::transfer::Transfers;
 use muster_protocol::job::{
     Event, Failure, FailureKind, FinishReason, PromptLogprobs, ResultPart, Usage,
@@ -47,6 +47,8 @@ pub enum Said {
         of: u32,
         preview: Option<Vec<u8>>,
     },
+    /// The safety checker flagged the image, and this was done.
+    Flagged(SafetyRule),
     /// Done: the outputs are in the media store.
     Uploaded(Vec<MediaResult>),
     Done {
@@ -80,6 +82,7 @@ impl Said {
             | Self::Output(_)
             | Self::Prompt(_)
             | Self::Part(_)
+            | Self::Flagged(_)
             | Self::Progress { .. } => false,
         }
     }

@@ -162,6 +162,7 @@ const DERIVES_SERDE: &[&str] = &[
     "config",
     "engine/networks/encoder",
     "engine/networks/image",
+    "engine/networks/image_encoder",
     "engine/networks/sound",
     "engine/networks/text",
     "engine/networks/text_encoder",

@@ -29,7 +29,9 @@ use url::Url;
 
 use super::super::link::dial;
 use super::super::support::app::{App, PATIENCE};
-use super::super::support::boss::{engine, post, post_by, writing_and_drawing};
+use super::super::support::boss::{
+    engine, post, post_by, safety_checker, writing_and_drawing, writing_and_drawing_judged,
+};
 use super::super::support::rig::{Board, read_all};
 use super::{ask, images, until};
 
@@ -48,6 +50,7 @@ fn post_at(address: SocketAddr, key: &str) -> Post {
         base: Url::parse(&format!("http://{address}/")).unwrap(),
         tls: native_tls().unwrap(),
         jobs: 4,
+        takes_nsfw: false,
         agent: None,
     };
     Post {
@@ -86,6 +89,7 @@ async fn drawing_work_with(
     let engines = Engines {
         folders,
         maker: Some(maker.clone()),
+        safety: Some(safety_checker()),
         ..Runtime::start(DeviceChoice::Cpu, EngineLimits::default())
             .unwrap()
             .into()
@@ -129,7 +133,8 @@ async fn our_worker_draws_for_a_coordinator_that_is_polled() {
     for more in [
         json!({"nsfw": false, "censor_nsfw": false, "params": {"n": 2, "seed": "42", "steps": 3}}),
         json!({
-            "nsfw": false, "censor_nsfw": false, "source_image": images::png(64, 64), "params": {"denoising_strength": 0.5},
+            "nsfw": false, "censor_nsfw": false, "source_image": images::png(64, 64),
+            "params": {"denoising_strength": 0.5, "seed": PLAIN_SEED},
         }),
     ] {
         let wanted = more["params"]["n"].as_u64().unwrap_or(1) as usize;
@@ -196,6 +201,121 @@ async fn an_image_without_an_upload_link_goes_along_and_what_is_not_drawn_is_giv
     let pixels = image::load_from_memory(&bytes.unwrap()).unwrap();
     assert_eq!((pixels.width(), pixels.height()), (64, 128));
     assert_eq!(script.hear("submit").await["state"], "faulted");
+}
+
+/// A gradient with much blue has a purple corner, which the small checker flags.
+const FLAGGED_SEED: &str = "230";
+const PLAIN_SEED: &str = "20";
+
+fn judged_job(id: &str, seed: &str, more: Value) -> Value {
+    let payload =
+        json!({"prompt": "a cat", "width": 64, "height": 64, "ddim_steps": 2, "seed": seed});
+    json!({
+        "id": id, "ids": [id], "model": "tiny", "ttl": 120, "r2_upload": null,
+        "payload": super::images::with(payload, more),
+    })
+}
+
+/// The state, the remark about the image, and whether it is of one color.
+fn judged(brought: &Value) -> (Value, Value, bool) {
+    let file = STANDARD.decode(brought["generation"].as_str().unwrap());
+    let file = file.unwrap();
+    let pixels = image::load_from_memory(&file).unwrap().to_rgb8();
+    assert_eq!((pixels.width(), pixels.height()), (64, 64));
+    let mut levels = pixels.pixels().flat_map(|pixel| pixel.0);
+    let is_empty = levels.all(|level| level.abs_diff(128) < 4);
+    assert_eq!(description(&file).is_none(), is_empty);
+    let about = brought.get("gen_metadata").cloned();
+    (
+        brought["state"].clone(),
+        about.unwrap_or_default(),
+        is_empty,
+    )
+}
+
+#[tokio::test]
+async fn an_image_that_the_checker_flags_is_replaced_or_named_as_the_owner_and_the_job_have_it() {
+    for (takes_nsfw, wanted) in [
+        (false, [true, true]),
+        // The owner sends such images, unless the job wants them replaced.
+        (true, [true, false]),
+    ] {
+        let tasks = Tasks::default();
+        let mut script = Script::open(&tasks).await;
+        let censored = json!({"use_nsfw_censor": true});
+        let jobs = [
+            judged_job("a", FLAGGED_SEED, censored.clone()),
+            judged_job("b", FLAGGED_SEED, json!({})),
+            judged_job("c", PLAIN_SEED, censored),
+        ];
+        script.answer("pop", jobs.map(|job| (200, job)).to_vec());
+        let mut post = post_at(script.address, "k");
+        if let Way::Calls {
+            jobs,
+            takes_nsfw: takes,
+            ..
+        } = &mut post.way
+        {
+            (*jobs, *takes) = (1, takes_nsfw);
+        }
+        let (_worker, _maker) = drawing_work(vec![post], &tasks).await;
+        assert_eq!(script.hear("pop").await["nsfw"], json!(takes_nsfw));
+        for is_replaced in wanted {
+            let brought = script.hear("submit").await;
+            let (state, about) = match is_replaced {
+                true => ("censored", "censorship"),
+                false => ("ok", "information"),
+            };
+            let about = json!([{"type": about, "value": "nsfw"}]);
+            assert_eq!(
+                judged(&brought),
+                (json!(state), about, is_replaced),
+                "{}",
+                brought["id"]
+            );
+        }
+        let plain = script.hear("submit").await;
+        assert_eq!(judged(&plain), (json!("ok"), Value::Null, false));
+    }
+}
+
+#[tokio::test]
+async fn a_usual_request_reaches_our_worker_and_shows_what_was_censored() {
+    let app = App::listening(DoorSettings::default()).await;
+    let address = open(app.router.clone(), &app.tasks).await;
+    let (worker, _maker) = drawing_work(vec![post_at(address, &app.key)], &app.tasks).await;
+    assert!(worker.connected().await);
+    for (seed, is_flagged) in [(FLAGGED_SEED, true), (PLAIN_SEED, false)] {
+        let usual = json!({"nsfw": false, "params": {"seed": seed, "steps": 2}});
+        let id = images::ask(&app, usual).await;
+        let status = images::until_done(&app, &id).await;
+        let image = &status["generations"][0];
+        assert_eq!(image["worker_name"], "ours", "{status}");
+        assert_eq!(image["censored"], is_flagged, "{status}");
+    }
+    assert!(worker.drain(PATIENCE).await);
+}
+
+#[tokio::test]
+async fn without_a_safety_checker_no_image_is_asked_for() {
+    let app = App::listening(DoorSettings::default()).await;
+    let address = open(app.router.clone(), &app.tasks).await;
+    let image = json!({"models": ["draws"], "nsfw": false, "params": {"steps": 2}});
+    let image = images::ask(&app, image).await;
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    let posts = vec![post_at(address, &app.key), post_at(script.address, "k")];
+    let worker = writing_and_drawing_judged(posts, None, &tasks).await;
+    assert!(worker.connected().await);
+    for _ in 0..3 {
+        let asked = script.hear("pop").await;
+        assert!(asked.get("max_pixels").is_none(), "{asked}");
+    }
+    let text = ask(&app, json!({"max_length": 24})).await;
+    until(&app, &text, is_done).await;
+    let check = app.get(&format!("/api/v2/generate/check/{image}"));
+    assert_eq!(check.await.json().await["waiting"], 1);
+    assert!(worker.drain(PATIENCE).await);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 #![cfg(feature = "coordinator")]
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use muster::daemon::{Engines, MediaModel, Post, Served, Way, Worker};
 use muster::link::Dial;
 use muster::protocol::job::{Body, Job, Kind, Sampling, StopRules, TextInput, TextRequest};
 use muster::runtime::maker::{Maker, MakerLimits, SamplePipeline};
+use muster::runtime::safety::SafetyChecker;
 use muster::runtime::{DeviceChoice, EngineLimits, ModelInfo, ModelSource, Runtime};
 use muster::tasks::Tasks;
 use serde_json::{Value, json};
@@ -56,12 +58,21 @@ pub fn worker_on(runtime: Runtime, info: Arc<ModelInfo>, post: Post, tasks: &Tas
 
 /// A worker that writes with [`MODEL`] and draws gradients with `draws`.
 pub async fn writing_and_drawing(post: Post, tasks: &Tasks) -> Worker {
+    writing_and_drawing_judged(vec![post], Some(safety_checker()), tasks).await
+}
+
+pub async fn writing_and_drawing_judged(
+    posts: Vec<Post>,
+    safety: Option<SafetyChecker>,
+    tasks: &Tasks,
+) -> Worker {
     let (runtime, info) = engine().await;
     let maker = Maker::start(MakerLimits::default()).unwrap();
     let loader = Box::new(|| Ok(Box::new(SamplePipeline::default()) as Box<_>));
     maker.load("draws", loader).await.unwrap();
     let engines = Engines {
         maker: Some(maker),
+        safety,
         ..runtime.into()
     };
     let served = Served {
@@ -70,7 +81,12 @@ pub async fn writing_and_drawing(post: Post, tasks: &Tasks) -> Worker {
         slots: 8,
         ..Served::default()
     };
-    Worker::start(engines, served, vec![post], tasks)
+    Worker::start(engines, served, posts, tasks)
+}
+
+/// Flags images that show something purple.
+pub fn safety_checker() -> SafetyChecker {
+    SafetyChecker::open(Path::new("models/demo-safety")).unwrap()
 }
 
 pub fn post(name: &str, dial: Dial) -> Post {

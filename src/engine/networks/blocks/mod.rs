@@ -4,14 +4,17 @@
 //! Forward passes are futures that stop after each block ([`block_end`]), so that the owner of the device can do other work in
 //! between; [`run`] goes through without stopping.
 
+mod clip_layer;
 mod component;
 mod view;
 
 pub use self::{
+    clip_layer::ClipActivation,
     component::{ComponentSource, Layout},
     view::{TensorView, layer_part},
 };
 
+pub(in crate::networks) use self::clip_layer::{ClipLayer, ClipLayerShape};
 pub(in crate::networks) use self::component::{
     AffineNorm, ComponentReader, ConvolutionLayer, KNOWN_TYPES, Projection,
 };

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use candle_core::{D, Device, Tensor, bail};
+use candle_core::{Device, Tensor, bail};
 use serde::Deserialize;
 
 use crate::networks::adapter::{LayerTable, Pass};
 use crate::networks::blocks::{
-    AffineNorm, ComponentReader, ComponentSource, Projection, block_end,
+    AffineNorm, ClipActivation, ClipLayer, ClipLayerShape, ComponentReader, ComponentSource,
+    Projection, block_end,
 };
 use crate::networks::weights::{Flaw, layered};
-use muster_kernels::{Mask, dense_attention, gelu_erf};
+use muster_kernels::Mask;
 
 /// The sizes and conventions of a text encoder.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,13 +29,6 @@ pub struct ClipSpec {
     pub projection: Option<usize>,
     /// The token whose first place is pooled.
     pub end_token: u32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClipActivation {
-    /// `x * sigmoid(1.702 x)`.
-    QuickGelu,
-    Gelu,
 }
 
 /// `config.json` of a text encoder.
@@ -93,17 +87,7 @@ impl ClipSpec {
             let found = json.architectures.join(", ");
             return Err(Flaw::unsupported("architectures", found, known));
         }
-        let activation = match json.hidden_act.as_str() {
-            "quick_gelu" => ClipActivation::QuickGelu,
-            "gelu" => ClipActivation::Gelu,
-            other => {
-                return Err(Flaw::unsupported(
-                    "hidden_act",
-                    other,
-                    "quick_gelu and gelu",
-                ));
-            }
-        };
+        let activation = ClipActivation::named(&json.hidden_act)?;
         let has_projection = json.architectures.iter().any(is_projected);
         if json.num_attention_heads == 0
             || !json.hidden_size.is_multiple_of(json.num_attention_heads)
@@ -141,17 +125,6 @@ pub struct ClipText {
     table: LayerTable,
 }
 
-struct ClipLayer {
-    attention_norm: AffineNorm,
-    query: Projection,
-    key: Projection,
-    value: Projection,
-    output: Projection,
-    feed_norm: AffineNorm,
-    up: Projection,
-    down: Projection,
-}
-
 /// Hidden states `[windows, tokens, hidden]` of one layer, without and with the last norm, and the pooled output.
 #[derive(Debug, Clone)]
 pub struct ClipOutput {
@@ -183,7 +156,14 @@ impl ClipText {
         // Adapters leave the name of the model out as well.
         let alias = |name: &str| name.trim_start_matches("text_model.").to_owned();
         let mut reader = ComponentReader::new(source, rename).with_alias(alias);
-        let (hidden, feed) = (spec.hidden_size, spec.intermediate_size);
+        let hidden = spec.hidden_size;
+        let shape = ClipLayerShape {
+            hidden,
+            feed: spec.intermediate_size,
+            heads: spec.heads,
+            activation: spec.activation,
+            norm_eps: spec.norm_eps,
+        };
         let tokens = reader.table(
             "text_model.embeddings.token_embedding.weight",
             (spec.vocab_size, hidden),
@@ -195,30 +175,7 @@ impl ClipText {
         let mut layers = Vec::with_capacity(spec.layers);
         for index in 0..spec.layers {
             let stem = format!("text_model.encoder.layers.{index}");
-            let mut attention = |part: &str| {
-                let name = format!("{stem}.self_attn.{part}_proj");
-                reader.projection(&name, (hidden, hidden), true)
-            };
-            let [query, key, value, output] = [
-                attention("q")?,
-                attention("k")?,
-                attention("v")?,
-                attention("out")?,
-            ];
-            layers.push(ClipLayer {
-                query,
-                key,
-                value,
-                output,
-                attention_norm: reader.norm(
-                    &format!("{stem}.layer_norm1"),
-                    hidden,
-                    spec.norm_eps,
-                )?,
-                feed_norm: reader.norm(&format!("{stem}.layer_norm2"), hidden, spec.norm_eps)?,
-                up: reader.projection(&format!("{stem}.mlp.fc1"), (feed, hidden), true)?,
-                down: reader.projection(&format!("{stem}.mlp.fc2"), (hidden, feed), true)?,
-            });
+            layers.push(ClipLayer::read(&mut reader, &stem, shape)?);
         }
         let norm = reader.norm("text_model.final_layer_norm", hidden, spec.norm_eps)?;
         let projection = match spec.projection {
@@ -264,7 +221,7 @@ impl ClipText {
             if index + skipped == self.layers.len() {
                 wanted = Some(state.clone());
             }
-            state = layer.forward(&state, spec, pass)?;
+            state = layer.forward(&state, Mask::Causal, pass)?;
             block_end().await;
         }
         let last = self.norm.of_rows(&state)?;
@@ -337,34 +294,5 @@ impl ClipText {
             Some(projection) => projection.forward(&pooled, pass),
             None => Ok(pooled),
         }
-    }
-}
-
-impl ClipLayer {
-    fn forward(&self, x: &Tensor, spec: &ClipSpec, pass: Pass<'_>) -> candle_core::Result<Tensor> {
-        let (windows, tokens, hidden) = x.dims3()?;
-        let head = hidden / spec.heads;
-        let normed = self.attention_norm.of_rows(x)?;
-        let in_heads = |projection: &Projection| {
-            let rows = projection.forward(&normed, pass)?;
-            rows.reshape((windows, tokens, spec.heads, head))
-        };
-        let scale = (head as f32).powf(-0.5);
-        let (q, k, v) = (
-            in_heads(&self.query)?,
-            in_heads(&self.key)?,
-            in_heads(&self.value)?,
-        );
-        let attended = dense_attention(&q, &k, &v, scale, Mask::Causal)?;
-        let attended = self
-            .output
-            .forward(&attended.flatten_from(D::Minus2)?, pass)?;
-        let x = (x + attended)?;
-        let up = self.up.forward(&self.feed_norm.of_rows(&x)?, pass)?;
-        let up = match spec.activation {
-            ClipActivation::Gelu => gelu_erf(&up)?,
-            ClipActivation::QuickGelu => (&up * ((&up * -1.702)?.exp()? + 1.0)?.recip()?)?,
-        };
-        x + self.down.forward(&up, pass)?
     }
 }

@@ -5,7 +5,7 @@ mod umt5;
 mod umt5_names;
 
 pub use self::{
-    clip::{ClipActivation, ClipOutput, ClipSpec, ClipText, ClipWindow},
+    clip::{ClipOutput, ClipSpec, ClipText, ClipWindow},
     umt5::{PIECES, UmT5, UmT5Spec},
     umt5_names::TextNames,
 };

@@ -11,11 +11,11 @@ use super::folder::{AUTOENCODER_POOL, check_fits, check_latents};
 use super::networks::{DiffusionNetworks, TextEncoder};
 use super::plan::{drawing_bytes, own_size};
 use super::{ImageDefaults, ImageFootprint};
-use crate::networks::blocks::{Layout, TensorView, layer_part};
+use crate::networks::blocks::{ClipActivation, Layout, TensorView, layer_part};
 use crate::networks::image::{
     ADDED_SIZES, AddedSpec, Autoencoder, AutoencoderSpec, Unet, UnetLevel, UnetSpec,
 };
-use crate::networks::text_encoder::{ClipActivation, ClipSpec, ClipText};
+use crate::networks::text_encoder::{ClipSpec, ClipText};
 use crate::networks::weights::{
     Checkpoint, CheckpointError, Flaw, Quantize, TensorHeader, TensorSource, TensorType,
     tensor_floats,

@@ -6,13 +6,14 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 
+use super::finish::finish;
 use super::image::{Infotext, images};
 use super::video::VideoFile;
 use super::{no_text, read};
 use crate::daemon::blame;
 use crate::daemon::engines::Engines;
 use crate::daemon::registration::small as small_number;
-use crate::link::session::Work;
+use crate::link::session::{SafetyRule, Work};
 use crate::link::{Reply, Said, Transfers};
 use muster_engine::runtime::maker::{MakeEvent, Output, Pcm, PixelFormat, Pixels};
 use muster_media::image::{Channels, Size};
@@ -82,7 +83,7 @@ async fn make(
             of: work.upload.len(),
             slot: &work.upload[index],
         };
-        results.push(one(&work.model, body, piece, &mut desk).await?);
+        results.push(one(work, body, piece, &mut desk).await?);
     }
     Ok(results)
 }
@@ -112,11 +113,12 @@ fn bodies(kind: Kind, payload: Payload) -> Result<Vec<Body>, Failure> {
 }
 
 async fn one(
-    model: &str,
+    work: &Work,
     body: Body,
     piece: Piece<'_>,
     desk: &mut MediaDesk<'_>,
 ) -> Result<MediaResult, Said> {
+    let model = &*work.model;
     let (seed, longest) = (body.seed(), longest_speech(&body));
     let mut plan = PreviewPlan {
         wanted: body.previews(),
@@ -124,7 +126,7 @@ async fn one(
     };
     let request = read(model, body, desk).await?;
     // The settings stand in the file.
-    let about = request.of().ok().map(|image| Infotext::of(model, image));
+    let mut about = request.of().ok().map(|image| Infotext::of(model, image));
     let Some(maker) = &desk.engines.maker else {
         return Err(failed(format!("the worker has no media model {model}")));
     };
@@ -157,6 +159,14 @@ async fn one(
         }
     }
     let made = match made {
+        Some(Output::Image(pixels)) => {
+            let finished = finish(pixels, work.finishing, desk.engines).await?;
+            if let Some(rule) = finished.flagged {
+                about = about.filter(|_| rule != SafetyRule::Censor);
+                desk.reply.say(Said::Flagged(rule)).await;
+            }
+            FinishedMedia::Output(Output::Image(finished.pixels))
+        }
         Some(output) => FinishedMedia::Output(output),
         None if film.frames > 0 => FinishedMedia::Film(Box::new(film)),
         None => return Err(failed("the model made no output".to_owned())),

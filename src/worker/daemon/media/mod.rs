@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | `image/`, `video/`, `music`, `speech`, `transcription` | one kind each: the files of its models, the catalog's facts about them, its jobs |
 //! | `file` | a job whose output is uploaded, from its request to its file |
+//! | `finish` | a finished image: whether it is safe, and its size |
 //!
 //! A new kind is a module and a row of the list below.
 
 mod file;
+mod finish;
 mod image;
 mod music;
 mod speech;

@@ -11,6 +11,7 @@ use url::Url;
 
 use super::rounds::Came;
 use super::{PolledKind, Polling, Served};
+use crate::link::session::SafetyRule;
 use crate::link::tls;
 use muster_protocol::legacy::popped::{PoppedWork, Told};
 use muster_protocol::legacy::submit::UPLOADED;
@@ -40,6 +41,8 @@ pub enum FinishedOutput {
         seed: u64,
         /// An image that has no place in the media store, as base64.
         inline: Option<String>,
+        /// The rule for an image that the safety checker flagged.
+        flagged: Option<SafetyRule>,
     },
 }
 
@@ -110,10 +113,9 @@ impl Client {
                 "max_context_length": served.context,
                 "nsfw": true,
             }),
-            // Without a classifier nothing can be censored.
             PolledKind::Image => json!({
                 "max_pixels": served.pixels,
-                "nsfw": false,
+                "nsfw": served.takes_nsfw,
                 "allow_img2img": true,
                 "allow_painting": true,
                 "allow_unsafe_ipaddr": true,
@@ -158,12 +160,27 @@ impl Client {
         };
         let (generation, seed) = match brought {
             Some(FinishedOutput::Text(text)) => (text.as_str(), 0),
-            Some(FinishedOutput::Image { seed, inline }) => {
+            Some(FinishedOutput::Image { seed, inline, .. }) => {
                 (inline.as_deref().unwrap_or(UPLOADED), *seed)
             }
             None => ("faulted", 0),
         };
-        let body = json!({"id": id, "generation": generation, "state": state, "seed": seed});
+        let mut body = json!({"id": id, "generation": generation, "state": state, "seed": seed});
+        if let Some(FinishedOutput::Image {
+            flagged: Some(rule),
+            ..
+        }) = brought
+        {
+            let about = match rule {
+                SafetyRule::Censor => {
+                    body["state"] = json!("censored");
+                    body["censored"] = json!(true);
+                    "censorship"
+                }
+                SafetyRule::Label => "information",
+            };
+            body["gen_metadata"] = json!([{"type": about, "value": "nsfw"}]);
+        }
         let path = match kind {
             PolledKind::Text => "generate/text/submit",
             PolledKind::Image => "generate/submit",

@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 use super::client::{Client, FinishedOutput, Receipt};
 use super::returns::Returns;
 use super::{PolledKind, Served};
-use crate::link::session::{Backoff, Peer, Slot, Work};
+use crate::link::session::{Backoff, Finishing, Peer, SafetyRule, Slot, Work};
 use crate::link::{Feedback, LineId, Offer, Reply, Said, Stop, Transfers, rand_seed};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
@@ -33,6 +33,10 @@ const PROGRESS: Duration = Duration::from_secs(3);
 const USUAL_TIME: Duration = Duration::from_secs(150);
 /// Left of a job's time for bringing it.
 const WAY_BACK: Duration = Duration::from_secs(5);
+/// Models draw nothing of use with a shorter side.
+const LEAST_SIDE: u32 = 256;
+/// No longer side is enlarged beyond it.
+const MOST_ENLARGED_SIDE: u32 = 2048;
 /// The type of images that such coordinators take.
 const IMAGE_TYPE: &str = "image/webp";
 /// How long an output is brought again and again beyond its time: some coordinators take what comes late.
@@ -56,6 +60,7 @@ enum JobBody {
         image: Box<ImageRequest>,
         /// Of all images of the job.
         uploads: Vec<Option<String>>,
+        finishing: Finishing,
     },
 }
 
@@ -111,10 +116,21 @@ impl Job {
                 }
                 JobBody::Text { text, wanted }
             }
-            PoppedBody::Image(popped) => JobBody::Image {
-                image: Box::new(popped.image.clone()),
-                uploads: popped.uploads.clone(),
-            },
+            PoppedBody::Image(popped) => {
+                let mut image = Box::new(popped.image.clone());
+                let finishing = Finishing {
+                    safety: Some(match popped.is_censored || !served.takes_nsfw {
+                        true => SafetyRule::Censor,
+                        false => SafetyRule::Label,
+                    }),
+                    side: enlarge(&mut image),
+                };
+                JobBody::Image {
+                    image,
+                    uploads: popped.uploads.clone(),
+                    finishing,
+                }
+            }
         };
         let time = popped.ttl.map_or(USUAL_TIME, Duration::from_secs);
         Ok(Self {
@@ -127,7 +143,7 @@ impl Job {
     /// An output of the job, by its place among them.
     pub fn numbered(&self, index: usize) -> Self {
         let mut job = self.clone();
-        if let JobBody::Image { image, uploads } = &mut job.body {
+        if let JobBody::Image { image, uploads, .. } = &mut job.body {
             image.index = u32::try_from(index).unwrap_or(u32::MAX);
             *uploads = vec![uploads.get(index).cloned().flatten()];
         }
@@ -137,7 +153,7 @@ impl Job {
     fn work(&self, id: &str) -> Work {
         let (kind, body, upload) = match &self.body {
             JobBody::Text { text, .. } => (Kind::Text, Body::Text(text.clone()), Vec::new()),
-            JobBody::Image { image, uploads } => {
+            JobBody::Image { image, uploads, .. } => {
                 let body = Body::Image(image.clone());
                 let links = uploads.iter().map(|link| UploadSlot {
                     put_url: link.clone().unwrap_or_default(),
@@ -158,8 +174,25 @@ impl Job {
             cache_salt: None,
             keep_alive: None,
             peer: Peer::Public,
+            finishing: match &self.body {
+                JobBody::Text { .. } => Finishing::default(),
+                JobBody::Image { finishing, .. } => *finishing,
+            },
         }
     }
+}
+
+/// Sides below what models draw well become a whole number of times larger. Returns the longer side that was asked for.
+fn enlarge(image: &mut ImageRequest) -> Option<u32> {
+    let (shorter, longer) = (image.width.min(image.height), image.width.max(image.height));
+    let times = LEAST_SIDE.div_ceil(shorter.max(1));
+    let times = times.min(MOST_ENLARGED_SIDE / longer.max(1));
+    if shorter == 0 || times < 2 {
+        return None;
+    }
+    image.width *= times;
+    image.height *= times;
+    Some(longer)
 }
 
 impl Errand {
@@ -288,6 +321,7 @@ struct Draft {
     /// Steps that are done, and all of them.
     steps: (u32, u32),
     uploaded: Option<MediaResult>,
+    flagged: Option<SafetyRule>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -306,6 +340,10 @@ impl Draft {
             }
             Said::Output(events) => {
                 events.iter().for_each(|event| self.take(event));
+                None
+            }
+            Said::Flagged(rule) => {
+                self.flagged = Some(rule);
                 None
             }
             Said::Done {
@@ -330,6 +368,7 @@ impl Draft {
                 Some(FinishedOutput::Image {
                     seed: result.seed.or(image.seed).unwrap_or_default(),
                     inline: result.inline.map(|bytes| STANDARD.encode(bytes)),
+                    flagged: self.flagged,
                 })
             }
         }
@@ -354,5 +393,30 @@ impl Draft {
             self.text.push_str(&token.text);
             self.tokens += token.ids.len();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ImageRequest, enlarge};
+
+    #[test]
+    fn sides_below_what_models_draw_become_a_whole_number_of_times_larger() {
+        let check = |asked: (u32, u32), drawn: (u32, u32), side: Option<u32>| {
+            let mut image = ImageRequest {
+                width: asked.0,
+                height: asked.1,
+                ..ImageRequest::default()
+            };
+            assert_eq!(enlarge(&mut image), side, "{asked:?}");
+            assert_eq!((image.width, image.height), drawn);
+        };
+        check((64, 64), (256, 256), Some(64));
+        check((128, 192), (256, 384), Some(192));
+        check((192, 64), (768, 256), Some(192));
+        check((256, 256), (256, 256), None);
+        check((64, 1024), (128, 2048), Some(1024));
+        check((64, 3072), (64, 3072), None);
+        check((0, 0), (0, 0), None);
     }
 }

@@ -75,6 +75,8 @@ pub struct Served {
     pub has_loras: bool,
     /// The same for textual inversions, which have a folder of their own.
     pub has_inversions: bool,
+    /// The owner takes requests whose images may be unsafe.
+    pub takes_nsfw: bool,
 }
 
 impl Polling {

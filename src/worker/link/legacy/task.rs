@@ -99,6 +99,12 @@ impl Task {
             let mut refusal = None;
             let amount = self.seats.available_permits() + 1;
             self.served = self.line.served.borrow().clone();
+            if self.served.models.is_empty() {
+                match self.until_models_come().await {
+                    true => continue,
+                    false => return None,
+                }
+            }
             let came = match client.pop(&self.line.name, &self.served, amount).await {
                 Popped::Refused(why) => return Some(why),
                 Popped::Work(popped, messages) => {
@@ -151,6 +157,15 @@ impl Task {
         );
         tokio::select! {
             () = sleep_until(until) => true,
+            () = self.time_to_leave() => false,
+        }
+    }
+
+    /// A coordinator that is asked without a model might give any job. False when it is time to leave.
+    async fn until_models_come(&self) -> bool {
+        let mut served = self.line.served.clone();
+        tokio::select! {
+            told = served.wait_for(|served| !served.models.is_empty()) => told.is_ok(),
             () = self.time_to_leave() => false,
         }
     }

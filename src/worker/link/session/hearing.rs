@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::jobs::{Job, Phase as JobPhase};
-use super::words::{Agreement, Output, Peer, Slot, Work};
+use super::words::{Agreement, Finishing, Output, Peer, Slot, Work};
 use super::{Open, Phase, Resumable, Session, send};
 use muster_protocol::link::{
     About, Extension, FromWorker, JobFrame, Ready, RefusalCode, ToWorker, Verdict,
@@ -131,6 +131,7 @@ impl Session {
             cache_salt: frame.cache_salt,
             keep_alive: frame.keep_alive.filter(|_| peer == Peer::Ours),
             peer,
+            finishing: Finishing::default(),
         })));
     }
 

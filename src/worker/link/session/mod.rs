@@ -35,7 +35,9 @@ use muster_protocol::link::{Extension, FromWorker, RefusalFrame, Registration, R
 
 pub(super) use backoff::Backoff;
 use jobs::Job;
-pub use words::{Agreement, Ending, Input, Moment, Output, Peer, Slot, Work};
+pub use words::{
+    Agreement, Ending, Finishing, Input, Moment, Output, Peer, SafetyRule, Slot, Work,
+};
 
 /// Jobs that a registration goes back to: coordinators read 64 KiB of one.
 const MOST_CLAIMS: usize = 512;

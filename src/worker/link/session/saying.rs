@@ -34,6 +34,8 @@ impl Session {
             Said::Progress { at, of, preview } => {
                 self.progress(slot, Progress::at(at, of), preview, out);
             }
+            // Asked for by those that poll alone.
+            Said::Flagged(_) => {}
             Said::Uploaded(results) => self.uploaded(slot, results, out),
             Said::Done { finish, usage } => self.done(slot, finish, usage, out),
             Said::Failed(failure) => self.failed(slot, failure, out),

@@ -82,6 +82,25 @@ pub struct Work {
     /// How long the model stays in memory afterwards.
     pub keep_alive: Option<KeepAlive>,
     pub peer: Peer,
+    pub finishing: Finishing,
+}
+
+/// What becomes of a finished image before it is uploaded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Finishing {
+    /// None where the job asks for no judgement.
+    pub safety: Option<SafetyRule>,
+    /// The longer side to reduce the image to.
+    pub side: Option<u32>,
+}
+
+/// What becomes of an image that the safety checker flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SafetyRule {
+    /// The image is sent with a remark.
+    Label,
+    /// An empty image is sent instead.
+    Censor,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
