@@ -313,8 +313,9 @@ async fn without_a_safety_checker_no_image_is_asked_for() {
     }
     let text = ask(&app, json!({"max_length": 24})).await;
     until(&app, &text, is_done).await;
-    let check = app.get(&format!("/api/v2/generate/check/{image}"));
-    assert_eq!(check.await.json().await["waiting"], 1);
+    let path = format!("/api/v2/generate/check/{image}");
+    let check = app.get(&path).await.json().await;
+    assert_eq!(check["waiting"], 1);
     assert!(worker.drain(PATIENCE).await);
 }
 
