@@ -369,6 +369,10 @@ async fn a_model_is_the_same_by_all_of_its_names() {
         };
         assert_eq!(reply["model"], "tiny", "the id, as of any alias");
     }
+    let misspelled = app.chat(&body(json!({"model": "gpt4o-mini"}))).await;
+    assert_eq!(misspelled.status, StatusCode::NOT_FOUND);
+    let said = misspelled.json().await["detail"].to_string();
+    assert!(said.contains("did you mean gpt-4o-mini?"), "{said}");
     let listed = app.get("/v1/models").await.json().await;
     assert_eq!(listed["data"][1]["id"], "tiny");
     assert_eq!(
@@ -401,7 +405,7 @@ async fn what_no_worker_can_do_is_400_and_names_the_field() {
             "response_format",
             json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}),
         ),
-        ("store", json!({"store": true})),
+        ("echo", json!({"echo": true})),
     ];
     for (param, fields) in cases {
         let answer = app.chat(&body(fields)).await;

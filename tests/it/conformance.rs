@@ -13,7 +13,7 @@ use muster::protocol::openai::field::{FieldRow, Support};
 use serde_json::{Value, json};
 
 use super::legacy::images::PNG;
-use crate::support::app::{App, request};
+use crate::support::app::{Answer, App, request};
 use crate::support::puppet::{Puppet, failed};
 
 const PAGE: &str = "docs/conformance.md";
@@ -25,11 +25,12 @@ const BEGINNING: &str = "# Which fields does each API honour?
 | --- | --- |
 | honoured | has the effect that the API describes |
 | some values | other values are refused by name |
-| no effect | accepted, and changes nothing |
+| no effect | accepted, and changes nothing; a value that asks for more is named in the header `x-ignored-fields` |
 | refused | status 400, with the field's name in `param` |
 
-Fields that are not listed are refused too, and the error names the nearest known field. The operator may let the
-coordinator ignore fields (`ignored_fields`); a response header then names them.
+Fields that are not listed are refused too, and the error names the nearest known field; on the routes of Ollama's API they
+are ignored, as Ollama does. The operator may let the coordinator ignore fields (`ignored_fields`). The header
+`x-ignored-fields` names fields that were ignored.
 
 This page is generated from the tables that the coordinator reads requests by. `tests/it/conformance.rs` compares it and
 sends wrong values for every field.
@@ -122,8 +123,15 @@ async fn silent_fields(app: &App) -> Vec<String> {
                 silent.push(format!("{route} {} ({})", row.name, row.support.word()));
             }
         }
-        let unknown = refused_field(app, route, "n0_such_field", json!(1)).await;
-        assert_eq!(unknown.as_deref(), Some("n0_such_field"), "{route}");
+        let name = "n0_such_field";
+        if route.starts_with("/api/") {
+            // As Ollama does, but for the header.
+            let answer = answer_to(app, route, name, json!(1)).await;
+            assert_eq!(answer.header("x-ignored-fields"), Some(name), "{route}");
+            continue;
+        }
+        let unknown = refused_field(app, route, name, json!(1)).await;
+        assert_eq!(unknown.as_deref(), Some(name), "{route}");
     }
     silent
 }
@@ -150,6 +158,17 @@ async fn is_read(app: &App, route: &str, row: FieldRow) -> bool {
 
 /// The field that an answer of status 400 is about.
 async fn refused_field(app: &App, route: &str, name: &str, value: Value) -> Option<String> {
+    let answer = answer_to(app, route, name, value).await;
+    if answer.status != StatusCode::BAD_REQUEST {
+        return None;
+    }
+    let error = answer.json().await;
+    let param = error["error"]["param"].as_str();
+    // Ollama's errors are texts.
+    param.or(error["param"].as_str()).map(str::to_owned)
+}
+
+async fn answer_to(app: &App, route: &str, name: &str, value: Value) -> Answer {
     let mut body = least_body(route);
     match name.split_once('.') {
         Some((outer, name)) => body[outer][name] = value,
@@ -158,12 +177,5 @@ async fn refused_field(app: &App, route: &str, name: &str, value: Value) -> Opti
     let bearer = format!("Bearer {}", app.key);
     let headers = [("authorization", bearer.as_str())];
     let body = Body::from(body.to_string());
-    let answer = app.send(request(Method::POST, route, &headers, body)).await;
-    if answer.status != StatusCode::BAD_REQUEST {
-        return None;
-    }
-    let error = answer.json().await;
-    let param = error["error"]["param"].as_str();
-    // Ollama's errors are texts.
-    param.or(error["param"].as_str()).map(str::to_owned)
+    app.send(request(Method::POST, route, &headers, body)).await
 }

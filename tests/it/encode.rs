@@ -22,7 +22,7 @@ pub async fn service() -> (App, Worker) {
 }
 
 /// The same with the seeded encoders, beside it.
-async fn service_with_encoders() -> (App, Worker) {
+pub async fn service_with_encoders() -> (App, Worker) {
     let (runtime, info) = engine().await;
     let mut models = vec![info];
     for name in ["bert", "roberta", "bert-score", "roberta-score"] {

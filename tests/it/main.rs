@@ -81,6 +81,8 @@ mod offer;
 #[cfg(feature = "coordinator")]
 mod offerings;
 #[cfg(feature = "coordinator")]
+mod ollama;
+#[cfg(feature = "coordinator")]
 mod openapi;
 #[cfg(feature = "coordinator")]
 mod operator;

@@ -165,6 +165,29 @@ async fn what_is_not_one_range_gets_the_whole_object() {
 }
 
 #[tokio::test]
+async fn an_object_that_a_client_has_is_not_sent_again() {
+    let app = App::start().await;
+    app.media.put(KEY, WEBP.into()).await.unwrap();
+    let link = app.media.download_link(KEY, HALF_AN_HOUR).await.unwrap();
+    let path = link.strip_prefix(BASE).unwrap();
+    let get = async |headers: &[(&str, &str)]| {
+        let asked = request(Method::GET, path, headers, Body::empty());
+        app.send(asked).await
+    };
+    let first = get(&[]).await;
+    let tag = first.header("etag").unwrap().to_owned();
+    assert!(first.header("last-modified").unwrap().ends_with(" GMT"));
+    let again = get(&[("if-none-match", &tag)]).await;
+    assert_eq!(again.status, StatusCode::NOT_MODIFIED);
+    assert_eq!(again.header("etag"), Some(&*tag));
+    assert_eq!(again.bytes().await.len(), 0);
+    let other = get(&[("if-none-match", "\"other\"")]).await;
+    assert_eq!(other.status, StatusCode::OK);
+    let rest = get(&[("range", "bytes=5-"), ("if-range", &tag)]).await;
+    assert_eq!(rest.status, StatusCode::PARTIAL_CONTENT);
+}
+
+#[tokio::test]
 async fn a_range_behind_the_end_is_refused_with_the_length() {
     for asked in ["bytes=100-", "bytes=5000-6000"] {
         let (status, range, _) = ranged(&[("range", asked)]).await;

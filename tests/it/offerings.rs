@@ -37,6 +37,16 @@ async fn a_text_from_an_image_model_is_refused_with_the_route_that_serves_it() {
         let has_context = model["max_context_length"].is_number();
         assert_eq!(has_context, model["id"] != "paint", "{model}");
     }
+    // OpenAI's SDKs, whose programs ask for models of every kind, get them all; chat programs get those that write.
+    for (headers, path, count) in [
+        (&[("x-stainless-lang", "python")][..], "/v1/models", 3),
+        (&[("x-stainless-lang", "js")][..], "/v1/models?type=text", 2),
+        (&[][..], "/v1/models", 2),
+    ] {
+        let asked = request(Method::GET, path, headers, Body::empty());
+        let list = app.send(asked).await.json().await;
+        assert_eq!(list["data"].as_array().unwrap().len(), count, "{list}");
+    }
     let outputs: Vec<_> = listed["data"].as_array().unwrap().iter().collect();
     let outputs: Vec<_> = outputs
         .iter()

@@ -46,6 +46,11 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     ("POST", "/api/chat"),
     ("POST", "/api/generate"),
     ("POST", "/api/embed"),
+    ("POST", "/api/embeddings"),
+    // Not there yet.
+    ("POST", "/api/pull"),
+    ("POST", "/api/copy"),
+    ("DELETE", "/api/delete"),
     ("POST", "/api/show"),
     ("POST", "/v1/messages/count_tokens"),
     ("POST", "/v1/images/generations"),
@@ -86,12 +91,13 @@ const END_ACCOUNT: [(&str, &str); 2] =
     [("DELETE", "/v1/account"), ("PUT", "/v1/account/suspension")];
 
 /// A body that says nothing is a bad request.
-const ENCODE: [&str; 16] = [
+const ENCODE: [&str; 17] = [
     "/v1/audio/speech",
     "/v1/videos/generations",
     "/v1/generate",
     "/v1/images/variations",
     "/api/embed",
+    "/api/embeddings",
     "/api/show",
     "/v1/audio/generations",
     "/v1/messages/count_tokens",
@@ -215,7 +221,11 @@ async fn no_key_and_a_wrong_key_are_401_on_every_route_that_wants_one() {
                 Some(_) => {
                     assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
                     let status = StatusCode::UNAUTHORIZED;
-                    refusal(answer, status, "Invalid API Key", &place).await;
+                    let said = match headers.is_empty() && !route.path.starts_with("/api/v2/") {
+                        true => "no key was sent: send yours as Authorization: Bearer KEY",
+                        false => "Invalid API Key",
+                    };
+                    refusal(answer, status, said, &place).await;
                 }
             }
         }
@@ -538,7 +548,8 @@ async fn routes_that_are_not_implemented_say_their_name() {
     {
         let answer = call(&app, route, &[("apikey", &app.key)]).await;
         let expected = format!("{} {} is not implemented", route.method, route.path);
-        refusal(answer, StatusCode::NOT_IMPLEMENTED, &expected, route.path).await;
+        let place = format!("{} {}", route.method, route.path);
+        refusal(answer, StatusCode::NOT_IMPLEMENTED, &expected, &place).await;
     }
 }
 
@@ -629,7 +640,12 @@ async fn refusals_and_the_descriptor_point_to_the_console() {
         ))
         .await;
     let body: Value = refused.json().await;
-    assert_eq!(body["detail"], "Invalid API Key");
+    assert!(
+        body["detail"]
+            .as_str()
+            .unwrap()
+            .starts_with("no key was sent")
+    );
     assert_eq!(body["error"]["console_url"], console);
     assert!(body["error"]["message"].as_str().unwrap().contains(console));
 }
@@ -706,4 +722,30 @@ async fn the_openapi_document_lists_every_route_and_every_field() {
             .starts_with("text/html")
     );
     assert!(page.text().await.contains("openapi.json"));
+}
+
+#[tokio::test]
+async fn documents_have_a_tag_and_are_sent_in_gzip_to_those_who_read_it() {
+    let app = App::start().await;
+    for path in ["/openapi.json", "/docs", "/console", "/api/swagger.json"] {
+        let get = async |headers: &[(&str, &str)]| {
+            let asked = request(Method::GET, path, headers, Body::empty());
+            app.send(asked).await
+        };
+        let plain = get(&[]).await;
+        assert_eq!(plain.header("content-encoding"), None, "{path}");
+        let tag = plain.header("etag").unwrap().to_owned();
+        assert!(plain.header("last-modified").unwrap().ends_with(" GMT"));
+        let whole = plain.bytes().await;
+        let packed = get(&[("accept-encoding", "br, gzip")]).await;
+        assert_eq!(packed.header("content-encoding"), Some("gzip"), "{path}");
+        assert_eq!(packed.header("etag"), Some(&*tag));
+        assert_eq!(packed.header("vary"), Some("accept-encoding"));
+        let packed = packed.bytes().await;
+        assert!(packed.len() * 2 < whole.len(), "{path}: {}", packed.len());
+        assert_eq!(packed[..2], [0x1f, 0x8b]);
+        let again = get(&[("if-none-match", &tag), ("accept-encoding", "gzip")]).await;
+        assert_eq!(again.status, StatusCode::NOT_MODIFIED, "{path}");
+        assert_eq!(again.bytes().await.len(), 0);
+    }
 }

@@ -44,7 +44,7 @@ pub struct Guard {
     anonymous: bool,
     /// Keys that users have handed to others open this, too.
     sharing: Option<Sharing>,
-    /// Programs on this machine need no key, where the coordinator serves its own user.
+    /// Programs on this machine need no key of their own, where the coordinator serves its own user.
     is_for_local: bool,
     /// A key that may submit requests may connect workers, too.
     submit_keys_connect: bool,
@@ -91,8 +91,10 @@ impl Guard {
     async fn caller(&self, headers: &HeaderMap, is_local: bool) -> Result<Arc<Caller>, ApiError> {
         let own = self.accounts.own_key();
         let own = own.filter(|_| self.is_for_local && is_local);
-        let key = key_in(headers)?.or(own);
-        let key = key.ok_or_else(|| self.unauthorized())?;
+        let key = match own {
+            Some(own) => own,
+            None => key_in(headers)?.ok_or_else(|| self.no_key())?,
+        };
         let caller = match self.anonymous && key == ANONYMOUS_KEY {
             true => Arc::new(Caller::anonymous()),
             false => match SharedKeyText::parse(key) {
@@ -156,6 +158,14 @@ impl Guard {
         let caller = sharing.holder(key).await;
         let caller = caller.map_err(|_| unknown(Denied::Unavailable))?;
         caller.map(Arc::new).ok_or_else(|| self.unauthorized())
+    }
+
+    fn no_key(&self) -> ApiError {
+        let message = "no key was sent: send yours as Authorization: Bearer KEY";
+        ApiError {
+            console: self.console.clone(),
+            ..ApiError::new(FailureKind::InvalidKey, message)
+        }
     }
 
     fn unauthorized(&self) -> ApiError {
@@ -229,8 +239,11 @@ pub async fn welcome(
     mut request: Request,
     next: Next,
 ) -> Response {
+    // A local request has no key, whatever word stands for it.
+    let is_local = request.extensions().get::<LocalRequest>().is_some();
     match key_in(request.headers()).map(|key| key.map(str::to_owned)) {
         Ok(key) => {
+            let key = key.filter(|_| !is_local);
             request.extensions_mut().insert(Brought { key, accounts });
             next.run(request).await
         }

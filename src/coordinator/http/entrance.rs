@@ -27,6 +27,7 @@ use muster_protocol::ollama;
 
 use super::address::{Address, PeerAddress, Proxied};
 use super::auth::key_in;
+use super::legacy::BASE;
 use super::{origin, reply, unbuilt};
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -69,8 +70,9 @@ pub async fn pass(
     }
     let is_own = is_for_one(request.headers());
     let is_anthropic = is_anthropic(request.uri().path());
-    let is_ollama = ollama::ROUTES.contains(&request.uri().path());
-    if is_ollama && is_local(&accounts, &request) {
+    let path = request.uri().path();
+    let is_ollama = is_of_ollama(path);
+    if takes_no_key(&request) && is_local(&accounts, &request) {
         request.extensions_mut().insert(LocalRequest);
     }
     let mut response = if let Some(why) = refused_origin(&settings, &request) {
@@ -96,7 +98,7 @@ pub async fn pass(
     response
 }
 
-/// A request without a key, from a program on the machine of a coordinator that serves its own user.
+/// A request without a key of its own, from a program on the machine of a coordinator that serves its own user.
 #[derive(Debug, Clone, Copy)]
 pub struct LocalRequest;
 
@@ -114,10 +116,25 @@ fn is_local(accounts: &Accounts, request: &Request) -> bool {
     let headers = request.headers();
     let peer = request.extensions().get::<PeerAddress>();
     let is_loopback = peer.is_none_or(|peer| peer.0.to_canonical().is_loopback());
-    accounts.own_key().is_some()
-        && is_loopback
-        && !is_forwarded(headers)
-        && matches!(key_in(headers), Ok(None))
+    accounts.own_key().is_some() && is_loopback && !is_forwarded(headers)
+}
+
+/// Ollama's routes, and paths beside them that are no route at all.
+fn is_of_ollama(path: &str) -> bool {
+    const OTHERS: [&str; 2] = ["/api/", "/api/swagger.json"];
+    let is_other = path.starts_with(BASE) || OTHERS.contains(&path);
+    path.starts_with("/api/") && !is_other
+}
+
+/// Whether the request comes without a key where one may be missing: on Ollama's routes, and on those of `/v1` with the
+/// word that programs send there which take this service for Ollama.
+fn takes_no_key(request: &Request) -> bool {
+    let path = request.uri().path();
+    match key_in(request.headers()) {
+        Ok(None) => ollama::ROUTES.contains(&path),
+        Ok(Some(ollama::NO_KEY)) => ollama::ROUTES.contains(&path) || path.starts_with("/v1/"),
+        _ => false,
+    }
 }
 
 /// Whether a proxy, a tunnel or a CDN says that it passes the request on.

@@ -3,14 +3,16 @@
 use std::fs::File;
 use std::io::SeekFrom;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, IF_RANGE, RANGE, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -28,6 +30,7 @@ use crate::state::DoorSettings;
 use muster_protocol::job::FailureKind;
 
 use super::body::{Broken, Patience, discard};
+use super::documents::{self, plain};
 use super::reply::Reply;
 use super::serve::PIECE;
 
@@ -87,7 +90,17 @@ fn dress(headers: &mut HeaderMap, kind: MediaType) {
 
 async fn whole_or_part(found: Download, asked: &HeaderMap) -> Result<Response, ApiError> {
     let Download { file, bytes, kind } = found;
-    let (status, part) = match part(asked, bytes) {
+    let tagged = FileTag::of(&file).map_err(unread)?;
+    if let Some(tagged) = &tagged
+        && documents::is_known(asked.get_all(IF_NONE_MATCH), &tagged.tag)
+    {
+        let mut headers = HeaderMap::new();
+        dress(&mut headers, kind);
+        tagged.put(&mut headers);
+        return Ok(documents::unchanged(headers));
+    }
+    let tag = tagged.as_ref().map(|tagged| &*tagged.tag);
+    let (status, part) = match part(asked, bytes, tag) {
         WantedPart::Whole => (StatusCode::OK, None),
         WantedPart::Some(range) => (StatusCode::PARTIAL_CONTENT, Some(range)),
         WantedPart::Outside => return Ok(outside(bytes)),
@@ -100,6 +113,9 @@ async fn whole_or_part(found: Download, asked: &HeaderMap) -> Result<Response, A
     let mut response = (status, Body::from_stream(body)).into_response();
     let headers = response.headers_mut();
     dress(headers, kind);
+    if let Some(tagged) = &tagged {
+        tagged.put(headers);
+    }
     headers.insert(CONTENT_LENGTH, length.into());
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     if let Some(range) = part {
@@ -107,6 +123,30 @@ async fn whole_or_part(found: Download, asked: &HeaderMap) -> Result<Response, A
         headers.insert(CONTENT_RANGE, plain(&said));
     }
     Ok(response)
+}
+
+/// The tag of a file for caches: its size and the time of its last change.
+struct FileTag {
+    tag: String,
+    modified: SystemTime,
+}
+
+impl FileTag {
+    /// None for a copy of what a bucket holds, which is written anew for each request.
+    fn of(file: &File) -> std::io::Result<Option<Self>> {
+        let metadata = file.metadata()?;
+        let modified = metadata.modified()?;
+        let since = modified.duration_since(SystemTime::UNIX_EPOCH);
+        let nanoseconds = since.unwrap_or_default().as_nanos();
+        let tag = format!("\"{:x}-{nanoseconds:x}\"", metadata.len());
+        Ok((metadata.nlink() > 0).then_some(Self { tag, modified }))
+    }
+
+    fn put(&self, headers: &mut HeaderMap) {
+        headers.insert(ETAG, plain(&self.tag));
+        let modified = httpdate::fmt_http_date(self.modified);
+        headers.insert(LAST_MODIFIED, plain(&modified));
+    }
 }
 
 /// Which part of an object a client asks for.
@@ -117,10 +157,12 @@ enum WantedPart {
     Outside,
 }
 
-/// Whatever is not one range in bytes gets the whole object, as RFC 9110 allows. A condition never holds: objects have no
-/// tags.
-fn part(asked: &HeaderMap, bytes: u64) -> WantedPart {
-    let range = asked.get(RANGE).filter(|_| !asked.contains_key(IF_RANGE));
+/// Whatever is not one range in bytes gets the whole object, as RFC 9110 allows. A condition holds for the tag of the
+/// object alone.
+fn part(asked: &HeaderMap, bytes: u64, tag: Option<&str>) -> WantedPart {
+    let is_it = |wanted: &HeaderValue| tag.is_some_and(|tag| wanted == tag);
+    let holds = asked.get(IF_RANGE).is_none_or(is_it);
+    let range = asked.get(RANGE).filter(|_| holds);
     let parsed = range.and_then(|range| range.to_str().ok());
     let parsed = parsed.and_then(|range| parse_range_header(range).ok());
     match parsed {
@@ -141,11 +183,6 @@ fn outside(bytes: u64) -> Response {
     headers.insert(CONTENT_RANGE, plain(&format!("bytes */{bytes}")));
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     response
-}
-
-/// Digits and punctuation.
-fn plain(value: &str) -> HeaderValue {
-    HeaderValue::from_str(value).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
 /// Takes an object from whoever has a link for it.

@@ -38,6 +38,7 @@ mod body;
 mod cashier;
 mod descriptor;
 mod digest;
+mod documents;
 mod entrance;
 mod form;
 mod generation;
@@ -200,6 +201,10 @@ pub const ROUTES: &[Route] = &[
     Route::post("/api/chat",                 SUBMIT,      Stream,  "Create a chat answer (Ollama API), as lines of JSON or one object.", || post(ollama::chat)),
     Route::post("/api/generate",             SUBMIT,      Stream,  "Answer a prompt (Ollama API), as lines of JSON or one object.", || post(ollama::generate)),
     Route::post("/api/embed",                SUBMIT,      Json,    "Turn texts into vectors (Ollama API).", || post(ollama::embed)),
+    Route::post("/api/embeddings",           SUBMIT,      Json,    "Turn one text into a vector (older form of Ollama's API).", || post(ollama::embed_one)),
+    Route::post("/api/pull",                 SUBMIT,      Unbuilt, "Download a model (Ollama API).", || post(unbuilt::answer)),
+    Route::delete("/api/delete",             SUBMIT,      Unbuilt, "Delete a model (Ollama API).", || delete(unbuilt::answer)),
+    Route::post("/api/copy",                 SUBMIT,      Unbuilt, "Give a model another name (Ollama API).", || post(unbuilt::answer)),
     Route::get("/api/tags",                  Who::Anyone, Json,    "List models that are online (Ollama API).", || get(ollama::list)),
     Route::post("/api/show",                 Who::Anyone, Json,    "Get one model (Ollama API).", || post(ollama::describe)),
     Route::get("/api/ps",                    Who::Anyone, Json,    "List models that are in memory (Ollama API).", || get(ollama::list_running)),

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value, json};
 
 use crate::clock::wall_clock;
@@ -12,6 +12,7 @@ use crate::error::ApiError;
 use crate::state::DoorSettings;
 use crate::switchboard::{ModelOnline, Overview, Switchboard};
 use muster_protocol::job::{Capabilities, FailureKind, Kind};
+use muster_protocol::openai::nearest::nearest;
 
 use super::anthropic::models as anthropic;
 use super::open::KnownModels;
@@ -19,7 +20,11 @@ use super::params;
 use super::reply::Reply;
 use super::text::auto::{AUTO, Auto, PARTICULAR, is_chat_model};
 
-/// Text models, which is what chat programs let people pick from; `?type=all` lists the others too.
+/// Every request of OpenAI's SDKs has it.
+const OF_SDK: HeaderName = HeaderName::from_static("x-stainless-lang");
+
+/// Text models, which is what chat programs let people pick from; `?type=all` lists the others too, and so does a
+/// request of OpenAI's SDKs, whose programs ask for models of every kind.
 pub async fn list(
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
@@ -28,7 +33,13 @@ pub async fn list(
     headers: HeaderMap,
 ) -> Reply {
     let query = query.unwrap_or_default();
-    let all = query.split('&').any(|pair| pair == "type=all");
+    let mut kinds = query
+        .split('&')
+        .filter_map(|pair| pair.strip_prefix("type="));
+    let all = match kinds.next() {
+        Some(kind) => kind == "all",
+        None => headers.contains_key(OF_SDK) && !anthropic::is_client(&headers),
+    };
     let overview = board.current().await;
     let listed = overview
         .models
@@ -76,7 +87,7 @@ pub async fn show(
     }
     let model = overview.model(&known.id(&name)).ok_or_else(|| {
         let online: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
-        unknown(&name, &online)
+        unknown(&name, &online, &known)
     })?;
     let entry = entry(model, &settings.name, &known);
     Ok(written(entry, model.capabilities))
@@ -87,16 +98,22 @@ fn with_params(path: &str) -> Option<&str> {
     path.strip_suffix("/params")
 }
 
-/// A model nobody serves and nobody has heard of, and what is online.
-pub fn unknown(name: &str, online: &[&str]) -> ApiError {
+/// A model nobody serves and nobody has heard of: the nearest name, and what is online.
+pub fn unknown(name: &str, online: &[&str], known: &KnownModels) -> ApiError {
     const MOST_NAMES: usize = 100;
     let name: String = name.chars().take(200).collect();
+    let others = online.iter().flat_map(|id| known.other_names(id));
+    let names = online.iter().copied().chain(others.map(|other| &**other));
+    let meant = match nearest(&name, names) {
+        Some(meant) => format!("; did you mean {meant}?"),
+        None => String::new(),
+    };
     let message = match online {
         [] => format!("the model {name} does not exist here, and no model is online"),
         online => {
             let listed = &online[..online.len().min(MOST_NAMES)];
             format!(
-                "the model {name} does not exist here; online: {}",
+                "the model {name} does not exist here{meant}; online: {}",
                 listed.join(", ")
             )
         }

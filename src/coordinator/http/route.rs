@@ -10,6 +10,7 @@ use tower::ServiceBuilder;
 use crate::accounts::{Accounts, Roles, Scopes};
 
 use super::auth::Guard;
+use super::documents::{self, PackedBodies};
 use super::idempotency::{self, Replays};
 use super::limits::{self, Limits};
 use super::open::Open;
@@ -143,7 +144,9 @@ impl Route {
     pub(super) fn guarded(&self, open: &Open) -> MethodRouter<Open> {
         let legacy = self.is_legacy();
         let anyone = self.who.key().is_none();
+        let packed = self.is_document().then(Arc::<PackedBodies>::default);
         let stack = ServiceBuilder::new()
+            .option_layer(packed.map(|packed| from_fn_with_state(packed, documents::tag)))
             .option_layer(legacy.then(|| from_fn(legacy::dress)))
             .option_layer(
                 self.rated(open)
@@ -177,11 +180,25 @@ impl Route {
         let scopes = self.who.key()?;
         let guard = Guard::new(open, scopes, self.who.roles(), self.is_legacy());
         let guard = guard.for_making(self.makes());
-        let guard = guard.for_local(ollama::ROUTES.contains(&self.path));
+        let guard = guard.for_local(self.is_for_local());
         Some(Arc::new(match TAKE_SHARED_KEYS.contains(&self.path) {
             true => guard.with_shared_keys(open),
             false => guard,
         }))
+    }
+
+    /// Whether its answer is the same until the service starts anew.
+    pub fn is_document(&self) -> bool {
+        const DOCUMENTS: [&str; 2] = ["/openapi.json", "/api/swagger.json"];
+        self.answers == Answers::Html || DOCUMENTS.contains(&self.path)
+    }
+
+    /// Whether programs on this machine may use it without a key of their own: what Ollama has, and work on `/v1`, but
+    /// no accounts and keys.
+    fn is_for_local(&self) -> bool {
+        let works =
+            self.who.key() == Some(Scopes::INFERENCE_SUBMIT) && self.path.starts_with("/v1/");
+        works || ollama::ROUTES.contains(&self.path)
     }
 
     /// How often one client may ask for it.

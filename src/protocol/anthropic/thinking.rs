@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::openai::shape::whole;
+use crate::openai::chat::effort_of;
 use crate::openai::{Problem, Shape, field};
 
 use super::fields::MOST_TOKENS;
@@ -24,9 +24,6 @@ pub enum ThinkingShown {
     /// Not at all, though its tokens count.
     Nothing,
 }
-
-/// Budgets in tokens: the effort is low below the first, and medium below the second.
-const EFFORT_STEPS: [i64; 2] = [4096, 16_384];
 
 impl Thinking {
     pub const OFF: Self = Self {
@@ -68,10 +65,5 @@ fn effort(budget: &Value) -> Result<Option<&'static str>, Problem> {
         return Ok(None);
     }
     Shape::Integer(1..=MOST_TOKENS).check("thinking.budget_tokens", budget)?;
-    let [low, medium] = EFFORT_STEPS;
-    Ok(Some(match whole(budget).unwrap_or_default() {
-        budget if budget < low => "low",
-        budget if budget < medium => "medium",
-        _ => "high",
-    }))
+    Ok(Some(effort_of(budget)))
 }

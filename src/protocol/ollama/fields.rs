@@ -38,6 +38,8 @@ pub struct LoadRequest {
     pub model: String,
     pub streams: bool,
     pub keep_alive: Option<KeepAlive>,
+    /// Names of fields without a meaning here.
+    pub ignored: Vec<String>,
     door: Door,
 }
 
@@ -45,6 +47,8 @@ pub struct LoadRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShowRequest {
     pub model: String,
+    /// Names of fields without a meaning here.
+    pub ignored: Vec<String>,
 }
 
 const fn field(
@@ -83,14 +87,14 @@ macro_rules! fields {
             }),
             field("logprobs", Shape::Flag, "Return the log probability of each token.", |draft, value| draft.put("logprobs", value)),
             field("top_logprobs", Shape::Integer(0..=20), "Number of most likely alternatives to return per token; requires logprobs.", |draft, value| draft.put("top_logprobs", value)),
-            field("truncate", Shape::Flag, "Only false: prompts that are too long are refused.", |_, value| only("truncate", value == false, "false")),
-            field("shift", Shape::Flag, "Only false: answers end where the context does.", |_, value| only("shift", value == false, "false")),
+            field("shift", Shape::Flag, "No effect: answers end where the context does.", |_, _| Ok(())),
             $($own,)*
         ];
     };
 }
 
 fields! { CHAT_FIELDS:
+    field("truncate", Shape::Flag, "Leave out the oldest messages where the conversation is too long for the model; true if absent.", |_, _| Ok(())),
     field("messages", Shape::List, "Conversation so far: objects with role and content, and images, tool_calls or tool_name.", |draft, value| {
         draft.messages = Some(value);
         Ok(())
@@ -102,6 +106,7 @@ fields! { CHAT_FIELDS:
 }
 
 fields! { GENERATE_FIELDS:
+    field("truncate", Shape::Flag, "No effect: a prompt that is too long is refused.", |_, _| Ok(())),
     field("prompt", Shape::Text, "Message to the model, or with raw the text to go on from.", |draft, value| {
         draft.prompt = value.as_str().map(str::to_owned);
         Ok(())
@@ -141,10 +146,12 @@ impl Door {
     }
 }
 
-pub fn read(body: Value, door: Door, wanted: &IgnoredFields) -> Result<Reading, Problem> {
+pub fn read(mut body: Value, door: Door, wanted: &IgnoredFields) -> Result<Reading, Problem> {
+    let mut ignored = set_aside(&mut body, door);
     let is_known = |name: &str| door.fields().iter().any(|field| field.name == name);
     let read = |body: Value| read_strictly(body, door);
-    let (draft, _, ignored) = field::leniently(body, wanted, is_known, read)?;
+    let (draft, _, more) = field::leniently(body, wanted, is_known, read)?;
+    ignored.extend(more);
     let (chat, dialect) = draft.finish(door)?;
     Ok(Reading {
         chat,
@@ -152,6 +159,38 @@ pub fn read(body: Value, door: Door, wanted: &IgnoredFields) -> Result<Reading, 
         ignored,
         native: None,
     })
+}
+
+/// Takes out what Ollama does not read either, and gives back the names.
+fn set_aside(body: &mut Value, door: Door) -> Vec<String> {
+    let mut names = Vec::new();
+    let is_known = |name: &str| door.fields().iter().any(|field| field.name == name);
+    retain(body, "", is_known, &mut names);
+    if let Some(given) = body.get_mut("options") {
+        retain(given, options::PLACE, options::is_known, &mut names);
+    }
+    messages::set_aside(body, &mut names);
+    names
+}
+
+/// Keeps the entries that are known, and notes the others once, behind the name of their place.
+pub(super) fn retain(
+    value: &mut Value,
+    place: &str,
+    is_known: impl Fn(&str) -> bool,
+    names: &mut Vec<String>,
+) {
+    let Value::Object(entries) = value else {
+        return;
+    };
+    entries.retain(|name, _| {
+        let is_kept = is_known(name);
+        let name = format!("{place}{name}");
+        if !is_kept && !names.contains(&name) {
+            names.push(name);
+        }
+        is_kept
+    });
 }
 
 impl LoadRequest {
@@ -164,13 +203,16 @@ impl LoadRequest {
         if !is_empty {
             return Ok(None);
         }
-        let draft = read_strictly(body.clone(), door)?;
+        let mut body = body.clone();
+        let ignored = set_aside(&mut body, door);
+        let draft = read_strictly(body, door)?;
         let model = draft.chat.get("model").and_then(Value::as_str);
         let model = model.filter(|name| !name.is_empty());
         Ok(Some(Self {
             model: model.ok_or_else(missing_model)?.to_owned(),
             streams: draft.chat["stream"] == true,
             keep_alive: draft.keep_alive,
+            ignored,
             door,
         }))
     }
@@ -302,9 +344,10 @@ impl ShowRequest {
             return Err(Problem::malformed(message));
         };
         let known = ["model", "name", "verbose"];
-        if let Some(name) = entries.keys().find(|name| !known.contains(&name.as_str())) {
-            return Err(field::unknown("", name, known));
-        }
+        let names = entries
+            .keys()
+            .filter(|name| !known.contains(&name.as_str()));
+        let ignored = names.cloned().collect();
         if !body["verbose"].is_null() {
             Shape::Flag.check("verbose", &body["verbose"])?;
         }
@@ -316,6 +359,7 @@ impl ShowRequest {
         Shape::Text.check("model", name)?;
         Ok(Self {
             model: untagged(name.as_str().unwrap_or_default()).to_owned(),
+            ignored,
         })
     }
 }

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use crate::openai::{Problem, Shape, field};
 
+use super::fields::retain;
+
 const KEYS: &[&str] = &[
     "role",
     "content",
@@ -34,6 +36,57 @@ pub fn read(messages: Value) -> Result<Vec<Value>, Problem> {
         read.push(one(&place, message, index, &mut open)?);
     }
     Ok(read)
+}
+
+/// Takes out of messages what Ollama does not read either.
+pub fn set_aside(body: &mut Value, names: &mut Vec<String>) {
+    let messages = body.get_mut("messages").and_then(Value::as_array_mut);
+    for message in messages.into_iter().flatten() {
+        let known = |name: &str| KEYS.contains(&name);
+        retain(message, "messages.", known, names);
+        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+        for call in calls.into_iter().flatten() {
+            let known = |name: &str| CALL_KEYS.contains(&name);
+            retain(call, "messages.tool_calls.", known, names);
+            if let Some(function) = call.get_mut("function") {
+                let known = |name: &str| FUNCTION_KEYS.contains(&name);
+                retain(function, "messages.tool_calls.function.", known, names);
+            }
+        }
+    }
+}
+
+/// How many messages may be left out: neither those of the system nor the last.
+pub fn droppable(body: &Value) -> usize {
+    let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
+    let before_last = messages.split_last().map_or(&[][..], |(_, others)| others);
+    before_last.iter().filter(|one| !is_of_system(one)).count()
+}
+
+/// Leaves out so many of the oldest messages, and results of calls that have gone with them.
+pub fn drop_oldest(body: &mut Value, count: usize) {
+    let Some(messages) = body.get_mut("messages").and_then(Value::as_array_mut) else {
+        return;
+    };
+    let last = messages.len().saturating_sub(1);
+    let (mut at, mut left, mut is_first) = (0, count, true);
+    messages.retain(|message| {
+        let is_last = at == last;
+        at += 1;
+        if is_of_system(message) || is_last || count == 0 {
+            return true;
+        }
+        if left > 0 {
+            left -= 1;
+            return false;
+        }
+        is_first &= message["role"] == "tool";
+        !is_first
+    });
+}
+
+fn is_of_system(message: &Value) -> bool {
+    message["role"] == "system"
 }
 
 fn one(

@@ -25,19 +25,29 @@ mod tests;
 pub use embed::EmbedRequest;
 pub use fields::{Door, LoadRequest, ShowRequest, read, rows};
 pub use listing::{ListedModel, running, show, tags};
+pub use messages::{drop_oldest, droppable};
 
 use serde_json::{Value, json};
 
 pub const CHAT: &str = "/api/chat";
 pub const GENERATE: &str = "/api/generate";
 pub const EMBED: &str = "/api/embed";
+pub const EMBEDDINGS: &str = "/api/embeddings";
 pub const TAGS: &str = "/api/tags";
 pub const SHOW: &str = "/api/show";
 pub const PS: &str = "/api/ps";
 pub const VERSION: &str = "/api/version";
+pub const PULL: &str = "/api/pull";
+pub const DELETE: &str = "/api/delete";
+pub const COPY: &str = "/api/copy";
 
 /// All routes of the API.
-pub const ROUTES: [&str; 7] = [CHAT, GENERATE, EMBED, TAGS, SHOW, PS, VERSION];
+pub const ROUTES: [&str; 11] = [
+    CHAT, GENERATE, EMBED, EMBEDDINGS, TAGS, SHOW, PS, VERSION, PULL, DELETE, COPY,
+];
+
+/// What Ollama's clients send where a key is wanted: Ollama itself has none.
+pub const NO_KEY: &str = "ollama";
 
 /// The version of Ollama whose API this is: programs ask for it before they use newer fields.
 const COMPATIBLE_WITH: &str = "0.14.0";

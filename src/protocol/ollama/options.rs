@@ -10,7 +10,7 @@ use super::fields::OllamaDraft;
 
 const MOST_TOKENS: i64 = u32::MAX as i64;
 /// Before the names of the fields.
-const PLACE: &str = "options.";
+pub const PLACE: &str = "options.";
 
 const fn option(
     name: &'static str,
@@ -76,6 +76,14 @@ fn only(name: &'static str, is_honoured: bool, values: &str) -> Result<(), Probl
             format!("{name} must be {values} here"),
         )),
     }
+}
+
+/// Whether it is read, by its name in `options`.
+pub fn is_known(name: &str) -> bool {
+    let names = OPTIONS.iter().map(|option| option.name);
+    names
+        .filter_map(|known| known.strip_prefix(PLACE))
+        .any(|known| known == name)
 }
 
 pub fn read(options: Value, draft: &mut OllamaDraft) -> Result<(), Problem> {

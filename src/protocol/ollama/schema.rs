@@ -18,6 +18,20 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
             field::schema(embed::FIELDS, &["model", "input"]),
         ),
         (
+            "OllamaOldEmbeddingRequest",
+            object(
+                json!({"model": text(), "prompt": text(), "options": {"type": "object"}, "keep_alive": {}}),
+                &["model", "prompt"],
+            ),
+        ),
+        (
+            "OllamaOldEmbedding",
+            object(
+                json!({"embedding": {"type": "array", "items": {"type": "number"}}}),
+                &["embedding"],
+            ),
+        ),
+        (
             "OllamaShowRequest",
             object(
                 json!({"model": text(), "name": text(), "verbose": {"type": "boolean"}}),

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use serde_json::{Value, json};
 
-use super::{Door, EmbedRequest, LoadRequest, error_body, read};
+use super::{Door, EmbedRequest, LoadRequest, drop_oldest, droppable, error_body, read};
 use crate::dialect::Reading;
 use crate::job::{
     Channel, Event, FinishReason, RequestId, TextInput, TokenEvent, ToolCallEvent, Usage, Vector,
@@ -96,24 +96,78 @@ fn values_that_cannot_be_honoured_are_refused_by_name() {
         body[name] = value;
         body
     };
-    refused(chat("temprature", json!(1)), Door::Chat, "temprature");
-    refused(
-        chat("options", json!({"tempature": 1})),
-        Door::Chat,
-        "options.tempature",
-    );
     refused(
         chat("options", json!({"mirostat": 2})),
         Door::Chat,
         "options.mirostat",
     );
     refused(chat("format", json!("xml")), Door::Chat, "format");
-    refused(chat("truncate", json!(true)), Door::Chat, "truncate");
     let stray = json!([user("hi"), {"role": "tool", "content": "x"}]);
     refused(chat("messages", stray), Door::Chat, "messages[1]");
     let more = json!({"model": "tiny", "prompt": "hi", "context": [1]});
     refused(more, Door::Generate, "context");
     refused(json!({"prompt": "hi"}), Door::Generate, "model");
+}
+
+#[test]
+fn what_ollama_does_not_read_is_left_out_and_named() {
+    let call = json!({"function": {"name": "look", "arguments": {}}, "type": "function", "at": 1});
+    let body = json!({
+        "model": "tiny", "temprature": 1, "options": {"tempature": 1, "seed": 3},
+        "messages": [user("hi"), {"role": "assistant", "content": "", "mood": 1, "tool_calls": [call]},
+            {"role": "user", "content": "go on", "mood": 2}],
+    });
+    let Reading { chat, ignored, .. } = reading(body, Door::Chat).unwrap();
+    assert_eq!(
+        ignored,
+        [
+            "temprature",
+            "options.tempature",
+            "messages.mood",
+            "messages.tool_calls.at"
+        ]
+    );
+    assert_eq!(chat["seed"], 3);
+    assert!(ChatRequest::read(chat, Strictness::Refuse).is_ok());
+    let embed = json!({"model": "m", "input": "a", "prompt": "b"});
+    assert_eq!(EmbedRequest::read(embed).unwrap().ignored, ["prompt"]);
+}
+
+#[test]
+fn a_chat_that_is_too_long_loses_its_oldest_messages() {
+    let call = json!({"function": {"name": "look", "arguments": {}}});
+    let body = json!({"messages": [
+        {"role": "system", "content": "s"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "x"},
+        user("a"),
+        user("b"),
+    ]});
+    assert_eq!(droppable(&body), 3);
+    let left = |count: usize| {
+        let mut body = body.clone();
+        drop_oldest(&mut body, count);
+        let messages = body["messages"].as_array().unwrap().iter();
+        let texts = messages.map(|message| message["content"].as_str().unwrap().to_owned());
+        texts.collect::<Vec<_>>()
+    };
+    assert_eq!(left(0), ["s", "", "x", "a", "b"]);
+    // The result of a call goes with it.
+    assert_eq!(left(1), ["s", "a", "b"]);
+    assert_eq!(left(3), ["s", "b"]);
+}
+
+#[test]
+fn the_older_route_has_one_text_and_one_vector() {
+    let body = json!({"model": "m", "prompt": "a", "options": {}, "more": 1});
+    let request = EmbedRequest::read_old(body).unwrap();
+    assert_eq!(request.ignored, ["more"]);
+    let input = TextInput::Prompt("a".to_owned());
+    assert_eq!(request.embeddings.inputs, [input]);
+    let reply = EmbedRequest::reply_old(&[Vector(vec![0.5, -1.0])]);
+    assert_eq!(reply, r#"{"embedding":[0.5,-1.0]}"#);
+    let problem = EmbedRequest::read_old(json!({"model": "m"})).unwrap_err();
+    assert_eq!(problem.param.as_deref(), Some("prompt"));
 }
 
 #[test]

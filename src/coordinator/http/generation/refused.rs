@@ -50,7 +50,7 @@ pub fn explain<F: RefusedFields>(
             }
             Missing::Model(_) => {
                 let online: Vec<&str> = online.iter().map(|name| &**name).collect();
-                models::unknown(model, &online)
+                models::unknown(model, &online, known)
             }
             Missing::Kind(_) => {
                 let what = models::not_of_kind(&known.id(model), F::OUTPUT, overview);

@@ -293,7 +293,7 @@ impl Encoder {
                 }
                 Missing::Model(_) => {
                     let online: Vec<&str> = online.iter().map(|name| &**name).collect();
-                    return models::unknown(model, &online);
+                    return models::unknown(model, &online, &self.admission.models);
                 }
                 Missing::Kind(_) | Missing::Format(_) => return self.unable(model, kind).await,
                 Missing::Context { .. } => Some(param),

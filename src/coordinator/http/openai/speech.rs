@@ -412,7 +412,7 @@ pub async fn list_voices(
         && overview.model(asked).is_none()
     {
         let online: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
-        return Err(models::unknown(asked, &online));
+        return Err(models::unknown(asked, &online, &known));
     }
     let mut voices: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let of_them = overview.models.iter();

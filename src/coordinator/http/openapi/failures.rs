@@ -353,6 +353,7 @@ fn is_encoding(path: &str) -> bool {
             | "/messages/count_tokens"
             | "/responses/input_tokens"
             | ollama::EMBED
+            | ollama::EMBEDDINGS
     )
 }
 

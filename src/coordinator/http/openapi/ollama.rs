@@ -11,6 +11,10 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         ("POST", ollama::CHAT) => (Some("OllamaChatRequest"), "OllamaChat", true),
         ("POST", ollama::GENERATE) => (Some("OllamaGenerateRequest"), "OllamaGeneration", true),
         ("POST", ollama::EMBED) => (Some("OllamaEmbedRequest"), "OllamaEmbeddings", false),
+        ("POST", ollama::EMBEDDINGS) => {
+            let body = Some("OllamaOldEmbeddingRequest");
+            (body, "OllamaOldEmbedding", false)
+        }
         ("POST", ollama::SHOW) => (Some("OllamaShowRequest"), "OllamaModel", false),
         ("GET", ollama::TAGS | ollama::PS) => (None, "OllamaModels", false),
         ("GET", ollama::VERSION) => (None, "OllamaVersion", false),

@@ -46,7 +46,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
         let schema = json!({"anyOf": [reference(ours), reference(theirs)]});
         success(vec![Content::json(schema)])
     };
-    let replies = match (route.method, route.path) {
+    let mut replies = match (route.method, route.path) {
         ("GET", "/") => success(vec![
             Content::json(reference("ServiceDescription")),
             Content::of(PAGES, json!({"type": "string"})),
@@ -123,6 +123,13 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             _ => return None,
         },
     };
+    if route.is_document() || route.answers == Answers::Object {
+        replies.push((
+            304,
+            "The client has it, by its tag in If-None-Match.",
+            Vec::new(),
+        ));
+    }
     let (mut parameters, mut body) = (statistics::parameters(route), Vec::new());
     parameters.extend(account::parameters(route));
     parameters.extend(generation::parameters(route));
@@ -131,7 +138,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
     body.extend(account::body(route).map(|name| Content::json(reference(name))));
     match (route.method, route.path) {
         ("GET", "/v1/models") => {
-            parameters.push(query("type", "string", "all: list models of every type."));
+            parameters.push(query("type", "string", "all: list models of every type, as OpenAI's SDKs get them without it; text: those that write text."));
         }
         ("GET", "/v1/workers/check") => {
             parameters.push(query("name", "string", "Worker name."));

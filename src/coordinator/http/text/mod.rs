@@ -27,3 +27,4 @@ mod stream;
 pub use endpoint::TextEndpoint;
 pub use ignored::{IGNORED_FIELDS, with_ignored};
 pub use incoming::Incoming;
+pub use refused::is_too_long;

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 
+use axum::response::Response;
 use serde_json::Value;
 
 use crate::dispatch::{Missing, Refusal};
@@ -44,7 +45,7 @@ pub fn explain(
             }
             Missing::Model(_) => {
                 let online: Vec<&str> = online.iter().map(|name| &**name).collect();
-                models::unknown(model, &online)
+                models::unknown(model, &online, known)
             }
             Missing::Kind(_) => {
                 let texts = others(overview, model, |_| true);
@@ -159,6 +160,15 @@ pub fn failed(failure: Failure) -> ApiError {
         param: is_overflow.then_some("messages".into()),
         ..failure.into()
     }
+}
+
+/// Whether a request failed because the model does not take so long an input.
+pub fn is_too_long(answer: &Result<Response, ApiError>) -> bool {
+    let error = match answer {
+        Ok(response) => response.extensions().get::<ApiError>(),
+        Err(error) => Some(error),
+    };
+    error.is_some_and(|error| error.failure.kind == FailureKind::ContextLengthExceeded)
 }
 
 fn unsupported(param: String, model: &str, able: &[&str]) -> ApiError {

@@ -104,10 +104,11 @@ impl Relay {
     }
 
     fn write(&mut self, choice: u32, event: &Event) {
+        // The first chunk may tell the length of the prompt.
+        self.writer.event(choice, event, &mut self.out);
         if let Event::Started { .. } = event {
             self.writer.open(choice, &mut self.out);
         }
-        self.writer.event(choice, event, &mut self.out);
     }
 
     /// What has been written since the last frame.

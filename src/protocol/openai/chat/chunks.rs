@@ -13,7 +13,7 @@ use crate::openai::text::{put_escaped, put_string};
 
 use super::head::{FINGERPRINT, finish_word};
 use super::reply::call_id;
-use super::usage::{Total, logprob};
+use super::usage::{RunningUsage, Total, logprob};
 use super::{CallStyle, ChatRequest, Ending, Grid, Head, StreamOptions};
 
 /// Writes the events of one request's choices as server-sent events.
@@ -29,6 +29,7 @@ pub struct ChunkWriter {
     options: StreamOptions,
     style: CallStyle,
     wants_logprobs: bool,
+    hides_reasoning: bool,
     id: String,
 }
 
@@ -39,6 +40,7 @@ struct Choice {
     open: bool,
     /// Indices of the calls that have begun.
     calls: Vec<u32>,
+    running: RunningUsage,
 }
 
 /// Follows a delta that has no log probabilities and ends nothing.
@@ -55,6 +57,7 @@ impl ChunkWriter {
                 opening,
                 open: false,
                 calls: Vec::new(),
+                running: RunningUsage::default(),
             }
         });
         Self {
@@ -69,13 +72,14 @@ impl ChunkWriter {
             options,
             style: request.calls,
             wants_logprobs: request.text.logprobs.is_some(),
+            hides_reasoning: request.hides_reasoning,
             id: head.id.clone(),
         }
     }
 
-    fn end_stream(&self, grid: &Grid, out: &mut BytesMut) {
+    fn end_stream(&self, last: &Choice, grid: &Grid, out: &mut BytesMut) {
         if self.options.usage == Some(true) {
-            out.put_slice(self.closing);
+            self.close_chunk(last, out);
             out.put_slice(&self.opening);
             out.put_slice(b"]");
         }
@@ -88,7 +92,8 @@ impl ChunkWriter {
 
     fn token(&mut self, choice: u32, token: &TokenEvent, out: &mut BytesMut) {
         let logprobs = self.logprobs(token);
-        if token.text.is_empty() && logprobs.is_none() {
+        let is_hidden = self.hides_reasoning && token.channel == Channel::Reasoning;
+        if is_hidden || (token.text.is_empty() && logprobs.is_none()) {
             return;
         }
         self.open(choice, out);
@@ -168,7 +173,17 @@ impl ChunkWriter {
         if self.options.obfuscation {
             obfuscate(start, out);
         }
-        out.put_slice(self.closing);
+        self.close_chunk(known, out);
+    }
+
+    /// Ends a chunk of a choice that is not the last of the stream.
+    fn close_chunk(&self, choice: &Choice, out: &mut BytesMut) {
+        match self.options.running_usage {
+            true => {
+                let _ = write!(out, ",\"usage\":{}}}\n\n", choice.running.body());
+            }
+            false => out.put_slice(self.closing),
+        }
     }
 }
 
@@ -185,6 +200,9 @@ impl StreamWriter for ChunkWriter {
     }
 
     fn event(&mut self, choice: u32, event: &Event, out: &mut BytesMut) {
+        if let Some(known) = self.choices.get_mut(choice as usize) {
+            known.running.note(event);
+        }
         match event {
             Event::Token(token) => self.token(choice, token, out),
             Event::ToolCall(piece) => self.call(choice, piece, out),
@@ -199,6 +217,9 @@ impl StreamWriter for ChunkWriter {
         self.open(choice, out);
         self.total.add(ending.usage);
         self.unfinished = self.unfinished.saturating_sub(1);
+        if let Some(known) = self.choices.get_mut(choice as usize) {
+            known.running.be(ending.usage);
+        }
         let Some(known) = self.choices.get(choice as usize) else {
             return;
         };
@@ -208,9 +229,9 @@ impl StreamWriter for ChunkWriter {
         out.put_slice(finish.as_bytes());
         out.put_slice(b"\"}]");
         if self.unfinished > 0 {
-            out.put_slice(self.closing);
+            self.close_chunk(known, out);
         } else {
-            self.end_stream(grid, out);
+            self.end_stream(known, grid, out);
         }
     }
 

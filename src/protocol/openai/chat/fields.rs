@@ -9,12 +9,12 @@ use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape, Strictness};
 
 use super::request::Draft;
-use super::{StreamOptions, format, tools};
+use super::{StreamOptions, format, reasoning, tools};
 
 /// The most choices of one request.
 const MOST_CHOICES: i64 = 16;
-const MOST_TOKENS: i64 = u32::MAX as i64;
-const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+pub(super) const MOST_TOKENS: i64 = u32::MAX as i64;
+pub(super) const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 const TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority", "fast"];
 
 const fn field(
@@ -45,7 +45,7 @@ pub const FIELDS: &[Field<Draft>] = &[
         draft.stream = value == true;
         Ok(())
     }),
-    field("stream_options", Shape::Object, "include_usage and include_obfuscation; streams only.", |draft, value| {
+    field("stream_options", Shape::Object, "include_usage, include_obfuscation and continuous_usage_stats, as vLLM has it; streams only.", |draft, value| {
         draft.stream_options = Some(stream_options(&value, draft.strictness)?);
         Ok(())
     }),
@@ -177,10 +177,14 @@ pub const FIELDS: &[Field<Draft>] = &[
         }
     }),
     field("reasoning_effort", Shape::Word(EFFORTS), "Reasoning effort, passed to the chat template.", |draft, value| {
-        if value == "none" {
-            draft.variables.insert("enable_thinking".to_owned(), false.into());
-        }
-        draft.variables.insert("reasoning_effort".to_owned(), value);
+        draft.effort(value);
+        Ok(())
+    }),
+    field("reasoning", Shape::Object, "effort or max_tokens, enabled, and exclude, which leaves the reasoning out of the reply. Of OpenRouter's API.", |draft, value| {
+        reasoning::read(draft, value)
+    }),
+    field("include_reasoning", Shape::Flag, "false leaves the reasoning out of the reply. Not in OpenAI's API.", |draft, value| {
+        draft.hides_reasoning |= value == false;
         Ok(())
     }),
     field("chat_template_kwargs", Shape::Object, "Additional variables of the chat template. Not in OpenAI's API.", |draft, value| {
@@ -208,8 +212,38 @@ pub const FIELDS: &[Field<Draft>] = &[
     field("safety_identifier", Shape::Text, "Your identifier of the end user; no effect.", |_, _| Ok(())),
 
     // What has one value here.
-    field("store", Shape::Flag, "Only false: replies are not stored.", |draft, value| {
-        only(draft, "store", value == false, "false")
+    field("store", Shape::Flag, "true has no effect: replies are not stored.", |draft, value| {
+        draft.without_effect("store", value == true);
+        Ok(())
+    }),
+    field("skip_special_tokens", Shape::Flag, "false has no effect: marks of the template are not part of the text. Not in OpenAI's API.", |draft, value| {
+        draft.without_effect("skip_special_tokens", value == false);
+        Ok(())
+    }),
+    field("spaces_between_special_tokens", Shape::Flag, "No effect: marks of the template are not part of the text. Not in OpenAI's API.", |_, _| Ok(())),
+    field("add_special_tokens", Shape::Flag, "true has no effect: the chat template writes them. Not in OpenAI's API.", |draft, value| {
+        draft.without_effect("add_special_tokens", value == true);
+        Ok(())
+    }),
+    field("add_bos_token", Shape::Flag, "No effect: the chat template decides. Not in OpenAI's API.", |draft, _| {
+        draft.without_effect("add_bos_token", true);
+        Ok(())
+    }),
+    field("cache_prompt", Shape::Flag, "false has no effect: common beginnings of prompts are cached automatically. Not in OpenAI's API.", |draft, value| {
+        draft.without_effect("cache_prompt", value == false);
+        Ok(())
+    }),
+    field("add_generation_prompt", Shape::Flag, "Only true. Not in OpenAI's API.", |draft, value| {
+        only(draft, "add_generation_prompt", value == true, "true")
+    }),
+    field("continue_final_message", Shape::Flag, "Only false. Not in OpenAI's API.", |draft, value| {
+        only(draft, "continue_final_message", value == false, "false")
+    }),
+    field("echo", Shape::Flag, "Only false. Not in OpenAI's API.", |draft, value| {
+        only(draft, "echo", value == false, "false")
+    }),
+    field("include_stop_str_in_output", Shape::Flag, "Only false. Not in OpenAI's API.", |draft, value| {
+        only(draft, "include_stop_str_in_output", value == false, "false")
     }),
     field("modalities", Shape::List, "Only [\"text\"].", |draft, value| {
         only(draft, "modalities", list(value) == ["text"], "[\"text\"]")
@@ -385,7 +419,11 @@ fn metadata(value: Value) -> Result<serde_json::Map<String, Value>, Problem> {
 }
 
 fn stream_options(value: &Value, strictness: Strictness) -> Result<StreamOptions, Problem> {
-    const NAMES: [&str; 2] = ["include_usage", "include_obfuscation"];
+    const NAMES: [&str; 3] = [
+        "include_usage",
+        "include_obfuscation",
+        "continuous_usage_stats",
+    ];
     let mut options = StreamOptions::default();
     for (name, value) in value.as_object().into_iter().flatten() {
         let flag = match value {
@@ -401,9 +439,19 @@ fn stream_options(value: &Value, strictness: Strictness) -> Result<StreamOptions
         match name.as_str() {
             "include_usage" => options.usage = Some(flag),
             "include_obfuscation" => options.obfuscation = flag,
+            "continuous_usage_stats" => options.running_usage = flag,
             _ if strictness == Strictness::Tolerate => {}
             _ => return Err(field::unknown("stream_options.", name, NAMES)),
         }
+    }
+    if options.running_usage {
+        if options.usage == Some(false) && strictness == Strictness::Refuse {
+            let param = "stream_options.continuous_usage_stats";
+            let message =
+                format!("{param} needs stream_options.include_usage: leave out one of them");
+            return Err(Problem::invalid(param, message));
+        }
+        options.usage = Some(true);
     }
     Ok(options)
 }

@@ -8,6 +8,7 @@
 //! | `aside` | what a coordinator passes on beyond all this |
 //! | `messages`, `content` | what was said so far, as a chat template takes it |
 //! | `tools` | tools, what may be called, and the old functions |
+//! | `reasoning` | OpenRouter's object for it |
 //! | `format` | the form the answer must have |
 //! | `keywords` | keywords of its schema that no grammar can enforce |
 //! | `head`, `usage` | what reply and chunks share |
@@ -29,13 +30,15 @@ mod head;
 mod keywords;
 mod media;
 mod messages;
+mod reasoning;
 mod reply;
 mod request;
 pub mod schema;
 mod tools;
 mod usage;
 
-pub(crate) use usage::{Total, logprob, shown};
+pub(crate) use reasoning::effort_of;
+pub(crate) use usage::{RunningUsage, Total, logprob, shown};
 
 #[cfg(test)]
 mod tests;
@@ -83,6 +86,10 @@ pub struct ChatRequest {
     pub prompt_bytes: usize,
     /// How long the model stays in memory afterwards.
     pub keep_alive: Option<KeepAlive>,
+    /// The client does not want to read the reasoning.
+    pub hides_reasoning: bool,
+    /// Fields whose values have no effect, which the reply names.
+    pub without_effect: Vec<&'static str>,
 }
 
 /// Fields of requests that the operator wants to be left aside where they would be refused.
@@ -131,6 +138,8 @@ impl IgnoredFields {
 pub struct StreamOptions {
     /// None when the client did not say.
     pub usage: Option<bool>,
+    /// Every chunk says what its choice has used so far.
+    pub running_usage: bool,
     /// Pad chunks so that their lengths tell less.
     pub obfuscation: bool,
 }

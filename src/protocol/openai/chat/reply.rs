@@ -15,6 +15,7 @@ pub struct Reply {
     choices: Vec<Growing>,
     total: Total,
     style: CallStyle,
+    hides_reasoning: bool,
     extras: Map<String, Value>,
     id: String,
 }
@@ -61,6 +62,7 @@ impl Reply {
             choices: (0..request.choices).map(|_| growing()).collect(),
             total: Total::default(),
             style: request.calls,
+            hides_reasoning: request.hides_reasoning,
             extras,
             id: head.id.clone(),
         }
@@ -73,6 +75,7 @@ impl ReplyBuilder for Reply {
             return;
         };
         match event {
+            Event::Token(token) if self.hides_reasoning && token.channel == Channel::Reasoning => {}
             Event::Token(token) => growing.token(token),
             Event::ToolCall(piece) => growing.call(piece),
             _ => {}

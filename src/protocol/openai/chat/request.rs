@@ -36,6 +36,8 @@ pub struct Draft {
     pub names_tier: bool,
     pub metadata: Option<Map<String, Value>>,
     pub cache_key: Option<String>,
+    pub hides_reasoning: bool,
+    pub without_effect: Vec<&'static str>,
     /// The field that gave the answer a form.
     pub form: Option<&'static str>,
 }
@@ -51,7 +53,8 @@ impl ChatRequest {
     pub fn read_leniently(body: Value, wanted: &IgnoredFields) -> Result<Lenient, Problem> {
         let is_known = |name: &str| FIELDS.iter().any(|field| field.name == name);
         let read = |body: Value| Self::read(body, Strictness::Refuse);
-        let (request, body, ignored) = field::leniently(body, wanted, is_known, read)?;
+        let (request, body, mut ignored) = field::leniently(body, wanted, is_known, read)?;
+        ignored.extend(request.without_effect.iter().map(|name| (*name).to_owned()));
         Ok(Lenient {
             request,
             body,
@@ -98,6 +101,8 @@ impl Draft {
             names_tier: false,
             metadata: None,
             cache_key: None,
+            hides_reasoning: false,
+            without_effect: Vec::new(),
             form: None,
         }
     }
@@ -107,6 +112,21 @@ impl Draft {
             capability,
             param: param.into(),
         });
+    }
+
+    /// Notes a field whose value has no effect, and is safe to leave out.
+    pub fn without_effect(&mut self, name: &'static str, asks: bool) {
+        if asks {
+            self.without_effect.push(name);
+        }
+    }
+
+    pub fn effort(&mut self, effort: Value) {
+        if effort == "none" {
+            let name = "enable_thinking".to_owned();
+            self.variables.insert(name, false.into());
+        }
+        self.variables.insert("reasoning_effort".to_owned(), effort);
     }
 
     /// The form of the answer, which one field may give.
@@ -166,6 +186,8 @@ impl Draft {
             cache_key: self.cache_key,
             prompt_bytes,
             keep_alive: None,
+            hides_reasoning: self.hides_reasoning,
+            without_effect: self.without_effect,
         })
     }
 

@@ -141,6 +141,7 @@ fn stream_options() -> Value {
         json!({
             "include_usage": {"type": "boolean", "description": "Send the token usage in a last chunk of its own."},
             "include_obfuscation": {"type": "boolean", "description": "Pad chunks to a multiple of 64 bytes."},
+            "continuous_usage_stats": {"type": "boolean", "description": "Say in every chunk what its choice has used so far; brings include_usage."},
         }),
         &[],
     )

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::job::{TokenLogprob, Usage};
+use crate::job::{Channel, Event, TokenLogprob, Usage};
 
 /// Of all choices: their prompt is one and the same.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,6 +45,45 @@ impl Total {
                 "rejected_prediction_tokens": 0,
             },
         })
+    }
+}
+
+/// What one choice has used so far, as far as its worker tells.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RunningUsage(Usage);
+
+impl RunningUsage {
+    pub fn note(&mut self, event: &Event) {
+        let so_far = &mut self.0;
+        let drawn = match event {
+            Event::Started {
+                prompt_tokens,
+                cached_tokens,
+            } => {
+                so_far.prompt_tokens = *prompt_tokens;
+                so_far.cached_tokens = *cached_tokens;
+                return;
+            }
+            Event::Usage(usage) => return self.be(*usage),
+            Event::Token(token) => token.ids.len(),
+            Event::ToolCall(piece) => piece.ids.len(),
+            _ => return,
+        };
+        let drawn = u32::try_from(drawn).unwrap_or(u32::MAX);
+        so_far.completion_tokens = so_far.completion_tokens.saturating_add(drawn);
+        let thought = matches!(event, Event::Token(token) if token.channel == Channel::Reasoning);
+        if thought {
+            so_far.reasoning_tokens = so_far.reasoning_tokens.saturating_add(drawn);
+        }
+    }
+
+    /// By the worker's own count.
+    pub fn be(&mut self, usage: Usage) {
+        self.0 = usage;
+    }
+
+    pub fn body(self) -> Value {
+        Total(self.0).body()
     }
 }
 

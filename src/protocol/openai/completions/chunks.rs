@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use crate::dialect::StreamWriter;
 use crate::job::{Event, PromptLogprobs, TokenEvent};
 use crate::openai::Problem;
-use crate::openai::chat::{CallStyle, ChatRequest, Ending, Grid, Head, finish_word};
+use crate::openai::chat::{
+    CallStyle, ChatRequest, Ending, Grid, Head, RunningUsage, StreamOptions, finish_word,
+};
 
 use super::echo::{Echo, EchoSource};
 use super::logprobs::{Characters, Logprobs};
@@ -22,8 +24,7 @@ pub struct CompletionChunks {
     model: Arc<str>,
     choices: Vec<StreamedChoice>,
     wants_logprobs: bool,
-    /// None when the client did not say.
-    wants_usage: Option<bool>,
+    options: StreamOptions,
     unfinished: u32,
     usage: PromptUsage,
 }
@@ -36,6 +37,7 @@ struct StreamedChoice {
     characters: Characters,
     logprobs: Logprobs,
     is_open: bool,
+    running: RunningUsage,
 }
 
 impl StreamedChoice {
@@ -46,6 +48,7 @@ impl StreamedChoice {
             echo,
             characters: Characters::default(),
             is_open: false,
+            running: RunningUsage::default(),
         }
     }
 }
@@ -60,20 +63,28 @@ impl CompletionChunks {
             model: Arc::clone(&head.model),
             choices: (0..request.choices).map(|_| choice()).collect(),
             wants_logprobs: request.text.logprobs.is_some(),
-            wants_usage: request.stream.unwrap_or_default().usage,
+            options: request.stream.unwrap_or_default(),
             unfinished: request.choices,
             usage: PromptUsage::new(request),
         }
     }
 
     fn chunk(&self, choices: &Value) -> Value {
-        json!({
+        let mut chunk = json!({
             "id": self.id,
             "object": "text_completion",
             "created": self.created,
             "model": &*self.model,
             "choices": choices,
-        })
+        });
+        let choice = choices[0]["index"].as_u64().unwrap_or(u64::MAX);
+        let streamed = usize::try_from(choice).map(|choice| self.choices.get(choice));
+        if let Ok(Some(streamed)) = streamed
+            && self.options.running_usage
+        {
+            chunk["usage"] = streamed.running.body();
+        }
+        chunk
     }
 
     fn prompt(&mut self, choice: u32, prompt: &PromptLogprobs, out: &mut BytesMut) {
@@ -132,6 +143,9 @@ impl StreamWriter for CompletionChunks {
     }
 
     fn event(&mut self, choice: u32, event: &Event, out: &mut BytesMut) {
+        if let Some(streamed) = self.choices.get_mut(choice as usize) {
+            streamed.running.note(event);
+        }
         match event {
             Event::Token(token) => {
                 self.open(choice, out);
@@ -148,6 +162,9 @@ impl StreamWriter for CompletionChunks {
     fn end(&mut self, choice: u32, ending: Ending, grid: &Grid, out: &mut BytesMut) {
         self.open(choice, out);
         self.usage.add(choice, ending.usage);
+        if let Some(streamed) = self.choices.get_mut(choice as usize) {
+            streamed.running.be(ending.usage);
+        }
         self.unfinished = self.unfinished.saturating_sub(1);
         let finish = finish_word(&ending.finish, false, CallStyle::Tools);
         let streamed = self.choices.get_mut(choice as usize);
@@ -159,11 +176,11 @@ impl StreamWriter for CompletionChunks {
             put(&chunk, out);
             return;
         }
-        if self.wants_usage == Some(true) {
+        if self.options.usage == Some(true) {
             put(&chunk, out);
             chunk = self.chunk(&json!([]));
         }
-        if self.wants_usage != Some(false) {
+        if self.options.usage != Some(false) {
             chunk["usage"] = self.usage.body();
         }
         chunk["grid"] = grid.body();

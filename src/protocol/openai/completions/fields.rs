@@ -22,6 +22,7 @@ pub struct CompletionDraft {
     echo: bool,
     logprobs: Option<u32>,
     only_prompt: bool,
+    without_effect: Vec<String>,
 }
 
 /// As OpenAI's API has it.
@@ -33,12 +34,14 @@ const MOST_ANSWERS: usize = 64;
 
 /// Fields of the chat API that mean the same here.
 pub const SHARED: &[&str] = &[
+    "cache_prompt",
     "frequency_penalty",
     "guided_choice",
     "guided_grammar",
     "guided_json",
     "guided_regex",
     "ignore_eos",
+    "include_stop_str_in_output",
     "logit_bias",
     "metadata",
     "min_p",
@@ -50,6 +53,8 @@ pub const SHARED: &[&str] = &[
     "safety_identifier",
     "seed",
     "service_tier",
+    "skip_special_tokens",
+    "spaces_between_special_tokens",
     "stop",
     "stop_token_ids",
     "store",
@@ -108,6 +113,14 @@ pub const FIELDS: &[Field<CompletionDraft>] = &[
         draft.put("logprobs", true.into())?;
         draft.put("top_logprobs", value)
     }),
+    field("add_special_tokens", Shape::Flag, "false has no effect: the tokenizer puts its own tokens around a text. Not in OpenAI's API.", |draft, value| {
+        draft.without_effect("add_special_tokens", value == false);
+        Ok(())
+    }),
+    field("add_bos_token", Shape::Flag, "false has no effect: the tokenizer decides. Not in OpenAI's API.", |draft, value| {
+        draft.without_effect("add_bos_token", value == false);
+        Ok(())
+    }),
     field("suffix", Shape::Text, "Not supported: no model here is known to have infill tokens.", |_, value| {
         match value == "" {
             true => Ok(()),
@@ -119,7 +132,9 @@ pub const FIELDS: &[Field<CompletionDraft>] = &[
 pub fn read(body: Value, wanted: &IgnoredFields) -> Result<Reading, Problem> {
     let is_known =
         |name: &str| SHARED.contains(&name) || FIELDS.iter().any(|field| field.name == name);
-    let ((chat, dialect), _, ignored) = field::leniently(body, wanted, is_known, read_strictly)?;
+    let ((chat, dialect, without_effect), _, mut ignored) =
+        field::leniently(body, wanted, is_known, read_strictly)?;
+    ignored.extend(without_effect);
     Ok(Reading {
         chat,
         dialect: Box::new(dialect),
@@ -128,7 +143,7 @@ pub fn read(body: Value, wanted: &IgnoredFields) -> Result<Reading, Problem> {
     })
 }
 
-fn read_strictly(body: Value) -> Result<(Value, CompletionsDialect), Problem> {
+fn read_strictly(body: Value) -> Result<(Value, CompletionsDialect, Vec<String>), Problem> {
     let (own, chat) = chat::split(body, FIELDS, SHARED)?;
     let mut draft = CompletionDraft {
         chat,
@@ -144,7 +159,13 @@ impl CompletionDraft {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(Value, CompletionsDialect), Problem> {
+    fn without_effect(&mut self, name: &str, asks: bool) {
+        if asks {
+            self.without_effect.push(name.to_owned());
+        }
+    }
+
+    fn finish(mut self) -> Result<(Value, CompletionsDialect, Vec<String>), Problem> {
         let prompts = self.prompts.take().ok_or_else(|| {
             Problem::invalid(
                 "prompt",
@@ -192,6 +213,6 @@ impl CompletionDraft {
             only_prompt: self.only_prompt,
             each: u32::try_from(each).unwrap_or(1),
         };
-        Ok((Value::Object(self.chat), dialect))
+        Ok((Value::Object(self.chat), dialect, self.without_effect))
     }
 }

@@ -251,3 +251,41 @@ fn token_ids_are_echoed_as_their_text() {
         [&json!([0, 1]), &json!([1]), &json!([2]), &Value::Null]
     );
 }
+
+#[test]
+fn every_chunk_of_a_choice_says_what_it_has_used_for_those_who_ask() {
+    let options = json!({"continuous_usage_stats": true});
+    let fields = json!({"prompt": ["a", "b"], "stream": true, "stream_options": options});
+    let (request, dialect) = request(fields).unwrap();
+    let mut writer = dialect.stream(&request, &head());
+    let mut out = BytesMut::new();
+    let started = |prompt_tokens: u32| Event::Started {
+        prompt_tokens,
+        cached_tokens: 0,
+    };
+    let drawn = Event::Token(TokenEvent {
+        text: "x".to_owned(),
+        ids: vec![7, 8],
+        ..TokenEvent::default()
+    });
+    writer.event(0, &started(3), &mut out);
+    writer.event(1, &started(5), &mut out);
+    writer.event(1, &drawn, &mut out);
+    writer.end(0, ending(), &Grid::default(), &mut out);
+    writer.end(1, ending(), &Grid::default(), &mut out);
+    let chunks = chunks(&out);
+    let counts = chunks.iter().map(|chunk| {
+        let usage = &chunk["usage"];
+        let prompt = usage["prompt_tokens"].as_u64().unwrap();
+        (prompt, usage["completion_tokens"].as_u64().unwrap())
+    });
+    let counts: Vec<_> = counts.collect();
+    assert_eq!(counts, [(5, 2), (3, 2), (3, 2), (6, 4)]);
+}
+
+#[test]
+fn values_without_an_effect_are_named() {
+    let body = with(json!({"add_bos_token": false, "add_special_tokens": true}));
+    let reading = read(body, &IgnoredFields::None).unwrap();
+    assert_eq!(reading.ignored, ["add_bos_token"]);
+}

@@ -157,7 +157,7 @@ const FIELDS: &[Field<ResponseDraft>] = &[
     field("include", Shape::List, "message.output_text.logprobs and reasoning.encrypted_content; what belongs to tools of a server is refused.", |draft, value| {
         draft.include(&value)
     }),
-    field("tools", Shape::List, "Functions, namespaces of functions, and custom tools that take text, freely or by a regular expression. Tools that OpenAI runs (web_search and others) are left out and named in x-ignored-fields.", |draft, value| {
+    field("tools", Shape::List, "Functions, namespaces of functions, custom tools that take text, freely or by a regular expression, and shell, local_shell and apply_patch, which the client runs. Tools that OpenAI runs (web_search and others) are left out and named in x-ignored-fields.", |draft, value| {
         draft.tools = tools::declared(&value)?;
         draft.repeat("tools", value)
     }),
@@ -414,6 +414,7 @@ impl ResponseDraft {
             output: OutputOptions {
                 custom: tools.custom,
                 namespaced: tools.namespaced,
+                client: tools.client,
                 logprobs: self.logprobs,
                 summary: self.summary,
                 sealer: self.seals.then(|| Arc::clone(&context.sealer)),

@@ -87,6 +87,12 @@ pub fn prefix_of(kind: &str) -> &'static str {
         "function_call_output" => "fco",
         "custom_tool_call" => "ctc",
         "custom_tool_call_output" => "ctco",
+        "shell_call" => "sh",
+        "shell_call_output" => "sho",
+        "local_shell_call" => "lsh",
+        "local_shell_call_output" => "lsho",
+        "apply_patch_call" => "apc",
+        "apply_patch_call_output" => "apco",
         "reasoning" => "rs",
         _ => "msg",
     }

@@ -6,6 +6,7 @@ use crate::openai::nearest::shortened;
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Shape, field};
 
+use super::client_tools::ClientTool;
 use super::dialect::Sealer;
 use super::parts;
 use super::tools::joined;
@@ -40,7 +41,9 @@ struct Turn {
 }
 
 const TYPES: &str = "message, function_call, function_call_output, custom_tool_call, \
-                     custom_tool_call_output, reasoning or item_reference";
+                     custom_tool_call_output, shell_call, shell_call_output, local_shell_call, \
+                     local_shell_call_output, apply_patch_call, apply_patch_call_output, reasoning \
+                     or item_reference";
 
 impl<'a> Conversation<'a> {
     pub fn new(sealer: &'a dyn Sealer) -> Self {
@@ -66,6 +69,12 @@ impl<'a> Conversation<'a> {
             (Value::Null, true) => "message",
             (word, _) => word.as_str().unwrap_or_default(),
         };
+        if let Some(tool) = ClientTool::of_call(word) {
+            return self.client_call(tool, name, place, item);
+        }
+        if let Some(tool) = ClientTool::of_output(word) {
+            return self.client_output(tool, name, place, item);
+        }
         match word {
             "message" => self.message(name, place, item),
             "reasoning" => self.reasoning(name, place, item),
@@ -91,15 +100,11 @@ impl<'a> Conversation<'a> {
 
     /// Whether the item answers a call that is not here.
     pub fn is_orphan(&self, item: &Value) -> bool {
-        let is_output = matches!(
-            item["type"].as_str(),
-            Some("function_call_output" | "custom_tool_call_output")
-        );
-        is_output
-            && !self
-                .calls
-                .iter()
-                .any(|call| item["call_id"] == call.as_str())
+        let word = item["type"].as_str().unwrap_or_default();
+        let is_output = matches!(word, "function_call_output" | "custom_tool_call_output")
+            || ClientTool::of_output(word).is_some();
+        let id = id_of_call(item);
+        is_output && !self.calls.iter().any(|call| id == call.as_str())
     }
 
     pub fn finish(mut self) -> (Vec<Value>, Vec<Place>) {
@@ -196,26 +201,70 @@ impl<'a> Conversation<'a> {
     ) -> Result<(), Problem> {
         let id = string(name, "call_id", item)?.to_owned();
         let called = joined(item["namespace"].as_str(), string(name, "name", item)?);
+        self.called(place, id, &called, &arguments);
+        Ok(())
+    }
+
+    fn client_call(
+        &mut self,
+        tool: ClientTool,
+        name: &str,
+        place: Place,
+        item: &Value,
+    ) -> Result<(), Problem> {
+        known(name, item, &["call_id", tool.field(), "environment"])?;
+        let id = string(name, "call_id", item)?.to_owned();
+        let arguments = tool.arguments(name, item)?;
+        self.called(place, id, tool.word(), &arguments);
+        Ok(())
+    }
+
+    fn called(&mut self, place: Place, id: String, called: &str, arguments: &str) {
         let function = json!({"name": called, "arguments": arguments});
         let call = json!({"id": id, "type": "function", "function": function});
         self.turn(place).calls.push(call);
         self.calls.push(id);
-        Ok(())
     }
 
     fn output(&mut self, name: &str, place: Place, item: &Value) -> Result<(), Problem> {
         known(name, item, &["call_id", "output"])?;
+        let text = parts::tool_output(&format!("{name}.output"), &item["output"])?;
         let id = string(name, "call_id", item)?;
+        self.answered(name, place, id, &text)
+    }
+
+    fn client_output(
+        &mut self,
+        tool: ClientTool,
+        name: &str,
+        place: Place,
+        item: &Value,
+    ) -> Result<(), Problem> {
+        known(name, item, &["call_id", "output", "max_output_length"])?;
+        let text = tool.output(&format!("{name}.output"), item)?;
+        let id = id_of_call(item);
+        Shape::Text.check(&format!("{name}.call_id"), id)?;
+        self.answered(name, place, id.as_str().unwrap_or_default(), &text)
+    }
+
+    fn answered(&mut self, name: &str, place: Place, id: &str, text: &str) -> Result<(), Problem> {
         if !self.calls.iter().any(|known| known == id) {
             let param = format!("{name}.call_id");
             let id = shortened(id);
             let message = format!("{param}: no earlier item calls a tool with the id {id:?}");
             return Err(Problem::invalid(param, message));
         }
-        let text = parts::tool_output(&format!("{name}.output"), &item["output"])?;
         let message = json!({"role": "tool", "tool_call_id": id, "content": text});
         self.push(message, place);
         Ok(())
+    }
+}
+
+/// The id of the call that an output answers. The output of a local shell may have it as its own.
+fn id_of_call(item: &Value) -> &Value {
+    match item["type"] == "local_shell_call_output" && item["call_id"].is_null() {
+        true => &item["id"],
+        false => &item["call_id"],
     }
 }
 

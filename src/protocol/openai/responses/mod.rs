@@ -14,6 +14,7 @@
 //! | `reply`, `stream` | one response at the end; the events of a stream |
 //! | [`schema`] | all of it as JSON Schema |
 
+mod client_tools;
 mod dialect;
 mod fields;
 mod intent;

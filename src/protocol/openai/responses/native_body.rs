@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::job::{Formats, NativeBody};
 
+use super::client_tools::ITEM_TYPES;
 use super::fields::Context;
 
 /// Fields that are this service's own business, or tell who asks.
@@ -76,6 +77,7 @@ fn whole_input(input: Value, context: &Context) -> Option<Value> {
         item["encrypted_content"].is_string()
             || item["namespace"].is_string()
             || kind.starts_with("custom_tool_call")
+            || ITEM_TYPES.contains(&kind)
     };
     (!items.iter().any(is_ours)).then_some(Value::Array(items))
 }

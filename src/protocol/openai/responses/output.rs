@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::job::{Channel, TokenEvent, ToolCallEvent};
 use crate::openai::chat::logprob;
 
+use super::client_tools::ClientTool;
 use super::dialect::Sealer;
 use super::intent::{prefix_of, request_of};
 use super::tools::{INPUT, NamespacedName};
@@ -19,6 +20,8 @@ pub struct OutputOptions {
     pub custom: BTreeSet<String>,
     /// Tools of namespaces, by the name under which the model sees them.
     pub namespaced: BTreeMap<String, NamespacedName>,
+    /// Tools that OpenAI defines and the client runs.
+    pub client: BTreeSet<ClientTool>,
     pub logprobs: bool,
     /// Thoughts are shown as their own summary.
     pub summary: bool,
@@ -52,6 +55,7 @@ pub enum ItemKind {
     Refusal,
     Function,
     Custom,
+    Client(ClientTool),
 }
 
 #[derive(Debug)]
@@ -118,9 +122,11 @@ impl OutputItems {
         });
         let index = known.unwrap_or_else(|| {
             let name = piece.name.clone().unwrap_or_default();
-            let kind = match self.options.custom.contains(&name) {
-                true => ItemKind::Custom,
-                false => ItemKind::Function,
+            let tool = ClientTool::of_type(&name);
+            let kind = match tool.filter(|tool| self.options.client.contains(tool)) {
+                Some(tool) => ItemKind::Client(tool),
+                None if self.options.custom.contains(&name) => ItemKind::Custom,
+                None => ItemKind::Function,
             };
             let made_up = || format!("call_{}_{}", self.request, piece.index);
             let id = piece.id.clone().unwrap_or_else(made_up);
@@ -194,6 +200,14 @@ impl OutputItems {
                 };
                 json!({"id": item.id, "type": "message", "role": "assistant", "status": status, "content": content})
             }
+            ItemKind::Client(tool) => {
+                let call_id = item.call.as_ref().map(|call| call.id.as_str());
+                let mut value = json!({
+                    "id": item.id, "type": item.kind.word(), "status": status, "call_id": call_id,
+                });
+                value[tool.field()] = tool.asked(&item.text);
+                value
+            }
             ItemKind::Function | ItemKind::Custom => {
                 let key = item.kind.argument();
                 let mut value = json!({"id": item.id, "type": item.kind.word(), "status": status});
@@ -252,6 +266,7 @@ impl ItemKind {
             Self::Text | Self::Refusal => "message",
             Self::Function => "function_call",
             Self::Custom => "custom_tool_call",
+            Self::Client(tool) => tool.call_type(),
         }
     }
 

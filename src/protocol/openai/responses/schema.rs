@@ -43,7 +43,9 @@ fn item() -> Value {
         "properties": {
             "type": {"type": "string", "enum": [
                 "message", "function_call", "function_call_output", "custom_tool_call",
-                "custom_tool_call_output", "reasoning", "item_reference",
+                "custom_tool_call_output", "shell_call", "shell_call_output", "local_shell_call",
+                "local_shell_call_output", "apply_patch_call", "apply_patch_call_output",
+                "reasoning", "item_reference",
             ]},
             "id": {"type": "string"},
             "status": {"type": "string", "enum": ["in_progress", "completed", "incomplete"]},
@@ -56,6 +58,8 @@ fn item() -> Value {
             "namespace": {"type": "string"},
             "arguments": {"type": "string"},
             "input": {"type": "string"},
+            "action": {"type": "object"},
+            "operation": {"type": "object"},
             "output": {"anyOf": [{"type": "string"}, parts]},
         },
     })

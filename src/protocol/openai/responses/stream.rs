@@ -119,7 +119,7 @@ impl EventWriter {
                 return self.put("response.reasoning_summary_part.added", event, out);
             }
             ItemKind::Reasoning => json!({"type": "reasoning_text", "text": ""}),
-            ItemKind::Function | ItemKind::Custom => return,
+            ItemKind::Function | ItemKind::Custom | ItemKind::Client(_) => return,
         };
         let event = json!({"item_id": id, "output_index": index, "content_index": 0, "part": part});
         self.put("response.content_part.added", event, out);
@@ -164,6 +164,8 @@ impl EventWriter {
                     json!({"item_id": id, "output_index": index, "name": name, "arguments": text});
                 self.put("response.function_call_arguments.done", event, out);
             }
+            // The item says it all.
+            ItemKind::Client(_) => {}
             ItemKind::Custom => {
                 let delta = json!({"item_id": id, "output_index": index, "delta": text});
                 self.put("response.custom_tool_call_input.delta", delta, out);
@@ -177,7 +179,11 @@ impl EventWriter {
             }
             _ => ("response.content_part.done", "content_index"),
         };
-        if !matches!(kind, ItemKind::Function | ItemKind::Custom) {
+        let is_call = matches!(
+            kind,
+            ItemKind::Function | ItemKind::Custom | ItemKind::Client(_)
+        );
+        if !is_call {
             let mut event = place(key);
             event["part"] = part;
             self.put(name, event, out);

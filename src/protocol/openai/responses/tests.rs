@@ -557,3 +557,81 @@ fn a_background_request_has_to_ask_to_be_stored_where_that_is_no_default() {
     asking["store"] = true.into();
     assert!(read(asking, &IgnoredFields::None, &context).is_ok());
 }
+
+#[test]
+fn tools_that_the_client_runs_are_functions_and_have_items_of_their_own() {
+    let mut body = with(json!([
+        message("user", "hi"),
+        {"type": "shell_call", "call_id": "c0", "action": {"commands": ["ls"], "timeout_ms": null}},
+        {"type": "shell_call_output", "call_id": "c0", "output": [
+            {"stdout": "a.txt", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
+        ]},
+        {"type": "local_shell_call", "id": "lsh_0", "call_id": "c1", "action": {"type": "exec", "command": ["ls"], "env": {}}},
+        {"type": "local_shell_call_output", "id": "c1", "output": "b.txt"},
+        {"type": "apply_patch_call", "call_id": "c2", "operation": {"type": "delete_file", "path": "a.txt"}},
+        {"type": "apply_patch_call_output", "call_id": "c2", "status": "failed", "output": "no such file"},
+    ]));
+    body["tools"] = json!([{"type": "shell"}, {"type": "local_shell"}, {"type": "apply_patch"}]);
+    body["tool_choice"] = json!({"type": "apply_patch"});
+    let reading = reading(body.clone()).unwrap();
+    assert_eq!(reading.ignored, [""; 0]);
+    let chat = &reading.chat;
+    let names = (0..3).map(|at| &chat["tools"][at]["function"]["name"]);
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        ["shell", "local_shell", "apply_patch"]
+    );
+    assert_eq!(chat["tool_choice"]["function"]["name"], "apply_patch");
+    let called = |at: usize| &chat["messages"][at]["tool_calls"][0]["function"]["arguments"];
+    assert_eq!(called(1), r#"{"commands":["ls"]}"#);
+    assert_eq!(called(3), r#"{"command":["ls"],"env":{}}"#);
+    let said = [2, 4, 6].map(|at| chat["messages"][at]["content"].as_str().unwrap());
+    assert_eq!(
+        said,
+        ["a.txt\nexit code 0", "b.txt", "failed\nno such file"]
+    );
+    let item = |name: &str, arguments: &str| {
+        let events = vec![call(name, arguments)];
+        let mut item = response(body.clone(), events, FinishReason::ToolCalls)["output"][0].clone();
+        item["id"] = Value::Null;
+        item["call_id"] = Value::Null;
+        item
+    };
+    assert_eq!(
+        item("shell", r#"{"commands":["ls","pwd"],"timeout_ms":5}"#),
+        json!({"id": null, "call_id": null, "type": "shell_call", "status": "completed",
+            "action": {"commands": ["ls", "pwd"], "timeout_ms": 5, "max_output_length": null}})
+    );
+    let patch = r#"{"type":"create_file","path":"a","diff":"+b"}"#;
+    let patched = item("apply_patch", patch);
+    assert_eq!(patched["type"], "apply_patch_call");
+    assert_eq!(
+        patched["operation"],
+        serde_json::from_str::<Value>(patch).unwrap()
+    );
+    let local = item("local_shell", r#"{"command":["ls","-l"]}"#);
+    assert_eq!(local["action"]["command"], json!(["ls", "-l"]));
+    assert_eq!(local["action"]["type"], "exec");
+}
+
+#[test]
+fn a_shell_of_the_service_is_left_out() {
+    let mut body = with(json!("hi"));
+    body["tools"] = json!([{"type": "shell", "environment": {"type": "container_auto"}}]);
+    assert_eq!(reading(body).unwrap().ignored, ["tools.shell"]);
+}
+
+#[test]
+fn calls_of_tools_of_the_client_are_streamed_as_whole_items() {
+    let body =
+        json!({"model": "tiny", "input": "hi", "tools": [{"type": "shell"}], "stream": true});
+    let events = [call("shell", r#"{"commands":["ls"]}"#)];
+    let events = stream(&context(Vec::new()), body, &events);
+    let done: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["type"] == "response.output_item.done")
+        .collect();
+    assert_eq!(done.len(), 1);
+    assert_eq!(done[0]["item"]["action"]["commands"], json!(["ls"]));
+    assert!(!types(&events).iter().any(|name| name.contains("arguments")));
+}

@@ -9,6 +9,8 @@ use crate::openai::nearest::shortened;
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Shape, field};
 
+use super::client_tools::ClientTool;
+
 /// Tools as the chat API declares them.
 #[derive(Debug, Default)]
 pub struct ToolDeclarations {
@@ -19,6 +21,8 @@ pub struct ToolDeclarations {
     pub custom: BTreeSet<String>,
     /// Tools of namespaces, by the name under which the model sees them.
     pub namespaced: BTreeMap<String, NamespacedName>,
+    /// Tools that OpenAI defines and the client runs.
+    pub client: BTreeSet<ClientTool>,
     /// Types of tools that a service would run itself, with the place of the first of each.
     hosted: Vec<HostedTool>,
 }
@@ -40,15 +44,13 @@ struct HostedTool {
 /// The one argument of a custom tool.
 pub const INPUT: &str = "input";
 
-/// Tools that OpenAI runs, or whose calls have a form of their own. None of them is here.
+/// Tools that OpenAI runs. None of them is here. A shell may also be one that the client runs.
 const HOSTED: &[&str] = &[
-    "apply_patch",
     "code_interpreter",
     "computer",
     "computer_use_preview",
     "file_search",
     "image_generation",
-    "local_shell",
     "mcp",
     "shell",
     "tool_search",
@@ -102,6 +104,24 @@ impl ToolDeclarations {
         Ok(())
     }
 
+    fn client_tool(&mut self, place: &str, tool: ClientTool) -> Result<(), Problem> {
+        let function = tool.function();
+        if self
+            .tools
+            .iter()
+            .any(|known| known["function"]["name"] == function["name"])
+        {
+            let param = format!("{place}.type");
+            let message = format!("{param}: another tool is called {:?}", tool.word());
+            return Err(Problem::invalid(param, message));
+        }
+        self.client.insert(tool);
+        self.tools
+            .push(json!({"type": "function", "function": function}));
+        self.places.push(place.to_owned());
+        Ok(())
+    }
+
     fn namespace(&mut self, place: &str, tool: &Value) -> Result<(), Problem> {
         entries(place, tool, &["type", "name", "description", "tools"])?;
         Shape::Text.check(&format!("{place}.name"), &tool["name"])?;
@@ -129,7 +149,13 @@ pub fn declared(tools: &Value) -> Result<ToolDeclarations, Problem> {
     for (index, tool) in tools.as_array().into_iter().flatten().enumerate() {
         let place = format!("tools[{index}]");
         Shape::Object.check(&place, tool)?;
-        match tool["type"].as_str().unwrap_or_default() {
+        let word = tool["type"].as_str().unwrap_or_default();
+        let client_tool = ClientTool::of_type(word).filter(|known| known.is_of_client(tool));
+        if let Some(client_tool) = client_tool {
+            declared.client_tool(&place, client_tool)?;
+            continue;
+        }
+        match word {
             "namespace" => declared.namespace(&place, tool)?,
             kind if HOSTED.contains(&kind) => declared.hosted.push(HostedTool {
                 place,
@@ -258,6 +284,16 @@ pub fn choice(value: Value, declared: &ToolDeclarations) -> Result<Value, Proble
         let name = joined(value["namespace"].as_str(), name);
         Ok(json!({"type": "function", "function": {"name": name}}))
     };
+    let client_tool = |value: &Value| {
+        let tool = ClientTool::of_type(value["type"].as_str()?)?;
+        declared
+            .client
+            .contains(&tool)
+            .then(|| json!({"type": "function", "function": {"name": tool.word()}}))
+    };
+    if let Some(tool) = client_tool(&value) {
+        return Ok(tool);
+    }
     match value["type"].as_str().unwrap_or_default() {
         "function" | "custom" => named(PLACE, &value),
         "allowed_tools" => {
@@ -269,6 +305,10 @@ pub fn choice(value: Value, declared: &ToolDeclarations) -> Result<Value, Proble
             for (index, tool) in listed.enumerate() {
                 let place = format!("tool_choice.tools[{index}]");
                 Shape::Object.check(&place, tool)?;
+                if let Some(tool) = client_tool(tool) {
+                    tools.push(tool);
+                    continue;
+                }
                 match tool["type"].as_str() {
                     Some(kind) if HOSTED.contains(&kind) => {
                         hosted.get_or_insert(no_such_type(&place, kind));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use tracing::warn;
 
 use super::super::body::read;
 use super::super::refused::Refused;
@@ -18,9 +19,7 @@ use crate::pictures::{Results, Unfit};
 use crate::pollers::{Attempt, Made, Pollers};
 use crate::state::DoorSettings;
 use muster_protocol::job::{self, JobId, Kind, Product, Remark};
-use muster_protocol::legacy::image::metadata::{
-    GenerationMetadataImage, MetadataType, MetadataValue, hidden,
-};
+use muster_protocol::legacy::image::metadata::{GenerationMetadataImage, hidden};
 use muster_protocol::legacy::submit::{
     GenerationSubmitted, MOST_REMARKS, SubmitInputImage, UPLOADED,
 };
@@ -82,12 +81,12 @@ async fn made(
     };
     let development = settings.development.as_ref();
     let is_filled_in = development.is_some_and(|development| development.fills_in_images);
-    let mut remarked: Vec<Remark> = remarks.iter().map(remark).collect();
+    let remarked: Vec<Remark> = remarks.iter().map(remark).collect();
     match &*brought.generation {
         UPLOADED => match results.take_in(key, drawn).await {
             Err(Unfit::Missing) if is_filled_in => {
                 results.fill_in(key, drawn).await?;
-                remarked.push(filled_in());
+                warn!("no image was uploaded for job {key}: a gray one stands in");
             }
             taken => taken?,
         },
@@ -105,14 +104,6 @@ async fn made(
         product: Product::Media(output),
         hidden,
     })
-}
-
-fn filled_in() -> Remark {
-    Remark {
-        r#type: MetadataType::Information.word().to_owned(),
-        value: MetadataValue::SeeRef.word().to_owned(),
-        r#ref: Some("no image was uploaded: a gray one stands in".to_owned()),
-    }
 }
 
 fn remark(remark: &GenerationMetadataImage) -> Remark {

@@ -12,7 +12,7 @@ use crate::http::body::Whole;
 use crate::http::openai::encode::Encoder;
 use crate::http::openai::tokens::answer;
 use crate::http::room::Memory;
-use crate::http::text::{Incoming, TextEndpoint};
+use crate::http::text::{Incoming, TextEndpoint, is_too_long};
 use crate::responses::{
     EarlierResponses, LinkError, MemoryFull, NotRecorded, OverQuota, RequestTexts, Responses,
     StoreResponses,
@@ -169,14 +169,6 @@ pub(super) async fn foreground(
         let more = items.div_ceil(DROPPED_PART);
         context.dropped = (context.dropped + more).min(items - 1);
     }
-}
-
-fn is_too_long(answer: &Result<Response, ApiError>) -> bool {
-    let error = match answer {
-        Ok(response) => response.extensions().get::<ApiError>(),
-        Err(error) => Some(error),
-    };
-    error.is_some_and(|error| error.failure.kind == FailureKind::ContextLengthExceeded)
 }
 
 async fn serve(

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{chat, check, read, with};
 use crate::job::{Capabilities, OutputFormat};
+use crate::openai::chat::{ChatRequest, IgnoredFields};
 
 #[test]
 fn a_plain_request_leaves_everything_to_the_model() {
@@ -184,4 +185,50 @@ fn every_field_that_gives_a_form_becomes_the_same_wish() {
         assert_eq!(request.text.format, Some(format));
         assert_eq!(request.param_of(Capabilities::GRAMMAR), Some(name.as_str()));
     }
+}
+
+#[test]
+fn openrouters_reasoning_is_that_of_the_template() {
+    let variables = |fields: Value| chat(&read(with(fields)))["variables"].clone();
+    assert_eq!(
+        variables(json!({"reasoning": {"effort": "high"}})),
+        json!({"reasoning_effort": "high"})
+    );
+    assert_eq!(
+        variables(json!({"reasoning": {"max_tokens": 5000, "enabled": true}})),
+        json!({"reasoning_effort": "medium", "enable_thinking": true})
+    );
+    assert_eq!(
+        variables(json!({"reasoning": {"enabled": false}})),
+        json!({"enable_thinking": false})
+    );
+    assert!(read(with(json!({"reasoning": {"exclude": true}}))).hides_reasoning);
+    check(
+        json!({"reasoning": {"efort": "low"}}),
+        "reasoning.efort",
+        "unknown field reasoning.efort; did you mean reasoning.effort?",
+    );
+}
+
+#[test]
+fn values_without_an_effect_are_named_and_others_are_not() {
+    let ignored = |fields: Value| {
+        let lenient = ChatRequest::read_leniently(with(fields), &IgnoredFields::None);
+        lenient.unwrap().ignored
+    };
+    let asks = json!({"store": true, "skip_special_tokens": false, "cache_prompt": false, "add_bos_token": true});
+    let mut names = ignored(asks);
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "add_bos_token",
+            "cache_prompt",
+            "skip_special_tokens",
+            "store"
+        ]
+    );
+    let usual = json!({"store": false, "skip_special_tokens": true, "cache_prompt": true, "echo": false,
+        "add_generation_prompt": true, "spaces_between_special_tokens": true});
+    assert_eq!(ignored(usual), [""; 0]);
 }

@@ -155,7 +155,9 @@ fn arguments_of_calls_do_not_unpack_without_end() {
 #[test]
 fn what_nobody_can_do_is_refused_by_name() {
     let cases = [
-        ("store", json!(true)),
+        ("echo", json!(true)),
+        ("continue_final_message", json!(true)),
+        ("add_generation_prompt", json!(false)),
         ("service_tier", json!("priority")),
         ("modalities", json!(["text", "audio"])),
         ("audio", json!({"voice": "alloy", "format": "wav"})),

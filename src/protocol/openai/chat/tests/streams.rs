@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::{ending, grid, head, piece, read, said, with};
 use crate::dialect::StreamWriter;
-use crate::job::{Channel, Event, Failure, FailureKind, FinishReason};
-use crate::openai::chat::{CallStyle, ChunkWriter};
+use crate::job::{Channel, Event, Failure, FailureKind, FinishReason, TokenEvent};
+use crate::openai::Strictness;
+use crate::openai::chat::{CallStyle, ChatRequest, ChunkWriter};
 
 /// What a client reads of a stream with these events.
 fn streamed(fields: Value, events: &[Event]) -> String {
@@ -136,4 +137,65 @@ fn a_failed_stream_ends_with_an_error_and_done() {
     let lost = Failure::new(FailureKind::WorkerLost, "the worker is gone");
     writer.fail(&lost.into(), &mut out);
     insta::assert_snapshot!(std::str::from_utf8(&out).unwrap());
+}
+
+fn drawn(text: &str, ids: &[u32]) -> Event {
+    Event::Token(TokenEvent {
+        text: text.to_owned(),
+        ids: ids.to_vec(),
+        ..TokenEvent::default()
+    })
+}
+
+#[test]
+fn every_chunk_says_what_was_used_so_far_for_those_who_ask() {
+    let options = json!({"include_usage": true, "continuous_usage_stats": true});
+    let request = read(with(json!({"stream": true, "stream_options": options})));
+    let mut writer = ChunkWriter::new(&request, &head());
+    let mut out = BytesMut::new();
+    let started = Event::Started {
+        prompt_tokens: 11,
+        cached_tokens: 4,
+    };
+    writer.event(0, &started, &mut out);
+    writer.open(0, &mut out);
+    writer.event(0, &drawn("a", &[1]), &mut out);
+    writer.event(0, &drawn("bc", &[2, 3]), &mut out);
+    writer.end(0, ending(FinishReason::Stop), &grid(), &mut out);
+    let chunks = chunks(std::str::from_utf8(&out).unwrap());
+    let counts = chunks.iter().map(|chunk| {
+        let usage = &chunk["usage"];
+        let prompt = usage["prompt_tokens"].as_u64().unwrap();
+        (prompt, usage["completion_tokens"].as_u64().unwrap())
+    });
+    let counts: Vec<_> = counts.collect();
+    assert_eq!(counts, [(11, 0), (11, 1), (11, 3), (11, 6), (11, 6)]);
+    assert_eq!(chunks[4]["choices"], json!([]));
+    assert_eq!(chunks[1]["usage"]["total_tokens"], 12);
+}
+
+#[test]
+fn running_usage_brings_usage_and_cannot_do_without() {
+    let asked = |options: Value| with(json!({"stream": true, "stream_options": options}));
+    let request = read(asked(json!({"continuous_usage_stats": true})));
+    assert_eq!(request.stream.unwrap().usage, Some(true));
+    let body = asked(json!({"continuous_usage_stats": true, "include_usage": false}));
+    let problem = ChatRequest::read(body, Strictness::Refuse).unwrap_err();
+    let param = problem.param.as_deref();
+    assert_eq!(param, Some("stream_options.continuous_usage_stats"));
+}
+
+#[test]
+fn excluded_reasoning_is_not_streamed() {
+    for fields in [
+        json!({"stream": true, "reasoning": {"exclude": true}}),
+        json!({"stream": true, "include_reasoning": false}),
+    ] {
+        let stream = streamed(
+            fields,
+            &[said(Channel::Reasoning, "hm"), said(Channel::Content, "a")],
+        );
+        assert!(!stream.contains("hm"), "{stream}");
+        assert_eq!(chunks(&stream).len(), 3);
+    }
 }

@@ -1,4 +1,6 @@
-//! Ollama's routes.
+//! Ollama's routes. `truncated` is what becomes of inputs that are too long.
+
+mod truncated;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,6 +9,7 @@ use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use serde_json::Value;
 
 use crate::clock::wall_clock;
 use crate::error::ApiError;
@@ -15,16 +18,17 @@ use muster_protocol::job::{Capabilities, Kind, TokensRequest};
 use muster_protocol::ollama::{
     Door, EmbedRequest, ListedModel, LoadRequest, ShowRequest, read, running, show, tags, version,
 };
+use muster_protocol::openai::Problem;
 
-use super::body::Whole;
-use super::models::{started_at, unknown};
-use super::open::KnownModels;
-use super::openai::embeddings::{VectorReply, vectors};
-use super::openai::encode::{Encoder, Encoding};
-use super::openai::tokens;
-use super::reply::Reply;
-use super::room::Memory;
-use super::text::TextEndpoint;
+use crate::http::body::Whole;
+use crate::http::models::{started_at, unknown};
+use crate::http::open::KnownModels;
+use crate::http::openai::embeddings::VectorReply;
+use crate::http::openai::encode::{Encoder, Encoding};
+use crate::http::openai::tokens;
+use crate::http::reply::Reply;
+use crate::http::room::Memory;
+use crate::http::text::{TextEndpoint, with_ignored};
 
 const LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 
@@ -55,10 +59,15 @@ async fn write(
         let model = find(&load.model, &*board.current().await, known)?;
         settle(endpoint, &load, &model).await?;
         let reply = load.reply(wall_clock().0.div_euclid(1000));
-        if !load.streams {
-            return Ok(Reply(reply).into_response());
-        }
-        return Ok(([(CONTENT_TYPE, LINES)], format!("{reply}\n")).into_response());
+        let mut response = match load.streams {
+            false => Reply(reply).into_response(),
+            true => ([(CONTENT_TYPE, LINES)], format!("{reply}\n")).into_response(),
+        };
+        with_ignored(&mut response, &load.ignored);
+        return Ok(response);
+    }
+    if door == Door::Chat && incoming.body()["truncate"] != false {
+        return truncated::chat(endpoint, incoming).await;
     }
     endpoint
         .serve(incoming, move |body, wanted| read(body, door, wanted))
@@ -89,23 +98,58 @@ pub async fn embed(
     State(memory): State<Memory>,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (whole, encoder) = (whole?, encoder?);
     let began = Instant::now();
+    encode(
+        encoder?,
+        &memory,
+        whole?,
+        EmbedRequest::read,
+        |request, found| request.reply(&found.vectors, found.usage, began.elapsed()),
+    )
+    .await
+}
+
+/// The older route: one text, one vector.
+pub async fn embed_one(
+    encoder: Result<Encoder, ApiError>,
+    State(memory): State<Memory>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, ApiError> {
+    encode(
+        encoder?,
+        &memory,
+        whole?,
+        EmbedRequest::read_old,
+        |_, found| EmbedRequest::reply_old(&found.vectors),
+    )
+    .await
+}
+
+async fn encode(
+    encoder: Encoder,
+    memory: &Memory,
+    whole: Whole,
+    read: fn(Value) -> Result<EmbedRequest, Problem>,
+    reply: impl FnOnce(&EmbedRequest, &VectorReply) -> String,
+) -> Result<Response, ApiError> {
     let kept = whole
         .room
         .keep(whole.bytes.len().saturating_mul(tokens::COPIES))?;
-    let request = tokens::read(whole, EmbedRequest::read).await?;
+    let request = tokens::read(whole, read).await?;
     let encoder = encoder.keeping(request.keep_alive);
     let mut room = memory.room_to_tell();
-    let VectorReply {
-        vectors,
-        usage,
-        job,
-    } = vectors(&encoder, &request.embeddings, &mut room).await?;
-    drop(kept);
-    let text = request.reply(&vectors, usage, began.elapsed());
-    drop(vectors);
-    tokens::answer(room, job, text).await
+    let answering = async {
+        let found = truncated::vectors(&encoder, &request, &mut room).await?;
+        drop(kept);
+        let text = reply(&request, &found);
+        let job = found.job;
+        drop(found);
+        tokens::answer(room, job, text).await
+    };
+    let answer = answering.await;
+    let mut response = answer.unwrap_or_else(ApiError::into_response);
+    with_ignored(&mut response, &request.ignored);
+    Ok(response)
 }
 
 /// Models that write text or turn it into vectors.
@@ -140,10 +184,13 @@ pub async fn list_running(State(board): State<Switchboard>) -> Reply {
 pub async fn describe(
     (State(board), State(known)): (State<Switchboard>, State<Arc<KnownModels>>),
     body: Result<Whole, ApiError>,
-) -> Result<Reply, ApiError> {
+) -> Result<Response, ApiError> {
     let request = tokens::read(body?, ShowRequest::read).await?;
     let overview = board.current().await;
-    Ok(Reply(show(&find(&request.model, &overview, &known)?)))
+    let model = find(&request.model, &overview, &known)?;
+    let mut response = Reply(show(&model)).into_response();
+    with_ignored(&mut response, &request.ignored);
+    Ok(response)
 }
 
 fn find(name: &str, overview: &Overview, known: &KnownModels) -> Result<ListedModel, ApiError> {
@@ -151,7 +198,7 @@ fn find(name: &str, overview: &Overview, known: &KnownModels) -> Result<ListedMo
         Some(model) => Ok(listing(model)),
         None => {
             let online: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
-            Err(unknown(name, &online))
+            Err(unknown(name, &online, known))
         }
     }
 }

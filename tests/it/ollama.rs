@@ -1,0 +1,123 @@
+//! Ollama's API beyond its texts: keys, fields that nobody reads, inputs that are too long, and what is not here.
+
+use axum::body::Body;
+use axum::http::{Method, StatusCode};
+use muster::protocol::job::{Body as JobBody, FailureKind, TextInput};
+use serde_json::{Value, json};
+
+use super::encode::{refusal, reply, service_with_encoders};
+use crate::support::app::{Answer, App, request};
+use crate::support::puppet::{Puppet, failed};
+
+async fn post(app: &App, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+    let body = Body::from(body.to_string());
+    app.send(request(Method::POST, path, headers, body)).await
+}
+
+fn hello() -> Value {
+    json!({"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "stream": false})
+}
+
+#[tokio::test]
+async fn the_word_ollama_is_a_key_for_programs_on_the_machine_of_its_user_alone() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let word = ("authorization", "Bearer ollama");
+    let paths = ["/v1/chat/completions", "/api/chat"];
+    for path in paths {
+        let refused = post(&app, path, &[word], &hello()).await;
+        assert_eq!(refused.status, StatusCode::UNAUTHORIZED, "{path}");
+    }
+    app.accounts.serve_own_user(&app.key);
+    for path in paths {
+        let body = hello();
+        let host = ("host", "localhost:7010");
+        let asked = [word, host];
+        let asking = post(&app, path, &asked, &body);
+        let (answer, ()) = tokio::join!(asking, rig.answer(&["hi"]));
+        assert_eq!(answer.status, StatusCode::OK, "{path}");
+        for guest in [
+            ("host", "other.example"),
+            ("origin", "https://other.example"),
+        ] {
+            let refused = post(&app, path, &[word, guest], &hello()).await;
+            assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path} {guest:?}");
+        }
+        let forwarded = ("x-forwarded-for", "10.0.0.7");
+        let refused = post(&app, path, &[word, forwarded], &hello()).await;
+        assert_eq!(refused.status, StatusCode::UNAUTHORIZED, "{path}");
+    }
+    // No account is managed with it, and /v1 takes no request without a key.
+    let keys = post(&app, "/v1/account/keys", &[word], &json!({})).await;
+    assert_eq!(keys.status, StatusCode::UNAUTHORIZED);
+    let keyless = post(&app, "/v1/chat/completions", &[], &hello()).await;
+    assert_eq!(keyless.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_chat_that_is_too_long_is_sent_again_without_its_oldest_messages() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let bearer = format!("Bearer {}", app.key);
+    let headers = [("authorization", bearer.as_str())];
+    let said = |text: &str| json!({"role": "user", "content": text});
+    let mut body = hello();
+    body["messages"] = json!([said("a"), said("b"), said("c")]);
+    let too_long = async || {
+        let offer = rig.offer().await;
+        let end = failed(FailureKind::ContextLengthExceeded, "too long");
+        rig.say(&offer, [end]).await;
+        let JobBody::Text(text) = &offer.job.body else {
+            panic!("no text: {:?}", offer.job.body);
+        };
+        match &text.input {
+            TextInput::Chat(chat) => chat.messages.len(),
+            other => panic!("no chat: {other:?}"),
+        }
+    };
+    let (answer, counts) = tokio::join!(post(&app, "/api/chat", &headers, &body), async {
+        let counts = [too_long().await, too_long().await];
+        rig.answer(&["hi"]).await;
+        counts
+    });
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(counts, [3, 2]);
+    body["truncate"] = false.into();
+    let (answer, _) = tokio::join!(post(&app, "/api/chat", &headers, &body), too_long());
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert!(answer.json().await["error"].is_string());
+}
+
+#[tokio::test]
+async fn what_only_ollama_can_do_is_said_to_be_missing_in_its_words() {
+    let app = App::start().await;
+    let bearer = format!("Bearer {}", app.key);
+    let key = [("authorization", bearer.as_str())];
+    for path in ["/api/pull", "/api/copy"] {
+        let answer = post(&app, path, &key, &json!({"model": "a"})).await;
+        assert_ne!(answer.status, StatusCode::OK, "{path}");
+        assert!(answer.json().await["error"].is_string(), "{path}");
+    }
+    let unknown = post(&app, "/api/push", &key, &json!({})).await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+    assert!(unknown.json().await["error"].is_string());
+}
+
+#[tokio::test]
+async fn texts_that_are_too_long_are_cut_before_they_become_vectors() {
+    let (app, _worker) = service_with_encoders().await;
+    let models = app.get("/v1/models?type=all").await.json().await;
+    let mut models = models["data"].as_array().unwrap().iter();
+    let model = models.find(|model| model["id"] == "bert").unwrap();
+    let words = model["max_context_length"].as_u64().unwrap() + 100;
+    let long = "sun ".repeat(usize::try_from(words).unwrap());
+    let mut body = json!({"model": model["id"], "input": [long, "sun"]});
+    let cut = reply(&app, "/api/embed", &body).await;
+    assert_eq!(cut["embeddings"].as_array().unwrap().len(), 2);
+    let old = json!({"model": model["id"], "prompt": "sun"});
+    let old = reply(&app, "/api/embeddings", &old).await;
+    assert_eq!(old["embedding"], cut["embeddings"][1]);
+    body["truncate"] = false.into();
+    let (status, error) = refusal(&app, "/api/embed", &body).await;
+    assert_eq!(status, 400, "{error}");
+}
