@@ -79,7 +79,7 @@ fn the_safety_checker_agrees_with_the_reference() {
     }
 }
 
-/// One of the flagged images is so only near a special concept.
+/// The checker flags one of these images only because it is near a special concept.
 #[test]
 fn the_same_images_are_flagged() {
     let golden = open();
