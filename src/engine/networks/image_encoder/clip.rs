@@ -156,7 +156,7 @@ impl ClipVision {
         &self.spec
     }
 
-    /// What stands for the whole image, `[1, hidden]`, of levels as [`prepare`](super::prepare) gives them.
+    /// What stands for the whole image, `[1, hidden]`, of levels as [`prepare`](super::prepare()) gives them.
     pub fn forward(&self, levels: &[f32]) -> candle_core::Result<Tensor> {
         let device = self.class.device();
         let (side, patch, across) = (

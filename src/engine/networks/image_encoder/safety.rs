@@ -93,7 +93,7 @@ impl SafetyNetwork {
         self.vision.spec()
     }
 
-    /// `[1, size]`, of levels as [`prepare`](super::prepare) gives them.
+    /// `[1, size]`, of levels as [`prepare`](super::prepare()) gives them.
     pub fn embed(&self, levels: &[f32]) -> candle_core::Result<Tensor> {
         self.projection.apply(&self.vision.forward(levels)?)
     }
