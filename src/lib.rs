@@ -4,7 +4,8 @@
 //! | --- | --- | --- | --- |
 //! | `muster` | `src/cli` | the binary `worker`: one file per subcommand | all |
 //! | `muster-worker` | `src/worker` | the daemon: [`daemon`], [`link`], [`hub`], [`catalog`], [`hardware`] | engine, media, protocol, reader, config, process |
-//! | `muster-coordinator` | `src/coordinator` | accounts, request queue, ledger, APIs; feature `coordinator` | media, protocol, reader, process, characters |
+//! | `muster-coordinator` | `src/coordinator` | accounts, request queue, ledger, APIs; feature `coordinator` | mcp, media, protocol, reader, process, characters |
+//! | `muster-mcp` | `src/mcp` | tools of the Model Context Protocol over the `/v1` API | |
 //! | `muster-engine` | `src/engine` | [`networks`] and the [`runtime`] that owns a device | kernels, process, schema, characters |
 //! | `muster-kernels` | `src/kernels` | operations that candle lacks or does slowly | |
 //! | `muster-protocol` | `src/protocol` | the neutral job and every wire shape | schema |

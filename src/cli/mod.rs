@@ -25,6 +25,7 @@ mod key;
 mod key_join;
 mod load;
 mod man;
+mod mcp;
 mod meter;
 mod models;
 pub mod output;
@@ -97,6 +98,7 @@ enum Command {
     Generate(Box<generate::Args>),
     Transcribe(transcribe::Args),
     Config(config::Args),
+    Mcp(mcp::McpArgs),
     Doctor(doctor::Args),
     Probe(probe::Args),
     Bench(bench::Args),
@@ -164,6 +166,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Probe(args)) => probe::run(args, &root),
         Some(Command::Doctor(args)) => doctor::run(args, &root),
         Some(Command::Models(args)) => models::run(args, &root),
+        Some(Command::Mcp(args)) => mcp::run(args, &root),
         Some(Command::Generate(args)) => generate::run(*args, &root),
         Some(Command::Transcribe(args)) => transcribe::run(args, &root),
         Some(Command::Bench(args)) => bench::run(args, &root),

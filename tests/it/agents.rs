@@ -200,6 +200,76 @@ async fn codex_runs_commands_and_the_tools_of_a_namespace() {
     assert!(results[1].contains("invalid agent id"), "{results:?}");
 }
 
+/// What the tool that lists models answers with.
+fn assert_listed(scripted: &Scripted) {
+    let seen = scripted.seen();
+    let last = seen.iter().rfind(|chat| !results(chat).is_empty()).unwrap();
+    let results = results(last);
+    assert!(results[0].contains("output_modalities"), "{results:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn codex_calls_tools_of_worker_mcp() {
+    let (scripted, folder) = (Scripted::start().await, tempfile::tempdir().unwrap());
+    let mut command = agent(".bin/codex", folder.path());
+    let provider = "model_providers.muster";
+    let arguments = json!(["mcp", "--url", scripted.url, "--key", scripted.app.key]);
+    let options = [
+        "model_provider=muster".to_owned(),
+        format!("{provider}.name=muster"),
+        format!("{provider}.base_url=\"{}/v1\"", scripted.url),
+        format!("{provider}.env_key=MUSTER_KEY"),
+        format!("{provider}.wire_api=responses"),
+        format!("mcp_servers.muster.command=\"{}\"", env!("CARGO_BIN_EXE_worker")),
+        format!("mcp_servers.muster.args={arguments}"),
+    ];
+    command.env("MUSTER_KEY", &scripted.app.key).args([
+        "exec",
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+        "-m",
+        "tiny",
+    ]);
+    command.args(options.iter().flat_map(|option| ["-c", option]));
+    command.arg("List the models.");
+    let said = scripted
+        .run(command, |chat| match results(chat).len() {
+            0 => Turn::Call("mcp__muster__list_models", json!({})),
+            _ => say("There is one."),
+        })
+        .await;
+    assert!(said.contains("There is one."), "{said}");
+    assert_listed(&scripted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claude_code_calls_tools_over_http() {
+    let (scripted, folder) = (Scripted::start().await, tempfile::tempdir().unwrap());
+    let mut command = agent(".bin/claude", folder.path());
+    let server = json!({
+        "type": "http",
+        "url": format!("{}/mcp", scripted.url),
+        "headers": {"Authorization": format!("Bearer {}", scripted.app.key)},
+    });
+    command
+        .env("ANTHROPIC_BASE_URL", &scripted.url)
+        .env("ANTHROPIC_API_KEY", &scripted.app.key)
+        .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+        .args(["-p", "List the models.", "--model", "tiny"])
+        .arg("--mcp-config")
+        .arg(json!({"mcpServers": {"muster": server}}).to_string())
+        .args(["--strict-mcp-config", "--allowedTools", "mcp__muster__list_models"]);
+    let said = scripted
+        .run(command, |chat| match results(chat).len() {
+            _ if chat.tools.is_empty() => say("Models"),
+            0 => Turn::Call("mcp__muster__list_models", json!({})),
+            _ => say("There is one."),
+        })
+        .await;
+    assert!(said.contains("There is one."), "{said}");
+    assert_listed(&scripted);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn claude_code_runs_commands() {
     let (scripted, folder) = (Scripted::start().await, tempfile::tempdir().unwrap());

@@ -37,6 +37,16 @@ fn public_python_libraries_work_against_up() {
 }
 
 #[test]
+fn the_official_client_of_the_model_context_protocol_calls_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = up(folder.path());
+    let check = clients().join("check_mcp.py");
+    let mut python = Command::new(tool("MUSTER_TEST_LIBRARIES"));
+    python.env("MUSTER_TEST_WORKER", env!("CARGO_BIN_EXE_worker"));
+    client(python.arg(check), &up);
+}
+
+#[test]
 fn the_official_node_client_works_against_up() {
     node("check.mjs", &tool("MUSTER_TEST_NODE_MODULES"));
 }

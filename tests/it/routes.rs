@@ -737,6 +737,12 @@ async fn documents_have_a_tag_and_are_sent_in_gzip_to_those_who_read_it() {
         let tag = plain.header("etag").unwrap().to_owned();
         assert!(plain.header("last-modified").unwrap().ends_with(" GMT"));
         let whole = plain.bytes().await;
+        let head = app
+            .send(request(Method::HEAD, path, &[], Body::empty()))
+            .await;
+        assert_eq!(head.header("etag"), Some(&*tag), "{path}");
+        assert_eq!(head.header("content-length"), Some(&*whole.len().to_string()));
+        assert_eq!(head.bytes().await.len(), 0);
         let packed = get(&[("accept-encoding", "br, gzip")]).await;
         assert_eq!(packed.header("content-encoding"), Some("gzip"), "{path}");
         assert_eq!(packed.header("etag"), Some(&*tag));

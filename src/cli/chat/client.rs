@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use reqwest::{RequestBuilder, Response};
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use rustls::ClientConfig;
 use serde_json::Value;
 use tokio::signal::ctrl_c;
@@ -96,6 +97,29 @@ impl Client {
         reply.json_value().await
     }
 
+    /// A request and its whole reply, whatever its status: status, content type, body.
+    pub async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, String, Vec<u8>), Failure> {
+        let mut request = self.http.request(method, self.address(path));
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json");
+            request = request.body(body.to_string());
+        }
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key);
+        }
+        let reply = request.send().await.map_err(|error| self.broken(&error))?;
+        let (status, kind) = (reply.status(), reply.headers().get(CONTENT_TYPE));
+        let kind = kind.and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or_default().to_owned();
+        let body = reply.bytes().await.map_err(|error| self.broken(&error))?;
+        Ok((status, kind, body.into()))
+    }
+
     /// Prints an answer while it comes. Ctrl-C stops it.
     pub async fn answer(
         &self,
@@ -134,6 +158,14 @@ impl Client {
         shown.end()?;
         answer.was_stopped = ended?;
         Ok(answer)
+    }
+
+    /// A path that may have a query.
+    fn address(&self, path: &str) -> Url {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let mut url = self.at(path);
+        url.set_query((!query.is_empty()).then_some(query));
+        url
     }
 
     fn at(&self, path: &str) -> Url {

@@ -39,13 +39,13 @@ pub async fn tag(
     request: Request,
     next: Next,
 ) -> Response {
-    let is_get = request.method() == Method::GET;
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
     let known = request.headers().get_all(IF_NONE_MATCH);
     let known: Vec<HeaderValue> = known.iter().cloned().collect();
     let takes_gzip = takes_gzip(request.headers());
     let response = next.run(request).await;
     let fits = |size: Option<u64>| size.is_some_and(|size| size <= LARGEST as u64);
-    if !is_get || response.status() != StatusCode::OK || !fits(response.body().size_hint().exact())
+    if !is_read || response.status() != StatusCode::OK || !fits(response.body().size_hint().exact())
     {
         return response;
     }

@@ -24,6 +24,7 @@
 //! | `statistics` | totals of delivered jobs, and the latest of them |
 //! | `public_styles` | public styles, as a list |
 //! | `legacy` | the poll API |
+//! | `mcp` | tools of the Model Context Protocol, each a route of this service |
 //! | `media` | what links of the media store lead to |
 //! | `socket` | the upgrade of a worker's connection |
 //! | `unbuilt` | what comes later, and says so |
@@ -47,6 +48,7 @@ mod idempotency;
 mod jobs;
 mod legacy;
 mod limits;
+mod mcp;
 mod media;
 mod metrics;
 mod models;
@@ -76,7 +78,7 @@ pub use route::{Answers, Route, Who};
 
 use std::sync::LazyLock;
 
-use axum::Router;
+use axum::{Extension, Router};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, patch, post, put};
 
@@ -229,6 +231,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/v1/audio/voices",           Who::Anyone, Json,    "List the voices of models that speak.", || get(openai::speech::list_voices)),
     Route::post("/v1/generate",              SUBMIT,      Json,    "Generate images with few settings.", || post(openai::images::generate_plain)),
     Route::get("/v1/media/results",          SUBMIT,      Json,    "Get the results of an asynchronous media request.", || get(generation::results::show)),
+    Route::post(mcp::MCP,                    SUBMIT,      Stream,  "Call a tool by the Model Context Protocol (streamable HTTP, stateless).", || post(mcp::serve)),
     Route::get("/v1/pricing",                Who::Anyone, Json,    "List the prices of models in USD.", || get(pricing::show)),
     Route::get("/v1/account",                READ,        Json,    "Get your account.", || get(account::show)),
     Route::get("/v1/account/keys",           READ,        Json,    "List the keys of your account.", || get(account::keys::list)),
@@ -375,12 +378,22 @@ pub fn router(doors: Doors) -> Router {
     let resuming = responses::background::resume(open.clone());
     tasks.start(async move { stopping.run_until_cancelled(resuming).await });
     let routes = ROUTES.iter().chain(development);
-    let routes = routes.fold(Router::new(), |router, route| {
-        router.route(route.path, route.guarded(&open))
-    });
-    routes
-        .method_not_allowed_fallback(unbuilt::wrong_method)
-        .fallback(unbuilt::wrong_path)
-        .layer(from_fn_with_state(open.clone(), entrance::pass))
-        .with_state(open)
+    let (tools, routes): (Vec<&Route>, Vec<&Route>) =
+        routes.partition(|route| route.path == mcp::MCP);
+    let router = |routes: Vec<&Route>| {
+        let routes = routes.into_iter();
+        routes.fold(Router::new(), |router, route| {
+            router.route(route.path, route.guarded(&open))
+        })
+    };
+    let entered = |router: Router<Open>| {
+        router
+            .method_not_allowed_fallback(unbuilt::wrong_method)
+            .fallback(unbuilt::wrong_path)
+            .layer(from_fn_with_state(open.clone(), entrance::pass))
+            .with_state(open.clone())
+    };
+    let others = router(routes);
+    let called = mcp::McpTools::new(entered(others.clone()));
+    entered(others.merge(router(tools).layer(Extension(called))))
 }

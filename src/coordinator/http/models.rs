@@ -23,8 +23,9 @@ use super::text::auto::{AUTO, Auto, PARTICULAR, is_chat_model};
 /// Every request of OpenAI's SDKs has it.
 const OF_SDK: HeaderName = HeaderName::from_static("x-stainless-lang");
 
-/// Text models, which is what chat programs let people pick from; `?type=all` lists the others too, and so does a
-/// request of OpenAI's SDKs, whose programs ask for models of every kind.
+/// Text models, which is what chat programs let people pick from; `?type=all` lists the others too, `?type=speech` and
+/// other names of kinds list models that do such work. A request of OpenAI's SDKs, whose programs ask for models of every
+/// kind, lists all.
 pub async fn list(
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
@@ -36,26 +37,35 @@ pub async fn list(
     let mut kinds = query
         .split('&')
         .filter_map(|pair| pair.strip_prefix("type="));
-    let all = match kinds.next() {
+    let asked = kinds.next();
+    let all = match asked {
         Some(kind) => kind == "all",
         None => headers.contains_key(OF_SDK) && !anthropic::is_client(&headers),
     };
+    let kind = asked.and_then(kind_named);
+    let is_listed = |model: &&ModelOnline| match kind {
+        Some(kind) => model.kinds.contains(kind),
+        None => all || is_chat_model(model),
+    };
     let overview = board.current().await;
-    let listed = overview
-        .models
-        .iter()
-        .filter(|model| all || is_chat_model(model));
+    let listed = overview.models.iter().filter(is_listed);
     let listed = listed.map(|model| {
         let entry = entry(model, &settings.name, &known);
         (entry, model.capabilities)
     });
-    let auto = auto(&overview, &settings.name);
+    let auto = auto(&overview, &settings.name).filter(|_| kind.is_none());
     let models: Vec<_> = auto.into_iter().chain(listed).collect();
     if anthropic::is_client(&headers) {
         return Reply(anthropic::list(&models));
     }
     let data: Vec<Value> = models.into_iter().map(|(entry, _)| entry).collect();
     Reply(json!({"object": "list", "data": data}))
+}
+
+/// A kind by its name. Texts are listed as chat programs know them.
+fn kind_named(name: &str) -> Option<Kind> {
+    let mut kinds = Kind::each().filter(|kind| *kind != Kind::Text);
+    kinds.find(|kind| kind.facts().name == name)
 }
 
 /// By any of its names, which may hold slashes.

@@ -15,7 +15,7 @@ use super::idempotency::{self, Replays};
 use super::limits::{self, Limits};
 use super::open::Open;
 use super::rates::{self, Counted, Rate, Rates};
-use super::{auth, legacy};
+use super::{auth, legacy, mcp};
 
 use muster_protocol::ollama;
 
@@ -193,12 +193,17 @@ impl Route {
         self.answers == Answers::Html || DOCUMENTS.contains(&self.path)
     }
 
+    /// Whether it does nothing itself: the routes that it calls are limited.
+    fn calls_others(&self) -> bool {
+        self.path == mcp::MCP
+    }
+
     /// Whether programs on this machine may use it without a key of their own: what Ollama has, and work on `/v1`, but
     /// no accounts and keys.
     fn is_for_local(&self) -> bool {
         let works =
             self.who.key() == Some(Scopes::INFERENCE_SUBMIT) && self.path.starts_with("/v1/");
-        works || ollama::ROUTES.contains(&self.path)
+        works || self.calls_others() || ollama::ROUTES.contains(&self.path)
     }
 
     /// How often one client may ask for it.
@@ -243,6 +248,7 @@ impl Route {
     pub fn is_limited(&self) -> bool {
         let scopes = self.who.key();
         self.method == "POST"
+            && !self.calls_others()
             && !self.path.ends_with(CANCEL)
             && scopes.is_some_and(|scopes| {
                 scopes.contains(Scopes::INFERENCE_SUBMIT) || self.path.starts_with(ACCOUNT)
@@ -253,6 +259,6 @@ impl Route {
     /// of their own.
     pub fn makes(&self) -> bool {
         const ENDS: [&str; 4] = ["/submit", "/progress", "/transfer", CANCEL];
-        self.method == "POST" && !ENDS.iter().any(|end| self.path.ends_with(end))
+        self.method == "POST" && !self.calls_others() && !ENDS.iter().any(|end| self.path.ends_with(end))
     }
 }

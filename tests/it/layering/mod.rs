@@ -59,6 +59,10 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("muster_engine", &["worker/daemon", "lib.rs"]),
     ("muster_kernels", &["engine", "lib.rs"]),
     (
+        "muster_mcp",
+        &["cli/mcp.rs", "coordinator/http/mcp.rs"],
+    ),
+    (
         "muster_media",
         &[
             "coordinator/media",

@@ -53,6 +53,11 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(|| document(ROUTES.iter()));
 static WITH_DEVELOPMENT: LazyLock<Value> =
     LazyLock::new(|| document(ROUTES.iter().chain(DEVELOPMENT)));
 
+/// The document without routes of development mode.
+pub fn document_of_service() -> &'static Value {
+    &DOCUMENT
+}
+
 fn document(routes: impl Iterator<Item = &'static Route>) -> Value {
     let mut paths = Map::new();
     for route in routes {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::http::mcp::MCP;
 use crate::http::openai::COMPLETIONS;
 use crate::http::pricing;
 use crate::http::route::{Answers, Route};
@@ -92,6 +93,17 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             Content::json(reference("Message")),
             Content::of("text/event-stream", reference("MessageEvent")),
         ]),
+        ("POST", MCP) => vec![
+            (
+                200,
+                "The result; events where progress is told before it.",
+                vec![
+                    Content::json(json!({"type": "object"})),
+                    Content::of("text/event-stream", json!({"type": "object"})),
+                ],
+            ),
+            (202, "A notification was accepted.", Vec::new()),
+        ],
         ("POST", COUNT_TOKENS) => json("TokenCount"),
         ("POST", RESPONSES) | ("GET", "/v1/responses/{id}") => success(vec![
             Content::json(reference("Response")),
@@ -138,7 +150,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
     body.extend(account::body(route).map(|name| Content::json(reference(name))));
     match (route.method, route.path) {
         ("GET", "/v1/models") => {
-            parameters.push(query("type", "string", "all: list models of every type, as OpenAI's SDKs get them without it; text: those that write text."));
+            parameters.push(query("type", "string", "all: list models of every kind, as OpenAI's SDKs get them without it; the name of a kind, such as text, image, speech or transcription: models that do such work."));
         }
         ("GET", "/v1/workers/check") => {
             parameters.push(query("name", "string", "Worker name."));
@@ -154,6 +166,10 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             let about =
                 "Address of the end user; for services, with their passkey in Proxy-Authorization.";
             parameters.push(header("Proxied-For", about));
+        }
+        ("POST", MCP) => {
+            let about = "A request or notification of JSON-RPC 2.0: initialize, tools/list, tools/call.";
+            body.push(Content::json(json!({"type": "object", "description": about})));
         }
         ("POST", COMPLETIONS) => body.push(Content::json(reference("CompletionRequest"))),
         ("POST", MESSAGES | COUNT_TOKENS) => {
