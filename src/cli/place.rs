@@ -9,7 +9,7 @@ use super::models::bars;
 use crate::catalog::{Catalog, Source};
 use crate::config::{Config, Quantization};
 use crate::daemon::locate::{LocateError, Located, Shelves, locate};
-use crate::hub::{Hub, HubSettings};
+use crate::hub::{Hub, HubSettings, Progress};
 
 pub struct Place {
     pub catalog: Catalog,
@@ -41,14 +41,23 @@ impl Place {
 
     /// Downloads a model of the catalog, with bars. Being dropped stops it, and the bytes so far stay.
     pub async fn pull(&self, wanted: &str) -> Result<Located, Failure> {
+        self.pull_watched(wanted, bars::progress(false).as_ref())
+            .await
+    }
+
+    /// The same without bars: `progress` is told.
+    pub async fn pull_watched(
+        &self,
+        wanted: &str,
+        progress: &dyn Progress,
+    ) -> Result<Located, Failure> {
         let (entry, named) = self.catalog.find_with_quantization(wanted)?;
         let preferred = entry.preferred(self.preferred).map(|(name, _)| name);
         let (quantization, _) = entry.source(named.or(preferred))?;
         for it in entry.sources_of(quantization) {
             if let Source::Hub(source) = it.source {
-                let progress = bars::progress(false);
                 let never = CancellationToken::new();
-                self.hub.pull(source, progress.as_ref(), &never).await?;
+                self.hub.pull(source, progress, &never).await?;
             }
         }
         Ok(self.locate(wanted)?)

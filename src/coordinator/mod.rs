@@ -35,6 +35,7 @@
 //! | [`styles`] | prompts and parameters that users make for each other |
 //! | [`stats`] | what was made, lately and ever |
 //! | [`leadership`] | which of several coordinators serves a database: its epoch, its pause, its end |
+//! | [`local_models`] | downloads for the worker beside a coordinator |
 //! | [`storage`] | all SQL: what must outlast the process |
 //! | `room` | how much memory requests, replies and large frames take together |
 //! | [`display_name`] | which characters names may have |
@@ -70,6 +71,7 @@ mod file_id;
 pub mod http;
 pub mod kudos;
 pub mod leadership;
+pub mod local_models;
 pub mod media;
 pub mod messages;
 pub mod metering;

@@ -21,6 +21,7 @@ pub use super::http::serve::TlsFiles;
 use super::http::serve::{Certificates, Connections, HouseholdLimit, TlsError, serve};
 use super::kudos::{Aside, Settlement};
 use super::leadership::Leadership;
+use super::local_models::{LocalModels, LocalModelsSlot};
 use super::media::{Links, Media, MediaError, MediaSettings};
 use super::messages::Messages;
 use super::moderation::{Moderation, Rules};
@@ -124,6 +125,7 @@ pub struct Coordinator {
     settings: LiveSettings,
     household_limit: HouseholdLimit,
     condition: Condition,
+    local_models: LocalModelsSlot,
     accounts: Accounts,
     switchboard: Switchboard,
     workers: Workers,
@@ -191,6 +193,7 @@ impl Coordinator {
         };
         let mut doors = doors(shelves, accounts, switchboard, settings.doors, grace, tasks).await?;
         doors.condition = condition.clone();
+        let local_models = doors.local_models.clone();
         let (accounts, switchboard) = (doors.accounts.clone(), doors.switchboard.clone());
         let rewards = Rewards {
             store: doors.store.clone(),
@@ -218,6 +221,7 @@ impl Coordinator {
             settings: live_settings,
             household_limit,
             condition,
+            local_models,
             accounts,
             switchboard,
             workers,
@@ -265,6 +269,11 @@ impl Coordinator {
     /// A key with every scope for the administrator, who has lost the others.
     pub async fn new_admin_key(&self, label: &str) -> Result<NewKey, NoAdministrator> {
         self.accounts.admin_key(label).await
+    }
+
+    /// Has `POST /api/pull` download models for the worker beside it.
+    pub fn serve_local_models(&self, models: Arc<dyn LocalModels>) {
+        self.local_models.fill(models);
     }
 
     pub fn accounts(&self) -> &Accounts {
@@ -403,6 +412,7 @@ pub async fn doors(
         tasks: tasks.clone(),
         settings,
         condition: Condition::default(),
+        local_models: LocalModelsSlot::default(),
     })
 }
 

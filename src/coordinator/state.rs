@@ -12,6 +12,7 @@ use super::condition::Condition;
 use super::documents::Documents;
 use super::erasure::Erasures;
 use super::kudos::Prices;
+use super::local_models::LocalModelsSlot;
 use super::media::Media;
 use super::messages::Messages;
 use super::moderation::Moderation;
@@ -54,6 +55,7 @@ pub struct Doors {
     pub tasks: Tasks,
     pub settings: LiveSettings,
     pub condition: Condition,
+    pub local_models: LocalModelsSlot,
 }
 
 /// The settings as they are now: the operator may change some while requests are served. Clones speak of the same ones;

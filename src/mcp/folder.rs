@@ -110,7 +110,12 @@ mod tests {
         assert_eq!(folder.read("inside").unwrap(), b"i");
         let whole = shared.join("inside");
         assert_eq!(folder.read(whole.to_str().unwrap()).unwrap(), b"i");
-        for name in ["../secret", "link", "/etc/hostname", "./../shared/../secret"] {
+        for name in [
+            "../secret",
+            "link",
+            "/etc/hostname",
+            "./../shared/../secret",
+        ] {
             let error = folder.read(name).unwrap_err().to_string();
             assert!(error.contains("outside the shared folder"), "{error}");
         }

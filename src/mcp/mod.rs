@@ -1,4 +1,4 @@
-//! A server of the Model Context Protocol. Its tools are routes of the `/v1` API: the same keys, limits and bills, and the
+//! A server of the Model Context Protocol whose tools are routes of the `/v1` API: the same keys, limits and bills, and the
 //! same fields, whose schemas come from `/openapi.json`.
 //!
 //! | file | content |

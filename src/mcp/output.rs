@@ -26,7 +26,7 @@ pub fn result(
     Ok(CallToolResult::success(content))
 }
 
-/// What a client did wrong or the service lacks, in words for the model that called the tool.
+/// An error in words for the model that called the tool.
 pub fn failure(message: impl Into<String>) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(message.into())])
 }
@@ -70,7 +70,9 @@ fn of_item(
     item: &mut Value,
     folder: Option<&Folder>,
 ) -> Result<Vec<ContentBlock>, FolderError> {
-    let file = item.as_object_mut().and_then(|item| item.shift_remove("b64_json"));
+    let file = item
+        .as_object_mut()
+        .and_then(|item| item.shift_remove("b64_json"));
     let file = file.and_then(|file| STANDARD.decode(file.as_str()?).ok());
     let mut content = match &file {
         Some(bytes) => of_file(stem, bytes, sniffed(bytes), folder)?,
@@ -120,8 +122,36 @@ fn sniffed(bytes: &[u8]) -> &'static str {
     match bytes {
         [0x89, b'P', b'N', b'G', ..] => "image/png",
         [0xff, 0xd8, ..] => "image/jpeg",
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => "audio/wav",
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'W',
+            b'E',
+            b'B',
+            b'P',
+            ..,
+        ] => "image/webp",
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'W',
+            b'A',
+            b'V',
+            b'E',
+            ..,
+        ] => "audio/wav",
         [_, _, _, _, b'f', b't', b'y', b'p', ..] => "video/mp4",
         [b'f', b'L', b'a', b'C', ..] => "audio/flac",
         [b'O', b'g', b'g', b'S', ..] => "audio/ogg",
@@ -174,13 +204,17 @@ mod tests {
 
     #[test]
     fn an_image_comes_as_an_image_with_its_link() {
-        let document = json!({"data": [{"b64_json": STANDARD.encode(PNG), "url": "http://a/b", "seed": 3}]});
+        let document =
+            json!({"data": [{"b64_json": STANDARD.encode(PNG), "url": "http://a/b", "seed": 3}]});
         let reply = reply("application/json", document.to_string().as_bytes());
         let found = content(tool("generate_image"), &reply, None);
         assert_eq!(found[0]["mimeType"], "image/png");
         assert_eq!(found[0]["data"], STANDARD.encode(PNG));
         assert_eq!(found[1]["uri"], "http://a/b");
-        assert_eq!(found[2]["text"], r#"{"data":[{"url":"http://a/b","seed":3}]}"#);
+        assert_eq!(
+            found[2]["text"],
+            r#"{"data":[{"url":"http://a/b","seed":3}]}"#
+        );
     }
 
     #[test]
@@ -208,7 +242,10 @@ mod tests {
     #[test]
     fn a_refusal_names_its_argument() {
         let body = json!({"error": {"message": "too long", "param": "prompt"}}).to_string();
-        assert_eq!(refusal(&reply("application/json", body.as_bytes())), "too long (argument prompt)");
+        assert_eq!(
+            refusal(&reply("application/json", body.as_bytes())),
+            "too long (argument prompt)"
+        );
         let page = reply("text/html", b"<p>");
         assert_eq!(refusal(&page), "the service answered 200 OK");
     }

@@ -30,11 +30,13 @@ pub fn input(document: &Value, tool: &ToolRoute, has_folder: bool) -> JsonObject
         required.push("image");
     }
     required.retain(|name| properties.contains_key(*name) && *name != "model");
-    if let Some(model) = properties.get_mut("model")
-        && tool.models.is_some()
-    {
-        model["description"] =
-            "Model name as listed by list_models; if absent, the first that can do it.".into();
+    if let Some(model) = properties.get_mut("model") {
+        let otherwise = match tool.models {
+            Some(_) => "the first that can do it",
+            None => "the one with the most workers",
+        };
+        let about = format!("Model name as listed by list_models; if absent, {otherwise}.");
+        model["description"] = about.into();
     }
     let schema = json!({
         "type": "object",

@@ -81,8 +81,8 @@ pub const TOOLS: &[ToolRoute] = &[
     ToolRoute {
         name: "generate_video",
         title: "Generate a video",
-        description: "Generate a short video (MP4) from a text, and from a first frame if one is given. It can take \
-                      minutes. Returns a link that expires after an hour.",
+        description: "Generate a short video (MP4) from a text, and from a first frame if one is given; minutes \
+                      on slow GPUs. Returns a link that expires after an hour.",
         method: Method::POST,
         path: "/v1/videos/generations",
         fields: &[
@@ -106,7 +106,7 @@ pub const TOOLS: &[ToolRoute] = &[
     ToolRoute {
         name: "generate_music",
         title: "Generate music",
-        description: "Generate music from a description, with lyrics if they are given. It can take minutes. Returns \
+        description: "Generate music from a description, with lyrics if they are given; minutes on slow GPUs. Returns \
                       a link that expires after an hour.",
         method: Method::POST,
         path: "/v1/audio/generations",
@@ -134,7 +134,14 @@ pub const TOOLS: &[ToolRoute] = &[
         description: "Speak a text. Returns the sound.",
         method: Method::POST,
         path: "/v1/audio/speech",
-        fields: &["input", "model", "voice", "speed", "response_format", "seed"],
+        fields: &[
+            "input",
+            "model",
+            "voice",
+            "speed",
+            "response_format",
+            "seed",
+        ],
         fixed: &[],
         files: &[],
         models: Some("speech"),

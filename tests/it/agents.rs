@@ -220,7 +220,10 @@ async fn codex_calls_tools_of_worker_mcp() {
         format!("{provider}.base_url=\"{}/v1\"", scripted.url),
         format!("{provider}.env_key=MUSTER_KEY"),
         format!("{provider}.wire_api=responses"),
-        format!("mcp_servers.muster.command=\"{}\"", env!("CARGO_BIN_EXE_worker")),
+        format!(
+            "mcp_servers.muster.command=\"{}\"",
+            env!("CARGO_BIN_EXE_worker")
+        ),
         format!("mcp_servers.muster.args={arguments}"),
     ];
     command.env("MUSTER_KEY", &scripted.app.key).args([
@@ -258,7 +261,11 @@ async fn claude_code_calls_tools_over_http() {
         .args(["-p", "List the models.", "--model", "tiny"])
         .arg("--mcp-config")
         .arg(json!({"mcpServers": {"muster": server}}).to_string())
-        .args(["--strict-mcp-config", "--allowedTools", "mcp__muster__list_models"]);
+        .args([
+            "--strict-mcp-config",
+            "--allowedTools",
+            "mcp__muster__list_models",
+        ]);
     let said = scripted
         .run(command, |chat| match results(chat).len() {
             _ if chat.tools.is_empty() => say("Models"),

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::support::hub::FakeHub;
 use crate::support::worker::{Worker, worker};
+use crate::up::tool;
 
 /// Somebody whose catalog has one model that fits, on a hub nearby.
 struct Newcomer {
@@ -208,6 +209,45 @@ fn anything_else_starts_with_what_is_here() {
     // The answer is remembered.
     let said = newcomer.at_terminal(&[]).until("/#key=").to_owned();
     assert!(!said.contains("[y/N]"), "{said}");
+}
+
+/// Pulls as Ollama's client does, from this machine and without a key, and asks what was pulled.
+const PULL: &str = r#"
+import sys, ollama
+client = ollama.Client(host=sys.argv[1])
+lines = list(client.pull("better:latest", stream=True))
+assert lines[0].status == "pulling manifest", lines
+assert lines[-1].status == "success", lines
+for line in lines:
+    assert line.total is None or line.completed <= line.total, lines
+assert "better" in [model.model for model in client.list().models]
+assert client.generate("better", "a", options={"num_predict": 2}).eval_count == 2
+assert client.pull("better", stream=False).status == "success"
+try:
+    client.pull("bettr", stream=False)
+except ollama.ResponseError as error:
+    assert error.status_code == 404 and "better" in str(error), error
+else:
+    raise AssertionError("bettr was pulled")
+"#;
+
+#[test]
+fn ollamas_client_pulls_a_model_that_is_served_then() {
+    let newcomer = Newcomer::new();
+    let mut up = Running::start(
+        newcomer
+            .types(&["--json", "--model", "demo-text"])
+            .command()
+            .stdin(Stdio::null()),
+    );
+    let ready: Value = serde_json::from_str(&up.stdout.next_line()).unwrap();
+    let mut python = Command::new(tool("MUSTER_TEST_PYTHON"));
+    let pulled = python
+        .args(["-c", PULL, ready["url"].as_str().unwrap()])
+        .output();
+    let pulled = pulled.unwrap();
+    let said = String::from_utf8_lossy(&pulled.stderr);
+    assert!(pulled.status.success(), "{said}");
 }
 
 #[test]

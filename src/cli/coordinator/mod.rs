@@ -8,6 +8,7 @@ mod engine;
 mod engine_process;
 mod interfaces;
 mod key;
+mod local_models;
 mod offer;
 pub mod open;
 pub mod serving;

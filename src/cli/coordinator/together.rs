@@ -2,6 +2,7 @@
 //! the coordinator stays.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
@@ -10,6 +11,7 @@ use tracing::error;
 
 use super::announce::Ready;
 use super::engine_process::{EngineProcess, EngineProgram, LastChoices};
+use super::local_models::ModelsOfThisMachine;
 use super::stay::Stay;
 use super::{interfaces, key, settings};
 use crate::cli::question::Asking;
@@ -138,6 +140,7 @@ async fn start(
     let coordinator = Coordinator::start(settings::of(config)?, tasks).await?;
     let key = key::of_this_machine(&config.worker.data_dir, &coordinator).await?;
     coordinator.accounts().serve_own_user(&key);
+    coordinator.serve_local_models(Arc::new(ModelsOfThisMachine::new(config.clone())));
     let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
     let no_door = |error| anyhow::Error::from(error).context("listening for the engine failed");
     let door = door.map_err(no_door)?;

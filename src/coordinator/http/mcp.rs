@@ -28,7 +28,7 @@ use super::room::Memory;
 
 pub const MCP: &str = "/mcp";
 
-/// Headers of a caller that say who asks and from where.
+/// Headers that name the caller and its address.
 const OF_CALLER: [HeaderName; 7] = [
     AUTHORIZATION,
     HOST,
@@ -47,7 +47,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 struct OwnRoutes(Router);
 
 /// Made at the first call: the schemas of its tools come from the OpenAPI document.
-type LazyService = LazyLock<HttpService<OwnRoutes>, Box<dyn FnOnce() -> HttpService<OwnRoutes> + Send>>;
+type LazyService =
+    LazyLock<HttpService<OwnRoutes>, Box<dyn FnOnce() -> HttpService<OwnRoutes> + Send>>;
 
 /// What `POST /mcp` answers with.
 #[derive(Clone)]
@@ -81,7 +82,9 @@ pub async fn serve(
     parts.headers.insert(ACCEPT, BOTH_FORMS);
     // Until the call has ended.
     parts.extensions.insert(Arc::new(room));
-    let reply = service.handle(Request::from_parts(parts, Body::from(bytes))).await;
+    let reply = service
+        .handle(Request::from_parts(parts, Body::from(bytes)))
+        .await;
     Ok(reply.map(Body::new))
 }
 

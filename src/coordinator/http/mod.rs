@@ -78,9 +78,9 @@ pub use route::{Answers, Route, Who};
 
 use std::sync::LazyLock;
 
-use axum::{Extension, Router};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, patch, post, put};
+use axum::{Extension, Router};
 
 use super::accounts::{Roles, Scopes};
 use super::condition::Condition;
@@ -204,9 +204,9 @@ pub const ROUTES: &[Route] = &[
     Route::post("/api/generate",             SUBMIT,      Stream,  "Answer a prompt (Ollama API), as lines of JSON or one object.", || post(ollama::generate)),
     Route::post("/api/embed",                SUBMIT,      Json,    "Turn texts into vectors (Ollama API).", || post(ollama::embed)),
     Route::post("/api/embeddings",           SUBMIT,      Json,    "Turn one text into a vector (older form of Ollama's API).", || post(ollama::embed_one)),
-    Route::post("/api/pull",                 SUBMIT,      Unbuilt, "Download a model (Ollama API).", || post(unbuilt::answer)),
-    Route::delete("/api/delete",             SUBMIT,      Unbuilt, "Delete a model (Ollama API).", || delete(unbuilt::answer)),
-    Route::post("/api/copy",                 SUBMIT,      Unbuilt, "Give a model another name (Ollama API).", || post(unbuilt::answer)),
+    Route::post("/api/pull",                 OPERATE,     Json,    "Download a model for the worker of this machine (Ollama API).", || post(ollama::pull)),
+    Route::delete("/api/delete",             OPERATE,     Unbuilt, "Delete a model (Ollama API).", || delete(unbuilt::answer)),
+    Route::post("/api/copy",                 OPERATE,     Unbuilt, "Give a model another name (Ollama API).", || post(unbuilt::answer)),
     Route::get("/api/tags",                  Who::Anyone, Json,    "List models that are online (Ollama API).", || get(ollama::list)),
     Route::post("/api/show",                 Who::Anyone, Json,    "Get one model (Ollama API).", || post(ollama::describe)),
     Route::get("/api/ps",                    Who::Anyone, Json,    "List models that are in memory (Ollama API).", || get(ollama::list_running)),

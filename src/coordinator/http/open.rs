@@ -9,6 +9,7 @@ use crate::accounts::Accounts;
 use crate::condition::Condition;
 use crate::erasure::Erasures;
 use crate::kudos::Giving;
+use crate::local_models::LocalModelsSlot;
 use crate::media::Media;
 use crate::messages::Messages;
 use crate::moderation::Moderation;
@@ -117,6 +118,7 @@ macro_rules! parts {
 
 parts! {
     Accounts = |open| open.doors.accounts.clone();
+    LocalModelsSlot = |open| open.doors.local_models.clone();
     Switchboard = |open| open.doors.switchboard.clone();
     Workers = |open| open.doors.workers.clone();
     Pollers = |open| open.doors.pollers.clone();

@@ -259,6 +259,8 @@ impl Route {
     /// of their own.
     pub fn makes(&self) -> bool {
         const ENDS: [&str; 4] = ["/submit", "/progress", "/transfer", CANCEL];
-        self.method == "POST" && !self.calls_others() && !ENDS.iter().any(|end| self.path.ends_with(end))
+        self.method == "POST"
+            && !self.calls_others()
+            && !ENDS.iter().any(|end| self.path.ends_with(end))
     }
 }

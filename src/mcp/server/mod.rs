@@ -94,7 +94,8 @@ impl<A: Api> McpServer<A> {
         }
         let folder = self.folder.clone();
         // Files are written, and images of megabytes encoded.
-        let result = tokio::task::spawn_blocking(move || output::result(tool, &reply, folder.as_deref()));
+        let result =
+            tokio::task::spawn_blocking(move || output::result(tool, &reply, folder.as_deref()));
         Ok(match result.await {
             Ok(Ok(result)) => result,
             Ok(Err(error)) => output::failure(error.to_string()),
@@ -109,7 +110,10 @@ impl<A: Api> McpServer<A> {
         mut arguments: JsonObject,
         caller: Option<&Arc<Parts>>,
     ) -> Result<Result<Value, String>, Unreachable> {
-        if let Some(unknown) = arguments.keys().find(|name| !tool.fields.contains(&name.as_str())) {
+        if let Some(unknown) = arguments
+            .keys()
+            .find(|name| !tool.fields.contains(&name.as_str()))
+        {
             let known = tool.fields.join(", ");
             return Ok(Err(format!(
                 "{} has no argument {unknown}; it has: {known}",
@@ -193,7 +197,9 @@ impl<A: Api> McpServer<A> {
                 () = context.ct.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            let reply = self.get(format!("/v1/progress/{token}"), caller.as_ref()).await;
+            let reply = self
+                .get(format!("/v1/progress/{token}"), caller.as_ref())
+                .await;
             let reply: Value = reply
                 .ok()
                 .and_then(|reply| serde_json::from_slice(&reply.body).ok())
@@ -240,15 +246,23 @@ impl<A: Api> ServerHandler for McpServer<A> {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let is_listed = self.get_tool(&request.name).is_some();
-        let tool = TOOLS.iter().find(|tool| is_listed && tool.name == request.name);
+        let tool = TOOLS
+            .iter()
+            .find(|tool| is_listed && tool.name == request.name);
         let Some(tool) = tool else {
             let names: Vec<&str> = self.tools.iter().map(|tool| &*tool.name).collect();
-            let message = format!("no tool {} is here; there are: {}", request.name, names.join(", "));
+            let message = format!(
+                "no tool {} is here; there are: {}",
+                request.name,
+                names.join(", ")
+            );
             return Err(ErrorData::invalid_params(message, None));
         };
         let arguments = request.arguments.unwrap_or_default();
         let result = self.call(tool, arguments, &context).await;
-        Ok(result.unwrap_or_else(|error| output::failure(error.to_string())).into())
+        Ok(result
+            .unwrap_or_else(|error| output::failure(error.to_string()))
+            .into())
     }
 }
 
@@ -290,7 +304,7 @@ fn listed(tool: &'static ToolRoute, document: &Value, has_folder: bool) -> Tool 
         )
 }
 
-/// A file in the folder in base64; `None` of what is none: base64, a data URL or a link.
+/// A file in the folder in base64; `None` of base64, a data URL or a link.
 fn file(folder: &Folder, given: &str) -> Result<Option<String>, String> {
     const LONGEST_PATH: usize = 4096;
     /// No name of a file is likely to be so long and base64 as well.

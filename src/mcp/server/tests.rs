@@ -4,6 +4,7 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, split};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::McpServer;
@@ -15,6 +16,8 @@ use rmcp::ServiceExt;
 #[derive(Clone, Default)]
 struct FakeApi {
     seen: Arc<Mutex<Vec<(Method, String, Value)>>>,
+    /// A clone is held by each request that is slow.
+    slow: Arc<()>,
 }
 
 impl FakeApi {
@@ -32,16 +35,25 @@ impl Api for FakeApi {
             seen.push((request.method.clone(), request.path.clone(), body.clone()));
         }
         let (status, content_type, reply) = match request.path.as_str() {
-            "/v1/models?type=speech" => (200, "application/json", json!({"data": [{"id": "kokoro"}]})),
+            "/v1/models?type=speech" => {
+                (200, "application/json", json!({"data": [{"id": "kokoro"}]}))
+            }
             "/v1/models?type=ranking" => (200, "application/json", json!({"data": []})),
             "/v1/audio/speech" => (200, "audio/mpeg", json!(null)),
             "/v1/images/generations" if body["prompt"] == "slow" => {
+                let _held = self.slow.clone();
                 sleep(Duration::from_secs(2)).await;
                 (200, "application/json", json!({"data": []}))
             }
-            "/v1/images/generations" => (400, "application/json", json!({"error": {"message": "steps must be 1 to 80", "param": "steps"}})),
+            "/v1/images/generations" => (
+                400,
+                "application/json",
+                json!({"error": {"message": "steps must be 1 to 80", "param": "steps"}}),
+            ),
             "/v1/images/edits" => (200, "application/json", json!({"data": []})),
-            path if path.starts_with("/v1/progress/") => (200, "application/json", json!({"progress": 40})),
+            path if path.starts_with("/v1/progress/") => {
+                (200, "application/json", json!({"progress": 40}))
+            }
             path => panic!("no such route: {path}"),
         };
         Ok(ApiReply {
@@ -59,22 +71,30 @@ impl Api for FakeApi {
 struct Client {
     lines: BufReader<tokio::io::ReadHalf<DuplexStream>>,
     sent: tokio::io::WriteHalf<DuplexStream>,
+    _served: JoinSet<()>,
 }
 
 impl Client {
     async fn of(server: McpServer<FakeApi>) -> Self {
         let (ours, theirs) = duplex(1 << 16);
-        tokio::spawn(async move {
+        let mut served = JoinSet::new();
+        served.spawn(async move {
             let running = server.serve(split(theirs)).await.unwrap();
             running.waiting().await.unwrap();
         });
         let (lines, sent) = split(ours);
         let lines = BufReader::new(lines);
-        let mut client = Self { lines, sent };
+        let mut client = Self {
+            lines,
+            sent,
+            _served: served,
+        };
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let reply = client.ask("initialize", hello).await;
         assert_eq!(reply["result"]["serverInfo"]["name"], "muster");
-        client.send(json!({"method": "notifications/initialized"})).await;
+        client
+            .send(json!({"method": "notifications/initialized"}))
+            .await;
         client
     }
 
@@ -87,12 +107,16 @@ impl Client {
     async fn next(&mut self) -> Value {
         let mut line = String::new();
         let read = self.lines.read_line(&mut line);
-        timeout(Duration::from_secs(20), read).await.unwrap().unwrap();
+        timeout(Duration::from_secs(20), read)
+            .await
+            .unwrap()
+            .unwrap();
         serde_json::from_str(&line).unwrap()
     }
 
     async fn ask(&mut self, method: &str, params: Value) -> Value {
-        self.send(json!({"id": 1, "method": method, "params": params})).await;
+        self.send(json!({"id": 1, "method": method, "params": params}))
+            .await;
         self.next().await
     }
 
@@ -126,19 +150,36 @@ async fn tools_are_those_that_the_service_has() {
     let mut client = Client::of(McpServer::new(api, &document(), None)).await;
     let listed = client.ask("tools/list", json!({})).await;
     let tools = listed["result"]["tools"].as_array().unwrap();
-    let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-    assert_eq!(names, ["generate_image", "edit_image", "generate_speech", "rerank", "list_models"]);
+    let names: Vec<&str> = tools
+        .iter()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "generate_image",
+            "edit_image",
+            "generate_speech",
+            "rerank",
+            "list_models"
+        ]
+    );
     assert_eq!(tools[4]["annotations"]["readOnlyHint"], true);
     let absent = client.ask("tools/call", json!({"name": "embed"})).await;
     let message = absent["error"]["message"].as_str().unwrap();
-    assert!(message.starts_with("no tool embed is here; there are: generate_image"), "{message}");
+    assert!(
+        message.starts_with("no tool embed is here; there are: generate_image"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
 async fn a_call_is_a_request_of_its_route() {
     let api = FakeApi::default();
     let mut client = Client::of(McpServer::new(api.clone(), &document(), None)).await;
-    let spoken = client.call("generate_speech", json!({"input": "hi", "voice": null})).await;
+    let spoken = client
+        .call("generate_speech", json!({"input": "hi", "voice": null}))
+        .await;
     assert_eq!(spoken["content"][0]["type"], "audio");
     let (method, path, body) = api.last();
     assert_eq!((method, path.as_str()), (Method::POST, "/v1/audio/speech"));
@@ -153,11 +194,24 @@ async fn what_went_wrong_is_told_to_the_model() {
         assert_eq!(result["isError"], true);
         result["content"][0]["text"].as_str().unwrap().to_owned()
     };
-    let refused = text(&mut client, "generate_image", json!({"prompt": "a", "steps": 900})).await;
+    let refused = text(
+        &mut client,
+        "generate_image",
+        json!({"prompt": "a", "steps": 900}),
+    )
+    .await;
     assert_eq!(refused, "steps must be 1 to 80");
     let unknown = text(&mut client, "generate_image", json!({"promt": "a"})).await;
-    assert!(unknown.starts_with("generate_image has no argument promt; it has: prompt"), "{unknown}");
-    let nobody = text(&mut client, "rerank", json!({"query": "a", "documents": []})).await;
+    assert!(
+        unknown.starts_with("generate_image has no argument promt; it has: prompt"),
+        "{unknown}"
+    );
+    let nobody = text(
+        &mut client,
+        "rerank",
+        json!({"query": "a", "documents": []}),
+    )
+    .await;
     assert_eq!(nobody, "no model for ranking is online");
 }
 
@@ -168,12 +222,21 @@ async fn a_file_of_the_folder_is_sent_in_base64() {
     let folder = Folder::open(shared.path()).unwrap();
     let api = FakeApi::default();
     let mut client = Client::of(McpServer::new(api.clone(), &document(), Some(folder))).await;
-    client.call("edit_image", json!({"prompt": "a", "image": "a.png"})).await;
+    client
+        .call("edit_image", json!({"prompt": "a", "image": "a.png"}))
+        .await;
     assert_eq!(api.last().2["image"], "cG5n");
     let link = "https://a/b.png";
-    client.call("edit_image", json!({"prompt": "a", "image": link})).await;
+    client
+        .call("edit_image", json!({"prompt": "a", "image": link}))
+        .await;
     assert_eq!(api.last().2["image"], link);
-    let outside = client.call("edit_image", json!({"prompt": "a", "image": "/etc/hostname"})).await;
+    let outside = client
+        .call(
+            "edit_image",
+            json!({"prompt": "a", "image": "/etc/hostname"}),
+        )
+        .await;
     let message = outside["content"][0]["text"].as_str().unwrap();
     assert!(message.contains("outside the shared folder"), "{message}");
 }
@@ -188,4 +251,25 @@ async fn progress_is_told_to_who_wants_it() {
     assert_eq!(told["params"], expected);
     // The same percentage is not told again.
     assert_eq!(client.next().await["result"]["isError"], false);
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_its_request() {
+    let api = FakeApi::default();
+    let mut client = Client::of(McpServer::new(api.clone(), &document(), None)).await;
+    let held = || Arc::strong_count(&api.slow);
+    // The service has clones of its own.
+    let before = held();
+    let params = json!({"name": "generate_image", "arguments": {"prompt": "slow"}});
+    let call = json!({"id": 7, "method": "tools/call", "params": params});
+    client.send(call).await;
+    let wait = async |more: usize| {
+        while held() != before + more {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(1), wait(1)).await.unwrap();
+    let cancel = json!({"method": "notifications/cancelled", "params": {"requestId": 7}});
+    client.send(cancel).await;
+    timeout(Duration::from_secs(1), wait(0)).await.unwrap();
 }

@@ -8,6 +8,7 @@
 //! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
 //! | `answer` | a reply at the end, or its lines as they come |
 //! | `embed` | texts to vectors |
+//! | `pull` | downloads of models |
 //! | `listing` | models as programs list and show them |
 //! | [`schema`] | all of it as JSON Schema |
 
@@ -18,6 +19,7 @@ mod fields;
 mod listing;
 mod messages;
 mod options;
+mod pull;
 pub mod schema;
 #[cfg(test)]
 mod tests;
@@ -26,6 +28,7 @@ pub use embed::EmbedRequest;
 pub use fields::{Door, LoadRequest, ShowRequest, read, rows};
 pub use listing::{ListedModel, running, show, tags};
 pub use messages::{drop_oldest, droppable};
+pub use pull::PullRequest;
 
 use serde_json::{Value, json};
 

@@ -39,6 +39,23 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
+            "OllamaPullRequest",
+            object(
+                json!({"model": text(), "name": text(), "stream": {"type": "boolean"}}),
+                &[],
+            ),
+        ),
+        (
+            "OllamaPull",
+            object(
+                json!({
+                    "status": text(), "digest": text(), "total": {"type": "integer"},
+                    "completed": {"type": "integer"}, "error": text(),
+                }),
+                &[],
+            ),
+        ),
+        (
             "OllamaChat",
             answer(
                 "message",

@@ -58,10 +58,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("muster_config", &["worker/daemon", "lib.rs"]),
     ("muster_engine", &["worker/daemon", "lib.rs"]),
     ("muster_kernels", &["engine", "lib.rs"]),
-    (
-        "muster_mcp",
-        &["cli/mcp.rs", "coordinator/http/mcp.rs"],
-    ),
+    ("muster_mcp", &["cli/mcp.rs", "coordinator/http/mcp.rs"]),
     (
         "muster_media",
         &[

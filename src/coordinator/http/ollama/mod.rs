@@ -1,6 +1,9 @@
-//! Ollama's routes. `truncated` is what becomes of inputs that are too long.
+//! Ollama's routes: `truncated` shortens inputs, `pull` downloads models.
 
+mod pull;
 mod truncated;
+
+pub use pull::pull;
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::accounts::Roles;
+use crate::http::mcp::MCP;
 use crate::http::route::{Answers, Route};
 use muster_protocol::job::FailureKind;
 use muster_protocol::legacy::Code;
@@ -276,6 +277,12 @@ fn of_other(route: &Route, failures: &mut Failures) {
             add(404, Kind::InvalidRequest);
             add(503, Kind::StoreUnavailable);
         }
+        (_, _, ollama::PULL) => {
+            let kinds = [Kind::ModelNotFound, Kind::NotBuilt];
+            kinds.iter().for_each(|kind| add(kind.row().status, *kind));
+            unread_body(&mut add);
+        }
+        (_, _, MCP) => unread_body(&mut add),
         (Answers::Stream, _, path) => {
             if path == "/v1/responses" {
                 let kind = Kind::StorageQuota;

@@ -8,6 +8,7 @@
 //! | `statistics` | the same for status, statistics, jobs and styles |
 //! | `account` | the same for accounts |
 //! | `ollama` | the same for Ollama's API |
+//! | `mcp` | the same for the Model Context Protocol |
 //! | `horde` | the same for `/api/v2`, from the tables of that API |
 //! | `failures` | statuses and stable codes of each route |
 //! | `docs.html` | a page that reads the document and sends requests |
@@ -16,6 +17,7 @@ mod account;
 mod failures;
 pub mod generation;
 mod horde;
+mod mcp;
 mod ollama;
 mod operation;
 mod service;

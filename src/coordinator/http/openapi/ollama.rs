@@ -16,6 +16,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             (body, "OllamaOldEmbedding", false)
         }
         ("POST", ollama::SHOW) => (Some("OllamaShowRequest"), "OllamaModel", false),
+        ("POST", ollama::PULL) => (Some("OllamaPullRequest"), "OllamaPull", true),
         ("GET", ollama::TAGS | ollama::PS) => (None, "OllamaModels", false),
         ("GET", ollama::VERSION) => (None, "OllamaVersion", false),
         _ => return None,

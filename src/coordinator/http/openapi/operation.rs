@@ -8,7 +8,7 @@ use crate::http::route::{Answers, Route, Who};
 use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
 use muster_protocol::ollama::ROUTES as OLLAMA;
 
-use super::{failures, horde, ollama, service};
+use super::{failures, horde, mcp, ollama, service};
 
 const NOT_IMPLEMENTED: &str = "Not implemented";
 
@@ -45,6 +45,7 @@ const TAG_OF: &[(&str, &str)] = &[
     ("/tokenize", "OpenAI API"),
     ("/detokenize", "OpenAI API"),
     ("/rerank", "OpenAI API"),
+    ("/mcp", "OpenAI API"),
     ("/api/v2/generate/text/", "AI Horde: text"),
     ("/api/v2/generate/", "AI Horde: images"),
     ("/api/v2/interrogate/", "AI Horde: interrogation"),
@@ -112,6 +113,7 @@ pub fn describe(route: &Route) -> Value {
         replies,
     } = horde::shape(route)
         .or_else(|| ollama::shape(route))
+        .or_else(|| mcp::shape(route))
         .or_else(|| service::shape(route))
         .unwrap_or_default();
     let mut operation = head(route, tag(route));

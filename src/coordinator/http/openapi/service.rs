@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::http::mcp::MCP;
 use crate::http::openai::COMPLETIONS;
 use crate::http::pricing;
 use crate::http::route::{Answers, Route};
@@ -93,17 +92,6 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             Content::json(reference("Message")),
             Content::of("text/event-stream", reference("MessageEvent")),
         ]),
-        ("POST", MCP) => vec![
-            (
-                200,
-                "The result; events where progress is told before it.",
-                vec![
-                    Content::json(json!({"type": "object"})),
-                    Content::of("text/event-stream", json!({"type": "object"})),
-                ],
-            ),
-            (202, "A notification was accepted.", Vec::new()),
-        ],
         ("POST", COUNT_TOKENS) => json("TokenCount"),
         ("POST", RESPONSES) | ("GET", "/v1/responses/{id}") => success(vec![
             Content::json(reference("Response")),
@@ -166,10 +154,6 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             let about =
                 "Address of the end user; for services, with their passkey in Proxy-Authorization.";
             parameters.push(header("Proxied-For", about));
-        }
-        ("POST", MCP) => {
-            let about = "A request or notification of JSON-RPC 2.0: initialize, tools/list, tools/call.";
-            body.push(Content::json(json!({"type": "object", "description": about})));
         }
         ("POST", COMPLETIONS) => body.push(Content::json(reference("CompletionRequest"))),
         ("POST", MESSAGES | COUNT_TOKENS) => {

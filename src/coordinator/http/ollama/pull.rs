@@ -1,0 +1,124 @@
+//! `POST /api/pull`: a model of the catalog is downloaded and served by the worker of this machine.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures_util::future::BoxFuture;
+use futures_util::stream::unfold;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::LINES;
+use crate::error::ApiError;
+use crate::http::body::Whole;
+use crate::http::openai::tokens;
+use crate::http::reply::Reply;
+use crate::http::text::with_ignored;
+use crate::local_models::{LocalModelsSlot, PullError, PullProgress};
+use muster_protocol::job::FailureKind;
+use muster_protocol::ollama::PullRequest;
+
+/// Between lines about bytes.
+const LINE_INTERVAL: Duration = Duration::from_millis(200);
+
+pub async fn pull(
+    State(models): State<LocalModelsSlot>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, ApiError> {
+    let request = tokens::read(whole?, PullRequest::read).await?;
+    let Some(models) = models.get() else {
+        let message = "this coordinator has no worker of its own to download models for; \
+                       `worker models pull` downloads them on the machine of a worker";
+        return Err(ApiError::new(FailureKind::NotBuilt, message));
+    };
+    let ignored = request.ignored.clone();
+    let (told, progress) = watch::channel(PullProgress::default());
+    let work = models.pull(request.model.clone(), told);
+    let mut response = match request.streams {
+        true => {
+            let pulling = WatchedPull {
+                request,
+                work,
+                progress,
+                stage: PullStage::New,
+            };
+            let lines = unfold(pulling, |mut pulling| async {
+                let line = pulling.next().await?;
+                Some((Ok::<_, Infallible>(format!("{line}\n")), pulling))
+            });
+            ([(CONTENT_TYPE, LINES)], Body::from_stream(lines)).into_response()
+        }
+        false => {
+            work.await?;
+            Reply(PullRequest::succeeded()).into_response()
+        }
+    };
+    with_ignored(&mut response, &ignored);
+    Ok(response)
+}
+
+/// A download that a client follows line by line.
+struct WatchedPull {
+    request: PullRequest,
+    work: BoxFuture<'static, Result<(), PullError>>,
+    progress: watch::Receiver<PullProgress>,
+    stage: PullStage,
+}
+
+enum PullStage {
+    New,
+    Running,
+    Ended,
+}
+
+impl WatchedPull {
+    async fn next(&mut self) -> Option<Value> {
+        match self.stage {
+            PullStage::New => {
+                self.stage = PullStage::Running;
+                Some(PullRequest::begun())
+            }
+            PullStage::Running => Some(self.running().await),
+            PullStage::Ended => None,
+        }
+    }
+
+    async fn running(&mut self) -> Value {
+        let (progress, work) = (&mut self.progress, &mut self.work);
+        let told = async {
+            sleep(LINE_INTERVAL).await;
+            // An error means that the work has ended, which the other branch tells.
+            let _ = progress.changed().await;
+            *progress.borrow_and_update()
+        };
+        tokio::select! {
+            biased;
+            ended = work => {
+                self.stage = PullStage::Ended;
+                match ended {
+                    Ok(()) => PullRequest::succeeded(),
+                    Err(error) => PullRequest::failed(&error.to_string()),
+                }
+            }
+            now = told => match now.is_loading {
+                true => PullRequest::loading(),
+                false => self.request.moved(now.completed, now.total),
+            },
+        }
+    }
+}
+
+impl From<PullError> for ApiError {
+    fn from(error: PullError) -> Self {
+        let kind = match error {
+            PullError::Unknown(_) => FailureKind::ModelNotFound,
+            PullError::Failed(_) => FailureKind::Internal,
+        };
+        Self::new(kind, error.to_string())
+    }
+}

@@ -1,0 +1,50 @@
+//! Models on the machine of a coordinator that has a worker of its own, which programs of that machine may download.
+
+use std::fmt::Debug;
+use std::sync::{Arc, OnceLock};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+
+/// How far a download is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PullProgress {
+    pub completed: u64,
+    /// 0 until it is known.
+    pub total: u64,
+    /// All is here, and the worker loads it.
+    pub is_loading: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    #[error("{0}")]
+    Unknown(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Downloads models for the worker beside a coordinator.
+pub trait LocalModels: Debug + Send + Sync {
+    /// Downloads a model and has the worker serve it. Dropping the future stops it; the bytes so far stay.
+    fn pull(
+        &self,
+        name: String,
+        progress: watch::Sender<PullProgress>,
+    ) -> BoxFuture<'static, Result<(), PullError>>;
+}
+
+/// The downloads of this coordinator, once a worker runs beside it.
+#[derive(Debug, Clone, Default)]
+pub struct LocalModelsSlot(Arc<OnceLock<Arc<dyn LocalModels>>>);
+
+impl LocalModelsSlot {
+    pub fn get(&self) -> Option<&Arc<dyn LocalModels>> {
+        self.0.get()
+    }
+
+    /// The first ones stay.
+    pub fn fill(&self, models: Arc<dyn LocalModels>) {
+        let _ = self.0.set(models);
+    }
+}
