@@ -11,7 +11,10 @@ use muster_protocol::legacy::error::{Code, Refusal};
 use muster_reader::Reader;
 
 use super::budget::SampleBudget;
-use super::{AT_ONCE, INTERROGATED, PictureError, Pictures, Preparation, Prepared, SOURCE};
+use super::{
+    AT_ONCE, INTERROGATED, PictureError, Pictures, Preparation, Prepared, SOURCE, from_base64,
+    to_base64,
+};
 
 /// Takes in what clients send along. Clones share the way out and the store.
 #[derive(Debug, Clone)]
@@ -43,6 +46,8 @@ pub enum Role {
     Mask,
     /// The same by the poll API.
     PolledMask,
+    /// To be read by a model, in a chat.
+    Shown,
 }
 
 /// What was taken in.
@@ -161,6 +166,33 @@ impl Sources {
         })
     }
 
+    /// Checks an image for a model that reads images, by its header. An image at an address is fetched, and returned as a
+    /// data URL.
+    pub async fn check_shown(
+        &self,
+        sender: Sender,
+        text: &str,
+    ) -> Result<Option<String>, SourceError> {
+        let (text, role) = (text.trim(), Role::Shown);
+        if !is_address(text) {
+            let _turn = self.turns.turn(sender).await;
+            let bytes = from_base64(text, SENT_BYTES)?;
+            self.pictures.measure(&bytes, role.bounds())?;
+            return Ok(None);
+        }
+        let fetched = self.fetch(text, role).await?;
+        let header = self.pictures.measure(&fetched.bytes, role.bounds());
+        header.map_err(at_its_address)?;
+        let kind = fetched.content_type.as_deref().unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        let kind = match kind.starts_with("image/") {
+            true => kind,
+            false => "application/octet-stream",
+        };
+        let data = to_base64(&fetched.bytes);
+        Ok(Some(format!("data:{kind};base64,{data}")))
+    }
+
     /// The size of an image that stays at its address. Only its header is read.
     pub async fn measure(&self, url: &str, role: Role) -> Result<Size, SourceError> {
         let fetched = self.fetch(url, role).await?;
@@ -224,7 +256,7 @@ impl Role {
     const fn bounds(self) -> Bounds {
         match self {
             Self::Source | Self::UnmaskedInpainting | Self::PolledMask => SOURCE,
-            Self::Edited | Self::Mask => PHOTO,
+            Self::Edited | Self::Mask | Self::Shown => PHOTO,
             Self::Interrogated => INTERROGATED,
         }
     }
@@ -234,14 +266,14 @@ impl Role {
             Self::Source | Self::UnmaskedInpainting | Self::PolledMask | Self::Interrogated => {
                 Limits::SOURCE_IMAGE
             }
-            Self::Edited | Self::Mask => Limits::PHOTO,
+            Self::Edited | Self::Mask | Self::Shown => Limits::PHOTO,
         }
     }
 
     const fn preparation(self) -> Preparation {
         match self {
             Self::Source | Self::UnmaskedInpainting | Self::Interrogated => Preparation::FirstFrame,
-            Self::Edited => Preparation::Still,
+            Self::Edited | Self::Shown => Preparation::Still,
             Self::Mask => Preparation::Mask,
             Self::PolledMask => Preparation::PolledMask,
         }

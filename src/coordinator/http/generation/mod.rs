@@ -23,3 +23,4 @@ pub use delivery::{MediaDelivery, ResultStore};
 pub use endpoint::{MediaEndpoint, MediaOrder, MediaParts, read_body, with_job_ids};
 pub use gathering::{Gathering, MadeMedia, MediaEvent};
 pub use refused::{RefusedFields, blocked};
+pub use sources::refused_source;

@@ -85,7 +85,7 @@ impl Taking<'_> {
             ImageInput::File(bytes) => sources.take_in_bytes(sender, bytes, role, place).await,
             ImageInput::Text(text) => sources.take_in(sender, &text, role, place).await,
         };
-        taken.map_err(|error| refused(field, &error))
+        taken.map_err(|error| refused_source(field, &error))
     }
 }
 
@@ -100,7 +100,7 @@ fn check_mask(mask: Source, image: Source) -> Result<(), Problem> {
     Err(Problem::invalid("mask", message))
 }
 
-fn refused(field: &'static str, error: &SourceError) -> ApiError {
+pub fn refused_source(field: &str, error: &SourceError) -> ApiError {
     if let SourceError::Store(error) = error {
         warn!("storing a source image failed: {error}");
         let message = "storing the image failed; retry later";
@@ -109,5 +109,5 @@ fn refused(field: &'static str, error: &SourceError) -> ApiError {
     if let SourceError::Quota(error) = error {
         return ApiError::new(FailureKind::InFlightLimit, error.to_string());
     }
-    Problem::invalid(field, format!("{field}: {error}")).into()
+    Problem::invalid(field.to_owned(), format!("{field}: {error}")).into()
 }

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -21,6 +21,7 @@ use crate::http::entrance::JOB_ID;
 use crate::http::open::Open;
 use crate::http::reply;
 use crate::http::room::{Memory, Room};
+use crate::pictures::Sources;
 use crate::switchboard::JobStream;
 use muster_protocol::dialect::{Dialect, Reading, ReplyBuilder};
 use muster_protocol::job::{Failure, FailureKind, Formats, Job, Original, RequestId};
@@ -53,6 +54,7 @@ const START_WITHIN: Duration = Duration::from_millis(1500);
 #[derive(Debug, Clone)]
 pub struct TextEndpoint {
     pub(super) admission: Admission,
+    pub(super) sources: Sources,
 }
 
 /// A request that was read, and the memory all of it takes until its jobs have ended.
@@ -89,7 +91,10 @@ impl FromRequestParts<Open> for TextEndpoint {
 
     async fn from_request_parts(parts: &mut Parts, open: &Open) -> Result<Self, ApiError> {
         let admission = Admission::from_request_parts(parts, open).await?;
-        Ok(Self { admission })
+        Ok(Self {
+            admission,
+            sources: Sources::from_ref(open),
+        })
     }
 }
 
@@ -104,8 +109,10 @@ impl TextEndpoint {
 
     /// For a request that an earlier process has accepted, as that one was called.
     pub fn resumed(open: &Open, caller: Caller, request: RequestId) -> Self {
-        let admission = Admission::resumed(open, caller, request);
-        Self { admission }
+        Self {
+            admission: Admission::resumed(open, caller, request),
+            sources: Sources::from_ref(open),
+        }
     }
 
     /// A stream says that it lives after so much silence.
@@ -244,6 +251,13 @@ impl TextEndpoint {
                 // Only the chat body was rewritten.
                 native = None;
             }
+        }
+        let grown = self.take_images(&mut chat, &who, &mut room).await;
+        let grown = grown.map_err(|error| named_for_client(error, &*dialect))?;
+        let size = size.saturating_add(grown);
+        if grown > 0 {
+            // Only the chat body has the images.
+            native = None;
         }
         let order = Order::new(
             self.admission.request,

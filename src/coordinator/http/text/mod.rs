@@ -6,6 +6,7 @@
 //! | `incoming` | a body on its way to jobs |
 //! | `auto` | which model `auto` is |
 //! | `dictation` | jobs that write down audio parts |
+//! | `images` | images that models read |
 //! | `moderated` | messages as filters let them pass |
 //! | `order` | a request that was read to jobs for the queue |
 //! | `choices` | the events of all choices, in the order they come |
@@ -18,6 +19,7 @@ mod choices;
 mod dictation;
 mod endpoint;
 mod ignored;
+mod images;
 mod incoming;
 mod moderated;
 mod order;
