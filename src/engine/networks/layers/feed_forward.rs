@@ -1,12 +1,18 @@
-//! The gated feed-forward part of a layer.
+//! The feed-forward part of a layer: a gated one, or experts.
 
 use candle_core::{Result, Tensor};
 
-use super::Linear;
+use super::{Experts, Linear};
 use muster_kernels as kernels;
 
 #[derive(Debug)]
-pub struct FeedForward {
+pub enum FeedForward {
+    Dense(GatedFeedForward),
+    Experts(Experts),
+}
+
+#[derive(Debug)]
+pub struct GatedFeedForward {
     pub gate: Linear,
     pub up: Linear,
     pub down: Linear,
@@ -22,6 +28,30 @@ pub enum GateActivation {
 }
 
 impl FeedForward {
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Dense(dense) => dense.forward(x),
+            Self::Experts(experts) => experts.forward(x),
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Dense(dense) => dense.bytes(),
+            Self::Experts(experts) => experts.bytes(),
+        }
+    }
+
+    /// What a step of so many rows reads of them.
+    pub fn step_bytes(&self, rows: u64) -> u64 {
+        match self {
+            Self::Dense(dense) => dense.bytes(),
+            Self::Experts(experts) => experts.step_bytes(rows),
+        }
+    }
+}
+
+impl GatedFeedForward {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let [gate, up] = Linear::together([&self.gate, &self.up], x)?;
         self.down.forward(&self.activation.gated(&gate, &up)?)

@@ -6,6 +6,7 @@
 use serde::Deserialize;
 
 use super::{
+    experts::ExpertsJson,
     family::Family,
     gemma, granite, llama, mistral, olmo, phi, qwen,
     rope::{Rope, RopeScaling},
@@ -59,6 +60,9 @@ pub struct ConfigJson {
     pub attention_multiplier: Option<f64>,
     pub residual_multiplier: Option<f64>,
     pub logits_scaling: Option<f64>,
+    pub clip_qkv: Option<f64>,
+    #[serde(flatten)]
+    pub experts: ExpertsJson,
     quantization_config: Option<serde_json::Value>,
 }
 
@@ -72,13 +76,16 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
         Family::Mistral => mistral::mistral_spec(&config),
         Family::Ministral => mistral::ministral_spec(&config),
         Family::Ministral3 => mistral::ministral3_spec(&config),
+        Family::Mixtral => mistral::mixtral_spec(&config),
         Family::Qwen2 => qwen::qwen2_spec(&config),
         Family::Qwen3 => qwen::qwen3_spec(&config),
+        Family::Qwen3Moe => qwen::qwen3_moe_spec(&config),
         Family::Gemma2 => gemma::gemma2_spec(&config),
         Family::Gemma3 => gemma::gemma3_spec(&config),
         Family::Phi3 => phi::phi3_spec(&config),
         Family::Olmo2 => olmo::olmo2_spec(&config),
         Family::Olmo3 => olmo::olmo3_spec(&config),
+        Family::Olmoe => olmo::olmoe_spec(&config),
         Family::Granite => granite::granite_spec(&config),
         Family::SmolLm3 => smollm::smollm3_spec(&config),
     }?;

@@ -31,6 +31,11 @@ pub const FAMILIES: &[&str] = &[
     "olmo3",
     "granite",
     "smollm3",
+    "qwen3-moe",
+    "qwen3-moe-sparse",
+    "qwen3-moe-fused",
+    "mixtral",
+    "olmoe",
 ];
 
 pub fn fixture(name: &str) -> PathBuf {

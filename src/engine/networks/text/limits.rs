@@ -18,6 +18,9 @@ pub fn check(spec: &DecoderSpec) -> Result<(), Flaw> {
             return Err(Flaw::broken(name, size, format!("1 to {most}")));
         }
     }
+    if let Some(experts) = &spec.experts {
+        experts.check()?;
+    }
     check_heads(spec)?;
     check_numbers(spec)
 }

@@ -53,7 +53,9 @@ impl Named<'_> {
         let embedding = self.naming.weight(Role::Embedding);
         let head = self.naming.weight(Role::Head);
         let held = |header, quantize| held_bytes(header, options.dtype, quantize);
-        let matrices = self.headers.iter().filter(|header| header.shape.len() == 2);
+        // Experts of one tensor have three dimensions.
+        let is_matrix = |header: &&TensorHeader| matches!(header.shape.len(), 2 | 3);
+        let matrices = self.headers.iter().filter(is_matrix);
         let bytes = matrices.map(|header| {
             let is_embedding = header.name == embedding;
             let is_head = header.name == head || (is_embedding && tied);
@@ -62,8 +64,9 @@ impl Named<'_> {
             } else {
                 0
             };
-            let target = options
-                .quantize
+            let quantize = options.quantize;
+            let target = quantize
+                .filter(|_| !Naming::is_router(&header.name))
                 .and_then(|to| to.target(columns(header), is_head));
             let multiplied = match (is_embedding, header.name == head) {
                 (true, _) if !tied => 0,
@@ -96,21 +99,30 @@ fn held_bytes(header: &TensorHeader, dense: Option<DType>, quantized: Option<Ggm
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use candle_core::Device;
 
     use super::{
-        super::{Decoder, golden::fixture},
+        super::{Decoder, DecoderSpec, SyntheticQuant, golden::fixture},
         *,
     };
     use crate::networks::weights::Quantize;
 
     #[test]
     fn headers_tell_what_the_loaded_weights_take() {
+        let folder = tempfile::tempdir().unwrap();
+        let experts = folder.path().join("experts.gguf");
+        let spec = DecoderSpec::named("tiny-experts").unwrap();
+        Synthetic::new(spec, SyntheticQuant::F16)
+            .write_gguf(File::create(&experts).unwrap())
+            .unwrap();
         for name in [
             "tiny-llama",
             "tiny-llama.gguf",
             "golden/qwen2",
             "golden/mistral",
+            experts.to_str().unwrap(),
         ] {
             let checkpoint = Checkpoint::open(&fixture(name)).unwrap();
             for quantize in [None, Some(Quantize::Q8_0), Some(Quantize::Q4K)] {

@@ -7,6 +7,7 @@
 mod config;
 mod cost;
 mod decoder;
+mod experts;
 mod family;
 mod gemma;
 mod gguf;

@@ -120,6 +120,107 @@ fn absurd_sizes_are_refused() {
 }
 
 #[test]
+fn experts_that_cannot_be_are_refused() {
+    let experts = |changes: Value| {
+        let mut all = json!({
+            "architectures": ["Qwen3MoeForCausalLM"], "num_experts": 128, "num_experts_per_tok": 8,
+            "moe_intermediate_size": 768,
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        all
+    };
+    config::spec(&changed(experts(json!({})))).unwrap();
+    let check = |changes: Value, expected: &str| check(experts(changes), expected);
+    for count in [0_u64, 4097, 1_000_000_000, 1 << 60] {
+        let found = format!("the number of experts: found {count}, expected 1 to 4096");
+        check(json!({"num_experts": count}), &found);
+    }
+    check(json!({"num_experts": null}), "num_experts: found nothing");
+    check(
+        json!({"num_experts_per_tok": 129}),
+        "the experts of a token: found 129, expected 1 to 128",
+    );
+    check(
+        json!({"num_experts_per_tok": 0}),
+        "the experts of a token: found 0",
+    );
+    check(
+        json!({"num_experts_per_tok": null}),
+        "num_experts_per_tok: found nothing",
+    );
+    check(
+        json!({"moe_intermediate_size": 0}),
+        "the size of an expert: found 0",
+    );
+    check(
+        json!({"moe_intermediate_size": null}),
+        "moe_intermediate_size: found nothing",
+    );
+    check(
+        json!({"decoder_sparse_step": 0}),
+        "decoder_sparse_step: found 0, expected 1 or more",
+    );
+    check(
+        json!({"num_experts": -1}),
+        "found invalid value: integer `-1`",
+    );
+}
+
+#[test]
+fn experts_without_their_tensors_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |family: &str, changes: Value, expected: &str| {
+        let from = fixture("golden").join(family);
+        let text = std::fs::read(from.join("config.json")).unwrap();
+        let mut config: Value = serde_json::from_slice(&text).unwrap();
+        for (key, value) in changes.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let weights = folder.path().join("model.safetensors");
+        std::fs::copy(from.join("model.safetensors"), weights).unwrap();
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        let options = super::LoadOptions::default();
+        let device = candle_core::Device::Cpu;
+        let loaded = super::Decoder::load(&checkpoint, &device, &options, &mut |_, _| {});
+        let message = loaded.map(drop).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    };
+    check(
+        "qwen3-moe",
+        json!({"num_local_experts": 8}),
+        "\"model.layers.0.mlp.gate.weight\": found [7, 64], expected [8, 64]",
+    );
+    check(
+        "qwen3-moe",
+        json!({"num_local_experts": 4096}),
+        "found [7, 64], expected [4096, 64]",
+    );
+    check(
+        "qwen3-moe",
+        json!({"moe_intermediate_size": 16}),
+        "experts.0.gate_proj.weight\": found [32, 64], expected [16, 64]",
+    );
+    check(
+        "qwen3-moe-fused",
+        json!({"moe_intermediate_size": 32}),
+        "experts.gate_up_proj\": found [4, 96, 64], expected [4, 64, 64]",
+    );
+    check(
+        "qwen3-moe-sparse",
+        json!({"mlp_only_layers": []}),
+        "\"model.layers.1.mlp.gate.weight\": found nothing",
+    );
+    check(
+        "qwen3-moe",
+        json!({"mlp_only_layers": [1]}),
+        "\"model.layers.1.mlp.gate_proj.weight\": found nothing",
+    );
+}
+
+#[test]
 fn tensors_that_do_not_fit_the_spec_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let load = |changes: Value| -> Result<(), CheckpointError> {

@@ -29,7 +29,7 @@ pub use self::{
     mapping::{Mapping, TensorBytes},
     pickle::{ConversionError, PickleDescription, PickledFile},
     source::TensorSource,
-    weight::Weight,
+    weight::{Weight, WeightSpan},
 };
 #[cfg(test)]
 pub use self::{convert::quantized, whisper_cpp::tests::written as whisper_cpp_file};

@@ -1,6 +1,6 @@
 //! A matrix of weights on its device: dense or quantized is its own business.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use candle_core::{
     DType, Device, Module, Result, Tensor,
@@ -8,13 +8,20 @@ use candle_core::{
 };
 
 use super::convert;
-use muster_kernels::{PackedMatrix, dense_product, has_vendor_products};
+use muster_kernels::{PackedMatrix, PackedSpan, dense_product, has_vendor_products};
 
 /// A matrix of `rows` outputs by `cols` inputs.
 #[derive(Debug)]
 pub struct Weight {
     kind: Kind,
     bytes: u64,
+}
+
+/// Neighbouring rows, and the weights that multiply these rows alone.
+#[derive(Debug)]
+pub struct WeightSpan<'a, const N: usize> {
+    pub rows: Range<usize>,
+    pub weights: [&'a Weight; N],
 }
 
 #[derive(Debug)]
@@ -84,6 +91,32 @@ impl Weight {
             Some(matrices) => PackedMatrix::products(&matrices, x),
             None => weights.iter().map(|weight| weight.product(x)).collect(),
         }
+    }
+
+    /// The products of all rows of `x [rows, cols]`, which the spans cover one after the other: a tensor for each of
+    /// the spans' weights.
+    pub fn products_of_spans<const N: usize>(
+        spans: &[WeightSpan<'_, N>],
+        x: &Tensor,
+    ) -> Result<Vec<Tensor>> {
+        let packed = spans.iter().map(|span| {
+            let matrices = span.weights.iter().map(|weight| weight.packed());
+            Some(PackedSpan {
+                rows: span.rows.clone(),
+                matrices: matrices.collect::<Option<_>>()?,
+            })
+        });
+        if let Some(spans) = packed.collect::<Option<Vec<_>>>() {
+            return PackedMatrix::products_of_spans(&spans, x);
+        }
+        let products = (0..N).map(|at| {
+            let parts = spans.iter().map(|span| {
+                let rows = x.narrow(0, span.rows.start, span.rows.len())?;
+                span.weights[at].product(&rows)
+            });
+            Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0)
+        });
+        products.collect()
     }
 
     fn packed(&self) -> Option<&PackedMatrix> {

@@ -10,7 +10,7 @@ use crate::networks::test_device::device;
 use crate::networks::{
     text::{
         Decoder, DecoderSpec, LoadOptions,
-        family::{Family, Naming, Part, Role},
+        family::{ExpertPart, Family, Naming, Part, Role},
         golden::{FAMILIES, Golden, fixture, gap, one_sequence},
         load::feed_norm,
         rope::{Rope, RopeScaling},
@@ -34,6 +34,8 @@ const PARTS: &[Part] = &[
     Part::GateUp,
     Part::Down,
     Part::FeedPostNorm,
+    Part::Router,
+    Part::BlockSparseRouter,
 ];
 
 /// A tensor under its name of GGUF.
@@ -156,6 +158,11 @@ fn converted(checkpoint: &Checkpoint, spec: &DecoderSpec) -> Vec<ConvertedTensor
         })
         .flatten()
         .collect();
+    for layer in (0..spec.layers).filter(|&layer| spec.layer_experts(layer).is_some()) {
+        for part in [ExpertPart::Gate, ExpertPart::Up, ExpertPart::Down] {
+            tensors.push(stacked_experts(checkpoint, spec, layer, part));
+        }
+    }
     let factors = rope_tensors(spec).into_iter();
     tensors.extend(factors.map(|(name, factors)| ConvertedTensor {
         name: name.to_owned(),
@@ -171,10 +178,7 @@ fn convert_one(
     header: &TensorHeader,
     (role, name): (Role, String),
 ) -> ConvertedTensor {
-    let TensorType::Weight(dtype) = header.dtype else {
-        panic!("{name} is no weight");
-    };
-    let mut numbers = convert::floats(dtype, &checkpoint.bytes(header)).unwrap();
+    let mut numbers = floats(checkpoint, header);
     let rules = spec.family.rules();
     if rules.norms_add_one && name.ends_with("norm.weight") {
         numbers.iter_mut().for_each(|number| *number += 1.0);
@@ -188,6 +192,54 @@ fn convert_one(
         shape: header.shape.clone(),
         numbers,
     }
+}
+
+/// The matrices of all experts in one tensor.
+fn stacked_experts(
+    checkpoint: &Checkpoint,
+    spec: &DecoderSpec,
+    layer: usize,
+    part: ExpertPart,
+) -> ConvertedTensor {
+    let experts = spec.layer_experts(layer).unwrap();
+    let (hidden, feed) = (spec.hidden_size, experts.intermediate_size);
+    let (rows, cols) = match part {
+        ExpertPart::Gate | ExpertPart::Up => (feed, hidden),
+        ExpertPart::Down => (hidden, feed),
+    };
+    let names = Naming::Hub.experts_apart(layer, part);
+    let apart = |expert: usize| {
+        let headers = names
+            .iter()
+            .map(|name| checkpoint.tensor(&name.named(expert)));
+        floats(checkpoint, headers.flatten().next().unwrap())
+    };
+    let hub = |part| checkpoint.tensor(&Naming::Hub.weight(Role::Layer(layer, part)));
+    let numbers: Vec<f32> = match (part, hub(Part::GateUpExperts), hub(Part::DownExperts)) {
+        (ExpertPart::Down, _, Some(downs)) => floats(checkpoint, downs),
+        (ExpertPart::Gate | ExpertPart::Up, Some(fused), _) => {
+            let size = rows * cols;
+            let first = if part == ExpertPart::Gate { 0 } else { size };
+            let fused = floats(checkpoint, fused);
+            let each = fused.chunks(2 * size);
+            each.flat_map(|each| &each[first..first + size])
+                .copied()
+                .collect()
+        }
+        _ => (0..experts.count).flat_map(apart).collect(),
+    };
+    ConvertedTensor {
+        name: Naming::Gguf.weight(Role::Layer(layer, part.stacked())),
+        shape: vec![experts.count, rows, cols],
+        numbers,
+    }
+}
+
+fn floats(checkpoint: &Checkpoint, header: &TensorHeader) -> Vec<f32> {
+    let TensorType::Weight(dtype) = header.dtype else {
+        panic!("{} is no weight", header.name);
+    };
+    convert::floats(dtype, &checkpoint.bytes(header)).unwrap()
 }
 
 /// Rows of the two halves of each head by turns.

@@ -1,6 +1,7 @@
 //! From a checkpoint's tensors to a decoder on a device: which tensors make which part. `tensors.rs` finds and
 //! places each of them.
 
+mod experts;
 mod tensors;
 
 use candle_core::{DType, Device};
@@ -14,7 +15,7 @@ use super::{
     spec::{DecoderSpec, NormPlacement, QueryKeyNorm},
 };
 use crate::networks::{
-    layers::{Attention, FeedForward, QueryKeyNorms},
+    layers::{Attention, FeedForward, GatedFeedForward, QueryKeyNorms},
     weights::{Checkpoint, CheckpointError, Description, Flaw, Quantize, TensorSource},
 };
 use muster_kernels::AttentionOptions;
@@ -162,17 +163,20 @@ impl Loader<'_> {
     }
 
     fn feed_forward(&mut self, spec: &DecoderSpec, index: usize) -> Result<FeedForward, Flaw> {
+        if let Some(experts) = spec.layer_experts(index) {
+            return self.experts(spec, experts, index).map(FeedForward::Experts);
+        }
         let (hidden, feed) = (spec.hidden_size, spec.intermediate_size);
         let has_bias = spec.biases.feed_forward;
         let own = [(Part::Gate, feed), (Part::Up, feed)];
         let [gates, ups] = self.rows(index, Part::GateUp, own);
         let down = RowRange::all(Role::Layer(index, Part::Down), hidden);
-        Ok(FeedForward {
+        Ok(FeedForward::Dense(GatedFeedForward {
             gate: self.linear(gates, hidden, has_bias)?,
             up: self.linear(ups, hidden, has_bias)?,
             down: self.linear(down, feed, has_bias)?,
             activation: spec.activation,
-        })
+        }))
     }
 
     fn norms(

@@ -45,7 +45,7 @@ impl RowRange {
 /// Places one tensor after the other, and remembers which were asked for.
 pub struct Loader<'a> {
     source: &'a dyn TensorSource,
-    naming: Naming,
+    pub naming: Naming,
     pub device: &'a Device,
     options: &'a LoadOptions,
     /// Of activations, norms and biases.
@@ -161,29 +161,58 @@ impl<'a> Loader<'a> {
         let name = self.naming.weight(rows.role);
         let (_, dtype, all) = self.find(&name, &[rows.total, cols])?;
         all.will_read();
-        let bytes = rows.of(&all);
+        let shape = (rows.count, cols);
+        let weight = match Naming::is_router(&name) {
+            true => self.placed_as(dtype, rows.of(&all), shape, None),
+            false => self.placed(dtype, rows.of(&all), shape, is_head),
+        };
+        all.release();
+        weight
+    }
+
+    /// A matrix on the device, quantized where the operator wants it to be.
+    pub fn placed(
+        &mut self,
+        dtype: GgmlDType,
+        bytes: &[u8],
+        shape: (usize, usize),
+        is_head: bool,
+    ) -> Result<Weight, Flaw> {
         let target = self.options.quantize.filter(|_| convert::is_dense(dtype));
-        let target = target.and_then(|quantize| quantize.target(cols, is_head));
+        let target = target.and_then(|quantize| quantize.target(shape.1, is_head));
+        self.placed_as(dtype, bytes, shape, target)
+    }
+
+    fn placed_as(
+        &mut self,
+        dtype: GgmlDType,
+        bytes: &[u8],
+        shape: (usize, usize),
+        target: Option<GgmlDType>,
+    ) -> Result<Weight, Flaw> {
         let dense = if self.device.is_cpu() {
             self.options.dtype
         } else {
             Some(self.dtype)
         };
-        let shape = (rows.count, cols);
         let weight = match target {
             Some(target) => {
-                let quantized = convert::quantized(dtype, bytes, cols, target)?;
+                let quantized = convert::quantized(dtype, bytes, shape.1, target)?;
                 Weight::place(target, &quantized, shape, self.device, dense)
             }
             None => Weight::place(dtype, bytes, shape, self.device, dense),
         };
         self.report(bytes.len() as u64);
-        all.release();
         Ok(weight?)
     }
 
+    /// Whether the file has a tensor of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.source.header(name).is_some()
+    }
+
     /// The bytes of a tensor that must be there, in this shape and of a type that weights can have.
-    fn find(
+    pub fn find(
         &mut self,
         name: &str,
         shape: &[usize],
