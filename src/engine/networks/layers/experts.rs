@@ -17,6 +17,7 @@ pub struct Experts {
     pub router: Linear,
     pub routing: Routing,
     pub experts: Vec<Expert>,
+    pub biases: Option<ExpertBiases>,
     pub activation: GateActivation,
 }
 
@@ -26,6 +27,14 @@ pub struct Expert {
     pub gate: Weight,
     pub up: Weight,
     pub down: Weight,
+}
+
+/// What is added to the products of each expert, `[experts, width]`.
+#[derive(Debug)]
+pub struct ExpertBiases {
+    pub gate: Tensor,
+    pub up: Tensor,
+    pub down: Tensor,
 }
 
 impl Experts {
@@ -38,16 +47,26 @@ impl Experts {
         let order = ExpertOrder::new(&chosen.experts, active, self.experts.len());
         let rows = Tensor::new(order.rows.as_slice(), x.device())?;
         let sorted = x.index_select(&rows, 0)?;
-        let [gate, up] = self.products(&order, &sorted, |expert| [&expert.gate, &expert.up])?;
+        let [mut gate, mut up] =
+            self.products(&order, &sorted, |expert| [&expert.gate, &expert.up])?;
+        let biases = self.biases.as_ref().map(|biases| (biases, &order));
+        if let Some((biases, order)) = biases {
+            gate = biased(&gate, &biases.gate, order)?;
+            up = biased(&up, &biases.up, order)?;
+        }
         let gated = self.activation.gated(&gate, &up)?;
-        let [down] = self.products(&order, &gated, |expert| [&expert.down])?;
+        let [mut down] = self.products(&order, &gated, |expert| [&expert.down])?;
+        if let Some((biases, order)) = biases {
+            down = biased(&down, &biases.down, order)?;
+        }
         kernels::weighted_sums(&down, &order.places, &chosen.weights, active)
     }
 
     /// What all experts and the router take.
     pub fn bytes(&self) -> u64 {
         let experts = self.experts.iter().map(Expert::bytes);
-        self.router.bytes() + experts.sum::<u64>()
+        let biases = self.biases.as_ref().map_or(0, ExpertBiases::bytes);
+        self.router.bytes() + experts.sum::<u64>() + biases
     }
 
     /// What a step of so many rows reads: the router, and as many experts as rows that choose evenly come to in the
@@ -84,6 +103,22 @@ impl Experts {
             Ok(products) => Ok(products),
             Err(products) => bail!("{N} matrices gave {} products", products.len()),
         }
+    }
+}
+
+/// Rows in the order of their experts, with the biases of these.
+fn biased(rows: &Tensor, biases: &Tensor, order: &ExpertOrder) -> Result<Tensor> {
+    let experts = order.spans.iter();
+    let experts = experts.flat_map(|(expert, rows)| rows.clone().map(|_| *expert as u32));
+    let experts = Tensor::from_iter(experts, rows.device())?;
+    rows + biases.index_select(&experts, 0)?
+}
+
+impl ExpertBiases {
+    fn bytes(&self) -> u64 {
+        let tensors = [&self.gate, &self.up, &self.down].into_iter();
+        let bytes = tensors.map(|tensor| tensor.elem_count() * tensor.dtype().size_in_bytes());
+        bytes.sum::<usize>() as u64
     }
 }
 

@@ -20,11 +20,16 @@ pub struct GatedFeedForward {
 }
 
 /// The function that a gate goes through before it multiplies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum GateActivation {
     Silu,
     /// GELU in its tanh approximation.
     GeluTanh,
+    /// gpt-oss's: see [`kernels::swiglu_oai`].
+    SwigluOai {
+        alpha: f32,
+        limit: f32,
+    },
 }
 
 impl FeedForward {
@@ -63,11 +68,12 @@ impl GatedFeedForward {
 }
 
 impl GateActivation {
-    /// `activation(gate) * up`.
+    /// `activation(gate) * up`, or what stands for it.
     pub fn gated(self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
         match self {
             Self::Silu => kernels::silu_mul(gate, up),
             Self::GeluTanh => kernels::gelu_mul(gate, up),
+            Self::SwigluOai { alpha, limit } => kernels::swiglu_oai(gate, up, alpha, limit),
         }
     }
 }

@@ -11,7 +11,7 @@ mod routing;
 pub use self::{
     attention::{Attention, Positions, QueryKeyNorms},
     embedding::Embedding,
-    experts::{Expert, Experts},
+    experts::{Expert, ExpertBiases, Experts},
     feed_forward::{FeedForward, GateActivation, GatedFeedForward},
     linear::Linear,
     norm::RmsNorm,

@@ -12,6 +12,8 @@ pub struct ExpertsSpec {
     /// Width of one.
     pub intermediate_size: usize,
     pub routing: Routing,
+    /// The router's products and those of the experts have something added.
+    pub has_biases: bool,
     /// Layers with a dense feed-forward part instead, in order.
     pub dense_layers: Vec<usize>,
 }
@@ -23,6 +25,8 @@ pub struct ExpertsJson {
     /// Mixtral's name of the same, which newer programs write for other families too.
     num_local_experts: Option<usize>,
     num_experts_per_tok: Option<usize>,
+    /// gpt-oss's name of the same.
+    experts_per_token: Option<usize>,
     pub moe_intermediate_size: Option<usize>,
     pub norm_topk_prob: Option<bool>,
     mlp_only_layers: Option<Vec<usize>>,
@@ -38,13 +42,15 @@ impl ConfigJson {
     ) -> Result<ExpertsSpec, Flaw> {
         let json = &self.experts;
         let count = json.num_experts.or(json.num_local_experts);
+        let active = json.num_experts_per_tok.or(json.experts_per_token);
         Ok(ExpertsSpec {
             count: wanted(count, "num_experts")?,
             intermediate_size,
             routing: Routing {
-                active: wanted(json.num_experts_per_tok, "num_experts_per_tok")?,
+                active: wanted(active, "num_experts_per_tok")?,
                 is_normalized,
             },
+            has_biases: false,
             dense_layers: json.dense_layers(self.num_hidden_layers)?,
         })
     }
@@ -67,6 +73,13 @@ pub fn wanted<T>(value: Option<T>, name: &str) -> Result<T, Flaw> {
 }
 
 impl ExpertsSpec {
+    pub fn with_biases(self) -> Self {
+        Self {
+            has_biases: true,
+            ..self
+        }
+    }
+
     pub fn check(&self) -> Result<(), Flaw> {
         for (name, size, most) in [
             ("the number of experts", self.count, 1 << 12),

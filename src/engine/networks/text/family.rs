@@ -20,6 +20,7 @@ pub enum Family {
     Olmo2,
     Olmo3,
     Olmoe,
+    GptOss,
     Granite,
     SmolLm3,
 }
@@ -43,6 +44,7 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Olmo2, "Olmo2ForCausalLM", "olmo2"),
     (Family::Olmo3, "Olmo3ForCausalLM", "olmo2"),
     (Family::Olmoe, "OlmoeForCausalLM", "olmoe"),
+    (Family::GptOss, "GptOssForCausalLM", "gpt-oss"),
     (Family::Granite, "GraniteForCausalLM", "granite"),
     (Family::SmolLm3, "SmolLM3ForCausalLM", "smollm3"),
 ];
@@ -118,8 +120,11 @@ pub enum Part {
     FeedPostNorm,
     /// From hidden states to scores of experts.
     Router,
-    /// Mixtral's name of the same.
+    /// Mixtral's name of the same, and that of gpt-oss.
     BlockSparseRouter,
+    OssRouter,
+    /// The scores of no token, one for each head.
+    Sinks,
     /// The gates of all experts.
     GateExperts,
     UpExperts,
@@ -201,6 +206,8 @@ const PARTS: &[(Part, &str, &str)] = &[
         "block_sparse_moe.gate",
         "ffn_gate_inp",
     ),
+    (Part::OssRouter, "mlp.router", "ffn_gate_inp"),
+    (Part::Sinks, "self_attn.sinks", "attn_sinks"),
     (Part::GateExperts, "mlp.experts.gate_proj", "ffn_gate_exps"),
     (Part::UpExperts, "mlp.experts.up_proj", "ffn_up_exps"),
     (
@@ -214,14 +221,14 @@ const PARTS: &[(Part, &str, &str)] = &[
 impl Naming {
     pub fn weight(self, role: Role) -> String {
         match (self, role) {
-            (Self::Hub | Self::Bare, Role::Layer(_, part)) if part.is_stacked() => self.stem(role),
+            (Self::Hub | Self::Bare, Role::Layer(_, part)) if part.is_bare() => self.stem(role),
             _ => format!("{}.weight", self.stem(role)),
         }
     }
 
     /// Whether the name is that of a router.
     pub fn is_router(name: &str) -> bool {
-        let routers = [Part::Router, Part::BlockSparseRouter].map(Part::names);
+        let routers = [Part::Router, Part::BlockSparseRouter, Part::OssRouter].map(Part::names);
         let mut stems = routers.iter().flat_map(|(hub, gguf)| [hub, gguf]);
         let stem = name.strip_suffix(".weight").unwrap_or(name);
         stems.any(|router| {
@@ -253,7 +260,12 @@ impl Naming {
     }
 
     pub fn bias(self, role: Role) -> String {
-        format!("{}.bias", self.stem(role))
+        match (self, role) {
+            (Self::Hub | Self::Bare, Role::Layer(_, part)) if part.is_bare() => {
+                format!("{}_bias", self.stem(role))
+            }
+            _ => format!("{}.bias", self.stem(role)),
+        }
     }
 
     fn stem(self, role: Role) -> String {
@@ -281,10 +293,16 @@ impl Naming {
 }
 
 impl Part {
-    /// Whether it holds a matrix of each expert; the hub's names of such have no ending.
-    fn is_stacked(self) -> bool {
-        let parts = [Self::GateExperts, Self::UpExperts, Self::GateUpExperts];
-        parts.contains(&self) || self == Self::DownExperts
+    /// Whether the hub's name of it has no ending.
+    fn is_bare(self) -> bool {
+        matches!(
+            self,
+            Self::GateExperts
+                | Self::UpExperts
+                | Self::GateUpExperts
+                | Self::DownExperts
+                | Self::Sinks
+        )
     }
 
     fn names(self) -> (&'static str, &'static str) {
@@ -310,6 +328,7 @@ impl fmt::Display for Family {
             Self::Olmo2 => "OLMo 2",
             Self::Olmo3 => "OLMo 3",
             Self::Olmoe => "OLMoE",
+            Self::GptOss => "gpt-oss",
             Self::Granite => "Granite",
             Self::SmolLm3 => "SmolLM3",
         })

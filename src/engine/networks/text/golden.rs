@@ -36,6 +36,7 @@ pub const FAMILIES: &[&str] = &[
     "qwen3-moe-fused",
     "mixtral",
     "olmoe",
+    "gpt-oss",
 ];
 
 pub fn fixture(name: &str) -> PathBuf {

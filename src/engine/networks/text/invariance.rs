@@ -132,6 +132,8 @@ fn dense_logits_do_not_depend_on_the_company() {
         ("qwen2-window", DType::F32),
         ("qwen3", DType::F16),
         ("qwen3-moe", DType::F32),
+        ("gpt-oss", DType::F32),
+        ("gpt-oss-mxfp4", DType::BF16),
         ("qwen3-moe-sparse", DType::BF16),
     ] {
         let decoder = load(&format!("golden/{name}"), Some(dtype));

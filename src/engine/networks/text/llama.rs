@@ -33,6 +33,7 @@ pub fn spec(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
         layers_without_rope: Vec::new(),
         attention_scale: None,
         query_temperature: None,
+        attention_sinks: false,
         soft_caps: SoftCaps::default(),
         scales: Scales {
             embedding: rules.embedding_scale(config.hidden_size),

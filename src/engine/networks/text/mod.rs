@@ -11,6 +11,7 @@ mod experts;
 mod family;
 mod gemma;
 mod gguf;
+mod gpt_oss;
 mod granite;
 mod limits;
 mod llama;

@@ -83,6 +83,40 @@ fn values_that_would_be_ignored_are_refused() {
         "quantization_config: found gptq",
     );
     check(
+        json!({"quantization_config": {"quant_method": "mxfp4"}}),
+        "quantization_config: found mxfp4",
+    );
+    check(
+        json!({
+            "architectures": ["OlmoeForCausalLM"], "clip_qkv": 8.0, "num_experts": 8,
+            "num_experts_per_tok": 2,
+        }),
+        "clip_qkv: found 8; supported: null",
+    );
+    let gpt_oss = |changes: Value| {
+        let mut all = json!({
+            "architectures": ["GptOssForCausalLM"], "num_local_experts": 8, "experts_per_token": 2,
+            "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 64},
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        all
+    };
+    config::spec(&changed(gpt_oss(json!({})))).unwrap();
+    check(
+        gpt_oss(json!({"rope_scaling": null})),
+        "rope_parameters: found nothing",
+    );
+    check(
+        gpt_oss(json!({"swiglu_limit": 0.0})),
+        "the gate of experts: found alpha 1.702 and limit 0",
+    );
+    check(
+        gpt_oss(json!({"hidden_act": "gelu_pytorch_tanh"})),
+        "hidden_act: found",
+    );
+    check(
         json!({
             "architectures": ["Qwen2ForCausalLM"], "sliding_window": 4, "use_sliding_window": true,
             "layer_types": ["chunked_attention"],
@@ -207,6 +241,16 @@ fn experts_without_their_tensors_are_named() {
         "qwen3-moe-fused",
         json!({"moe_intermediate_size": 32}),
         "experts.gate_up_proj\": found [4, 96, 64], expected [4, 64, 64]",
+    );
+    check(
+        "gpt-oss-mxfp4",
+        json!({"hidden_size": 64, "intermediate_size": 64}),
+        "experts.gate_up_proj_blocks\": found U8 of shape [5, 64, 2, 16], expected U8 of shape [5, 128, 2, 16]",
+    );
+    check(
+        "gpt-oss",
+        json!({"num_local_experts": 4}),
+        "mlp.router.weight\": found [5, 64], expected [4, 64]",
     );
     check(
         "qwen3-moe-sparse",

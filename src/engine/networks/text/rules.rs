@@ -2,6 +2,7 @@
 
 use super::{
     family::Family,
+    gpt_oss,
     spec::{NormPlacement, SoftCaps},
 };
 use crate::networks::layers::GateActivation;
@@ -35,6 +36,12 @@ pub struct FamilyRules {
     /// Whether the weights of a token's experts are divided by their sum, where a GGUF file says nothing of it; `None`
     /// of families without experts.
     pub normalizes_experts: Option<bool>,
+    /// Files of the hub hold gates and ups of experts by turns, and dense ones with columns first.
+    pub interleaves_experts: bool,
+    /// The norm before the feed-forward part has the name of one behind attention.
+    pub names_feed_norm_by_attention: bool,
+    /// Whether YaRN's blend begins and ends at whole indices, which GGUF files do not say.
+    pub truncates_yarn: bool,
 }
 
 /// How positions turn in layers with a window.
@@ -66,6 +73,9 @@ const LLAMA: FamilyRules = FamilyRules {
     period_without_rope: None,
     layers_scaled_by_share: None,
     normalizes_experts: None,
+    interleaves_experts: false,
+    names_feed_norm_by_attention: false,
+    truncates_yarn: true,
 };
 
 const QWEN: FamilyRules = FamilyRules {
@@ -126,6 +136,18 @@ impl Family {
             Self::Olmoe => FamilyRules {
                 norms_whole_queries: true,
                 normalizes_experts: Some(false),
+                ..QWEN
+            },
+            Self::GptOss => FamilyRules {
+                activation: GateActivation::SwigluOai {
+                    alpha: gpt_oss::ALPHA,
+                    limit: gpt_oss::LIMIT,
+                },
+                window_period: Some(2),
+                normalizes_experts: Some(true),
+                interleaves_experts: true,
+                names_feed_norm_by_attention: true,
+                truncates_yarn: false,
                 ..QWEN
             },
             Self::SmolLm3 => FamilyRules {

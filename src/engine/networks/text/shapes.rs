@@ -180,6 +180,7 @@ impl Shape {
                     active,
                     is_normalized: true,
                 },
+                has_biases: false,
                 dense_layers: Vec::new(),
             }),
             layers: self.layers,
@@ -201,6 +202,7 @@ impl Shape {
             layers_without_rope: Vec::new(),
             attention_scale: None,
             query_temperature: None,
+            attention_sinks: false,
             soft_caps: SoftCaps::default(),
             scales: Scales::default(),
             biases: Biases {

@@ -33,6 +33,8 @@ pub struct DecoderSpec {
     pub attention_scale: Option<f64>,
     /// How queries far into a sequence are strengthened.
     pub query_temperature: Option<QueryTemperature>,
+    /// Each head has a score in the softmax that no token has.
+    pub attention_sinks: bool,
     pub soft_caps: SoftCaps,
     pub scales: Scales,
     pub biases: Biases,

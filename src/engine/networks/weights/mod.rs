@@ -13,6 +13,7 @@ mod gguf;
 mod header;
 mod invented;
 mod mapping;
+pub(in crate::networks) mod mxfp4;
 mod pickle;
 mod safetensors;
 mod source;

@@ -7,8 +7,8 @@ use candle_core::{
     quantized::{GgmlDType, QMatMul, QStorage, QTensor},
 };
 
-use super::convert;
-use muster_kernels::{PackedMatrix, PackedSpan, dense_product, has_vendor_products};
+use super::{convert, mxfp4};
+use muster_kernels::{PackedMatrix, PackedSpan, WeightType, dense_product, has_vendor_products};
 
 /// A matrix of `rows` outputs by `cols` inputs.
 #[derive(Debug)]
@@ -65,6 +65,19 @@ impl Weight {
             None => Kind::Blocks(blocks(dtype, &bytes, (rows, cols), device)?),
         };
         Ok(Self { kind, bytes: size })
+    }
+
+    /// The same of blocks of MXFP4, as GGUF stores them. Other devices than the CPU hold the same numbers in Q5_0, which
+    /// takes 5.5 bits for each of them and not 4.5.
+    pub fn place_mxfp4(bytes: &[u8], shape: (usize, usize), device: &Device) -> Result<Self> {
+        if device.is_cpu() {
+            let packed = PackedMatrix::pack(WeightType::MxFp4, bytes, shape.0, shape.1)?;
+            let bytes = packed.bytes() as u64;
+            let kind = Kind::Packed(packed);
+            return Ok(Self { kind, bytes });
+        }
+        let bytes = mxfp4::as_q5_0(bytes)?;
+        Self::place(GgmlDType::Q5_0, &bytes, shape, device, None)
     }
 
     /// What it takes of the device's memory.

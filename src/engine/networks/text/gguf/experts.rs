@@ -10,8 +10,9 @@ use crate::networks::{
     weights::{Flaw, GgufValue},
 };
 
-/// `expert_gating_func` of a softmax over all experts.
+/// `expert_gating_func` of a softmax over all experts, and over the chosen ones.
 const SOFTMAX: usize = 1;
+const SOFTMAX_OF_CHOSEN: usize = 3;
 
 impl File<'_> {
     /// Layers without a router are dense.
@@ -41,6 +42,7 @@ impl File<'_> {
                 active: self.size("expert_used_count")?,
                 is_normalized: self.flag("expert_weights_norm")?.unwrap_or(is_normalized),
             },
+            has_biases: self.has_bias(Part::GateExperts) || self.has_bias(Part::GateUpExperts),
             dense_layers: (0..layers).filter(|layer| !has_router(layer)).collect(),
         }))
     }
@@ -48,6 +50,7 @@ impl File<'_> {
     fn refuse_other_routing(&self) -> Result<(), Flaw> {
         if let Some(function) = self.optional_size("expert_gating_func")?
             && ![0, SOFTMAX].contains(&function)
+            && (function, self.rules.normalizes_experts) != (SOFTMAX_OF_CHOSEN, Some(true))
         {
             let key = self.key("expert_gating_func");
             return Err(Flaw::unsupported(key, function, "1 (softmax)"));

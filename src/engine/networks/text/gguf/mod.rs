@@ -59,6 +59,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
         layers_without_rope: file.rules.layers_without_rope(layers),
         attention_scale: file.attention_scale(hidden_size, heads, head_dim)?,
         query_temperature: file.query_temperature()?,
+        attention_sinks: file.has_sinks(),
         soft_caps: file.soft_caps()?,
         scales: file.scales(hidden_size)?,
         biases: Biases {
@@ -138,6 +139,11 @@ impl File<'_> {
 
     fn has_bias(&self, part: Part) -> bool {
         let name = Naming::Gguf.bias(Role::Layer(0, part));
+        self.checkpoint.tensor(&name).is_some()
+    }
+
+    fn has_sinks(&self) -> bool {
+        let name = Naming::Gguf.weight(Role::Layer(0, Part::Sinks));
         self.checkpoint.tensor(&name).is_some()
     }
 

@@ -153,6 +153,7 @@ impl Loader<'_> {
             value: self.linear(values, hidden, biases.query_key_value)?,
             output: self.linear(output, query, biases.attention_output)?,
             norms: self.query_key_norms(spec, index)?,
+            sinks: self.sinks(spec, index)?,
             head_dim: spec.head_dim,
             options: AttentionOptions {
                 scale: spec.attention_scale() as f32,
@@ -199,6 +200,21 @@ impl Loader<'_> {
         })
     }
 
+    fn sinks(&mut self, spec: &DecoderSpec, index: usize) -> Result<Option<Vec<f32>>, Flaw> {
+        if !spec.attention_sinks {
+            return Ok(None);
+        }
+        if !self.device.is_cpu() {
+            return Err(Flaw::unsupported(
+                "the device",
+                format!("a GPU, and attention sinks in a {} decoder", spec.family),
+                "the CPU (engine.device = \"cpu\")",
+            ));
+        }
+        let name = self.naming.weight(Role::Layer(index, Part::Sinks));
+        self.numbers(&name, &[spec.heads]).map(Some)
+    }
+
     fn query_key_norms(
         &mut self,
         spec: &DecoderSpec,
@@ -224,6 +240,7 @@ impl Loader<'_> {
 /// The norm before the feed-forward part has another name where a norm follows attention.
 pub fn feed_norm(spec: &DecoderSpec) -> Part {
     match spec.norms {
+        _ if spec.family.rules().names_feed_norm_by_attention => Part::AttentionPostNorm,
         NormPlacement::Around => Part::FeedPreNorm,
         NormPlacement::Before | NormPlacement::After => Part::FeedNorm,
     }

@@ -118,7 +118,7 @@ impl<'a> Loader<'a> {
         let bias = match has_bias {
             true => {
                 let name = self.naming.bias(rows.role);
-                let numbers = self.numbers(&name, rows.total)?;
+                let numbers = self.numbers(&name, &[rows.total])?;
                 let end = rows.first + rows.count;
                 Some(self.vector(numbers[rows.first..end].to_vec())?)
             }
@@ -128,7 +128,7 @@ impl<'a> Loader<'a> {
     }
 
     pub fn norm(&mut self, role: Role, size: usize, spec: &DecoderSpec) -> Result<RmsNorm, Flaw> {
-        let mut numbers = self.numbers(&self.naming.weight(role), size)?;
+        let mut numbers = self.numbers(&self.naming.weight(role), &[size])?;
         if spec.family.rules().norms_add_one && self.naming != Naming::Gguf {
             numbers.iter_mut().for_each(|number| *number += 1.0);
         }
@@ -143,15 +143,14 @@ impl<'a> Loader<'a> {
         Ok(RmsNorm { weight, eps })
     }
 
-    fn vector(&self, numbers: Vec<f32>) -> Result<Tensor, Flaw> {
+    pub fn vector(&self, numbers: Vec<f32>) -> Result<Tensor, Flaw> {
         let size = numbers.len();
         let vector = Tensor::from_vec(numbers, size, self.device)?;
         Ok(vector.to_dtype(self.dtype)?)
     }
 
-    /// The numbers of a tensor of one dimension.
-    fn numbers(&mut self, name: &str, size: usize) -> Result<Vec<f32>, Flaw> {
-        let (header, dtype, bytes) = self.find(name, &[size])?;
+    pub fn numbers(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Flaw> {
+        let (header, dtype, bytes) = self.find(name, shape)?;
         let numbers = convert::floats(dtype, &bytes)?;
         self.report(header.bytes);
         Ok(numbers)
@@ -168,6 +167,13 @@ impl<'a> Loader<'a> {
         };
         all.release();
         weight
+    }
+
+    /// A matrix of four bits, which stays as it is.
+    pub fn placed_mxfp4(&mut self, bytes: &[u8], shape: (usize, usize)) -> Result<Weight, Flaw> {
+        let weight = Weight::place_mxfp4(bytes, shape, self.device)?;
+        self.report(bytes.len() as u64);
+        Ok(weight)
     }
 
     /// A matrix on the device, quantized where the operator wants it to be.
@@ -221,6 +227,31 @@ impl<'a> Loader<'a> {
         let found = self.source.weight(name, &[shape], known)?;
         self.used.insert(name.to_owned());
         Ok(found)
+    }
+
+    /// The bytes of a tensor of this type and shape, which weights cannot have by themselves.
+    pub fn find_bytes(
+        &mut self,
+        name: &str,
+        dtype: TensorType,
+        shape: &[usize],
+    ) -> Result<TensorBytes, Flaw> {
+        let what = format!("the tensor {name:?}");
+        let wanted = format!("{dtype} of shape {shape:?}");
+        let Some(header) = self.source.header(name) else {
+            return Err(Flaw::broken(what, "nothing", wanted));
+        };
+        if header.dtype != dtype || header.shape != shape {
+            let found = format!("{} of shape {:?}", header.dtype, header.shape);
+            return Err(Flaw::broken(what, found, wanted));
+        }
+        let bytes = self.source.bytes(header);
+        self.used.insert(name.to_owned());
+        Ok(bytes)
+    }
+
+    pub fn type_of(&self, name: &str) -> Option<TensorType> {
+        self.source.header(name).map(|header| header.dtype)
     }
 
     /// All is there, also what stood in the file for nobody.
@@ -285,7 +316,7 @@ fn compute_dtype(
     let header = source.header(&naming.weight(Role::Layer(0, Part::AttentionOutput)));
     let stored = header.and_then(|header| match header.dtype {
         TensorType::Weight(dtype) => convert::dense_dtype(dtype),
-        TensorType::Other { .. } => None,
+        TensorType::MxFp4 | TensorType::Other { .. } => None,
     });
     options.dtype.or(stored).unwrap_or(DType::BF16)
 }

@@ -238,7 +238,7 @@ impl TensorSource for Synthetic {
 fn stored(header: &TensorHeader) -> GgmlDType {
     match header.dtype {
         TensorType::Weight(dtype) => dtype,
-        TensorType::Other { .. } => GgmlDType::F32,
+        TensorType::MxFp4 | TensorType::Other { .. } => GgmlDType::F32,
     }
 }
 
