@@ -63,8 +63,8 @@ mod tests {
         // The codes in order, then in order backwards.
         let codes: Vec<u8> = (0..16)
             .map(|byte| match byte {
-                0..8 => 2 * byte | (2 * byte + 1) << 4,
-                _ => (31 - 2 * byte) | (30 - 2 * byte) << 4,
+                0..8 => (2 * byte) | ((2 * byte + 1) << 4),
+                _ => (31 - 2 * byte) | ((30 - 2 * byte) << 4),
             })
             .collect();
         let blocks = from_hub(&[&codes[..], &codes[..]].concat(), &[127, 120]);
