@@ -211,10 +211,28 @@ pub fn paged_attention(
     options: AttentionOptions,
 ) -> Result<Tensor> {
     match (&mut pages.0, &plan.on_device) {
-        (Store::Cpu(pages), _) => cpu::paged_attention(q, k, v, pages, plan.spans(), options),
+        (Store::Cpu(pages), _) => {
+            cpu::paged_attention([q, k, v], pages, plan.spans(), options, None)
+        }
         (Store::Device(pages), Some(plan)) => cuda::paged_attention(q, k, v, pages, plan, options),
         (Store::Device(_), None) => {
             bail!("the plan is for the CPU, but the pages are on another device")
         }
+    }
+}
+
+/// The same with a sink for each head: a score in the softmax that no token has and that gives nothing to the sum.
+pub fn paged_attention_with_sinks(
+    [q, k, v]: [&Tensor; 3],
+    pages: &mut LayerPages,
+    plan: &AttentionPlan,
+    options: AttentionOptions,
+    sinks: &[f32],
+) -> Result<Tensor> {
+    match &mut pages.0 {
+        Store::Cpu(pages) => {
+            cpu::paged_attention([q, k, v], pages, plan.spans(), options, Some(sinks))
+        }
+        Store::Device(_) => bail!("attention sinks on a GPU are not supported; use the CPU"),
     }
 }

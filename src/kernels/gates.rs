@@ -61,6 +61,19 @@ pub fn gelu_erf_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     }
 }
 
+/// gpt-oss's gate: `gate * sigmoid(alpha * gate) * (up + 1)`, with `gate` at most `limit` and `up` between `-limit`
+/// and `limit`.
+pub fn swiglu_oai(gate: &Tensor, up: &Tensor, alpha: f32, limit: f32) -> Result<Tensor> {
+    if gate.device().is_cpu() {
+        return cpu::swiglu_oai(gate, up, alpha, limit);
+    }
+    let gate = gate.minimum(limit)?;
+    let up = (up.clamp(-limit, limit)? + 1.0)?;
+    let share = candle_core::Tensor::ones_like(&gate)?
+        .div(&((&gate * f64::from(-alpha))?.exp()? + 1.0)?)?;
+    (gate * share)? * up
+}
+
 /// `x * Φ(x)`.
 pub fn gelu_erf(x: &Tensor) -> Result<Tensor> {
     match x.device() {

@@ -1,5 +1,7 @@
 //! Weights as the products of this machine's CPU want them.
 
+use std::ops::Range;
+
 use candle_core::{DType, Result, Tensor};
 
 pub use super::cpu::WeightType;
@@ -55,6 +57,23 @@ impl PackedMatrix {
         let inner: Vec<_> = matrices.iter().map(|matrix| &matrix.0).collect();
         cpu::products(&inner, x)
     }
+
+    /// For each place in the spans' lists of matrices, one tensor of the products of all rows of `x [rows, cols]`. The
+    /// spans follow one another and cover all rows; a matrix that no span names is not read.
+    pub fn products_of_spans(spans: &[PackedSpan<'_>], x: &Tensor) -> Result<Vec<Tensor>> {
+        let inner = spans.iter().map(|span| cpu::MatrixSpan {
+            rows: span.rows.clone(),
+            matrices: span.matrices.iter().map(|matrix| &matrix.0).collect(),
+        });
+        cpu::products_of_spans(&inner.collect::<Vec<_>>(), x)
+    }
+}
+
+/// Neighbouring rows, and the matrices that multiply these rows alone.
+#[derive(Debug, Clone)]
+pub struct PackedSpan<'a> {
+    pub rows: Range<usize>,
+    pub matrices: Vec<&'a PackedMatrix>,
 }
 
 /// `x · weightᵀ` for a dense weight `[outputs, inputs]` on a device: in its type if `x` has it and that is narrow,

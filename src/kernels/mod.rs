@@ -20,6 +20,7 @@ mod dense_attention;
 mod gates;
 mod kv_cache;
 mod matrix;
+mod mixture;
 mod norm;
 mod resample;
 mod rope;
@@ -27,16 +28,19 @@ mod snake;
 
 pub use attention::{
     AttentionOptions, AttentionPlan, AttentionScratch, AttentionShape, KvDtype, LayerPages, Span,
-    paged_attention,
+    paged_attention, paged_attention_with_sinks,
 };
 pub use convolution::{Axis, Convolution, Edges};
 pub use cuda::{
     floats_on_host, give_back_gpu_memory, gpu_faults, gpu_free_bytes, has_vendor_products, open_gpu,
 };
 pub use dense_attention::{Mask, dense_attention};
-pub use gates::{GateKind, gelu, gelu_erf, gelu_erf_mul, gelu_mul, silu, silu_mul, soft_cap};
+pub use gates::{
+    GateKind, gelu, gelu_erf, gelu_erf_mul, gelu_mul, silu, silu_mul, soft_cap, swiglu_oai,
+};
 pub use kv_cache::KvCache;
-pub use matrix::{PackedMatrix, WeightType, dense_product};
+pub use matrix::{PackedMatrix, PackedSpan, WeightType, dense_product};
+pub use mixture::weighted_sums;
 pub use norm::{add_rms_norm, group_norm, layer_norm, rms_norm};
 pub use resample::{Resampling, resample};
 pub use rope::{RopeStyle, RopeTable, rotate};

@@ -125,8 +125,7 @@ fn kv_dtype(headers: &[TensorHeader], options: &LoadOptions, on_cpu: bool) -> Kv
 
 /// The largest matrix of a layer in f16, which a GPU makes of quantized weights to read a prompt.
 fn dequantized_bytes(spec: &DecoderSpec) -> u64 {
-    let outputs = spec.intermediate_size.max(spec.query_size());
-    (spec.hidden_size as u64).saturating_mul(2 * outputs as u64)
+    (spec.hidden_size as u64).saturating_mul(2 * spec.widest_output() as u64)
 }
 
 fn workspace_bytes(spec: &DecoderSpec, limits: &EngineLimits) -> u64 {
@@ -135,7 +134,7 @@ fn workspace_bytes(spec: &DecoderSpec, limits: &EngineLimits) -> u64 {
     let rows = rows as u64;
     let widths = [
         6 * spec.hidden_size,
-        3 * spec.intermediate_size,
+        spec.feed_width(),
         2 * spec.query_size(),
         4 * spec.kv_size(),
     ];

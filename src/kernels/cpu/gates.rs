@@ -89,6 +89,21 @@ pub fn activate(x: &Tensor, kind: Gate) -> Result<Tensor> {
 
 /// `gate(a) * b`, value by value.
 pub fn gate(a: &Tensor, b: &Tensor, kind: Gate) -> Result<Tensor> {
+    gated(a, b, |a, b, out| gate_slice(Level::best(), kind, a, b, out))
+}
+
+/// See [`crate::swiglu_oai`].
+pub fn swiglu_oai(a: &Tensor, b: &Tensor, alpha: f32, limit: f32) -> Result<Tensor> {
+    gated(a, b, |a, b, out| {
+        swiglu_oai_slice(Level::best(), alpha, limit, a, b, out);
+    })
+}
+
+fn gated(
+    a: &Tensor,
+    b: &Tensor,
+    fill: impl Fn(&[f32], &[f32], &mut [f32]) + Sync,
+) -> Result<Tensor> {
     if a.dims() != b.dims() {
         bail!("a gate of shape {:?} does not fit {:?}", a.dims(), b.dims());
     }
@@ -100,17 +115,32 @@ pub fn gate(a: &Tensor, b: &Tensor, kind: Gate) -> Result<Tensor> {
                 let range = chunks.start * 256..(chunks.end * 256).min(gates.len());
                 // SAFETY: `share` hands out ranges that do not overlap.
                 let part = unsafe { parts.part(range.clone()) };
-                gate_slice(
-                    Level::best(),
-                    kind,
-                    &gates[range.clone()],
-                    &values[range],
-                    part,
-                );
+                fill(&gates[range.clone()], &values[range], part);
             });
             from_floats(result, a.dims())
         })
     })
+}
+
+at_every_level! {
+    fn swiglu_oai_slice(alpha: f32, limit: f32, a: &[f32], b: &[f32], out: &mut [f32]) = swiglu_oai_slice_as;
+}
+
+#[inline(always)]
+fn swiglu_oai_slice_as<const FAST: bool>(
+    alpha: f32,
+    limit: f32,
+    a: &[f32],
+    b: &[f32],
+    out: &mut [f32],
+) {
+    for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
+        // Comparisons that keep what is no number.
+        let a = if *a > limit { limit } else { *a };
+        let b = if *b > limit { limit } else { *b };
+        let b = if b < -limit { -limit } else { b };
+        *out = a * sigmoid(alpha * a) * (b + 1.0);
+    }
 }
 
 at_every_level! {
@@ -163,6 +193,21 @@ mod tests {
         assert!(gap(&activate(&a, Gate::Gelu).unwrap(), &gelu) < 2e-6);
         let gated = gate(&a, &b, Gate::Gelu).unwrap();
         assert!(gap(&gated, &(gelu * &b).unwrap()) < 1e-5);
+    }
+
+    #[test]
+    fn the_clamped_gate_agrees_with_its_definition() {
+        let a = Tensor::randn(0f32, 6.0, (3, 1000), &Device::Cpu).unwrap();
+        let b = Tensor::randn(0f32, 6.0, (3, 1000), &Device::Cpu).unwrap();
+        let found = swiglu_oai(&a, &b, 1.702, 7.0).unwrap();
+        let numbers = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let inputs = numbers(&a).into_iter().zip(numbers(&b));
+        for ((a, b), found) in inputs.zip(numbers(&found)) {
+            let a = f64::from(a.min(7.0));
+            let b = f64::from(b.clamp(-7.0, 7.0));
+            let wanted = a / (1.0 + (-1.702 * a).exp()) * (b + 1.0);
+            assert!((f64::from(found) - wanted).abs() < 1e-5, "{found} {wanted}");
+        }
     }
 
     #[test]

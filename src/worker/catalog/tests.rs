@@ -113,12 +113,13 @@ fn sources_are_coherent_with_family_and_quantization() {
                 Family::Llama if entry.id.starts_with("smollm2") => "smollm2",
                 Family::Llama => "llama",
                 Family::Qwen2 => "qwen2",
-                Family::Qwen3 => "qwen3",
+                Family::Qwen3 | Family::Qwen3Moe => "qwen3",
                 Family::Ministral3 => "ministral-3",
                 Family::Gemma2 => "gemma-2",
                 Family::Gemma3 => "gemma-3",
                 Family::Phi3 => "phi-",
                 Family::Olmo2 => "olmo-2",
+                Family::Olmoe => "olmoe",
                 Family::Granite => "granite",
                 Family::SmolLm3 => "smollm3",
                 Family::StableDiffusion1 => "stable-diffusion-v1",
@@ -141,9 +142,10 @@ fn sources_are_coherent_with_family_and_quantization() {
 
 #[test]
 fn the_shape_agrees_with_the_sizes_of_published_files() {
-    let published: [(&str, &str, u64); 6] = [
+    let published: [(&str, &str, u64); 7] = [
         ("qwen3-1.7b", "q8_0", 1_834_426_016),
         ("qwen3-4b", "q4_k_m", 2_497_280_256),
+        ("qwen3-30b-a3b", "q4_k_m", 18_556_685_824),
         ("smollm2-360m-instruct", "q4_k_m", 270_590_880),
         ("ministral-3-8b-instruct", "q4_k_m", 5_198_911_904),
         ("olmo-2-0425-1b-instruct", "q4_k_m", 935_515_296),

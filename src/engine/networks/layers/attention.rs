@@ -12,6 +12,8 @@ pub struct Attention {
     pub value: Linear,
     pub output: Linear,
     pub norms: Option<QueryKeyNorms>,
+    /// One for each head: a score in the softmax that no token has.
+    pub sinks: Option<Vec<f32>>,
     pub head_dim: usize,
     pub options: AttentionOptions,
 }
@@ -53,8 +55,14 @@ impl Attention {
         if let Some(scales) = positions.query_scales {
             q = q.broadcast_mul(scales)?;
         }
-        let gathered = kernels::paged_attention(&q, &k, &v, pages, positions.plan, self.options)?;
-        gathered.flatten_from(1)
+        let (plan, options) = (positions.plan, self.options);
+        let gathered = match &self.sinks {
+            None => kernels::paged_attention(&q, &k, &v, pages, plan, options),
+            Some(sinks) => {
+                kernels::paged_attention_with_sinks([&q, &k, &v], pages, plan, options, sinks)
+            }
+        };
+        gathered?.flatten_from(1)
     }
 
     pub fn bytes(&self) -> u64 {

@@ -2,14 +2,18 @@
 
 mod attention;
 mod embedding;
+mod experts;
 mod feed_forward;
 mod linear;
 mod norm;
+mod routing;
 
 pub use self::{
     attention::{Attention, Positions, QueryKeyNorms},
     embedding::Embedding,
-    feed_forward::{FeedForward, GateActivation},
+    experts::{Expert, ExpertBiases, Experts},
+    feed_forward::{FeedForward, GateActivation, GatedFeedForward},
     linear::Linear,
     norm::RmsNorm,
+    routing::Routing,
 };

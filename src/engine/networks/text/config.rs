@@ -6,8 +6,9 @@
 use serde::Deserialize;
 
 use super::{
+    experts::ExpertsJson,
     family::Family,
-    gemma, granite, llama, mistral, olmo, phi, qwen,
+    gemma, gpt_oss, granite, llama, mistral, olmo, phi, qwen,
     rope::{Rope, RopeScaling},
     rope_json::RopeJson,
     smollm,
@@ -59,6 +60,11 @@ pub struct ConfigJson {
     pub attention_multiplier: Option<f64>,
     pub residual_multiplier: Option<f64>,
     pub logits_scaling: Option<f64>,
+    pub clip_qkv: Option<f64>,
+    pub swiglu_alpha: Option<f32>,
+    pub swiglu_limit: Option<f32>,
+    #[serde(flatten)]
+    pub experts: ExpertsJson,
     quantization_config: Option<serde_json::Value>,
 }
 
@@ -66,19 +72,23 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
     let family = family(value)?;
     let config: ConfigJson = serde_json::from_value(value.clone())
         .map_err(|error| Flaw::broken("config.json", error, format!("a {family} configuration")))?;
-    config.check()?;
+    config.check(family)?;
     let spec = match family {
         Family::Llama => llama::spec(&config, family),
         Family::Mistral => mistral::mistral_spec(&config),
         Family::Ministral => mistral::ministral_spec(&config),
         Family::Ministral3 => mistral::ministral3_spec(&config),
+        Family::Mixtral => mistral::mixtral_spec(&config),
         Family::Qwen2 => qwen::qwen2_spec(&config),
         Family::Qwen3 => qwen::qwen3_spec(&config),
+        Family::Qwen3Moe => qwen::qwen3_moe_spec(&config),
         Family::Gemma2 => gemma::gemma2_spec(&config),
         Family::Gemma3 => gemma::gemma3_spec(&config),
         Family::Phi3 => phi::phi3_spec(&config),
         Family::Olmo2 => olmo::olmo2_spec(&config),
         Family::Olmo3 => olmo::olmo3_spec(&config),
+        Family::Olmoe => olmo::olmoe_spec(&config),
+        Family::GptOss => gpt_oss::gpt_oss_spec(&config),
         Family::Granite => granite::granite_spec(&config),
         Family::SmolLm3 => smollm::smollm3_spec(&config),
     }?;
@@ -102,12 +112,15 @@ fn family(value: &serde_json::Value) -> Result<Family, Flaw> {
 }
 
 impl ConfigJson {
-    fn check(&self) -> Result<(), Flaw> {
+    fn check(&self, family: Family) -> Result<(), Flaw> {
         layered("num_hidden_layers", self.num_hidden_layers)?;
         let Some(config) = &self.quantization_config else {
             return Ok(());
         };
         let method = config["quant_method"].as_str();
+        if family == Family::GptOss && method == Some("mxfp4") {
+            return Ok(());
+        }
         let known = "weights in f32, f16 or bf16, or a quantized GGUF";
         let method = method.unwrap_or("an unnamed method");
         Err(Flaw::unsupported("quantization_config", method, known))
@@ -138,6 +151,10 @@ impl ConfigJson {
     pub fn head_dim_or_share(&self) -> usize {
         let share = self.hidden_size.checked_div(self.num_attention_heads);
         self.head_dim.or(share).unwrap_or(0)
+    }
+
+    pub fn names_rope(&self) -> bool {
+        self.rope_parameters.is_some() || self.rope_scaling.is_some()
     }
 
     /// What the fields about rope say, wherever they stand.

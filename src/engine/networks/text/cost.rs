@@ -1,6 +1,6 @@
 //! What a step takes of a machine at the least: bytes through its memory, operations through its units.
 
-use super::decoder::{Decoder, Layer};
+use super::decoder::Decoder;
 use muster_kernels::{KvDtype, Span};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,7 +21,14 @@ impl Decoder {
     }
 
     fn step_bytes(&self, spans: &[Span], logit_rows: usize, kv_dtype: KvDtype) -> u64 {
-        let weights: u64 = self.layers.iter().map(Layer::bytes).sum();
+        let rows = spans.iter().map(|span| span.new_tokens as u64).sum::<u64>();
+        let weights = self.layers.iter().enumerate().map(|(index, layer)| {
+            // The last layer goes on with the asked rows alone.
+            let is_last = index + 1 == self.layers.len();
+            let fed = if is_last { logit_rows as u64 } else { rows };
+            layer.attention.bytes() + layer.feed_forward.step_bytes(fed)
+        });
+        let weights: u64 = weights.sum();
         let head = if logit_rows > 0 {
             self.head.as_ref().map_or(0, |head| head.bytes())
         } else {
@@ -41,11 +48,14 @@ impl Decoder {
         let hidden = spec.hidden_size as u64;
         let (query, kv) = (spec.query_size() as u64, spec.kv_size() as u64);
         let before = hidden * (query + 2 * kv);
-        let after = hidden * (query + 3 * spec.intermediate_size as u64);
-        let multiplied = before * layers * tokens
+        let after = (0..spec.layers).map(|layer| {
             // The last layer goes on with the asked rows alone.
-            + after * ((layers - 1) * tokens + rows)
-            + hidden * spec.vocab_size as u64 * rows;
+            let is_last = layer + 1 == spec.layers;
+            let fed = if is_last { rows } else { tokens };
+            (hidden * query + spec.feed_parameters(layer)) * fed
+        });
+        let multiplied =
+            before * layers * tokens + after.sum::<u64>() + hidden * spec.vocab_size as u64 * rows;
         let seen = (0..spec.layers)
             .map(|layer| self.seen(spans, layer))
             .sum::<u64>();
@@ -91,5 +101,35 @@ mod tests {
         let many_before = decoder.step_cost(&[span(9), span(9)], 2, KvDtype::F16);
         assert_eq!(many_before.operations, 4 * parameters + 20 * attended);
         assert_eq!(many_before.bytes, decoder.weight_bytes() + 2 * 11 * kv);
+    }
+
+    #[test]
+    fn a_step_reads_and_multiplies_the_experts_of_its_tokens() {
+        let spec = DecoderSpec::named("tiny-experts").unwrap();
+        let parameters = spec.multiplied_parameters();
+        let dense = DecoderSpec {
+            experts: None,
+            ..spec.clone()
+        };
+        let experts = 2 * 256 * (12 + 3 * 3 * 256);
+        let feed = 2 * 3 * 256 * 512;
+        assert_eq!(parameters, dense.multiplied_parameters() - feed + experts);
+        let quant = SyntheticQuant::Q8_0;
+        let decoder = Decoder::synthetic(spec, quant, &Device::Cpu, &mut |_, _| {}).unwrap();
+        let step = |count: usize| {
+            let span = Span {
+                new_tokens: 1,
+                past_tokens: 0,
+                pages: vec![],
+            };
+            decoder.step_cost(&vec![span; count], count, KvDtype::F16)
+        };
+        assert_eq!(step(1).operations, 2 * parameters + 4 * 256 * 2);
+        let kv = 2 * 2 * 2 * 128 * 2;
+        let all = decoder.weight_bytes();
+        let each = 34 * 3 * 256 * 256 / 32 * 2;
+        assert_eq!(step(1).bytes, all - 9 * each + kv);
+        let (two, many) = (step(2).bytes - 2 * kv, step(200).bytes - 200 * kv);
+        assert!(two > all - 9 * each && two < all - 6 * each && many > all - 1000);
     }
 }

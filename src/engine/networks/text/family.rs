@@ -9,14 +9,18 @@ pub enum Family {
     Mistral,
     Ministral,
     Ministral3,
+    Mixtral,
     Qwen2,
     Qwen3,
+    Qwen3Moe,
     Gemma2,
     Gemma3,
     /// Phi 4 as well.
     Phi3,
     Olmo2,
     Olmo3,
+    Olmoe,
+    GptOss,
     Granite,
     SmolLm3,
 }
@@ -27,15 +31,20 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Mistral, "MistralForCausalLM", "llama"),
     (Family::Ministral, "MinistralForCausalLM", "llama"),
     (Family::Ministral3, "Ministral3ForCausalLM", "mistral3"),
+    // Its GGUF files are those of a Llama with experts.
+    (Family::Mixtral, "MixtralForCausalLM", "llama"),
     (Family::Qwen2, "Qwen2ForCausalLM", "qwen2"),
     (Family::Qwen3, "Qwen3ForCausalLM", "qwen3"),
     // Without the way to logits: a text encoder.
     (Family::Qwen3, "Qwen3Model", "qwen3"),
+    (Family::Qwen3Moe, "Qwen3MoeForCausalLM", "qwen3moe"),
     (Family::Gemma2, "Gemma2ForCausalLM", "gemma2"),
     (Family::Gemma3, "Gemma3ForCausalLM", "gemma3"),
     (Family::Phi3, "Phi3ForCausalLM", "phi3"),
     (Family::Olmo2, "Olmo2ForCausalLM", "olmo2"),
     (Family::Olmo3, "Olmo3ForCausalLM", "olmo2"),
+    (Family::Olmoe, "OlmoeForCausalLM", "olmoe"),
+    (Family::GptOss, "GptOssForCausalLM", "gpt-oss"),
     (Family::Granite, "GraniteForCausalLM", "granite"),
     (Family::SmolLm3, "SmolLM3ForCausalLM", "smollm3"),
 ];
@@ -109,6 +118,51 @@ pub enum Part {
     Down,
     /// After the feed-forward part, before the sum.
     FeedPostNorm,
+    /// From hidden states to scores of experts.
+    Router,
+    /// Mixtral's name of the same, and that of gpt-oss.
+    BlockSparseRouter,
+    OssRouter,
+    /// The scores of no token, one for each head.
+    Sinks,
+    /// The gates of all experts.
+    GateExperts,
+    UpExperts,
+    /// The two above in one tensor, in this order for each expert.
+    GateUpExperts,
+    DownExperts,
+}
+
+/// A matrix that each expert has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpertPart {
+    Gate,
+    Up,
+    Down,
+}
+
+impl ExpertPart {
+    /// The tensor that holds it of all experts.
+    pub fn stacked(self) -> Part {
+        match self {
+            Self::Gate => Part::GateExperts,
+            Self::Up => Part::UpExperts,
+            Self::Down => Part::DownExperts,
+        }
+    }
+}
+
+/// What the hub calls a matrix of each expert of a layer: something before the expert's number and something behind.
+#[derive(Debug)]
+pub struct ExpertName {
+    list: String,
+    matrix: &'static str,
+}
+
+impl ExpertName {
+    pub fn named(&self, expert: usize) -> String {
+        format!("{}.{expert}.{}.weight", self.list, self.matrix)
+    }
 }
 
 /// Whose names a file uses.
@@ -146,15 +200,72 @@ const PARTS: &[(Part, &str, &str)] = &[
         "post_feedforward_layernorm",
         "post_ffw_norm",
     ),
+    (Part::Router, "mlp.gate", "ffn_gate_inp"),
+    (
+        Part::BlockSparseRouter,
+        "block_sparse_moe.gate",
+        "ffn_gate_inp",
+    ),
+    (Part::OssRouter, "mlp.router", "ffn_gate_inp"),
+    (Part::Sinks, "self_attn.sinks", "attn_sinks"),
+    (Part::GateExperts, "mlp.experts.gate_proj", "ffn_gate_exps"),
+    (Part::UpExperts, "mlp.experts.up_proj", "ffn_up_exps"),
+    (
+        Part::GateUpExperts,
+        "mlp.experts.gate_up_proj",
+        "ffn_gate_up_exps",
+    ),
+    (Part::DownExperts, "mlp.experts.down_proj", "ffn_down_exps"),
 ];
 
 impl Naming {
     pub fn weight(self, role: Role) -> String {
-        format!("{}.weight", self.stem(role))
+        match (self, role) {
+            (Self::Hub | Self::Bare, Role::Layer(_, part)) if part.is_bare() => self.stem(role),
+            _ => format!("{}.weight", self.stem(role)),
+        }
+    }
+
+    /// Whether the name is that of a router.
+    pub fn is_router(name: &str) -> bool {
+        let routers = [Part::Router, Part::BlockSparseRouter, Part::OssRouter].map(Part::names);
+        let mut stems = routers.iter().flat_map(|(hub, gguf)| [hub, gguf]);
+        let stem = name.strip_suffix(".weight").unwrap_or(name);
+        stems.any(|router| {
+            stem.strip_suffix(router)
+                .is_some_and(|it| it.ends_with('.'))
+        })
+    }
+
+    /// What a matrix of each expert may be called where it has a tensor of its own: usually, and by Mixtral.
+    pub fn experts_apart(self, layer: usize, part: ExpertPart) -> [ExpertName; 2] {
+        let (usual, mixtral) = match part {
+            ExpertPart::Gate => ("gate_proj", "w1"),
+            ExpertPart::Up => ("up_proj", "w3"),
+            ExpertPart::Down => ("down_proj", "w2"),
+        };
+        let layer = self.layer(layer);
+        [("mlp", usual), ("block_sparse_moe", mixtral)].map(|(block, matrix)| ExpertName {
+            list: format!("{layer}.{block}.experts"),
+            matrix,
+        })
+    }
+
+    fn layer(self, layer: usize) -> String {
+        match self {
+            Self::Hub => format!("model.layers.{layer}"),
+            Self::Bare => format!("layers.{layer}"),
+            Self::Gguf => format!("blk.{layer}"),
+        }
     }
 
     pub fn bias(self, role: Role) -> String {
-        format!("{}.bias", self.stem(role))
+        match (self, role) {
+            (Self::Hub | Self::Bare, Role::Layer(_, part)) if part.is_bare() => {
+                format!("{}_bias", self.stem(role))
+            }
+            _ => format!("{}.bias", self.stem(role)),
+        }
     }
 
     fn stem(self, role: Role) -> String {
@@ -169,17 +280,31 @@ impl Naming {
             (Self::Hub, Role::FinalNorm) => "model.norm".to_owned(),
             (Self::Hub, Role::Head) => "lm_head".to_owned(),
             (Self::Hub, Role::Layer(layer, part)) => {
-                format!("model.layers.{layer}.{}", part.names().0)
+                format!("{}.{}", self.layer(layer), part.names().0)
             }
             (Self::Gguf, Role::Embedding) => "token_embd".to_owned(),
             (Self::Gguf, Role::FinalNorm) => "output_norm".to_owned(),
             (Self::Gguf, Role::Head) => "output".to_owned(),
-            (Self::Gguf, Role::Layer(layer, part)) => format!("blk.{layer}.{}", part.names().1),
+            (Self::Gguf, Role::Layer(layer, part)) => {
+                format!("{}.{}", self.layer(layer), part.names().1)
+            }
         }
     }
 }
 
 impl Part {
+    /// Whether the hub's name of it has no ending.
+    fn is_bare(self) -> bool {
+        matches!(
+            self,
+            Self::GateExperts
+                | Self::UpExperts
+                | Self::GateUpExperts
+                | Self::DownExperts
+                | Self::Sinks
+        )
+    }
+
     fn names(self) -> (&'static str, &'static str) {
         let entry = PARTS.iter().find(|entry| entry.0 == self);
         entry.map_or(("", ""), |entry| (entry.1, entry.2))
@@ -193,13 +318,17 @@ impl fmt::Display for Family {
             Self::Mistral => "Mistral",
             Self::Ministral => "Ministral",
             Self::Ministral3 => "Ministral 3",
+            Self::Mixtral => "Mixtral",
             Self::Qwen2 => "Qwen2",
             Self::Qwen3 => "Qwen3",
+            Self::Qwen3Moe => "Qwen3-MoE",
             Self::Gemma2 => "Gemma 2",
             Self::Gemma3 => "Gemma 3",
             Self::Phi3 => "Phi-3",
             Self::Olmo2 => "OLMo 2",
             Self::Olmo3 => "OLMo 3",
+            Self::Olmoe => "OLMoE",
+            Self::GptOss => "gpt-oss",
             Self::Granite => "Granite",
             Self::SmolLm3 => "SmolLM3",
         })

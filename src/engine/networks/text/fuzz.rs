@@ -6,6 +6,7 @@ use candle_core::Device;
 
 use super::{
     Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant,
+    experts::ExpertsSpec,
     golden::{fixture, one_sequence},
 };
 use crate::networks::weights::{Checkpoint, fuzz::fuzz};
@@ -30,9 +31,22 @@ fn refused(ran: Option<()>) -> Option<()> {
 
 #[test]
 fn fuzzed_models_are_refused_or_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.gguf");
-    let spec = DecoderSpec {
+    fuzz_model(small("tiny"), 1000);
+}
+
+#[test]
+fn fuzzed_experts_are_refused_or_run() {
+    let spec = small("tiny-experts");
+    let experts = spec.experts.clone().map(|experts| ExpertsSpec {
+        count: 4,
+        intermediate_size: 32,
+        ..experts
+    });
+    fuzz_model(DecoderSpec { experts, ..spec }, 1000);
+}
+
+fn small(name: &str) -> DecoderSpec {
+    DecoderSpec {
         vocab_size: 40,
         hidden_size: 32,
         intermediate_size: 32,
@@ -42,15 +56,20 @@ fn fuzzed_models_are_refused_or_run() {
         head_dim: 16,
         rope: super::Rope {
             dims: 16,
-            ..DecoderSpec::named("tiny").unwrap().rope
+            ..DecoderSpec::named(name).unwrap().rope
         },
-        ..DecoderSpec::named("tiny").unwrap()
-    };
+        ..DecoderSpec::named(name).unwrap()
+    }
+}
+
+fn fuzz_model(spec: DecoderSpec, rounds: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
     Synthetic::new(spec, SyntheticQuant::Q8_0)
         .write_gguf(fs::File::create(&path).unwrap())
         .unwrap();
     let valid = fs::read(&path).unwrap();
-    fuzz(&valid, 1000, |file| {
+    fuzz(&valid, rounds, |file| {
         fs::write(&path, file).unwrap();
         refused(run(&path))
     });

@@ -31,6 +31,12 @@ pub const FAMILIES: &[&str] = &[
     "olmo3",
     "granite",
     "smollm3",
+    "qwen3-moe",
+    "qwen3-moe-sparse",
+    "qwen3-moe-fused",
+    "mixtral",
+    "olmoe",
+    "gpt-oss",
 ];
 
 pub fn fixture(name: &str) -> PathBuf {

@@ -131,10 +131,25 @@ fn dense_logits_do_not_depend_on_the_company() {
         ("mistral", DType::BF16),
         ("qwen2-window", DType::F32),
         ("qwen3", DType::F16),
+        ("qwen3-moe", DType::F32),
+        ("gpt-oss", DType::F32),
+        ("gpt-oss-mxfp4", DType::BF16),
+        ("qwen3-moe-sparse", DType::BF16),
     ] {
         let decoder = load(&format!("golden/{name}"), Some(dtype));
         check(&format!("{name} {dtype:?}"), &decoder);
     }
+}
+
+#[test]
+fn logits_of_quantized_experts_do_not_depend_on_the_company() {
+    let checkpoint = Checkpoint::open(&fixture("golden/qwen3-moe")).unwrap();
+    let options = LoadOptions {
+        quantize: Some(Quantize::Q8_0),
+        ..LoadOptions::default()
+    };
+    let decoder = Decoder::load(&checkpoint, &Device::Cpu, &options, &mut |_, _| {}).unwrap();
+    check("qwen3-moe Q8_0", &decoder);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Sizes that a decoder can have at all, so that arithmetic on them later needs no second thought.
 
 use super::{rope::Rope, spec::DecoderSpec};
-use crate::networks::weights::Flaw;
+use crate::networks::{layers::GateActivation, weights::Flaw};
 
 pub fn check(spec: &DecoderSpec) -> Result<(), Flaw> {
     for (name, size, most) in [
@@ -17,6 +17,9 @@ pub fn check(spec: &DecoderSpec) -> Result<(), Flaw> {
         if !(1..=most).contains(&size) {
             return Err(Flaw::broken(name, size, format!("1 to {most}")));
         }
+    }
+    if let Some(experts) = &spec.experts {
+        experts.check()?;
     }
     check_heads(spec)?;
     check_numbers(spec)
@@ -64,6 +67,13 @@ fn check_numbers(spec: &DecoderSpec) -> Result<(), Flaw> {
         if !(number > 0.0 && is_normal(number) && is_normal(number * number)) {
             return Err(Flaw::broken(name, number, "a finite number above 0"));
         }
+    }
+    if let GateActivation::SwigluOai { alpha, limit } = spec.activation
+        && !(alpha.is_finite() && limit.is_finite() && limit > 0.0)
+    {
+        let found = format!("alpha {alpha} and limit {limit}");
+        let wanted = "finite numbers, and a limit above 0";
+        return Err(Flaw::broken("the gate of experts", found, wanted));
     }
     match spec.query_temperature {
         Some(temperature) if temperature.span == 0 || !temperature.weight.is_finite() => {

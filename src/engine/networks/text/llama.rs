@@ -18,6 +18,7 @@ pub fn spec(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
         vocab_size: config.vocab_size,
         hidden_size: config.hidden_size,
         intermediate_size: config.intermediate_size,
+        experts: None,
         layers: config.num_hidden_layers,
         heads: config.num_attention_heads,
         kv_heads: config.kv_heads(),
@@ -32,6 +33,7 @@ pub fn spec(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
         layers_without_rope: Vec::new(),
         attention_scale: None,
         query_temperature: None,
+        attention_sinks: false,
         soft_caps: SoftCaps::default(),
         scales: Scales {
             embedding: rules.embedding_scale(config.hidden_size),

@@ -52,8 +52,10 @@ impl Named<'_> {
         let tied = self.tied;
         let embedding = self.naming.weight(Role::Embedding);
         let head = self.naming.weight(Role::Head);
-        let held = |header, quantize| held_bytes(header, options.dtype, quantize);
-        let matrices = self.headers.iter().filter(|header| header.shape.len() == 2);
+        let held = |header, quantize| held_bytes(header, on_cpu, options.dtype, quantize);
+        // Experts of one tensor have three dimensions.
+        let is_matrix = |header: &&TensorHeader| matches!(header.shape.len(), 2..=4);
+        let matrices = self.headers.iter().filter(is_matrix);
         let bytes = matrices.map(|header| {
             let is_embedding = header.name == embedding;
             let is_head = header.name == head || (is_embedding && tied);
@@ -62,8 +64,9 @@ impl Named<'_> {
             } else {
                 0
             };
-            let target = options
-                .quantize
+            let quantize = options.quantize;
+            let target = quantize
+                .filter(|_| !Naming::is_router(&header.name) && !is_bias(header))
                 .and_then(|to| to.target(columns(header), is_head));
             let multiplied = match (is_embedding, header.name == head) {
                 (true, _) if !tied => 0,
@@ -81,10 +84,36 @@ fn columns(header: &TensorHeader) -> usize {
     header.shape.last().copied().unwrap_or(1)
 }
 
+/// What is added to the products of all experts.
+fn is_bias(header: &TensorHeader) -> bool {
+    header.name.ends_with("bias")
+}
+
+/// Codes of MXFP4 as the hub has them.
+fn is_codes(header: &TensorHeader) -> bool {
+    header.name.ends_with("_blocks")
+}
+
+fn is_exponents(header: &TensorHeader) -> bool {
+    header.name.ends_with("_scales")
+}
+
 /// A matrix as it will be held: only dense ones are converted.
-fn held_bytes(header: &TensorHeader, dense: Option<DType>, quantized: Option<GgmlDType>) -> u64 {
-    let TensorType::Weight(stored) = header.dtype else {
-        return 0;
+fn held_bytes(
+    header: &TensorHeader,
+    on_cpu: bool,
+    dense: Option<DType>,
+    quantized: Option<GgmlDType>,
+) -> u64 {
+    let stored = match header.dtype {
+        TensorType::Weight(_) if is_bias(header) => return 4 * header.elements(),
+        TensorType::Weight(stored) => stored,
+        // The CPU holds a scale in two bytes, other devices hold the numbers in Q5_0.
+        TensorType::MxFp4 if on_cpu => return header.bytes / 17 * 18,
+        TensorType::MxFp4 => return header.bytes / 17 * 22,
+        TensorType::Other { .. } if is_exponents(header) => return 2 * header.bytes,
+        TensorType::Other { .. } if is_codes(header) => return header.bytes,
+        TensorType::Other { .. } => return 0,
     };
     let wanted = quantized.or(dense.and_then(convert::ggml_dtype));
     let held = wanted
@@ -96,21 +125,30 @@ fn held_bytes(header: &TensorHeader, dense: Option<DType>, quantized: Option<Ggm
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use candle_core::Device;
 
     use super::{
-        super::{Decoder, golden::fixture},
+        super::{Decoder, DecoderSpec, SyntheticQuant, golden::fixture},
         *,
     };
     use crate::networks::weights::Quantize;
 
     #[test]
     fn headers_tell_what_the_loaded_weights_take() {
+        let folder = tempfile::tempdir().unwrap();
+        let experts = folder.path().join("experts.gguf");
+        let spec = DecoderSpec::named("tiny-experts").unwrap();
+        Synthetic::new(spec, SyntheticQuant::F16)
+            .write_gguf(File::create(&experts).unwrap())
+            .unwrap();
         for name in [
             "tiny-llama",
             "tiny-llama.gguf",
             "golden/qwen2",
             "golden/mistral",
+            experts.to_str().unwrap(),
         ] {
             let checkpoint = Checkpoint::open(&fixture(name)).unwrap();
             for quantize in [None, Some(Quantize::Q8_0), Some(Quantize::Q4K)] {
@@ -133,6 +171,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn headers_tell_what_experts_of_mxfp4_take_but_for_their_padding() {
+        let checkpoint = Checkpoint::open(&fixture("golden/gpt-oss-mxfp4")).unwrap();
+        let options = LoadOptions {
+            quantize: Some(Quantize::Q8_0),
+            ..LoadOptions::default()
+        };
+        let told = checkpoint.weight_bytes(true, &options).unwrap();
+        let progress = &mut |_, _| {};
+        let decoder = Decoder::load(&checkpoint, &Device::Cpu, &options, progress).unwrap();
+        // Two layers of five ways down with 32 columns in blocks of 64, and routers of five rows in panels of sixteen.
+        let padding = 2 * (5 * 64 * 18 + 11 * 64 * 2);
+        assert_eq!(told + padding, decoder.weight_bytes());
     }
 
     #[test]

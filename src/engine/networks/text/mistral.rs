@@ -1,5 +1,5 @@
-//! Mistral, a Llama with a window; Ministral, whose windows alternate; and Ministral 3, which strengthens queries far
-//! into a sequence.
+//! Mistral, a Llama with a window; Ministral, whose windows alternate; Ministral 3, which strengthens queries far into a
+//! sequence; and Mixtral, a Mistral with experts.
 
 use super::{
     config::ConfigJson,
@@ -21,6 +21,13 @@ pub fn ministral3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     Ok(DecoderSpec {
         query_temperature: config.query_temperature()?,
         ..with_windows(config, Family::Ministral3)?
+    })
+}
+
+pub fn mixtral_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    Ok(DecoderSpec {
+        experts: Some(config.experts(config.intermediate_size, true)?),
+        ..with_windows(config, Family::Mixtral)?
     })
 }
 

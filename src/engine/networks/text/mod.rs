@@ -7,9 +7,11 @@
 mod config;
 mod cost;
 mod decoder;
+mod experts;
 mod family;
 mod gemma;
 mod gguf;
+mod gpt_oss;
 mod granite;
 mod limits;
 mod llama;

@@ -1,4 +1,5 @@
-//! OLMo 2, with norms on the way out only and over whole queries, and OLMo 3, which adds windows.
+//! OLMo 2, with norms on the way out only and over whole queries; OLMo 3, which adds windows; and OLMoE, with experts and
+//! norms on the way in.
 
 use super::{
     config::ConfigJson,
@@ -27,6 +28,17 @@ pub fn olmo3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
         rope,
         windows,
         ..olmo2
+    })
+}
+
+pub fn olmoe_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    if let Some(limit) = config.clip_qkv {
+        return Err(Flaw::unsupported("clip_qkv", limit, "null"));
+    }
+    let is_normalized = config.experts.norm_topk_prob.unwrap_or(false);
+    Ok(DecoderSpec {
+        experts: Some(config.experts(config.intermediate_size, is_normalized)?),
+        ..shared(config, Family::Olmoe)?
     })
 }
 

@@ -8,7 +8,7 @@ use muster_kernels::KvDtype;
 
 use super::{
     Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant, gguf,
-    golden::{fixture, load, one_sequence},
+    golden::{Golden, fixture, load, one_sequence},
 };
 use crate::networks::weights::{
     Checkpoint, GgufWriter, Quantize, TensorHeader, TensorSource, TensorType, convert,
@@ -108,6 +108,31 @@ fn a_gguf_file_and_the_checkpoint_it_was_made_of_agree() {
     let wanted = logits(&load("tiny-llama", None), &tokens);
     let gap = gap(&logits(&load("tiny-llama.gguf", None), &tokens), &wanted);
     assert!(gap < 0.08, "{gap}");
+}
+
+#[test]
+fn experts_of_mxfp4_compute_what_their_numbers_say() {
+    let golden = Golden::open("gpt-oss");
+    let (tokens, wanted) = (golden.tokens("prompt"), golden.tensor("logits"));
+    let dense = load("golden/gpt-oss", None);
+    let packed = load("golden/gpt-oss-mxfp4", None);
+    let kv = |decoder: &Decoder| {
+        let mut pages = decoder.new_pages(2, KvDtype::F32).unwrap();
+        decoder
+            .forward(&one_sequence(&tokens, 0), &mut pages)
+            .unwrap()
+    };
+    let (exact, found) = (gap(&kv(&dense), &wanted), gap(&kv(&packed), &wanted));
+    assert!(
+        exact < 1e-4 && found < 0.03 && found > 1e-4,
+        "{exact}, {found}"
+    );
+    // 4.5 bits a number and not 16; ways down, whose rows are half a block, take twice that.
+    let numbers = 2 * 5 * 3 * 32 * 64;
+    assert_eq!(
+        packed.weight_bytes() + numbers * 5 / 4,
+        dense.weight_bytes()
+    );
 }
 
 #[test]

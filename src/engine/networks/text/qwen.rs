@@ -1,7 +1,9 @@
-//! Qwen2 and 2.5, which add a bias to queries, keys and values, and Qwen3, which norms queries and keys.
+//! Qwen2 and 2.5, which add a bias to queries, keys and values, and Qwen3, which norms queries and keys, also with
+//! experts.
 
 use super::{
     config::ConfigJson,
+    experts::wanted,
     family::Family,
     llama,
     spec::{Biases, DecoderSpec, QueryKeyNorm},
@@ -21,14 +23,35 @@ pub fn qwen2_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
 }
 
 pub fn qwen3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
-    let llama = llama::spec(config, Family::Qwen3)?;
+    Ok(DecoderSpec {
+        windows: windows(config)?,
+        ..with_norms(config, Family::Qwen3)?
+    })
+}
+
+/// Where windows are switched on, all layers have one.
+pub fn qwen3_moe_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    let json = &config.experts;
+    let feed = wanted(json.moe_intermediate_size, "moe_intermediate_size")?;
+    let is_normalized = json.norm_topk_prob.unwrap_or(false);
+    Ok(DecoderSpec {
+        experts: Some(config.experts(feed, is_normalized)?),
+        windows: match config.use_sliding_window {
+            Some(true) => config.windows(|_| true)?,
+            _ => Vec::new(),
+        },
+        ..with_norms(config, Family::Qwen3Moe)?
+    })
+}
+
+fn with_norms(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
+    let llama = llama::spec(config, family)?;
     Ok(DecoderSpec {
         query_key_norm: Some(QueryKeyNorm::PerHead),
         biases: Biases {
             feed_forward: false,
             ..llama.biases
         },
-        windows: windows(config)?,
         ..llama
     })
 }

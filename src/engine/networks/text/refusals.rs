@@ -83,6 +83,40 @@ fn values_that_would_be_ignored_are_refused() {
         "quantization_config: found gptq",
     );
     check(
+        json!({"quantization_config": {"quant_method": "mxfp4"}}),
+        "quantization_config: found mxfp4",
+    );
+    check(
+        json!({
+            "architectures": ["OlmoeForCausalLM"], "clip_qkv": 8.0, "num_experts": 8,
+            "num_experts_per_tok": 2,
+        }),
+        "clip_qkv: found 8; supported: null",
+    );
+    let gpt_oss = |changes: Value| {
+        let mut all = json!({
+            "architectures": ["GptOssForCausalLM"], "num_local_experts": 8, "experts_per_token": 2,
+            "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 64},
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        all
+    };
+    config::spec(&changed(gpt_oss(json!({})))).unwrap();
+    check(
+        gpt_oss(json!({"rope_scaling": null})),
+        "rope_parameters: found nothing",
+    );
+    check(
+        gpt_oss(json!({"swiglu_limit": 0.0})),
+        "the gate of experts: found alpha 1.702 and limit 0",
+    );
+    check(
+        gpt_oss(json!({"hidden_act": "gelu_pytorch_tanh"})),
+        "hidden_act: found",
+    );
+    check(
         json!({
             "architectures": ["Qwen2ForCausalLM"], "sliding_window": 4, "use_sliding_window": true,
             "layer_types": ["chunked_attention"],
@@ -116,6 +150,117 @@ fn absurd_sizes_are_refused() {
     check(
         json!({"vocab_size": "many"}),
         "config.json: config.json: found invalid type",
+    );
+}
+
+#[test]
+fn experts_that_cannot_be_are_refused() {
+    let experts = |changes: Value| {
+        let mut all = json!({
+            "architectures": ["Qwen3MoeForCausalLM"], "num_experts": 128, "num_experts_per_tok": 8,
+            "moe_intermediate_size": 768,
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        all
+    };
+    config::spec(&changed(experts(json!({})))).unwrap();
+    let check = |changes: Value, expected: &str| check(experts(changes), expected);
+    for count in [0_u64, 4097, 1_000_000_000, 1 << 60] {
+        let found = format!("the number of experts: found {count}, expected 1 to 4096");
+        check(json!({"num_experts": count}), &found);
+    }
+    check(json!({"num_experts": null}), "num_experts: found nothing");
+    check(
+        json!({"num_experts_per_tok": 129}),
+        "the experts of a token: found 129, expected 1 to 128",
+    );
+    check(
+        json!({"num_experts_per_tok": 0}),
+        "the experts of a token: found 0",
+    );
+    check(
+        json!({"num_experts_per_tok": null}),
+        "num_experts_per_tok: found nothing",
+    );
+    check(
+        json!({"moe_intermediate_size": 0}),
+        "the size of an expert: found 0",
+    );
+    check(
+        json!({"moe_intermediate_size": null}),
+        "moe_intermediate_size: found nothing",
+    );
+    check(
+        json!({"decoder_sparse_step": 0}),
+        "decoder_sparse_step: found 0, expected 1 or more",
+    );
+    check(
+        json!({"num_experts": -1}),
+        "found invalid value: integer `-1`",
+    );
+}
+
+#[test]
+fn experts_without_their_tensors_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |family: &str, changes: Value, expected: &str| {
+        let from = fixture("golden").join(family);
+        let text = std::fs::read(from.join("config.json")).unwrap();
+        let mut config: Value = serde_json::from_slice(&text).unwrap();
+        for (key, value) in changes.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let weights = folder.path().join("model.safetensors");
+        std::fs::copy(from.join("model.safetensors"), weights).unwrap();
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        let options = super::LoadOptions::default();
+        let device = candle_core::Device::Cpu;
+        let loaded = super::Decoder::load(&checkpoint, &device, &options, &mut |_, _| {});
+        let message = loaded.map(drop).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    };
+    check(
+        "qwen3-moe",
+        json!({"num_local_experts": 8}),
+        "\"model.layers.0.mlp.gate.weight\": found [7, 64], expected [8, 64]",
+    );
+    check(
+        "qwen3-moe",
+        json!({"num_local_experts": 4096}),
+        "found [7, 64], expected [4096, 64]",
+    );
+    check(
+        "qwen3-moe",
+        json!({"moe_intermediate_size": 16}),
+        "experts.0.gate_proj.weight\": found [32, 64], expected [16, 64]",
+    );
+    check(
+        "qwen3-moe-fused",
+        json!({"moe_intermediate_size": 32}),
+        "experts.gate_up_proj\": found [4, 96, 64], expected [4, 64, 64]",
+    );
+    check(
+        "gpt-oss-mxfp4",
+        json!({"hidden_size": 64, "intermediate_size": 64}),
+        "experts.gate_up_proj_blocks\": found U8 of shape [5, 64, 2, 16], expected U8 of shape [5, 128, 2, 16]",
+    );
+    check(
+        "gpt-oss",
+        json!({"num_local_experts": 4}),
+        "mlp.router.weight\": found [5, 64], expected [4, 64]",
+    );
+    check(
+        "qwen3-moe-sparse",
+        json!({"mlp_only_layers": []}),
+        "\"model.layers.1.mlp.gate.weight\": found nothing",
+    );
+    check(
+        "qwen3-moe",
+        json!({"mlp_only_layers": [1]}),
+        "\"model.layers.1.mlp.gate_proj.weight\": found nothing",
     );
 }
 

@@ -2,6 +2,7 @@
 
 use super::{
     family::Family,
+    gpt_oss,
     spec::{NormPlacement, SoftCaps},
 };
 use crate::networks::layers::GateActivation;
@@ -32,6 +33,15 @@ pub struct FamilyRules {
     /// Models with so many layers divide the products of queries and keys by the root of the hidden size's share
     /// of a head, not of the head's size.
     pub layers_scaled_by_share: Option<usize>,
+    /// Whether the weights of a token's experts are divided by their sum, where a GGUF file says nothing of it; `None`
+    /// of families without experts.
+    pub normalizes_experts: Option<bool>,
+    /// Files of the hub hold gates and ups of experts by turns, and dense ones with columns first.
+    pub interleaves_experts: bool,
+    /// The norm before the feed-forward part has the name of one behind attention.
+    pub names_feed_norm_by_attention: bool,
+    /// Whether YaRN's blend begins and ends at whole indices, which GGUF files do not say.
+    pub truncates_yarn: bool,
 }
 
 /// How positions turn in layers with a window.
@@ -62,6 +72,10 @@ const LLAMA: FamilyRules = FamilyRules {
     window_rope: WindowRope::AsElsewhere,
     period_without_rope: None,
     layers_scaled_by_share: None,
+    normalizes_experts: None,
+    interleaves_experts: false,
+    names_feed_norm_by_attention: false,
+    truncates_yarn: true,
 };
 
 const QWEN: FamilyRules = FamilyRules {
@@ -80,13 +94,18 @@ const GEMMA: FamilyRules = FamilyRules {
 impl Family {
     pub fn rules(self) -> FamilyRules {
         match self {
-            // GGUF files of all three say `llama`; only Mistral's have a window in all layers.
-            Self::Llama | Self::Mistral | Self::Ministral => FamilyRules {
+            // GGUF files of all four say `llama`: those of Mistral have a window in all layers, those of Mixtral experts.
+            Self::Llama | Self::Mistral | Self::Ministral | Self::Mixtral => FamilyRules {
                 window_period: Some(0),
+                normalizes_experts: Some(true),
                 ..LLAMA
             },
             Self::Ministral3 | Self::Granite => LLAMA,
             Self::Qwen2 | Self::Qwen3 => QWEN,
+            Self::Qwen3Moe => FamilyRules {
+                normalizes_experts: Some(true),
+                ..QWEN
+            },
             Self::Gemma2 => FamilyRules {
                 soft_caps: SoftCaps {
                     attention: Some(50.0),
@@ -112,6 +131,23 @@ impl Family {
                 norms_whole_queries: true,
                 window_period: Some(4),
                 window_rope: WindowRope::Unscaled,
+                ..QWEN
+            },
+            Self::Olmoe => FamilyRules {
+                norms_whole_queries: true,
+                normalizes_experts: Some(false),
+                ..QWEN
+            },
+            Self::GptOss => FamilyRules {
+                activation: GateActivation::SwigluOai {
+                    alpha: gpt_oss::ALPHA,
+                    limit: gpt_oss::LIMIT,
+                },
+                window_period: Some(2),
+                normalizes_experts: Some(true),
+                interleaves_experts: true,
+                names_feed_norm_by_attention: true,
+                truncates_yarn: false,
                 ..QWEN
             },
             Self::SmolLm3 => FamilyRules {

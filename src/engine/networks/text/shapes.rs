@@ -1,11 +1,12 @@
 //! Shapes of well-known models by name, so that a benchmark needs no file of theirs.
 
 use super::{
+    experts::ExpertsSpec,
     family::Family,
     rope::{Rope, RopeScaling},
     spec::{Biases, DecoderSpec, NormPlacement, QueryKeyNorm, Scales, SoftCaps},
 };
-use crate::networks::layers::GateActivation;
+use crate::networks::layers::{GateActivation, Routing};
 
 impl DecoderSpec {
     /// The shape that goes by this name, its rope as a GGUF file of the model has it.
@@ -25,6 +26,8 @@ struct Shape {
     vocab: usize,
     hidden: usize,
     feed: usize,
+    /// How many experts, how many of them a token has, and the width of one.
+    experts: Option<(usize, usize, usize)>,
     layers: usize,
     /// Query heads, key heads, numbers in a head.
     heads: (usize, usize, usize),
@@ -41,6 +44,7 @@ const LLAMA_3: Shape = Shape {
     vocab: 128_256,
     hidden: 0,
     feed: 0,
+    experts: None,
     layers: 0,
     heads: (0, 8, 128),
     context: 131_072,
@@ -82,6 +86,7 @@ const SHAPES: &[Shape] = &[
         vocab: 151_936,
         hidden: 896,
         feed: 4864,
+        experts: None,
         layers: 24,
         heads: (14, 2, 64),
         context: 32_768,
@@ -95,12 +100,56 @@ const SHAPES: &[Shape] = &[
         vocab: 151_936,
         hidden: 1024,
         feed: 3072,
+        experts: None,
         layers: 28,
         heads: (16, 8, 128),
         context: 40_960,
         theta: 1_000_000.0,
         slowed: None,
         tied: true,
+    },
+    Shape {
+        name: "qwen3-30b-a3b",
+        family: Family::Qwen3Moe,
+        vocab: 151_936,
+        hidden: 2048,
+        feed: 6144,
+        experts: Some((128, 8, 768)),
+        layers: 48,
+        heads: (32, 4, 128),
+        context: 40_960,
+        theta: 1_000_000.0,
+        slowed: None,
+        tied: false,
+    },
+    // A few layers of it, for machines that the whole does not fit.
+    Shape {
+        name: "qwen3-30b-a3b-layers",
+        family: Family::Qwen3Moe,
+        vocab: 151_936,
+        hidden: 2048,
+        feed: 6144,
+        experts: Some((128, 8, 768)),
+        layers: 12,
+        heads: (32, 4, 128),
+        context: 40_960,
+        theta: 1_000_000.0,
+        slowed: None,
+        tied: false,
+    },
+    Shape {
+        name: "tiny-experts",
+        family: Family::Qwen3Moe,
+        vocab: 1024,
+        hidden: 256,
+        feed: 512,
+        experts: Some((12, 3, 256)),
+        layers: 2,
+        heads: (4, 2, 64),
+        context: 4096,
+        theta: 1_000_000.0,
+        slowed: None,
+        tied: false,
     },
     Shape {
         name: "tiny",
@@ -124,6 +173,16 @@ impl Shape {
             vocab_size: self.vocab,
             hidden_size: self.hidden,
             intermediate_size: self.feed,
+            experts: self.experts.map(|(count, active, feed)| ExpertsSpec {
+                count,
+                intermediate_size: feed,
+                routing: Routing {
+                    active,
+                    is_normalized: true,
+                },
+                has_biases: false,
+                dense_layers: Vec::new(),
+            }),
             layers: self.layers,
             heads,
             kv_heads,
@@ -131,17 +190,19 @@ impl Shape {
             context: self.context,
             // As f32, because that is what files of these models hold.
             norm_eps: match self.family {
-                Family::Qwen2 | Family::Qwen3 => f64::from(1e-6_f32),
+                Family::Qwen2 | Family::Qwen3 | Family::Qwen3Moe => f64::from(1e-6_f32),
                 _ => f64::from(1e-5_f32),
             },
             rope: self.rope(head_dim),
             norms: NormPlacement::Before,
-            query_key_norm: (self.family == Family::Qwen3).then_some(QueryKeyNorm::PerHead),
+            query_key_norm: matches!(self.family, Family::Qwen3 | Family::Qwen3Moe)
+                .then_some(QueryKeyNorm::PerHead),
             activation: GateActivation::Silu,
             window_rope: None,
             layers_without_rope: Vec::new(),
             attention_scale: None,
             query_temperature: None,
+            attention_sinks: false,
             soft_caps: SoftCaps::default(),
             scales: Scales::default(),
             biases: Biases {

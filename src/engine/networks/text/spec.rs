@@ -1,6 +1,6 @@
 //! What a decoder is: sizes and the handful of facts in which families differ.
 
-use super::{family::Family, rope::Rope};
+use super::{experts::ExpertsSpec, family::Family, rope::Rope};
 use crate::networks::layers::GateActivation;
 use muster_kernels::{AttentionScratch, AttentionShape, KvDtype};
 
@@ -10,7 +10,9 @@ pub struct DecoderSpec {
     pub family: Family,
     pub vocab_size: usize,
     pub hidden_size: usize,
+    /// Width of dense feed-forward parts.
     pub intermediate_size: usize,
+    pub experts: Option<ExpertsSpec>,
     pub layers: usize,
     pub heads: usize,
     pub kv_heads: usize,
@@ -31,6 +33,8 @@ pub struct DecoderSpec {
     pub attention_scale: Option<f64>,
     /// How queries far into a sequence are strengthened.
     pub query_temperature: Option<QueryTemperature>,
+    /// Each head has a score in the softmax that no token has.
+    pub attention_sinks: bool,
     pub soft_caps: SoftCaps,
     pub scales: Scales,
     pub biases: Biases,
@@ -153,8 +157,8 @@ impl DecoderSpec {
     /// The numbers in all matrices that a token is multiplied by, the output's included.
     pub fn multiplied_parameters(&self) -> u64 {
         let attention = 2 * self.hidden_size * (self.query_size() + self.kv_size());
-        let feed_forward = 3 * self.hidden_size * self.intermediate_size;
-        (self.layers * (attention + feed_forward) + self.vocab_size * self.hidden_size) as u64
+        let feed_forward: u64 = (0..self.layers).map(|it| self.feed_parameters(it)).sum();
+        (self.layers * attention + self.vocab_size * self.hidden_size) as u64 + feed_forward
     }
 }
 

@@ -5,6 +5,7 @@ use std::{collections::HashSet, fmt, ops::Range};
 use candle_core::quantized::GgmlDType;
 
 use super::error::Flaw;
+use muster_kernels::WeightType;
 
 /// One tensor of a checkpoint, as its file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +44,8 @@ impl TensorHeader {
 pub enum TensorType {
     /// Something weights are made of, dense or in quantized blocks.
     Weight(GgmlDType),
+    /// Blocks of four-bit floats that candle lacks, as GGUF stores them.
+    MxFp4,
     /// Something else that files carry (positions, masks): known by name and size, never loaded.
     Other {
         name: &'static str,
@@ -55,6 +58,7 @@ impl TensorType {
     pub fn block_size(self) -> usize {
         match self {
             Self::Weight(dtype) => dtype.block_size(),
+            Self::MxFp4 => WeightType::MxFp4.block_size(),
             Self::Other { .. } => 1,
         }
     }
@@ -62,6 +66,7 @@ impl TensorType {
     pub fn block_bytes(self) -> usize {
         match self {
             Self::Weight(dtype) => dtype.type_size(),
+            Self::MxFp4 => WeightType::MxFp4.type_size(),
             Self::Other { size_bytes, .. } => size_bytes,
         }
     }
@@ -83,8 +88,15 @@ impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Weight(dtype) => write!(f, "{dtype:?}"),
+            Self::MxFp4 => f.write_str("MXFP4"),
             Self::Other { name, .. } => f.write_str(name),
         }
+    }
+}
+
+impl From<GgmlDType> for TensorType {
+    fn from(dtype: GgmlDType) -> Self {
+        Self::Weight(dtype)
     }
 }
 

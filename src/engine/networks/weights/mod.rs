@@ -13,6 +13,7 @@ mod gguf;
 mod header;
 mod invented;
 mod mapping;
+pub(in crate::networks) mod mxfp4;
 mod pickle;
 mod safetensors;
 mod source;
@@ -29,7 +30,7 @@ pub use self::{
     mapping::{Mapping, TensorBytes},
     pickle::{ConversionError, PickleDescription, PickledFile},
     source::TensorSource,
-    weight::Weight,
+    weight::{Weight, WeightSpan},
 };
 #[cfg(test)]
 pub use self::{convert::quantized, whisper_cpp::tests::written as whisper_cpp_file};

@@ -1,20 +1,27 @@
 //! A matrix of weights on its device: dense or quantized is its own business.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use candle_core::{
     DType, Device, Module, Result, Tensor,
     quantized::{GgmlDType, QMatMul, QStorage, QTensor},
 };
 
-use super::convert;
-use muster_kernels::{PackedMatrix, dense_product, has_vendor_products};
+use super::{convert, mxfp4};
+use muster_kernels::{PackedMatrix, PackedSpan, WeightType, dense_product, has_vendor_products};
 
 /// A matrix of `rows` outputs by `cols` inputs.
 #[derive(Debug)]
 pub struct Weight {
     kind: Kind,
     bytes: u64,
+}
+
+/// Neighbouring rows, and the weights that multiply these rows alone.
+#[derive(Debug)]
+pub struct WeightSpan<'a, const N: usize> {
+    pub rows: Range<usize>,
+    pub weights: [&'a Weight; N],
 }
 
 #[derive(Debug)]
@@ -60,6 +67,19 @@ impl Weight {
         Ok(Self { kind, bytes: size })
     }
 
+    /// The same of blocks of MXFP4, as GGUF stores them. Other devices than the CPU hold the same numbers in Q5_0, which
+    /// takes 5.5 bits for each of them and not 4.5.
+    pub fn place_mxfp4(bytes: &[u8], shape: (usize, usize), device: &Device) -> Result<Self> {
+        if device.is_cpu() {
+            let packed = PackedMatrix::pack(WeightType::MxFp4, bytes, shape.0, shape.1)?;
+            let bytes = packed.bytes() as u64;
+            let kind = Kind::Packed(packed);
+            return Ok(Self { kind, bytes });
+        }
+        let bytes = mxfp4::as_q5_0(bytes)?;
+        Self::place(GgmlDType::Q5_0, &bytes, shape, device, None)
+    }
+
     /// What it takes of the device's memory.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -84,6 +104,32 @@ impl Weight {
             Some(matrices) => PackedMatrix::products(&matrices, x),
             None => weights.iter().map(|weight| weight.product(x)).collect(),
         }
+    }
+
+    /// The products of all rows of `x [rows, cols]`, which the spans cover one after the other: a tensor for each of
+    /// the spans' weights.
+    pub fn products_of_spans<const N: usize>(
+        spans: &[WeightSpan<'_, N>],
+        x: &Tensor,
+    ) -> Result<Vec<Tensor>> {
+        let packed = spans.iter().map(|span| {
+            let matrices = span.weights.iter().map(|weight| weight.packed());
+            Some(PackedSpan {
+                rows: span.rows.clone(),
+                matrices: matrices.collect::<Option<_>>()?,
+            })
+        });
+        if let Some(spans) = packed.collect::<Option<Vec<_>>>() {
+            return PackedMatrix::products_of_spans(&spans, x);
+        }
+        let products = (0..N).map(|at| {
+            let parts = spans.iter().map(|span| {
+                let rows = x.narrow(0, span.rows.start, span.rows.len())?;
+                span.weights[at].product(&rows)
+            });
+            Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0)
+        });
+        products.collect()
     }
 
     fn packed(&self) -> Option<&PackedMatrix> {

@@ -114,16 +114,15 @@ impl Pages {
     }
 }
 
-/// See [`crate::paged_attention`].
+/// See [`crate::paged_attention`] and [`crate::paged_attention_with_sinks`].
 pub fn paged_attention(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
+    operands: [&Tensor; 3],
     pages: &mut Pages,
     spans: &[Span],
     options: AttentionOptions,
+    sinks: Option<&[f32]>,
 ) -> Result<Tensor> {
-    paged_attention_at(Level::best(), [q, k, v], pages, spans, options)
+    paged_attention_at(Level::best(), operands, pages, spans, options, sinks)
 }
 
 fn paged_attention_at(
@@ -132,8 +131,13 @@ fn paged_attention_at(
     pages: &mut Pages,
     spans: &[Span],
     options: AttentionOptions,
+    sinks: Option<&[f32]>,
 ) -> Result<Tensor> {
     check(q, k, v, pages, spans)?;
+    let heads = q.dim(1)?;
+    if let Some(sinks) = sinks.filter(|sinks| sinks.len() != heads) {
+        bail!("{} sinks do not fit {heads} heads", sinks.len());
+    }
     with_floats(k, |k| {
         with_floats(v, |v| {
             pages.write(spans, k, v);
@@ -141,8 +145,20 @@ fn paged_attention_at(
         })
     })?;
     with_floats(q, |values| {
-        let result = pages.attend(level, values, q.dim(1)?, spans, options);
-        from_floats(result, q.dims())
+        let shape = pages.shape;
+        let step = Step {
+            level,
+            queries: values,
+            spans,
+            heads: StepHeads {
+                queries: heads,
+                kv: shape.kv_heads,
+                dim: shape.head_dim,
+            },
+            options,
+            sinks,
+        };
+        from_floats(pages.attend(&step), q.dims())
     })
 }
 
@@ -178,27 +194,8 @@ fn check(q: &Tensor, k: &Tensor, v: &Tensor, pages: &Pages, spans: &[Span]) -> R
 }
 
 impl Pages {
-    fn attend(
-        &self,
-        level: Level,
-        queries: &[f32],
-        heads: usize,
-        spans: &[Span],
-        options: AttentionOptions,
-    ) -> Vec<f32> {
+    fn attend(&self, step: &Step) -> Vec<f32> {
         let shape = self.shape;
-        let heads = StepHeads {
-            queries: heads,
-            kv: shape.kv_heads,
-            dim: shape.head_dim,
-        };
-        let step = Step {
-            level,
-            queries,
-            spans,
-            heads,
-            options,
-        };
         match (self.dtype, &self.scales) {
             (KvDtype::F32, _) => step.attend(self.floats::<f32>()),
             (KvDtype::F16, _) => step.attend(self.floats::<f16>()),

@@ -58,6 +58,18 @@ impl Softmax {
         sums.iter_mut().for_each(|sum| *sum *= scale);
     }
 
+    /// The same with one more score among the weights, whose value is zero.
+    pub fn normalize_with_sink(self, sums: &mut [f32], sink: f32) {
+        let highest = if sink > self.highest {
+            sink
+        } else {
+            self.highest
+        };
+        let fade = exp(self.highest - highest);
+        let scale = fade / (self.total * fade + exp(sink - highest));
+        sums.iter_mut().for_each(|sum| *sum *= scale);
+    }
+
     /// Adds the sums of the tokens behind.
     pub fn add(&mut self, sums: &mut [f32], next: Self, next_sums: &[f32]) {
         if next.total == 0.0 {

@@ -36,6 +36,8 @@ pub struct Step<'a> {
     pub spans: &'a [Span],
     pub heads: StepHeads,
     pub options: AttentionOptions,
+    /// One for each head, where there are any.
+    pub sinks: Option<&'a [f32]>,
 }
 
 /// Neighbouring rows of one span, which see the same pages.
@@ -272,7 +274,10 @@ impl Step<'_> {
                 head * group + index % group,
             );
             let at = (row * self.heads.queries + head) * dim;
-            softmax.normalize(sums);
+            match self.sinks {
+                Some(sinks) => softmax.normalize_with_sink(sums, sinks[head]),
+                None => softmax.normalize(sums),
+            }
             // SAFETY: each row and head is written once.
             unsafe { result.part(at..at + dim) }.copy_from_slice(sums);
         }

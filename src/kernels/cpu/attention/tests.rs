@@ -31,7 +31,12 @@ fn in_blocks(t: &Tensor) -> Tensor {
 }
 
 /// Attention of one sequence in f64, straight from the definition.
-fn naive(sequence: &Sequence, dtype: KvDtype, options: AttentionOptions) -> Vec<f64> {
+fn naive(
+    sequence: &Sequence,
+    dtype: KvDtype,
+    options: AttentionOptions,
+    sinks: Option<&[f32]>,
+) -> Vec<f64> {
     let rounded = |t: &Tensor| {
         let t = match dtype.dtype() {
             Some(dtype) => t.to_dtype(dtype).unwrap(),
@@ -67,7 +72,8 @@ fn naive(sequence: &Sequence, dtype: KvDtype, options: AttentionOptions) -> Vec<
                     cap.map_or(score, |cap| cap * (score / cap).tanh()).exp()
                 })
                 .collect();
-            let total: f64 = weights.iter().sum();
+            let sink = sinks.map_or(0.0, |sinks| f64::from(sinks[head]).exp());
+            let total = weights.iter().sum::<f64>() + sink;
             out.extend((0..d).map(|i| {
                 let terms = weights.iter().zip(first..);
                 terms
@@ -87,6 +93,7 @@ fn paged(
     steps: &[usize],
     dtype: KvDtype,
     options: AttentionOptions,
+    sinks: Option<&[f32]>,
 ) -> Vec<Vec<f32>> {
     let (_, kv_heads, d) = sequences[0].k.dims3().unwrap();
     let count = sequences.iter().map(|s| s.pages.len()).sum::<usize>();
@@ -115,7 +122,8 @@ fn paged(
         if q.dim(0).unwrap() == 0 {
             return rows;
         }
-        let result = paged_attention_at(level, [&q, &k, &v], &mut pages, &spans, options).unwrap();
+        let result =
+            paged_attention_at(level, [&q, &k, &v], &mut pages, &spans, options, sinks).unwrap();
         let mut at = 0;
         for (span, rows) in spans.iter().zip(&mut rows) {
             let part = result.narrow(0, at, span.new_tokens).unwrap();
@@ -151,15 +159,26 @@ fn check(
     dtype: KvDtype,
     options: AttentionOptions,
 ) {
+    check_with_sinks(lengths, shape, step, dtype, options, None);
+}
+
+fn check_with_sinks(
+    lengths: &[usize],
+    shape: (usize, usize, usize),
+    step: usize,
+    dtype: KvDtype,
+    options: AttentionOptions,
+    sinks: Option<&[f32]>,
+) {
     let (heads, kv_heads, d) = shape;
     let sequences = sequences(lengths, heads, kv_heads, d);
     let wanted: Vec<_> = sequences
         .iter()
-        .map(|sequence| naive(sequence, dtype, options))
+        .map(|sequence| naive(sequence, dtype, options, sinks))
         .collect();
     for level in Level::available() {
-        let found = paged(level, &sequences, &[step], dtype, options);
-        let in_other_chunks = paged(level, &sequences, &[1, 64, 5, 13], dtype, options);
+        let found = paged(level, &sequences, &[step], dtype, options, sinks);
+        let in_other_chunks = paged(level, &sequences, &[1, 64, 5, 13], dtype, options, sinks);
         assert!(
             found == in_other_chunks,
             "bits depend on how the prompt was cut"
@@ -206,6 +225,19 @@ fn contexts_of_several_partitions_are_added_up() {
 }
 
 #[test]
+fn a_sink_takes_its_share_of_each_head() {
+    let sinks = [-3.0, 0.5, 2.0, 9.0, 40.0, -200.0];
+    for (dtype, window) in [(KvDtype::F32, None), (KvDtype::Q8_0, Some(40))] {
+        let options = AttentionOptions {
+            scale: 0.2,
+            window,
+            softcap: None,
+        };
+        check_with_sinks(&[600, 3, 70], (6, 2, 32), 600, dtype, options, Some(&sinks));
+    }
+}
+
+#[test]
 fn heads_that_no_block_divides_are_refused() {
     let error = Pages::new(1, 2, 40, KvDtype::Q8_0).unwrap_err().to_string();
     assert!(error.contains("q8_0 where 32 divides"), "{error}");
@@ -233,7 +265,7 @@ fn what_is_not_finite_shows_in_the_result() {
                 window: None,
                 softcap: None,
             };
-            let found = paged_attention(&q, &q, &x, &mut pages, &[span], options).unwrap();
+            let found = paged_attention([&q, &q, &x], &mut pages, &[span], options, None).unwrap();
             let found = found.flatten_all().unwrap().to_vec1::<f32>().unwrap();
             assert!(!found[7].is_finite(), "{dtype}: {fault} is {}", found[7]);
         }
@@ -254,7 +286,7 @@ fn pages_that_do_not_exist_are_refused() {
         window: None,
         softcap: None,
     };
-    let error = paged_attention(&x, &x, &x, &mut pages, &[span], options).unwrap_err();
+    let error = paged_attention([&x, &x, &x], &mut pages, &[span], options, None).unwrap_err();
     assert!(
         error
             .to_string()

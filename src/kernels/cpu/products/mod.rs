@@ -101,32 +101,99 @@ pub fn products(matrices: &[&Matrix], x: &Tensor) -> Result<Vec<Tensor>> {
 }
 
 fn products_at(level: Level, matrices: &[&Matrix], x: &Tensor) -> Result<Vec<Tensor>> {
+    let rows = x.elem_count() / x.dim(D::Minus1)?.max(1);
+    let span = MatrixSpan {
+        rows: 0..rows,
+        matrices: matrices.to_vec(),
+    };
+    products_of_spans_at(level, &[span], x)
+}
+
+/// Neighbouring rows, and the matrices that multiply these rows alone.
+#[derive(Debug, Clone)]
+pub struct MatrixSpan<'a> {
+    pub rows: Range<usize>,
+    pub matrices: Vec<&'a Matrix>,
+}
+
+/// For each place in the spans' lists of matrices, one tensor of the products of all rows of `x`. The spans follow one
+/// another and cover all rows.
+pub fn products_of_spans(spans: &[MatrixSpan], x: &Tensor) -> Result<Vec<Tensor>> {
+    products_of_spans_at(Level::best(), spans, x)
+}
+
+fn products_of_spans_at(level: Level, spans: &[MatrixSpan], x: &Tensor) -> Result<Vec<Tensor>> {
     let cols = x.dim(D::Minus1)?;
-    for matrix in matrices {
-        if matrix.cols != cols {
+    let rows = x.elem_count() / cols.max(1);
+    let widths = check_spans(spans, rows, cols)?;
+    let prepared = with_floats(x, |values| {
+        let prepared = spans.iter().map(|span| {
+            let values = &values[span.rows.start * cols..span.rows.end * cols];
+            prepare(level, &span.matrices, values, cols)
+        });
+        Ok(prepared.collect::<Vec<_>>())
+    })?;
+    let mut results: Vec<Vec<f32>> = widths
+        .iter()
+        .map(|width| Vec::with_capacity(rows * width))
+        .collect();
+    let mut jobs = Vec::new();
+    for (span, prepared) in spans.iter().zip(&prepared) {
+        for (matrix, result) in span.matrices.iter().zip(&mut results) {
+            let Some(activations) = prepared.iter().find(|a| a.form() == matrix.kind.form()) else {
+                bail!("activations were not prepared for {:?}", matrix.kind);
+            };
+            let at = span.rows.start * matrix.rows;
+            // SAFETY: the capacity holds the products of all rows.
+            let start = unsafe { result.as_mut_ptr().add(at) };
+            jobs.push(Job::new(matrix, activations, start));
+        }
+    }
+    multiply(level, &jobs);
+    let results = results.into_iter().zip(widths).map(|(mut result, width)| {
+        // SAFETY: the spans cover all rows, and their jobs wrote every column of them.
+        unsafe { result.set_len(rows * width) };
+        let mut shape = x.dims().to_vec();
+        shape.pop();
+        shape.push(width);
+        from_floats(result, &shape)
+    });
+    results.collect()
+}
+
+/// The widths of the results.
+fn check_spans(spans: &[MatrixSpan], rows: usize, cols: usize) -> Result<Vec<usize>> {
+    let widths = spans.first().map_or(&[][..], |span| &span.matrices);
+    let widths: Vec<usize> = widths.iter().map(|matrix| matrix.rows).collect();
+    let mut next = 0;
+    for span in spans {
+        if let Some(matrix) = span.matrices.iter().find(|matrix| matrix.cols != cols) {
             bail!(
                 "rows of {cols} do not fit weights of {} x {}",
                 matrix.rows,
                 matrix.cols
             );
         }
+        if !span
+            .matrices
+            .iter()
+            .map(|it| it.rows)
+            .eq(widths.iter().copied())
+        {
+            bail!("the matrices of a span have other sizes than those of the first");
+        }
+        if span.rows.start != next || span.rows.end < next {
+            bail!(
+                "a span of the rows {:?} does not begin at {next}",
+                span.rows
+            );
+        }
+        next = span.rows.end;
     }
-    let prepared = with_floats(x, |values| Ok(prepare(level, matrices, values, cols)))?;
-    let mut jobs = Vec::with_capacity(matrices.len());
-    for matrix in matrices {
-        let Some(activations) = prepared.iter().find(|a| a.form() == matrix.kind.form()) else {
-            bail!("activations were not prepared for {:?}", matrix.kind);
-        };
-        jobs.push(Job::new(matrix, activations));
+    match next == rows {
+        true => Ok(widths),
+        false => bail!("the spans cover {next} rows of {rows}"),
     }
-    multiply(level, &jobs);
-    let results = jobs.into_iter().map(|job| {
-        let mut shape = x.dims().to_vec();
-        shape.pop();
-        shape.push(job.matrix.rows);
-        from_floats(job.finished(), &shape)
-    });
-    results.collect()
 }
 
 /// The activations in every form that one of the matrices wants.
@@ -148,8 +215,8 @@ struct Job<'a> {
     matrix: &'a Matrix,
     activations: &'a Activations,
     block_rows: usize,
+    /// Where its result begins.
     start: *mut f32,
-    result: Vec<f32>,
 }
 
 // SAFETY: threads write through `start`, each its own pieces.
@@ -164,15 +231,13 @@ struct Place {
 }
 
 impl<'a> Job<'a> {
-    fn new(matrix: &'a Matrix, activations: &'a Activations) -> Self {
-        let mut result = Vec::with_capacity(activations.rows() * matrix.rows);
+    fn new(matrix: &'a Matrix, activations: &'a Activations, start: *mut f32) -> Self {
         let near = NEAR_BYTES / activations.row_bytes().max(1);
         Self {
             matrix,
             activations,
             block_rows: near.next_multiple_of(GROUP_ROWS).max(GROUP_ROWS),
-            start: result.as_mut_ptr(),
-            result,
+            start,
         }
     }
 
@@ -220,15 +285,6 @@ impl<'a> Job<'a> {
                 unsafe { kernel(level, self.matrix, panel, group, place) };
             }
         }
-    }
-
-    fn finished(mut self) -> Vec<f32> {
-        // SAFETY: the pieces wrote every row and column.
-        unsafe {
-            self.result
-                .set_len(self.activations.rows() * self.matrix.rows)
-        };
-        self.result
     }
 }
 

@@ -177,6 +177,52 @@ fn matrices_that_share_activations_give_what_each_gives_alone() {
 }
 
 #[test]
+fn spans_of_rows_have_the_products_of_their_own_matrices() {
+    for stored in KINDS {
+        let matrices: Vec<_> = (0..6).map(|_| weights(stored, 24, 256).0).collect();
+        let x = Tensor::randn(0f32, 1.0, (21, 256), &Device::Cpu).unwrap();
+        let spans: Vec<_> = [0..1, 1..1, 1..12, 12..21]
+            .into_iter()
+            .zip([[0, 1], [2, 3], [4, 5], [1, 0]])
+            .map(|(rows, pair)| MatrixSpan {
+                rows,
+                matrices: pair.map(|at| &matrices[at]).to_vec(),
+            })
+            .collect();
+        let found = products_of_spans(&spans, &x).unwrap();
+        for span in spans.iter().filter(|span| !span.rows.is_empty()) {
+            let (first, count) = (span.rows.start, span.rows.len());
+            let alone = products(&span.matrices, &x.narrow(0, first, count).unwrap()).unwrap();
+            for (found, alone) in found.iter().zip(alone) {
+                let found = found.narrow(0, first, count).unwrap();
+                let numbers = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                assert!(
+                    numbers(&found) == numbers(&alone),
+                    "{stored:?} {:?}",
+                    span.rows
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn spans_that_leave_rows_out_are_refused() {
+    let (matrix, _) = weights(WeightType::MxFp4, 24, 64);
+    let x = Tensor::zeros((3, 64), DType::F32, &Device::Cpu).unwrap();
+    let cases: [&[(usize, usize)]; 4] =
+        [&[(0, 2)], &[(0, 1), (2, 3)], &[(0, 4)], &[(0, 2), (1, 3)]];
+    for case in cases {
+        let spans = case.iter().map(|&(start, end)| MatrixSpan {
+            rows: start..end,
+            matrices: vec![&matrix],
+        });
+        let spans: Vec<_> = spans.collect();
+        assert!(products_of_spans(&spans, &x).is_err());
+    }
+}
+
+#[test]
 fn shapes_that_do_not_fit_are_refused() {
     let [q4k, q8_0] = [GgmlDType::Q4K, GgmlDType::Q8_0].map(WeightType::from);
     assert!(!Matrix::supports(q4k, 16, 128));

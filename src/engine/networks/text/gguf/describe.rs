@@ -36,6 +36,7 @@ pub fn describe(spec: &DecoderSpec, writer: &mut GgufWriter) {
     keys.ropes(spec);
     keys.factors(spec);
     keys.windows(spec);
+    keys.experts(spec);
 }
 
 struct Keys<'a> {
@@ -114,6 +115,23 @@ impl Keys<'_> {
         }
         if scales.logits != 1.0 {
             self.float("logit_scale", scales.logits);
+        }
+    }
+
+    /// Which layers have experts is told by their tensors.
+    fn experts(&mut self, spec: &DecoderSpec) {
+        let Some(experts) = &spec.experts else {
+            return;
+        };
+        self.size("expert_count", experts.count);
+        self.size("expert_used_count", experts.routing.active);
+        if experts.intermediate_size != spec.intermediate_size {
+            self.size("expert_feed_forward_length", experts.intermediate_size);
+        }
+        let is_normalized = experts.routing.is_normalized;
+        if spec.family.rules().normalizes_experts != Some(is_normalized) {
+            let key = format!("{}.expert_weights_norm", self.arch);
+            self.writer.value(key, GgufValue::Bool(is_normalized));
         }
     }
 

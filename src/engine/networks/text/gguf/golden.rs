@@ -10,13 +10,13 @@ use crate::networks::test_device::device;
 use crate::networks::{
     text::{
         Decoder, DecoderSpec, LoadOptions,
-        family::{Family, Naming, Part, Role},
+        family::{ExpertPart, Family, Naming, Part, Role},
         golden::{FAMILIES, Golden, fixture, gap, one_sequence},
         load::feed_norm,
         rope::{Rope, RopeScaling},
         spec::NormPlacement,
     },
-    weights::{Checkpoint, GgufWriter, TensorHeader, TensorType, convert},
+    weights::{Checkpoint, GgufWriter, TensorHeader, TensorType, convert, mxfp4},
 };
 use muster_kernels::{KvDtype, RopeStyle};
 
@@ -34,6 +34,10 @@ const PARTS: &[Part] = &[
     Part::GateUp,
     Part::Down,
     Part::FeedPostNorm,
+    Part::Router,
+    Part::BlockSparseRouter,
+    Part::OssRouter,
+    Part::Sinks,
 ];
 
 /// A tensor under its name of GGUF.
@@ -41,6 +45,8 @@ struct ConvertedTensor {
     name: String,
     shape: Vec<usize>,
     numbers: Vec<f32>,
+    /// Blocks of MXFP4 that stand for the numbers.
+    blocks: Option<Vec<u8>>,
 }
 
 #[test]
@@ -115,9 +121,16 @@ fn write(checkpoint: &Checkpoint, spec: &DecoderSpec, path: &Path) {
     let mut writer = GgufWriter::default();
     describe(spec, &mut writer);
     for tensor in &tensors {
-        writer.tensor(&tensor.name, &tensor.shape, GgmlDType::F32);
+        let dtype = match &tensor.blocks {
+            Some(_) => TensorType::MxFp4,
+            None => TensorType::Weight(GgmlDType::F32),
+        };
+        writer.tensor(&tensor.name, &tensor.shape, dtype);
     }
     let bytes = |index: usize| {
+        if let Some(blocks) = &tensors[index].blocks {
+            return Ok(blocks.clone());
+        }
         let numbers = tensors[index].numbers.iter();
         Ok(numbers.flat_map(|number| number.to_le_bytes()).collect())
     };
@@ -156,11 +169,18 @@ fn converted(checkpoint: &Checkpoint, spec: &DecoderSpec) -> Vec<ConvertedTensor
         })
         .flatten()
         .collect();
+    for layer in (0..spec.layers).filter(|&layer| spec.layer_experts(layer).is_some()) {
+        for part in [ExpertPart::Gate, ExpertPart::Up, ExpertPart::Down] {
+            tensors.push(stacked_experts(checkpoint, spec, layer, part));
+            tensors.extend(expert_biases(checkpoint, spec, layer, part));
+        }
+    }
     let factors = rope_tensors(spec).into_iter();
     tensors.extend(factors.map(|(name, factors)| ConvertedTensor {
         name: name.to_owned(),
         shape: vec![factors.len()],
         numbers: factors.to_vec(),
+        blocks: None,
     }));
     tensors
 }
@@ -171,10 +191,7 @@ fn convert_one(
     header: &TensorHeader,
     (role, name): (Role, String),
 ) -> ConvertedTensor {
-    let TensorType::Weight(dtype) = header.dtype else {
-        panic!("{name} is no weight");
-    };
-    let mut numbers = convert::floats(dtype, &checkpoint.bytes(header)).unwrap();
+    let mut numbers = floats(checkpoint, header);
     let rules = spec.family.rules();
     if rules.norms_add_one && name.ends_with("norm.weight") {
         numbers.iter_mut().for_each(|number| *number += 1.0);
@@ -187,7 +204,170 @@ fn convert_one(
         name,
         shape: header.shape.clone(),
         numbers,
+        blocks: None,
     }
+}
+
+/// The matrices of all experts in one tensor.
+fn stacked_experts(
+    checkpoint: &Checkpoint,
+    spec: &DecoderSpec,
+    layer: usize,
+    part: ExpertPart,
+) -> ConvertedTensor {
+    let experts = spec.layer_experts(layer).unwrap();
+    let (hidden, feed) = (spec.hidden_size, experts.intermediate_size);
+    let (rows, cols) = match part {
+        ExpertPart::Gate | ExpertPart::Up => (feed, hidden),
+        ExpertPart::Down => (hidden, feed),
+    };
+    let names = Naming::Hub.experts_apart(layer, part);
+    let apart = |expert: usize| {
+        let headers = names
+            .iter()
+            .map(|name| checkpoint.tensor(&name.named(expert)));
+        floats(checkpoint, headers.flatten().next().unwrap())
+    };
+    let stem = |part| Naming::Hub.weight(Role::Layer(layer, part));
+    let hub = |part| checkpoint.tensor(&stem(part));
+    let name = Naming::Gguf.weight(Role::Layer(layer, part.stacked()));
+    let shape = vec![experts.count, rows, cols];
+    if spec.family == Family::GptOss {
+        let fused = match part {
+            ExpertPart::Down => Part::DownExperts,
+            ExpertPart::Gate | ExpertPart::Up => Part::GateUpExperts,
+        };
+        let blocks = packed_blocks(checkpoint, &stem(fused), part, cols);
+        let numbers = match &blocks {
+            Some(_) => Vec::new(),
+            None => by_rows(&floats(checkpoint, hub(fused).unwrap()), part, (rows, cols)),
+        };
+        return ConvertedTensor {
+            name,
+            shape,
+            numbers,
+            blocks,
+        };
+    }
+    let numbers: Vec<f32> = match (part, hub(Part::GateUpExperts), hub(Part::DownExperts)) {
+        (ExpertPart::Down, _, Some(downs)) => floats(checkpoint, downs),
+        (ExpertPart::Gate | ExpertPart::Up, Some(fused), _) => {
+            let size = rows * cols;
+            let first = if part == ExpertPart::Gate { 0 } else { size };
+            let fused = floats(checkpoint, fused);
+            let each = fused.chunks(2 * size);
+            each.flat_map(|each| &each[first..first + size])
+                .copied()
+                .collect()
+        }
+        _ => (0..experts.count).flat_map(apart).collect(),
+    };
+    ConvertedTensor {
+        name,
+        shape,
+        numbers,
+        blocks: None,
+    }
+}
+
+/// Of the rows that gates and ups have by turns, the first of one of them and how far apart they are.
+fn turns(part: ExpertPart) -> (usize, usize) {
+    match part {
+        ExpertPart::Gate => (0, 2),
+        ExpertPart::Up => (1, 2),
+        ExpertPart::Down => (0, 1),
+    }
+}
+
+/// gpt-oss's dense experts have columns first.
+fn by_rows(numbers: &[f32], part: ExpertPart, (rows, cols): (usize, usize)) -> Vec<f32> {
+    let (first, step) = turns(part);
+    let width = rows * step;
+    let each = numbers.chunks(width * cols);
+    let rows = each.flat_map(|each| {
+        let row =
+            move |row: usize| (0..cols).map(move |col| each[col * width + first + row * step]);
+        (0..rows).flat_map(row)
+    });
+    rows.collect()
+}
+
+/// Blocks as GGUF has them, of codes and exponents on the hub.
+fn packed_blocks(
+    checkpoint: &Checkpoint,
+    stem: &str,
+    part: ExpertPart,
+    cols: usize,
+) -> Option<Vec<u8>> {
+    let bytes = |end: &str| Some(checkpoint.bytes(checkpoint.tensor(&format!("{stem}_{end}"))?));
+    let (codes, exponents) = (bytes("blocks")?, bytes("scales")?);
+    let (first, step) = turns(part);
+    let rows = codes.chunks(cols / 2).zip(exponents.chunks(cols / 32));
+    let rows = rows.skip(first).step_by(step);
+    Some(
+        rows.flat_map(|(codes, exponents)| mxfp4::from_hub(codes, exponents))
+            .collect(),
+    )
+}
+
+fn expert_biases(
+    checkpoint: &Checkpoint,
+    spec: &DecoderSpec,
+    layer: usize,
+    part: ExpertPart,
+) -> Option<ConvertedTensor> {
+    let experts = spec
+        .layer_experts(layer)
+        .filter(|experts| experts.has_biases)?;
+    let fused = match part {
+        ExpertPart::Down => Part::DownExperts,
+        ExpertPart::Gate | ExpertPart::Up => Part::GateUpExperts,
+    };
+    let header = checkpoint.tensor(&Naming::Hub.bias(Role::Layer(layer, fused)))?;
+    let (first, step) = turns(part);
+    let numbers = floats(checkpoint, header);
+    let numbers: Vec<f32> = numbers.into_iter().skip(first).step_by(step).collect();
+    Some(ConvertedTensor {
+        name: Naming::Gguf.bias(Role::Layer(layer, part.stacked())),
+        shape: vec![experts.count, numbers.len() / experts.count],
+        numbers,
+        blocks: None,
+    })
+}
+
+#[test]
+fn blocks_of_mxfp4_are_the_same_in_both_kinds_of_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    let hub = Checkpoint::open(&fixture("golden/gpt-oss-mxfp4")).unwrap();
+    write(&hub, &as_converted(hub.spec().unwrap()), &path);
+    let converted = Checkpoint::open(&path).unwrap();
+    let stacked = converted.tensor("blk.1.ffn_down_exps.weight").unwrap();
+    assert_eq!(
+        (stacked.dtype, stacked.bytes),
+        (TensorType::MxFp4, 5 * 64 * 17)
+    );
+    let tokens = Golden::open("gpt-oss").tokens("prompt");
+    let [wanted, found] = [&hub, &converted].map(|checkpoint| {
+        let options = LoadOptions {
+            dtype: Some(candle_core::DType::F32),
+            ..LoadOptions::default()
+        };
+        let device = candle_core::Device::Cpu;
+        let decoder = Decoder::load(checkpoint, &device, &options, &mut |_, _| {}).unwrap();
+        let mut pages = decoder.new_pages(4, KvDtype::F32).unwrap();
+        decoder
+            .forward(&one_sequence(&tokens, 0), &mut pages)
+            .unwrap()
+    });
+    assert_eq!(gap(&found, &wanted), 0.0);
+}
+
+fn floats(checkpoint: &Checkpoint, header: &TensorHeader) -> Vec<f32> {
+    let TensorType::Weight(dtype) = header.dtype else {
+        panic!("{} is no weight", header.name);
+    };
+    convert::floats(dtype, &checkpoint.bytes(header)).unwrap()
 }
 
 /// Rows of the two halves of each head by turns.

@@ -1,6 +1,7 @@
 //! What a decoder is, from the metadata of a GGUF file, and the way back.
 
 mod describe;
+mod experts;
 #[cfg(test)]
 mod golden;
 mod rope;
@@ -39,6 +40,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
         vocab_size: file.vocab_size()?,
         hidden_size,
         intermediate_size: file.size("feed_forward_length")?,
+        experts: file.experts(layers)?,
         layers,
         heads,
         kv_heads: file
@@ -57,6 +59,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
         layers_without_rope: file.rules.layers_without_rope(layers),
         attention_scale: file.attention_scale(hidden_size, heads, head_dim)?,
         query_temperature: file.query_temperature()?,
+        attention_sinks: file.has_sinks(),
         soft_caps: file.soft_caps()?,
         scales: file.scales(hidden_size)?,
         biases: Biases {
@@ -136,6 +139,11 @@ impl File<'_> {
 
     fn has_bias(&self, part: Part) -> bool {
         let name = Naming::Gguf.bias(Role::Layer(0, part));
+        self.checkpoint.tensor(&name).is_some()
+    }
+
+    fn has_sinks(&self) -> bool {
+        let name = Naming::Gguf.weight(Role::Layer(0, Part::Sinks));
         self.checkpoint.tensor(&name).is_some()
     }
 
@@ -232,13 +240,9 @@ impl File<'_> {
     }
 
     fn refuse_what_we_do_not_compute(&self) -> Result<(), Flaw> {
-        if let Some(experts @ 1..) = self.optional_size("expert_count")? {
-            let found = format!("{experts} experts per layer");
-            return Err(Flaw::unsupported(
-                self.key("expert_count"),
-                found,
-                "dense layers",
-            ));
+        if let Some(limit) = self.nonzero("attention.clamp_kqv")? {
+            let key = self.key("attention.clamp_kqv");
+            return Err(Flaw::unsupported(key, limit, "0"));
         }
         let key_length = self.optional_size("attention.key_length")?;
         let value_length = self.optional_size("attention.value_length")?;

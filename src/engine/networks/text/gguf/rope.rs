@@ -134,6 +134,7 @@ impl File<'_> {
             fast_turns: turns("rope.scaling.yarn_beta_fast", plain.fast_turns)?,
             slow_turns: turns("rope.scaling.yarn_beta_slow", plain.slow_turns)?,
             magnitude: magnitude * besides,
+            truncated: self.rules.truncates_yarn,
             ..plain
         })
     }

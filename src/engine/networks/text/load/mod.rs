@@ -1,6 +1,7 @@
 //! From a checkpoint's tensors to a decoder on a device: which tensors make which part. `tensors.rs` finds and
 //! places each of them.
 
+mod experts;
 mod tensors;
 
 use candle_core::{DType, Device};
@@ -14,7 +15,7 @@ use super::{
     spec::{DecoderSpec, NormPlacement, QueryKeyNorm},
 };
 use crate::networks::{
-    layers::{Attention, FeedForward, QueryKeyNorms},
+    layers::{Attention, FeedForward, GatedFeedForward, QueryKeyNorms},
     weights::{Checkpoint, CheckpointError, Description, Flaw, Quantize, TensorSource},
 };
 use muster_kernels::AttentionOptions;
@@ -152,6 +153,7 @@ impl Loader<'_> {
             value: self.linear(values, hidden, biases.query_key_value)?,
             output: self.linear(output, query, biases.attention_output)?,
             norms: self.query_key_norms(spec, index)?,
+            sinks: self.sinks(spec, index)?,
             head_dim: spec.head_dim,
             options: AttentionOptions {
                 scale: spec.attention_scale() as f32,
@@ -162,17 +164,20 @@ impl Loader<'_> {
     }
 
     fn feed_forward(&mut self, spec: &DecoderSpec, index: usize) -> Result<FeedForward, Flaw> {
+        if let Some(experts) = spec.layer_experts(index) {
+            return self.experts(spec, experts, index).map(FeedForward::Experts);
+        }
         let (hidden, feed) = (spec.hidden_size, spec.intermediate_size);
         let has_bias = spec.biases.feed_forward;
         let own = [(Part::Gate, feed), (Part::Up, feed)];
         let [gates, ups] = self.rows(index, Part::GateUp, own);
         let down = RowRange::all(Role::Layer(index, Part::Down), hidden);
-        Ok(FeedForward {
+        Ok(FeedForward::Dense(GatedFeedForward {
             gate: self.linear(gates, hidden, has_bias)?,
             up: self.linear(ups, hidden, has_bias)?,
             down: self.linear(down, feed, has_bias)?,
             activation: spec.activation,
-        })
+        }))
     }
 
     fn norms(
@@ -193,6 +198,21 @@ impl Loader<'_> {
             before: norm(before, spec.norms.has_before())?,
             after: norm(after, spec.norms.has_after())?,
         })
+    }
+
+    fn sinks(&mut self, spec: &DecoderSpec, index: usize) -> Result<Option<Vec<f32>>, Flaw> {
+        if !spec.attention_sinks {
+            return Ok(None);
+        }
+        if !self.device.is_cpu() {
+            return Err(Flaw::unsupported(
+                "the device",
+                format!("a GPU, and attention sinks in a {} decoder", spec.family),
+                "the CPU (engine.device = \"cpu\")",
+            ));
+        }
+        let name = self.naming.weight(Role::Layer(index, Part::Sinks));
+        self.numbers(&name, &[spec.heads]).map(Some)
     }
 
     fn query_key_norms(
@@ -220,6 +240,7 @@ impl Loader<'_> {
 /// The norm before the feed-forward part has another name where a norm follows attention.
 pub fn feed_norm(spec: &DecoderSpec) -> Part {
     match spec.norms {
+        _ if spec.family.rules().names_feed_norm_by_attention => Part::AttentionPostNorm,
         NormPlacement::Around => Part::FeedPreNorm,
         NormPlacement::Before | NormPlacement::After => Part::FeedNorm,
     }

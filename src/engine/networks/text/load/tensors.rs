@@ -45,7 +45,7 @@ impl RowRange {
 /// Places one tensor after the other, and remembers which were asked for.
 pub struct Loader<'a> {
     source: &'a dyn TensorSource,
-    naming: Naming,
+    pub naming: Naming,
     pub device: &'a Device,
     options: &'a LoadOptions,
     /// Of activations, norms and biases.
@@ -118,7 +118,7 @@ impl<'a> Loader<'a> {
         let bias = match has_bias {
             true => {
                 let name = self.naming.bias(rows.role);
-                let numbers = self.numbers(&name, rows.total)?;
+                let numbers = self.numbers(&name, &[rows.total])?;
                 let end = rows.first + rows.count;
                 Some(self.vector(numbers[rows.first..end].to_vec())?)
             }
@@ -128,7 +128,7 @@ impl<'a> Loader<'a> {
     }
 
     pub fn norm(&mut self, role: Role, size: usize, spec: &DecoderSpec) -> Result<RmsNorm, Flaw> {
-        let mut numbers = self.numbers(&self.naming.weight(role), size)?;
+        let mut numbers = self.numbers(&self.naming.weight(role), &[size])?;
         if spec.family.rules().norms_add_one && self.naming != Naming::Gguf {
             numbers.iter_mut().for_each(|number| *number += 1.0);
         }
@@ -143,15 +143,14 @@ impl<'a> Loader<'a> {
         Ok(RmsNorm { weight, eps })
     }
 
-    fn vector(&self, numbers: Vec<f32>) -> Result<Tensor, Flaw> {
+    pub fn vector(&self, numbers: Vec<f32>) -> Result<Tensor, Flaw> {
         let size = numbers.len();
         let vector = Tensor::from_vec(numbers, size, self.device)?;
         Ok(vector.to_dtype(self.dtype)?)
     }
 
-    /// The numbers of a tensor of one dimension.
-    fn numbers(&mut self, name: &str, size: usize) -> Result<Vec<f32>, Flaw> {
-        let (header, dtype, bytes) = self.find(name, &[size])?;
+    pub fn numbers(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Flaw> {
+        let (header, dtype, bytes) = self.find(name, shape)?;
         let numbers = convert::floats(dtype, &bytes)?;
         self.report(header.bytes);
         Ok(numbers)
@@ -161,29 +160,65 @@ impl<'a> Loader<'a> {
         let name = self.naming.weight(rows.role);
         let (_, dtype, all) = self.find(&name, &[rows.total, cols])?;
         all.will_read();
-        let bytes = rows.of(&all);
+        let shape = (rows.count, cols);
+        let weight = match Naming::is_router(&name) {
+            true => self.placed_as(dtype, rows.of(&all), shape, None),
+            false => self.placed(dtype, rows.of(&all), shape, is_head),
+        };
+        all.release();
+        weight
+    }
+
+    /// A matrix of four bits, which stays as it is.
+    pub fn placed_mxfp4(&mut self, bytes: &[u8], shape: (usize, usize)) -> Result<Weight, Flaw> {
+        let weight = Weight::place_mxfp4(bytes, shape, self.device)?;
+        self.report(bytes.len() as u64);
+        Ok(weight)
+    }
+
+    /// A matrix on the device, quantized where the operator wants it to be.
+    pub fn placed(
+        &mut self,
+        dtype: GgmlDType,
+        bytes: &[u8],
+        shape: (usize, usize),
+        is_head: bool,
+    ) -> Result<Weight, Flaw> {
         let target = self.options.quantize.filter(|_| convert::is_dense(dtype));
-        let target = target.and_then(|quantize| quantize.target(cols, is_head));
+        let target = target.and_then(|quantize| quantize.target(shape.1, is_head));
+        self.placed_as(dtype, bytes, shape, target)
+    }
+
+    fn placed_as(
+        &mut self,
+        dtype: GgmlDType,
+        bytes: &[u8],
+        shape: (usize, usize),
+        target: Option<GgmlDType>,
+    ) -> Result<Weight, Flaw> {
         let dense = if self.device.is_cpu() {
             self.options.dtype
         } else {
             Some(self.dtype)
         };
-        let shape = (rows.count, cols);
         let weight = match target {
             Some(target) => {
-                let quantized = convert::quantized(dtype, bytes, cols, target)?;
+                let quantized = convert::quantized(dtype, bytes, shape.1, target)?;
                 Weight::place(target, &quantized, shape, self.device, dense)
             }
             None => Weight::place(dtype, bytes, shape, self.device, dense),
         };
         self.report(bytes.len() as u64);
-        all.release();
         Ok(weight?)
     }
 
+    /// Whether the file has a tensor of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.source.header(name).is_some()
+    }
+
     /// The bytes of a tensor that must be there, in this shape and of a type that weights can have.
-    fn find(
+    pub fn find(
         &mut self,
         name: &str,
         shape: &[usize],
@@ -192,6 +227,31 @@ impl<'a> Loader<'a> {
         let found = self.source.weight(name, &[shape], known)?;
         self.used.insert(name.to_owned());
         Ok(found)
+    }
+
+    /// The bytes of a tensor of this type and shape, which weights cannot have by themselves.
+    pub fn find_bytes(
+        &mut self,
+        name: &str,
+        dtype: TensorType,
+        shape: &[usize],
+    ) -> Result<TensorBytes, Flaw> {
+        let what = format!("the tensor {name:?}");
+        let wanted = format!("{dtype} of shape {shape:?}");
+        let Some(header) = self.source.header(name) else {
+            return Err(Flaw::broken(what, "nothing", wanted));
+        };
+        if header.dtype != dtype || header.shape != shape {
+            let found = format!("{} of shape {:?}", header.dtype, header.shape);
+            return Err(Flaw::broken(what, found, wanted));
+        }
+        let bytes = self.source.bytes(header);
+        self.used.insert(name.to_owned());
+        Ok(bytes)
+    }
+
+    pub fn type_of(&self, name: &str) -> Option<TensorType> {
+        self.source.header(name).map(|header| header.dtype)
     }
 
     /// All is there, also what stood in the file for nobody.
@@ -256,7 +316,7 @@ fn compute_dtype(
     let header = source.header(&naming.weight(Role::Layer(0, Part::AttentionOutput)));
     let stored = header.and_then(|header| match header.dtype {
         TensorType::Weight(dtype) => convert::dense_dtype(dtype),
-        TensorType::Other { .. } => None,
+        TensorType::MxFp4 | TensorType::Other { .. } => None,
     });
     options.dtype.or(stored).unwrap_or(DType::BF16)
 }

@@ -20,6 +20,7 @@ use candle_core::{Device, quantized::GgmlDType};
 use super::{
     LoadOptions,
     decoder::Decoder,
+    experts::ExpertsSpec,
     family::{Naming, Part, Role},
     gguf::{self, rope_tensors},
     load::{Progress, feed_norm},
@@ -99,7 +100,7 @@ impl Synthetic {
     }
 
     fn describe_layer(&mut self, spec: &DecoderSpec, layer: usize) {
-        let (hidden, feed) = (spec.hidden_size, spec.intermediate_size);
+        let hidden = spec.hidden_size;
         let (query, kv) = (spec.query_size(), spec.kv_size());
         for (part, rows, cols, has_bias) in [
             (Part::Query, query, hidden, spec.biases.query_key_value),
@@ -111,15 +112,12 @@ impl Synthetic {
                 query,
                 spec.biases.attention_output,
             ),
-            (Part::Gate, feed, hidden, spec.biases.feed_forward),
-            (Part::Up, feed, hidden, spec.biases.feed_forward),
-            (Part::Down, hidden, feed, spec.biases.feed_forward),
         ] {
-            let role = Role::Layer(layer, part);
-            self.matrix(role, rows, cols);
-            if has_bias {
-                self.vector(Naming::Gguf.bias(role), rows);
-            }
+            self.linear(Role::Layer(layer, part), rows, cols, has_bias);
+        }
+        match spec.layer_experts(layer) {
+            Some(experts) => self.describe_experts(spec, experts, layer),
+            None => self.describe_dense(spec, layer),
         }
         let norms = [
             (Part::AttentionNorm, spec.norms.has_before()),
@@ -137,6 +135,50 @@ impl Synthetic {
         let query_key = [Part::QueryNorm, Part::KeyNorm].into_iter().zip(query_key);
         for (part, size) in norms.chain(query_key) {
             self.vector(Naming::Gguf.weight(Role::Layer(layer, part)), size);
+        }
+    }
+
+    fn describe_dense(&mut self, spec: &DecoderSpec, layer: usize) {
+        let (hidden, feed) = (spec.hidden_size, spec.intermediate_size);
+        for (part, rows, cols) in [
+            (Part::Gate, feed, hidden),
+            (Part::Up, feed, hidden),
+            (Part::Down, hidden, feed),
+        ] {
+            let role = Role::Layer(layer, part);
+            self.linear(role, rows, cols, spec.biases.feed_forward);
+        }
+    }
+
+    fn describe_experts(&mut self, spec: &DecoderSpec, experts: &ExpertsSpec, layer: usize) {
+        let (hidden, feed) = (spec.hidden_size, experts.intermediate_size);
+        let router = Naming::Gguf.weight(Role::Layer(layer, Part::Router));
+        let f32 = TensorType::Weight(GgmlDType::F32);
+        self.add(TensorHeader::described(
+            router,
+            vec![experts.count, hidden],
+            f32,
+        ));
+        for (part, rows, cols) in [
+            (Part::GateExperts, feed, hidden),
+            (Part::UpExperts, feed, hidden),
+            (Part::DownExperts, hidden, feed),
+        ] {
+            let role = Role::Layer(layer, part);
+            let dtype = TensorType::Weight(self.quant.dtype(role, cols, &self.spec));
+            let shape = vec![experts.count, rows, cols];
+            self.add(TensorHeader::described(
+                Naming::Gguf.weight(role),
+                shape,
+                dtype,
+            ));
+        }
+    }
+
+    fn linear(&mut self, role: Role, rows: usize, cols: usize, has_bias: bool) {
+        self.matrix(role, rows, cols);
+        if has_bias {
+            self.vector(Naming::Gguf.bias(role), rows);
         }
     }
 
@@ -196,7 +238,7 @@ impl TensorSource for Synthetic {
 fn stored(header: &TensorHeader) -> GgmlDType {
     match header.dtype {
         TensorType::Weight(dtype) => dtype,
-        TensorType::Other { .. } => GgmlDType::F32,
+        TensorType::MxFp4 | TensorType::Other { .. } => GgmlDType::F32,
     }
 }
 

@@ -82,7 +82,7 @@ fn needs_more_bits(role: Role, spec: &DecoderSpec) -> bool {
     let eighth = spec.layers / 8;
     match role {
         _ if is_output(role, spec) => true,
-        Role::Layer(layer, Part::Value | Part::Down) => {
+        Role::Layer(layer, Part::Value | Part::Down | Part::DownExperts) => {
             layer < eighth || layer >= 7 * spec.layers / 8 || (layer - eighth) % 3 == 2
         }
         _ => false,

@@ -212,10 +212,14 @@ const STRANGE_TYPES: &[(u32, &str)] = &[
     (29, "IQ1_M"),
     (34, "TQ1_0"),
     (35, "TQ2_0"),
-    (39, "MXFP4"),
 ];
 
+const MXFP4: u32 = 39;
+
 pub fn tensor_type(number: u32, what: &str) -> Result<TensorType, Flaw> {
+    if number == MXFP4 {
+        return Ok(TensorType::MxFp4);
+    }
     if let Some(&(_, dtype)) = WEIGHT_TYPES.iter().find(|entry| entry.0 == number) {
         return Ok(TensorType::Weight(dtype));
     }
@@ -230,12 +234,16 @@ pub fn tensor_type(number: u32, what: &str) -> Result<TensorType, Flaw> {
     Err(Flaw::unsupported(
         what,
         found,
-        "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K",
+        "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K and MXFP4",
     ))
 }
 
-fn type_number(dtype: GgmlDType) -> u32 {
-    let entry = WEIGHT_TYPES.iter().find(|entry| entry.1 == dtype);
+fn type_number(dtype: TensorType) -> u32 {
+    let entry = match dtype {
+        TensorType::MxFp4 => return MXFP4,
+        TensorType::Weight(dtype) => WEIGHT_TYPES.iter().find(|entry| entry.1 == dtype),
+        TensorType::Other { .. } => None,
+    };
     entry.map_or(0, |entry| entry.0)
 }
 

@@ -2,15 +2,13 @@
 
 use std::io::{self, Write};
 
-use candle_core::quantized::GgmlDType;
-
 use super::{DEFAULT_ALIGNMENT, GgufValue, MAGIC, type_number};
 use crate::networks::weights::header::TensorType;
 
 #[derive(Default)]
 pub struct GgufWriter {
     values: Vec<(String, GgufValue)>,
-    tensors: Vec<(String, Vec<usize>, GgmlDType)>,
+    tensors: Vec<(String, Vec<usize>, TensorType)>,
 }
 
 impl GgufWriter {
@@ -36,9 +34,10 @@ impl GgufWriter {
         &mut self,
         name: impl Into<String>,
         shape: &[usize],
-        dtype: GgmlDType,
+        dtype: impl Into<TensorType>,
     ) -> &mut Self {
-        self.tensors.push((name.into(), shape.to_vec(), dtype));
+        let tensor = (name.into(), shape.to_vec(), dtype.into());
+        self.tensors.push(tensor);
         self
     }
 
@@ -93,7 +92,7 @@ impl GgufWriter {
 
     fn bytes_of(&self, index: usize) -> u64 {
         let (_, shape, dtype) = &self.tensors[index];
-        TensorType::Weight(*dtype).bytes_of(shape).unwrap_or(0)
+        dtype.bytes_of(shape).unwrap_or(0)
     }
 }
 

@@ -1,0 +1,129 @@
+//! A feed-forward part of experts, of which each row takes a few.
+//!
+//! Rows are sorted by expert, and a step reads the matrices of the experts that its rows chose. A row's experts are
+//! added up in the order in which it chose them, so that its result does not depend on the rows beside it.
+
+use candle_core::{DType, Result, Tensor, bail};
+
+use super::{
+    GateActivation, Linear,
+    routing::{ChosenExperts, ExpertOrder, Routing},
+};
+use crate::networks::weights::{Weight, WeightSpan};
+use muster_kernels as kernels;
+
+#[derive(Debug)]
+pub struct Experts {
+    pub router: Linear,
+    pub routing: Routing,
+    pub experts: Vec<Expert>,
+    pub biases: Option<ExpertBiases>,
+    pub activation: GateActivation,
+}
+
+/// The matrices of one expert.
+#[derive(Debug)]
+pub struct Expert {
+    pub gate: Weight,
+    pub up: Weight,
+    pub down: Weight,
+}
+
+/// What is added to the products of each expert, `[experts, width]`.
+#[derive(Debug)]
+pub struct ExpertBiases {
+    pub gate: Tensor,
+    pub up: Tensor,
+    pub down: Tensor,
+}
+
+impl Experts {
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        if x.dim(0)? == 0 {
+            return Ok(x.clone());
+        }
+        let chosen = self.chosen(x)?;
+        let active = self.routing.active;
+        let order = ExpertOrder::new(&chosen.experts, active, self.experts.len());
+        let rows = Tensor::new(order.rows.as_slice(), x.device())?;
+        let sorted = x.index_select(&rows, 0)?;
+        let [mut gate, mut up] =
+            self.products(&order, &sorted, |expert| [&expert.gate, &expert.up])?;
+        let biases = self.biases.as_ref().map(|biases| (biases, &order));
+        if let Some((biases, order)) = biases {
+            gate = biased(&gate, &biases.gate, order)?;
+            up = biased(&up, &biases.up, order)?;
+        }
+        let gated = self.activation.gated(&gate, &up)?;
+        let [mut down] = self.products(&order, &gated, |expert| [&expert.down])?;
+        if let Some((biases, order)) = biases {
+            down = biased(&down, &biases.down, order)?;
+        }
+        kernels::weighted_sums(&down, &order.places, &chosen.weights, active)
+    }
+
+    /// What all experts and the router take.
+    pub fn bytes(&self) -> u64 {
+        let experts = self.experts.iter().map(Expert::bytes);
+        let biases = self.biases.as_ref().map_or(0, ExpertBiases::bytes);
+        self.router.bytes() + experts.sum::<u64>() + biases
+    }
+
+    /// What a step of so many rows reads: the router, and as many experts as rows that choose evenly come to in the
+    /// mean.
+    pub fn step_bytes(&self, rows: u64) -> u64 {
+        let experts = self.bytes() - self.router.bytes();
+        let share = self.routing.active as f64 / self.experts.len().max(1) as f64;
+        let read = 1.0 - (1.0 - share).powf(rows as f64);
+        self.router.bytes() + (experts as f64 * read).round() as u64
+    }
+
+    fn chosen(&self, x: &Tensor) -> Result<ChosenExperts> {
+        let logits = self.router.forward(x)?.to_dtype(DType::F32)?;
+        let mut chosen = ChosenExperts::default();
+        for logits in logits.to_vec2::<f32>()? {
+            self.routing.choose(&logits, &mut chosen);
+        }
+        Ok(chosen)
+    }
+
+    /// The products of rows that lie in the order of their experts.
+    fn products<'a, const N: usize>(
+        &'a self,
+        order: &ExpertOrder,
+        x: &Tensor,
+        weights: impl Fn(&'a Expert) -> [&'a Weight; N],
+    ) -> Result<[Tensor; N]> {
+        let spans = order.spans.iter().map(|(expert, rows)| WeightSpan {
+            rows: rows.clone(),
+            weights: weights(&self.experts[*expert]),
+        });
+        let products = Weight::products_of_spans(&spans.collect::<Vec<_>>(), x)?;
+        match <[Tensor; N]>::try_from(products) {
+            Ok(products) => Ok(products),
+            Err(products) => bail!("{N} matrices gave {} products", products.len()),
+        }
+    }
+}
+
+/// Rows in the order of their experts, with the biases of these.
+fn biased(rows: &Tensor, biases: &Tensor, order: &ExpertOrder) -> Result<Tensor> {
+    let experts = order.spans.iter();
+    let experts = experts.flat_map(|(expert, rows)| rows.clone().map(|_| *expert as u32));
+    let experts = Tensor::from_iter(experts, rows.device())?;
+    rows + biases.index_select(&experts, 0)?
+}
+
+impl ExpertBiases {
+    fn bytes(&self) -> u64 {
+        let tensors = [&self.gate, &self.up, &self.down].into_iter();
+        let bytes = tensors.map(|tensor| tensor.elem_count() * tensor.dtype().size_in_bytes());
+        bytes.sum::<usize>() as u64
+    }
+}
+
+impl Expert {
+    fn bytes(&self) -> u64 {
+        self.gate.bytes() + self.up.bytes() + self.down.bytes()
+    }
+}

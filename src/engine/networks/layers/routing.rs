@@ -1,0 +1,149 @@
+//! Which experts a row takes, how much of each, and the rows of a step in the order of their experts.
+
+use std::{cmp::Ordering, ops::Range};
+
+/// How a router's logits become a choice of experts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Routing {
+    /// Experts of a row.
+    pub active: usize,
+    /// The weights of the chosen experts are divided by their sum.
+    pub is_normalized: bool,
+}
+
+/// The experts of some rows and their weights: those of a row side by side, best first.
+#[derive(Debug, Default, PartialEq)]
+pub struct ChosenExperts {
+    pub experts: Vec<u32>,
+    pub weights: Vec<f32>,
+}
+
+impl Routing {
+    /// Adds the experts of a row. What a row chooses depends on its own logits alone; of equals, the first wins.
+    pub fn choose(&self, logits: &[f32], chosen: &mut ChosenExperts) {
+        let scores = softmax(logits);
+        let best = best_of(&scores, self.active);
+        let total: f32 = match self.is_normalized {
+            true => best.iter().map(|&expert| scores[expert]).sum(),
+            false => 1.0,
+        };
+        for expert in best {
+            chosen.experts.push(expert as u32);
+            chosen.weights.push(scores[expert] / total);
+        }
+    }
+}
+
+fn softmax(logits: &[f32]) -> Vec<f32> {
+    let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let powers = logits.iter().map(|logit| (logit - highest).exp());
+    let mut powers: Vec<f32> = powers.collect();
+    let total: f32 = powers.iter().sum();
+    powers.iter_mut().for_each(|power| *power /= total);
+    powers
+}
+
+/// The indices of the `count` highest scores, the highest first.
+fn best_of(scores: &[f32], count: usize) -> Vec<usize> {
+    let by_score = |a: &usize, b: &usize| -> Ordering {
+        let order = scores[*b].total_cmp(&scores[*a]);
+        order.then(a.cmp(b))
+    };
+    let mut indices: Vec<usize> = (0..scores.len()).collect();
+    if count < indices.len() {
+        indices.select_nth_unstable_by(count, by_score);
+        indices.truncate(count);
+    }
+    indices.sort_unstable_by(by_score);
+    indices
+}
+
+/// The rows of a step in the order of their experts.
+#[derive(Debug, PartialEq)]
+pub struct ExpertOrder {
+    /// The row of the step at each place; a row stands once for each of its experts.
+    pub rows: Vec<u32>,
+    /// The experts that have rows, in order, and the places of their rows.
+    pub spans: Vec<(usize, Range<usize>)>,
+    /// The place of each choice, in the order of [`ChosenExperts`].
+    pub places: Vec<u32>,
+}
+
+impl ExpertOrder {
+    /// Of choices among `experts`, `active` for each row.
+    pub fn new(chosen: &[u32], active: usize, experts: usize) -> Self {
+        let mut counts = vec![0_usize; experts];
+        for &expert in chosen {
+            counts[expert as usize] += 1;
+        }
+        let mut spans = Vec::new();
+        let mut next = Vec::with_capacity(experts);
+        let mut first = 0;
+        for (expert, count) in counts.into_iter().enumerate() {
+            next.push(first);
+            if count > 0 {
+                spans.push((expert, first..first + count));
+            }
+            first += count;
+        }
+        let mut rows = vec![0; chosen.len()];
+        let mut places = Vec::with_capacity(chosen.len());
+        for (choice, &expert) in chosen.iter().enumerate() {
+            let place = &mut next[expert as usize];
+            rows[*place] = (choice / active) as u32;
+            places.push(*place as u32);
+            *place += 1;
+        }
+        Self {
+            rows,
+            spans,
+            places,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(active: usize, is_normalized: bool, logits: &[f32]) -> ChosenExperts {
+        let routing = Routing {
+            active,
+            is_normalized,
+        };
+        let mut chosen = ChosenExperts::default();
+        routing.choose(logits, &mut chosen);
+        chosen
+    }
+
+    #[test]
+    fn the_best_experts_are_chosen_and_weighted_by_softmax() {
+        let logits = [1.0, 3.0, 2.0, 3.0, -1.0];
+        let powers = logits.map(f32::exp);
+        let all: f32 = powers.iter().sum();
+        let found = chosen(3, false, &logits);
+        assert_eq!(found.experts, [1, 3, 2]);
+        for (weight, expert) in found.weights.iter().zip([1, 3, 2]) {
+            assert!((weight - powers[expert] / all).abs() < 1e-6);
+        }
+        let normalized = chosen(3, true, &logits);
+        assert_eq!(normalized.experts, [1, 3, 2]);
+        assert!((normalized.weights.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+        assert_eq!(chosen(1, true, &logits).weights, [1.0]);
+        assert_eq!(chosen(5, false, &logits).experts, [1, 3, 2, 0, 4]);
+    }
+
+    #[test]
+    fn logits_that_are_no_numbers_choose_as_many() {
+        let found = chosen(2, true, &[f32::NAN, 0.0, f32::INFINITY]);
+        assert_eq!(found.experts.len(), 2);
+    }
+
+    #[test]
+    fn rows_are_sorted_by_expert_and_found_again() {
+        let order = ExpertOrder::new(&[4, 1, 1, 4, 0, 1], 2, 6);
+        assert_eq!(order.rows, [2, 0, 1, 2, 0, 1]);
+        assert_eq!(order.spans, [(0, 0..1), (1, 1..4), (4, 4..6)]);
+        assert_eq!(order.places, [4, 1, 2, 5, 0, 3]);
+    }
+}

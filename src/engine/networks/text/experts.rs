@@ -1,0 +1,132 @@
+//! The experts of a decoder's layers: their sizes, and what `config.json` says of them.
+
+use serde::Deserialize;
+
+use super::{config::ConfigJson, spec::DecoderSpec};
+use crate::networks::{layers::Routing, weights::Flaw};
+
+/// The experts of the layers that have them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExpertsSpec {
+    pub count: usize,
+    /// Width of one.
+    pub intermediate_size: usize,
+    pub routing: Routing,
+    /// The router's products and those of the experts have something added.
+    pub has_biases: bool,
+    /// Layers with a dense feed-forward part instead, in order.
+    pub dense_layers: Vec<usize>,
+}
+
+/// The fields of `config.json` about experts.
+#[derive(Debug, Deserialize)]
+pub struct ExpertsJson {
+    num_experts: Option<usize>,
+    /// Mixtral's name of the same, which newer programs write for other families too.
+    num_local_experts: Option<usize>,
+    num_experts_per_tok: Option<usize>,
+    /// gpt-oss's name of the same.
+    experts_per_token: Option<usize>,
+    pub moe_intermediate_size: Option<usize>,
+    pub norm_topk_prob: Option<bool>,
+    mlp_only_layers: Option<Vec<usize>>,
+    decoder_sparse_step: Option<usize>,
+}
+
+impl ConfigJson {
+    /// Experts of this width in all layers that the file does not call dense.
+    pub fn experts(
+        &self,
+        intermediate_size: usize,
+        is_normalized: bool,
+    ) -> Result<ExpertsSpec, Flaw> {
+        let json = &self.experts;
+        let count = json.num_experts.or(json.num_local_experts);
+        let active = json.num_experts_per_tok.or(json.experts_per_token);
+        Ok(ExpertsSpec {
+            count: wanted(count, "num_experts")?,
+            intermediate_size,
+            routing: Routing {
+                active: wanted(active, "num_experts_per_tok")?,
+                is_normalized,
+            },
+            has_biases: false,
+            dense_layers: json.dense_layers(self.num_hidden_layers)?,
+        })
+    }
+}
+
+impl ExpertsJson {
+    fn dense_layers(&self, layers: usize) -> Result<Vec<usize>, Flaw> {
+        let step = self.decoder_sparse_step.unwrap_or(1);
+        if step == 0 {
+            return Err(Flaw::broken("decoder_sparse_step", step, "1 or more"));
+        }
+        let listed = self.mlp_only_layers.as_deref().unwrap_or_default();
+        let is_dense = |layer: &usize| listed.contains(layer) || !(layer + 1).is_multiple_of(step);
+        Ok((0..layers).filter(is_dense).collect())
+    }
+}
+
+pub fn wanted<T>(value: Option<T>, name: &str) -> Result<T, Flaw> {
+    value.ok_or_else(|| Flaw::broken(name, "nothing", "a number"))
+}
+
+impl ExpertsSpec {
+    pub fn with_biases(self) -> Self {
+        Self {
+            has_biases: true,
+            ..self
+        }
+    }
+
+    pub fn check(&self) -> Result<(), Flaw> {
+        for (name, size, most) in [
+            ("the number of experts", self.count, 1 << 12),
+            ("the experts of a token", self.routing.active, self.count),
+            ("the size of an expert", self.intermediate_size, 1 << 22),
+        ] {
+            if !(1..=most).contains(&size) {
+                return Err(Flaw::broken(name, size, format!("1 to {most}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DecoderSpec {
+    /// The experts of a layer; none where it is dense.
+    pub fn layer_experts(&self, layer: usize) -> Option<&ExpertsSpec> {
+        let experts = self.experts.as_ref();
+        experts.filter(|experts| !experts.dense_layers.contains(&layer))
+    }
+
+    /// The numbers of a layer's feed-forward part that a token is multiplied by.
+    pub fn feed_parameters(&self, layer: usize) -> u64 {
+        let parameters = match self.layer_experts(layer) {
+            None => 3 * self.hidden_size * self.intermediate_size,
+            Some(experts) => {
+                let each = 3 * self.hidden_size * experts.intermediate_size;
+                self.hidden_size * experts.count + experts.routing.active * each
+            }
+        };
+        parameters as u64
+    }
+
+    /// The widths that a row has on its way through a feed-forward part, all together and at most.
+    pub fn feed_width(&self) -> usize {
+        let dense = 3 * self.intermediate_size;
+        let experts = self.experts.as_ref().map_or(0, |experts| {
+            let each = 2 * self.hidden_size + 3 * experts.intermediate_size;
+            experts.count + experts.routing.active * each
+        });
+        dense.max(experts)
+    }
+
+    /// The widest of a layer's matrices that multiply the hidden state.
+    pub fn widest_output(&self) -> usize {
+        let experts = self.experts.as_ref();
+        let experts = experts.map_or(0, |experts| experts.intermediate_size);
+        self.intermediate_size.max(self.query_size()).max(experts)
+    }
+}
