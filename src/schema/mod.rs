@@ -164,6 +164,42 @@ fn check_found(place: &str, found: u64) -> Result<(), SchemaRefusal> {
     }
 }
 
+fn check_type(value: &Value, place: &str) -> Result<(), SchemaRefusal> {
+    const TYPES: [&str; 7] = [
+        "null", "boolean", "integer", "number", "string", "array", "object",
+    ];
+    let given = match value {
+        Value::Array(list) => list.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let is_known = |one: &&Value| one.as_str().is_some_and(|name| TYPES.contains(&name));
+    match given.iter().find(|one| !is_known(one)) {
+        Some(unknown) => {
+            let found: String = unknown.to_string().chars().take(64).collect();
+            let types = TYPES.join(", ");
+            let message = format!("must be one of {types}, or a list of them, found {found}");
+            Err(SchemaRefusal::new(place, message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Patterns that look around are brought to another form before the library reads them.
+fn check_pattern(place: &str, pattern: &str) -> Result<(), SchemaRefusal> {
+    let looks_around = ["(?=", "(?!", "(?<"]
+        .iter()
+        .any(|mark| pattern.contains(mark));
+    let error = match regex_syntax::parse(pattern) {
+        Err(error) if !looks_around => error.to_string(),
+        _ => return Ok(()),
+    };
+    // The lines before show the pattern.
+    let reason = error.lines().last().unwrap_or_default();
+    let reason = reason.trim_start_matches("error: ");
+    let message = format!("is not a regular expression: {reason}");
+    Err(SchemaRefusal::new(place, message))
+}
+
 fn check_divisor(value: &Value, place: &str) -> Result<(), SchemaRefusal> {
     let Some(number) = value.as_number() else {
         return Ok(());
@@ -304,7 +340,18 @@ impl SchemaCheck {
                 self.schema(value, place, depth)
             }
             "$ref" => self.reference(value, place),
-            "pattern" => check_weight(place, value.as_str().unwrap_or_default()),
+            "pattern" => {
+                let pattern = value.as_str().unwrap_or_default();
+                check_weight(place, pattern)?;
+                match self.strict {
+                    true => check_pattern(place, pattern),
+                    false => Ok(()),
+                }
+            }
+            "type" if self.strict => {
+                check_type(value, place)?;
+                self.plain(value, place, depth)
+            }
             "multipleOf" => check_divisor(value, place),
             key if BOUNDS.contains(&key) => {
                 check_bound(key, value, place)?;
@@ -444,6 +491,27 @@ mod tests {
         ] {
             let place = refused_at(&json!({"items": {key: bound}}));
             assert_eq!(place, Some(format!("schema.items.{key}")));
+        }
+    }
+
+    #[test]
+    fn types_and_patterns_that_nobody_knows_are_refused_at_their_place() {
+        let refused = |schema: Value| check(&schema, "s", true).map_err(|error| error.to_string());
+        let error = refused(json!({"properties": {"a": {"type": "objekt"}}})).unwrap_err();
+        let expected = "s.properties.a.type: must be one of null, boolean, integer, number, string, array, object, or a \
+                        list of them, found \"objekt\"";
+        assert_eq!(error, expected);
+        let error = refused(json!({"type": "string", "pattern": "("})).unwrap_err();
+        assert_eq!(
+            error,
+            "s.pattern: is not a regular expression: unclosed group"
+        );
+        for sound in [
+            json!({"type": ["string", "null"], "pattern": "^[\\w-]+\\/\\u0041$"}),
+            json!({"pattern": "^(?=a).+$"}),
+            json!({"properties": {"type": {"type": "object"}}, "enum": [{"type": "x"}]}),
+        ] {
+            refused(sound).unwrap();
         }
     }
 

@@ -186,6 +186,8 @@ impl Guide {
 pub fn first_line(message: &str) -> String {
     let line = match message.lines().next().unwrap_or_default() {
         "NoExtensionBias" | "NoExtension" => "no text satisfies it",
+        // The lines between show the pattern.
+        line if line.ends_with(':') => message.lines().last().unwrap_or(line),
         line => line,
     };
     line.chars().take(300).collect()
