@@ -16,7 +16,7 @@ use muster_kernels as kernels;
 pub struct Experts {
     pub router: Linear,
     pub routing: Routing,
-    /// What is added to the scores of the experts for the choice.
+    /// Added to the scores of the experts for the choice.
     pub correction: Option<Vec<f32>>,
     pub experts: Vec<Expert>,
     pub biases: Option<ExpertBiases>,
@@ -40,7 +40,7 @@ pub struct SharedExpert {
     pub gate: Option<Linear>,
 }
 
-/// What is added to the products of each expert, `[experts, width]`.
+/// Biases of the products of each expert, `[experts, width]`.
 #[derive(Debug)]
 pub struct ExpertBiases {
     pub gate: Tensor,

@@ -19,7 +19,7 @@ pub struct Routing {
 /// What a logit becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouterScore {
-    /// Its share among all experts.
+    /// Share among all experts.
     Softmax,
     Sigmoid,
 }

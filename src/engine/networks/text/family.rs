@@ -33,7 +33,7 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Mistral, "MistralForCausalLM", "llama"),
     (Family::Ministral, "MinistralForCausalLM", "llama"),
     (Family::Ministral3, "Ministral3ForCausalLM", "mistral3"),
-    // Its GGUF files are those of a Llama with experts.
+    // GGUF files of Mixtral are those of a Llama with experts.
     (Family::Mixtral, "MixtralForCausalLM", "llama"),
     (Family::Qwen2, "Qwen2ForCausalLM", "qwen2"),
     (Family::Qwen2Moe, "Qwen2MoeForCausalLM", "qwen2moe"),
@@ -127,7 +127,7 @@ pub enum Part {
     /// Mixtral's name of the same, and that of gpt-oss.
     BlockSparseRouter,
     OssRouter,
-    /// What is added to the scores of experts for the choice.
+    /// Added to the scores of experts for the choice.
     Correction,
     /// The matrices of shared experts; Qwen's names of the same follow.
     SharedGate,

@@ -97,7 +97,7 @@ fn columns(header: &TensorHeader) -> usize {
     header.shape.last().copied().unwrap_or(1)
 }
 
-/// What is added to the products of all experts.
+/// Biases of the products of all experts.
 fn is_bias(header: &TensorHeader) -> bool {
     header.name.ends_with("bias")
 }
