@@ -135,7 +135,7 @@ fn swiglu_oai_slice_as<const FAST: bool>(
     out: &mut [f32],
 ) {
     for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
-        // Comparisons that keep what is no number.
+        // Comparisons that keep NaN.
         let a = if *a > limit { limit } else { *a };
         let b = if *b > limit { limit } else { *b };
         let b = if b < -limit { -limit } else { b };

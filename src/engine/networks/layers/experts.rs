@@ -6,7 +6,7 @@
 use candle_core::{DType, Result, Tensor, bail};
 
 use super::{
-    GateActivation, Linear,
+    GateActivation, GatedFeedForward, Linear,
     routing::{ChosenExperts, ExpertOrder, Routing},
 };
 use crate::networks::weights::{Weight, WeightSpan};
@@ -16,8 +16,11 @@ use muster_kernels as kernels;
 pub struct Experts {
     pub router: Linear,
     pub routing: Routing,
+    /// Added to the scores of the experts for the choice.
+    pub correction: Option<Vec<f32>>,
     pub experts: Vec<Expert>,
     pub biases: Option<ExpertBiases>,
+    pub shared: Option<SharedExpert>,
     pub activation: GateActivation,
 }
 
@@ -29,7 +32,15 @@ pub struct Expert {
     pub down: Weight,
 }
 
-/// What is added to the products of each expert, `[experts, width]`.
+/// An expert that all rows take.
+#[derive(Debug)]
+pub struct SharedExpert {
+    pub part: GatedFeedForward,
+    /// A row takes the sigmoid of this of it; `None` where it takes it whole.
+    pub gate: Option<Linear>,
+}
+
+/// Biases of the products of each expert, `[experts, width]`.
 #[derive(Debug)]
 pub struct ExpertBiases {
     pub gate: Tensor,
@@ -59,30 +70,40 @@ impl Experts {
         if let Some((biases, order)) = biases {
             down = biased(&down, &biases.down, order)?;
         }
-        kernels::weighted_sums(&down, &order.places, &chosen.weights, active)
+        let sums = kernels::weighted_sums(&down, &order.places, &chosen.weights, active)?;
+        match &self.shared {
+            Some(shared) => sums + shared.forward(x)?,
+            None => Ok(sums),
+        }
     }
 
     /// What all experts and the router take.
     pub fn bytes(&self) -> u64 {
         let experts = self.experts.iter().map(Expert::bytes);
         let biases = self.biases.as_ref().map_or(0, ExpertBiases::bytes);
-        self.router.bytes() + experts.sum::<u64>() + biases
+        self.common_bytes() + experts.sum::<u64>() + biases
     }
 
-    /// What a step of so many rows reads: the router, and as many experts as rows that choose evenly come to in the
+    /// What all rows read.
+    fn common_bytes(&self) -> u64 {
+        self.router.bytes() + self.shared.as_ref().map_or(0, SharedExpert::bytes)
+    }
+
+    /// What a step of so many rows reads: what all rows do, and as many experts as rows that choose evenly come to in the
     /// mean.
     pub fn step_bytes(&self, rows: u64) -> u64 {
-        let experts = self.bytes() - self.router.bytes();
+        let experts = self.bytes() - self.common_bytes();
         let share = self.routing.active as f64 / self.experts.len().max(1) as f64;
         let read = 1.0 - (1.0 - share).powf(rows as f64);
-        self.router.bytes() + (experts as f64 * read).round() as u64
+        self.common_bytes() + (experts as f64 * read).round() as u64
     }
 
     fn chosen(&self, x: &Tensor) -> Result<ChosenExperts> {
         let logits = self.router.forward(x)?.to_dtype(DType::F32)?;
         let mut chosen = ChosenExperts::default();
         for logits in logits.to_vec2::<f32>()? {
-            self.routing.choose(&logits, &mut chosen);
+            let correction = self.correction.as_deref();
+            self.routing.choose(&logits, correction, &mut chosen);
         }
         Ok(chosen)
     }
@@ -103,6 +124,23 @@ impl Experts {
             Ok(products) => Ok(products),
             Err(products) => bail!("{N} matrices gave {} products", products.len()),
         }
+    }
+}
+
+impl SharedExpert {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let fed = self.part.forward(x)?;
+        match &self.gate {
+            Some(gate) => {
+                let share = (gate.forward(x)?.neg()?.exp()? + 1.0)?.recip()?;
+                fed.broadcast_mul(&share)
+            }
+            None => Ok(fed),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.part.bytes() + self.gate.as_ref().map_or(0, Linear::bytes)
     }
 }
 

@@ -8,7 +8,7 @@ use muster_kernels as kernels;
 #[derive(Debug)]
 pub enum FeedForward {
     Dense(GatedFeedForward),
-    Experts(Experts),
+    Experts(Box<Experts>),
 }
 
 #[derive(Debug)]

@@ -11,9 +11,9 @@ mod routing;
 pub use self::{
     attention::{Attention, Positions, QueryKeyNorms},
     embedding::Embedding,
-    experts::{Expert, ExpertBiases, Experts},
+    experts::{Expert, ExpertBiases, Experts, SharedExpert},
     feed_forward::{FeedForward, GateActivation, GatedFeedForward},
     linear::Linear,
     norm::RmsNorm,
-    routing::Routing,
+    routing::{ExpertGroups, RouterScore, Routing},
 };

@@ -7,8 +7,29 @@ use std::{cmp::Ordering, ops::Range};
 pub struct Routing {
     /// Experts of a row.
     pub active: usize,
+    pub score: RouterScore,
     /// The weights of the chosen experts are divided by their sum.
     pub is_normalized: bool,
+    /// What weights are multiplied by in the end.
+    pub scale: f32,
+    /// Where a row first chooses among groups of neighbouring experts.
+    pub groups: Option<ExpertGroups>,
+}
+
+/// What a logit becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouterScore {
+    /// Share among all experts.
+    Softmax,
+    Sigmoid,
+}
+
+/// Groups are scored by the sum of their two best experts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpertGroups {
+    pub count: usize,
+    /// Groups of a row.
+    pub active: usize,
 }
 
 /// The experts of some rows and their weights: those of a row side by side, best first.
@@ -19,17 +40,57 @@ pub struct ChosenExperts {
 }
 
 impl Routing {
-    /// Adds the experts of a row. What a row chooses depends on its own logits alone; of equals, the first wins.
-    pub fn choose(&self, logits: &[f32], chosen: &mut ChosenExperts) {
-        let scores = softmax(logits);
-        let best = best_of(&scores, self.active);
+    /// A softmax over all experts, without groups.
+    pub fn softmax(active: usize, is_normalized: bool) -> Self {
+        Self {
+            active,
+            score: RouterScore::Softmax,
+            is_normalized,
+            scale: 1.0,
+            groups: None,
+        }
+    }
+
+    /// Adds the experts of a row. What a row chooses depends on its own logits alone; of equals, the first wins. The
+    /// correction of each expert counts for the choice and not for its weight.
+    pub fn choose(&self, logits: &[f32], correction: Option<&[f32]>, chosen: &mut ChosenExperts) {
+        let scores = match self.score {
+            RouterScore::Softmax => softmax(logits),
+            RouterScore::Sigmoid => logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
+        };
+        let mut ranks = scores.clone();
+        for (rank, correction) in ranks.iter_mut().zip(correction.unwrap_or_default()) {
+            *rank += correction;
+        }
+        if let Some(groups) = self.groups {
+            groups.hide_others(&mut ranks);
+        }
+        let best = best_of(&ranks, self.active);
         let total: f32 = match self.is_normalized {
             true => best.iter().map(|&expert| scores[expert]).sum(),
             false => 1.0,
         };
         for expert in best {
             chosen.experts.push(expert as u32);
-            chosen.weights.push(scores[expert] / total);
+            chosen.weights.push(scores[expert] / total * self.scale);
+        }
+    }
+}
+
+impl ExpertGroups {
+    /// Experts of groups that are not chosen rank last.
+    fn hide_others(self, ranks: &mut [f32]) {
+        let size = ranks.len() / self.count;
+        let sums = ranks.chunks(size).map(|group| {
+            let best = best_of(group, 2).into_iter();
+            best.map(|expert| group[expert]).sum()
+        });
+        let sums: Vec<f32> = sums.collect();
+        let chosen = best_of(&sums, self.active);
+        for (index, group) in ranks.chunks_mut(size).enumerate() {
+            if !chosen.contains(&index) {
+                group.fill(f32::NEG_INFINITY);
+            }
         }
     }
 }
@@ -107,13 +168,39 @@ mod tests {
     use super::*;
 
     fn chosen(active: usize, is_normalized: bool, logits: &[f32]) -> ChosenExperts {
-        let routing = Routing {
-            active,
-            is_normalized,
-        };
         let mut chosen = ChosenExperts::default();
-        routing.choose(logits, &mut chosen);
+        Routing::softmax(active, is_normalized).choose(logits, None, &mut chosen);
         chosen
+    }
+
+    #[test]
+    fn groups_and_corrections_count_for_the_choice_alone() {
+        let routing = Routing {
+            active: 2,
+            score: RouterScore::Sigmoid,
+            is_normalized: true,
+            scale: 3.0,
+            groups: Some(ExpertGroups {
+                count: 3,
+                active: 1,
+            }),
+        };
+        let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+        let logits = [4.0, -4.0, 1.0, 1.0, 0.5, 0.0];
+        let mut chosen = ChosenExperts::default();
+        routing.choose(&logits, None, &mut chosen);
+        // Alone the first expert is the best, but the second group has the best two.
+        assert_eq!(chosen.experts, [2, 3]);
+        assert_eq!(chosen.weights, [1.5, 1.5]);
+        let mut corrected = ChosenExperts::default();
+        routing.choose(
+            &logits,
+            Some(&[0.0, 0.0, 0.0, 0.0, 0.5, 0.6]),
+            &mut corrected,
+        );
+        assert_eq!(corrected.experts, [4, 5]);
+        let weight = 3.0 * sigmoid(0.5) / (sigmoid(0.5) + 0.5);
+        assert!((corrected.weights[0] - weight).abs() < 1e-6);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{
     experts::ExpertsJson,
     family::Family,
-    gemma, gpt_oss, granite, llama, mistral, olmo, phi, qwen,
+    gemma, glm, gpt_oss, granite, llama, mistral, olmo, phi, qwen,
     rope::{Rope, RopeScaling},
     rope_json::RopeJson,
     smollm,
@@ -61,6 +61,8 @@ pub struct ConfigJson {
     pub residual_multiplier: Option<f64>,
     pub logits_scaling: Option<f64>,
     pub clip_qkv: Option<f64>,
+    pub qkv_bias: Option<bool>,
+    pub use_qk_norm: Option<bool>,
     pub swiglu_alpha: Option<f32>,
     pub swiglu_limit: Option<f32>,
     #[serde(flatten)]
@@ -80,6 +82,7 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
         Family::Ministral3 => mistral::ministral3_spec(&config),
         Family::Mixtral => mistral::mixtral_spec(&config),
         Family::Qwen2 => qwen::qwen2_spec(&config),
+        Family::Qwen2Moe => qwen::qwen2_moe_spec(&config),
         Family::Qwen3 => qwen::qwen3_spec(&config),
         Family::Qwen3Moe => qwen::qwen3_moe_spec(&config),
         Family::Gemma2 => gemma::gemma2_spec(&config),
@@ -88,6 +91,7 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
         Family::Olmo2 => olmo::olmo2_spec(&config),
         Family::Olmo3 => olmo::olmo3_spec(&config),
         Family::Olmoe => olmo::olmoe_spec(&config),
+        Family::Glm4Moe => glm::glm4_moe_spec(&config),
         Family::GptOss => gpt_oss::gpt_oss_spec(&config),
         Family::Granite => granite::granite_spec(&config),
         Family::SmolLm3 => smollm::smollm3_spec(&config),
@@ -189,6 +193,13 @@ impl ConfigJson {
     pub fn rope_with(&self, head_dim: usize, theta: f64) -> Result<Rope, Flaw> {
         let context = self.max_position_embeddings;
         self.rope_json().rope(head_dim, theta, context)
+    }
+
+    /// The same where files may leave out that only so much of a head turns.
+    pub fn rope_of_share(&self, head_dim: usize, share: f64) -> Result<Rope, Flaw> {
+        let mut json = self.rope_json();
+        json.partial_rotary_factor = json.partial_rotary_factor.or(Some(share));
+        json.rope(head_dim, 10_000.0, self.max_position_embeddings)
     }
 
     /// How positions turn in layers with a window, where the file says more of them than the family does.

@@ -3,7 +3,10 @@
 use serde::Deserialize;
 
 use super::{config::ConfigJson, spec::DecoderSpec};
-use crate::networks::{layers::Routing, weights::Flaw};
+use crate::networks::{
+    layers::{ExpertGroups, RouterScore, Routing},
+    weights::{Flaw, sized},
+};
 
 /// The experts of the layers that have them.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,10 +15,21 @@ pub struct ExpertsSpec {
     /// Width of one.
     pub intermediate_size: usize,
     pub routing: Routing,
+    /// Scores are corrected for the choice.
+    pub has_correction: bool,
     /// The router's products and those of the experts have something added.
     pub has_biases: bool,
+    pub shared: Option<SharedExpertSpec>,
     /// Layers with a dense feed-forward part instead, in order.
     pub dense_layers: Vec<usize>,
+}
+
+/// An expert that all tokens take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedExpertSpec {
+    pub intermediate_size: usize,
+    /// A token takes the share of it that a gate says.
+    pub is_gated: bool,
 }
 
 /// The fields of `config.json` about experts.
@@ -31,6 +45,15 @@ pub struct ExpertsJson {
     pub norm_topk_prob: Option<bool>,
     mlp_only_layers: Option<Vec<usize>>,
     decoder_sparse_step: Option<usize>,
+    pub shared_expert_intermediate_size: Option<usize>,
+    /// The names of DeepSeek and GLM.
+    n_routed_experts: Option<usize>,
+    n_shared_experts: Option<usize>,
+    n_group: Option<usize>,
+    topk_group: Option<usize>,
+    routed_scaling_factor: Option<f32>,
+    first_k_dense_replace: Option<usize>,
+    num_nextn_predict_layers: Option<usize>,
 }
 
 impl ConfigJson {
@@ -42,17 +65,57 @@ impl ConfigJson {
     ) -> Result<ExpertsSpec, Flaw> {
         let json = &self.experts;
         let count = json.num_experts.or(json.num_local_experts);
+        let count = count.or(json.n_routed_experts);
         let active = json.num_experts_per_tok.or(json.experts_per_token);
         Ok(ExpertsSpec {
             count: wanted(count, "num_experts")?,
             intermediate_size,
-            routing: Routing {
-                active: wanted(active, "num_experts_per_tok")?,
-                is_normalized,
-            },
+            routing: Routing::softmax(wanted(active, "num_experts_per_tok")?, is_normalized),
+            has_correction: false,
             has_biases: false,
+            shared: None,
             dense_layers: json.dense_layers(self.num_hidden_layers)?,
         })
+    }
+}
+
+impl ConfigJson {
+    /// The same as DeepSeek V3 and GLM 4.5 route them: by sigmoids with a correction, in groups, beside shared ones.
+    pub fn corrected_experts(&self) -> Result<ExpertsSpec, Flaw> {
+        let json = &self.experts;
+        let feed = wanted(json.moe_intermediate_size, "moe_intermediate_size")?;
+        let plain = self.experts(feed, json.norm_topk_prob.unwrap_or(true))?;
+        let shared = json.n_shared_experts.unwrap_or(0);
+        let groups = ExpertGroups {
+            count: json.n_group.unwrap_or(1),
+            active: json.topk_group.unwrap_or(1),
+        };
+        let first = json.first_k_dense_replace.unwrap_or(0);
+        Ok(ExpertsSpec {
+            routing: Routing {
+                score: RouterScore::Sigmoid,
+                scale: json.routed_scaling_factor.unwrap_or(1.0),
+                groups: Some(groups).filter(|groups| groups.count != 1),
+                ..plain.routing
+            },
+            has_correction: true,
+            shared: match shared {
+                0 => None,
+                _ => Some(SharedExpertSpec {
+                    intermediate_size: sized("n_shared_experts", shared)?.saturating_mul(feed),
+                    is_gated: false,
+                }),
+            },
+            dense_layers: (0..first.min(self.num_hidden_layers)).collect(),
+            ..plain
+        })
+    }
+
+    pub fn prediction_layers(&self) -> Result<usize, Flaw> {
+        match self.experts.num_nextn_predict_layers.unwrap_or(0) {
+            0 => Ok(0),
+            layers => sized("num_nextn_predict_layers", layers),
+        }
     }
 }
 
@@ -90,7 +153,45 @@ impl ExpertsSpec {
                 return Err(Flaw::broken(name, size, format!("1 to {most}")));
             }
         }
-        Ok(())
+        if let Some(shared) = self.shared
+            && !(1..=1 << 22).contains(&shared.intermediate_size)
+        {
+            let size = shared.intermediate_size;
+            return Err(Flaw::broken(
+                "the size of the shared expert",
+                size,
+                "1 to 4194304",
+            ));
+        }
+        if !self.routing.scale.is_normal() {
+            let scale = self.routing.scale;
+            return Err(Flaw::broken(
+                "the scale of experts",
+                scale,
+                "a finite number but 0",
+            ));
+        }
+        self.check_groups()
+    }
+
+    fn check_groups(&self) -> Result<(), Flaw> {
+        let Some(groups) = self.routing.groups else {
+            return Ok(());
+        };
+        let is_whole = groups.count > 0 && self.count.is_multiple_of(groups.count);
+        let size = self.count.checked_div(groups.count).unwrap_or(0);
+        let in_chosen = size.saturating_mul(groups.active);
+        match is_whole && groups.active <= groups.count && self.routing.active <= in_chosen {
+            true => Ok(()),
+            false => {
+                let found = format!(
+                    "{} of {} groups for {} of {} experts",
+                    groups.active, groups.count, self.routing.active, self.count
+                );
+                let wanted = "whole groups, and experts enough in the chosen ones";
+                Err(Flaw::broken("the groups of experts", found, wanted))
+            }
+        }
     }
 }
 
@@ -107,7 +208,10 @@ impl DecoderSpec {
             None => 3 * self.hidden_size * self.intermediate_size,
             Some(experts) => {
                 let each = 3 * self.hidden_size * experts.intermediate_size;
-                self.hidden_size * experts.count + experts.routing.active * each
+                let shared = experts
+                    .shared
+                    .map_or(0, |shared| 3 * self.hidden_size * shared.intermediate_size);
+                self.hidden_size * experts.count + experts.routing.active * each + shared
             }
         };
         parameters as u64
@@ -118,7 +222,10 @@ impl DecoderSpec {
         let dense = 3 * self.intermediate_size;
         let experts = self.experts.as_ref().map_or(0, |experts| {
             let each = 2 * self.hidden_size + 3 * experts.intermediate_size;
-            experts.count + experts.routing.active * each
+            let shared = experts
+                .shared
+                .map_or(0, |shared| 3 * shared.intermediate_size);
+            experts.count + experts.routing.active * each + shared
         });
         dense.max(experts)
     }

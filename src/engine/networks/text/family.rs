@@ -11,6 +11,7 @@ pub enum Family {
     Ministral3,
     Mixtral,
     Qwen2,
+    Qwen2Moe,
     Qwen3,
     Qwen3Moe,
     Gemma2,
@@ -20,6 +21,7 @@ pub enum Family {
     Olmo2,
     Olmo3,
     Olmoe,
+    Glm4Moe,
     GptOss,
     Granite,
     SmolLm3,
@@ -31,9 +33,10 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Mistral, "MistralForCausalLM", "llama"),
     (Family::Ministral, "MinistralForCausalLM", "llama"),
     (Family::Ministral3, "Ministral3ForCausalLM", "mistral3"),
-    // Its GGUF files are those of a Llama with experts.
+    // GGUF files of Mixtral are those of a Llama with experts.
     (Family::Mixtral, "MixtralForCausalLM", "llama"),
     (Family::Qwen2, "Qwen2ForCausalLM", "qwen2"),
+    (Family::Qwen2Moe, "Qwen2MoeForCausalLM", "qwen2moe"),
     (Family::Qwen3, "Qwen3ForCausalLM", "qwen3"),
     // Without the way to logits: a text encoder.
     (Family::Qwen3, "Qwen3Model", "qwen3"),
@@ -44,6 +47,7 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Olmo2, "Olmo2ForCausalLM", "olmo2"),
     (Family::Olmo3, "Olmo3ForCausalLM", "olmo2"),
     (Family::Olmoe, "OlmoeForCausalLM", "olmoe"),
+    (Family::Glm4Moe, "Glm4MoeForCausalLM", "glm4moe"),
     (Family::GptOss, "GptOssForCausalLM", "gpt-oss"),
     (Family::Granite, "GraniteForCausalLM", "granite"),
     (Family::SmolLm3, "SmolLM3ForCausalLM", "smollm3"),
@@ -123,6 +127,17 @@ pub enum Part {
     /// Mixtral's name of the same, and that of gpt-oss.
     BlockSparseRouter,
     OssRouter,
+    /// Added to the scores of experts for the choice.
+    Correction,
+    /// The matrices of shared experts; Qwen's names of the same follow.
+    SharedGate,
+    SharedUp,
+    SharedDown,
+    GatedSharedGate,
+    GatedSharedUp,
+    GatedSharedDown,
+    /// From hidden states to the share of the shared expert.
+    SharedRouter,
     /// The scores of no token, one for each head.
     Sinks,
     /// The gates of all experts.
@@ -207,6 +222,42 @@ const PARTS: &[(Part, &str, &str)] = &[
         "ffn_gate_inp",
     ),
     (Part::OssRouter, "mlp.router", "ffn_gate_inp"),
+    (
+        Part::Correction,
+        "mlp.gate.e_score_correction_bias",
+        "exp_probs_b",
+    ),
+    (
+        Part::SharedGate,
+        "mlp.shared_experts.gate_proj",
+        "ffn_gate_shexp",
+    ),
+    (Part::SharedUp, "mlp.shared_experts.up_proj", "ffn_up_shexp"),
+    (
+        Part::SharedDown,
+        "mlp.shared_experts.down_proj",
+        "ffn_down_shexp",
+    ),
+    (
+        Part::GatedSharedGate,
+        "mlp.shared_expert.gate_proj",
+        "ffn_gate_shexp",
+    ),
+    (
+        Part::GatedSharedUp,
+        "mlp.shared_expert.up_proj",
+        "ffn_up_shexp",
+    ),
+    (
+        Part::GatedSharedDown,
+        "mlp.shared_expert.down_proj",
+        "ffn_down_shexp",
+    ),
+    (
+        Part::SharedRouter,
+        "mlp.shared_expert_gate",
+        "ffn_gate_inp_shexp",
+    ),
     (Part::Sinks, "self_attn.sinks", "attn_sinks"),
     (Part::GateExperts, "mlp.experts.gate_proj", "ffn_gate_exps"),
     (Part::UpExperts, "mlp.experts.up_proj", "ffn_up_exps"),
@@ -228,7 +279,13 @@ impl Naming {
 
     /// Whether the name is that of a router.
     pub fn is_router(name: &str) -> bool {
-        let routers = [Part::Router, Part::BlockSparseRouter, Part::OssRouter].map(Part::names);
+        let routers = [
+            Part::Router,
+            Part::BlockSparseRouter,
+            Part::OssRouter,
+            Part::SharedRouter,
+        ];
+        let routers = routers.map(Part::names);
         let mut stems = routers.iter().flat_map(|(hub, gguf)| [hub, gguf]);
         let stem = name.strip_suffix(".weight").unwrap_or(name);
         stems.any(|router| {
@@ -251,7 +308,8 @@ impl Naming {
         })
     }
 
-    fn layer(self, layer: usize) -> String {
+    /// What the names of a layer's tensors begin with.
+    pub fn layer(self, layer: usize) -> String {
         match self {
             Self::Hub => format!("model.layers.{layer}"),
             Self::Bare => format!("layers.{layer}"),
@@ -301,6 +359,7 @@ impl Part {
                 | Self::UpExperts
                 | Self::GateUpExperts
                 | Self::DownExperts
+                | Self::Correction
                 | Self::Sinks
         )
     }
@@ -320,6 +379,7 @@ impl fmt::Display for Family {
             Self::Ministral3 => "Ministral 3",
             Self::Mixtral => "Mixtral",
             Self::Qwen2 => "Qwen2",
+            Self::Qwen2Moe => "Qwen2-MoE",
             Self::Qwen3 => "Qwen3",
             Self::Qwen3Moe => "Qwen3-MoE",
             Self::Gemma2 => "Gemma 2",
@@ -328,6 +388,7 @@ impl fmt::Display for Family {
             Self::Olmo2 => "OLMo 2",
             Self::Olmo3 => "OLMo 3",
             Self::Olmoe => "OLMoE",
+            Self::Glm4Moe => "GLM-4.5",
             Self::GptOss => "gpt-oss",
             Self::Granite => "Granite",
             Self::SmolLm3 => "SmolLM3",

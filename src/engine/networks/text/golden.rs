@@ -37,6 +37,8 @@ pub const FAMILIES: &[&str] = &[
     "mixtral",
     "olmoe",
     "gpt-oss",
+    "qwen2-moe",
+    "glm4-moe",
 ];
 
 pub fn fixture(name: &str) -> PathBuf {

@@ -133,6 +133,7 @@ fn dense_logits_do_not_depend_on_the_company() {
         ("qwen3", DType::F16),
         ("qwen3-moe", DType::F32),
         ("gpt-oss", DType::F32),
+        ("glm4-moe", DType::F32),
         ("gpt-oss-mxfp4", DType::BF16),
         ("qwen3-moe-sparse", DType::BF16),
     ] {

@@ -20,6 +20,7 @@ pub fn spec(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
         intermediate_size: config.intermediate_size,
         experts: None,
         layers: config.num_hidden_layers,
+        prediction_layers: 0,
         heads: config.num_attention_heads,
         kv_heads: config.kv_heads(),
         head_dim,

@@ -1,5 +1,7 @@
 //! What a decoder will take of a device's memory, worked out before anything is loaded.
 
+use std::ops::Range;
+
 use candle_core::{DType, quantized::GgmlDType};
 
 use super::{
@@ -18,11 +20,13 @@ impl Checkpoint {
         on_cpu: bool,
         options: &LoadOptions,
     ) -> Result<u64, CheckpointError> {
-        let tied = self.spec()?.tied_embeddings;
+        let spec = self.spec()?;
+        let predicting = spec.layers..spec.layers + spec.prediction_layers;
         let named = Named {
             headers: self.tensors(),
             naming: self.naming(),
-            tied,
+            tied: spec.tied_embeddings,
+            predicting,
         };
         Ok(named.bytes(on_cpu, options))
     }
@@ -35,6 +39,7 @@ impl Synthetic {
             headers: self.headers(),
             naming: Naming::Gguf,
             tied: self.spec().tied_embeddings,
+            predicting: 0..0,
         };
         named.bytes(on_cpu, &LoadOptions::default())
     }
@@ -45,6 +50,8 @@ struct Named<'a> {
     headers: &'a [TensorHeader],
     naming: Naming,
     tied: bool,
+    /// Layers that are not loaded.
+    predicting: Range<usize>,
 }
 
 impl Named<'_> {
@@ -55,7 +62,13 @@ impl Named<'_> {
         let held = |header, quantize| held_bytes(header, on_cpu, options.dtype, quantize);
         // Experts of one tensor have three dimensions.
         let is_matrix = |header: &&TensorHeader| matches!(header.shape.len(), 2..=4);
+        let skipped = self.predicting.clone();
+        let skipped = skipped.map(|layer| format!("{}.", self.naming.layer(layer)));
+        let skipped: Vec<String> = skipped.collect();
+        let is_skipped =
+            |header: &&TensorHeader| skipped.iter().any(|it| header.name.starts_with(it));
         let matrices = self.headers.iter().filter(is_matrix);
+        let matrices = matrices.filter(|header| !is_skipped(header));
         let bytes = matrices.map(|header| {
             let is_embedding = header.name == embedding;
             let is_head = header.name == head || (is_embedding && tied);
@@ -84,7 +97,7 @@ fn columns(header: &TensorHeader) -> usize {
     header.shape.last().copied().unwrap_or(1)
 }
 
-/// What is added to the products of all experts.
+/// Biases of the products of all experts.
 fn is_bias(header: &TensorHeader) -> bool {
     header.name.ends_with("bias")
 }

@@ -11,6 +11,7 @@ mod experts;
 mod family;
 mod gemma;
 mod gguf;
+mod glm;
 mod gpt_oss;
 mod granite;
 mod limits;

@@ -3,7 +3,7 @@
 
 use super::{
     config::ConfigJson,
-    experts::wanted,
+    experts::{ExpertsSpec, SharedExpertSpec, wanted},
     family::Family,
     llama,
     spec::{Biases, DecoderSpec, QueryKeyNorm},
@@ -26,6 +26,37 @@ pub fn qwen3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     Ok(DecoderSpec {
         windows: windows(config)?,
         ..with_norms(config, Family::Qwen3)?
+    })
+}
+
+/// A shared expert behind a gate stands beside those that a token chooses.
+pub fn qwen2_moe_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    let json = &config.experts;
+    let feed = wanted(json.moe_intermediate_size, "moe_intermediate_size")?;
+    let shared = json.shared_expert_intermediate_size;
+    let shared = wanted(shared, "shared_expert_intermediate_size")?;
+    let experts = config.experts(feed, json.norm_topk_prob.unwrap_or(false))?;
+    let has_window = config.use_sliding_window.unwrap_or(false);
+    let most = config.max_window_layers.unwrap_or(28);
+    let llama = llama::spec(config, Family::Qwen2Moe)?;
+    Ok(DecoderSpec {
+        experts: Some(ExpertsSpec {
+            shared: Some(SharedExpertSpec {
+                intermediate_size: shared,
+                is_gated: true,
+            }),
+            ..experts
+        }),
+        biases: Biases {
+            query_key_value: config.qkv_bias.unwrap_or(true),
+            attention_output: false,
+            feed_forward: false,
+        },
+        windows: match has_window {
+            true => config.windows(|layer| layer % 2 == 0 && layer < most)?,
+            false => Vec::new(),
+        },
+        ..llama
     })
 }
 

@@ -203,6 +203,81 @@ fn experts_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn groups_of_experts_that_cannot_be_are_refused() {
+    let glm = |changes: Value| {
+        let mut all = json!({
+            "architectures": ["Glm4MoeForCausalLM"], "n_routed_experts": 12, "num_experts_per_tok": 3,
+            "moe_intermediate_size": 64, "n_group": 4, "topk_group": 2, "n_shared_experts": 1,
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        all
+    };
+    config::spec(&changed(glm(json!({})))).unwrap();
+    for (changes, found) in [
+        (json!({"n_group": 5}), "2 of 5 groups for 3 of 12 experts"),
+        (json!({"n_group": 0}), "2 of 0 groups"),
+        (json!({"topk_group": 5}), "5 of 4 groups"),
+        (json!({"topk_group": 0}), "0 of 4 groups"),
+        (
+            json!({"num_experts_per_tok": 7}),
+            "2 of 4 groups for 7 of 12 experts",
+        ),
+    ] {
+        check(
+            glm(changes),
+            &format!("the groups of experts: found {found}"),
+        );
+    }
+    check(
+        glm(json!({"n_shared_experts": 1_u64 << 40})),
+        "n_shared_experts: found 1099511627776",
+    );
+    check(
+        glm(json!({"n_shared_experts": 1 << 20})),
+        "the size of the shared expert: found 67108864",
+    );
+    check(
+        glm(json!({"routed_scaling_factor": 0.0})),
+        "the scale of experts: found 0",
+    );
+    check(
+        glm(json!({"num_nextn_predict_layers": 1_u64 << 40})),
+        "num_nextn_predict_layers: found 1099511627776",
+    );
+}
+
+#[test]
+fn layers_that_predict_further_tokens_stay_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = fixture("golden/glm4-moe");
+    let text = std::fs::read(from.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_slice(&text).unwrap();
+    std::fs::copy(
+        from.join("model.safetensors"),
+        folder.path().join("model.safetensors"),
+    )
+    .unwrap();
+    let mut load = |layers: usize, predicting: usize| {
+        config["num_hidden_layers"] = layers.into();
+        config["num_nextn_predict_layers"] = predicting.into();
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        let options = super::LoadOptions::default();
+        let told = checkpoint.weight_bytes(true, &options).unwrap();
+        let device = candle_core::Device::Cpu;
+        let decoder = super::Decoder::load(&checkpoint, &device, &options, &mut |_, _| {});
+        decoder.map(|decoder| (decoder.weight_bytes(), told))
+    };
+    let (whole, whole_told) = load(3, 0).unwrap();
+    let (fewer, fewer_told) = load(2, 1).unwrap();
+    assert!(fewer < whole && fewer_told < whole_told);
+    let error = load(2, 0).unwrap_err().to_string();
+    assert!(error.contains("\"model.layers.2."), "{error}");
+}
+
+#[test]
 fn experts_without_their_tensors_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let check = |family: &str, changes: Value, expected: &str| {

@@ -5,7 +5,7 @@ use super::{
     gpt_oss,
     spec::{NormPlacement, SoftCaps},
 };
-use crate::networks::layers::GateActivation;
+use crate::networks::layers::{GateActivation, RouterScore};
 use muster_kernels::RopeStyle;
 
 pub struct FamilyRules {
@@ -36,6 +36,8 @@ pub struct FamilyRules {
     /// Whether the weights of a token's experts are divided by their sum, where a GGUF file says nothing of it; `None`
     /// of families without experts.
     pub normalizes_experts: Option<bool>,
+    /// What logits of a router become, where a GGUF file says nothing of it.
+    pub expert_score: RouterScore,
     /// Files of the hub hold gates and ups of experts by turns, and dense ones with columns first.
     pub interleaves_experts: bool,
     /// The norm before the feed-forward part has the name of one behind attention.
@@ -73,6 +75,7 @@ const LLAMA: FamilyRules = FamilyRules {
     period_without_rope: None,
     layers_scaled_by_share: None,
     normalizes_experts: None,
+    expert_score: RouterScore::Softmax,
     interleaves_experts: false,
     names_feed_norm_by_attention: false,
     truncates_yarn: true,
@@ -102,6 +105,16 @@ impl Family {
             },
             Self::Ministral3 | Self::Granite => LLAMA,
             Self::Qwen2 | Self::Qwen3 => QWEN,
+            Self::Qwen2Moe => FamilyRules {
+                normalizes_experts: Some(false),
+                ..QWEN
+            },
+            Self::Glm4Moe => FamilyRules {
+                normalizes_experts: Some(true),
+                expert_score: RouterScore::Sigmoid,
+                names_feed_norm_by_attention: true,
+                ..QWEN
+            },
             Self::Qwen3Moe => FamilyRules {
                 normalizes_experts: Some(true),
                 ..QWEN

@@ -176,14 +176,14 @@ impl Shape {
             experts: self.experts.map(|(count, active, feed)| ExpertsSpec {
                 count,
                 intermediate_size: feed,
-                routing: Routing {
-                    active,
-                    is_normalized: true,
-                },
+                routing: Routing::softmax(active, true),
+                has_correction: false,
                 has_biases: false,
+                shared: None,
                 dense_layers: Vec::new(),
             }),
             layers: self.layers,
+            prediction_layers: 0,
             heads,
             kv_heads,
             head_dim,

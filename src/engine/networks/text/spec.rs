@@ -14,6 +14,8 @@ pub struct DecoderSpec {
     pub intermediate_size: usize,
     pub experts: Option<ExpertsSpec>,
     pub layers: usize,
+    /// Layers behind these that predict further tokens, which the decoder leaves in the file.
+    pub prediction_layers: usize,
     pub heads: usize,
     pub kv_heads: usize,
     pub head_dim: usize,

@@ -5,6 +5,7 @@ use super::{
     rope::{LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS},
 };
 use crate::networks::{
+    layers::RouterScore,
     text::{
         config,
         rope::{RopeScaling, Yarn},
@@ -23,7 +24,7 @@ pub fn describe(spec: &DecoderSpec, writer: &mut GgufWriter) {
         ("context_length", spec.context),
         ("embedding_length", spec.hidden_size),
         ("feed_forward_length", spec.intermediate_size),
-        ("block_count", spec.layers),
+        ("block_count", spec.layers + spec.prediction_layers),
         ("attention.head_count", spec.heads),
         ("attention.head_count_kv", spec.kv_heads),
         ("attention.key_length", spec.head_dim),
@@ -128,7 +129,33 @@ impl Keys<'_> {
         if experts.intermediate_size != spec.intermediate_size {
             self.size("expert_feed_forward_length", experts.intermediate_size);
         }
-        let is_normalized = experts.routing.is_normalized;
+        if spec.prediction_layers > 0 {
+            self.size("nextn_predict_layers", spec.prediction_layers);
+        }
+        let routing = experts.routing;
+        if spec.family.rules().expert_score != routing.score {
+            self.size(
+                "expert_gating_func",
+                match routing.score {
+                    RouterScore::Softmax => 1,
+                    RouterScore::Sigmoid => 2,
+                },
+            );
+        }
+        if routing.scale != 1.0 {
+            self.float("expert_weights_scale", f64::from(routing.scale));
+        }
+        if let Some(groups) = routing.groups {
+            self.size("expert_group_count", groups.count);
+            self.size("expert_group_used_count", groups.active);
+        }
+        if let Some(shared) = experts.shared {
+            self.size(
+                "expert_shared_feed_forward_length",
+                shared.intermediate_size,
+            );
+        }
+        let is_normalized = routing.is_normalized;
         if spec.family.rules().normalizes_experts != Some(is_normalized) {
             let key = format!("{}.expert_weights_norm", self.arch);
             self.writer.value(key, GgufValue::Bool(is_normalized));

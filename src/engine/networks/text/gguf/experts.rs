@@ -2,9 +2,9 @@
 
 use super::File;
 use crate::networks::{
-    layers::Routing,
+    layers::{ExpertGroups, RouterScore, Routing},
     text::{
-        experts::ExpertsSpec,
+        experts::{ExpertsSpec, SharedExpertSpec},
         family::{Naming, Part, Role},
     },
     weights::{Flaw, GgufValue},
@@ -13,6 +13,7 @@ use crate::networks::{
 /// `expert_gating_func` of a softmax over all experts, and over the chosen ones.
 const SOFTMAX: usize = 1;
 const SOFTMAX_OF_CHOSEN: usize = 3;
+const SIGMOID: usize = 2;
 
 impl File<'_> {
     /// Layers without a router are dense.
@@ -26,47 +27,68 @@ impl File<'_> {
             let key = self.key("expert_count");
             return Err(Flaw::unsupported(key, found, "dense layers"));
         };
-        self.refuse_other_routing()?;
         let feed = self.optional_size("expert_feed_forward_length")?;
-        let has_router = |layer: &usize| {
-            let name = Naming::Gguf.weight(Role::Layer(*layer, Part::Router));
-            self.checkpoint.tensor(&name).is_some()
+        let feed = match feed.filter(|&feed| feed > 0) {
+            Some(feed) => feed,
+            None => self.size("feed_forward_length")?,
+        };
+        let has_router = |layer: &usize| self.has_part(*layer, Part::Router);
+        let first = (0..layers).find(has_router).unwrap_or(0);
+        let correction = Naming::Gguf.bias(Role::Layer(first, Part::Correction));
+        let groups = ExpertGroups {
+            count: self.optional_size("expert_group_count")?.unwrap_or(1),
+            active: self.optional_size("expert_group_used_count")?.unwrap_or(1),
         };
         Ok(Some(ExpertsSpec {
             count,
-            intermediate_size: match feed.filter(|&feed| feed > 0) {
-                Some(feed) => feed,
-                None => self.size("feed_forward_length")?,
-            },
+            intermediate_size: feed,
             routing: Routing {
                 active: self.size("expert_used_count")?,
+                score: self.score()?,
                 is_normalized: self.flag("expert_weights_norm")?.unwrap_or(is_normalized),
+                scale: self.nonzero("expert_weights_scale")?.unwrap_or(1.0) as f32,
+                groups: Some(groups).filter(|groups| groups.count > 1),
             },
+            has_correction: self.checkpoint.tensor(&correction).is_some(),
             has_biases: self.has_bias(Part::GateExperts) || self.has_bias(Part::GateUpExperts),
+            shared: self.shared_expert(first, feed)?,
             dense_layers: (0..layers).filter(|layer| !has_router(layer)).collect(),
         }))
     }
 
-    fn refuse_other_routing(&self) -> Result<(), Flaw> {
-        if let Some(function) = self.optional_size("expert_gating_func")?
-            && ![0, SOFTMAX].contains(&function)
-            && (function, self.rules.normalizes_experts) != (SOFTMAX_OF_CHOSEN, Some(true))
-        {
-            let key = self.key("expert_gating_func");
-            return Err(Flaw::unsupported(key, function, "1 (softmax)"));
-        }
-        if let Some(scale) = self.nonzero("expert_weights_scale")?
-            && scale != 1.0
-        {
-            let key = self.key("expert_weights_scale");
-            return Err(Flaw::unsupported(key, scale, "1"));
-        }
-        for name in ["expert_shared_count", "expert_group_count"] {
-            if let Some(count @ 2..) = self.optional_size(name)? {
-                return Err(Flaw::unsupported(self.key(name), count, "none"));
+    fn has_part(&self, layer: usize, part: Part) -> bool {
+        let name = Naming::Gguf.weight(Role::Layer(layer, part));
+        self.checkpoint.tensor(&name).is_some()
+    }
+
+    fn score(&self) -> Result<RouterScore, Flaw> {
+        let function = self.optional_size("expert_gating_func")?.unwrap_or(0);
+        match (function, self.rules.normalizes_experts) {
+            (0, _) => Ok(self.rules.expert_score),
+            (SOFTMAX, _) | (SOFTMAX_OF_CHOSEN, Some(true)) => Ok(RouterScore::Softmax),
+            (SIGMOID, _) => Ok(RouterScore::Sigmoid),
+            _ => {
+                let key = self.key("expert_gating_func");
+                Err(Flaw::unsupported(
+                    key,
+                    function,
+                    "1 (softmax) and 2 (sigmoid)",
+                ))
             }
         }
-        Ok(())
+    }
+
+    /// As the tensors of a layer say: its size is that of the ways up.
+    fn shared_expert(&self, layer: usize, feed: usize) -> Result<Option<SharedExpertSpec>, Flaw> {
+        if !self.has_part(layer, Part::SharedUp) {
+            return Ok(None);
+        }
+        let size = self.optional_size("expert_shared_feed_forward_length")?;
+        let count = self.optional_size("expert_shared_count")?.unwrap_or(1);
+        Ok(Some(SharedExpertSpec {
+            intermediate_size: size.unwrap_or(count.saturating_mul(feed)),
+            is_gated: self.has_part(layer, Part::SharedRouter),
+        }))
     }
 
     fn flag(&self, name: &str) -> Result<Option<bool>, Flaw> {

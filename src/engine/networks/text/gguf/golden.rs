@@ -37,6 +37,14 @@ const PARTS: &[Part] = &[
     Part::Router,
     Part::BlockSparseRouter,
     Part::OssRouter,
+    Part::SharedGate,
+    Part::SharedUp,
+    Part::SharedDown,
+    Part::GatedSharedGate,
+    Part::GatedSharedUp,
+    Part::GatedSharedDown,
+    Part::SharedRouter,
+    Part::Correction,
     Part::Sinks,
 ];
 
@@ -200,9 +208,17 @@ fn convert_one(
     if turns && rules.gguf_rope_style == RopeStyle::Pairs {
         numbers = paired(&numbers, header.shape[0], spec.head_dim);
     }
+    let is_correction = matches!(role, Role::Layer(_, Part::Correction));
+    let is_shared = matches!(role, Role::Layer(_, Part::SharedRouter));
     ConvertedTensor {
-        name,
-        shape: header.shape.clone(),
+        name: match is_correction {
+            true => Naming::Gguf.bias(role),
+            false => name,
+        },
+        shape: match is_shared {
+            true => vec![spec.hidden_size],
+            false => header.shape.clone(),
+        },
         numbers,
         blocks: None,
     }

@@ -31,7 +31,9 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
     file.refuse_what_we_do_not_compute()?;
     let heads = file.size("attention.head_count")?;
     let hidden_size = file.size("embedding_length")?;
-    let layers = layered("block_count", file.size("block_count")?)?;
+    let blocks = layered("block_count", file.size("block_count")?)?;
+    let predicting = file.optional_size("nextn_predict_layers")?.unwrap_or(0);
+    let layers = layered("block_count", blocks.saturating_sub(predicting))?;
     let share = hidden_size.checked_div(heads).unwrap_or(0);
     let head_dim = file.optional_size("attention.key_length")?.unwrap_or(share);
     let ropes = file.ropes(head_dim)?;
@@ -42,6 +44,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
         intermediate_size: file.size("feed_forward_length")?,
         experts: file.experts(layers)?,
         layers,
+        prediction_layers: blocks - layers,
         heads,
         kv_heads: file
             .optional_size("attention.head_count_kv")?

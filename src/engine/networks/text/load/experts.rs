@@ -4,14 +4,14 @@ use candle_core::{Tensor, quantized::GgmlDType};
 
 use super::{
     super::{
-        experts::ExpertsSpec,
+        experts::{ExpertsSpec, SharedExpertSpec},
         family::{ExpertPart, Naming, Part, Role},
         spec::DecoderSpec,
     },
     tensors::{Loader, RowRange},
 };
 use crate::networks::{
-    layers::{Expert, ExpertBiases, Experts},
+    layers::{Expert, ExpertBiases, Experts, GatedFeedForward, Linear, SharedExpert},
     weights::{Flaw, TensorType, Weight, mxfp4},
 };
 
@@ -100,10 +100,73 @@ impl Loader<'_> {
         Ok(Experts {
             router,
             routing: experts.routing,
+            correction: match experts.has_correction {
+                true => Some(self.correction(layer, experts.count)?),
+                false => None,
+            },
             experts: matrices,
             biases,
+            shared: match experts.shared {
+                Some(shared) => Some(self.shared_expert(spec, shared, layer)?),
+                None => None,
+            },
             activation: spec.activation,
         })
+    }
+
+    fn correction(&mut self, layer: usize, experts: usize) -> Result<Vec<f32>, Flaw> {
+        let role = Role::Layer(layer, Part::Correction);
+        let name = match self.naming {
+            Naming::Gguf => self.naming.bias(role),
+            Naming::Hub | Naming::Bare => self.naming.weight(role),
+        };
+        self.numbers(&name, &[experts])
+    }
+
+    fn shared_expert(
+        &mut self,
+        spec: &DecoderSpec,
+        shared: SharedExpertSpec,
+        layer: usize,
+    ) -> Result<SharedExpert, Flaw> {
+        let (hidden, feed) = (spec.hidden_size, shared.intermediate_size);
+        let [gate, up, down] = match shared.is_gated {
+            true => [
+                Part::GatedSharedGate,
+                Part::GatedSharedUp,
+                Part::GatedSharedDown,
+            ],
+            false => [Part::SharedGate, Part::SharedUp, Part::SharedDown],
+        };
+        let rows = |part, rows| RowRange::all(Role::Layer(layer, part), rows);
+        Ok(SharedExpert {
+            part: GatedFeedForward {
+                gate: self.linear(rows(gate, feed), hidden, false)?,
+                up: self.linear(rows(up, feed), hidden, false)?,
+                down: self.linear(rows(down, hidden), feed, false)?,
+                activation: spec.activation,
+            },
+            gate: match shared.is_gated {
+                true => Some(self.shared_gate(layer, hidden)?),
+                false => None,
+            },
+        })
+    }
+
+    /// A matrix of one row, which GGUF files hold as a vector.
+    fn shared_gate(&mut self, layer: usize, hidden: usize) -> Result<Linear, Flaw> {
+        let role = Role::Layer(layer, Part::SharedRouter);
+        let name = self.naming.weight(role);
+        let row = [hidden];
+        let shape: &[usize] = match self.naming {
+            Naming::Gguf => &row,
+            Naming::Hub | Naming::Bare => {
+                return self.linear(RowRange::all(role, 1), hidden, false);
+            }
+        };
+        let (_, dtype, bytes) = self.find(&name, shape)?;
+        let weight = self.placed_as(dtype, &bytes, (1, hidden), None)?;
+        Ok(Linear { weight, bias: None })
     }
 
     /// The router under the name that the file has, or else the usual one.

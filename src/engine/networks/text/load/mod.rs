@@ -165,7 +165,8 @@ impl Loader<'_> {
 
     fn feed_forward(&mut self, spec: &DecoderSpec, index: usize) -> Result<FeedForward, Flaw> {
         if let Some(experts) = spec.layer_experts(index) {
-            return self.experts(spec, experts, index).map(FeedForward::Experts);
+            let experts = self.experts(spec, experts, index)?;
+            return Ok(FeedForward::Experts(Box::new(experts)));
         }
         let (hidden, feed) = (spec.hidden_size, spec.intermediate_size);
         let has_bias = spec.biases.feed_forward;

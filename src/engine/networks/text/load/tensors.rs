@@ -189,7 +189,7 @@ impl<'a> Loader<'a> {
         self.placed_as(dtype, bytes, shape, target)
     }
 
-    fn placed_as(
+    pub fn placed_as(
         &mut self,
         dtype: GgmlDType,
         bytes: &[u8],
@@ -283,7 +283,11 @@ impl<'a> Loader<'a> {
         let harmless = |name: &str| {
             let needs_no_head = spec.tied_embeddings || self.options.is_headless;
             let tied = needs_no_head && name == self.naming.weight(Role::Head);
-            tied || name.ends_with("rotary_emb.inv_freq") || gguf::ROPE_TENSORS.contains(&name)
+            let mut layers = spec.layers..spec.layers + spec.prediction_layers;
+            let predicts =
+                layers.any(|it| name.starts_with(&format!("{}.", self.naming.layer(it))));
+            let turns = name.ends_with("rotary_emb.inv_freq");
+            tied || predicts || turns || gguf::ROPE_TENSORS.contains(&name)
         };
         let names = self
             .source

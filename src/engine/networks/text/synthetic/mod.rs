@@ -159,6 +159,15 @@ impl Synthetic {
             vec![experts.count, hidden],
             f32,
         ));
+        if let Some(shared) = experts.shared {
+            for (part, rows, cols) in [
+                (Part::SharedGate, shared.intermediate_size, hidden),
+                (Part::SharedUp, shared.intermediate_size, hidden),
+                (Part::SharedDown, hidden, shared.intermediate_size),
+            ] {
+                self.matrix(Role::Layer(layer, part), rows, cols);
+            }
+        }
         for (part, rows, cols) in [
             (Part::GateExperts, feed, hidden),
             (Part::UpExperts, feed, hidden),
