@@ -6,8 +6,9 @@ use super::{
     LoadOptions, Synthetic,
     family::{Naming, Role},
 };
-use crate::networks::weights::{
-    Checkpoint, CheckpointError, TensorHeader, TensorSource, TensorType, convert,
+use crate::networks::{
+    vision,
+    weights::{Checkpoint, CheckpointError, TensorHeader, TensorSource, TensorType, convert},
 };
 
 impl Checkpoint {
@@ -53,7 +54,12 @@ impl Named<'_> {
         let embedding = self.naming.weight(Role::Embedding);
         let head = self.naming.weight(Role::Head);
         let held = |header, quantize| held_bytes(header, options.dtype, quantize);
-        let matrices = self.headers.iter().filter(|header| header.shape.len() == 2);
+        let (tower, decoder): (Vec<_>, Vec<_>) = self
+            .headers
+            .iter()
+            .partition(|header| vision::is_of_tower(&header.name));
+        let tower: u64 = tower.into_iter().map(|header| header.bytes).sum();
+        let matrices = decoder.into_iter().filter(|header| header.shape.len() == 2);
         let bytes = matrices.map(|header| {
             let is_embedding = header.name == embedding;
             let is_head = header.name == head || (is_embedding && tied);
@@ -73,7 +79,7 @@ impl Named<'_> {
             };
             table + multiplied
         });
-        bytes.sum()
+        tower + bytes.sum::<u64>()
     }
 }
 

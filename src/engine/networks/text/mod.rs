@@ -11,6 +11,7 @@ mod family;
 mod gemma;
 mod gguf;
 mod granite;
+mod images;
 mod limits;
 mod llama;
 mod load;
@@ -31,6 +32,7 @@ pub use self::{
     cost::StepCost,
     decoder::{Batch, Decoder, KvPages, LastStatesPass},
     family::Family,
+    images::{AxisPositions, ImageRows},
     load::LoadOptions,
     rope::{Rope, RopeScaling, Yarn},
     spec::{Biases, DecoderSpec},
@@ -40,7 +42,9 @@ pub use self::{
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
-mod golden;
+pub mod golden;
+#[cfg(test)]
+mod golden_images;
 #[cfg(test)]
 mod invariance;
 #[cfg(test)]

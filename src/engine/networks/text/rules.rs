@@ -86,7 +86,7 @@ impl Family {
                 ..LLAMA
             },
             Self::Ministral3 | Self::Granite => LLAMA,
-            Self::Qwen2 | Self::Qwen3 => QWEN,
+            Self::Qwen2 | Self::Qwen3 | Self::Qwen3Vl => QWEN,
             Self::Gemma2 => FamilyRules {
                 soft_caps: SoftCaps {
                     attention: Some(50.0),

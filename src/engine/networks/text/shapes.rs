@@ -138,6 +138,7 @@ impl Shape {
             norms: NormPlacement::Before,
             query_key_norm: (self.family == Family::Qwen3).then_some(QueryKeyNorm::PerHead),
             activation: GateActivation::Silu,
+            rope_axes: None,
             window_rope: None,
             layers_without_rope: Vec::new(),
             attention_scale: None,

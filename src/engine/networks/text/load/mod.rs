@@ -10,6 +10,7 @@ use super::{
     decoder::{Decoder, Layer, Norms, Ropes},
     family::{Naming, Part, Role},
     gguf,
+    images::AxisFrequencies,
     rope::Rope,
     spec::{DecoderSpec, NormPlacement, QueryKeyNorm},
 };
@@ -52,9 +53,16 @@ impl Checkpoint {
         is_there(Naming::Bare) && !is_there(Naming::Hub)
     }
 
+    /// Whether a vision tower is beside the network.
+    fn is_beside_tower(&self) -> bool {
+        let embedding = Naming::BesideTower.weight(Role::Embedding);
+        self.tensor(&embedding).is_some()
+    }
+
     pub(super) fn naming(&self) -> Naming {
         match self.description() {
             Description::Config(_) if self.is_bare() => Naming::Bare,
+            Description::Config(_) if self.is_beside_tower() => Naming::BesideTower,
             Description::Config(_) => Naming::Hub,
             Description::Gguf(_) => Naming::Gguf,
         }
@@ -114,6 +122,7 @@ impl Loader<'_> {
             ropes: Ropes {
                 global: table(&spec.rope)?,
                 windowed: spec.window_rope.as_ref().map(table).transpose()?,
+                axes: AxisFrequencies::new(&spec),
             },
             device: self.device.clone(),
             dtype: self.dtype,

@@ -12,6 +12,7 @@ use super::super::{
 use super::{LoadOptions, Progress};
 use crate::networks::{
     layers::{Embedding, Linear, RmsNorm},
+    vision,
     weights::{Flaw, TensorBytes, TensorHeader, TensorSource, TensorType, Weight, convert},
 };
 
@@ -223,7 +224,11 @@ impl<'a> Loader<'a> {
         let harmless = |name: &str| {
             let needs_no_head = spec.tied_embeddings || self.options.is_headless;
             let tied = needs_no_head && name == self.naming.weight(Role::Head);
-            tied || name.ends_with("rotary_emb.inv_freq") || gguf::ROPE_TENSORS.contains(&name)
+            // A tower is loaded by itself.
+            let is_beside = spec.rope_axes.is_some() && vision::is_of_tower(name);
+            tied || is_beside
+                || name.ends_with("rotary_emb.inv_freq")
+                || gguf::ROPE_TENSORS.contains(&name)
         };
         let names = self
             .source
