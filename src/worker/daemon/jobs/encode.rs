@@ -245,6 +245,7 @@ mod tests {
             cache_bytes: 0,
             cache_tokens: 0,
             can_chat: false,
+            reads_images: false,
         }
     }
 
