@@ -37,6 +37,7 @@ pub enum Family {
     Ministral3,
     Qwen2,
     Qwen3,
+    Qwen3Vl,
     Gemma2,
     Gemma3,
     /// Phi 4 as well.
@@ -58,6 +59,7 @@ impl Family {
         ("llama", Self::Llama),
         ("qwen2", Self::Qwen2),
         ("qwen3", Self::Qwen3),
+        ("qwen3-vl", Self::Qwen3Vl),
         ("ministral3", Self::Ministral3),
         ("gemma2", Self::Gemma2),
         ("gemma3", Self::Gemma3),

@@ -41,6 +41,7 @@ impl ModelFacts for TextFacts {
             Family::Ministral3,
             Family::Qwen2,
             Family::Qwen3,
+            Family::Qwen3Vl,
             Family::Gemma2,
             Family::Gemma3,
             Family::Phi3,
