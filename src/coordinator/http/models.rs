@@ -181,9 +181,10 @@ pub fn route_of(model: &ModelOnline) -> Option<(Kind, &'static str)> {
 
 fn input_modalities(model: &ModelOnline) -> Vec<&str> {
     let mut inputs: Vec<&str> = model.modalities.iter().map(|name| &**name).collect();
-    let reads_images = model.kinds.contains(Kind::Image)
+    let takes_sources = model.kinds.contains(Kind::Image)
         && model.capabilities.contains(Capabilities::SOURCE_IMAGES);
-    if reads_images && !inputs.contains(&"image") {
+    let reads_images = model.capabilities.contains(Capabilities::IMAGE_INPUT);
+    if (takes_sources || reads_images) && !inputs.contains(&"image") {
         inputs.push("image");
     }
     if model.kinds.contains(Kind::Transcription) {

@@ -210,6 +210,7 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
                     Ability::Tiling => Capabilities::TILING,
                     Ability::HiresFix => Capabilities::TWO_PASSES,
                     Ability::Mp3 => Capabilities::MP3,
+                    Ability::ImageInput => Capabilities::IMAGE_INPUT,
                 });
             }
         }
@@ -258,6 +259,7 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32)
     let said = Offering::of(kinds.unwrap_or(of_worker), reach);
     let more = model.can.iter().flatten().map(|ability| match ability {
         Ability::Tools => Capabilities::TOOLS,
+        Ability::ImageInput => Capabilities::IMAGE_INPUT,
         _ => Capabilities::default(),
     });
     let size = model
@@ -316,7 +318,7 @@ mod tests {
     use crate::names::Names;
     use muster_protocol::job::{Capabilities, Formats, Kind};
     use muster_protocol::link::{
-        Capacity, Extension, FromWorker, ModelCapacity, ModelLimits, Registration,
+        Ability, Capacity, Extension, FromWorker, ModelCapacity, ModelLimits, Registration,
     };
 
     fn peer(text: &str) -> Peer {
@@ -346,6 +348,41 @@ mod tests {
         assert_eq!(peer.own_name("tiny"), "Org/Tiny");
         assert_eq!(&*peer.id_of("Org/Tiny"), "tiny");
         assert_eq!((peer.own_name("own"), &*peer.id_of("own")), ("own", "own"));
+    }
+
+    #[test]
+    fn a_model_says_by_itself_that_it_reads_images() {
+        let capacity = |name: &str, can| ModelCapacity {
+            name: name.to_owned(),
+            max: 1,
+            kinds: Kind::Text.into(),
+            can: Some(can),
+            ..ModelCapacity::default()
+        };
+        let registration = Registration {
+            capacity: Some(Capacity {
+                total: 1,
+                models: vec![
+                    capacity("sees", vec![Ability::ImageInput]),
+                    capacity("reads", Vec::new()),
+                ],
+            }),
+            ..Registration::new("", "", vec!["sees".to_owned(), "reads".to_owned()])
+        };
+        let said = FromWorker::Register(Box::new(registration));
+        let mut text = String::new();
+        said.write_into(&mut text);
+        let FromWorker::Register(registration) = FromWorker::parse(&text).unwrap() else {
+            panic!("expected a registration");
+        };
+        let peer = Peer::of(&registration, &Names::of([("other", ["Other"])])).unwrap();
+        let served = peer.served(&registration);
+        let sees = |at: usize| {
+            let can = served[at].offering.can;
+            can.contains(Capabilities::IMAGE_INPUT)
+        };
+        assert!(sees(0) && !sees(1));
+        assert!(!peer.capabilities.contains(Capabilities::IMAGE_INPUT));
     }
 
     #[test]

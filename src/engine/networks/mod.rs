@@ -10,6 +10,7 @@ pub mod sound;
 pub mod text;
 pub mod text_encoder;
 pub mod video;
+pub mod vision;
 pub mod weights;
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use super::scheduler::Limits;
 use super::shared::Shared;
 use super::text::Language;
 use super::{
-    DeviceChoice, EncoderInput, EngineLimits, Event, Failure, ModelInfo, Status, TextRequest,
+    DeviceChoice, EncoderInput, EngineLimits, Event, Failure, ImageInput, ModelInfo, Status,
+    TextRequest,
 };
 
 /// The way to one inference thread. When the last clone is dropped the thread finishes what runs and ends.
@@ -110,6 +111,11 @@ impl Runtime {
     /// What a loaded model is.
     pub fn info(&self, model: &str) -> Result<Arc<ModelInfo>, Failure> {
         Ok(self.shared.board.listing(model)?.info)
+    }
+
+    /// How a model takes images; `None` of one that does not see.
+    pub fn image_input(&self, model: &str) -> Result<Option<Arc<ImageInput>>, Failure> {
+        Ok(self.shared.board.listing(model)?.images)
     }
 
     pub fn status(&self) -> Status {

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use candle_core::{DType, Device};
 
 use super::encode::{self, Encode, Encoding, Purpose};
+use super::eyes::Eyes;
 use super::model::{self, Model, PagedDecoder};
 use super::text::{EmbeddedText, Isolation, Language, TextError, TextSource};
-use super::{ModelInfo, Sampling};
+use super::{ImageInput, ModelInfo, Sampling};
 use crate::networks::text::{Decoder, DecoderSpec, LoadOptions};
+use crate::networks::vision::VisionTower;
 use crate::networks::weights::{Checkpoint, CheckpointError, Quantize};
 use muster_kernels::{KvDtype, PAGE_TOKENS};
 
@@ -55,6 +57,8 @@ pub struct Loaded {
     pub language: Language,
     pub info: ModelInfo,
     pub defaults: Sampling,
+    /// None of a model that does not see.
+    pub images: Option<ImageInput>,
 }
 
 /// The part of a model that computes.
@@ -137,6 +141,7 @@ fn load_encoder(
         cache_bytes: 0,
         cache_tokens: 0,
         can_chat: false,
+        reads_images: false,
     };
     let defaults = language.defaults.clone();
     Ok(Loaded {
@@ -144,6 +149,7 @@ fn load_encoder(
         language,
         info,
         defaults,
+        images: None,
     })
 }
 
@@ -163,12 +169,18 @@ fn load_decoder(
         is_headless: false,
     };
     check_kv(source.kv, &spec)?;
+    let eyes = Eyes::open(checkpoint, &spec)?;
     let decoder = Decoder::load(checkpoint, device, &options, progress)?;
     let kv = source.kv.unwrap_or(decoder.kv_dtype());
     let pages = pages(source.cache, context, spec.kv_bytes_per_token(kv))?;
-    let weight_bytes = decoder.weight_bytes();
+    let tower = eyes.as_ref().map(|eyes| eyes.load(checkpoint, device));
+    let tower = tower.transpose()?;
+    let tower_bytes = tower.as_ref().map_or(0, VisionTower::weight_bytes);
+    let weight_bytes = decoder.weight_bytes() + tower_bytes;
     let model = PagedDecoder::new(decoder, pages, kv)
-        .map_err(|error| LoadError::Device(model::plain(&error)))?;
+        .map_err(|error| LoadError::Device(model::plain(&error)))?
+        .with_tower(tower);
+    let images = eyes.map(Eyes::into_input);
     let info = ModelInfo {
         name: String::new(),
         purpose: Purpose::Generate,
@@ -178,6 +190,7 @@ fn load_decoder(
         cache_bytes: model.cache_bytes(),
         cache_tokens: pages * PAGE_TOKENS,
         can_chat: language.brings_template(),
+        reads_images: images.is_some(),
     };
     let defaults = language.defaults.clone();
     Ok(Loaded {
@@ -188,6 +201,7 @@ fn load_decoder(
         language,
         info,
         defaults,
+        images,
     })
 }
 

@@ -8,11 +8,13 @@ mod device_thread;
 pub mod diffusion;
 mod encode;
 mod engine;
+mod eyes;
 mod footprint;
 pub mod grammar;
 mod handle;
 pub mod hearing;
 pub mod image;
+mod images;
 pub mod kv_cache;
 mod load;
 pub mod maker;
@@ -44,6 +46,7 @@ pub use encode::{Purpose, Shorter, Vectors, normalize};
 pub use footprint::Footprint;
 pub use grammar::Grammar;
 pub use handle::{Generation, Runtime};
+pub use images::{ChatImage, ImageDetail, ImageInput};
 pub use kv_cache::CacheScope;
 pub use load::{CacheRoom, DEFAULT_CACHE_TOKENS, LoadError, ModelSource};
 pub use muster_kernels::{KvDtype, gpu_faults};
@@ -105,6 +108,8 @@ pub enum Prompt {
 pub struct Chat {
     /// Objects with `role`, `content`, and whatever else the template knows.
     pub messages: Vec<serde_json::Value>,
+    /// In the order of the messages' parts `{"type":"image"}`.
+    pub images: Vec<ChatImage>,
     pub tools: Vec<serde_json::Value>,
     /// Further variables of the template (`enable_thinking` and the like).
     pub variables: serde_json::Map<String, serde_json::Value>,
@@ -357,6 +362,8 @@ pub struct ModelInfo {
     pub cache_tokens: usize,
     /// Whether it brings a chat template. One that is broken is told of to whoever asks for a chat.
     pub can_chat: bool,
+    /// Whether its chats may have images.
+    pub reads_images: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! What the engine needs of a network: steps in, logits out. The network and its pages stay on this side.
 
-use candle_core::{Error, Result, Tensor};
+use candle_core::{Error, Result, Tensor, bail};
 
 use crate::networks::text::{Batch, Decoder, KvPages};
+use crate::networks::vision::{ImageFeatures, ProcessedImage, TowerPass, VisionTower};
 use muster_kernels::KvDtype;
 
 /// A network with the pages its sequences live in.
@@ -18,18 +19,44 @@ pub trait Model: Send {
         scored: &[u32],
         take: &mut dyn FnMut(Tensor) -> Result<()>,
     ) -> Result<Tensor>;
+
+    /// Sends an image into the tower, before its first block.
+    fn begin_image(&self, _image: &ProcessedImage) -> Result<TowerPass> {
+        bail!("the model has no vision tower")
+    }
+
+    /// One block further: what the tower says of the image, after the last one.
+    fn advance_image(&self, _pass: &mut TowerPass) -> Result<Option<ImageFeatures>> {
+        bail!("the model has no vision tower")
+    }
 }
 
 /// A decoder and its keys and values.
 pub struct PagedDecoder {
     decoder: Decoder,
     pages: KvPages,
+    tower: Option<VisionTower>,
 }
 
 impl PagedDecoder {
     pub fn new(decoder: Decoder, pages: usize, kv: KvDtype) -> Result<Self> {
         let pages = decoder.new_pages(pages, kv)?;
-        Ok(Self { decoder, pages })
+        Ok(Self {
+            decoder,
+            pages,
+            tower: None,
+        })
+    }
+
+    pub fn with_tower(self, tower: Option<VisionTower>) -> Self {
+        Self { tower, ..self }
+    }
+
+    fn tower(&self) -> Result<&VisionTower> {
+        match &self.tower {
+            Some(tower) => Ok(tower),
+            None => bail!("the model has no vision tower"),
+        }
     }
 
     pub fn cache_bytes(&self) -> u64 {
@@ -50,6 +77,14 @@ impl Model for PagedDecoder {
     ) -> Result<Tensor> {
         self.decoder
             .forward_scored(batch, scored, &mut self.pages, take)
+    }
+
+    fn begin_image(&self, image: &ProcessedImage) -> Result<TowerPass> {
+        self.tower()?.begin(image)
+    }
+
+    fn advance_image(&self, pass: &mut TowerPass) -> Result<Option<ImageFeatures>> {
+        self.tower()?.advance(pass)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+use super::images::{ImageInput, PromptImages};
 use super::outbox::Outbox;
 use super::sampling::{Bans, MAX_LOGPROBS, Sampler, Settings};
 use super::sequence::Job;
@@ -20,12 +21,15 @@ pub fn prepare(
         language,
         defaults,
         grammars,
+        images,
     } = listing;
-    let mut prompt = language.prompt_tokens(&request.prompt)?;
+    let prompt = language.prompt_tokens(&request.prompt)?;
+    let (mut prompt, images) = with_images(prompt, &request.prompt, images.as_deref())?;
     check_ids("the prompt", &prompt, info.vocabulary)?;
     check_ids("generated", &request.generated, info.vocabulary)?;
     let window = request.window.unwrap_or(usize::MAX).min(info.context);
-    if request.window.is_some() {
+    // Half an image would be another one.
+    if request.window.is_some() && images.is_empty() {
         let opening = language.opening(&prompt)?;
         lose_beginning(&mut prompt, opening, room(window, request.max_tokens));
     }
@@ -66,6 +70,7 @@ pub fn prepare(
         model: request.model,
         scope: request.scope,
         prompt,
+        images,
         prompt_logprobs: request.prompt_logprobs,
         generated: request.generated,
         sampler,
@@ -78,6 +83,26 @@ pub fn prepare(
         place,
     };
     Ok((job, events))
+}
+
+/// The tokens of a prompt with those of its images.
+fn with_images(
+    tokens: Vec<u32>,
+    prompt: &Prompt,
+    input: Option<&ImageInput>,
+) -> Result<(Vec<u32>, PromptImages), Failure> {
+    let images = match prompt {
+        Prompt::Chat(chat) => &chat.images[..],
+        Prompt::Text(_) | Prompt::Tokens(_) => &[],
+    };
+    match (images, input) {
+        ([], _) => Ok((tokens, PromptImages::default())),
+        (images, Some(input)) => input.expand(tokens, images),
+        (_, None) => {
+            let message = "the model does not read images; send text alone";
+            Err(Failure::BadRequest(message.to_owned()))
+        }
+    }
 }
 
 /// What a window leaves a prompt beside its answer, which takes no more than half of it.

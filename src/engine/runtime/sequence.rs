@@ -5,6 +5,7 @@ use std::ops::Range;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::grammar::{DeadEnd, Guide};
+use super::images::PromptImages;
 use super::kv_cache::CacheScope;
 use super::outbox::{Outbox, TooSlow};
 use super::sampling::{BadLogits, Sampler, Scratch};
@@ -16,6 +17,7 @@ pub struct Job {
     pub model: String,
     pub scope: CacheScope,
     pub prompt: Vec<u32>,
+    pub images: PromptImages,
     /// Log probabilities of its tokens are wanted, and of so many best alternatives.
     pub prompt_logprobs: Option<usize>,
     /// Tokens of an interrupted run.
@@ -70,6 +72,7 @@ impl From<NoToken> for Failure {
 /// A job among the others, without its tokens: those are the scheduler's.
 pub struct Sequence {
     usage: Usage,
+    images: PromptImages,
     scoring: Option<PromptScoring>,
     max_tokens: usize,
     sampler: Sampler,
@@ -104,6 +107,7 @@ impl Sequence {
                 prompt_tokens: job.prompt.len(),
                 ..Usage::default()
             },
+            images: job.images,
             scoring,
             max_tokens: job.max_tokens,
             sampler: job.sampler,
@@ -125,6 +129,10 @@ impl Sequence {
         let mut tokens = job.prompt;
         tokens.extend(job.generated);
         (sequence, tokens, reason)
+    }
+
+    pub fn images(&self) -> &PromptImages {
+        &self.images
     }
 
     pub fn is_abandoned(&self) -> bool {

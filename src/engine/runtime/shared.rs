@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use super::device_thread::ModelBoard;
 use super::grammar::{Grammars, Prover};
 use super::text::Language;
-use super::{ModelInfo, ModelStatus, Sampling, Status};
+use super::{ImageInput, ModelInfo, ModelStatus, Sampling, Status};
 
 /// Enough of a loaded model to prepare a job for it, on any thread.
 #[derive(Clone)]
@@ -14,6 +14,8 @@ pub struct Listing {
     pub language: Arc<Language>,
     pub defaults: Sampling,
     pub grammars: Arc<Grammars>,
+    /// None of a model that does not see.
+    pub images: Option<Arc<ImageInput>>,
 }
 
 #[derive(Default)]
@@ -23,7 +25,13 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub fn enlist(&self, info: Arc<ModelInfo>, language: Arc<Language>, defaults: Sampling) {
+    pub fn enlist(
+        &self,
+        info: Arc<ModelInfo>,
+        language: Arc<Language>,
+        defaults: Sampling,
+        images: Option<ImageInput>,
+    ) {
         let prover = self.prover.get().cloned();
         let grammars = Grammars::new(Arc::clone(&language), info.vocabulary, prover);
         let listing = Listing {
@@ -31,6 +39,7 @@ impl Shared {
             language,
             defaults,
             grammars: Arc::new(grammars),
+            images: images.map(Arc::new),
         };
         self.board.enlist(listing.info.name.clone(), listing);
     }

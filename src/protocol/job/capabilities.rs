@@ -91,7 +91,7 @@ impl Capabilities {
     pub const MANY_STEPS: Self = Self(1 << 35);
 
     /// The capabilities of a model, where the others are those of a worker.
-    pub const OF_MODELS: Self = Self::TOOLS;
+    pub const OF_MODELS: Self = Self::TOOLS.with(Self::IMAGE_INPUT);
 
     const NAMES: [(Self, &'static str); 45] = [
         (Self::IMAGE_INPUT, "image input"),

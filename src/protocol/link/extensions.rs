@@ -137,10 +137,12 @@ pub enum Ability {
     HiresFix,
     /// Encodes sound as MP3.
     Mp3,
+    /// Reads images in chats. Of a model.
+    ImageInput,
 }
 
 impl Ability {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Tools,
         Self::Logprobs,
         Self::PromptLogprobs,
@@ -156,6 +158,7 @@ impl Ability {
         Self::Tiling,
         Self::HiresFix,
         Self::Mp3,
+        Self::ImageInput,
     ];
 
     /// Names of later versions are left out.
@@ -183,6 +186,7 @@ impl Ability {
             Self::Tiling => "tiling",
             Self::HiresFix => "hires_fix",
             Self::Mp3 => "mp3",
+            Self::ImageInput => "image_input",
         }
     }
 }

@@ -38,6 +38,7 @@ pub enum Family {
     Qwen2,
     Qwen3,
     Qwen3Moe,
+    Qwen3Vl,
     Gemma2,
     Gemma3,
     /// Phi 4 as well.
@@ -61,6 +62,7 @@ impl Family {
         ("qwen2", Self::Qwen2),
         ("qwen3", Self::Qwen3),
         ("qwen3moe", Self::Qwen3Moe),
+        ("qwen3-vl", Self::Qwen3Vl),
         ("ministral3", Self::Ministral3),
         ("gemma2", Self::Gemma2),
         ("gemma3", Self::Gemma3),

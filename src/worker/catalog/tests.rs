@@ -114,6 +114,7 @@ fn sources_are_coherent_with_family_and_quantization() {
                 Family::Llama => "llama",
                 Family::Qwen2 => "qwen2",
                 Family::Qwen3 | Family::Qwen3Moe => "qwen3",
+                Family::Qwen3Vl => "qwen3-vl",
                 Family::Ministral3 => "ministral-3",
                 Family::Gemma2 => "gemma-2",
                 Family::Gemma3 => "gemma-3",

@@ -64,6 +64,9 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
 
 pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registration {
     let texts = served.models.iter().map(|info| info.name.clone());
+    // Coordinators of version 0.1 know images as a modality of a worker: of one whose models all see.
+    let mut writing = served.writing().peekable();
+    let all_see = writing.peek().is_some() && writing.all(|info| info.reads_images);
     let media = served.media.iter().map(|model| model.name.clone());
     let names: Vec<String> = texts.chain(media).collect();
     let context = served.context();
@@ -73,9 +76,11 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         context: Some(small(info.context)),
         size: None,
         kinds: kind(&info.purpose).into(),
-        can: Some(match claims.with_tools.contains(&info.name) {
-            true => vec![Ability::Tools],
-            false => Vec::new(),
+        can: Some({
+            let tools = claims.with_tools.contains(&info.name);
+            let tools = tools.then_some(Ability::Tools);
+            let images = info.reads_images.then_some(Ability::ImageInput);
+            tools.into_iter().chain(images).collect()
         }),
         voices: Vec::new(),
         clip: None,
@@ -96,7 +101,9 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
     let models: Vec<_> = texts.chain(served.media.iter().map(media)).collect();
     let all = models.iter().map(|model| model.kinds);
     let kinds = all.reduce(Kinds::and).unwrap_or(Kind::Text.into());
+    let images = all_see.then(|| "image".to_owned());
     Registration {
+        modalities: ["text".to_owned()].into_iter().chain(images).collect(),
         formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
         max_length: context,
         max_context_length: context,
@@ -130,10 +137,55 @@ pub fn small(count: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Claims, MediaModel, Post, Served, registration};
+    use std::sync::Arc;
+
+    use super::{Ability, Claims, MediaModel, ModelInfo, Post, Purpose, Served, registration};
     use crate::daemon::worker::Way;
     use crate::link::Dial;
     use muster_protocol::job::{Kind, Kinds};
+
+    /// The model says it, and the worker where all its models do.
+    #[test]
+    fn a_model_that_sees_is_registered_so() {
+        let dial = Dial::Local(([127, 0, 0, 1], 9).into());
+        let post = Post {
+            media_hosts: Vec::new(),
+            label: "test".to_owned(),
+            way: Way::Socket { dial, sockets: 1 },
+            key: "key".to_owned(),
+            name: "rig".to_owned(),
+        };
+        let model = |name: &str, reads_images| {
+            Arc::new(ModelInfo {
+                name: name.to_owned(),
+                purpose: Purpose::Generate,
+                vocabulary: 100,
+                context: 16,
+                weight_bytes: 0,
+                cache_bytes: 0,
+                cache_tokens: 0,
+                can_chat: true,
+                reads_images,
+            })
+        };
+        let told = |models: Vec<Arc<ModelInfo>>| {
+            let served = Served {
+                models,
+                slots: 4,
+                ..Served::default()
+            };
+            let registration = registration(&post, &served, Claims::default());
+            let models = registration.capacity.unwrap().models;
+            let can = models.into_iter().map(|model| model.can.unwrap());
+            (registration.modalities, can.collect::<Vec<_>>())
+        };
+        let sees = vec![Ability::ImageInput];
+        let (modalities, can) = told(vec![model("sees", true), model("reads", false)]);
+        assert_eq!((modalities.len(), can), (1, vec![sees.clone(), Vec::new()]));
+        let (modalities, can) = told(vec![model("sees", true)]);
+        assert_eq!(modalities, ["text", "image"]);
+        assert_eq!(can, [sees]);
+    }
 
     #[test]
     fn a_model_that_makes_media_is_registered_with_its_kind() {

@@ -18,6 +18,8 @@ const COMPANIONS: &[&str] = &[
     "merges.txt",
     "chat_template.jinja",
     "chat_template.json",
+    "preprocessor_config.json",
+    "processor_config.json",
     "model.safetensors.index.json",
 ];
 

@@ -179,6 +179,7 @@ impl Driver {
             logit_rows: ends.collect(),
             tokens: (0..tokens).map(|_| self.random.below(vocabulary)).collect(),
             spans,
+            ..Batch::default()
         }
     }
 }

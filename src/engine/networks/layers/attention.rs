@@ -30,8 +30,9 @@ pub enum QueryKeyNorms {
 /// Where the rows of a step stand.
 pub struct Positions<'a> {
     pub plan: &'a AttentionPlan,
-    /// How positions turn queries and keys; `None` in a layer where nothing turns.
-    pub rope: Option<&'a RopeTable>,
+    /// How positions turn queries and keys, and the row of the table for each of them; `None` in a layer where nothing
+    /// turns.
+    pub rope: Option<(&'a RopeTable, &'a Tensor)>,
     /// A factor for the queries of each row, `[rows, 1, 1]`.
     pub query_scales: Option<&'a Tensor>,
 }
@@ -47,8 +48,7 @@ impl Attention {
         let [q, k, v] = Linear::together([&self.query, &self.key, &self.value], x)?;
         let (mut q, mut k) = self.normed_heads(q, k)?;
         let v = self.in_heads(&v)?;
-        if let Some(rope) = positions.rope {
-            let at = positions.plan.positions();
+        if let Some((rope, at)) = positions.rope {
             q = kernels::rotate(&q, rope, at)?;
             k = kernels::rotate(&k, rope, at)?;
         }

@@ -72,7 +72,7 @@ pub struct ConfigJson {
 
 pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
     let family = family(value)?;
-    let config: ConfigJson = serde_json::from_value(value.clone())
+    let config: ConfigJson = serde_json::from_value(of_decoder(value))
         .map_err(|error| Flaw::broken("config.json", error, format!("a {family} configuration")))?;
     config.check(family)?;
     let spec = match family {
@@ -85,6 +85,7 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
         Family::Qwen2Moe => qwen::qwen2_moe_spec(&config),
         Family::Qwen3 => qwen::qwen3_spec(&config),
         Family::Qwen3Moe => qwen::qwen3_moe_spec(&config),
+        Family::Qwen3Vl => qwen::qwen3_vl_spec(&config),
         Family::Gemma2 => gemma::gemma2_spec(&config),
         Family::Gemma3 => gemma::gemma3_spec(&config),
         Family::Phi3 => phi::phi3_spec(&config),
@@ -98,6 +99,20 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
     }?;
     super::limits::check(&spec)?;
     Ok(spec)
+}
+
+/// The settings of the decoder. Of a model that sees they have a part of their own.
+fn of_decoder(value: &serde_json::Value) -> serde_json::Value {
+    let Some(text) = value.get("text_config").filter(|text| text.is_object()) else {
+        return value.clone();
+    };
+    let mut text = text.clone();
+    for name in ["tie_word_embeddings", "quantization_config"] {
+        if let Some(whole) = value.get(name) {
+            text[name] = whole.clone();
+        }
+    }
+    text
 }
 
 fn family(value: &serde_json::Value) -> Result<Family, Flaw> {
@@ -187,6 +202,15 @@ impl ConfigJson {
     /// How positions turn in layers that see all.
     pub fn rope(&self, head_dim: usize) -> Result<Rope, Flaw> {
         self.rope_with(head_dim, 10_000.0)
+    }
+
+    /// How many frequencies turn by each axis, where the file says it. The axes take turns.
+    pub fn rope_sections(&self) -> Result<Option<[usize; 3]>, Flaw> {
+        let json = self.rope_json();
+        match json.mrope_interleaved {
+            Some(false) => Err(Flaw::unsupported("mrope_interleaved", false, "true")),
+            _ => Ok(json.mrope_section),
+        }
     }
 
     /// The same with another base where the file names none.

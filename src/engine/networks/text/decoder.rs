@@ -2,7 +2,10 @@
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 
-use super::spec::DecoderSpec;
+use super::{
+    images::{AxisFrequencies, AxisPositions, ImageRows, StepImages},
+    spec::DecoderSpec,
+};
 use crate::networks::{
     layers::{Attention, Embedding, FeedForward, Positions, RmsNorm},
     weights::Weight,
@@ -44,6 +47,8 @@ pub(super) struct Ropes {
     pub global: RopeTable,
     /// For layers with a window, where theirs differs.
     pub windowed: Option<RopeTable>,
+    /// Where positions have axes.
+    pub axes: Option<AxisFrequencies>,
 }
 
 /// One step: the new tokens of several sequences, one sequence after the other.
@@ -54,6 +59,10 @@ pub struct Batch {
     pub spans: Vec<Span>,
     /// The rows of `tokens` whose next token somebody wants to know.
     pub logit_rows: Vec<u32>,
+    /// The tokens that images give the rows of, in order.
+    pub images: Vec<ImageRows>,
+    /// Of every token where a sequence has images, else none.
+    pub positions: Vec<AxisPositions>,
 }
 
 /// Rows of a prompt whose logits are in memory at once: as many as texts that draw together by default.
@@ -123,10 +132,14 @@ impl Decoder {
             let (found, wanted) = (pages.layers.len(), self.layers.len());
             bail!("the pages have {found} layers, but the decoder has {wanted}");
         }
-        let step = self.step(batch.spans.clone())?;
+        let images = StepImages::new(batch, self.ropes.axes.as_ref(), &self.spec, &self.device)?;
+        let step = Step {
+            images,
+            ..self.step(batch.spans.clone())?
+        };
         let drawn = batch.logit_rows.len();
         let asked = Tensor::new([&batch.logit_rows, scored].concat(), &self.device)?;
-        let mut state = self.first_state(&batch.tokens)?;
+        let mut state = self.first_state_with(&batch.tokens, &step.images)?;
         for (index, pages) in pages.layers.iter_mut().enumerate() {
             let is_last = index + 1 == self.layers.len();
             // Past the last attention no row looks at another, so the others are done.
@@ -283,6 +296,7 @@ impl Decoder {
         Ok(Step {
             plan: AttentionPlan::new(spans, &self.device)?,
             query_scales,
+            images: StepImages::default(),
         })
     }
 
@@ -309,9 +323,13 @@ impl Decoder {
         let windowed = self.ropes.windowed.as_ref();
         let windowed = windowed.filter(|_| self.spec.window(layer).is_some());
         let table = windowed.unwrap_or(&self.ropes.global);
+        let (table, at) = match &step.images.turned {
+            Some((table, at)) => (table, at),
+            None => (table, step.plan.positions()),
+        };
         Positions {
             plan: &step.plan,
-            rope: self.spec.rope(layer).map(|_| table),
+            rope: self.spec.rope(layer).map(|_| (table, at)),
             query_scales: step.query_scales.as_ref(),
         }
     }
@@ -322,9 +340,14 @@ impl Decoder {
     }
 
     fn first_state(&self, tokens: &[u32]) -> Result<State> {
+        self.first_state_with(tokens, &StepImages::default())
+    }
+
+    fn first_state_with(&self, tokens: &[u32], images: &StepImages) -> Result<State> {
         let scales = &self.spec.scales;
         let embedded = self.embedding.gather(tokens, &self.device)?;
         let sum = scaled(embedded, scales.embedding / scales.residual)?;
+        let sum = images.embedded(sum)?;
         let normed = match self.norm_before(0) {
             Some(norm) => norm.forward(&sum)?,
             None => sum.clone(),
@@ -379,7 +402,7 @@ impl Decoder {
         )?;
         let fed = layer.feed_forward.forward(&state.normed)?;
         added(
-            state.sum,
+            step.images.after_layer(index, state.sum)?,
             fed,
             layer.feed_norms.after.as_ref(),
             self.norm_before(index + 1),
@@ -422,6 +445,7 @@ fn scaled(tensor: Tensor, factor: f64) -> Result<Tensor> {
 struct Step {
     plan: AttentionPlan,
     query_scales: Option<Tensor>,
+    images: StepImages,
 }
 
 /// The running sum of a step, and the same as the next layer wants it.

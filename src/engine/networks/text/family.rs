@@ -14,6 +14,7 @@ pub enum Family {
     Qwen2Moe,
     Qwen3,
     Qwen3Moe,
+    Qwen3Vl,
     Gemma2,
     Gemma3,
     /// Phi 4 as well.
@@ -41,6 +42,11 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     // Without the way to logits: a text encoder.
     (Family::Qwen3, "Qwen3Model", "qwen3"),
     (Family::Qwen3Moe, "Qwen3MoeForCausalLM", "qwen3moe"),
+    (
+        Family::Qwen3Vl,
+        "Qwen3VLForConditionalGeneration",
+        "qwen3vl",
+    ),
     (Family::Gemma2, "Gemma2ForCausalLM", "gemma2"),
     (Family::Gemma3, "Gemma3ForCausalLM", "gemma3"),
     (Family::Phi3, "Phi3ForCausalLM", "phi3"),
@@ -187,6 +193,8 @@ pub enum Naming {
     Hub,
     /// The same of a network that was saved without the model around it.
     Bare,
+    /// The same of a network with a vision tower beside it.
+    BesideTower,
     Gguf,
 }
 
@@ -334,6 +342,11 @@ impl Naming {
                 stem.strip_prefix("model.")
                     .map_or(stem.clone(), str::to_owned)
             }
+            (Self::BesideTower, role) => {
+                let stem = Self::Hub.stem(role);
+                stem.strip_prefix("model.")
+                    .map_or(stem.clone(), |rest| format!("model.language_model.{rest}"))
+            }
             (Self::Hub, Role::Embedding) => "model.embed_tokens".to_owned(),
             (Self::Hub, Role::FinalNorm) => "model.norm".to_owned(),
             (Self::Hub, Role::Head) => "lm_head".to_owned(),
@@ -382,6 +395,7 @@ impl fmt::Display for Family {
             Self::Qwen2Moe => "Qwen2-MoE",
             Self::Qwen3 => "Qwen3",
             Self::Qwen3Moe => "Qwen3-MoE",
+            Self::Qwen3Vl => "Qwen3-VL",
             Self::Gemma2 => "Gemma 2",
             Self::Gemma3 => "Gemma 3",
             Self::Phi3 => "Phi-3",

@@ -66,6 +66,7 @@ pub fn one_sequence(tokens: &[u32], past: usize) -> Batch {
             pages: (0..pages as u32).collect(),
         }],
         logit_rows: (0..tokens.len() as u32).collect(),
+        ..Batch::default()
     }
 }
 

@@ -50,6 +50,7 @@ fn alone(decoder: &Decoder, kv: KvDtype, tokens: &[u32], part: usize, first_page
             tokens: tokens.to_vec(),
             spans: vec![span(tokens.len(), past, first_page)],
             logit_rows: vec![tokens.len() as u32 - 1],
+            ..Batch::default()
         };
         last = bits(&decoder.forward(&batch, &mut pages).unwrap());
         past += tokens.len();
@@ -104,6 +105,7 @@ fn check_shared(name: &str, decoder: &Decoder, kv: KvDtype, prefix: &[u32]) {
         tokens: tokens.to_vec(),
         spans,
         logit_rows,
+        ..Batch::default()
     };
     let first = step(prefix, vec![span(prefix.len(), 0, 0)], vec![]);
     decoder.forward(&first, &mut pages).unwrap();

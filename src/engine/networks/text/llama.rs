@@ -30,6 +30,7 @@ pub fn spec(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
         query_key_norm: None,
         activation: config.activation(rules.activation)?,
         rope,
+        rope_axes: None,
         window_rope: None,
         layers_without_rope: Vec::new(),
         attention_scale: None,

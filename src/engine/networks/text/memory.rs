@@ -8,8 +8,9 @@ use super::{
     LoadOptions, Synthetic,
     family::{Naming, Role},
 };
-use crate::networks::weights::{
-    Checkpoint, CheckpointError, TensorHeader, TensorSource, TensorType, convert,
+use crate::networks::{
+    vision,
+    weights::{Checkpoint, CheckpointError, TensorHeader, TensorSource, TensorType, convert},
 };
 
 impl Checkpoint {
@@ -60,6 +61,11 @@ impl Named<'_> {
         let embedding = self.naming.weight(Role::Embedding);
         let head = self.naming.weight(Role::Head);
         let held = |header, quantize| held_bytes(header, on_cpu, options.dtype, quantize);
+        let (tower, decoder): (Vec<_>, Vec<_>) = self
+            .headers
+            .iter()
+            .partition(|header| vision::is_of_tower(&header.name));
+        let tower: u64 = tower.into_iter().map(|header| header.bytes).sum();
         // Experts of one tensor have three dimensions.
         let is_matrix = |header: &&TensorHeader| matches!(header.shape.len(), 2..=4);
         let skipped = self.predicting.clone();
@@ -67,7 +73,7 @@ impl Named<'_> {
         let skipped: Vec<String> = skipped.collect();
         let is_skipped =
             |header: &&TensorHeader| skipped.iter().any(|it| header.name.starts_with(it));
-        let matrices = self.headers.iter().filter(is_matrix);
+        let matrices = decoder.into_iter().filter(is_matrix);
         let matrices = matrices.filter(|header| !is_skipped(header));
         let bytes = matrices.map(|header| {
             let is_embedding = header.name == embedding;
@@ -89,7 +95,7 @@ impl Named<'_> {
             };
             table + multiplied
         });
-        bytes.sum()
+        tower + bytes.sum::<u64>()
     }
 }
 

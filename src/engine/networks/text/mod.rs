@@ -14,6 +14,7 @@ mod gguf;
 mod glm;
 mod gpt_oss;
 mod granite;
+mod images;
 mod limits;
 mod llama;
 mod load;
@@ -34,6 +35,7 @@ pub use self::{
     cost::StepCost,
     decoder::{Batch, Decoder, KvPages, LastStatesPass},
     family::Family,
+    images::{AxisPositions, ImageRows},
     load::LoadOptions,
     rope::{Rope, RopeScaling, Yarn},
     spec::{Biases, DecoderSpec},
@@ -43,7 +45,9 @@ pub use self::{
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
-mod golden;
+pub mod golden;
+#[cfg(test)]
+mod golden_images;
 #[cfg(test)]
 mod invariance;
 #[cfg(test)]

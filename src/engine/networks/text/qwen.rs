@@ -1,11 +1,12 @@
 //! Qwen2 and 2.5, which add a bias to queries, keys and values, and Qwen3, which norms queries and keys, also with
-//! experts.
+//! experts. Qwen3-VL is a Qwen3 whose images turn by rows and columns.
 
 use super::{
     config::ConfigJson,
     experts::{ExpertsSpec, SharedExpertSpec, wanted},
     family::Family,
     llama,
+    rope::{RopeAxes, RopeScaling},
     spec::{Biases, DecoderSpec, QueryKeyNorm},
 };
 use crate::networks::weights::Flaw;
@@ -84,6 +85,34 @@ fn with_norms(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> 
             ..llama.biases
         },
         ..llama
+    })
+}
+
+/// `text_config`; the rest of the file is about the vision tower.
+pub fn qwen3_vl_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    let qwen3 = qwen3_spec(config)?;
+    let rope = config.rope_with(qwen3.head_dim, 500_000.0)?;
+    if rope.scaling != RopeScaling::None {
+        let found = format!("{:?}", rope.scaling);
+        let known = "default, beside mrope_section";
+        return Err(Flaw::unsupported("the rope_scaling type", found, known));
+    }
+    let sections = config.rope_sections()?.unwrap_or([24, 20, 20]);
+    let half = rope.dims / 2;
+    let fits = sections.iter().all(|&section| section <= half);
+    if !fits || sections.iter().sum::<usize>() != half {
+        let wanted = format!("three numbers that add up to {half}");
+        return Err(Flaw::broken(
+            "mrope_section",
+            format!("{sections:?}"),
+            wanted,
+        ));
+    }
+    Ok(DecoderSpec {
+        family: Family::Qwen3Vl,
+        rope,
+        rope_axes: Some(RopeAxes { sections }),
+        ..qwen3
     })
 }
 

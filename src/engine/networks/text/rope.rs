@@ -13,6 +13,13 @@ pub struct Rope {
     pub dims: usize,
 }
 
+/// Which frequencies turn by which axis of an image, where its tokens have positions on three: time, rows and columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RopeAxes {
+    /// How many turn by each.
+    pub sections: [usize; 3],
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum RopeScaling {
     None,

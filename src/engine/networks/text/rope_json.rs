@@ -26,6 +26,8 @@ pub struct RopeJson {
     short_factor: Option<Vec<f32>>,
     long_factor: Option<Vec<f32>>,
     pub llama_4_scaling_beta: Option<f64>,
+    pub mrope_section: Option<[usize; 3]>,
+    pub mrope_interleaved: Option<bool>,
     /// Where the two kinds of layers have fields of their own.
     full_attention: Option<Box<RopeJson>>,
     sliding_attention: Option<Box<RopeJson>>,

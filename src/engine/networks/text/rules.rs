@@ -104,7 +104,7 @@ impl Family {
                 ..LLAMA
             },
             Self::Ministral3 | Self::Granite => LLAMA,
-            Self::Qwen2 | Self::Qwen3 => QWEN,
+            Self::Qwen2 | Self::Qwen3 | Self::Qwen3Vl => QWEN,
             Self::Qwen2Moe => FamilyRules {
                 normalizes_experts: Some(false),
                 ..QWEN

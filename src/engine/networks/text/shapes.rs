@@ -198,6 +198,7 @@ impl Shape {
             query_key_norm: matches!(self.family, Family::Qwen3 | Family::Qwen3Moe)
                 .then_some(QueryKeyNorm::PerHead),
             activation: GateActivation::Silu,
+            rope_axes: None,
             window_rope: None,
             layers_without_rope: Vec::new(),
             attention_scale: None,

@@ -1,6 +1,10 @@
 //! What a decoder is: sizes and the handful of facts in which families differ.
 
-use super::{experts::ExpertsSpec, family::Family, rope::Rope};
+use super::{
+    experts::ExpertsSpec,
+    family::Family,
+    rope::{Rope, RopeAxes},
+};
 use crate::networks::layers::GateActivation;
 use muster_kernels::{AttentionScratch, AttentionShape, KvDtype};
 
@@ -27,6 +31,8 @@ pub struct DecoderSpec {
     pub query_key_norm: Option<QueryKeyNorm>,
     pub activation: GateActivation,
     pub rope: Rope,
+    /// How tokens of images turn, in a model that sees.
+    pub rope_axes: Option<RopeAxes>,
     /// How positions turn in layers with a window, where that differs from the others.
     pub window_rope: Option<Rope>,
     /// Layers in which positions turn nothing, in order.

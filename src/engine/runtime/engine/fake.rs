@@ -106,6 +106,7 @@ impl Fake {
                 language: language()?,
                 info: info(pages),
                 defaults: source.defaults.clone(),
+                images: None,
             })
         })
     }
@@ -121,6 +122,7 @@ fn info(pages: usize) -> ModelInfo {
         cache_bytes: 0,
         cache_tokens: pages * PAGE_TOKENS,
         can_chat: false,
+        reads_images: false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The inference thread. It owns the device and everything on it; nothing else touches a tensor.
 
 mod encoders;
+mod images;
 mod resident;
 
 use std::sync::Arc;
@@ -122,11 +123,12 @@ impl Engine {
             language,
             mut info,
             defaults,
+            images,
         } = (self.loader)(source, progress)?;
         info.name = name;
         let (info, language) = (Arc::new(info), Arc::new(language));
         self.shared
-            .enlist(Arc::clone(&info), Arc::clone(&language), defaults);
+            .enlist(Arc::clone(&info), Arc::clone(&language), defaults, images);
         match network {
             LoadedNetwork::Text { model, pages } => self.residents.push(Resident::new(
                 Arc::clone(&info),

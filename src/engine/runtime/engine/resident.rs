@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::images::{FailedPass, Images};
 use crate::networks::text::Batch;
 use crate::runtime::grammar::Guide;
+use crate::runtime::kv_cache::CacheKey;
 use crate::runtime::model::{self, Model};
 use crate::runtime::outbox::{SLOW_READER_TOKENS, TooSlow};
 use crate::runtime::sampling::{BadLogits, Sampler, Scratch};
@@ -30,6 +32,7 @@ pub struct Resident {
     pace: Pace,
     speculator: Speculator,
     sequences: BTreeMap<SequenceId, Sequence>,
+    images: Images,
     served: Duration,
     // Kept from step to step for their memory.
     batch: Batch,
@@ -136,6 +139,7 @@ impl Resident {
             pace: Pace::new(limits.prefill_chunk),
             speculator: Speculator::new(speculation),
             sequences: BTreeMap::new(),
+            images: Images::default(),
             served: Duration::ZERO,
             batch: Batch::default(),
             scored: ScoredRows::default(),
@@ -165,14 +169,17 @@ impl Resident {
         if self.scheduler.is_idle() {
             self.served = level;
         }
-        let scope = job.scope;
+        let key = CacheKey {
+            scope: job.scope,
+            images: job.images.spans(),
+        };
         let (sequence, tokens, reason) = Sequence::begin(job, &self.language);
         if let Some(reason) = reason {
             return sequence.finish(reason);
         }
         match sequence.scores_prompt() {
-            true => self.scheduler.submit_uncached(id, scope, tokens),
-            false => self.scheduler.submit(id, scope, tokens),
+            true => self.scheduler.submit_uncached(id, key, tokens),
+            false => self.scheduler.submit(id, key, tokens),
         }
         self.sequences.insert(id, sequence);
     }
@@ -205,15 +212,25 @@ impl Resident {
         let plain = Generating::of(&rows);
         let limit = self.pace.prompt_limit(plain, others);
         if self.scheduler.reads_prompts() {
+            masks += self.advance_images();
             // Such a step is bound by products: a proposed token would cost as much as one of the prompt.
-            self.scheduler.add_prompts(&mut rows, limit);
+            self.add_prompts(&mut rows, limit);
             masks += self.masks(&mut rows);
         } else {
             let left = |id| self.sequences.get(&id).map_or(0, Sequence::left);
             self.speculator
                 .propose(&mut self.scheduler, &mut rows, left);
         }
-        self.fill_batch(&rows);
+        if rows.is_empty() {
+            // Prompts wait for their images.
+            self.served += began.elapsed();
+            return;
+        }
+        if let Err(error) = self.fill_batch(&rows) {
+            self.fail_rows(&rows, &error);
+            self.served += began.elapsed();
+            return;
+        }
         let mut scoring = Scoring {
             rows: &self.scored.targets,
             vocabulary: self.model.vocabulary().max(1),
@@ -236,7 +253,10 @@ impl Resident {
             }
             Err(error) => self.fail_rows(&rows, &error),
         }
-        // Masks count in the model's share of the thread, and not in the pace of its network.
+        if !self.scheduler.reads_prompts() {
+            self.images.clear();
+        }
+        // Masks and images count in the model's share of the thread, and not in the pace of its network.
         self.served += masks;
         self.record(&rows, plain, began.elapsed().saturating_sub(masks));
     }
@@ -300,11 +320,49 @@ impl Resident {
         }
     }
 
-    fn fill_batch(&mut self, rows: &[Row]) {
+    /// One block of a tower further, for images that prompts wait for. How long that took.
+    fn advance_images(&mut self) -> Duration {
+        let began = Instant::now();
+        let advanced = self
+            .images
+            .advance(&*self.model, &self.sequences, &self.scheduler);
+        if let Err(FailedPass { digest, error }) = advanced {
+            let failure = Failure::internal(model::plain(&error));
+            let has_it = |sequence: &Sequence| {
+                let mut images = sequence.images().iter();
+                images.any(|image| image.image.digest() == digest)
+            };
+            let having = self.sequences.iter().filter(|(_, it)| has_it(it));
+            let having: Vec<SequenceId> = having.map(|(&id, _)| id).collect();
+            for id in having {
+                self.fail(id, failure.clone());
+            }
+        }
+        began.elapsed()
+    }
+
+    /// Adds prompt tokens to the step, none before the images that they belong to are seen.
+    fn add_prompts(&mut self, rows: &mut Vec<Row>, limit: usize) {
+        let (sequences, images) = (&self.sequences, &self.images);
+        let ready = |id, computed| {
+            let sequence: Option<&Sequence> = sequences.get(&id);
+            sequence.map_or(usize::MAX, |it| images.ready(it.images(), computed))
+        };
+        self.scheduler.add_ready_prompts(rows, limit, &ready);
+    }
+
+    fn fill_batch(&mut self, rows: &[Row]) -> candle_core::Result<()> {
         self.batch.tokens.clear();
         self.batch.spans.clear();
         self.batch.logit_rows.clear();
+        self.batch.images.clear();
+        self.batch.positions.clear();
         self.scored.clear();
+        let sees = |row: &Row| {
+            let sequence = self.sequences.get(&row.id);
+            sequence.is_some_and(|sequence| !sequence.images().is_empty())
+        };
+        let some_see = rows.iter().any(sees);
         for row in rows {
             let Some((tokens, pages)) = self.scheduler.row_input(row) else {
                 continue;
@@ -314,6 +372,13 @@ impl Resident {
             if let Some(sequence) = self.sequences.get(&row.id) {
                 let tokens = self.scheduler.tokens(row.id);
                 self.scored.add(first, row, sequence, tokens);
+                let images = sequence.images();
+                self.images.add_rows(&mut self.batch, first, row, images)?;
+                if some_see {
+                    let tokens = row.tokens.start..row.tokens.start + row.new_tokens();
+                    let positions = tokens.map(|token| images.position(token));
+                    self.batch.positions.extend(positions);
+                }
             }
             let newest = self.batch.tokens.len() - 1;
             self.batch.tokens.extend_from_slice(&row.proposed);
@@ -327,6 +392,7 @@ impl Resident {
                 self.batch.logit_rows.extend(drawn.map(|row| row as u32));
             }
         }
+        Ok(())
     }
 
     /// Hands log probabilities of prompts to their sequences.

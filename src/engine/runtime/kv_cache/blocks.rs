@@ -6,9 +6,12 @@
 //! room is needed; a chain is released tail first, so what is forgotten is never the parent of what is kept.
 //!
 //! Names begin with a scope, so sequences of different scopes never share: a page that is found tells its finder, by the
-//! count of cached tokens and by time, that somebody asked the same before.
+//! count of cached tokens and by time, that somebody asked the same before. Tokens of an image are the same for all images,
+//! so a page with some of them is named by the image's digest as well.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
 
 use muster_kernels::PAGE_TOKENS;
 
@@ -32,11 +35,40 @@ pub struct Chain {
     /// How many of them, from the front, are sealed; and what names the content so far.
     sealed: usize,
     last: Parent,
+    images: Arc<[ImageSpan]>,
 }
 
 /// Sequences of one scope share pages, and no others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct CacheScope(pub u128);
+
+/// SHA-256 of an image as a network sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ImageDigest(pub [u8; 32]);
+
+/// The tokens of an image in a sequence.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ImageSpan {
+    pub tokens: Range<usize>,
+    pub digest: ImageDigest,
+}
+
+/// What a sequence shares pages by, beside its tokens.
+#[derive(Debug, Clone, Default)]
+pub struct CacheKey {
+    pub scope: CacheScope,
+    /// In their order.
+    pub images: Arc<[ImageSpan]>,
+}
+
+impl From<CacheScope> for CacheKey {
+    fn from(scope: CacheScope) -> Self {
+        Self {
+            scope,
+            ..Self::default()
+        }
+    }
+}
 
 /// Names the content of a sealed page, and through its parent everything before it. Never used twice.
 type Fact = u64;
@@ -59,6 +91,8 @@ impl Default for Parent {
 struct Content {
     parent: Parent,
     tokens: [u32; PAGE_TOKENS],
+    /// Images that some of the tokens belong to.
+    images: Box<[ImageSpan]>,
 }
 
 #[derive(Debug, Default)]
@@ -69,9 +103,11 @@ struct Page {
 }
 
 impl Chain {
-    pub fn new(scope: CacheScope) -> Self {
+    pub fn new(key: impl Into<CacheKey>) -> Self {
+        let CacheKey { scope, images } = key.into();
         Self {
             last: Parent::Scope(scope),
+            images,
             ..Self::default()
         }
     }
@@ -83,6 +119,20 @@ impl Chain {
     /// How many tokens there is room for.
     pub fn room(&self) -> usize {
         self.pages.len() * PAGE_TOKENS
+    }
+
+    /// The content of the page after the sealed ones.
+    fn next_content(&self, tokens: &[u32]) -> Option<Content> {
+        let page = self.sealed * PAGE_TOKENS..(self.sealed + 1) * PAGE_TOKENS;
+        let tokens = tokens.get(page.clone())?.try_into().ok()?;
+        let images = self.images.iter();
+        let here =
+            images.filter(|image| image.tokens.start < page.end && page.start < image.tokens.end);
+        Some(Content {
+            parent: self.last,
+            tokens,
+            images: here.cloned().collect(),
+        })
     }
 }
 
@@ -126,10 +176,10 @@ impl Blocks {
         chain.sealed * PAGE_TOKENS
     }
 
-    /// How many pages [`share`](Self::share) would find for a new chain of this scope, and how many of those nobody holds
+    /// How many pages [`share`](Self::share) would find for a new chain of this key, and how many of those nobody holds
     /// (taking those uses up free pages).
-    pub fn shareable(&self, scope: CacheScope, tokens: &[u32]) -> (usize, usize) {
-        let mut probe = Chain::new(scope);
+    pub fn shareable(&self, key: impl Into<CacheKey>, tokens: &[u32]) -> (usize, usize) {
+        let mut probe = Chain::new(key);
         let mut unheld = 0;
         while let Some(page) = self.next_shared(&probe, tokens) {
             unheld += usize::from(self.pages[page as usize].holders == 0);
@@ -159,7 +209,7 @@ impl Blocks {
     pub fn seal(&mut self, chain: &mut Chain, tokens: &[u32], computed: usize) {
         let full = computed.min(tokens.len()).min(chain.room()) / PAGE_TOKENS;
         while chain.sealed < full {
-            let Some(content) = content_at(tokens, chain.sealed, chain.last) else {
+            let Some(content) = chain.next_content(tokens) else {
                 return;
             };
             let own = chain.pages[chain.sealed];
@@ -190,6 +240,7 @@ impl Blocks {
             pages,
             sealed: chain.sealed,
             last: chain.last,
+            images: Arc::clone(&chain.images),
         }
     }
 
@@ -204,7 +255,7 @@ impl Blocks {
         if (chain.sealed + 1) * PAGE_TOKENS >= tokens.len() {
             return None;
         }
-        let content = content_at(tokens, chain.sealed, chain.last)?;
+        let content = chain.next_content(tokens)?;
         self.sealed.get(&content).copied()
     }
 
@@ -260,12 +311,6 @@ impl Blocks {
         state.holders = 1;
         Some(page)
     }
-}
-
-fn content_at(tokens: &[u32], page: usize, parent: Parent) -> Option<Content> {
-    let start = page * PAGE_TOKENS;
-    let tokens = tokens.get(start..start + PAGE_TOKENS)?.try_into().ok()?;
-    Some(Content { parent, tokens })
 }
 
 #[cfg(test)]

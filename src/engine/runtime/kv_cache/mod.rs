@@ -4,4 +4,4 @@
 
 mod blocks;
 
-pub use blocks::{Blocks, CacheScope, Chain};
+pub use blocks::{Blocks, CacheKey, CacheScope, Chain, ImageDigest, ImageSpan};

@@ -2,7 +2,7 @@
 
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 
-use super::{Blocks, CacheScope, Chain};
+use super::{Blocks, CacheKey, CacheScope, Chain, ImageDigest, ImageSpan};
 use muster_kernels::PAGE_TOKENS;
 
 fn prompt(pages: usize, word: u32) -> Vec<u32> {
@@ -80,6 +80,31 @@ fn equal_prefixes_of_two_scopes_share_nothing() {
         blocks.release(chain);
     }
     assert_eq!(blocks.free(), 8);
+}
+
+/// The second page begins in an image, and the third ends in it.
+#[test]
+fn equal_tokens_of_other_images_share_nothing() {
+    let mut blocks = Blocks::new(16);
+    let mut tokens = prompt(4, 1);
+    tokens.push(5);
+    let of_image = |digest: u8, first: usize| CacheKey {
+        images: [ImageSpan {
+            tokens: first..first + 2 * PAGE_TOKENS - 8,
+            digest: ImageDigest([digest; 32]),
+        }]
+        .into(),
+        ..CacheKey::default()
+    };
+    let mut chain = Chain::new(of_image(1, PAGE_TOKENS + 4));
+    assert!(blocks.grow(&mut chain, tokens.len()));
+    blocks.seal(&mut chain, &tokens, tokens.len());
+    let found = |key: CacheKey| blocks.shareable(key, &tokens).0;
+    assert_eq!(found(of_image(1, PAGE_TOKENS + 4)), 4);
+    assert_eq!(found(of_image(2, PAGE_TOKENS + 4)), 1, "the text before it");
+    assert_eq!(found(of_image(1, PAGE_TOKENS + 5)), 1, "another part of it");
+    assert_eq!(found(CacheKey::default()), 1);
+    blocks.release(chain);
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub mod pace;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::kv_cache::{Blocks, CacheScope, Chain};
+use super::kv_cache::{Blocks, CacheKey, Chain};
 use muster_kernels::PAGE_TOKENS;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Row {
 #[derive(Debug)]
 struct Entry {
     id: SequenceId,
-    scope: CacheScope,
+    key: CacheKey,
     /// Prompt and generated tokens.
     tokens: Vec<u32>,
     /// How many of them are in the pages.
@@ -151,27 +151,27 @@ impl Scheduler {
     }
 
     /// Queues a sequence of at least one and at most [`capacity`](Self::capacity) tokens. Ids must ascend.
-    pub fn submit(&mut self, id: SequenceId, scope: CacheScope, tokens: Vec<u32>) {
-        self.queue(id, scope, tokens, false);
+    pub fn submit(&mut self, id: SequenceId, key: impl Into<CacheKey>, tokens: Vec<u32>) {
+        self.queue(id, key.into(), tokens, false);
     }
 
     /// The same for a sequence whose every row is computed, because the rows of its prompt are wanted.
-    pub fn submit_uncached(&mut self, id: SequenceId, scope: CacheScope, tokens: Vec<u32>) {
-        self.queue(id, scope, tokens, true);
+    pub fn submit_uncached(&mut self, id: SequenceId, key: impl Into<CacheKey>, tokens: Vec<u32>) {
+        self.queue(id, key.into(), tokens, true);
     }
 
-    fn queue(&mut self, id: SequenceId, scope: CacheScope, tokens: Vec<u32>, computes_all: bool) {
+    fn queue(&mut self, id: SequenceId, key: CacheKey, tokens: Vec<u32>, computes_all: bool) {
         debug_assert!(!tokens.is_empty() && tokens.len() <= self.capacity());
         self.waiting.push_back(Entry {
             id,
-            scope,
+            chain: Chain::new(key.clone()),
+            key,
             tokens,
             computed: 0,
             cached: 0,
             was_preempted: false,
             computes_all,
             is_generating: false,
-            chain: Chain::new(scope),
         });
     }
 
@@ -216,6 +216,16 @@ impl Scheduler {
 
     /// Adds at most `limit` prompt tokens to the rows of this step.
     pub fn add_prompts(&mut self, rows: &mut Vec<Row>, limit: usize) {
+        self.add_ready_prompts(rows, limit, &|_, _| usize::MAX);
+    }
+
+    /// The same, of prompts that can be read no further than `ready` says of a sequence and its first missing token.
+    pub fn add_ready_prompts(
+        &mut self,
+        rows: &mut Vec<Row>,
+        limit: usize,
+        ready: &dyn Fn(SequenceId, usize) -> usize,
+    ) {
         let limit = limit.min(self.limits.prefill_chunk.max(1));
         let prompts = (0..self.running.len()).filter(|&at| self.running[at].reads_prompt());
         let mut prompts: Vec<usize> = prompts.collect();
@@ -231,21 +241,30 @@ impl Scheduler {
         let mut ahead_left = limit / 2;
         for at in ahead {
             let before = ahead_left;
-            rows.extend(self.prompt_row(at, &mut ahead_left));
+            rows.extend(self.prompt_row(at, &mut ahead_left, ready));
             left -= before - ahead_left;
         }
         for at in prompts {
-            rows.extend(self.prompt_row(at, &mut left));
+            rows.extend(self.prompt_row(at, &mut left, ready));
         }
     }
 
-    fn prompt_row(&mut self, at: usize, budget: &mut usize) -> Option<Row> {
+    fn prompt_row(
+        &mut self,
+        at: usize,
+        budget: &mut usize,
+        ready: &dyn Fn(SequenceId, usize) -> usize,
+    ) -> Option<Row> {
         if *budget == 0 {
             return None;
         }
         let entry = &mut self.running[at];
         entry.share(&mut self.blocks);
         let end = entry.tokens.len().min(entry.computed + *budget);
+        let end = end.min(ready(entry.id, entry.computed));
+        if end <= entry.computed {
+            return None;
+        }
         *budget -= end - entry.computed;
         Some(Row {
             id: entry.id,
@@ -300,6 +319,11 @@ impl Scheduler {
         Some((entry.tokens.get(row.tokens.clone())?, entry.chain.pages()))
     }
 
+    /// How many tokens of a running sequence are in its pages.
+    pub fn computed(&self, id: SequenceId) -> Option<usize> {
+        self.find(id).map(|at| self.running[at].computed)
+    }
+
     /// How many tokens of a running sequence were found computed by others.
     pub fn cached_tokens(&self, id: SequenceId) -> usize {
         self.find(id).map_or(0, |at| self.running[at].cached)
@@ -328,7 +352,9 @@ impl Scheduler {
 
     fn preempt_youngest(&mut self) {
         if let Some(mut entry) = self.running.pop() {
-            self.blocks.release(std::mem::take(&mut entry.chain));
+            let fresh = Chain::new(entry.key.clone());
+            self.blocks
+                .release(std::mem::replace(&mut entry.chain, fresh));
             entry.computed = 0;
             entry.was_preempted = true;
             entry.is_generating = false;
@@ -356,7 +382,7 @@ impl Scheduler {
     fn fits(&self, entry: &Entry) -> bool {
         let (shared, unheld) = match entry.computes_all {
             true => (0, 0),
-            false => self.blocks.shareable(entry.scope, &entry.tokens),
+            false => self.blocks.shareable(entry.key.clone(), &entry.tokens),
         };
         let needed = entry.tokens.len().div_ceil(PAGE_TOKENS) - shared + unheld;
         let spare = self.running.len();

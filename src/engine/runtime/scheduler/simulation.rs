@@ -6,7 +6,8 @@ use std::time::Duration;
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 
 use super::pace::Pace;
-use super::{CacheScope, Generating, Limits, Row, Scheduler, SequenceId};
+use super::{Generating, Limits, Row, Scheduler, SequenceId};
+use crate::runtime::CacheScope;
 
 /// Seconds that parts of a step cost.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 
-use super::{CacheScope, Limits, Row, Scheduler, SequenceId};
+use super::{Limits, Row, Scheduler, SequenceId};
+use crate::runtime::CacheScope;
 use muster_kernels::PAGE_TOKENS;
 
 /// A device of the imagination: remembers what was written into each page, and draws tokens by rule.

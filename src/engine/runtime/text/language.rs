@@ -460,12 +460,19 @@ impl Configs {
         let Some(folder) = folder else {
             return Ok(Self::default());
         };
-        let template = folder.join("chat_template.jinja");
+        // Of models that read images, the processor's template; the tokenizer's may leave images out.
+        let template = match read_if_there(&folder.join("chat_template.jinja"))? {
+            Some(template) => Some(template),
+            None => {
+                let file = read_json(&folder.join("chat_template.json"))?;
+                file["chat_template"].as_str().map(str::to_owned)
+            }
+        };
         Ok(Self {
             model: read_json(&folder.join("config.json"))?,
             generation: read_json(&folder.join(GENERATION))?,
             tokenizer: read_json(&folder.join("tokenizer_config.json"))?,
-            template_file: read_if_there(&template)?,
+            template_file: template,
         })
     }
 

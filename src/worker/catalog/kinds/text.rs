@@ -42,6 +42,7 @@ impl ModelFacts for TextFacts {
             Family::Qwen2,
             Family::Qwen3,
             Family::Qwen3Moe,
+            Family::Qwen3Vl,
             Family::Gemma2,
             Family::Gemma3,
             Family::Phi3,

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use super::request::{check_template, prompt_of};
+use super::image_reader;
+use super::images::ImageReader;
+use super::request::{check_template, prompt_of, take_images};
 use crate::daemon::blame;
 use crate::daemon::registration::small;
 use crate::link::Said;
@@ -24,8 +26,9 @@ pub async fn run(model: String, request: Body, runtime: &Runtime) -> Result<(Sai
         Body::Tokens(request) => match *request {
             TokensRequest::Tokenize(text) => {
                 let context = small(info.context);
+                let images = image_reader(&model, runtime).map_err(blame::said)?;
                 beside(move || {
-                    let tokens = tokenize(&language, text)?;
+                    let tokens = tokenize(&language, text, images.as_ref())?;
                     let count = tokens.ids.len();
                     Ok((ResultPart::Tokens(TokenList { context, ..tokens }), count))
                 })
@@ -93,16 +96,25 @@ async fn beside<T: Send + 'static>(
     done.map_err(|_| blame::broken())?
 }
 
-fn tokenize(language: &Arc<Language>, text: TokenizeInput) -> Result<TokenList, Said> {
+fn tokenize(
+    language: &Arc<Language>,
+    text: TokenizeInput,
+    reader: Option<&ImageReader>,
+) -> Result<TokenList, Said> {
     let TokenizeInput {
-        input,
+        mut input,
         add_special_tokens,
         with_strings,
     } = text;
+    let images = take_images(&mut input, reader).map_err(Said::Failed)?;
     check_template(&input, language).map_err(Said::Failed)?;
     let prefix = add_special_tokens.unwrap_or(!matches!(input, TextInput::Chat(_)));
-    let ids = language.read(&prompt_of(input), prefix);
+    let ids = language.read(&prompt_of(input, Vec::new()), prefix);
     let ids = ids.map_err(blame::said)?;
+    let ids = match reader.filter(|_| !images.is_empty()) {
+        Some(reader) => reader.input.expand(ids, &images).map_err(blame::said)?.0,
+        None => ids,
+    };
     let strings = with_strings.then(|| language.names(&ids)).transpose();
     let strings = strings.map_err(blame::said)?;
     Ok(TokenList {
@@ -155,7 +167,7 @@ fn sequences(
     info: &ModelInfo,
 ) -> Result<Vec<EncoderInput>, Said> {
     let read = (first..).zip(inputs).map(|(index, input)| {
-        let tokens = language.read(&prompt_of(input), true);
+        let tokens = language.read(&prompt_of(input, Vec::new()), true);
         let tokens = tokens.map_err(blame::said)?;
         check_length(&format!("input[{index}]"), tokens.len(), info)?;
         Ok(EncoderInput::from(tokens))
@@ -245,6 +257,7 @@ mod tests {
             cache_bytes: 0,
             cache_tokens: 0,
             can_chat: false,
+            reads_images: false,
         }
     }
 

@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `request` | what was asked for, as the engine takes it |
+//! | `images` | the images of chats |
 //! | `grammar` | the form of the text, as the engine takes it |
 //! | `encode` | jobs that read and do not write |
 //! | `speech` | what the engine says, as coordinators hear it |
@@ -10,6 +11,7 @@
 
 mod encode;
 mod grammar;
+mod images;
 mod logprobs;
 mod request;
 mod speech;
@@ -35,6 +37,7 @@ use muster_protocol::job::{
 };
 use muster_protocol::link::Payload;
 
+use images::ImageReader;
 use request::Asked;
 use speech::Speech;
 
@@ -225,13 +228,22 @@ async fn prepare(work: Work, line: LineId, runtime: &Runtime) -> Result<JobStart
         });
     }
     let language = runtime.language(&work.model).map_err(blame::said)?;
+    let images = image_reader(&work.model, runtime).map_err(blame::said)?;
     // Templates may take a while, and come with downloaded models.
-    let asked = tokio::task::spawn_blocking(move || Asked::read(work, line, language));
+    let read = move || Asked::read(work, line, language, images.as_ref());
+    let asked = tokio::task::spawn_blocking(read);
     let asked = asked.await.map_err(|_| blame::broken())?;
     let asked = asked.map_err(Said::Failed)?;
     let generation = runtime.generate(asked.request.clone()).await;
     let generation = generation.map_err(blame::said)?;
     Ok(JobStart::Text(Box::new(generation), Box::new(asked)))
+}
+
+/// None for a model that does not see.
+fn image_reader(model: &str, runtime: &Runtime) -> Result<Option<ImageReader>, runtime::Failure> {
+    let context = runtime.info(model)?.context;
+    let input = runtime.image_input(model)?;
+    Ok(input.map(|input| ImageReader { input, context }))
 }
 
 /// What was delivered of it came from a worker that told no tokens: somebody else may be able to go on.

@@ -8,10 +8,11 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::grammar;
+use super::images::{self, ImageReader};
 use crate::link::LineId;
 use crate::link::session::Work;
 use muster_engine::runtime::text::{Begins, Language};
-use muster_engine::runtime::{self, CacheScope, Prompt};
+use muster_engine::runtime::{self, CacheScope, ChatImage, Prompt};
 use muster_protocol::job;
 use muster_protocol::job::{Body, Failure, FailureKind, TextInput, ToolChoice};
 use muster_protocol::link::Payload;
@@ -33,10 +34,16 @@ pub struct Asked {
 }
 
 impl Asked {
-    pub fn read(work: Work, line: LineId, language: Arc<Language>) -> Result<Self, Failure> {
+    /// `images` is there for a model that sees.
+    pub fn read(
+        work: Work,
+        line: LineId,
+        language: Arc<Language>,
+        images: Option<&ImageReader>,
+    ) -> Result<Self, Failure> {
         let scope = scope(line, work.cache_salt.as_deref(), work.job);
         let mut asked = text_request(work.payload)?;
-        refuse_other_than_text(&asked.input)?;
+        let images = take_images(&mut asked.input, images)?;
         let prefill = work.prefill.unwrap_or_default();
         let legacy = asked.sampling.legacy.as_deref();
         let window = legacy.and_then(|legacy| legacy.max_context_length);
@@ -45,7 +52,7 @@ impl Asked {
         let stop = std::mem::take(&mut asked.stop);
         let stop = if is_legacy { without_idle(stop) } else { stop };
         let is_thinking = match &asked.input {
-            TextInput::Chat(chat) => language.opens_thought(&chat_of(chat.clone())),
+            TextInput::Chat(chat) => language.opens_thought(&chat_of(chat.clone(), Vec::new())),
             TextInput::Prompt(_) | TextInput::Tokens(_) => false,
         };
         let offered = offered(&asked);
@@ -60,7 +67,7 @@ impl Asked {
             language,
             request: runtime::TextRequest {
                 model: work.model,
-                prompt: prompt_of(asked.input),
+                prompt: prompt_of(asked.input, images),
                 generated: prefill.tokens,
                 sampling: sampling_of(asked.sampling),
                 max_tokens: asked.max_tokens.map(|tokens| tokens as usize),
@@ -146,24 +153,16 @@ fn without_idle(stop: Vec<String>) -> Vec<String> {
     stop.into_iter().filter(acts).collect()
 }
 
-/// The models here read text. A template would leave a picture out without a word, and the answer would be made up.
-fn refuse_other_than_text(input: &TextInput) -> Result<(), Failure> {
-    let TextInput::Chat(chat) = input else {
-        return Ok(());
-    };
-    for (message, content) in chat.messages.iter().map(|one| &one["content"]).enumerate() {
-        let parts = content.as_array().map_or(&[][..], Vec::as_slice);
-        let is_text = |part: &Value| part["type"] == "text" || part.is_string();
-        if let Some(index) = parts.iter().position(|part| !is_text(part)) {
-            let kind = parts[index]["type"].as_str().unwrap_or("unknown");
-            let kind: String = kind.chars().take(SHOWN_CHARS).collect();
-            let message = format!(
-                "messages[{message}].content[{index}]: unsupported content type {kind}; the model accepts text only"
-            );
-            return Err(Failure::new(FailureKind::UnsupportedValue, message));
-        }
+/// Takes the images out of a chat. A model that does not see refuses them: its template would leave them out without a
+/// word, and the answer would be made up.
+pub fn take_images(
+    input: &mut TextInput,
+    reader: Option<&ImageReader>,
+) -> Result<Vec<ChatImage>, Failure> {
+    match input {
+        TextInput::Chat(chat) => images::take(&mut chat.messages, reader),
+        TextInput::Prompt(_) | TextInput::Tokens(_) => Ok(Vec::new()),
     }
-    Ok(())
 }
 
 fn refuse_tools(are_offered: bool, language: &Language) -> Result<(), Failure> {
@@ -178,16 +177,12 @@ fn refuse_tools(are_offered: bool, language: &Language) -> Result<(), Failure> {
 
 /// Refuses an input for which no text would be written either.
 pub fn check_template(input: &TextInput, language: &Language) -> Result<(), Failure> {
-    refuse_other_than_text(input)?;
     let tools = match input {
         TextInput::Chat(chat) => !chat.tools.is_empty(),
         TextInput::Prompt(_) | TextInput::Tokens(_) => false,
     };
     refuse_tools(tools, language)
 }
-
-/// As much of a client's own word is repeated to it.
-const SHOWN_CHARS: usize = 40;
 
 /// The names of the tools the model may call.
 fn offered(asked: &job::TextRequest) -> Vec<String> {
@@ -204,16 +199,17 @@ fn offered(asked: &job::TextRequest) -> Vec<String> {
     chat.tools.iter().filter_map(name).collect()
 }
 
-pub fn prompt_of(input: TextInput) -> Prompt {
+pub fn prompt_of(input: TextInput, images: Vec<ChatImage>) -> Prompt {
     match input {
         TextInput::Prompt(text) => Prompt::Text(text),
         TextInput::Tokens(tokens) => Prompt::Tokens(tokens),
-        TextInput::Chat(chat) => Prompt::Chat(chat_of(chat)),
+        TextInput::Chat(chat) => Prompt::Chat(chat_of(chat, images)),
     }
 }
 
-fn chat_of(chat: job::Chat) -> runtime::Chat {
+fn chat_of(chat: job::Chat, images: Vec<ChatImage>) -> runtime::Chat {
     runtime::Chat {
+        images,
         messages: chat.messages,
         tools: chat.tools,
         variables: chat.variables,
@@ -248,8 +244,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        FailureKind, Payload, job, refuse_other_than_text, runtime, sampling_of, scope,
-        text_request,
+        FailureKind, Payload, job, runtime, sampling_of, scope, take_images, text_request,
     };
     use crate::link::LineId;
     use muster_protocol::job::LegacySampling;
@@ -262,8 +257,8 @@ mod tests {
             let Value::Object(payload) = payload else {
                 unreachable!("it is an object")
             };
-            let asked = text_request(Payload::Public(payload))?;
-            refuse_other_than_text(&asked.input)
+            let mut asked = text_request(Payload::Public(payload))?;
+            take_images(&mut asked.input, None).map(drop)
         };
         let image =
             json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}});

@@ -58,6 +58,8 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
         query_key_norm: file.query_key_norm(head_dim),
         activation: file.rules.activation,
         rope: ropes.global,
+        // Images come with files that name a tower.
+        rope_axes: None,
         window_rope: ropes.windowed,
         layers_without_rope: file.rules.layers_without_rope(layers),
         attention_scale: file.attention_scale(hidden_size, heads, head_dim)?,

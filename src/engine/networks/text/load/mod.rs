@@ -11,6 +11,7 @@ use super::{
     decoder::{Decoder, Layer, Norms, Ropes},
     family::{Naming, Part, Role},
     gguf,
+    images::AxisFrequencies,
     rope::Rope,
     spec::{DecoderSpec, NormPlacement, QueryKeyNorm},
 };
@@ -53,9 +54,16 @@ impl Checkpoint {
         is_there(Naming::Bare) && !is_there(Naming::Hub)
     }
 
+    /// Whether a vision tower is beside the network.
+    fn is_beside_tower(&self) -> bool {
+        let embedding = Naming::BesideTower.weight(Role::Embedding);
+        self.tensor(&embedding).is_some()
+    }
+
     pub(super) fn naming(&self) -> Naming {
         match self.description() {
             Description::Config(_) if self.is_bare() => Naming::Bare,
+            Description::Config(_) if self.is_beside_tower() => Naming::BesideTower,
             Description::Config(_) => Naming::Hub,
             Description::Gguf(_) => Naming::Gguf,
         }
@@ -115,6 +123,7 @@ impl Loader<'_> {
             ropes: Ropes {
                 global: table(&spec.rope)?,
                 windowed: spec.window_rope.as_ref().map(table).transpose()?,
+                axes: AxisFrequencies::new(&spec),
             },
             device: self.device.clone(),
             dtype: self.dtype,

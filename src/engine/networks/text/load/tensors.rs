@@ -12,6 +12,7 @@ use super::super::{
 use super::{LoadOptions, Progress};
 use crate::networks::{
     layers::{Embedding, Linear, RmsNorm},
+    vision,
     weights::{Flaw, TensorBytes, TensorHeader, TensorSource, TensorType, Weight, convert},
 };
 
@@ -286,8 +287,10 @@ impl<'a> Loader<'a> {
             let mut layers = spec.layers..spec.layers + spec.prediction_layers;
             let predicts =
                 layers.any(|it| name.starts_with(&format!("{}.", self.naming.layer(it))));
+            // A tower is loaded by itself.
+            let is_beside = spec.rope_axes.is_some() && vision::is_of_tower(name);
             let turns = name.ends_with("rotary_emb.inv_freq");
-            tied || predicts || turns || gguf::ROPE_TENSORS.contains(&name)
+            tied || predicts || is_beside || turns || gguf::ROPE_TENSORS.contains(&name)
         };
         let names = self
             .source

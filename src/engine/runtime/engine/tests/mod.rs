@@ -11,6 +11,7 @@ use crate::runtime::{
 };
 
 mod encoding;
+mod images;
 #[cfg(feature = "cuda")]
 mod launches;
 mod speculation;

@@ -163,6 +163,7 @@ pub fn chat_to_text(chat: &Chat) -> String {
 pub fn chat_from_text(text: &str) -> Result<Chat, serde_json::Error> {
     let json: ChatJson<'_> = serde_json::from_str(text)?;
     Ok(Chat {
+        images: Vec::new(),
         messages: json.messages.into_owned(),
         tools: json.tools.into_owned(),
         variables: json.variables.into_owned(),

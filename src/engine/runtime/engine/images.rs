@@ -1,0 +1,109 @@
+//! Images on their way through a model's tower, one block of it in each step, so that texts go on meanwhile; and what the
+//! tower said of those whose tokens are still to be computed.
+
+use std::collections::BTreeMap;
+
+use candle_core::{Result, bail};
+
+use crate::networks::text::{Batch, ImageRows};
+use crate::networks::vision::{ImageFeatures, TowerPass};
+use crate::runtime::images::PromptImages;
+use crate::runtime::kv_cache::ImageDigest;
+use crate::runtime::model::Model;
+use crate::runtime::scheduler::{Row, Scheduler, SequenceId};
+use crate::runtime::sequence::Sequence;
+
+#[derive(Default)]
+pub struct Images {
+    features: BTreeMap<ImageDigest, ImageFeatures>,
+    pass: Option<(ImageDigest, TowerPass)>,
+}
+
+/// A pass failed: its image, and why.
+pub struct FailedPass {
+    pub digest: ImageDigest,
+    pub error: candle_core::Error,
+}
+
+impl Images {
+    /// One block further with the image that the oldest sequence needs next. Forgets images that no prompt needs.
+    pub fn advance(
+        &mut self,
+        model: &dyn Model,
+        sequences: &BTreeMap<SequenceId, Sequence>,
+        scheduler: &Scheduler,
+    ) -> std::result::Result<(), FailedPass> {
+        let seeing = sequences
+            .iter()
+            .filter(|(_, sequence)| !sequence.images().is_empty());
+        // Sequences that wait begin anew when they are admitted.
+        let unread = seeing.filter_map(|(id, sequence)| {
+            let computed = scheduler.computed(*id)?;
+            let mut images = sequence.images().iter();
+            images.find(|image| image.tokens.end > computed)
+        });
+        let next: Vec<_> = unread.collect();
+        let is_needed = |digest: &ImageDigest| next.iter().any(|it| it.image.digest() == *digest);
+        self.features.retain(|digest, _| is_needed(digest));
+        self.pass.take_if(|(digest, _)| !is_needed(digest));
+        let mut missing = next
+            .iter()
+            .filter(|it| !self.features.contains_key(&it.image.digest()));
+        let Some(image) = missing.next() else {
+            return Ok(());
+        };
+        let (digest, mut pass) = match self.pass.take() {
+            Some(begun) => begun,
+            None => {
+                let digest = image.image.digest();
+                let pass = model.begin_image(image.image.processed());
+                let pass = pass.map_err(|error| FailedPass { digest, error })?;
+                (digest, pass)
+            }
+        };
+        match model.advance_image(&mut pass) {
+            Ok(Some(features)) => drop(self.features.insert(digest, features)),
+            Ok(None) => self.pass = Some((digest, pass)),
+            Err(error) => return Err(FailedPass { digest, error }),
+        }
+        Ok(())
+    }
+
+    /// Forgets all images: no prompt is being read.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// How far a prompt can be read from its first missing token on.
+    pub fn ready(&self, images: &PromptImages, computed: usize) -> usize {
+        let missing = images.iter().find(|image| {
+            image.tokens.end > computed && !self.features.contains_key(&image.image.digest())
+        });
+        missing.map_or(usize::MAX, |image| image.tokens.start)
+    }
+
+    /// Gives the batch's tokens from `first` on, which are those of a row, what the tower said of them.
+    pub fn add_rows(
+        &self,
+        batch: &mut Batch,
+        first: usize,
+        row: &Row,
+        images: &PromptImages,
+    ) -> Result<()> {
+        for image in images {
+            let start = image.tokens.start.max(row.tokens.start);
+            let end = image.tokens.end.min(row.tokens.end);
+            if start >= end {
+                continue;
+            }
+            let Some(features) = self.features.get(&image.image.digest()) else {
+                bail!("a prompt is read before its image");
+            };
+            batch.images.push(ImageRows {
+                first: first + start - row.tokens.start,
+                features: features.part(start - image.tokens.start, end - start)?,
+            });
+        }
+        Ok(())
+    }
+}
