@@ -32,6 +32,14 @@ pub async fn service_with_encoders() -> (App, Worker) {
     served(runtime, models).await
 }
 
+/// The same with the seeded model that reads images, beside it.
+pub async fn service_with_images() -> (App, Worker) {
+    let (runtime, info) = engine().await;
+    let source = ModelSource::new(golden("qwen3-vl"));
+    let seeing = runtime.load("seeing", source, |_, _| ()).await.unwrap();
+    served(runtime, vec![info, seeing]).await
+}
+
 async fn served(runtime: Runtime, models: Vec<Arc<ModelInfo>>) -> (App, Worker) {
     let app = App::start().await;
     let mut post = post("rig", dial(&app));

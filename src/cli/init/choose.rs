@@ -14,6 +14,7 @@ pub struct Candidate {
     pub is_unusual: bool,
     pub total_bytes: u64,
     pub files: Files,
+    pub has_run_on_gpus: bool,
 }
 
 /// Where the files of a model are, the best to propose first.
@@ -45,12 +46,13 @@ impl Candidate {
 /// On a processor more than this answers slower than people read.
 const MOST_ON_A_CPU_BYTES: u64 = 2 << 30;
 
-/// Those that will also be quick on this device.
+/// Those that will also be quick on this device, as far as models of their family have run on one.
 pub fn quick(candidates: &[Candidate], device: DeviceChoice) -> Vec<&Candidate> {
     let most = most_bytes(device);
     candidates
         .iter()
         .filter(|candidate| candidate.total_bytes <= most)
+        .filter(|candidate| device == DeviceChoice::Cpu || candidate.has_run_on_gpus)
         .collect()
 }
 
@@ -119,6 +121,7 @@ mod tests {
             quantization: "q4_k_m".to_owned(),
             is_unusual: false,
             total_bytes: gib << 30,
+            has_run_on_gpus: true,
             files,
         }
     }

@@ -67,6 +67,7 @@ impl<'a> Search<'a> {
                 is_unusual: name != entry.default_quantization || self.is_second(entry, name),
                 total_bytes: fit.total_bytes,
                 files: self.files(entry, name),
+                has_run_on_gpus: entry.family.has_run_on_gpus(),
             })
         });
         chosen.collect()
@@ -263,7 +264,7 @@ mod tests {
         assert_eq!(owner.proposal(0), ["demo-text"]);
         owner.room.device = DeviceChoice::Cuda(0);
         owner.room.free_bytes = 139 << 30;
-        assert_eq!(owner.proposal(1 << 40), ["qwen3-30b-a3b"]);
+        assert_eq!(owner.proposal(1 << 40), ["phi-4"]);
         assert_eq!(owner.proposal(1), ["demo-text"]);
         owner.config.hub.offline = true;
         assert_eq!(owner.proposal(1 << 40), ["demo-text"]);

@@ -87,6 +87,11 @@ impl Family {
         let found = Self::ALL.iter().find(|(_, value)| *value == self);
         found.map_or("", |(word, _)| word)
     }
+
+    /// Whether a model of this family has run on a GPU. No other is proposed for one.
+    pub fn has_run_on_gpus(self) -> bool {
+        !matches!(self, Self::Qwen3Moe | Self::Olmoe | Self::Qwen3Vl)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -168,6 +168,7 @@ const DERIVES_SERDE: &[&str] = &[
     "engine/networks/text",
     "engine/networks/text_encoder",
     "engine/networks/video",
+    "engine/networks/vision",
     "engine/networks/weights",
     "engine/runtime/grammar/prover",
     "engine/runtime/pickles",

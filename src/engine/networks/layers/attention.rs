@@ -12,7 +12,7 @@ pub struct Attention {
     pub value: Linear,
     pub output: Linear,
     pub norms: Option<QueryKeyNorms>,
-    /// One for each head: a score in the softmax that no token has.
+    /// For each head a score in the softmax that no token has.
     pub sinks: Option<Vec<f32>>,
     pub head_dim: usize,
     pub options: AttentionOptions,

@@ -280,7 +280,11 @@ const PARTS: &[(Part, &str, &str)] = &[
 impl Naming {
     pub fn weight(self, role: Role) -> String {
         match (self, role) {
-            (Self::Hub | Self::Bare, Role::Layer(_, part)) if part.is_bare() => self.stem(role),
+            (Self::Hub | Self::Bare | Self::BesideTower, Role::Layer(_, part))
+                if part.is_bare() =>
+            {
+                self.stem(role)
+            }
             _ => format!("{}.weight", self.stem(role)),
         }
     }
@@ -321,13 +325,16 @@ impl Naming {
         match self {
             Self::Hub => format!("model.layers.{layer}"),
             Self::Bare => format!("layers.{layer}"),
+            Self::BesideTower => format!("model.language_model.layers.{layer}"),
             Self::Gguf => format!("blk.{layer}"),
         }
     }
 
     pub fn bias(self, role: Role) -> String {
         match (self, role) {
-            (Self::Hub | Self::Bare, Role::Layer(_, part)) if part.is_bare() => {
+            (Self::Hub | Self::Bare | Self::BesideTower, Role::Layer(_, part))
+                if part.is_bare() =>
+            {
                 format!("{}_bias", self.stem(role))
             }
             _ => format!("{}.bias", self.stem(role)),

@@ -102,7 +102,7 @@ impl StepImages {
             if rows.features.added.len() >= spec.layers
                 || added.clone().any(|dims| dims != [count, hidden])
             {
-                bail!("what is added to image rows does not fit the decoder's layers");
+                bail!("features added to image rows do not fit the decoder's layers");
             }
             next = rows.first + count;
         }

@@ -36,7 +36,7 @@ pub struct Step<'a> {
     pub spans: &'a [Span],
     pub heads: StepHeads,
     pub options: AttentionOptions,
-    /// One for each head, where there are any.
+    /// For each head, where there are any.
     pub sinks: Option<&'a [f32]>,
 }
 

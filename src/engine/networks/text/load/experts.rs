@@ -118,7 +118,7 @@ impl Loader<'_> {
         let role = Role::Layer(layer, Part::Correction);
         let name = match self.naming {
             Naming::Gguf => self.naming.bias(role),
-            Naming::Hub | Naming::Bare => self.naming.weight(role),
+            Naming::Hub | Naming::Bare | Naming::BesideTower => self.naming.weight(role),
         };
         self.numbers(&name, &[experts])
     }
@@ -160,7 +160,7 @@ impl Loader<'_> {
         let row = [hidden];
         let shape: &[usize] = match self.naming {
             Naming::Gguf => &row,
-            Naming::Hub | Naming::Bare => {
+            Naming::Hub | Naming::Bare | Naming::BesideTower => {
                 return self.linear(RowRange::all(role, 1), hidden, false);
             }
         };
