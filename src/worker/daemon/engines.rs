@@ -264,7 +264,7 @@ impl Engines {
         let of_resident = of_resident.and_then(|residency| residency.calls_tools(name));
         of_resident.unwrap_or_else(|| {
             let language = self.runtime.language(name);
-            language.is_ok_and(|language| language.markup.tools.is_some())
+            language.is_ok_and(|language| language.markup.calls_tools())
         })
     }
 

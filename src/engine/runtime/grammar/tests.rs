@@ -140,6 +140,7 @@ fn told(markup: ToolMarkup, text: &str) -> (String, Vec<(String, String)>) {
     let markup = Markup {
         thinks: false,
         tools: Some(markup),
+        channels: false,
     };
     let offered = vec!["greet".to_owned(), "leave".to_owned()];
     let mut parser = OutputParser::new(markup, offered, false);

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::isolated::Isolated;
 use super::{
-    Begins, ChatTemplate, Detokenizer, Isolation, Markup, Pieces, StopStrings, TextError,
-    Tokenizer, UnigramVocabulary, Vocabulary, read_bounded,
+    Begins, CHANNEL_MARKS, ChatTemplate, Detokenizer, Isolation, Markup, Pieces, StopStrings,
+    TextError, Tokenizer, UnigramVocabulary, Vocabulary, read_bounded,
 };
 use crate::runtime::sampling::Settings;
 use crate::runtime::{Chat, Failure, Prompt, Sampling, StopRules};
@@ -437,6 +437,15 @@ fn ends(
             .chain(embedded.eos)
             .chain(embedded.further_ends.iter().copied()),
     );
+    if CHANNEL_MARKS
+        .iter()
+        .all(|mark| tokenizer.id(mark).is_some())
+    {
+        // There a message of reasoning ends with a mark that ends texts elsewhere.
+        ends.retain(|&end| tokenizer.id("<|end|>") != Some(end));
+        let marks = ["<|call|>", "<|return|>"].into_iter();
+        ends.extend(marks.filter_map(|mark| tokenizer.id(mark)));
+    }
     ends.sort_unstable();
     ends.dedup();
     ends

@@ -4,7 +4,7 @@ use std::panic::catch_unwind;
 use std::path::Path;
 
 use super::detokenize::Pieces;
-use super::output::SPELLED_OUT;
+use super::output::{CHANNEL_MARKS, SPELLED_OUT};
 use super::{TextError, read_bounded};
 
 /// One model's tokenizer, and the table that turns its tokens back.
@@ -130,9 +130,16 @@ fn pieces_of(tokenizer: &tokenizers::Tokenizer) -> Result<Pieces, TextError> {
     }
     let table = byte_table();
     let mut pieces = Pieces::new(strips);
+    // Other vocabularies have tokens of these names that end texts.
+    let has_channels = CHANNEL_MARKS
+        .iter()
+        .all(|mark| vocabulary.contains_key(*mark));
+    let is_spelled_out = |token: &str| {
+        SPELLED_OUT.contains(&token) || (has_channels && CHANNEL_MARKS.contains(&token))
+    };
     for (id, token) in (0_u32..).zip(tokens) {
         match added.get(&id) {
-            Some(added) if added.special && !SPELLED_OUT.contains(&added.content.as_str()) => {
+            Some(added) if added.special && !is_spelled_out(&added.content) => {
                 pieces.push(&[]);
             }
             Some(added) => pieces.push(added.content.as_bytes()),

@@ -32,6 +32,11 @@ pub fn of(
         Some(OutputFormat::Choice(choices)) => Answer::Choice(choices),
         Some(OutputFormat::Lark(grammar)) => Answer::Lark(grammar),
     };
+    if markup.channels && (must_call || answer != Answer::Text) {
+        let message = "structured output and tool_choice are not supported for models that write in channels \
+                       (gpt-oss); describe the form in the prompt";
+        return Err(Failure::new(FailureKind::UnsupportedValue, message));
+    }
     let calls = markup.tools.filter(|_| !functions.is_empty());
     // Where functions are declared, no other one is called, strict or not.
     if answer == Answer::Text && calls.is_none() {
@@ -80,6 +85,7 @@ mod tests {
     const TAGGED: Markup = Markup {
         thinks: false,
         tools: Some(ToolMarkup::Tagged),
+        channels: false,
     };
 
     fn grammar(fields: Value, markup: Markup) -> Option<Grammar> {
@@ -104,11 +110,28 @@ mod tests {
     }
 
     #[test]
+    fn channels_are_free_and_no_form_is_kept_in_them() {
+        let channels = Markup {
+            thinks: false,
+            tools: None,
+            channels: true,
+        };
+        assert_eq!(grammar(json!({"tools": tools(false)}), channels), None);
+        let mut request: TextRequest = serde_json::from_value(json!({
+            "input": {"chat": {"messages": []}}, "format": {"regex": "a+"},
+        }))
+        .unwrap();
+        let refused = super::of(&mut request, channels, false).unwrap_err();
+        assert!(refused.message.contains("gpt-oss"), "{refused}");
+    }
+
+    #[test]
     fn free_text_has_no_grammar() {
         assert_eq!(grammar(json!({}), TAGGED), None);
         let no_calls = Markup {
             thinks: false,
             tools: None,
+            channels: false,
         };
         assert_eq!(grammar(json!({"tools": tools(false)}), no_calls), None);
         assert_eq!(grammar(json!({"format": "text"}), TAGGED), None);
@@ -160,6 +183,7 @@ mod tests {
         let thinking = Markup {
             thinks: true,
             tools: None,
+            channels: false,
         };
         let formed = grammar(json!({"format": {"regex": "a+"}}), thinking).unwrap();
         assert_eq!(formed.thought, Thought::Possible);

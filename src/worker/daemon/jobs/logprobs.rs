@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use muster_engine::runtime::text::{Begins, Detokenizer, Pieces, SPELLED_OUT};
+use muster_engine::runtime::text::{Begins, CHANNEL_MARKS, Detokenizer, Pieces, SPELLED_OUT};
 use muster_protocol::job::TokenLogprob;
 
 pub struct Logprobs {
@@ -87,7 +87,8 @@ impl Logprobs {
         while !self.text[from..].starts_with(piece) {
             let blank = self.text[from..].len() - self.text[from..].trim_start().len();
             let rest = &self.text[from + blank..];
-            let Some(mark) = SPELLED_OUT.iter().find(|mark| rest.starts_with(**mark)) else {
+            let mut marks = SPELLED_OUT.iter().chain(&CHANNEL_MARKS);
+            let Some(mark) = marks.find(|mark| rest.starts_with(**mark)) else {
                 break;
             };
             from += blank + mark.len();

@@ -166,7 +166,7 @@ pub fn take_images(
 }
 
 fn refuse_tools(are_offered: bool, language: &Language) -> Result<(), Failure> {
-    match are_offered && language.markup.tools.is_none() {
+    match are_offered && !language.markup.calls_tools() {
         true => Err(Failure::new(
             FailureKind::UnsupportedValue,
             "the model's chat template does not support tools",

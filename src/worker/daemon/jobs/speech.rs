@@ -382,6 +382,7 @@ mod tests {
         language.markup = Markup {
             thinks: false,
             tools: Some(ToolMarkup::Tagged),
+            channels: false,
         };
         Arc::new(language)
     }

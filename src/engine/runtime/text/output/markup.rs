@@ -8,6 +8,8 @@ pub struct Markup {
     pub thinks: bool,
     /// How it calls tools, if its template offers any.
     pub tools: Option<ToolMarkup>,
+    /// It writes messages in channels, calls of tools among them (gpt-oss).
+    pub channels: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,10 +28,22 @@ impl Markup {
     pub fn of<'a>(templates: impl IntoIterator<Item = &'a str>) -> Self {
         let mut markup = Self::default();
         for template in templates {
+            markup.channels |= template.contains("<|channel|>");
             markup.thinks |= template.contains("</think>");
             markup.tools = markup.tools.or(ToolMarkup::of(template));
         }
-        markup
+        match markup.channels {
+            true => Self {
+                channels: true,
+                ..Self::default()
+            },
+            false => markup,
+        }
+    }
+
+    /// Whether it calls tools.
+    pub fn calls_tools(&self) -> bool {
+        self.channels || self.tools.is_some()
     }
 }
 

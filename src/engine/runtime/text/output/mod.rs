@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `markup` | which marks a model's chat template makes it write |
 //! | `parser` | text to [`Piece`]s, one character at a time |
+//! | `harmony` | the same for messages in channels, of gpt-oss |
 //! | `call` | one call: a JSON object with a name and arguments |
 //! | `scan` | where a JSON value ends, and whether it is one |
 //!
@@ -12,6 +13,7 @@
 //! that only looks like a call is let through as text.
 
 mod call;
+mod harmony;
 mod markup;
 mod parser;
 mod scan;
@@ -19,6 +21,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+pub use harmony::CHANNEL_MARKS;
 pub use markup::{Markup, ToolMarkup};
 pub use parser::OutputParser;
 

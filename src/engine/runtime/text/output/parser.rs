@@ -1,6 +1,7 @@
 //! Text to pieces, one character at a time.
 
 use super::call::{Call, Read};
+use super::harmony::HarmonyParser;
 use super::{Markup, Piece, ToolMarkup};
 
 const THINK: &str = "<think>";
@@ -23,6 +24,8 @@ pub struct OutputParser {
     /// What may become a mark.
     held: String,
     calls: u32,
+    /// Of a model that writes in channels.
+    channels: Option<HarmonyParser>,
 }
 
 #[derive(Debug, Clone)]
@@ -58,6 +61,7 @@ impl OutputParser {
     /// `offered` are the names of the tools the model may call; `is_thinking` if its prompt ended inside `<think>`.
     pub fn new(markup: Markup, offered: Vec<String>, is_thinking: bool) -> Self {
         Self {
+            channels: markup.channels.then(|| HarmonyParser::new(offered.clone())),
             tools: markup.tools.filter(|_| !offered.is_empty()),
             offered,
             at: match (markup.thinks, is_thinking) {
@@ -79,6 +83,9 @@ impl OutputParser {
 
     /// The answer ends here: what was held back is what it looks like now.
     pub fn finish(&mut self, out: &mut Vec<Piece>) {
+        if let Some(channels) = &mut self.channels {
+            return channels.finish(out);
+        }
         let at = std::mem::replace(&mut self.at, FRESH);
         let (space, held) = (
             std::mem::take(&mut self.space),
@@ -99,15 +106,23 @@ impl OutputParser {
     }
 
     pub fn is_reasoning(&self) -> bool {
-        matches!(self.at, At::Reasoning { .. })
+        match &self.channels {
+            Some(channels) => channels.is_reasoning(),
+            None => matches!(self.at, At::Reasoning { .. }),
+        }
     }
 
     /// Calls begun so far.
     pub fn calls(&self) -> u32 {
-        self.calls
+        self.channels
+            .as_ref()
+            .map_or(self.calls, HarmonyParser::calls)
     }
 
     fn step(&mut self, c: char, out: &mut Vec<Piece>) {
+        if let Some(channels) = &mut self.channels {
+            return channels.push(c, out);
+        }
         match &mut self.at {
             At::Beginning => self.begin(c, out),
             At::Reasoning { .. } => self.reason(c, out),

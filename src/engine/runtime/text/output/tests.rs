@@ -7,14 +7,17 @@ use super::{Markup, OutputParser, Piece, ToolMarkup};
 const QWEN: Markup = Markup {
     thinks: true,
     tools: Some(ToolMarkup::Tagged),
+    channels: false,
 };
 const LLAMA: Markup = Markup {
     thinks: false,
     tools: Some(ToolMarkup::Bare),
+    channels: false,
 };
 const MISTRAL: Markup = Markup {
     thinks: false,
     tools: Some(ToolMarkup::Listed),
+    channels: false,
 };
 
 fn parser(markup: Markup) -> OutputParser {
