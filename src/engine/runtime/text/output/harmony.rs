@@ -29,14 +29,14 @@ pub const CHANNEL_MARKS: [&str; 7] = [
 #[derive(Debug, Clone)]
 pub struct HarmonyParser {
     offered: Vec<String>,
-    at: At,
+    at: HarmonyState,
     /// The header, or what may become a mark.
     held: String,
     calls: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum HarmonyState {
     /// Nothing has been written, or the beginning of a header.
     Beginning,
     Header,
@@ -51,7 +51,7 @@ impl HarmonyParser {
     pub fn new(offered: Vec<String>) -> Self {
         Self {
             offered,
-            at: At::Beginning,
+            at: HarmonyState::Beginning,
             held: String::new(),
             calls: 0,
         }
@@ -60,25 +60,29 @@ impl HarmonyParser {
     pub fn push(&mut self, c: char, out: &mut Vec<Piece>) {
         self.held.push(c);
         match self.at {
-            At::Beginning => self.begin(out),
-            At::Header => self.header(out),
-            At::Reasoning | At::Content | At::Call(_) => self.body(out),
-            At::Between => self.between(),
+            HarmonyState::Beginning => self.begin(out),
+            HarmonyState::Header => self.header(out),
+            HarmonyState::Reasoning | HarmonyState::Content | HarmonyState::Call(_) => {
+                self.body(out)
+            }
+            HarmonyState::Between => self.between(),
         }
     }
 
     pub fn finish(&mut self, out: &mut Vec<Piece>) {
         let held = std::mem::take(&mut self.held);
         match self.at {
-            At::Reasoning | At::Content | At::Call(_) => self.say(&held, out),
+            HarmonyState::Reasoning | HarmonyState::Content | HarmonyState::Call(_) => {
+                self.say(&held, out)
+            }
             // Too short to be a header.
-            At::Beginning => write(&held, out),
-            At::Header | At::Between => {}
+            HarmonyState::Beginning => write(&held, out),
+            HarmonyState::Header | HarmonyState::Between => {}
         }
     }
 
     pub fn is_reasoning(&self) -> bool {
-        self.at == At::Reasoning
+        self.at == HarmonyState::Reasoning
     }
 
     pub fn calls(&self) -> u32 {
@@ -90,10 +94,10 @@ impl HarmonyParser {
         let begun = self.held.trim_start();
         let heads = [CHANNEL, START, MESSAGE, RECIPIENT];
         if heads.iter().any(|head| begun.starts_with(head)) {
-            self.at = At::Header;
+            self.at = HarmonyState::Header;
             self.header(out);
         } else if !heads.iter().any(|head| head.starts_with(begun)) {
-            self.at = At::Content;
+            self.at = HarmonyState::Content;
             let text = std::mem::take(&mut self.held);
             for c in text.chars() {
                 self.push(c, out);
@@ -103,7 +107,7 @@ impl HarmonyParser {
 
     fn header(&mut self, out: &mut Vec<Piece>) {
         if self.held.len() > LONGEST_HEADER {
-            self.at = At::Content;
+            self.at = HarmonyState::Content;
             let text = std::mem::take(&mut self.held);
             return write(&text, out);
         }
@@ -121,10 +125,10 @@ impl HarmonyParser {
                 let (index, name) = (self.calls, name.to_owned());
                 self.calls += 1;
                 out.push(Piece::Call { index, name });
-                At::Call(index)
+                HarmonyState::Call(index)
             }
-            (None, "analysis") => At::Reasoning,
-            (None, _) => At::Content,
+            (None, "analysis") => HarmonyState::Reasoning,
+            (None, _) => HarmonyState::Content,
         };
         self.held.clear();
     }
@@ -132,8 +136,8 @@ impl HarmonyParser {
     fn body(&mut self, out: &mut Vec<Piece>) {
         if ENDS.contains(&self.held.as_str()) {
             self.at = match self.held == START {
-                true => At::Header,
-                false => At::Between,
+                true => HarmonyState::Header,
+                false => HarmonyState::Between,
             };
             return self.held.clear();
         }
@@ -148,7 +152,7 @@ impl HarmonyParser {
     /// Nothing is written between messages.
     fn between(&mut self) {
         if self.held.ends_with(START) {
-            self.at = At::Header;
+            self.at = HarmonyState::Header;
             self.held.clear();
         } else if self.held.len() > LONGEST_HEADER {
             let kept = self
@@ -167,8 +171,8 @@ impl HarmonyParser {
         }
         let text = text.to_owned();
         out.push(match self.at {
-            At::Reasoning => Piece::Reasoning(text),
-            At::Call(index) => Piece::Arguments { index, text },
+            HarmonyState::Reasoning => Piece::Reasoning(text),
+            HarmonyState::Call(index) => Piece::Arguments { index, text },
             _ => Piece::Content(text),
         });
     }

@@ -8,7 +8,7 @@ pub struct Markup {
     pub thinks: bool,
     /// How it calls tools, if its template offers any.
     pub tools: Option<ToolMarkup>,
-    /// It writes messages in channels, calls of tools among them (gpt-oss).
+    /// Whether the model writes messages in channels, calls of tools among them (gpt-oss).
     pub channels: bool,
 }
 
