@@ -10,6 +10,11 @@
 //! | `output` | replies of routes as content of the protocol |
 //! | `server` | the protocol: tools, calls, progress, cancellation |
 
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")
+)]
+
 mod api;
 mod folder;
 mod output;

@@ -53,6 +53,7 @@ mod hub;
 mod image_doors;
 #[cfg(feature = "coordinator")]
 mod images;
+#[cfg(feature = "coordinator")]
 mod images_in_chats;
 mod isolation;
 #[cfg(feature = "coordinator")]
