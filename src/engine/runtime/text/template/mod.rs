@@ -36,6 +36,8 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     bos: String,
     eos: String,
+    /// Reasoning is the field `thinking` of messages, as gpt-oss has it.
+    names_thinking: bool,
 }
 
 /// What a template said through `raise_exception`: meant for whoever wrote the messages.
@@ -48,6 +50,7 @@ impl ChatTemplate {
     pub fn new(templates: &[(String, String)], bos: &str, eos: &str) -> Result<Self, TextError> {
         let mut environment =
             environment().map_err(|error| TextError::broken("the template engine", error))?;
+        let mut names_thinking = false;
         for (name, source) in templates {
             if source.len() > MAX_TEMPLATE_BYTES {
                 let reason = format!(
@@ -56,6 +59,7 @@ impl ChatTemplate {
                 );
                 return Err(TextError::broken("the chat template", reason));
             }
+            names_thinking |= source.contains("message.thinking");
             let source = without_generation_tags(source);
             let added = environment.add_template_owned(name.clone(), source);
             added.map_err(|error| TextError::broken("the chat template", sentence(&error)))?;
@@ -64,6 +68,7 @@ impl ChatTemplate {
             environment,
             bos: bos.to_owned(),
             eos: eos.to_owned(),
+            names_thinking,
         })
     }
 
@@ -103,13 +108,28 @@ impl ChatTemplate {
         variables.extend(chat.variables.clone());
         variables.insert("bos_token".to_owned(), self.bos.as_str().into());
         variables.insert("eos_token".to_owned(), self.eos.as_str().into());
-        variables.insert("messages".to_owned(), chat.messages.clone().into());
+        let mut messages = chat.messages.clone();
+        if self.names_thinking {
+            messages.iter_mut().for_each(name_thinking);
+        }
+        variables.insert("messages".to_owned(), messages.into());
         let tools = match chat.tools.is_empty() {
             true => serde_json::Value::Null,
             false => chat.tools.clone().into(),
         };
         variables.insert("tools".to_owned(), tools);
         Value::from(Serde(variables))
+    }
+}
+
+/// The reasoning before a call. Such templates refuse it beside a text.
+fn name_thinking(message: &mut serde_json::Value) {
+    let has_text = message["content"]
+        .as_str()
+        .is_some_and(|text| !text.is_empty());
+    let reasoning = message["reasoning_content"].as_str().map(str::to_owned);
+    if let Some(reasoning) = reasoning.filter(|_| !has_text && message["tool_calls"].is_array()) {
+        message["thinking"] = reasoning.into();
     }
 }
 

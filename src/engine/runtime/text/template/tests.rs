@@ -51,6 +51,18 @@ const LLAMA_3: &str = r#"{{- bos_token }}
 "#;
 
 #[test]
+fn reasoning_before_a_call_is_thinking_where_a_template_says_so() {
+    let source = "{% for message in messages %}{% if message.thinking %}({{ message.thinking }}){% endif %}{{ message.content or '' }};{% endfor %}";
+    let call = json!([{"function": {"name": "look", "arguments": {}}}]);
+    let messages = json!([
+        {"role": "assistant", "content": null, "reasoning_content": "Hm.", "tool_calls": call},
+        {"role": "assistant", "content": "I look.", "reasoning_content": "Hm.", "tool_calls": call},
+        {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."},
+    ]);
+    check(source, &chat(messages), "(Hm.);I look.;Yes.;");
+}
+
+#[test]
 fn a_template_in_the_style_of_llama_3_renders() {
     let mut dated = chat(json!([
         {"role": "system", "content": " Be brief. "},
