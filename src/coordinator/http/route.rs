@@ -203,7 +203,7 @@ impl Route {
     fn is_for_local(&self) -> bool {
         let works =
             self.who.key() == Some(Scopes::INFERENCE_SUBMIT) && self.path.starts_with("/v1/");
-        works || self.calls_others() || ollama::ROUTES.contains(&self.path)
+        works || ollama::ROUTES.contains(&self.path)
     }
 
     /// How often one client may ask for it.
