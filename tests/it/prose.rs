@@ -18,7 +18,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("coordinator", [546, 600, 293]),
     ("engine", [26, 42, 19]),
     ("kernels", [3, 3, 1]),
-    ("muster", [18, 21, 16]),
+    ("muster", [18, 21, 15]),
     ("process", [6, 4, 0]),
     ("protocol", [79, 53, 51]),
     ("worker", [72, 53, 22]),

@@ -46,7 +46,7 @@ impl Candidate {
 /// On a processor more than this answers slower than people read.
 const MOST_ON_A_CPU_BYTES: u64 = 2 << 30;
 
-/// Those that will also be quick on this device, as far as models of their family have run on one.
+/// Models that will also be quick on this device; on a GPU, of families that have run on one.
 pub fn quick(candidates: &[Candidate], device: DeviceChoice) -> Vec<&Candidate> {
     let most = most_bytes(device);
     candidates

@@ -50,7 +50,7 @@ struct OwnRoutes(Router);
 type LazyService =
     LazyLock<HttpService<OwnRoutes>, Box<dyn FnOnce() -> HttpService<OwnRoutes> + Send>>;
 
-/// What `POST /mcp` answers with.
+/// The tools of `POST /mcp`, and the routes that they call.
 #[derive(Clone)]
 pub struct McpTools(Arc<LazyService>);
 

@@ -4,20 +4,42 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, split};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::McpServer;
 use crate::api::{Api, ApiReply, ApiRequest, Unreachable};
 use crate::folder::Folder;
 use rmcp::ServiceExt;
 
+/// On a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// A service that notes its requests.
 #[derive(Clone, Default)]
 struct FakeApi {
     seen: Arc<Mutex<Vec<(Method, String, Value)>>>,
-    /// A clone is held by each request that is slow.
-    slow: Arc<()>,
+    /// Lets a slow request go on.
+    release: Arc<Notify>,
+    /// Slow requests that are open.
+    open: watch::Sender<usize>,
+}
+
+/// Counts a request until it ends or is dropped.
+struct OpenRequest(watch::Sender<usize>);
+
+impl OpenRequest {
+    fn new(open: &watch::Sender<usize>) -> Self {
+        open.send_modify(|open| *open += 1);
+        Self(open.clone())
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
 }
 
 impl FakeApi {
@@ -41,8 +63,8 @@ impl Api for FakeApi {
             "/v1/models?type=ranking" => (200, "application/json", json!({"data": []})),
             "/v1/audio/speech" => (200, "audio/mpeg", json!(null)),
             "/v1/images/generations" if body["prompt"] == "slow" => {
-                let _held = self.slow.clone();
-                sleep(Duration::from_secs(2)).await;
+                let _open = OpenRequest::new(&self.open);
+                self.release.notified().await;
                 (200, "application/json", json!({"data": []}))
             }
             "/v1/images/generations" => (
@@ -107,10 +129,7 @@ impl Client {
     async fn next(&mut self) -> Value {
         let mut line = String::new();
         let read = self.lines.read_line(&mut line);
-        timeout(Duration::from_secs(20), read)
-            .await
-            .unwrap()
-            .unwrap();
+        timeout(PATIENCE, read).await.unwrap().unwrap();
         serde_json::from_str(&line).unwrap()
     }
 
@@ -243,12 +262,14 @@ async fn a_file_of_the_folder_is_sent_in_base64() {
 
 #[tokio::test]
 async fn progress_is_told_to_who_wants_it() {
-    let mut client = Client::of(McpServer::new(FakeApi::default(), &document(), None)).await;
+    let api = FakeApi::default();
+    let mut client = Client::of(McpServer::new(api.clone(), &document(), None)).await;
     let params = json!({"name": "generate_image", "arguments": {"prompt": "slow"}, "_meta": {"progressToken": "p"}});
     let told = client.ask("tools/call", params).await;
     assert_eq!(told["method"], "notifications/progress");
     let expected = json!({"progressToken": "p", "progress": 40.0, "total": 100.0});
     assert_eq!(told["params"], expected);
+    api.release.notify_one();
     // The same percentage is not told again.
     assert_eq!(client.next().await["result"]["isError"], false);
 }
@@ -256,20 +277,15 @@ async fn progress_is_told_to_who_wants_it() {
 #[tokio::test]
 async fn a_cancelled_call_ends_its_request() {
     let api = FakeApi::default();
-    let mut client = Client::of(McpServer::new(api.clone(), &document(), None)).await;
-    let held = || Arc::strong_count(&api.slow);
-    // The service has clones of its own.
-    let before = held();
+    let mut open = api.open.subscribe();
+    let mut client = Client::of(McpServer::new(api, &document(), None)).await;
     let params = json!({"name": "generate_image", "arguments": {"prompt": "slow"}});
     let call = json!({"id": 7, "method": "tools/call", "params": params});
     client.send(call).await;
-    let wait = async |more: usize| {
-        while held() != before + more {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(1), wait(1)).await.unwrap();
+    let begun = timeout(PATIENCE, open.wait_for(|open| *open == 1)).await;
+    drop(begun.unwrap().unwrap());
     let cancel = json!({"method": "notifications/cancelled", "params": {"requestId": 7}});
     client.send(cancel).await;
-    timeout(Duration::from_secs(1), wait(0)).await.unwrap();
+    let ended = timeout(PATIENCE, open.wait_for(|open| *open == 0)).await;
+    drop(ended.unwrap().unwrap());
 }

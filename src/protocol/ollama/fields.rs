@@ -338,28 +338,35 @@ fn only(name: &'static str, is_honoured: bool, values: &str) -> Result<(), Probl
 
 impl ShowRequest {
     pub fn read(body: Value) -> Result<Self, Problem> {
-        let Value::Object(entries) = &body else {
-            let found = kind(&body);
-            let message = format!("the body must be a JSON object, found {found}");
-            return Err(Problem::malformed(message));
-        };
-        let known = ["model", "name", "verbose"];
-        let names = entries
-            .keys()
-            .filter(|name| !known.contains(&name.as_str()));
-        let ignored = names.cloned().collect();
-        if !body["verbose"].is_null() {
-            Shape::Flag.check("verbose", &body["verbose"])?;
-        }
-        // The older name of the field.
-        let name = match &body["model"] {
-            Value::Null => &body["name"],
-            model => model,
-        };
-        Shape::Text.check("model", name)?;
-        Ok(Self {
-            model: untagged(name.as_str().unwrap_or_default()).to_owned(),
-            ignored,
-        })
+        let (model, ignored) = model_beside_flag(&body, "verbose")?;
+        Ok(Self { model, ignored })
     }
+}
+
+/// The model of a body that may have a flag beside it, and the names of other fields.
+pub(super) fn model_beside_flag(
+    body: &Value,
+    flag: &'static str,
+) -> Result<(String, Vec<String>), Problem> {
+    let Value::Object(entries) = body else {
+        let found = kind(body);
+        let message = format!("the body must be a JSON object, found {found}");
+        return Err(Problem::malformed(message));
+    };
+    let known = ["model", "name", flag];
+    let names = entries
+        .keys()
+        .filter(|name| !known.contains(&name.as_str()));
+    let ignored = names.cloned().collect();
+    if !body[flag].is_null() {
+        Shape::Flag.check(flag, &body[flag])?;
+    }
+    // The older name of the field.
+    let name = match &body["model"] {
+        Value::Null => &body["name"],
+        model => model,
+    };
+    Shape::Text.check("model", name)?;
+    let model = untagged(name.as_str().unwrap_or_default()).to_owned();
+    Ok((model, ignored))
 }

@@ -2,10 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::openai::shape::kind;
-use crate::openai::{Problem, Shape};
-
-use super::untagged;
+use super::fields::model_beside_flag;
+use crate::openai::Problem;
 
 /// A model to download.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,27 +16,9 @@ pub struct PullRequest {
 
 impl PullRequest {
     pub fn read(body: Value) -> Result<Self, Problem> {
-        let Value::Object(entries) = &body else {
-            let found = kind(&body);
-            let message = format!("the body must be a JSON object, found {found}");
-            return Err(Problem::malformed(message));
-        };
-        let known = ["model", "name", "stream"];
-        let names = entries
-            .keys()
-            .filter(|name| !known.contains(&name.as_str()));
-        let ignored = names.cloned().collect();
-        if !body["stream"].is_null() {
-            Shape::Flag.check("stream", &body["stream"])?;
-        }
-        // The older name of the field.
-        let name = match &body["model"] {
-            Value::Null => &body["name"],
-            model => model,
-        };
-        Shape::Text.check("model", name)?;
+        let (model, ignored) = model_beside_flag(&body, "stream")?;
         Ok(Self {
-            model: untagged(name.as_str().unwrap_or_default()).to_owned(),
+            model,
             streams: body["stream"] != false,
             ignored,
         })

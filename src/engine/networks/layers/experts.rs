@@ -77,20 +77,20 @@ impl Experts {
         }
     }
 
-    /// What all experts and the router take.
+    /// Bytes of the router and all experts.
     pub fn bytes(&self) -> u64 {
         let experts = self.experts.iter().map(Expert::bytes);
         let biases = self.biases.as_ref().map_or(0, ExpertBiases::bytes);
         self.common_bytes() + experts.sum::<u64>() + biases
     }
 
-    /// What all rows read.
+    /// Bytes that every row reads: the router, and the expert that all rows share.
     fn common_bytes(&self) -> u64 {
         self.router.bytes() + self.shared.as_ref().map_or(0, SharedExpert::bytes)
     }
 
-    /// What a step of so many rows reads: what all rows do, and as many experts as rows that choose evenly come to in the
-    /// mean.
+    /// Bytes that a step of so many rows reads: those that every row reads, and the experts that rows which choose evenly
+    /// reach in the mean.
     pub fn step_bytes(&self, rows: u64) -> u64 {
         let experts = self.bytes() - self.common_bytes();
         let share = self.routing.active as f64 / self.experts.len().max(1) as f64;

@@ -47,7 +47,7 @@ impl FeedForward {
         }
     }
 
-    /// What a step of so many rows reads of them.
+    /// Bytes of them that a step of so many rows reads.
     pub fn step_bytes(&self, rows: u64) -> u64 {
         match self {
             Self::Dense(dense) => dense.bytes(),

@@ -10,13 +10,13 @@ pub struct Routing {
     pub score: RouterScore,
     /// The weights of the chosen experts are divided by their sum.
     pub is_normalized: bool,
-    /// What weights are multiplied by in the end.
+    /// The factor of the weights.
     pub scale: f32,
     /// Where a row first chooses among groups of neighbouring experts.
     pub groups: Option<ExpertGroups>,
 }
 
-/// What a logit becomes.
+/// From a logit to a score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouterScore {
     /// Share among all experts.

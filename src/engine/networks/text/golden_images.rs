@@ -133,17 +133,17 @@ fn greedy_texts_after_images_are_those_of_the_reference() {
         let prompt = prompt(&golden, name);
         let mut batch = prompt.whole();
         let shift = prompt.tokens.len() as u32 - prompt.positions.last().unwrap()[0] - 1;
-        let mut drawn = Vec::<u32>::new();
+        let mut written = Vec::<u32>::new();
         for past in prompt.tokens.len().. {
             let logits = decoder.forward(&batch, &mut pages).unwrap();
-            drawn.push(*best(&logits).last().unwrap());
-            if drawn.len() == 32 {
+            written.push(*best(&logits).last().unwrap());
+            if written.len() == 32 {
                 break;
             }
-            batch = one_sequence(&drawn[drawn.len() - 1..], past);
+            batch = one_sequence(&written[written.len() - 1..], past);
             batch.positions = vec![[past as u32 - shift; 3]];
         }
-        assert_eq!(drawn, golden.tokens(&format!("{name}.greedy")), "{name}");
+        assert_eq!(written, golden.tokens(&format!("{name}.greedy")), "{name}");
     }
 }
 
