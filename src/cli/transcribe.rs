@@ -46,6 +46,9 @@ pub struct Args {
     /// From 0, the likeliest text, to 1; rises by itself where a text is poor.
     #[arg(long, value_name = "NUMBER")]
     temperature: Option<f32>,
+    /// Texts that a beam search keeps, 1 to 5: with more of them the text is likelier and takes longer.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=5), conflicts_with = "temperature")]
+    beams: Option<u8>,
     /// Find the time of each word; with --json.
     #[arg(long, requires = "json")]
     words: bool,
@@ -98,6 +101,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         is_translated: args.translate,
         prompt: args.prompt.clone(),
         temperature: args.temperature,
+        beams: args.beams.map(usize::from),
         seed: None,
         wants_words: args.words,
     };

@@ -1,4 +1,4 @@
-//! Models on the machine of a coordinator that has a worker of its own, which programs of that machine may download.
+//! Models on the machine of a coordinator that has a worker of its own, which programs may download and delete.
 
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
@@ -24,7 +24,18 @@ pub enum PullError {
     Failed(String),
 }
 
-/// Downloads models for the worker beside a coordinator.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteError {
+    #[error("{0}")]
+    Unknown(String),
+    /// The model is a part of the program, or its settings name it.
+    #[error("{0}")]
+    Kept(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Downloads models for the worker beside a coordinator, and deletes them.
 pub trait LocalModels: Debug + Send + Sync {
     /// Downloads a model and has the worker serve it. Dropping the future stops it; the bytes so far stay.
     fn pull(
@@ -32,6 +43,9 @@ pub trait LocalModels: Debug + Send + Sync {
         name: String,
         progress: watch::Sender<PullProgress>,
     ) -> BoxFuture<'static, Result<(), PullError>>;
+
+    /// Has the worker serve a model no more and removes its files. Files that other models use stay.
+    fn delete(&self, name: String) -> BoxFuture<'static, Result<(), DeleteError>>;
 }
 
 /// The downloads of this coordinator, once a worker runs beside it.

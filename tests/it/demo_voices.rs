@@ -97,6 +97,7 @@ fn heard(sound: Pcm, wants_words: bool) -> MakeRequest {
         is_translated: false,
         prompt: None,
         temperature: None,
+        beams: None,
         seed: None,
         wants_words,
     })

@@ -229,6 +229,17 @@ except ollama.ResponseError as error:
     assert error.status_code == 404 and "better" in str(error), error
 else:
     raise AssertionError("bettr was pulled")
+listed = {model.model: model for model in client.list().models}
+assert listed["better"].size > 0 and len(listed["better"].digest) == 64, listed["better"]
+assert listed["better"].details.format in ("gguf", "safetensors"), listed["better"]
+assert client.delete("better").status == "success"
+assert "better" not in {model.model for model in client.list().models}
+for name, code in (("better", 404), ("demo-text", 400)):
+    try:
+        client.delete(name)
+        raise AssertionError(f"{name} was deleted")
+    except ollama.ResponseError as error:
+        assert error.status_code == code, error
 "#;
 
 #[test]

@@ -1,13 +1,18 @@
 //! Ollama's API beyond its texts: keys, fields that nobody reads, inputs that are too long, and what is not here.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
 use muster::protocol::job::{Body as JobBody, FailureKind, TextInput};
 use serde_json::{Value, json};
 
-use super::encode::{refusal, reply, service_with_encoders};
+use super::encode::{refusal, reply, service, service_with_encoders};
 use crate::support::app::{Answer, App, request};
+use crate::support::boss::MODEL;
 use crate::support::puppet::{Puppet, failed};
 
 async fn post(app: &App, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
@@ -95,14 +100,66 @@ async fn what_only_ollama_can_do_is_said_to_be_missing_in_its_words() {
     let admin = app.account_with(Roles::ADMIN, Scopes::ALL).await;
     let bearer = format!("Bearer {admin}");
     let key = [("authorization", bearer.as_str())];
-    for path in ["/api/pull", "/api/copy"] {
-        let answer = post(&app, path, &key, &json!({"model": "a"})).await;
+    for (method, path) in [
+        (Method::POST, "/api/pull"),
+        (Method::POST, "/api/copy"),
+        (Method::DELETE, "/api/delete"),
+    ] {
+        let body = Body::from(json!({"model": "a"}).to_string());
+        let answer = app.send(request(method, path, &key, body)).await;
         assert_eq!(answer.status, StatusCode::NOT_IMPLEMENTED, "{path}");
         assert!(answer.json().await["error"].is_string(), "{path}");
     }
     let unknown = post(&app, "/api/push", &key, &json!({})).await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);
     assert!(unknown.json().await["error"].is_string());
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_too_long_loses_its_beginning() {
+    let (app, _worker) = service().await;
+    let bearer = format!("Bearer {}", app.key);
+    let key = [("authorization", bearer.as_str())];
+    let shown = post(&app, "/api/show", &key, &json!({"model": MODEL})).await;
+    let shown = shown.json().await;
+    let context = &shown["model_info"]["llama.context_length"];
+    let context = context.as_u64().unwrap();
+    let words = usize::try_from(context).unwrap();
+    let mut body = json!({
+        "model": MODEL, "prompt": "sun ".repeat(words), "stream": false, "options": {"num_predict": 2},
+    });
+    let answer = reply(&app, "/api/generate", &body).await;
+    let read = answer["prompt_eval_count"].as_u64().unwrap();
+    assert!(
+        (context / 2..context).contains(&read),
+        "{read} of {context}"
+    );
+    body["truncate"] = false.into();
+    let refused = post(&app, "/api/generate", &key, &body).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+}
+
+/// `ollama list` shows the first twelve letters of each digest.
+#[tokio::test]
+async fn models_are_listed_with_the_facts_of_their_files() {
+    let (app, _worker) = service_with_encoders().await;
+    let tags = app.get("/api/tags").await.json().await;
+    let models = tags["models"].as_array().unwrap();
+    let digests: BTreeSet<&str> = models
+        .iter()
+        .map(|model| model["digest"].as_str().unwrap())
+        .collect();
+    assert_eq!(digests.len(), models.len());
+    assert!(digests.iter().all(|digest| digest.len() == 64));
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden/bert");
+    let bytes = fs::metadata(files.join("model.safetensors")).unwrap().len();
+    let bert = models.iter().find(|model| model["name"] == "bert").unwrap();
+    assert_eq!(bert["size"], bytes);
+    let details = &bert["details"];
+    assert_eq!(details["format"], "safetensors");
+    assert_eq!(details["family"], "bert");
+    assert_eq!(details["quantization_level"], "F32");
+    assert!(details["parameter_size"].as_str().unwrap().ends_with('K'));
 }
 
 #[tokio::test]

@@ -1,13 +1,13 @@
-//! Downloads for the worker of `worker up`.
+//! Models of the worker of `worker up`.
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::cli::models::load_into_worker;
+use crate::cli::models::{self, load_into_worker, removable, remove_files, withdraw_from_worker};
 use crate::cli::place::Place;
 use crate::cli::{Exit, Failure};
 use crate::config::Config;
-use crate::coordinator::local_models::{LocalModels, PullError, PullProgress};
+use crate::coordinator::local_models::{DeleteError, LocalModels, PullError, PullProgress};
 use crate::hub::{Event, Progress};
 
 #[derive(Debug)]
@@ -36,6 +36,11 @@ impl LocalModels for ModelsOfThisMachine {
             })
         })
     }
+
+    fn delete(&self, name: String) -> BoxFuture<'static, Result<(), DeleteError>> {
+        let config = self.config.clone();
+        Box::pin(async move { delete(&name, &config).await })
+    }
 }
 
 async fn pull(
@@ -49,6 +54,35 @@ async fn pull(
     place.pull_watched(&name, &watcher).await?;
     watcher.tell(|told| told.is_loading = true);
     load_into_worker(&name, config).await.map(drop)
+}
+
+async fn delete(name: &str, config: &Config) -> Result<(), DeleteError> {
+    let failed = |failure: Failure| DeleteError::Failed(failure.to_string());
+    let place = Place::open(config).map_err(failed)?;
+    let name = listed(name, &place);
+    let place = models::Place::of(config).map_err(failed)?;
+    let present = removable(&name, &place).map_err(|failure| match failure.exit() {
+        Some(Exit::NotFound) => DeleteError::Unknown(failure.to_string()),
+        // A part of this program.
+        _ => DeleteError::Kept(failure.to_string()),
+    })?;
+    let is_withdrawn = match withdraw_from_worker(&name, config).await {
+        Ok(_) => true,
+        Err(failure) => match failure.exit() {
+            Some(Exit::NotFound) => false,
+            Some(Exit::Usage) => return Err(DeleteError::Kept(failure.to_string())),
+            _ => return Err(failed(failure)),
+        },
+    };
+    let report = remove_files(&present, false, &place).map_err(failed)?;
+    if report.removed.is_empty() && !is_withdrawn {
+        let kept = report.kept.join(", ");
+        return Err(DeleteError::Kept(format!(
+            "nothing of {name} was removed, since another program downloaded {kept}; \
+             `worker models rm {name} --shared` removes it, too"
+        )));
+    }
+    Ok(())
 }
 
 /// The catalog's name of a model that Ollama writes with a colon: `qwen3:0.6b` is `qwen3-0.6b`.

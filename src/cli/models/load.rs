@@ -61,6 +61,11 @@ pub async fn load_into_worker(name: &str, config: &Config) -> Result<CommandOutc
     run(&OwnerCommand::Load(name.to_owned()), config, explain).await
 }
 
+/// Has the worker that runs with this data folder serve a model no more.
+pub async fn withdraw_from_worker(name: &str, config: &Config) -> Result<CommandOutcome, Failure> {
+    run(&OwnerCommand::Withdraw(name.to_owned()), config, |_| None).await
+}
+
 pub fn unload(args: &UnloadArgs, root: &Root) -> Result<(), Failure> {
     root.start_log()?;
     let config = root.load()?.config;
@@ -105,6 +110,7 @@ async fn run(
             CommandCause::DoesNotFit => Failure::unavailable(&failure.text).hint(
                 "`worker models unload NAME` frees memory; a smaller quantization needs less",
             ),
+            CommandCause::Configured => Failure::new(Exit::Usage, &failure.text),
             CommandCause::Failed => Failure::new(Exit::Failed, &failure.text),
         })
     })
@@ -117,6 +123,6 @@ fn explanation(failure: &CommandFailure, name: &str, config: &Config) -> Option<
             let place = Place::open(config).ok()?;
             place.locate(name).err().map(Failure::from)
         }
-        CommandCause::DoesNotFit | CommandCause::Failed => None,
+        CommandCause::DoesNotFit | CommandCause::Configured | CommandCause::Failed => None,
     }
 }

@@ -15,7 +15,7 @@ mod verify;
 use clap::Subcommand;
 
 use super::{Failure, Root};
-use place::Place;
+pub use place::Place;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,9 +49,9 @@ enum Command {
 }
 
 pub use list::{Args as ListArgs, ShowArgs};
-pub use load::{UnloadArgs, load_into_worker};
+pub use load::{UnloadArgs, load_into_worker, withdraw_from_worker};
 pub use pull::Args as PullArgs;
-pub use remove::Args as RemoveArgs;
+pub use remove::{Args as RemoveArgs, removable, remove_files};
 
 /// For the same commands without `models` before them.
 impl Args {

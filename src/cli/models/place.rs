@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::{
     catalog::{Catalog, Entry, Source, UnknownQuantization},
     cli::{Failure, Root, place::hub_settings},
-    config::Quantization,
+    config::{Config, Quantization},
     hardware::{self, Machine},
     hub::{Hub, Partial},
 };
@@ -24,9 +24,17 @@ impl Place {
     pub fn open(root: &Root) -> Result<Self, Failure> {
         let config = root.load()?.config;
         Ok(Self {
-            catalog: Catalog::open(config.models.dir.as_deref())?,
-            hub: Hub::new(hub_settings(&config)),
             quiet: root.quiet,
+            ..Self::of(&config)?
+        })
+    }
+
+    /// With these settings, and no bars.
+    pub fn of(config: &Config) -> Result<Self, Failure> {
+        Ok(Self {
+            catalog: Catalog::open(config.models.dir.as_deref())?,
+            hub: Hub::new(hub_settings(config)),
+            quiet: true,
             unpacked: config.worker.data_dir.join("models"),
             preferred: config.models.quantization.map(Quantization::word),
             memory_bytes: most_memory(&hardware::probe()),

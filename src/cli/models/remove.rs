@@ -37,11 +37,12 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct RemovedReport {
+#[derive(Default, Serialize)]
+pub struct RemovedReport {
     bytes_freed: u64,
-    removed: Vec<String>,
-    kept: Vec<String>,
+    pub removed: Vec<String>,
+    /// Files that another program downloaded, and paths.
+    pub kept: Vec<String>,
     in_use: Vec<UsedFile>,
 }
 
@@ -53,29 +54,11 @@ struct UsedFile {
 }
 
 pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
-    let present = Target::parse(&args.name, place)?.present(place)?;
-    let bytes: u64 = present
-        .iter()
-        .map(|named| named.state(place))
-        .map(|state| state.bytes + state.partial.map_or(0, |partial| partial.here_bytes))
-        .sum();
-    if present.iter().all(|named| named.state(place).is_nothing()) {
-        return Err(absent(&args.name));
-    }
-    refuse_embedded(&present)?;
+    let present = removable(&args.name, place)?;
     if !args.yes {
-        ask(&present, bytes)?;
+        ask(&present, place)?;
     }
-    let mut report = RemovedReport {
-        bytes_freed: 0,
-        removed: Vec::new(),
-        kept: Vec::new(),
-        in_use: Vec::new(),
-    };
-    let names: Vec<&str> = present.iter().map(|named| named.name.as_str()).collect();
-    for named in &present {
-        remove(named, &names, args.shared, place, &mut report)?;
-    }
+    let report = remove_files(&present, args.shared, place)?;
     if args.json {
         return output::json(&report);
     }
@@ -93,6 +76,30 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
         "removed {count}, freed {}",
         quantity::bytes(report.bytes_freed)
     ))
+}
+
+/// What of a model is on disk and can be removed.
+pub fn removable(name: &str, place: &Place) -> Result<Vec<Named>, Failure> {
+    let present = Target::parse(name, place)?.present(place)?;
+    if present.iter().all(|named| named.state(place).is_nothing()) {
+        return Err(absent(name));
+    }
+    refuse_embedded(&present)?;
+    Ok(present)
+}
+
+/// With `shared`, also files that another program downloaded.
+pub fn remove_files(
+    present: &[Named],
+    shared: bool,
+    place: &Place,
+) -> Result<RemovedReport, Failure> {
+    let mut report = RemovedReport::default();
+    let names: Vec<&str> = present.iter().map(|named| named.name.as_str()).collect();
+    for named in present {
+        remove(named, &names, shared, place, &mut report)?;
+    }
+    Ok(report)
 }
 
 fn refuse_embedded(present: &[Named]) -> Result<(), Failure> {
@@ -144,7 +151,11 @@ fn remove(
     Ok(())
 }
 
-fn ask(present: &[Named], bytes: u64) -> Result<(), Failure> {
+fn ask(present: &[Named], place: &Place) -> Result<(), Failure> {
+    let states = present.iter().map(|named| named.state(place));
+    let bytes = states
+        .map(|state| state.bytes + state.partial.map_or(0, |partial| partial.here_bytes))
+        .sum();
     let names: Vec<&str> = present.iter().map(|named| named.name.as_str()).collect();
     let names = names.join(" and ");
     if !stdin().is_terminal() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use muster_protocol::job::{
     AccountId, Capabilities, Event, Failure, Formats, Job, JobId, Kind, Kinds, Kudos, MemoryStay,
-    Reach, UsualVideo, WorkerId,
+    ModelDetails, Reach, UsualVideo, WorkerId,
 };
 
 use super::fairness::Standing;
@@ -183,6 +183,7 @@ pub struct Offering {
     pub voices: Arc<[Arc<str>]>,
     /// The usual video of a model for videos, where a request says nothing else.
     pub video: Option<UsualVideo>,
+    pub details: Arc<ModelDetails>,
 }
 
 impl Offering {
@@ -201,6 +202,7 @@ impl Offering {
             size: None,
             voices: Arc::default(),
             video: None,
+            details: Arc::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_protocol::job::{
-    Capabilities, Formats, Kind, Kinds, MemoryStay, Reach, UsualVideo, WorkerId,
+    Capabilities, Formats, Kind, Kinds, MemoryStay, ModelDetails, Reach, UsualVideo, WorkerId,
 };
 
 use super::input::SessionId;
@@ -55,6 +55,7 @@ pub struct OnlineModel<'a> {
     pub size: Option<(u32, u32)>,
     pub voices: &'a Arc<[Arc<str>]>,
     pub video: Option<UsualVideo>,
+    pub details: &'a Arc<ModelDetails>,
     pub stay: MemoryStay,
 }
 
@@ -144,6 +145,7 @@ impl<'a> OnlineWorker<'a> {
             size: model.offering.size,
             voices: &model.offering.voices,
             video: model.offering.video,
+            details: &model.offering.details,
             stay: model.stay,
             free: match self.has_room && model.ready {
                 true => room.min(model.slots.saturating_sub(model.running)),

@@ -11,11 +11,12 @@ use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::state::DoorSettings;
 use crate::switchboard::{ModelOnline, Overview, Switchboard};
-use muster_protocol::job::{Capabilities, FailureKind, Kind};
+use muster_protocol::job::{Capabilities, FailureKind, Kind, MOST_FRAMES};
 use muster_protocol::openai::nearest::nearest;
 
 use super::anthropic::models as anthropic;
 use super::open::KnownModels;
+use super::openapi::largest;
 use super::params;
 use super::reply::Reply;
 use super::text::auto::{AUTO, Auto, PARTICULAR, is_chat_model};
@@ -235,14 +236,26 @@ fn reads_tokens(model: &ModelOnline) -> bool {
     kinds.any(|kind| model.kinds.contains(kind))
 }
 
-/// Limits of requests for media, where workers of the model state them.
+/// Limits of requests for media, where workers of the model state them: theirs, or those of the route where they are less.
 pub fn limits(model: &ModelOnline) -> Map<String, Value> {
     let Some(reach) = model.reach else {
         return Map::new();
     };
-    let said = model.kinds.of_output().flat_map(|kind| reach.limits(kind));
-    let limited = said.filter(|(_, most)| *most != u32::MAX);
+    let said = model.kinds.of_output().flat_map(|kind| {
+        let limits = reach.limits(kind).into_iter();
+        limits.map(move |(name, most)| (kind, name, most))
+    });
+    let limited = said.filter(|(_, _, most)| *most != u32::MAX);
     limited
-        .map(|(name, most)| (name.to_owned(), most.into()))
+        .map(|(kind, name, most)| (name.to_owned(), most.min(of_route(kind, name)).into()))
         .collect()
+}
+
+fn of_route(kind: Kind, limit: &str) -> u32 {
+    if (kind, limit) == (Kind::Video, "frames") {
+        return MOST_FRAMES;
+    }
+    let route = kind.facts().route;
+    let most = route.and_then(|route| largest(route, limit));
+    most.unwrap_or(u32::MAX)
 }

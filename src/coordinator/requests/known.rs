@@ -61,6 +61,7 @@ mod tests {
             size: None,
             voices: std::sync::Arc::default(),
             video: None,
+            details: std::sync::Arc::default(),
             workers: 1,
             slots: 1,
             running: 0,

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::sessions::{Card, Sessions};
 use crate::dispatch::{Demands, Dispatcher, OnlineModel, OnlineWorker};
 use muster_protocol::job::{
-    Capabilities, Formats, Kind, Kinds, MemoryStay, Reach, UsualVideo, WorkerId,
+    Capabilities, Formats, Kind, Kinds, MemoryStay, ModelDetails, Reach, UsualVideo, WorkerId,
 };
 use muster_protocol::link::GpuState;
 
@@ -60,6 +60,8 @@ pub struct ModelOnline {
     pub voices: Arc<[Arc<str>]>,
     /// Of a model for videos, where a request says nothing else.
     pub video: Option<UsualVideo>,
+    /// Of the first worker that says some.
+    pub details: Arc<ModelDetails>,
     pub workers: u32,
     /// Jobs of it at once, all workers together that have it loaded.
     pub slots: u32,
@@ -183,6 +185,7 @@ impl ModelOnline {
             size: None,
             voices: Arc::default(),
             video: None,
+            details: Arc::default(),
             workers: 0,
             slots: 0,
             running: 0,
@@ -227,6 +230,9 @@ impl ModelOnline {
         self.video = self.video.or(model.video);
         if self.voices.is_empty() {
             self.voices.clone_from(model.voices);
+        }
+        if *self.details == ModelDetails::default() {
+            self.details.clone_from(model.details);
         }
         self.workers += 1;
         self.stay = self.stay.max(model.stay);

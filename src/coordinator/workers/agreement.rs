@@ -210,6 +210,7 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
                     Ability::Tiling => Capabilities::TILING,
                     Ability::HiresFix => Capabilities::TWO_PASSES,
                     Ability::Mp3 => Capabilities::MP3,
+                    Ability::BeamSearch => Capabilities::BEAM_SEARCH,
                     Ability::ImageInput => Capabilities::IMAGE_INPUT,
                 });
             }
@@ -278,6 +279,7 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32)
                 fps: fps.clamp(1, 60),
                 frames: frames.clamp(1, 240),
             }),
+        details: Arc::new(model.details.clone()),
         ..said
     }
 }

@@ -142,6 +142,7 @@ fn load_encoder(
         cache_tokens: 0,
         can_chat: false,
         reads_images: false,
+        files: checkpoint.summary(),
     };
     let defaults = language.defaults.clone();
     Ok(Loaded {
@@ -191,6 +192,7 @@ fn load_decoder(
         cache_tokens: pages * PAGE_TOKENS,
         can_chat: language.brings_template(),
         reads_images: images.is_some(),
+        files: checkpoint.summary(),
     };
     let defaults = language.defaults.clone();
     Ok(Loaded {

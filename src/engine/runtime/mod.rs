@@ -41,6 +41,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::Device;
 
 pub use crate::networks::encoder::EncoderInput;
+pub use crate::networks::weights::CheckpointSummary;
 pub use component::ComponentFolders;
 pub use encode::{Purpose, Shorter, Vectors, normalize};
 pub use footprint::Footprint;
@@ -364,6 +365,7 @@ pub struct ModelInfo {
     pub can_chat: bool,
     /// Whether its chats may have images.
     pub reads_images: bool,
+    pub files: CheckpointSummary,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -65,6 +65,8 @@ impl Capabilities {
     pub const PROMPT_LOGPROBS: Self = Self(1 << 66);
     /// Encodes sound as MP3.
     pub const MP3: Self = Self(1 << 67);
+    /// Searches for a transcript with several beams.
+    pub const BEAM_SEARCH: Self = Self(1 << 68);
 
     /// The kinds of control maps that came later, which owners allow apart.
     pub const MORE_CONTROL: Self = Self(1 << 59);
@@ -93,7 +95,7 @@ impl Capabilities {
     /// The capabilities of a model, where the others are those of a worker.
     pub const OF_MODELS: Self = Self::TOOLS.with(Self::IMAGE_INPUT);
 
-    const NAMES: [(Self, &'static str); 45] = [
+    const NAMES: [(Self, &'static str); 46] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -140,6 +142,7 @@ impl Capabilities {
         (Self::STOP_RULES, "min_tokens, ignore_eos or stop_token_ids"),
         (Self::PROMPT_LOGPROBS, "log probabilities of prompts"),
         (Self::MP3, "sound as mp3"),
+        (Self::BEAM_SEARCH, "beam_size"),
         (Self::MORE_CONTROL, "newer control types"),
         (Self::CONTROL_STRENGTH, "control strength"),
         (Self::NEWER_DRAWING, "newer samplers and settings"),

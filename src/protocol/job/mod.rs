@@ -5,6 +5,7 @@
 //! except the renderer for public peers, by [`Original`].
 
 mod capabilities;
+mod details;
 pub mod drawn;
 mod event;
 mod failure;
@@ -19,6 +20,7 @@ pub mod samplers;
 pub mod written;
 
 pub use capabilities::Capabilities;
+pub use details::ModelDetails;
 pub use event::{
     Channel, Event, FinishReason, Progress, PromptLogprobs, PromptToken, TokenEvent, TokenLogprob,
     ToolCallEvent, Usage,

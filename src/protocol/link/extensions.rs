@@ -137,12 +137,14 @@ pub enum Ability {
     HiresFix,
     /// Encodes sound as MP3.
     Mp3,
+    /// Searches for a transcript with several beams.
+    BeamSearch,
     /// Reads images in chats. Of a model.
     ImageInput,
 }
 
 impl Ability {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Tools,
         Self::Logprobs,
         Self::PromptLogprobs,
@@ -158,6 +160,7 @@ impl Ability {
         Self::Tiling,
         Self::HiresFix,
         Self::Mp3,
+        Self::BeamSearch,
         Self::ImageInput,
     ];
 
@@ -186,6 +189,7 @@ impl Ability {
             Self::Tiling => "tiling",
             Self::HiresFix => "hires_fix",
             Self::Mp3 => "mp3",
+            Self::BeamSearch => "beam_search",
             Self::ImageInput => "image_input",
         }
     }

@@ -10,7 +10,7 @@ use super::extensions::{Ability, Wanted, WantedJson};
 use super::job_types::{job_types, kinds_of, tasks};
 use super::loose::{AtMost, Entries, Few, Loose, read};
 use super::object::Object;
-use crate::job::{Formats, JobId, Kind, Kinds};
+use crate::job::{Formats, JobId, Kind, Kinds, ModelDetails};
 
 const KIND: &str = "registration";
 /// Models one worker may name.
@@ -81,6 +81,7 @@ pub struct ModelCapacity {
     /// Names of the voices of a model that speaks.
     pub voices: Vec<String>,
     pub limits: ModelLimits,
+    pub details: ModelDetails,
 }
 
 /// Limits of a model, where it states them: of its images and videos, its sounds, the texts it speaks.
@@ -158,6 +159,8 @@ struct ModelCapacityJson {
     voices: Loose<AtMost<MOST_VOICES, Loose<String>>>,
     #[serde(default)]
     limits: Loose<ModelLimits>,
+    #[serde(default)]
+    details: Loose<ModelDetails>,
 }
 
 #[derive(Deserialize)]
@@ -318,6 +321,7 @@ impl From<CapacityJson> for Capacity {
                 can: said.can.0.map(|list| Ability::named(&all_texts(list))),
                 voices: voices(said.voices.0.map_or_else(Vec::new, all_texts)),
                 limits: said.limits.0.unwrap_or_default(),
+                details: said.details.0.unwrap_or_default().checked(),
             }
         };
         Self {
@@ -384,10 +388,21 @@ impl Capacity {
                     if model.limits != ModelLimits::default() {
                         one.object("limits", |limits| model.limits.write(limits));
                     }
+                    if model.details != ModelDetails::default() {
+                        one.object("details", |details| write_details(&model.details, details));
+                    }
                 });
             }
         });
     }
+}
+
+fn write_details(details: &ModelDetails, object: &mut Object<'_>) {
+    object.number_if("bytes", details.bytes);
+    object.number_if("parameters", details.parameters);
+    object.text_if("format", details.format.as_deref());
+    object.text_if("family", details.family.as_deref());
+    object.text_if("quantization", details.quantization.as_deref());
 }
 
 impl Resume {

@@ -106,7 +106,7 @@ fields! { CHAT_FIELDS:
 }
 
 fields! { GENERATE_FIELDS:
-    field("truncate", Shape::Flag, "No effect: a prompt that is too long is refused.", |_, _| Ok(())),
+    field("truncate", Shape::Flag, "Leave out the beginning of a prompt that is too long for the model; true if absent.", |_, _| Ok(())),
     field("prompt", Shape::Text, "Message to the model, or with raw the text to go on from.", |draft, value| {
         draft.prompt = value.as_str().map(str::to_owned);
         Ok(())
@@ -339,6 +339,21 @@ fn only(name: &'static str, is_honoured: bool, values: &str) -> Result<(), Probl
 impl ShowRequest {
     pub fn read(body: Value) -> Result<Self, Problem> {
         let (model, ignored) = model_beside_flag(&body, "verbose")?;
+        Ok(Self { model, ignored })
+    }
+}
+
+/// `DELETE /api/delete`: which model is removed from this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeleteRequest {
+    pub model: String,
+    /// Names of fields without a meaning here.
+    pub ignored: Vec<String>,
+}
+
+impl DeleteRequest {
+    pub fn read(body: Value) -> Result<Self, Problem> {
+        let (model, ignored) = model_beside_flag(&body, "stream")?;
         Ok(Self { model, ignored })
     }
 }

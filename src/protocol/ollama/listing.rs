@@ -1,9 +1,11 @@
-//! Models as programs list and show them. What only the files of a model tell (size, digest, quantization) is not known
-//! here and is left out.
+//! Models as programs list and show them. Facts that no worker says are left empty.
+
+use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
-use crate::job::{Capabilities, Kind, Kinds, MemoryStay};
+use crate::job::{Capabilities, Kind, Kinds, MemoryStay, ModelDetails};
 
 use super::answer::moment;
 
@@ -17,6 +19,7 @@ pub struct ListedModel {
     pub kinds: Kinds,
     pub can: Capabilities,
     pub stay: MemoryStay,
+    pub details: Arc<ModelDetails>,
 }
 
 /// The last second that programs can say which count nanoseconds in 64 bits: `ollama ps` shows it as forever.
@@ -27,8 +30,50 @@ fn entry(model: &ListedModel) -> Value {
         "name": model.name,
         "model": model.name,
         "modified_at": moment(model.since),
-        "details": {"format": "", "family": "", "families": null, "parameter_size": "", "quantization_level": ""},
+        "size": model.details.bytes.unwrap_or(0),
+        "digest": digest(model),
+        "details": details(&model.details),
     })
+}
+
+fn details(details: &ModelDetails) -> Value {
+    let family = details.family.as_ref();
+    json!({
+        "parent_model": "",
+        "format": details.format.as_deref().unwrap_or(""),
+        "family": family.map_or("", String::as_str),
+        "families": family.map(|family| [family]),
+        "parameter_size": details.parameters.map_or_else(String::new, short_count),
+        "quantization_level": details.quantization.as_deref().unwrap_or(""),
+    })
+}
+
+/// Ollama's digest is that of a list of files, and changes when they do. This one is of the name and all facts that are
+/// known of the files.
+fn digest(model: &ListedModel) -> String {
+    let ModelDetails {
+        bytes,
+        parameters,
+        format,
+        family,
+        quantization,
+    } = &*model.details;
+    let facts = json!([model.name, bytes, parameters, format, family, quantization]);
+    let digest = Sha256::digest(facts.to_string());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// As Ollama writes numbers of parameters: `8.2B`, `134.52M`.
+fn short_count(count: u64) -> String {
+    let scaled = |unit: f64, decimals: usize, letter: char| {
+        format!("{:.decimals$}{letter}", count as f64 / unit)
+    };
+    match count {
+        1_000_000_000.. => scaled(1e9, 1, 'B'),
+        1_000_000.. => scaled(1e6, 2, 'M'),
+        1_000.. => scaled(1e3, 2, 'K'),
+        _ => count.to_string(),
+    }
 }
 
 /// What `/api/tags` answers.
@@ -64,8 +109,13 @@ pub fn show(model: &ListedModel) -> Value {
     ];
     let can = can.into_iter();
     let can: Vec<&str> = can.filter_map(|(can, word)| can.then_some(word)).collect();
-    // Programs look for the context under the name of the architecture, which is not known here.
-    let info = json!({"general.architecture": "model", "model.context_length": model.context});
+    // Programs look for the context under the name of the architecture.
+    let family = model.details.family.as_deref().unwrap_or("model");
+    let mut info = json!({"general.architecture": family});
+    info[format!("{family}.context_length")] = model.context.into();
+    if let Some(parameters) = model.details.parameters {
+        info["general.parameter_count"] = parameters.into();
+    }
     let entry = entry(model);
     json!({
         "modified_at": entry["modified_at"],

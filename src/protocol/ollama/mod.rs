@@ -25,7 +25,7 @@ pub mod schema;
 mod tests;
 
 pub use embed::EmbedRequest;
-pub use fields::{Door, LoadRequest, ShowRequest, read, rows};
+pub use fields::{DeleteRequest, Door, LoadRequest, ShowRequest, read, rows};
 pub use listing::{ListedModel, running, show, tags};
 pub use messages::{drop_oldest, droppable};
 pub use pull::PullRequest;
@@ -58,6 +58,16 @@ const COMPATIBLE_WITH: &str = "0.14.0";
 /// What `/api/version` answers.
 pub fn version() -> Value {
     json!({"version": COMPATIBLE_WITH})
+}
+
+/// The model and the prompt of a body for [`GENERATE`], where both are texts, and the most tokens of the answer.
+pub fn prompt_of(body: &Value) -> Option<(&str, &str, Option<u64>)> {
+    let (model, prompt) = (body["model"].as_str()?, body["prompt"].as_str()?);
+    Some((
+        untagged(model),
+        prompt,
+        body["options"]["num_predict"].as_u64(),
+    ))
 }
 
 /// The name of a model without the tag that clients add to names without one.

@@ -46,6 +46,10 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
+            "OllamaDeleteRequest",
+            object(json!({"model": text(), "name": text()}), &[]),
+        ),
+        (
             "OllamaPull",
             object(
                 json!({
@@ -69,8 +73,9 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
             object(
                 json!({"models": {"type": "array", "items": object(
                     json!({
-                        "name": text(), "model": text(), "modified_at": text(), "details": {"type": "object"},
-                        "context_length": {"type": "integer"}, "expires_at": text(),
+                        "name": text(), "model": text(), "modified_at": text(), "size": {"type": "integer"},
+                        "digest": text(), "details": {"type": "object"}, "context_length": {"type": "integer"},
+                        "expires_at": text(),
                     }),
                     &["name", "model"],
                 )}}),

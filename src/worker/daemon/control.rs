@@ -37,13 +37,15 @@ const WAITING_COMMANDS: usize = 4;
 pub enum OwnerCommand {
     Load(String),
     Unload(String),
+    /// Serve it no more.
+    Withdraw(String),
 }
 
 /// The effect of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutcome {
     pub model: String,
-    /// `loaded`, `unloaded` or `unloading`.
+    /// `loaded`, `unloaded`, `unloading` or `withdrawn`.
     pub state: String,
     pub text: String,
 }
@@ -62,6 +64,8 @@ pub enum CommandCause {
     /// The files are not on this machine.
     NotHere,
     DoesNotFit,
+    /// The configuration names the model.
+    Configured,
     Failed,
 }
 
@@ -254,6 +258,7 @@ impl OwnerCommand {
         match self {
             Self::Load(model) => json!({"load": model}),
             Self::Unload(model) => json!({"unload": model}),
+            Self::Withdraw(model) => json!({"withdraw": model}),
         }
     }
 
@@ -262,6 +267,7 @@ impl OwnerCommand {
         let model = |key: &str| command[key].as_str().map(str::to_owned);
         let load = model("load").map(Self::Load);
         load.or_else(|| model("unload").map(Self::Unload))
+            .or_else(|| model("withdraw").map(Self::Withdraw))
     }
 }
 
@@ -291,13 +297,20 @@ fn read_reply(line: &str) -> Option<CommandReply> {
 }
 
 impl CommandCause {
-    const ALL: [Self; 4] = [Self::Unknown, Self::NotHere, Self::DoesNotFit, Self::Failed];
+    const ALL: [Self; 5] = [
+        Self::Unknown,
+        Self::NotHere,
+        Self::DoesNotFit,
+        Self::Configured,
+        Self::Failed,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
             Self::NotHere => "not_here",
             Self::DoesNotFit => "does_not_fit",
+            Self::Configured => "configured",
             Self::Failed => "failed",
         }
     }
@@ -342,6 +355,7 @@ mod tests {
         for command in [
             OwnerCommand::Load("a \"b\"".to_owned()),
             OwnerCommand::Unload("c".to_owned()),
+            OwnerCommand::Withdraw("d".to_owned()),
         ] {
             let line = command.write().to_string();
             assert_eq!(OwnerCommand::read(&line), Some(command));

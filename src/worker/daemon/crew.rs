@@ -312,7 +312,39 @@ impl Crew {
                 }
                 (self, reply)
             }
+            OwnerCommand::Withdraw(wanted) => self.withdraw(&wanted, context, grace).await,
         }
+    }
+
+    /// Serves a model no more that the owner has loaded.
+    async fn withdraw(
+        mut self,
+        wanted: &str,
+        (config, catalog, _): (&Config, &Catalog, &Hub),
+        grace: Duration,
+    ) -> (Self, CommandReply) {
+        let Some(name) = self.name_of(wanted) else {
+            let failure = self.not_served(wanted);
+            return (self, Err(failure));
+        };
+        let mut models = self.models.iter();
+        let is_configured = models
+            .any(|(known, model)| model.name() == name && config.models.serve.0.contains(known));
+        if is_configured {
+            let text = format!("this worker serves {name} as long as models.serve names it");
+            let failure = CommandFailure::new(CommandCause::Configured, text);
+            return (self, Err(failure));
+        }
+        let models = &self.models;
+        let is_it = |wanted: &String| {
+            let mut known = models.iter();
+            known.any(|(known, model)| known == wanted && model.name() == name)
+        };
+        self.choices.loaded.retain(|wanted| !is_it(wanted));
+        self.choices.unloaded.retain(|unloaded| *unloaded != name);
+        let changed = self.change(Vec::new(), (config, catalog), grace).await;
+        let text = format!("{name} is served no more");
+        (changed, Ok(outcome(name, "withdrawn", text)))
     }
 
     /// Loads a model that is served, or serves another one until the worker ends.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::engines::{Fleet, MediaModel};
 use super::worker::{Post, Served};
-use muster_engine::runtime::{ModelInfo, Purpose};
-use muster_protocol::job::{Formats, Kind, Kinds};
+use muster_engine::runtime::{CheckpointSummary, ModelInfo, Purpose};
+use muster_protocol::job::{Formats, Kind, Kinds, ModelDetails};
 use muster_protocol::link::{
     Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, ModelLimits, Registration,
     VERSION, Wanted,
@@ -38,6 +38,7 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
     let makes = |kind| served.media.iter().any(|model| model.kind == kind);
     let draws = makes(Kind::Image);
     let mp3 = (makes(Kind::Music) || makes(Kind::Speech)).then_some(Ability::Mp3);
+    let beams = makes(Kind::Transcription).then_some(Ability::BeamSearch);
     let images = [
         Ability::SourceImages,
         Ability::Inpainting,
@@ -57,6 +58,7 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
             .chain(others)
             .chain(images)
             .chain(mp3)
+            .chain(beams)
             .collect(),
         with_tools,
     }
@@ -85,6 +87,7 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         voices: Vec::new(),
         clip: None,
         limits: ModelLimits::default(),
+        details: details(&info.files),
     };
     let media = |model: &MediaModel| ModelCapacity {
         name: model.name.clone(),
@@ -96,6 +99,7 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         voices: model.voices.clone(),
         clip: model.clip,
         limits: model.limits,
+        details: ModelDetails::default(),
     };
     let texts = served.models.iter().map(capacity);
     let models: Vec<_> = texts.chain(served.media.iter().map(media)).collect();
@@ -123,6 +127,16 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
     }
 }
 
+fn details(files: &CheckpointSummary) -> ModelDetails {
+    ModelDetails {
+        bytes: Some(files.bytes),
+        parameters: files.parameters,
+        format: Some(files.format.to_owned()),
+        family: files.family.clone(),
+        quantization: files.quantization.clone(),
+    }
+}
+
 fn kind(purpose: &Purpose) -> Kind {
     match purpose {
         Purpose::Generate => Kind::Text,
@@ -139,7 +153,10 @@ pub fn small(count: usize) -> u32 {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Ability, Claims, MediaModel, ModelInfo, Post, Purpose, Served, registration};
+    use super::{
+        Ability, CheckpointSummary, Claims, MediaModel, ModelInfo, Post, Purpose, Served,
+        registration,
+    };
     use crate::daemon::worker::Way;
     use crate::link::Dial;
     use muster_protocol::job::{Kind, Kinds};
@@ -166,6 +183,7 @@ mod tests {
                 cache_tokens: 0,
                 can_chat: true,
                 reads_images,
+                files: CheckpointSummary::default(),
             })
         };
         let told = |models: Vec<Arc<ModelInfo>>| {

@@ -1,9 +1,9 @@
-//! Ollama's routes: `truncated` shortens inputs, `pull` downloads models.
+//! Ollama's routes: `truncated` shortens inputs, `pull` downloads and deletes models.
 
 mod pull;
 mod truncated;
 
-pub use pull::pull;
+pub use pull::{delete, pull};
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -69,12 +69,14 @@ async fn write(
         with_ignored(&mut response, &load.ignored);
         return Ok(response);
     }
-    if door == Door::Chat && incoming.body()["truncate"] != false {
-        return truncated::chat(endpoint, incoming).await;
+    match (door, incoming.body()["truncate"] != false) {
+        (Door::Chat, true) => truncated::chat(endpoint, incoming).await,
+        (Door::Generate, true) => truncated::prompt(endpoint, incoming).await,
+        (_, false) => {
+            let reading = move |body, wanted: &_| read(body, door, wanted);
+            endpoint.serve(incoming, reading).await
+        }
     }
-    endpoint
-        .serve(incoming, move |body, wanted| read(body, door, wanted))
-        .await
 }
 
 /// Has a worker load or unload the model. A worker that knows no such job keeps its models as it likes.
@@ -172,6 +174,7 @@ fn listing(model: &ModelOnline) -> ListedModel {
         kinds: model.kinds,
         can: model.capabilities,
         stay: model.stay,
+        details: model.details.clone(),
     }
 }
 

@@ -1,10 +1,12 @@
-//! `POST /api/pull`: a model of the catalog is downloaded and served by the worker of this machine.
+//! Models of this machine's worker. `POST /api/pull`: a model of the catalog is downloaded and served. `DELETE /api/delete`:
+//! it is served no more and its files are removed.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
@@ -19,9 +21,9 @@ use crate::http::body::Whole;
 use crate::http::openai::tokens;
 use crate::http::reply::Reply;
 use crate::http::text::with_ignored;
-use crate::local_models::{LocalModelsSlot, PullError, PullProgress};
+use crate::local_models::{DeleteError, LocalModelsSlot, PullError, PullProgress};
 use muster_protocol::job::FailureKind;
-use muster_protocol::ollama::PullRequest;
+use muster_protocol::ollama::{DeleteRequest, PullRequest};
 
 /// Between lines about bytes.
 const LINE_INTERVAL: Duration = Duration::from_millis(200);
@@ -31,11 +33,12 @@ pub async fn pull(
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
     let request = tokens::read(whole?, PullRequest::read).await?;
-    let Some(models) = models.get() else {
-        let message = "this coordinator has no worker of its own to download models for; \
-                       `worker models pull` downloads them on the machine of a worker";
-        return Err(ApiError::new(FailureKind::NotBuilt, message));
-    };
+    let models = models.get().ok_or_else(|| {
+        without_worker(
+            "this coordinator has no worker of its own to download models for; \
+             `worker models pull` downloads them on the machine of a worker",
+        )
+    })?;
     let ignored = request.ignored.clone();
     let (told, progress) = watch::channel(PullProgress::default());
     let work = models.pull(request.model.clone(), told);
@@ -60,6 +63,27 @@ pub async fn pull(
     };
     with_ignored(&mut response, &ignored);
     Ok(response)
+}
+
+pub async fn delete(
+    State(models): State<LocalModelsSlot>,
+    whole: Result<Whole, ApiError>,
+) -> Result<Response, ApiError> {
+    let request = tokens::read(whole?, DeleteRequest::read).await?;
+    let models = models.get().ok_or_else(|| {
+        without_worker(
+            "this coordinator has no worker of its own; \
+             `worker models rm` removes the files of a model on the machine of a worker",
+        )
+    })?;
+    models.delete(request.model).await?;
+    let mut response = StatusCode::OK.into_response();
+    with_ignored(&mut response, &request.ignored);
+    Ok(response)
+}
+
+fn without_worker(message: &'static str) -> ApiError {
+    ApiError::new(FailureKind::NotBuilt, message)
 }
 
 /// A download that a client follows line by line.
@@ -118,6 +142,17 @@ impl From<PullError> for ApiError {
         let kind = match error {
             PullError::Unknown(_) => FailureKind::ModelNotFound,
             PullError::Failed(_) => FailureKind::Internal,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<DeleteError> for ApiError {
+    fn from(error: DeleteError) -> Self {
+        let kind = match error {
+            DeleteError::Unknown(_) => FailureKind::ModelNotFound,
+            DeleteError::Kept(_) => FailureKind::InvalidRequest,
+            DeleteError::Failed(_) => FailureKind::Internal,
         };
         Self::new(kind, error.to_string())
     }

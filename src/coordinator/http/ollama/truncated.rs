@@ -1,4 +1,5 @@
-//! Inputs that are too long for the model, cut as Ollama cuts them: a chat loses its oldest messages, a text its end.
+//! Inputs that are too long for the model, cut as Ollama cuts them: a chat loses its oldest messages, a prompt its
+//! beginning, a text that becomes a vector its end.
 
 use std::sync::Arc;
 
@@ -14,11 +15,15 @@ use muster_protocol::job::{
     Capabilities, DetokenizeInput, FailureKind, ResultPart, TextInput, TokenList, TokenizeInput,
     TokensRequest,
 };
-use muster_protocol::ollama::{Door, EmbedRequest, drop_oldest, droppable, read};
+use muster_protocol::ollama::{Door, EmbedRequest, drop_oldest, droppable, prompt_of, read};
 use muster_protocol::openai::encode::embeddings::EmbeddingsRequest;
 
 /// The part of a chat that is left out at once.
 const DROPPED_PART: usize = 8;
+/// The part of a context that stays free for the answer to a prompt which is cut, unless it is to be shorter.
+const ANSWER_PART: usize = 4;
+/// Attempts to cut a prompt: the template takes tokens, too.
+const MOST_CUTS: usize = 6;
 /// Tokens that a text which is cut may become more when it is read again.
 const MARGIN: usize = 2;
 
@@ -47,6 +52,57 @@ async fn serve(
     let serving = endpoint.serve(incoming, move |mut body, wanted| {
         drop_oldest(&mut body, dropped);
         read(body, Door::Chat, wanted)
+    });
+    serving.await
+}
+
+pub async fn prompt(
+    endpoint: &TextEndpoint,
+    incoming: Incoming<Value>,
+) -> Result<Response, ApiError> {
+    let again = endpoint.again(&incoming)?;
+    let answer = serve_prompt(endpoint, again, None).await;
+    let Some((model, prompt, answer_tokens)) = prompt_of(incoming.body()) else {
+        return answer;
+    };
+    if !is_too_long(&answer) {
+        return answer;
+    }
+    let (encoder, model) = (endpoint.encoder()?, Arc::from(model));
+    let input = TextInput::Prompt(prompt.to_owned());
+    let all = match tokens(&encoder, &model, &input, false).await {
+        Ok(all) if all.context > 0 => all,
+        // A worker that reads no texts for others.
+        _ => return answer,
+    };
+    let context = all.context as usize;
+    let answer_tokens = answer_tokens.and_then(|tokens| usize::try_from(tokens).ok());
+    let free = (context / ANSWER_PART).min(answer_tokens.unwrap_or(usize::MAX));
+    let mut kept = context.saturating_sub(free).min(all.ids.len());
+    for _ in 0..MOST_CUTS {
+        let end = all.ids[all.ids.len() - kept..].to_vec();
+        let end = text_of(&encoder, &model, end).await?;
+        let again = endpoint.again(&incoming)?;
+        let answer = serve_prompt(endpoint, again, Some(end)).await;
+        if !is_too_long(&answer) {
+            return answer;
+        }
+        kept = kept * 3 / 4;
+    }
+    answer
+}
+
+/// With another prompt in place of its own.
+async fn serve_prompt(
+    endpoint: &TextEndpoint,
+    incoming: Incoming<Value>,
+    prompt: Option<String>,
+) -> Result<Response, ApiError> {
+    let serving = endpoint.serve(incoming, move |mut body, wanted| {
+        if let Some(prompt) = prompt {
+            body["prompt"] = prompt.into();
+        }
+        read(body, Door::Generate, wanted)
     });
     serving.await
 }
@@ -103,9 +159,18 @@ async fn beginning(
     let mut own = tokens(encoder, model, input, false).await?.ids;
     let around = all.ids.len().saturating_sub(own.len());
     own.truncate(context.saturating_sub(around + MARGIN).max(1));
-    let request = TokensRequest::Detokenize(DetokenizeInput { tokens: own });
+    let text = text_of(encoder, model, own).await?;
+    Ok(Some(TextInput::Prompt(text)))
+}
+
+async fn text_of(
+    encoder: &Encoder,
+    model: &Arc<str>,
+    tokens: Vec<u32>,
+) -> Result<String, ApiError> {
+    let request = TokensRequest::Detokenize(DetokenizeInput { tokens });
     match ask(encoder, model, request).await? {
-        ResultPart::Text(text) => Ok(Some(TextInput::Prompt(text))),
+        ResultPart::Text(text) => Ok(text),
         _ => Err(unexpected()),
     }
 }

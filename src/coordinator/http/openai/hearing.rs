@@ -29,8 +29,7 @@ use crate::pictures::{SourceSound, SourceSoundError, Sources, least_seconds};
 use crate::requests::orders::{MediaNotes, MediaWork};
 use crate::state::DoorSettings;
 use muster_protocol::job::{
-    Capabilities, FailureKind, Kind, RequestId, ResultPart, Transcript, TranscriptSegment,
-    TranscriptionRequest,
+    FailureKind, Kind, RequestId, ResultPart, Transcript, TranscriptSegment, TranscriptionRequest,
 };
 use muster_protocol::openai::form::FormBody;
 use muster_protocol::openai::hearing::HearingRequest;
@@ -102,6 +101,7 @@ async fn hear(
         translate: request.is_translated,
         prompt: request.prompt.clone(),
         temperature: request.temperature,
+        beam_size: request.beam_size,
         words: request.has_words,
     };
     let is_async = request.tracking.is_async;
@@ -111,7 +111,7 @@ async fn hear(
         Encoding {
             model: request.model.clone(),
             request: transcript.clone().into(),
-            requires: Capabilities::default(),
+            requires: transcript.requires(),
             param: "file",
         },
         is_async,
@@ -127,8 +127,8 @@ async fn hear(
     }
     let encoding = Encoding {
         model: request.model.clone(),
+        requires: transcript.requires(),
         request: transcript.into(),
-        requires: Capabilities::default(),
         param: "file",
     };
     if request.is_streamed {

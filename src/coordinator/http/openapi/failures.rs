@@ -277,7 +277,7 @@ fn of_other(route: &Route, failures: &mut Failures) {
             add(404, Kind::InvalidRequest);
             add(503, Kind::StoreUnavailable);
         }
-        (_, _, ollama::PULL) => {
+        (_, _, ollama::PULL | ollama::DELETE) => {
             let kinds = [Kind::ModelNotFound, Kind::NotBuilt];
             kinds.iter().for_each(|kind| add(kind.row().status, *kind));
             unread_body(&mut add);

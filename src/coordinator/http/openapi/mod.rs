@@ -108,6 +108,15 @@ pub fn body_fields(path: &str) -> Map<String, Value> {
         .unwrap_or_default()
 }
 
+/// The largest number that a route takes in a field.
+pub fn largest(route: &str, field: &str) -> Option<u32> {
+    let body = &DOCUMENT["paths"][route]["post"]["requestBody"];
+    let name = references(body).pop()?;
+    let field = &DOCUMENT["components"]["schemas"][name]["properties"][field];
+    let most = field["maximum"].as_f64()?;
+    Some(most as u32)
+}
+
 /// As OpenAPI spells it: a wildcard is an ordinary parameter there.
 fn path(route: &Route) -> String {
     route.path.replace("{*", "{")

@@ -7,6 +7,13 @@ use super::operation::{Content, RouteBodies, reference};
 use super::service::idempotency;
 
 pub fn shape(route: &Route) -> Option<RouteBodies> {
+    if (route.method, route.path) == ("DELETE", ollama::DELETE) {
+        return Some(RouteBodies {
+            parameters: Vec::new(),
+            body: vec![Content::json(reference("OllamaDeleteRequest"))],
+            replies: vec![(200, "Deleted.", Vec::new())],
+        });
+    }
     let (body, reply, has_lines) = match (route.method, route.path) {
         ("POST", ollama::CHAT) => (Some("OllamaChatRequest"), "OllamaChat", true),
         ("POST", ollama::GENERATE) => (Some("OllamaGenerateRequest"), "OllamaGeneration", true),

@@ -171,6 +171,7 @@ mod tests {
             size: None,
             voices: Arc::default(),
             video: None,
+            details: Arc::default(),
             workers: 1,
             slots: 1,
             running,

@@ -169,6 +169,12 @@ impl Checkpoint {
         &self.metadata
     }
 
+    /// Size of its files.
+    pub fn file_bytes(&self) -> u64 {
+        let sizes = self.files.iter().map(|file| file.bytes().len() as u64);
+        sizes.sum()
+    }
+
     pub fn tensors(&self) -> &[TensorHeader] {
         &self.tensors
     }

@@ -17,6 +17,7 @@ pub(in crate::networks) mod mxfp4;
 mod pickle;
 mod safetensors;
 mod source;
+mod summary;
 mod weight;
 mod whisper_cpp;
 
@@ -30,6 +31,7 @@ pub use self::{
     mapping::{Mapping, TensorBytes},
     pickle::{ConversionError, PickleDescription, PickledFile},
     source::TensorSource,
+    summary::CheckpointSummary,
     weight::{Weight, WeightSpan},
 };
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::runtime::model::Model;
 use crate::runtime::text::{
     Language, Markup, Reader, TextError, Tokenizer, Vocabulary, VocabularyKind,
 };
-use crate::runtime::{ModelInfo, Purpose, Sampling};
+use crate::runtime::{CheckpointSummary, ModelInfo, Purpose, Sampling};
 use muster_kernels::PAGE_TOKENS;
 
 /// One token per byte, and the end.
@@ -123,6 +123,7 @@ fn info(pages: usize) -> ModelInfo {
         cache_tokens: pages * PAGE_TOKENS,
         can_chat: false,
         reads_images: false,
+        files: CheckpointSummary::default(),
     }
 }
 

@@ -73,6 +73,7 @@ pub async fn hear(
             opening: &opening,
             earlier: &written[reset..],
             temperature: request.temperature,
+            beams: request.beams.unwrap_or(1),
             seed: request.seed.unwrap_or(0),
             index,
         };

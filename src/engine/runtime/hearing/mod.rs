@@ -1,11 +1,12 @@
 //! Speech to text: [`HearingPipeline`] is a loaded Whisper of the [`maker`](super::maker).
 //!
-//! `vocabulary` knows the tokens that are no text, `rules` what may follow what, `window` writes one window, `segments`
-//! cuts it by its times, `words` finds the time of each word, `job` walks through a sound of any length. Jobs take turns,
+//! `vocabulary` knows the tokens that are no text, `rules` what may follow what, `window` writes one window, with a search in
+//! `beams` where that is asked for, `segments` cuts it by its times, `words` finds the time of each word, `job` walks through a sound of any length. Jobs take turns,
 //! and what they write goes through the decoder `together`.
 //!
 //! The walk is that of the reference implementation, so that texts and times are those that people know.
 
+mod beams;
 mod job;
 mod request;
 mod rules;
@@ -78,6 +79,8 @@ pub struct HearingModel {
 
 /// The longest sound of one job.
 pub const MOST_SECONDS: u64 = 4 * 3600;
+/// Beams of one search, at most: as many texts as are drawn at once.
+pub const MOST_BEAMS: usize = CANDIDATES;
 /// Jobs of one model that take turns, at most.
 pub const MOST_JOBS: usize = 4;
 
@@ -258,6 +261,20 @@ impl Pipeline for HearingPipeline {
             return Err(Refusal::Unsupported(format!(
                 "temperature is {temperature}, but the model takes 0 to 1"
             )));
+        }
+        let beams = request.beams.unwrap_or(1);
+        if !(1..=MOST_BEAMS).contains(&beams) {
+            return Err(Refusal::OutOfRange {
+                setting: "beam_size",
+                found: beams as u64,
+                least: 1,
+                most: MOST_BEAMS as u64,
+            });
+        }
+        if beams > 1 && temperature > 0.0 {
+            return Err(Refusal::Unsupported(
+                "a beam search goes with temperature 0".to_owned(),
+            ));
         }
         let spec = self.model.network.spec();
         let frames = Features::frames(sound.samples.len()) as u64;

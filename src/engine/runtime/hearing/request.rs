@@ -14,6 +14,8 @@ pub struct TranscriptRequest {
     /// Text that came before, or words that are said.
     pub prompt: Option<String>,
     pub temperature: Option<f32>,
+    /// Texts that a beam search keeps; without, the likeliest token is taken each time.
+    pub beams: Option<usize>,
     pub seed: Option<u64>,
     /// Find the time of each word.
     pub wants_words: bool,

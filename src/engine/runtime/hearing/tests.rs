@@ -6,14 +6,15 @@ use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Tensor};
 use muster_kernels::cpu::log_sum_exp;
 
-use super::HearingSource;
 use super::rules::forbid;
 use super::segments::cut;
 use super::together::{TextAhead, TextScores};
 use super::vocabulary::HearingVocabulary;
-use super::window::WindowText;
+use super::window::{WindowTask, WindowText, attempt};
+use super::{HearingModel, HearingSource};
 use crate::networks::golden::fixtures;
 use crate::networks::model_copy::put_in_gguf;
+use crate::networks::sound::WindowKeys;
 use crate::networks::weights::{GgufWriter, whisper_cpp_file};
 use crate::runtime::DeviceChoice;
 use crate::runtime::hearing::TranscriptRequest;
@@ -105,6 +106,7 @@ fn request(pitch: f32) -> TranscriptRequest {
         is_translated: false,
         prompt: None,
         temperature: Some(1.0),
+        beams: None,
         seed: Some(7),
         wants_words: false,
     }
@@ -412,4 +414,80 @@ fn a_network_in_a_gguf_file_hears_the_same() {
     put_in_gguf(folder.path(), None, |name| Some(name.to_owned()));
     assert_eq!(heard(folder.path()), expected);
     assert_eq!(heard(&folder.path().join("any.gguf")), expected);
+}
+
+/// What a network of random weights writes first is rarely the likeliest text. The texts of a search share the cache of the
+/// text that they come from.
+#[test]
+fn a_search_finds_likelier_texts() {
+    let folder = model();
+    let pipeline = HearingSource::new(folder.path()).load(DeviceChoice::of_tests());
+    let model = pipeline.unwrap().model;
+    let spec = model.network.spec();
+    let shape = (1, spec.positions, spec.width);
+    let states = Tensor::randn(0.0_f32, 1.0, shape, &model.device).unwrap();
+    let window = Arc::new(model.network.cross(&states).unwrap());
+    let opening = [model.vocabulary.start];
+    let written = |beams: usize| {
+        let task = WindowTask {
+            opening: &opening,
+            earlier: &[],
+            temperature: None,
+            beams,
+            seed: 1,
+            index: 0,
+        };
+        let mut writing = Box::pin(attempt(&model, &window, &task, 0.0));
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(text) = writing.as_mut().poll(&mut context) {
+                return text.unwrap();
+            }
+        }
+    };
+    let texts = [1, 2, 5].map(written);
+    let sum = |text: &WindowText| text.average_logprob * (text.tokens.len() + 1) as f32;
+    let again = rescored(&model, &window, &opening, &texts[2].tokens);
+    assert!((sum(&texts[2]) - again).abs() < 1e-2, "{again}");
+    assert!(texts[1].average_logprob >= texts[0].average_logprob - 1e-4);
+    assert!(texts[2].average_logprob > texts[0].average_logprob);
+}
+
+/// The sum of the log probabilities of a text, read token after token from a cache of its own.
+fn rescored(
+    model: &HearingModel,
+    window: &Arc<WindowKeys>,
+    opening: &[u32],
+    tokens: &[u32],
+) -> f32 {
+    let mut cache = Some(model.network.cache().unwrap());
+    let mut next = opening.to_vec();
+    let mut sum = 0.0;
+    let most = model.network.spec().context / 2;
+    for at in 0..=tokens.len() {
+        let text = TextAhead {
+            cache: cache.take().unwrap(),
+            wanted: vec![next.len() - 1],
+            tokens: next,
+        };
+        let mut reading = Box::pin(model.read_one(window, text));
+        let mut context = Context::from_waker(Waker::noop());
+        let read = loop {
+            if let Poll::Ready(read) = reading.as_mut().poll(&mut context) {
+                break read.unwrap();
+            }
+        };
+        let mut scores = read.scores.concat();
+        forbid(&mut scores, &tokens[..at], &model.vocabulary);
+        // A text of the greatest length has no end.
+        let token = match tokens.get(at) {
+            Some(&token) => token,
+            None if tokens.len() == most => break,
+            None => model.vocabulary.end,
+        };
+        sum += scores[token as usize] - log_sum_exp(&scores);
+        cache = Some(read.cache);
+        next = vec![token];
+    }
+    sum
 }

@@ -7,9 +7,10 @@ use candle_core::{Error, Result};
 use muster_kernels::cpu::{largest, log_sum_exp};
 
 use super::HearingModel;
+use super::beams::{Beam, Beams};
 use super::rules::forbid;
 use super::together::{TextAhead, TextScores};
-use crate::networks::sound::WindowKeys;
+use crate::networks::sound::{DecoderCache, WindowKeys};
 use crate::runtime::sampling::uniform;
 
 /// Tokens of one window at most, in parts of the decoder's context.
@@ -29,6 +30,8 @@ pub struct WindowTask<'a> {
     pub earlier: &'a [u32],
     /// Only this, instead of the usual row.
     pub temperature: Option<f32>,
+    /// Texts that a search keeps at temperature 0; 1 takes the likeliest token each time.
+    pub beams: usize,
     pub seed: u64,
     /// Which window of its sound.
     pub index: u32,
@@ -49,8 +52,7 @@ pub struct WindowText {
 #[derive(Default)]
 struct WindowCandidate {
     index: u32,
-    tokens: Vec<u32>,
-    logprob: f32,
+    text: Beam,
 }
 
 impl WindowText {
@@ -101,18 +103,50 @@ fn best_of_poor(tried: Vec<WindowText>) -> WindowText {
     }
 }
 
-async fn attempt(
+pub async fn attempt(
     model: &HearingModel,
     window: &Arc<WindowKeys>,
     task: &WindowTask<'_>,
     temperature: f32,
 ) -> Result<WindowText> {
+    let opened = open(model, window, task).await?;
+    let silence = opened.silence;
+    let best = match temperature > 0.0 || task.beams < 2 {
+        true => draw(model, window, opened, (task, temperature)).await?,
+        false => search(model, window, opened, task.beams).await?,
+    };
+    let Some(best) = best else {
+        return Ok(WindowText::default());
+    };
+    let text = model.vocabulary.decode(&best.tokens);
+    Ok(WindowText {
+        average_logprob: best.logprob / (best.tokens.len() + 1) as f32,
+        compression: compression(text.trim()),
+        tokens: best.tokens,
+        silence,
+        temperature,
+    })
+}
+
+/// A window whose opening is read.
+struct OpenedWindow {
+    cache: DecoderCache,
+    /// After the opening.
+    scores: Vec<f32>,
+    /// Probability of silence.
+    silence: f32,
+}
+
+async fn open(
+    model: &HearingModel,
+    window: &Arc<WindowKeys>,
+    task: &WindowTask<'_>,
+) -> Result<OpenedWindow> {
     let vocabulary = &model.vocabulary;
-    let most = model.network.spec().context / SHARE_OF_CONTEXT;
     let mut prompt = Vec::new();
     if !task.earlier.is_empty() {
         prompt.push(vocabulary.earlier);
-        let from = task.earlier.len().saturating_sub(most - 1);
+        let from = task.earlier.len().saturating_sub(most_tokens(model) - 1);
         prompt.extend(&task.earlier[from..]);
     }
     let start = prompt.len();
@@ -127,19 +161,38 @@ async fn attempt(
     let TextScores { cache, scores } = model.read_one(window, opened).await?;
     let [at_start, at_end] = <[_; 2]>::try_from(scores)
         .map_err(|_| Error::msg("two tokens were asked for, and not read"))?;
-    let silence = (at_start[vocabulary.silence as usize] - log_sum_exp(&at_start)).exp();
+    Ok(OpenedWindow {
+        cache,
+        silence: (at_start[vocabulary.silence as usize] - log_sum_exp(&at_start)).exp(),
+        scores: at_end,
+    })
+}
 
+/// Of a window's text.
+fn most_tokens(model: &HearingModel) -> usize {
+    model.network.spec().context / SHARE_OF_CONTEXT
+}
+
+/// The likeliest token after the other, or the likeliest of several texts that are drawn at a temperature.
+async fn draw(
+    model: &HearingModel,
+    window: &Arc<WindowKeys>,
+    opened: OpenedWindow,
+    (task, temperature): (&WindowTask<'_>, f32),
+) -> Result<Option<Beam>> {
+    let vocabulary = &model.vocabulary;
+    let most = most_tokens(model);
     let count = if temperature > 0.0 { CANDIDATES } else { 1 };
     let mut caches = Vec::with_capacity(count);
     for _ in 1..count {
-        caches.push(cache.fork()?);
+        caches.push(opened.cache.fork()?);
     }
-    caches.push(cache);
+    caches.push(opened.cache);
     let mut read: Vec<TextScores> = caches
         .into_iter()
         .map(|cache| TextScores {
             cache,
-            scores: vec![at_end.clone()],
+            scores: vec![opened.scores.clone()],
         })
         .collect();
     let mut going: Vec<WindowCandidate> = (0..count as u32).map(WindowCandidate::new).collect();
@@ -152,23 +205,19 @@ async fn attempt(
             let Some(scores) = scores.first_mut() else {
                 continue;
             };
-            forbid(scores, &candidate.tokens, vocabulary);
+            forbid(scores, &candidate.text.tokens, vocabulary);
             let place =
                 u64::from(task.index) << 32 | ((temperature * 100.0) as u64) << 16 | step as u64;
             let draw = uniform(task.seed, candidate.index, place);
             let (token, logprob) = choose(scores, temperature, draw);
-            candidate.logprob += logprob;
+            candidate.text.logprob += logprob;
             if token == vocabulary.end {
                 ended.push(candidate);
                 continue;
             }
-            candidate.tokens.push(token);
+            candidate.text.tokens.push(token);
             still.push(candidate);
-            ahead.push(TextAhead {
-                cache,
-                tokens: vec![token],
-                wanted: vec![0],
-            });
+            ahead.push(next(cache, token));
         }
         going = still;
         if step + 1 == most || going.is_empty() {
@@ -176,22 +225,63 @@ async fn attempt(
         }
         read = model.read(window, ahead).await?;
     }
-    let mean =
-        |candidate: &WindowCandidate| candidate.logprob / candidate.tokens.len().max(1) as f32;
     ended.extend(going);
     ended.sort_by_key(|candidate| candidate.index);
-    let best = ended.into_iter().max_by(|a, b| mean(a).total_cmp(&mean(b)));
-    let Some(best) = best else {
-        return Ok(WindowText::default());
-    };
-    let text = vocabulary.decode(&best.tokens);
-    Ok(WindowText {
-        average_logprob: best.logprob / (best.tokens.len() + 1) as f32,
-        compression: compression(text.trim()),
-        tokens: best.tokens,
-        silence,
-        temperature,
-    })
+    let texts = ended.into_iter().map(|candidate| candidate.text);
+    Ok(texts.max_by(|a, b| a.mean_logprob().total_cmp(&b.mean_logprob())))
+}
+
+/// The likeliest text that a beam search finds.
+async fn search(
+    model: &HearingModel,
+    window: &Arc<WindowKeys>,
+    opened: OpenedWindow,
+    size: usize,
+) -> Result<Option<Beam>> {
+    let vocabulary = &model.vocabulary;
+    let most = most_tokens(model);
+    let mut beams = Beams::new(size, vocabulary.end);
+    let mut read = vec![TextScores {
+        cache: opened.cache,
+        scores: vec![opened.scores],
+    }];
+    for step in 0..most {
+        let (mut caches, mut scores) = (Vec::with_capacity(size), Vec::with_capacity(size));
+        for (beam, text) in beams.going().iter().zip(read) {
+            let mut after = text.scores.concat();
+            forbid(&mut after, &beam.tokens, vocabulary);
+            caches.push(Some(text.cache));
+            scores.push(after);
+        }
+        let sources = beams.advance(&scores);
+        if step + 1 == most || beams.is_complete() {
+            break;
+        }
+        let mut ahead = Vec::with_capacity(size);
+        for (index, (&source, beam)) in sources.iter().zip(beams.going()).enumerate() {
+            // The last text that comes from another takes its cache along.
+            let cache = match sources[index + 1..].contains(&source) {
+                true => caches[source]
+                    .as_ref()
+                    .map(DecoderCache::fork)
+                    .transpose()?,
+                false => caches[source].take(),
+            };
+            if let (Some(cache), Some(&token)) = (cache, beam.tokens.last()) {
+                ahead.push(next(cache, token));
+            }
+        }
+        read = model.read(window, ahead).await?;
+    }
+    Ok(beams.best())
+}
+
+fn next(cache: DecoderCache, token: u32) -> TextAhead {
+    TextAhead {
+        cache,
+        tokens: vec![token],
+        wanted: vec![0],
+    }
 }
 
 /// A token and its log probability: the likeliest, or one drawn at a temperature.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{JobRequest, KindFacts, OutputForm};
+use crate::job::{Capabilities, Formats, Limits};
 
 pub(super) const FACTS: KindFacts = KindFacts {
     name: "transcription",
@@ -34,6 +35,9 @@ pub struct TranscriptionRequest {
     pub prompt: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
+    /// Texts that a beam search keeps. None: the likeliest token is taken each time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beam_size: Option<u32>,
     /// With the time of each word.
     #[serde(skip_serializing_if = "is_false")]
     pub words: bool,
@@ -92,6 +96,12 @@ impl TranscriptionRequest {
         (self.seconds.max(0.0) * 1000.0).ceil() as u64
     }
 
+    /// Workers of earlier versions search for nothing.
+    pub fn requires(&self) -> Capabilities {
+        let searches = self.beam_size.is_some_and(|size| size > 1);
+        Capabilities::default().with_if(searches, Capabilities::BEAM_SEARCH)
+    }
+
     /// What counts as its tokens: the positions that a network hears.
     pub fn tokens(&self) -> u64 {
         self.tokens_until(self.seconds).max(1)
@@ -116,6 +126,14 @@ impl JobRequest for TranscriptionRequest {
 
     fn size(&self) -> u64 {
         self.tokens()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            formats: Formats::NEUTRAL,
+            requires: self.requires(),
+            ..Limits::default()
+        }
     }
 
     fn sources(&self) -> Vec<&str> {

@@ -11,7 +11,7 @@ use super::reply::TranscriptForm;
 use super::{HearingDoor, HearingRequest, languages};
 use crate::openai::field::{Field, FieldRow};
 use crate::openai::form::FormBody;
-use crate::openai::images::{bounded, text};
+use crate::openai::images::{bounded, number, text};
 use crate::openai::media::{self, MediaTracking};
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Shape, Strictness, field};
@@ -26,6 +26,7 @@ pub struct HearingDraft {
     language: Option<String>,
     prompt: Option<String>,
     temperature: Option<f64>,
+    beam_size: Option<u32>,
     file: Option<Bytes>,
     form: TranscriptForm,
     has_segments: bool,
@@ -86,6 +87,12 @@ const TEMPERATURE: Field<HearingDraft> = field("temperature", Shape::Number(0.0.
 });
 
 #[rustfmt::skip]
+const BEAM_SIZE: Field<HearingDraft> = field("beam_size", Shape::Integer(1..=5), "Texts that a beam search keeps, at temperature 0; 1, if absent, takes the likeliest token each time.", |draft, value| {
+    draft.beam_size = number(&value);
+    Ok(())
+});
+
+#[rustfmt::skip]
 const ASYNC: Field<HearingDraft> = field("async", Shape::Flag, media::ASYNC, |draft, value| draft.tracking.take_async(&value));
 
 #[rustfmt::skip]
@@ -110,6 +117,7 @@ pub const TRANSCRIBED: &[Field<HearingDraft>] = &[
     PROMPT,
     FORM,
     TEMPERATURE,
+    BEAM_SIZE,
     field("timestamp_granularities", Shape::List, "word, segment or both: times in a reply of verbose_json; segment if absent.", |draft, value| {
         for one in value.as_array().into_iter().flatten() {
             match one.as_str() {
@@ -146,7 +154,7 @@ pub const TRANSCRIBED: &[Field<HearingDraft>] = &[
 
 #[rustfmt::skip]
 pub const TRANSLATED: &[Field<HearingDraft>] =
-    &[FILE, MODEL, PROMPT, FORM, TEMPERATURE, ASYNC, CLIENT_REF, PROGRESS_TOKEN];
+    &[FILE, MODEL, PROMPT, FORM, TEMPERATURE, BEAM_SIZE, ASYNC, CLIENT_REF, PROGRESS_TOKEN];
 
 fn table(door: HearingDoor) -> &'static [Field<HearingDraft>] {
     match door {
@@ -227,6 +235,13 @@ impl HearingDraft {
             let message = "response_format must be json or text where stream is true";
             return Err(Problem::invalid("response_format", message));
         }
+        let is_drawn = self
+            .temperature
+            .is_some_and(|temperature| temperature > 0.0);
+        if is_drawn && self.beam_size.is_some_and(|size| size > 1) {
+            let message = "beam_size above 1 requires temperature 0";
+            return Err(Problem::invalid("beam_size", message));
+        }
         self.tracking.check_for_later(!self.is_streamed, "stream")?;
         Ok(HearingRequest {
             model: Arc::from(model),
@@ -235,6 +250,7 @@ impl HearingDraft {
             is_translated: door == HearingDoor::Translate,
             prompt: self.prompt,
             temperature: self.temperature,
+            beam_size: self.beam_size,
             form: self.form,
             has_segments: self.has_segments || !self.has_words,
             has_words: self.has_words,

@@ -42,6 +42,7 @@ pub struct HearingRequest {
     pub is_translated: bool,
     pub prompt: Option<String>,
     pub temperature: Option<f64>,
+    pub beam_size: Option<u32>,
     pub form: TranscriptForm,
     pub has_segments: bool,
     pub has_words: bool,
@@ -105,6 +106,12 @@ mod tests {
             ("prompt", "names"),
         ]));
         let read = read.unwrap();
+        let beams = [("model", "w"), ("beam_size", "5")];
+        let found = HearingRequest::translation(form(&beams)).unwrap();
+        assert_eq!(found.beam_size, Some(5));
+        let drawn = [beams[0], beams[1], ("temperature", "0.5")];
+        let refused = HearingRequest::transcription(form(&drawn)).unwrap_err();
+        assert_eq!(refused.param.as_deref(), Some("beam_size"));
         assert_eq!(read.language.as_deref(), Some("de"));
         assert_eq!((read.has_words, read.has_segments), (true, false));
         assert_eq!(

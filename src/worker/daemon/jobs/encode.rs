@@ -242,7 +242,7 @@ async fn rerank(
 mod tests {
     use super::{check_length, dimensions_of};
     use crate::link::Said;
-    use muster_engine::runtime::{ModelInfo, Purpose, Shorter, Vectors};
+    use muster_engine::runtime::{CheckpointSummary, ModelInfo, Purpose, Shorter, Vectors};
 
     fn info(shorter: Shorter) -> ModelInfo {
         ModelInfo {
@@ -258,6 +258,7 @@ mod tests {
             cache_tokens: 0,
             can_chat: false,
             reads_images: false,
+            files: CheckpointSummary::default(),
         }
     }
 

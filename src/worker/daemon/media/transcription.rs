@@ -101,6 +101,7 @@ async fn hear(model: &str, request: Body, desk: MediaDesk<'_>) -> Result<Usage, 
         is_translated: request.translate,
         prompt: request.prompt,
         temperature: request.temperature.map(|temperature| temperature as f32),
+        beams: request.beam_size.map(|size| size as usize),
         seed: None,
         wants_words: request.words,
     };

@@ -3,12 +3,14 @@
 //! The reader takes the whole mapped file and trusts nothing in it: every count is held against the bytes
 //! that are left before memory is asked for.
 
+mod file_type;
 mod metadata;
 mod writer;
 
 use candle_core::quantized::GgmlDType;
 
 pub use self::{
+    file_type::file_type_name,
     metadata::{GgufMetadata, GgufValue},
     writer::GgufWriter,
 };

@@ -1,0 +1,59 @@
+//! Facts that the files of a model tell.
+
+use serde::Deserialize;
+
+/// What people ask of a model's files, as far as its worker says it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ModelDetails {
+    /// Size of the files.
+    pub bytes: Option<u64>,
+    /// Numbers of all weights.
+    pub parameters: Option<u64>,
+    /// Format of the files: `gguf`, `safetensors`.
+    pub format: Option<String>,
+    /// Architecture, in the words of the files: `qwen3`.
+    pub family: Option<String>,
+    /// Number format of the weights: `Q8_0`, `BF16`.
+    pub quantization: Option<String>,
+}
+
+/// Bytes of a name.
+const LONGEST_NAME: usize = 64;
+
+impl ModelDetails {
+    /// Without names that are none: a worker may say what it likes.
+    #[must_use]
+    pub fn checked(self) -> Self {
+        let is_plain = |one: char| one.is_ascii_alphanumeric() || "_-.".contains(one);
+        let checked = |name: Option<String>| {
+            name.filter(|name| (1..=LONGEST_NAME).contains(&name.len()))
+                .filter(|name| name.chars().all(is_plain))
+        };
+        Self {
+            format: checked(self.format),
+            family: checked(self.family),
+            quantization: checked(self.quantization),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ModelDetails;
+
+    #[test]
+    fn a_name_that_is_none_is_left_out() {
+        let said = ModelDetails {
+            bytes: Some(1),
+            format: Some("gguf".to_owned()),
+            family: Some("<script>".to_owned()),
+            quantization: Some("Q".repeat(65)),
+            ..ModelDetails::default()
+        };
+        let checked = said.clone().checked();
+        assert_eq!((checked.family, checked.quantization), (None, None));
+        assert_eq!((checked.bytes, checked.format), (said.bytes, said.format));
+    }
+}
