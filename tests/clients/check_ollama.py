@@ -19,7 +19,8 @@ def check_models_are_listed_and_shown():
     assert MODEL in [model.model for model in client.ps().models]
     shown = client.show(f"{MODEL}:latest")
     assert {"completion", "tools"} <= set(shown.capabilities), shown
-    assert shown.modelinfo["model.context_length"] > 0, shown
+    family = shown.modelinfo["general.architecture"]
+    assert shown.modelinfo[f"{family}.context_length"] > 0, shown
     fails(ollama.ResponseError, "nothing-like-it", lambda: client.show("nothing-like-it"))
 
 

@@ -2,7 +2,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,6 +12,7 @@ use super::names::{LOOKUPS, Lookups, Names};
 use super::target::Permitted;
 use super::{Egress, EgressError, Limits, Schemes};
 use muster_process::tasks::Tasks;
+use muster_testing::eventually;
 
 const LIMITS: Limits = Limits {
     schemes: Schemes::HttpToo,
@@ -187,10 +188,13 @@ async fn slow_lookups_keep_their_permit_until_they_return() {
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
     static HIGHEST: AtomicUsize = AtomicUsize::new(0);
     static SLOW: AtomicBool = AtomicBool::new(true);
+    const LONGEST_LOOKUP: Duration = Duration::from_secs(60);
     fn resolve(_: &str) -> io::Result<Vec<IpAddr>> {
         let running = RUNNING.fetch_add(1, Ordering::SeqCst) + 1;
         HIGHEST.fetch_max(running, Ordering::SeqCst);
-        while SLOW.load(Ordering::SeqCst) {
+        // Not for ever: the runtime of a test that fails waits for its threads.
+        let began = Instant::now();
+        while SLOW.load(Ordering::SeqCst) && began.elapsed() < LONGEST_LOOKUP {
             std::thread::park_timeout(Duration::from_millis(5));
         }
         RUNNING.fetch_sub(1, Ordering::SeqCst);
@@ -207,8 +211,13 @@ async fn slow_lookups_keep_their_permit_until_they_return() {
     for outcome in fetches.await {
         assert_eq!(outcome, Err(EgressError::TooSlow(limits.time)));
     }
-    // All requests have given up, and their lookups still run.
+    // All requests have given up, and their lookups still run, or begin on a thread that is late.
     assert_eq!(fetch().await, Err(EgressError::TooSlow(limits.time)));
+    eventually("all lookups to run", async || {
+        let running = RUNNING.load(Ordering::SeqCst);
+        (running == LOOKUPS).then_some(()).ok_or(running)
+    })
+    .await;
     assert_eq!(HIGHEST.load(Ordering::SeqCst), LOOKUPS);
     SLOW.store(false, Ordering::SeqCst);
     let refused = refusal(&egress, "http://slow.example/").await;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use muster_testing::eventually;
 use sqlx::{AnyConnection, Executor, Row};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::scratch::{OwnServer, SOUND, Scratch, settlement};
@@ -28,8 +29,12 @@ struct ElectedStore {
 
 impl ElectedStore {
     async fn lead(location: &Location) -> Self {
+        Self::lead_or_wait(location, || {}).await
+    }
+
+    async fn lead_or_wait(location: &Location, waiting: impl FnOnce()) -> Self {
         let tasks = Tasks::default();
-        let leadership = lead(location, || {}, &tasks).await.unwrap();
+        let leadership = lead(location, waiting, &tasks).await.unwrap();
         let opened = Store::open_as(leadership.clone(), location, &tasks).await;
         Self {
             leadership,
@@ -38,10 +43,18 @@ impl ElectedStore {
         }
     }
 
-    /// A node that leads when no other does.
-    fn stand_by(location: &Location) -> tokio::task::JoinHandle<Self> {
+    /// A node that waits, and leads when no other does.
+    async fn stand_by(location: &Location) -> tokio::task::JoinHandle<Self> {
         let location = location.clone();
-        Tasks::default().start(async move { Self::lead(&location).await })
+        let (told, waits) = oneshot::channel();
+        let waiting = move || told.send(()).unwrap();
+        let standby = async move { Self::lead_or_wait(&location, waiting).await };
+        let standby = Tasks::default().start(standby);
+        timeout(Duration::from_secs(60), waits)
+            .await
+            .unwrap()
+            .unwrap();
+        standby
     }
 
     async fn writes(&self) -> Result<Kudos, StorageError> {
@@ -69,7 +82,7 @@ const END_LOCK_HOLDERS: &str = "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_
 async fn a_standby_waits_and_takes_over_within_seconds_of_the_leaders_stop() {
     let scratch = Scratch::postgres().await;
     let first = ElectedStore::lead(&scratch.location).await;
-    let standby = ElectedStore::stand_by(&scratch.location);
+    let standby = ElectedStore::stand_by(&scratch.location).await;
     sleep(Duration::from_secs(1)).await;
     assert!(!standby.is_finished());
     first.writes().await.unwrap();
@@ -149,9 +162,8 @@ async fn an_election_ends_a_batch_that_stands_still_within_seconds() {
 async fn a_lost_lock_connection_leaves_one_leader() {
     let scratch = Scratch::postgres().await;
     let first = ElectedStore::lead(&scratch.location).await;
-    let standby = ElectedStore::stand_by(&scratch.location);
+    let standby = ElectedStore::stand_by(&scratch.location).await;
     let mut connection = connect(&scratch.location).await.unwrap();
-    sleep(Duration::from_millis(300)).await;
     // The standby takes the lock for a moment at each look: both may be hit.
     assert!(run(&mut connection, END_LOCK_HOLDERS).await > 0);
     let next = match timeout(Duration::from_secs(4), standby).await {
@@ -181,8 +193,7 @@ async fn a_server_that_comes_back_beside_a_standby_has_one_leader() {
     let server = OwnServer::unstarted();
     let location = server.start();
     let first = ElectedStore::lead(&location).await;
-    let standby = ElectedStore::stand_by(&location);
-    sleep(Duration::from_millis(300)).await;
+    let standby = ElectedStore::stand_by(&location).await;
     server.kill();
     eventually("the leader to pause", async || {
         (first.leadership.tenure() == Tenure::Paused)

@@ -201,7 +201,13 @@ impl Checkpoint {
     }
 
     pub fn bytes(&self, header: &TensorHeader) -> TensorBytes {
-        TensorBytes::mapped(self.files[header.file].clone(), header.range.clone())
+        let stored = TensorBytes::mapped(self.files[header.file].clone(), header.range.clone());
+        let Some(iq) = header.converted_from else {
+            return stored;
+        };
+        let converted = iq.as_q8_0(&stored);
+        stored.release();
+        TensorBytes::Owned(converted)
     }
 
     fn open_folder(folder: &Path) -> Result<Self, CheckpointError> {

@@ -5,6 +5,7 @@ use std::{collections::HashSet, fmt, ops::Range};
 use candle_core::quantized::GgmlDType;
 
 use super::error::Flaw;
+use super::iq::IqType;
 use muster_kernels::WeightType;
 
 /// One tensor of a checkpoint, as its file describes it.
@@ -14,8 +15,10 @@ pub struct TensorHeader {
     /// Rows first, as everywhere in this program; a GGUF file lists the other way round.
     pub shape: Vec<usize>,
     pub dtype: TensorType,
-    /// Its size in the file.
+    /// Its size in the file, or once it is converted.
     pub bytes: u64,
+    /// Stored so, and converted to `dtype` when it is read.
+    pub converted_from: Option<IqType>,
     /// Which of the checkpoint's files holds it, and where in that file.
     pub(super) file: usize,
     pub(super) range: Range<usize>,
@@ -29,6 +32,7 @@ impl TensorHeader {
             name,
             shape,
             dtype,
+            converted_from: None,
             file: 0,
             range: 0..0,
         }
@@ -105,6 +109,8 @@ pub struct Claim {
     pub name: String,
     pub shape: Vec<usize>,
     pub dtype: TensorType,
+    /// Stored so, and held as `dtype`.
+    pub converted_from: Option<IqType>,
     pub start: u64,
 }
 
@@ -131,9 +137,18 @@ pub fn check_claims(
 
 fn placed(claim: Claim, data_start: u64, file_bytes: u64) -> Result<TensorHeader, Flaw> {
     let what = || format!("the tensor {:?}", claim.name);
-    let Some(bytes) = claim.dtype.bytes_of(&claim.shape) else {
-        let wanted = format!("a row length in multiples of {}", claim.dtype.block_size());
-        let found = format!("{} of shape {:?}", claim.dtype, claim.shape);
+    let held = claim.dtype.bytes_of(&claim.shape);
+    let stored = match claim.converted_from {
+        Some(iq) => iq.bytes_of(&claim.shape),
+        None => held,
+    };
+    let (Some(held), Some(bytes)) = (held, stored) else {
+        let (name, block) = match claim.converted_from {
+            Some(iq) => (iq.name().to_owned(), iq.block_size()),
+            None => (claim.dtype.to_string(), claim.dtype.block_size()),
+        };
+        let wanted = format!("a row length in multiples of {block}");
+        let found = format!("{name} of shape {:?}", claim.shape);
         return Err(Flaw::broken(what(), found, wanted));
     };
     let start = data_start.checked_add(claim.start);
@@ -152,7 +167,8 @@ fn placed(claim: Claim, data_start: u64, file_bytes: u64) -> Result<TensorHeader
         name: claim.name,
         shape: claim.shape,
         dtype: claim.dtype,
-        bytes,
+        bytes: held,
+        converted_from: claim.converted_from,
         file: 0,
     })
 }

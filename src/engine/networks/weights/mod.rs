@@ -12,6 +12,7 @@ pub mod fuzz;
 mod gguf;
 mod header;
 mod invented;
+mod iq;
 mod mapping;
 pub(in crate::networks) mod mxfp4;
 mod pickle;

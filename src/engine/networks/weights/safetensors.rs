@@ -84,6 +84,7 @@ impl Entry {
             name,
             shape: self.shape.0,
             dtype,
+            converted_from: None,
             start,
         })
     }

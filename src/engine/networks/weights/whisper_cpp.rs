@@ -173,6 +173,7 @@ fn read_tensor(cursor: &mut Cursor<'_>) -> Result<Claim, Flaw> {
         name: renamed(&name),
         shape,
         dtype,
+        converted_from: None,
         start,
     })
 }

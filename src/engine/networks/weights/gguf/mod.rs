@@ -18,6 +18,7 @@ use super::{
     cursor::Cursor,
     error::Flaw,
     header::{Claim, TensorHeader, TensorType, check_claims},
+    iq::IqType,
 };
 
 const MAGIC: &[u8; 4] = b"GGUF";
@@ -139,7 +140,12 @@ fn read_claim(cursor: &mut Cursor<'_>, alignment: u64) -> Result<Claim, Flaw> {
         })?);
     }
     shape.reverse();
-    let dtype = tensor_type(cursor.u32(&what)?, &what)?;
+    let number = cursor.u32(&what)?;
+    let converted_from = IqType::numbered(number);
+    let dtype = match converted_from {
+        Some(_) => TensorType::Weight(GgmlDType::Q8_0),
+        None => tensor_type(number, &what)?,
+    };
     let start = cursor.u64(&what)?;
     if !start.is_multiple_of(alignment) {
         let found = format!("offset {start}");
@@ -153,6 +159,7 @@ fn read_claim(cursor: &mut Cursor<'_>, alignment: u64) -> Result<Claim, Flaw> {
         name,
         shape,
         dtype,
+        converted_from,
         start,
     })
 }
@@ -203,14 +210,7 @@ const OTHER_TYPES: &[(u32, &str, usize)] = &[
 const STRANGE_TYPES: &[(u32, &str)] = &[
     (9, "Q8_1"),
     (15, "Q8_K"),
-    (16, "IQ2_XXS"),
-    (17, "IQ2_XS"),
-    (18, "IQ3_XXS"),
     (19, "IQ1_S"),
-    (20, "IQ4_NL"),
-    (21, "IQ3_S"),
-    (22, "IQ2_S"),
-    (23, "IQ4_XS"),
     (29, "IQ1_M"),
     (34, "TQ1_0"),
     (35, "TQ2_0"),
@@ -236,7 +236,7 @@ pub fn tensor_type(number: u32, what: &str) -> Result<TensorType, Flaw> {
     Err(Flaw::unsupported(
         what,
         found,
-        "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K and MXFP4",
+        "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ2 to IQ4 and MXFP4",
     ))
 }
 

@@ -86,6 +86,9 @@ fn what_it_does_not_know_is_named() {
     let mut file = small_file();
     let name = b"token_embd.weight";
     let at = file.windows(name.len()).position(|w| w == name).unwrap() + name.len() + 20;
+    file[at] = 19;
+    assert!(refusal(&file).contains("IQ1_S"));
+    // Rows of 8 numbers are no whole blocks.
     file[at] = 23;
     assert!(refusal(&file).contains("IQ4_XS"));
 }
