@@ -22,6 +22,7 @@ mod kv_cache;
 mod matrix;
 mod mixture;
 mod norm;
+mod recurrence;
 mod resample;
 mod rope;
 mod snake;
@@ -42,6 +43,9 @@ pub use kv_cache::KvCache;
 pub use matrix::{PackedMatrix, PackedSpan, WeightType, dense_product};
 pub use mixture::weighted_sums;
 pub use norm::{add_rms_norm, group_norm, layer_norm, rms_norm};
+pub use recurrence::{
+    DeltaRule, LayerStates, RecurrenceShape, ShortConvolution, StateShape, StateSpace, StateSpan,
+};
 pub use resample::{Resampling, resample};
 pub use rope::{RopeStyle, RopeTable, rotate};
 pub use snake::snake;

@@ -1,0 +1,288 @@
+//! Layers that keep a state of a fixed size for each sequence, where attention keeps keys and values of every token.
+//!
+//! A state is updated token by token and in the same order however a prompt is cut into steps, so that a row's bits depend
+//! on the tokens before it alone. Chunked forms of these recurrences have more multiplications on a CPU: with heads of 128
+//! numbers and chunks of 64 tokens a quarter more, and their results depend on where the chunks begin.
+
+use candle_core::{Device, Result, Tensor, bail};
+
+use super::cpu;
+
+/// One sequence's rows of a step, and its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateSpan {
+    /// How many new tokens, in order, directly after those of the spans before it.
+    pub new_tokens: usize,
+    /// Whether they are the first of their sequence: whatever the slot held is forgotten.
+    pub is_first: bool,
+    pub slot: usize,
+}
+
+/// What a layer keeps of a sequence.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StateShape {
+    /// Numbers of the rows that a short convolution looks back at.
+    pub convolution: usize,
+    /// Numbers of the recurrence's state.
+    pub recurrence: usize,
+}
+
+impl StateShape {
+    pub fn bytes(self) -> usize {
+        (self.convolution + self.recurrence) * size_of::<f32>()
+    }
+}
+
+/// The states of one layer. Slots are made when a span first names them.
+#[derive(Debug)]
+pub struct LayerStates {
+    shape: StateShape,
+    slots: Vec<SequenceState>,
+}
+
+/// What a layer keeps of one sequence.
+#[derive(Debug, Clone)]
+pub struct SequenceState {
+    /// The last rows of the convolution's input, `[kernel - 1, channels]`.
+    pub(super) convolution: Vec<f32>,
+    /// `[heads, blocks, keys, lanes]`.
+    pub(super) recurrence: Vec<f32>,
+}
+
+impl LayerStates {
+    pub fn new(shape: StateShape, device: &Device) -> Result<Self> {
+        match device {
+            Device::Cpu => Ok(Self {
+                shape,
+                slots: Vec::new(),
+            }),
+            _ => bail!("recurrent layers run on the CPU only"),
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.slots.len() * self.shape.bytes()
+    }
+
+    /// Makes the slots of a step, and empties those of new sequences.
+    pub fn prepare(&mut self, spans: &[StateSpan]) {
+        let slots = spans.iter().map(|span| span.slot + 1).max().unwrap_or(0);
+        self.make(slots);
+        for span in spans.iter().filter(|span| span.is_first) {
+            let state = &mut self.slots[span.slot];
+            state.convolution.fill(0.0);
+            state.recurrence.fill(0.0);
+        }
+    }
+
+    /// Gives a slot the state of another one.
+    pub fn copy(&mut self, from: usize, to: usize) -> Result<()> {
+        self.make(to + 1);
+        let Some(state) = self.slots.get(from).cloned() else {
+            bail!("there is no state {from} to copy");
+        };
+        self.slots[to] = state;
+        Ok(())
+    }
+
+    fn make(&mut self, slots: usize) {
+        let shape = self.shape;
+        self.slots
+            .resize_with(slots.max(self.slots.len()), || SequenceState {
+                convolution: vec![0.0; shape.convolution],
+                recurrence: vec![0.0; shape.recurrence],
+            });
+    }
+
+    /// The states of the spans of a prepared step.
+    fn of_spans(&mut self, spans: &[StateSpan]) -> Result<Vec<&mut SequenceState>> {
+        let mut slots: Vec<_> = self.slots.iter_mut().map(Some).collect();
+        let states = spans.iter().map(|span| {
+            let state = slots.get_mut(span.slot).and_then(Option::take);
+            match state {
+                Some(state) => Ok(state),
+                None => bail!("two spans share the state {}", span.slot),
+            }
+        });
+        states.collect()
+    }
+}
+
+/// A causal convolution of each channel over its last few tokens.
+#[derive(Debug)]
+pub struct ShortConvolution {
+    /// `[kernel, channels]`.
+    weight: Vec<f32>,
+    bias: Option<Vec<f32>>,
+    kernel: usize,
+    channels: usize,
+    has_silu: bool,
+}
+
+impl ShortConvolution {
+    /// `weight` is `[channels, kernel]`, the newest token last.
+    pub fn new(
+        weight: &[f32],
+        bias: Option<Vec<f32>>,
+        kernel: usize,
+        has_silu: bool,
+    ) -> Result<Self> {
+        let channels = weight.len() / kernel.max(1);
+        let has_bias = bias.as_ref().is_none_or(|bias| bias.len() == channels);
+        if kernel == 0 || weight.len() != channels * kernel || !has_bias {
+            bail!(
+                "{} weights do not make a convolution of {kernel} tokens",
+                weight.len()
+            );
+        }
+        let by_token = (0..kernel).flat_map(|at| weight.iter().skip(at).step_by(kernel).copied());
+        Ok(Self {
+            weight: by_token.collect(),
+            bias,
+            kernel,
+            channels,
+            has_silu,
+        })
+    }
+
+    /// Numbers of the rows that it looks back at.
+    pub fn state_numbers(&self) -> usize {
+        (self.kernel - 1) * self.channels
+    }
+
+    /// From rows `[tokens, channels]` to the same shape.
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        states: &mut LayerStates,
+        spans: &[StateSpan],
+    ) -> Result<Tensor> {
+        check_rows(x, self.channels, spans)?;
+        let convolution = cpu::ChannelTaps {
+            weight: &self.weight,
+            bias: self.bias.as_deref(),
+            kernel: self.kernel,
+            channels: self.channels,
+            has_silu: self.has_silu,
+        };
+        cpu::short_convolution(&convolution, x, &mut states.of_spans(spans)?, spans)
+    }
+}
+
+/// The heads of a linear recurrence: each value head has a state `[key_dim, value_dim]` that keys write and queries read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecurrenceShape {
+    pub key_heads: usize,
+    pub value_heads: usize,
+    pub key_dim: usize,
+    pub value_dim: usize,
+    /// Value heads take key heads by turns; otherwise each key head serves neighbours.
+    pub is_tiled: bool,
+}
+
+impl RecurrenceShape {
+    /// Width of all keys together; queries have the same.
+    pub fn key_size(&self) -> usize {
+        self.key_heads * self.key_dim
+    }
+
+    pub fn value_size(&self) -> usize {
+        self.value_heads * self.value_dim
+    }
+
+    /// The key head of a value head.
+    pub fn key_head(&self, value_head: usize) -> usize {
+        match self.is_tiled {
+            true => value_head % self.key_heads,
+            false => value_head / (self.value_heads / self.key_heads),
+        }
+    }
+
+    /// Numbers of the state of a sequence.
+    pub fn state_numbers(&self) -> usize {
+        let padded = self.value_dim.next_multiple_of(cpu::STATE_LANES);
+        self.value_heads * self.key_dim * padded
+    }
+}
+
+/// The gated delta rule: a token lets a head's state decay, replaces the share `beta` of the value that its key reads there,
+/// and reads with its query. Keys and queries have unit length.
+#[derive(Debug)]
+pub struct DeltaRule {
+    pub shape: RecurrenceShape,
+    /// Below zero, of each value head: what a decay's logarithm is beside the step.
+    pub rates: Vec<f32>,
+    /// Added to the steps before their softplus.
+    pub step_bias: Vec<f32>,
+}
+
+impl DeltaRule {
+    /// From `[tokens, queries | keys | values]`, and the step and the logit of `beta` of each value head, to values
+    /// `[tokens, value_heads * value_dim]`.
+    pub fn forward(
+        &self,
+        qkv: &Tensor,
+        steps: &Tensor,
+        betas: &Tensor,
+        states: &mut LayerStates,
+        spans: &[StateSpan],
+    ) -> Result<Tensor> {
+        let shape = self.shape;
+        check_rows(qkv, 2 * shape.key_size() + shape.value_size(), spans)?;
+        check_rows(steps, shape.value_heads, spans)?;
+        check_rows(betas, shape.value_heads, spans)?;
+        if [&self.rates, &self.step_bias].map(Vec::len) != [shape.value_heads; 2] {
+            bail!("the rates do not fit {} value heads", shape.value_heads);
+        }
+        cpu::delta_rule(
+            self,
+            [qkv, steps, betas],
+            &mut states.of_spans(spans)?,
+            spans,
+        )
+    }
+}
+
+/// Mamba-2's recurrence: a token lets a head's state decay, adds the product of its key and value in the size of its step, and
+/// reads with its query.
+#[derive(Debug)]
+pub struct StateSpace {
+    pub shape: RecurrenceShape,
+    /// Below zero, of each value head: what a decay's logarithm is beside the step.
+    pub rates: Vec<f32>,
+    /// Added to the steps before their softplus.
+    pub step_bias: Vec<f32>,
+    /// Steps are no smaller and no larger.
+    pub step_limits: (f32, f32),
+    /// What each head adds of a value to what its query reads.
+    pub skips: Vec<f32>,
+}
+
+impl StateSpace {
+    /// From `[tokens, values | keys | queries]` and the step of each value head, to values
+    /// `[tokens, value_heads * value_dim]`.
+    pub fn forward(
+        &self,
+        inputs: &Tensor,
+        steps: &Tensor,
+        states: &mut LayerStates,
+        spans: &[StateSpan],
+    ) -> Result<Tensor> {
+        let shape = self.shape;
+        check_rows(inputs, 2 * shape.key_size() + shape.value_size(), spans)?;
+        check_rows(steps, shape.value_heads, spans)?;
+        let of_heads = [&self.rates, &self.step_bias, &self.skips];
+        if of_heads.map(Vec::len) != [shape.value_heads; 3] {
+            bail!("the rates do not fit {} value heads", shape.value_heads);
+        }
+        cpu::state_space(self, [inputs, steps], &mut states.of_spans(spans)?, spans)
+    }
+}
+
+fn check_rows(x: &Tensor, width: usize, spans: &[StateSpan]) -> Result<()> {
+    let rows: usize = spans.iter().map(|span| span.new_tokens).sum();
+    match x.dims() == [rows, width] {
+        true => Ok(()),
+        false => bail!("got {:?}, expected {rows} rows of {width}", x.dims()),
+    }
+}
