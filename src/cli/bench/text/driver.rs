@@ -178,6 +178,7 @@ impl Driver {
         Batch {
             logit_rows: ends.collect(),
             tokens: (0..tokens).map(|_| self.random.below(vocabulary)).collect(),
+            states: (0..spans.len() as u32).collect(),
             spans,
             ..Batch::default()
         }

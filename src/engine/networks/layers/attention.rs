@@ -3,13 +3,17 @@
 use candle_core::{Result, Tensor};
 
 use super::{Linear, RmsNorm};
-use muster_kernels::{self as kernels, AttentionOptions, AttentionPlan, LayerPages, RopeTable};
+use muster_kernels::{
+    self as kernels, AttentionOptions, AttentionPlan, LayerPages, RopeTable, StateSpan,
+};
 
 #[derive(Debug)]
 pub struct Attention {
     pub query: Linear,
     pub key: Linear,
     pub value: Linear,
+    /// What its sigmoid lets through of the gathered values.
+    pub gate: Option<Linear>,
     pub output: Linear,
     pub norms: Option<QueryKeyNorms>,
     /// For each head a score in the softmax that no token has.
@@ -30,6 +34,8 @@ pub enum QueryKeyNorms {
 /// Where the rows of a step stand.
 pub struct Positions<'a> {
     pub plan: &'a AttentionPlan,
+    /// The states of their sequences; none where no layer is recurrent.
+    pub states: &'a [StateSpan],
     /// How positions turn queries and keys, and the row of the table for each of them; `None` in a layer where nothing
     /// turns.
     pub rope: Option<(&'a RopeTable, &'a Tensor)>,
@@ -45,7 +51,15 @@ impl Attention {
         positions: &Positions<'_>,
         pages: &mut LayerPages,
     ) -> Result<Tensor> {
-        let [q, k, v] = Linear::together([&self.query, &self.key, &self.value], x)?;
+        let parts = [&self.query, &self.key, &self.value];
+        let (gate, [q, k, v]) = match &self.gate {
+            None => (None, Linear::together(parts, x)?),
+            Some(gate) => {
+                let [query, key, value] = parts;
+                let [gate, q, k, v] = Linear::together([gate, query, key, value], x)?;
+                (Some(gate), [q, k, v])
+            }
+        };
         let (mut q, mut k) = self.normed_heads(q, k)?;
         let v = self.in_heads(&v)?;
         if let Some((rope, at)) = positions.rope {
@@ -62,12 +76,17 @@ impl Attention {
                 kernels::paged_attention_with_sinks([&q, &k, &v], pages, plan, options, sinks)
             }
         };
-        gathered?.flatten_from(1)
+        let gathered = gathered?.flatten_from(1)?;
+        match gate {
+            Some(gate) => (gate.neg()?.exp()? + 1.0)?.recip()? * gathered,
+            None => Ok(gathered),
+        }
     }
 
     pub fn bytes(&self) -> u64 {
         let parts = [&self.query, &self.key, &self.value, &self.output];
-        parts.into_iter().map(Linear::bytes).sum()
+        let gate = self.gate.as_ref().map_or(0, Linear::bytes);
+        parts.into_iter().map(Linear::bytes).sum::<u64>() + gate
     }
 
     fn normed_heads(&self, q: Tensor, k: Tensor) -> Result<(Tensor, Tensor)> {

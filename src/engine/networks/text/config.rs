@@ -8,7 +8,8 @@ use serde::Deserialize;
 use super::{
     experts::ExpertsJson,
     family::Family,
-    gemma, glm, gpt_oss, granite, llama, mistral, olmo, phi, qwen,
+    gemma, glm, gpt_oss, granite, granite_hybrid, lfm, llama, mistral, olmo, phi, qwen, qwen_next,
+    recurrent::RecurrentJson,
     rope::{Rope, RopeScaling},
     rope_json::RopeJson,
     smollm,
@@ -24,6 +25,8 @@ use crate::networks::{
 pub struct ConfigJson {
     pub vocab_size: usize,
     pub hidden_size: usize,
+    /// Left out where all layers have experts.
+    #[serde(default)]
     pub intermediate_size: usize,
     pub num_hidden_layers: usize,
     pub num_attention_heads: usize,
@@ -67,12 +70,14 @@ pub struct ConfigJson {
     pub swiglu_limit: Option<f32>,
     #[serde(flatten)]
     pub experts: ExpertsJson,
+    #[serde(flatten)]
+    pub recurrent: RecurrentJson,
     quantization_config: Option<serde_json::Value>,
 }
 
 pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
     let family = family(value)?;
-    let config: ConfigJson = serde_json::from_value(of_decoder(value))
+    let config: ConfigJson = serde_json::from_value(with_usual_names(family, of_decoder(value)))
         .map_err(|error| Flaw::broken("config.json", error, format!("a {family} configuration")))?;
     config.check(family)?;
     let spec = match family {
@@ -86,6 +91,9 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
         Family::Qwen3 => qwen::qwen3_spec(&config),
         Family::Qwen3Moe => qwen::qwen3_moe_spec(&config),
         Family::Qwen3Vl => qwen::qwen3_vl_spec(&config),
+        Family::Qwen3Next => qwen_next::qwen3_next_spec(&config),
+        Family::Qwen35 => qwen_next::qwen3_5_spec(&config),
+        Family::Qwen35Moe => qwen_next::qwen3_5_moe_spec(&config),
         Family::Gemma2 => gemma::gemma2_spec(&config),
         Family::Gemma3 => gemma::gemma3_spec(&config),
         Family::Phi3 => phi::phi3_spec(&config),
@@ -95,6 +103,9 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
         Family::Glm4Moe => glm::glm4_moe_spec(&config),
         Family::GptOss => gpt_oss::gpt_oss_spec(&config),
         Family::Granite => granite::granite_spec(&config),
+        Family::Lfm2 => lfm::lfm2_spec(&config),
+        Family::Lfm2Moe => lfm::lfm2_moe_spec(&config),
+        Family::GraniteHybrid => granite_hybrid::granite_hybrid_spec(&config),
         Family::SmolLm3 => smollm::smollm3_spec(&config),
     }?;
     super::limits::check(&spec)?;
@@ -113,6 +124,23 @@ fn of_decoder(value: &serde_json::Value) -> serde_json::Value {
         }
     }
     text
+}
+
+/// The settings of LFM2 under the names that other families have for them.
+fn with_usual_names(family: Family, mut value: serde_json::Value) -> serde_json::Value {
+    let names = [
+        ("norm_eps", "rms_norm_eps"),
+        ("tie_embedding", "tie_word_embeddings"),
+        ("block_ff_dim", "intermediate_size"),
+    ];
+    if matches!(family, Family::Lfm2 | Family::Lfm2Moe) {
+        for (from, to) in names {
+            if let Some(setting) = value.get(from).filter(|it| !it.is_null()) {
+                value[to] = setting.clone();
+            }
+        }
+    }
+    value
 }
 
 fn family(value: &serde_json::Value) -> Result<Family, Flaw> {

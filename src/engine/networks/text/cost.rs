@@ -26,7 +26,7 @@ impl Decoder {
             // The last layer goes on with the asked rows alone.
             let is_last = index + 1 == self.layers.len();
             let fed = if is_last { logit_rows as u64 } else { rows };
-            layer.attention.bytes() + layer.feed_forward.step_bytes(fed)
+            layer.mixer.bytes() + layer.feed_forward.step_bytes(fed)
         });
         let weights: u64 = weights.sum();
         let head = if logit_rows > 0 {
@@ -38,28 +38,30 @@ impl Decoder {
             .iter()
             .map(|span| span.past_tokens + 2 * span.new_tokens);
         let tokens = tokens.sum::<usize>() as u64;
-        weights + head + tokens * self.spec.kv_bytes_per_token(kv_dtype)
+        // States are read and written.
+        let states = 2 * spans.len() as u64 * self.spec.state_bytes();
+        weights + head + tokens * self.spec.kv_bytes_per_token(kv_dtype) + states
     }
 
     fn step_operations(&self, spans: &[Span], logit_rows: usize) -> u64 {
         let spec = &self.spec;
         let tokens = spans.iter().map(|span| span.new_tokens as u64).sum::<u64>();
-        let (rows, layers) = (logit_rows as u64, spec.layers as u64);
-        let hidden = spec.hidden_size as u64;
-        let (query, kv) = (spec.query_size() as u64, spec.kv_size() as u64);
-        let before = hidden * (query + 2 * kv);
-        let after = (0..spec.layers).map(|layer| {
+        let (rows, query) = (logit_rows as u64, spec.query_size() as u64);
+        let layers = (0..spec.layers).map(|layer| {
             // The last layer goes on with the asked rows alone.
             let is_last = layer + 1 == spec.layers;
             let fed = if is_last { rows } else { tokens };
-            (hidden * query + spec.feed_parameters(layer)) * fed
+            let (before, after) = spec.mixer_parameters(layer);
+            let multiplied =
+                before as u64 * tokens + (after as u64 + spec.feed_parameters(layer)) * fed;
+            let mixed = match spec.recurrence(layer) {
+                Some(recurrence) => 2 * recurrence.state_operations() as u64 * tokens,
+                None => 4 * query * self.seen(spans, layer),
+            };
+            2 * multiplied + mixed
         });
-        let multiplied =
-            before * layers * tokens + after.sum::<u64>() + hidden * spec.vocab_size as u64 * rows;
-        let seen = (0..spec.layers)
-            .map(|layer| self.seen(spans, layer))
-            .sum::<u64>();
-        2 * multiplied + 4 * query * seen
+        let head = 2 * (spec.hidden_size * spec.vocab_size) as u64 * rows;
+        layers.sum::<u64>() + head
     }
 
     /// How many keys the new tokens look at in a layer, all together.

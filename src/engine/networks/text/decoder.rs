@@ -7,11 +7,12 @@ use super::{
     spec::DecoderSpec,
 };
 use crate::networks::{
-    layers::{Attention, Embedding, FeedForward, Positions, RmsNorm},
+    layers::{Embedding, FeedForward, LayerCache, Positions, RmsNorm, TokenMixer},
     weights::Weight,
 };
 use muster_kernels::{
-    self as kernels, AttentionPlan, KvDtype, LayerPages, PAGE_TOKENS, RopeTable, Span,
+    self as kernels, AttentionPlan, KvDtype, LayerPages, LayerStates, PAGE_TOKENS, RopeTable, Span,
+    StateSpan,
 };
 
 /// A text decoder on a device.
@@ -31,7 +32,7 @@ pub struct Decoder {
 
 pub(super) struct Layer {
     pub attention_norms: Norms,
-    pub attention: Attention,
+    pub mixer: TokenMixer,
     pub feed_norms: Norms,
     pub feed_forward: FeedForward,
 }
@@ -57,6 +58,8 @@ pub struct Batch {
     pub tokens: Vec<u32>,
     /// Whose tokens they are, in the same order.
     pub spans: Vec<Span>,
+    /// The slot of each span's state, no two alike; counted only where layers are recurrent.
+    pub states: Vec<u32>,
     /// The rows of `tokens` whose next token somebody wants to know.
     pub logit_rows: Vec<u32>,
     /// The tokens that images give the rows of, in order.
@@ -68,15 +71,25 @@ pub struct Batch {
 /// Rows of a prompt whose logits are in memory at once: as many as texts that draw together by default.
 const SCORED_ROWS: usize = 32;
 
-/// The keys and values of every layer, in pages of [`PAGE_TOKENS`] tokens.
+/// The keys and values of every layer that attends, in pages of [`PAGE_TOKENS`] tokens, and the states of the others.
 #[derive(Debug)]
 pub struct KvPages {
-    layers: Vec<LayerPages>,
+    layers: Vec<LayerCache>,
 }
 
 impl KvPages {
     pub fn bytes(&self) -> u64 {
         self.layers.iter().map(|layer| layer.bytes() as u64).sum()
+    }
+
+    /// Gives a slot the state of another one.
+    pub fn copy_state(&mut self, from: usize, to: usize) -> Result<()> {
+        for layer in &mut self.layers {
+            if let LayerCache::States(states) = layer {
+                states.copy(from, to)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -108,7 +121,7 @@ impl Decoder {
     }
 
     pub fn new_pages(&self, pages: usize, dtype: KvDtype) -> Result<KvPages> {
-        let layers = (0..self.spec.layers).map(|_| self.layer_pages(pages, dtype));
+        let layers = (0..self.spec.layers).map(|layer| self.layer_cache(layer, pages, dtype));
         let layers = layers.collect::<Result<Vec<_>>>()?;
         Ok(KvPages { layers })
     }
@@ -135,7 +148,7 @@ impl Decoder {
         let images = StepImages::new(batch, self.ropes.axes.as_ref(), &self.spec, &self.device)?;
         let step = Step {
             images,
-            ..self.step(batch.spans.clone())?
+            ..self.step(batch.spans.clone(), &batch.states)?
         };
         let drawn = batch.logit_rows.len();
         let asked = Tensor::new([&batch.logit_rows, scored].concat(), &self.device)?;
@@ -203,11 +216,11 @@ impl Decoder {
             bail!("hidden states need at least one token");
         }
         self.check(&batch, &[])?;
+        let slots: Vec<u32> = (0..batch.spans.len() as u32).collect();
         Ok(LastStatesPass {
-            step: self.step(batch.spans)?,
+            step: self.step(batch.spans, &slots)?,
             asked: Tensor::new(batch.logit_rows.as_slice(), &self.device)?,
-            // Each layer writes all it reads, so that one layer's pages do for all.
-            scratch: self.layer_pages(pages as usize, self.kv_dtype())?,
+            scratch: self.scratch(pages as usize)?,
             state: Some(self.first_state(&batch.tokens)?),
             layers: 0,
         })
@@ -221,7 +234,8 @@ impl Decoder {
         let index = pass.layers;
         let is_last = index + 1 == self.layers.len();
         let rows = is_last.then_some(&pass.asked);
-        let state = self.through_layer(index, state, &pass.step, &mut pass.scratch, rows)?;
+        let cache = pass.scratch.of_layer(self.spec.is_recurrent_layer(index))?;
+        let state = self.through_layer(index, state, &pass.step, cache, rows)?;
         pass.layers += 1;
         if is_last {
             return state.normed.to_dtype(DType::F32).map(Some);
@@ -248,13 +262,13 @@ impl Decoder {
             past_tokens: 0,
             pages: (0..pages as u32).collect(),
         };
-        let step = self.step(vec![span])?;
-        // Each layer writes all it reads, so that one layer's pages do for all.
-        let mut scratch = self.layer_pages(pages, self.kv_dtype())?;
+        let step = self.step(vec![span], &[0])?;
+        let mut scratch = self.scratch(pages)?;
         let mut state = self.first_state(tokens)?;
         let mut states = vec![self.unscaled(&state)?];
         for index in 0..layers.iter().copied().max().unwrap_or(0) {
-            state = self.through_layer(index, state, &step, &mut scratch, None)?;
+            let cache = scratch.of_layer(self.spec.is_recurrent_layer(index))?;
+            state = self.through_layer(index, state, &step, cache, None)?;
             let is_last = index + 1 == self.layers.len();
             states.push(if is_last {
                 state.normed.clone()
@@ -291,9 +305,14 @@ impl Decoder {
         }
     }
 
-    fn step(&self, spans: Vec<Span>) -> Result<Step> {
+    fn step(&self, spans: Vec<Span>, slots: &[u32]) -> Result<Step> {
         let query_scales = self.query_scales(&spans)?;
+        let states = match self.spec.is_recurrent() {
+            true => state_spans(&spans, slots)?,
+            false => Vec::new(),
+        };
         Ok(Step {
+            states,
             plan: AttentionPlan::new(spans, &self.device)?,
             query_scales,
             images: StepImages::default(),
@@ -329,14 +348,35 @@ impl Decoder {
         };
         Positions {
             plan: &step.plan,
+            states: &step.states,
             rope: self.spec.rope(layer).map(|_| (table, at)),
             query_scales: step.query_scales.as_ref(),
         }
     }
 
-    fn layer_pages(&self, pages: usize, dtype: KvDtype) -> Result<LayerPages> {
+    fn layer_cache(&self, layer: usize, pages: usize, dtype: KvDtype) -> Result<LayerCache> {
+        if let Some(recurrence) = self.spec.recurrence(layer) {
+            let states = LayerStates::new(recurrence.state(), &self.device)?;
+            return Ok(LayerCache::States(states));
+        }
         let (heads, size) = (self.spec.kv_heads, self.spec.head_dim);
-        LayerPages::new(pages, heads, size, dtype, &self.device)
+        let pages = LayerPages::new(pages, heads, size, dtype, &self.device)?;
+        Ok(LayerCache::Pages(pages))
+    }
+
+    /// For sequences that are read from their first tokens on, one layer after the other: each layer writes all it reads, so
+    /// that one cache does for all layers of a kind.
+    fn scratch(&self, pages: usize) -> Result<ScratchCache> {
+        let of_kind = |is_recurrent: bool| {
+            let mut layers = 0..self.spec.layers;
+            let layer = layers.find(|&layer| self.spec.is_recurrent_layer(layer) == is_recurrent);
+            let cache = layer.map(|layer| self.layer_cache(layer, pages, self.kv_dtype()));
+            cache.transpose()
+        };
+        Ok(ScratchCache {
+            pages: of_kind(false)?,
+            states: of_kind(true)?,
+        })
     }
 
     fn first_state(&self, tokens: &[u32]) -> Result<State> {
@@ -374,12 +414,12 @@ impl Decoder {
         index: usize,
         state: State,
         step: &Step,
-        pages: &mut LayerPages,
+        cache: &mut LayerCache,
         rows: Option<&Tensor>,
     ) -> Result<State> {
         let layer = &self.layers[index];
         let positions = self.positions(step, index);
-        let mut gathered = layer.attention.gather(&state.normed, &positions, pages)?;
+        let mut gathered = layer.mixer.gather(&state.normed, &positions, cache)?;
         let mut sum = state.sum;
         if let Some(rows) = rows {
             if rows.elem_count() == 0 {
@@ -392,7 +432,7 @@ impl Decoder {
             gathered = gathered.index_select(rows, 0)?;
             sum = sum.index_select(rows, 0)?;
         }
-        let attended = layer.attention.output.forward(&gathered)?;
+        let attended = layer.mixer.output().forward(&gathered)?;
         let norms = &layer.attention_norms;
         let state = added(
             sum,
@@ -441,9 +481,43 @@ fn scaled(tensor: Tensor, factor: f64) -> Result<Tensor> {
     tensor * factor
 }
 
+/// The rows of each sequence's state.
+fn state_spans(spans: &[Span], slots: &[u32]) -> Result<Vec<StateSpan>> {
+    if spans.len() != slots.len() {
+        let (found, wanted) = (slots.len(), spans.len());
+        bail!("a step of {wanted} sequences has {found} states");
+    }
+    let spans = spans.iter().zip(slots).map(|(span, slot)| StateSpan {
+        new_tokens: span.new_tokens,
+        is_first: span.past_tokens == 0,
+        slot: *slot as usize,
+    });
+    Ok(spans.collect())
+}
+
+/// A layer's cache for each kind of layer that the decoder has.
+struct ScratchCache {
+    pages: Option<LayerCache>,
+    states: Option<LayerCache>,
+}
+
+impl ScratchCache {
+    fn of_layer(&mut self, is_recurrent: bool) -> Result<&mut LayerCache> {
+        let cache = match is_recurrent {
+            true => &mut self.states,
+            false => &mut self.pages,
+        };
+        match cache {
+            Some(cache) => Ok(cache),
+            None => bail!("the decoder has no layers of this kind"),
+        }
+    }
+}
+
 /// What all layers of a step know of its rows.
 struct Step {
     plan: AttentionPlan,
+    states: Vec<StateSpan>,
     query_scales: Option<Tensor>,
     images: StepImages,
 }
@@ -454,7 +528,7 @@ pub struct LastStatesPass {
     step: Step,
     /// Rows of the last tokens.
     asked: Tensor,
-    scratch: LayerPages,
+    scratch: ScratchCache,
     /// None once the pass has ended or failed.
     state: Option<State>,
     /// Layers that they have been through.
@@ -469,6 +543,6 @@ struct State {
 
 impl Layer {
     pub fn bytes(&self) -> u64 {
-        self.attention.bytes() + self.feed_forward.bytes()
+        self.mixer.bytes() + self.feed_forward.bytes()
     }
 }

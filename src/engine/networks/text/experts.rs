@@ -51,7 +51,7 @@ pub struct ExpertsJson {
     n_shared_experts: Option<usize>,
     n_group: Option<usize>,
     topk_group: Option<usize>,
-    routed_scaling_factor: Option<f32>,
+    pub routed_scaling_factor: Option<f32>,
     first_k_dense_replace: Option<usize>,
     num_nextn_predict_layers: Option<usize>,
 }
@@ -120,6 +120,11 @@ impl ConfigJson {
 }
 
 impl ExpertsJson {
+    /// How many experts Granite's files say there are, which may be none.
+    pub fn local_experts(&self) -> usize {
+        self.num_local_experts.unwrap_or(0)
+    }
+
     fn dense_layers(&self, layers: usize) -> Result<Vec<usize>, Flaw> {
         let step = self.decoder_sparse_step.unwrap_or(1);
         if step == 0 {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::recurrent_names::{GRANITE_HYBRID_PARTS, LFM2_PARTS, RECURRENT_PARTS};
+
 /// A family of decoders: the names its files use. What it computes is in its `DecoderSpec`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
@@ -15,6 +17,9 @@ pub enum Family {
     Qwen3,
     Qwen3Moe,
     Qwen3Vl,
+    Qwen3Next,
+    Qwen35,
+    Qwen35Moe,
     Gemma2,
     Gemma3,
     /// Phi 4 as well.
@@ -25,6 +30,9 @@ pub enum Family {
     Glm4Moe,
     GptOss,
     Granite,
+    GraniteHybrid,
+    Lfm2,
+    Lfm2Moe,
     SmolLm3,
 }
 
@@ -47,6 +55,15 @@ const FAMILIES: &[(Family, &str, &str)] = &[
         "Qwen3VLForConditionalGeneration",
         "qwen3vl",
     ),
+    (Family::Qwen3Next, "Qwen3NextForCausalLM", "qwen3next"),
+    (Family::Qwen35, "Qwen3_5ForCausalLM", "qwen35"),
+    (Family::Qwen35, "Qwen3_5ForConditionalGeneration", "qwen35"),
+    (Family::Qwen35Moe, "Qwen3_5MoeForCausalLM", "qwen35moe"),
+    (
+        Family::Qwen35Moe,
+        "Qwen3_5MoeForConditionalGeneration",
+        "qwen35moe",
+    ),
     (Family::Gemma2, "Gemma2ForCausalLM", "gemma2"),
     (Family::Gemma3, "Gemma3ForCausalLM", "gemma3"),
     (Family::Phi3, "Phi3ForCausalLM", "phi3"),
@@ -56,6 +73,13 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Glm4Moe, "Glm4MoeForCausalLM", "glm4moe"),
     (Family::GptOss, "GptOssForCausalLM", "gpt-oss"),
     (Family::Granite, "GraniteForCausalLM", "granite"),
+    (
+        Family::GraniteHybrid,
+        "GraniteMoeHybridForCausalLM",
+        "granitehybrid",
+    ),
+    (Family::Lfm2, "Lfm2ForCausalLM", "lfm2"),
+    (Family::Lfm2Moe, "Lfm2MoeForCausalLM", "lfm2moe"),
     (Family::SmolLm3, "SmolLM3ForCausalLM", "smollm3"),
 ];
 
@@ -77,6 +101,18 @@ impl Family {
     pub fn gguf_name(self) -> &'static str {
         let entry = FAMILIES.iter().find(|entry| entry.0 == self);
         entry.map_or("llama", |entry| entry.2)
+    }
+
+    /// Whether files of the family hold a tensor that is not loaded: layers that predict further tokens, and a vision tower
+    /// of families whose images are refused.
+    pub fn leaves_in_file(self, tensor: &str) -> bool {
+        match self {
+            Self::Qwen3Next => tensor.starts_with("mtp."),
+            Self::Qwen35 | Self::Qwen35Moe => {
+                tensor.starts_with("mtp.") || tensor.starts_with("model.visual.")
+            }
+            _ => false,
+        }
     }
 
     pub fn known_architectures() -> String {
@@ -152,6 +188,35 @@ pub enum Part {
     /// The two above in one tensor, in this order for each expert.
     GateUpExperts,
     DownExperts,
+    /// Of delta nets: queries, keys and values in one matrix, and the gate of their values.
+    DeltaQkv,
+    DeltaGate,
+    /// The two above in one matrix, key head by key head.
+    DeltaInputs,
+    DeltaBetas,
+    DeltaSteps,
+    /// The two above in one matrix, key head by key head.
+    DeltaBetasAndSteps,
+    DeltaStepBias,
+    DeltaConvolution,
+    /// Of decays: negative in GGUF files, the logarithm of the opposite in others.
+    DeltaRates,
+    DeltaNorm,
+    DeltaOutput,
+    /// Of gated convolutions: both gates and the input in one matrix.
+    ConvolutionInputs,
+    Convolution,
+    ConvolutionOutput,
+    /// Of state spaces: gate, values with keys and queries, and steps in one matrix.
+    SpaceInputs,
+    SpaceConvolution,
+    SpaceStepBias,
+    SpaceRates,
+    SpaceSkips,
+    SpaceNorm,
+    SpaceOutput,
+    /// The gate and the ups of a shared expert in one matrix.
+    SharedGateUp,
 }
 
 /// A matrix that each expert has.
@@ -195,6 +260,10 @@ pub enum Naming {
     Bare,
     /// The same of a network with a vision tower beside it.
     BesideTower,
+    /// The hub's, with LFM2's own for some parts.
+    Lfm2,
+    /// The hub's, with Granite 4's own for some parts.
+    GraniteHybrid,
     Gguf,
 }
 
@@ -280,30 +349,38 @@ const PARTS: &[(Part, &str, &str)] = &[
 impl Naming {
     pub fn weight(self, role: Role) -> String {
         match (self, role) {
-            (Self::Hub | Self::Bare | Self::BesideTower, Role::Layer(_, part))
-                if part.is_bare() =>
-            {
-                self.stem(role)
-            }
+            (
+                Self::Gguf,
+                Role::Layer(_, Part::DeltaRates | Part::SpaceRates | Part::SpaceSkips),
+            ) => self.stem(role),
+            (Self::Gguf, _) => format!("{}.weight", self.stem(role)),
+            (_, Role::Layer(_, part)) if part.is_bare() => self.stem(role),
             _ => format!("{}.weight", self.stem(role)),
         }
     }
 
-    /// Whether the name is that of a router.
-    pub fn is_router(name: &str) -> bool {
-        let routers = [
+    /// Whether the name is that of a matrix which is not quantized while loading: a router, or the gates of a recurrence.
+    pub fn stays_dense(name: &str) -> bool {
+        let dense = [
             Part::Router,
             Part::BlockSparseRouter,
             Part::OssRouter,
             Part::SharedRouter,
+            Part::DeltaBetas,
+            Part::DeltaSteps,
+            Part::DeltaBetasAndSteps,
+            Part::DeltaConvolution,
+            Part::Convolution,
+            Part::SpaceConvolution,
         ];
-        let routers = routers.map(Part::names);
-        let mut stems = routers.iter().flat_map(|(hub, gguf)| [hub, gguf]);
+        let dense = dense.map(Part::names);
+        let others = ["feed_forward.gate", "block_sparse_moe.router.layer"];
+        let mut stems = dense
+            .iter()
+            .flat_map(|(hub, gguf)| [hub, gguf])
+            .chain(&others);
         let stem = name.strip_suffix(".weight").unwrap_or(name);
-        stems.any(|router| {
-            stem.strip_suffix(router)
-                .is_some_and(|it| it.ends_with('.'))
-        })
+        stems.any(|dense| stem.strip_suffix(dense).is_some_and(|it| it.ends_with('.')))
     }
 
     /// What a matrix of each expert may be called where it has a tensor of its own: usually, and by Mixtral.
@@ -314,6 +391,12 @@ impl Naming {
             ExpertPart::Down => ("down_proj", "w2"),
         };
         let layer = self.layer(layer);
+        if self == Self::Lfm2 {
+            return [mixtral; 2].map(|matrix| ExpertName {
+                list: format!("{layer}.feed_forward.experts"),
+                matrix,
+            });
+        }
         [("mlp", usual), ("block_sparse_moe", mixtral)].map(|(block, matrix)| ExpertName {
             list: format!("{layer}.{block}.experts"),
             matrix,
@@ -323,7 +406,7 @@ impl Naming {
     /// What the names of a layer's tensors begin with.
     pub fn layer(self, layer: usize) -> String {
         match self {
-            Self::Hub => format!("model.layers.{layer}"),
+            Self::Hub | Self::Lfm2 | Self::GraniteHybrid => format!("model.layers.{layer}"),
             Self::Bare => format!("layers.{layer}"),
             Self::BesideTower => format!("model.language_model.layers.{layer}"),
             Self::Gguf => format!("blk.{layer}"),
@@ -332,17 +415,26 @@ impl Naming {
 
     pub fn bias(self, role: Role) -> String {
         match (self, role) {
-            (Self::Hub | Self::Bare | Self::BesideTower, Role::Layer(_, part))
-                if part.is_bare() =>
-            {
-                format!("{}_bias", self.stem(role))
-            }
+            (Self::Gguf, _) => format!("{}.bias", self.stem(role)),
+            (_, Role::Layer(_, part)) if part.is_bare() => format!("{}_bias", self.stem(role)),
             _ => format!("{}.bias", self.stem(role)),
         }
     }
 
     fn stem(self, role: Role) -> String {
         match (self, role) {
+            (Self::Lfm2, Role::FinalNorm) => "model.embedding_norm".to_owned(),
+            (Self::Lfm2 | Self::GraniteHybrid, Role::Layer(layer, part)) => {
+                let own = match self {
+                    Self::Lfm2 => LFM2_PARTS,
+                    _ => GRANITE_HYBRID_PARTS,
+                };
+                match own.iter().find(|entry| entry.0 == part) {
+                    Some((_, name)) => format!("{}.{name}", self.layer(layer)),
+                    None => Self::Hub.stem(role),
+                }
+            }
+            (Self::Lfm2 | Self::GraniteHybrid, role) => Self::Hub.stem(role),
             (Self::Bare, Role::Head) => "lm_head".to_owned(),
             (Self::Bare, role) => {
                 let stem = Self::Hub.stem(role);
@@ -381,11 +473,17 @@ impl Part {
                 | Self::DownExperts
                 | Self::Correction
                 | Self::Sinks
+                | Self::DeltaRates
+                | Self::DeltaStepBias
+                | Self::SpaceRates
+                | Self::SpaceSkips
+                | Self::SpaceStepBias
         )
     }
 
     fn names(self) -> (&'static str, &'static str) {
-        let entry = PARTS.iter().find(|entry| entry.0 == self);
+        let mut entries = PARTS.iter().chain(RECURRENT_PARTS);
+        let entry = entries.find(|entry| entry.0 == self);
         entry.map_or(("", ""), |entry| (entry.1, entry.2))
     }
 }
@@ -403,6 +501,9 @@ impl fmt::Display for Family {
             Self::Qwen3 => "Qwen3",
             Self::Qwen3Moe => "Qwen3-MoE",
             Self::Qwen3Vl => "Qwen3-VL",
+            Self::Qwen3Next => "Qwen3-Next",
+            Self::Qwen35 => "Qwen3.5",
+            Self::Qwen35Moe => "Qwen3.5-MoE",
             Self::Gemma2 => "Gemma 2",
             Self::Gemma3 => "Gemma 3",
             Self::Phi3 => "Phi-3",
@@ -412,6 +513,9 @@ impl fmt::Display for Family {
             Self::Glm4Moe => "GLM-4.5",
             Self::GptOss => "gpt-oss",
             Self::Granite => "Granite",
+            Self::GraniteHybrid => "Granite 4",
+            Self::Lfm2 => "LFM2",
+            Self::Lfm2Moe => "LFM2-MoE",
             Self::SmolLm3 => "SmolLM3",
         })
     }

@@ -8,9 +8,10 @@ use super::{
     Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant,
     experts::ExpertsSpec,
     golden::{fixture, one_sequence},
+    recurrent::{DeltaNetSpec, RecurrenceSpec, RecurrentLayers},
 };
 use crate::networks::weights::{Checkpoint, fuzz::fuzz};
-use muster_kernels::KvDtype;
+use muster_kernels::{KvDtype, RecurrenceShape};
 
 /// `Some` when it was refused, by whoever was the first to see it.
 fn run(path: &std::path::Path) -> Option<()> {
@@ -43,6 +44,26 @@ fn fuzzed_experts_are_refused_or_run() {
         ..experts
     });
     fuzz_model(DecoderSpec { experts, ..spec }, 1000);
+}
+
+#[test]
+fn fuzzed_recurrent_layers_are_refused_or_run() {
+    let spec = DecoderSpec {
+        layers: 2,
+        ..small("tiny-recurrent")
+    };
+    let net = DeltaNetSpec {
+        kernel: 3,
+        heads: RecurrenceShape {
+            key_heads: 1,
+            value_heads: 2,
+            key_dim: 32,
+            value_dim: 16,
+            is_tiled: true,
+        },
+    };
+    let recurrent = RecurrentLayers::new(RecurrenceSpec::DeltaNet(net), vec![0]);
+    fuzz_model(DecoderSpec { recurrent, ..spec }, 1000);
 }
 
 fn small(name: &str) -> DecoderSpec {

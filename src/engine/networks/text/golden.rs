@@ -39,6 +39,14 @@ pub const FAMILIES: &[&str] = &[
     "gpt-oss",
     "qwen2-moe",
     "glm4-moe",
+    "qwen3-next",
+    "qwen3.5",
+    "qwen3.5-grouped",
+    "qwen3.5-moe",
+    "lfm2",
+    "lfm2-moe",
+    "granite4",
+    "granite4-moe",
 ];
 
 pub fn fixture(name: &str) -> PathBuf {
@@ -65,6 +73,7 @@ pub fn one_sequence(tokens: &[u32], past: usize) -> Batch {
             past_tokens: past,
             pages: (0..pages as u32).collect(),
         }],
+        states: vec![0],
         logit_rows: (0..tokens.len() as u32).collect(),
         ..Batch::default()
     }
@@ -134,7 +143,7 @@ fn logits_are_those_of_the_reference() {
     for name in FAMILIES {
         let golden = Golden::open(name);
         let decoder = load(&format!("golden/{name}"), Some(DType::F32));
-        let mut pages = decoder.new_pages(4, KvDtype::F32).unwrap();
+        let mut pages = decoder.new_pages(6, KvDtype::F32).unwrap();
         let batch = one_sequence(&golden.tokens("prompt"), 0);
         let logits = decoder.forward(&batch, &mut pages).unwrap();
         let gap = gap(&logits, &golden.tensor("logits"));
@@ -167,7 +176,7 @@ fn sixty_four_greedy_tokens_are_those_of_the_reference() {
     for name in FAMILIES {
         let golden = Golden::open(name);
         let decoder = load(&format!("golden/{name}"), Some(DType::F32));
-        let mut pages = decoder.new_pages(4, KvDtype::F32).unwrap();
+        let mut pages = decoder.new_pages(6, KvDtype::F32).unwrap();
         let mut next = golden.tokens("prompt");
         let (mut past, mut drawn) = (0, Vec::<u32>::new());
         for _ in 0..64 {

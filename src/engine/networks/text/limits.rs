@@ -21,6 +21,9 @@ pub fn check(spec: &DecoderSpec) -> Result<(), Flaw> {
     if let Some(experts) = &spec.experts {
         experts.check()?;
     }
+    if let Some(recurrent) = &spec.recurrent {
+        recurrent.kind.check()?;
+    }
     check_heads(spec)?;
     check_numbers(spec)
 }

@@ -36,6 +36,7 @@ pub fn spec(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
         attention_scale: None,
         query_temperature: None,
         attention_sinks: false,
+        attention_gate: false,
         soft_caps: SoftCaps::default(),
         scales: Scales {
             embedding: rules.embedding_scale(config.hidden_size),
@@ -48,5 +49,6 @@ pub fn spec(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
         },
         tied_embeddings: config.tie_word_embeddings.unwrap_or(false),
         windows: Vec::new(),
+        recurrent: None,
     })
 }

@@ -6,7 +6,7 @@ use candle_core::{DType, quantized::GgmlDType};
 
 use super::{
     LoadOptions, Synthetic,
-    family::{Naming, Role},
+    family::{Family, Naming, Role},
 };
 use crate::networks::{
     vision,
@@ -28,6 +28,7 @@ impl Checkpoint {
             naming: self.naming(),
             tied: spec.tied_embeddings,
             predicting,
+            family: spec.family,
         };
         Ok(named.bytes(on_cpu, options))
     }
@@ -41,6 +42,7 @@ impl Synthetic {
             naming: Naming::Gguf,
             tied: self.spec().tied_embeddings,
             predicting: 0..0,
+            family: self.spec().family,
         };
         named.bytes(on_cpu, &LoadOptions::default())
     }
@@ -53,6 +55,7 @@ struct Named<'a> {
     tied: bool,
     /// Layers that are not loaded.
     predicting: Range<usize>,
+    family: Family,
 }
 
 impl Named<'_> {
@@ -64,6 +67,7 @@ impl Named<'_> {
         let (tower, decoder): (Vec<_>, Vec<_>) = self
             .headers
             .iter()
+            .filter(|header| !self.family.leaves_in_file(&header.name))
             .partition(|header| vision::is_of_tower(&header.name));
         let tower: u64 = tower.into_iter().map(|header| header.bytes).sum();
         // Experts of one tensor have three dimensions.
@@ -85,7 +89,7 @@ impl Named<'_> {
             };
             let quantize = options.quantize;
             let target = quantize
-                .filter(|_| !Naming::is_router(&header.name) && !is_bias(header))
+                .filter(|_| !Naming::stays_dense(&header.name) && !is_bias(header))
                 .and_then(|to| to.target(columns(header), is_head));
             let multiplied = match (is_embedding, header.name == head) {
                 (true, _) if !tied => 0,

@@ -14,7 +14,9 @@ mod gguf;
 mod glm;
 mod gpt_oss;
 mod granite;
+mod granite_hybrid;
 mod images;
+mod lfm;
 mod limits;
 mod llama;
 mod load;
@@ -23,6 +25,9 @@ mod mistral;
 mod olmo;
 mod phi;
 mod qwen;
+mod qwen_next;
+mod recurrent;
+mod recurrent_names;
 mod rope;
 mod rope_json;
 mod rules;
@@ -52,5 +57,7 @@ mod golden_images;
 mod invariance;
 #[cfg(test)]
 mod quantized;
+#[cfg(test)]
+mod recurrent_files;
 #[cfg(test)]
 mod refusals;

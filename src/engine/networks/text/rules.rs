@@ -42,6 +42,10 @@ pub struct FamilyRules {
     pub interleaves_experts: bool,
     /// The norm before the feed-forward part has the name of one behind attention.
     pub names_feed_norm_by_attention: bool,
+    /// What attention gathers goes through a gate, which is in the matrix of the queries.
+    pub gates_attention: bool,
+    /// In GGUF files value heads of recurrent layers take key heads by turns.
+    pub tiles_value_heads: bool,
     /// Whether YaRN's blend begins and ends at whole indices, which GGUF files do not say.
     pub truncates_yarn: bool,
 }
@@ -78,7 +82,18 @@ const LLAMA: FamilyRules = FamilyRules {
     expert_score: RouterScore::Softmax,
     interleaves_experts: false,
     names_feed_norm_by_attention: false,
+    gates_attention: false,
+    tiles_value_heads: false,
     truncates_yarn: true,
+};
+
+/// Three of four layers are delta nets.
+const QWEN_NEXT: FamilyRules = FamilyRules {
+    norms_add_one: true,
+    normalizes_experts: Some(true),
+    names_feed_norm_by_attention: true,
+    gates_attention: true,
+    ..QWEN
 };
 
 const QWEN: FamilyRules = FamilyRules {
@@ -118,6 +133,16 @@ impl Family {
             Self::Qwen3Moe => FamilyRules {
                 normalizes_experts: Some(true),
                 ..QWEN
+            },
+            Self::Qwen3Next => QWEN_NEXT,
+            Self::Qwen35Moe => FamilyRules {
+                tiles_value_heads: true,
+                ..QWEN_NEXT
+            },
+            Self::Qwen35 => FamilyRules {
+                normalizes_experts: None,
+                tiles_value_heads: true,
+                ..QWEN_NEXT
             },
             Self::Gemma2 => FamilyRules {
                 soft_caps: SoftCaps {
@@ -161,6 +186,16 @@ impl Family {
                 interleaves_experts: true,
                 names_feed_norm_by_attention: true,
                 truncates_yarn: false,
+                ..QWEN
+            },
+            Self::GraniteHybrid => FamilyRules {
+                normalizes_experts: Some(true),
+                ..LLAMA
+            },
+            Self::Lfm2 => QWEN,
+            Self::Lfm2Moe => FamilyRules {
+                normalizes_experts: Some(true),
+                expert_score: RouterScore::Sigmoid,
                 ..QWEN
             },
             Self::SmolLm3 => FamilyRules {

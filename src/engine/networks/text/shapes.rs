@@ -3,10 +3,12 @@
 use super::{
     experts::ExpertsSpec,
     family::Family,
+    recurrent::{DeltaNetSpec, RecurrenceSpec, RecurrentLayers},
     rope::{Rope, RopeScaling},
     spec::{Biases, DecoderSpec, NormPlacement, QueryKeyNorm, Scales, SoftCaps},
 };
 use crate::networks::layers::{GateActivation, Routing};
+use muster_kernels::RecurrenceShape;
 
 impl DecoderSpec {
     /// The shape that goes by this name, its rope as a GGUF file of the model has it.
@@ -51,6 +53,21 @@ const LLAMA_3: Shape = Shape {
     theta: 500_000.0,
     slowed: Some(32.0),
     tied: true,
+};
+
+const QWEN35: Shape = Shape {
+    name: "",
+    family: Family::Qwen35,
+    vocab: 248_320,
+    hidden: 4096,
+    feed: 12_288,
+    experts: None,
+    layers: 32,
+    heads: (16, 4, 256),
+    context: 32_768,
+    theta: 10_000_000.0,
+    slowed: None,
+    tied: false,
 };
 
 const SHAPES: &[Shape] = &[
@@ -138,6 +155,26 @@ const SHAPES: &[Shape] = &[
         tied: false,
     },
     Shape {
+        name: "qwen3.5-9b",
+        ..QWEN35
+    },
+    // A few layers of it, one of which attends.
+    Shape {
+        name: "qwen3.5-9b-layers",
+        layers: 4,
+        ..QWEN35
+    },
+    Shape {
+        name: "tiny-recurrent",
+        vocab: 1024,
+        hidden: 256,
+        feed: 512,
+        layers: 4,
+        heads: (4, 2, 64),
+        context: 4096,
+        ..QWEN35
+    },
+    Shape {
         name: "tiny-experts",
         family: Family::Qwen3Moe,
         vocab: 1024,
@@ -190,13 +227,20 @@ impl Shape {
             context: self.context,
             // As f32, because that is what files of these models hold.
             norm_eps: match self.family {
-                Family::Qwen2 | Family::Qwen3 | Family::Qwen3Moe => f64::from(1e-6_f32),
+                Family::Qwen2 | Family::Qwen3 | Family::Qwen3Moe | Family::Qwen35 => {
+                    f64::from(1e-6_f32)
+                }
                 _ => f64::from(1e-5_f32),
             },
-            rope: self.rope(head_dim),
+            rope: match self.family {
+                Family::Qwen35 => self.rope(head_dim / 4),
+                _ => self.rope(head_dim),
+            },
             norms: NormPlacement::Before,
-            query_key_norm: matches!(self.family, Family::Qwen3 | Family::Qwen3Moe)
-                .then_some(QueryKeyNorm::PerHead),
+            query_key_norm: match self.family {
+                Family::Qwen3 | Family::Qwen3Moe | Family::Qwen35 => Some(QueryKeyNorm::PerHead),
+                _ => None,
+            },
             activation: GateActivation::Silu,
             rope_axes: None,
             window_rope: None,
@@ -204,6 +248,7 @@ impl Shape {
             attention_scale: None,
             query_temperature: None,
             attention_sinks: false,
+            attention_gate: self.family.rules().gates_attention,
             soft_caps: SoftCaps::default(),
             scales: Scales::default(),
             biases: Biases {
@@ -212,7 +257,28 @@ impl Shape {
             },
             tied_embeddings: self.tied,
             windows: Vec::new(),
+            recurrent: self.recurrent(),
         }
+    }
+
+    /// Of each four layers of Qwen3.5 the last one attends; the others have half as many key heads as value heads, and a
+    /// hidden size of values.
+    fn recurrent(&self) -> Option<RecurrentLayers> {
+        if self.family != Family::Qwen35 {
+            return None;
+        }
+        let net = DeltaNetSpec {
+            kernel: 4,
+            heads: RecurrenceShape {
+                key_heads: self.hidden / 256,
+                value_heads: self.hidden / 128,
+                key_dim: 128,
+                value_dim: 128,
+                is_tiled: true,
+            },
+        };
+        let layers = (0..self.layers).filter(|layer| layer % 4 != 3).collect();
+        RecurrentLayers::new(RecurrenceSpec::DeltaNet(net), layers)
     }
 
     fn rope(&self, head_dim: usize) -> Rope {

@@ -3,6 +3,7 @@
 use super::{
     experts::ExpertsSpec,
     family::Family,
+    recurrent::RecurrentLayers,
     rope::{Rope, RopeAxes},
 };
 use crate::networks::layers::GateActivation;
@@ -43,6 +44,8 @@ pub struct DecoderSpec {
     pub query_temperature: Option<QueryTemperature>,
     /// Each head has a score in the softmax that no token has.
     pub attention_sinks: bool,
+    /// What attention gathers goes through a gate.
+    pub attention_gate: bool,
     pub soft_caps: SoftCaps,
     pub scales: Scales,
     pub biases: Biases,
@@ -51,6 +54,8 @@ pub struct DecoderSpec {
     /// How many tokens a layer sees, for layers that do not see all: the first entry is the first layer's,
     /// and layers past the end see all.
     pub windows: Vec<Option<usize>>,
+    /// Layers that keep a state in place of keys and values.
+    pub recurrent: Option<RecurrentLayers>,
 }
 
 /// Where the norms of attention and of the feed-forward part stand.
@@ -141,7 +146,7 @@ impl DecoderSpec {
     }
 
     pub fn kv_bytes_per_token(&self, dtype: KvDtype) -> u64 {
-        2 * (self.layers * dtype.bytes(self.kv_size())) as u64
+        2 * (self.attention_layers() * dtype.bytes(self.kv_size())) as u64
     }
 
     /// What the tables of cosines and sines take on a device where they are made for the whole context.
@@ -164,9 +169,11 @@ impl DecoderSpec {
 
     /// The numbers in all matrices that a token is multiplied by, the output's included.
     pub fn multiplied_parameters(&self) -> u64 {
-        let attention = 2 * self.hidden_size * (self.query_size() + self.kv_size());
-        let feed_forward: u64 = (0..self.layers).map(|it| self.feed_parameters(it)).sum();
-        (self.layers * attention + self.vocab_size * self.hidden_size) as u64 + feed_forward
+        let layers = (0..self.layers).map(|layer| {
+            let (before, after) = self.mixer_parameters(layer);
+            (before + after) as u64 + self.feed_parameters(layer)
+        });
+        layers.sum::<u64>() + (self.vocab_size * self.hidden_size) as u64
     }
 }
 

@@ -8,6 +8,8 @@ use crate::networks::{
     layers::RouterScore,
     text::{
         config,
+        family::Family,
+        recurrent::RecurrenceSpec,
         rope::{RopeScaling, Yarn},
         spec::{DecoderSpec, SoftCaps},
     },
@@ -26,18 +28,19 @@ pub fn describe(spec: &DecoderSpec, writer: &mut GgufWriter) {
         ("feed_forward_length", spec.intermediate_size),
         ("block_count", spec.layers + spec.prediction_layers),
         ("attention.head_count", spec.heads),
-        ("attention.head_count_kv", spec.kv_heads),
         ("attention.key_length", spec.head_dim),
         ("attention.value_length", spec.head_dim),
         ("rope.dimension_count", spec.rope.dims),
     ] {
         keys.size(name, size);
     }
+    keys.kv_heads(spec);
     keys.float("attention.layer_norm_rms_epsilon", spec.norm_eps);
     keys.ropes(spec);
     keys.factors(spec);
     keys.windows(spec);
     keys.experts(spec);
+    keys.recurrent(spec);
 }
 
 struct Keys<'a> {
@@ -57,6 +60,20 @@ impl Keys<'_> {
 
     fn text(&mut self, name: &str, text: &str) {
         self.writer.text(format!("{}.{name}", self.arch), text);
+    }
+
+    /// One number, or one for each layer where short convolutions stand between those that attend.
+    fn kv_heads(&mut self, spec: &DecoderSpec) {
+        let has_list = matches!(spec.family, Family::Lfm2 | Family::Lfm2Moe);
+        if !has_list {
+            return self.size("attention.head_count_kv", spec.kv_heads);
+        }
+        let counts = (0..spec.layers).map(|layer| match spec.recurrence(layer) {
+            Some(_) => GgufValue::Unsigned(0),
+            None => GgufValue::Unsigned(spec.kv_heads as u64),
+        });
+        let key = format!("{}.attention.head_count_kv", self.arch);
+        self.writer.value(key, GgufValue::List(counts.collect()));
     }
 
     fn ropes(&mut self, spec: &DecoderSpec) {
@@ -159,6 +176,25 @@ impl Keys<'_> {
         if spec.family.rules().normalizes_experts != Some(is_normalized) {
             let key = format!("{}.expert_weights_norm", self.arch);
             self.writer.value(key, GgufValue::Bool(is_normalized));
+        }
+    }
+
+    /// Which layers are recurrent is told by their tensors.
+    fn recurrent(&mut self, spec: &DecoderSpec) {
+        match spec.recurrent.as_ref().map(|recurrent| &recurrent.kind) {
+            None => {}
+            Some(RecurrenceSpec::DeltaNet(net)) => {
+                self.size("ssm.conv_kernel", net.kernel);
+                self.size("ssm.state_size", net.heads.key_dim);
+                self.size("ssm.group_count", net.heads.key_heads);
+                self.size("ssm.time_step_rank", net.heads.value_heads);
+                self.size("ssm.inner_size", net.heads.value_size());
+            }
+            Some(RecurrenceSpec::Convolution(convolution)) => {
+                self.size("shortconv.l_cache", convolution.kernel);
+            }
+            // Granite 4 is not read from GGUF files.
+            Some(RecurrenceSpec::StateSpace(_)) => {}
         }
     }
 

@@ -56,7 +56,7 @@ impl File<'_> {
         }))
     }
 
-    fn has_part(&self, layer: usize, part: Part) -> bool {
+    pub(super) fn has_part(&self, layer: usize, part: Part) -> bool {
         let name = Naming::Gguf.weight(Role::Layer(layer, part));
         self.checkpoint.tensor(&name).is_some()
     }

@@ -4,6 +4,9 @@ mod describe;
 mod experts;
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod golden_recurrent;
+mod recurrent;
 mod rope;
 #[cfg(test)]
 mod tests;
@@ -37,25 +40,30 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
     let share = hidden_size.checked_div(heads).unwrap_or(0);
     let head_dim = file.optional_size("attention.key_length")?.unwrap_or(share);
     let ropes = file.ropes(head_dim)?;
+    let experts = file.experts(layers)?;
+    let recurrent = file.recurrent(layers)?;
+    // Files of families whose layers all have experts do not say how wide a dense one is.
+    let intermediate_size = match (file.optional_size("feed_forward_length")?, &experts) {
+        (None, Some(experts)) => experts.intermediate_size,
+        _ => file.size("feed_forward_length")?,
+    };
     let spec = DecoderSpec {
         family,
         vocab_size: file.vocab_size()?,
         hidden_size,
-        intermediate_size: file.size("feed_forward_length")?,
-        experts: file.experts(layers)?,
+        intermediate_size,
+        experts,
         layers,
         prediction_layers: blocks - layers,
         heads,
-        kv_heads: file
-            .optional_size("attention.head_count_kv")?
-            .unwrap_or(heads),
+        kv_heads: file.kv_heads(heads, recurrent.as_ref(), layers)?,
         head_dim,
         context: file.size("context_length")?,
         norm_eps: file
             .float("attention.layer_norm_rms_epsilon")?
             .unwrap_or(1e-5),
         norms: file.rules.norms,
-        query_key_norm: file.query_key_norm(head_dim),
+        query_key_norm: file.query_key_norm(head_dim, layers),
         activation: file.rules.activation,
         rope: ropes.global,
         // Images come with files that name a tower.
@@ -65,6 +73,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
         attention_scale: file.attention_scale(hidden_size, heads, head_dim)?,
         query_temperature: file.query_temperature()?,
         attention_sinks: file.has_sinks(),
+        attention_gate: file.rules.gates_attention,
         soft_caps: file.soft_caps()?,
         scales: file.scales(hidden_size)?,
         biases: Biases {
@@ -76,6 +85,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
             .tensor(&Naming::Gguf.weight(Role::Head))
             .is_none(),
         windows: file.windows(layers)?,
+        recurrent,
     };
     limits::check(&spec)?;
     Ok(spec)
@@ -152,9 +162,10 @@ impl File<'_> {
         self.checkpoint.tensor(&name).is_some()
     }
 
-    fn query_key_norm(&self, head_dim: usize) -> Option<QueryKeyNorm> {
-        let name = Naming::Gguf.weight(Role::Layer(0, Part::QueryNorm));
-        let norm = self.checkpoint.tensor(&name)?;
+    fn query_key_norm(&self, head_dim: usize, layers: usize) -> Option<QueryKeyNorm> {
+        let name = |layer| Naming::Gguf.weight(Role::Layer(layer, Part::QueryNorm));
+        // The first layers may be recurrent.
+        let norm = (0..layers).find_map(|layer| self.checkpoint.tensor(&name(layer)))?;
         match norm.shape == [head_dim] && !self.rules.norms_whole_queries {
             true => Some(QueryKeyNorm::PerHead),
             false => Some(QueryKeyNorm::Whole),

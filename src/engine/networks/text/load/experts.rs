@@ -118,7 +118,7 @@ impl Loader<'_> {
         let role = Role::Layer(layer, Part::Correction);
         let name = match self.naming {
             Naming::Gguf => self.naming.bias(role),
-            Naming::Hub | Naming::Bare | Naming::BesideTower => self.naming.weight(role),
+            _ => self.naming.weight(role),
         };
         self.numbers(&name, &[experts])
     }
@@ -138,12 +138,13 @@ impl Loader<'_> {
             ],
             false => [Part::SharedGate, Part::SharedUp, Part::SharedDown],
         };
-        let rows = |part, rows| RowRange::all(Role::Layer(layer, part), rows);
+        let [gates, ups] = self.rows(layer, Part::SharedGateUp, [(gate, feed), (up, feed)]);
+        let downs = RowRange::all(Role::Layer(layer, down), hidden);
         Ok(SharedExpert {
             part: GatedFeedForward {
-                gate: self.linear(rows(gate, feed), hidden, false)?,
-                up: self.linear(rows(up, feed), hidden, false)?,
-                down: self.linear(rows(down, hidden), feed, false)?,
+                gate: self.linear(gates, hidden, false)?,
+                up: self.linear(ups, hidden, false)?,
+                down: self.linear(downs, feed, false)?,
                 activation: spec.activation,
             },
             gate: match shared.is_gated {
@@ -160,7 +161,7 @@ impl Loader<'_> {
         let row = [hidden];
         let shape: &[usize] = match self.naming {
             Naming::Gguf => &row,
-            Naming::Hub | Naming::Bare | Naming::BesideTower => {
+            _ => {
                 return self.linear(RowRange::all(role, 1), hidden, false);
             }
         };

@@ -2,6 +2,7 @@
 //! places each of them.
 
 mod experts;
+mod recurrent;
 mod tensors;
 
 use candle_core::{DType, Device};
@@ -60,10 +61,21 @@ impl Checkpoint {
         self.tensor(&embedding).is_some()
     }
 
+    fn has(&self, naming: Naming, role: Role) -> bool {
+        self.tensor(&naming.weight(role)).is_some()
+    }
+
+    /// Whether layers have the part that all layers of Granite 4 have.
+    fn has_shared_part(&self) -> bool {
+        self.has(Naming::GraniteHybrid, Role::Layer(0, Part::SharedGateUp))
+    }
+
     pub(super) fn naming(&self) -> Naming {
         match self.description() {
             Description::Config(_) if self.is_bare() => Naming::Bare,
             Description::Config(_) if self.is_beside_tower() => Naming::BesideTower,
+            Description::Config(_) if self.has(Naming::Lfm2, Role::FinalNorm) => Naming::Lfm2,
+            Description::Config(_) if self.has_shared_part() => Naming::GraniteHybrid,
             Description::Config(_) => Naming::Hub,
             Description::Gguf(_) => Naming::Gguf,
         }
@@ -144,7 +156,7 @@ impl Loader<'_> {
                 Part::AttentionNorm,
                 Part::AttentionPostNorm,
             )?,
-            attention: self.attention(spec, index)?,
+            mixer: self.mixer(spec, index)?,
             feed_norms: self.norms(spec, index, feed_norm(spec), Part::FeedPostNorm)?,
             feed_forward: self.feed_forward(spec, index)?,
         })
@@ -156,8 +168,16 @@ impl Loader<'_> {
         let own = [(Part::Query, query), (Part::Key, kv), (Part::Value, kv)];
         let [queries, keys, values] = self.rows(index, Part::QueryKeyValue, own);
         let output = RowRange::all(Role::Layer(index, Part::AttentionOutput), hidden);
+        let (query_rows, gate) = match spec.attention_gate {
+            true => {
+                let (query, gate) = self.gated_queries(spec, index)?;
+                (query, Some(gate))
+            }
+            false => (self.linear(queries, hidden, biases.query_key_value)?, None),
+        };
         Ok(Attention {
-            query: self.linear(queries, hidden, biases.query_key_value)?,
+            query: query_rows,
+            gate,
             key: self.linear(keys, hidden, biases.query_key_value)?,
             value: self.linear(values, hidden, biases.query_key_value)?,
             output: self.linear(output, query, biases.attention_output)?,

@@ -1,6 +1,7 @@
 //! One tensor at a time: found by its role, checked, and placed on the device.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use candle_core::{DType, Device, Tensor, quantized::GgmlDType};
 
@@ -15,6 +16,9 @@ use crate::networks::{
     vision,
     weights::{Flaw, TensorBytes, TensorHeader, TensorSource, TensorType, Weight, convert},
 };
+
+/// What GGUF files of LFM2 call the norm after the last layer.
+const LFM2_FINAL_NORM: &str = "token_embd_norm.weight";
 
 /// Rows of a matrix: all of a tensor's, or those of them that a part of a layer takes.
 #[derive(Debug, Clone, Copy)]
@@ -129,7 +133,11 @@ impl<'a> Loader<'a> {
     }
 
     pub fn norm(&mut self, role: Role, size: usize, spec: &DecoderSpec) -> Result<RmsNorm, Flaw> {
-        let mut numbers = self.numbers(&self.naming.weight(role), &[size])?;
+        let mut name = self.naming.weight(role);
+        if role == Role::FinalNorm && !self.has(&name) && self.has(LFM2_FINAL_NORM) {
+            name = LFM2_FINAL_NORM.to_owned();
+        }
+        let mut numbers = self.numbers(&name, &[size])?;
         if spec.family.rules().norms_add_one && self.naming != Naming::Gguf {
             numbers.iter_mut().for_each(|number| *number += 1.0);
         }
@@ -162,12 +170,37 @@ impl<'a> Loader<'a> {
         let (_, dtype, all) = self.find(&name, &[rows.total, cols])?;
         all.will_read();
         let shape = (rows.count, cols);
-        let weight = match Naming::is_router(&name) {
+        let weight = match Naming::stays_dense(&name) {
             true => self.placed_as(dtype, rows.of(&all), shape, None),
             false => self.placed(dtype, rows.of(&all), shape, is_head),
         };
         all.release();
         weight
+    }
+
+    /// Rows of a matrix in another order.
+    pub fn gathered(
+        &mut self,
+        role: Role,
+        total: usize,
+        rows: &[Range<usize>],
+        cols: usize,
+    ) -> Result<Linear, Flaw> {
+        let name = self.naming.weight(role);
+        let (_, dtype, all) = self.find(&name, &[total, cols])?;
+        let row_bytes = all.len() / total;
+        let bytes = |rows: &Range<usize>| &all[rows.start * row_bytes..rows.end * row_bytes];
+        let bytes: Vec<u8> = rows.iter().flat_map(bytes).copied().collect();
+        let shape = (rows.iter().map(Range::len).sum(), cols);
+        let weight = match Naming::stays_dense(&name) {
+            true => self.placed_as(dtype, &bytes, shape, None),
+            false => self.placed(dtype, &bytes, shape, false),
+        };
+        all.release();
+        Ok(Linear {
+            weight: weight?,
+            bias: None,
+        })
     }
 
     /// A matrix of four bits, which stays as it is.
@@ -270,8 +303,7 @@ impl<'a> Loader<'a> {
     }
 
     pub fn weights_are_f32(&self) -> bool {
-        let name = self.naming.weight(Role::Layer(0, Part::AttentionOutput));
-        let stored = self.source.header(&name).map(|header| header.dtype);
+        let stored = first_output(self.source, self.naming).map(|header| header.dtype);
         self.options.quantize.is_none()
             && match self.options.dtype {
                 Some(dtype) => dtype == DType::F32,
@@ -290,7 +322,8 @@ impl<'a> Loader<'a> {
             // A tower is loaded by itself.
             let is_beside = spec.rope_axes.is_some() && vision::is_of_tower(name);
             let turns = name.ends_with("rotary_emb.inv_freq");
-            tied || predicts || is_beside || turns || gguf::ROPE_TENSORS.contains(&name)
+            let stays = spec.family.leaves_in_file(name);
+            tied || predicts || stays || is_beside || turns || gguf::ROPE_TENSORS.contains(&name)
         };
         let names = self
             .source
@@ -320,10 +353,23 @@ fn compute_dtype(
     if device.is_cpu() {
         return DType::F32;
     }
-    let header = source.header(&naming.weight(Role::Layer(0, Part::AttentionOutput)));
-    let stored = header.and_then(|header| match header.dtype {
+    let stored = first_output(source, naming).and_then(|header| match header.dtype {
         TensorType::Weight(dtype) => convert::dense_dtype(dtype),
         TensorType::MxFp4 | TensorType::Other { .. } => None,
     });
     options.dtype.or(stored).unwrap_or(DType::BF16)
+}
+
+/// The matrix behind the attention of the first layer, or behind its recurrence.
+fn first_output(source: &dyn TensorSource, naming: Naming) -> Option<&TensorHeader> {
+    let parts = [
+        Part::AttentionOutput,
+        Part::DeltaOutput,
+        Part::ConvolutionOutput,
+        Part::SpaceOutput,
+    ];
+    let mut headers = parts
+        .into_iter()
+        .map(|part| source.header(&naming.weight(Role::Layer(0, part))));
+    headers.find_map(|header| header)
 }

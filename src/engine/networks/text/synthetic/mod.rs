@@ -24,6 +24,7 @@ use super::{
     family::{Naming, Part, Role},
     gguf::{self, rope_tensors},
     load::{Progress, feed_norm},
+    recurrent::{DeltaNetSpec, RecurrenceSpec},
     spec::{DecoderSpec, QueryKeyNorm},
 };
 use crate::networks::weights::{
@@ -99,11 +100,16 @@ impl Synthetic {
         }
     }
 
-    fn describe_layer(&mut self, spec: &DecoderSpec, layer: usize) {
+    fn describe_attention(&mut self, spec: &DecoderSpec, layer: usize) {
         let hidden = spec.hidden_size;
         let (query, kv) = (spec.query_size(), spec.kv_size());
+        let queries = if spec.attention_gate {
+            2 * query
+        } else {
+            query
+        };
         for (part, rows, cols, has_bias) in [
-            (Part::Query, query, hidden, spec.biases.query_key_value),
+            (Part::Query, queries, hidden, spec.biases.query_key_value),
             (Part::Key, kv, hidden, spec.biases.query_key_value),
             (Part::Value, kv, hidden, spec.biases.query_key_value),
             (
@@ -114,6 +120,46 @@ impl Synthetic {
             ),
         ] {
             self.linear(Role::Layer(layer, part), rows, cols, has_bias);
+        }
+        let query_key = match spec.query_key_norm {
+            None => Vec::new(),
+            Some(QueryKeyNorm::PerHead) => vec![spec.head_dim; 2],
+            Some(QueryKeyNorm::Whole) => vec![query, kv],
+        };
+        for (part, size) in [Part::QueryNorm, Part::KeyNorm].into_iter().zip(query_key) {
+            self.vector(Naming::Gguf.weight(Role::Layer(layer, part)), size);
+        }
+    }
+
+    fn describe_delta_net(&mut self, spec: &DecoderSpec, net: &DeltaNetSpec, layer: usize) {
+        let (hidden, heads) = (spec.hidden_size, net.heads);
+        let (values, count) = (heads.value_size(), heads.value_heads);
+        for (part, rows, cols) in [
+            (Part::DeltaQkv, net.convolved(), hidden),
+            (Part::DeltaGate, values, hidden),
+            (Part::DeltaBetas, count, hidden),
+            (Part::DeltaSteps, count, hidden),
+            (Part::DeltaOutput, hidden, values),
+        ] {
+            self.matrix(Role::Layer(layer, part), rows, cols);
+        }
+        let role = |part| Role::Layer(layer, part);
+        self.add(TensorHeader::described(
+            Naming::Gguf.weight(role(Part::DeltaConvolution)),
+            vec![net.convolved(), net.kernel],
+            TensorType::Weight(GgmlDType::F32),
+        ));
+        self.vector(Naming::Gguf.weight(role(Part::DeltaRates)), count);
+        self.vector(Naming::Gguf.bias(role(Part::DeltaStepBias)), count);
+        self.vector(Naming::Gguf.weight(role(Part::DeltaNorm)), heads.value_dim);
+    }
+
+    fn describe_layer(&mut self, spec: &DecoderSpec, layer: usize) {
+        let hidden = spec.hidden_size;
+        match spec.recurrence(layer) {
+            Some(RecurrenceSpec::DeltaNet(net)) => self.describe_delta_net(spec, net, layer),
+            // No shape has other recurrences.
+            _ => self.describe_attention(spec, layer),
         }
         match spec.layer_experts(layer) {
             Some(experts) => self.describe_experts(spec, experts, layer),
@@ -126,15 +172,8 @@ impl Synthetic {
             (Part::FeedPostNorm, spec.norms.has_after()),
         ];
         let norms = norms.into_iter().filter(|(_, is_there)| *is_there);
-        let norms = norms.map(|(part, _)| (part, hidden));
-        let query_key = match spec.query_key_norm {
-            None => Vec::new(),
-            Some(QueryKeyNorm::PerHead) => vec![spec.head_dim; 2],
-            Some(QueryKeyNorm::Whole) => vec![query, kv],
-        };
-        let query_key = [Part::QueryNorm, Part::KeyNorm].into_iter().zip(query_key);
-        for (part, size) in norms.chain(query_key) {
-            self.vector(Naming::Gguf.weight(Role::Layer(layer, part)), size);
+        for (part, _) in norms {
+            self.vector(Naming::Gguf.weight(Role::Layer(layer, part)), hidden);
         }
     }
 
@@ -217,6 +256,8 @@ impl Synthetic {
         match (factors, header.shape.as_slice()) {
             (Some((_, factors)), _) => numbers(factors.to_vec()),
             (None, [size]) if header.name.ends_with("norm.weight") => numbers(vec![1.0; *size]),
+            // Of decays.
+            (None, [size]) if header.name.ends_with("ssm_a") => numbers(vec![-0.5; *size]),
             (None, shape) => {
                 let cols = shape.last().copied().unwrap_or(1);
                 let spread = 1.0 / (cols as f32).sqrt();

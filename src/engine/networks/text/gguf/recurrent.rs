@@ -1,0 +1,113 @@
+//! The keys of a GGUF file about recurrent layers.
+
+use super::File;
+use crate::networks::{
+    text::{
+        family::{Family, Naming, Part, Role},
+        recurrent::{ConvolutionSpec, DeltaNetSpec, RecurrenceSpec, RecurrentLayers},
+    },
+    weights::{Flaw, GgufValue},
+};
+use muster_kernels::RecurrenceShape;
+
+impl File<'_> {
+    /// Layers with the output of a recurrence are recurrent.
+    pub(super) fn recurrent(&self, layers: usize) -> Result<Option<RecurrentLayers>, Flaw> {
+        let (kind, output) = match self.family {
+            Family::Qwen3Next | Family::Qwen35 | Family::Qwen35Moe => (
+                RecurrenceSpec::DeltaNet(self.delta_net()?),
+                Part::DeltaOutput,
+            ),
+            Family::Lfm2 | Family::Lfm2Moe => {
+                let convolution = self.gated_convolution()?;
+                (
+                    RecurrenceSpec::Convolution(convolution),
+                    Part::ConvolutionOutput,
+                )
+            }
+            Family::GraniteHybrid => {
+                let known = "safetensors of Granite 4";
+                return Err(Flaw::unsupported("the file", "a GGUF of Granite 4", known));
+            }
+            _ => return Ok(None),
+        };
+        let recurrent: Vec<usize> = (0..layers)
+            .filter(|layer| self.has_part(*layer, output))
+            .collect();
+        match recurrent.len() == layers {
+            false => Ok(RecurrentLayers::new(kind, recurrent)),
+            true => Err(Flaw::unsupported(
+                "the layers",
+                format!("{layers} recurrent ones"),
+                "at least one layer that attends",
+            )),
+        }
+    }
+
+    fn gated_convolution(&self) -> Result<ConvolutionSpec, Flaw> {
+        let taps = Naming::Gguf.bias(Role::Layer(0, Part::Convolution));
+        Ok(ConvolutionSpec {
+            kernel: self.size("shortconv.l_cache")?,
+            channels: self.size("embedding_length")?,
+            has_bias: self.checkpoint.tensor(&taps).is_some(),
+        })
+    }
+
+    /// The key heads of layers that attend; files of hybrid models list those of each layer, none where it is recurrent.
+    pub(super) fn kv_heads(
+        &self,
+        heads: usize,
+        recurrent: Option<&RecurrentLayers>,
+        layers: usize,
+    ) -> Result<usize, Flaw> {
+        let key = self.key("attention.head_count_kv");
+        let Some(GgufValue::List(list)) = self.metadata.value(&key) else {
+            return Ok(self
+                .optional_size("attention.head_count_kv")?
+                .unwrap_or(heads));
+        };
+        let is_recurrent = |layer: &usize| recurrent.is_some_and(|it| it.layers.contains(layer));
+        let counts = list
+            .iter()
+            .map(|count| count.unsigned().unwrap_or(0) as usize);
+        let counts: Vec<usize> = counts.take(layers).collect();
+        let attending = (0..layers).find(|layer| !is_recurrent(layer));
+        let wanted = attending
+            .and_then(|layer| counts.get(layer))
+            .copied()
+            .unwrap_or(0);
+        let fits = (0..layers).all(|layer| {
+            let expected = if is_recurrent(&layer) { 0 } else { wanted };
+            counts.get(layer) == Some(&expected)
+        });
+        match fits && list.len() >= layers {
+            true => Ok(wanted),
+            false => {
+                let known = "the same number for all layers that attend, and 0 for recurrent ones";
+                Err(Flaw::unsupported(key, format!("{counts:?}"), known))
+            }
+        }
+    }
+
+    /// Converters reorder the value heads of Qwen3.5, so that they take key heads by turns.
+    fn delta_net(&self) -> Result<DeltaNetSpec, Flaw> {
+        let key_heads = self.size("ssm.group_count")?;
+        let value_heads = self.size("ssm.time_step_rank")?;
+        let values = self.size("ssm.inner_size")?;
+        if !values.is_multiple_of(value_heads.max(1)) {
+            let key = self.key("ssm.inner_size");
+            let wanted = format!("a multiple of {value_heads} heads");
+            return Err(Flaw::broken(key, values, wanted));
+        }
+        Ok(DeltaNetSpec {
+            kernel: self.size("ssm.conv_kernel")?,
+            heads: RecurrenceShape {
+                key_heads,
+                value_heads,
+                key_dim: self.size("ssm.state_size")?,
+                value_dim: values / value_heads.max(1),
+                is_tiled: self.rules.tiles_value_heads && key_heads != value_heads,
+            },
+        })
+    }
+}

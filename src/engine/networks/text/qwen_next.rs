@@ -1,0 +1,80 @@
+//! Qwen3-Next and Qwen3.5: three of four layers are gated delta nets, the others attend behind a gate.
+
+use super::{
+    config::ConfigJson,
+    experts::{ExpertsSpec, SharedExpertSpec, wanted},
+    family::Family,
+    llama,
+    recurrent::{RecurrenceSpec, RecurrentLayers},
+    spec::{Biases, DecoderSpec, QueryKeyNorm},
+};
+use crate::networks::weights::Flaw;
+
+/// The share of a head that turns, where a file does not say it.
+const TURNED_SHARE: f64 = 0.25;
+/// Each so many layers end with one that attends, where a file does not say it.
+const INTERVAL: usize = 4;
+
+pub fn qwen3_next_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    let is_normalized = config.experts.norm_topk_prob.unwrap_or(true);
+    Ok(DecoderSpec {
+        experts: Some(experts(config, is_normalized)?),
+        ..hybrid(config, Family::Qwen3Next)?
+    })
+}
+
+/// Images are refused: the vision tower stays in the file.
+pub fn qwen3_5_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    hybrid(config, Family::Qwen35)
+}
+
+/// All layers have experts, so that files do not say how wide a dense one is.
+pub fn qwen3_5_moe_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    let experts = experts(config, true)?;
+    Ok(DecoderSpec {
+        intermediate_size: experts.intermediate_size,
+        experts: Some(experts),
+        ..hybrid(config, Family::Qwen35Moe)?
+    })
+}
+
+/// A shared expert behind a gate stands beside those that a token chooses.
+fn experts(config: &ConfigJson, is_normalized: bool) -> Result<ExpertsSpec, Flaw> {
+    let json = &config.experts;
+    let feed = wanted(json.moe_intermediate_size, "moe_intermediate_size")?;
+    let shared = json.shared_expert_intermediate_size;
+    let shared = wanted(shared, "shared_expert_intermediate_size")?;
+    Ok(ExpertsSpec {
+        shared: Some(SharedExpertSpec {
+            intermediate_size: shared,
+            is_gated: true,
+        }),
+        ..config.experts(feed, is_normalized)?
+    })
+}
+
+/// Text has the same position on all axes of a rotation, so that the axes need not be known.
+fn hybrid(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
+    if config.recurrent.attn_output_gate == Some(false) {
+        return Err(Flaw::unsupported("attn_output_gate", false, "true"));
+    }
+    let interval = config.recurrent.full_attention_interval.unwrap_or(INTERVAL);
+    if interval == 0 {
+        return Err(Flaw::broken("full_attention_interval", 0, "1 or more"));
+    }
+    let names = ["linear_attention", "full_attention"];
+    let layers = config.recurrent_layers(names, |layer| !(layer + 1).is_multiple_of(interval))?;
+    let net = RecurrenceSpec::DeltaNet(config.delta_net()?);
+    let llama = llama::spec(config, family)?;
+    Ok(DecoderSpec {
+        query_key_norm: Some(QueryKeyNorm::PerHead),
+        attention_gate: true,
+        recurrent: RecurrentLayers::new(net, layers),
+        rope: config.rope_of_share(llama.head_dim, TURNED_SHARE)?,
+        biases: Biases {
+            feed_forward: false,
+            ..llama.biases
+        },
+        ..llama
+    })
+}
