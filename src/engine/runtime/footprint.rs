@@ -4,6 +4,7 @@ use candle_core::DType;
 use candle_core::quantized::GgmlDType;
 
 use super::load::{LoadError, ModelSource, check_kv};
+use super::scheduler::SNAPSHOTS;
 use super::speculation::MOST_PROPOSED;
 use super::{DeviceChoice, EngineLimits, Speculation, encode};
 use crate::networks::text::{DecoderSpec, LoadOptions, Synthetic};
@@ -15,7 +16,8 @@ use muster_kernels::{AttentionScratch, KvDtype};
 pub struct Footprint {
     pub weight_bytes: u64,
     pub kv_bytes_per_token: u64,
-    /// Activations and logits of the largest step, and on a GPU its scores.
+    /// Activations and logits of the largest step, on a GPU its scores, and the states of all running sequences
+    /// with their snapshots.
     pub workspace_bytes: u64,
     /// What a GPU takes besides for each token of the longest sequence: scores and gathered keys of the one that is
     /// attended to, and the rope's table.
@@ -90,6 +92,7 @@ impl Footprint {
             ),
             DeviceChoice::Cpu => (AttentionScratch::default(), 0),
         };
+        let states = limits.max_running.saturating_add(SNAPSHOTS);
         let dequantized = match device {
             DeviceChoice::Cpu => 0,
             DeviceChoice::Cuda(_) => dequantized_bytes(spec),
@@ -99,6 +102,7 @@ impl Footprint {
             kv_bytes_per_token: spec.kv_bytes_per_token(stored),
             workspace_bytes: workspace_bytes(spec, limits)
                 .saturating_add(attention.bytes)
+                .saturating_add(spec.state_bytes().saturating_mul(states as u64))
                 .saturating_add(dequantized),
             scratch_bytes_per_token: attention.bytes_per_token + rope_bytes_per_token,
             context: spec.context,
@@ -137,6 +141,9 @@ fn workspace_bytes(spec: &DecoderSpec, limits: &EngineLimits) -> u64 {
         spec.feed_width(),
         2 * spec.query_size(),
         4 * spec.kv_size(),
+        spec.recurrent
+            .as_ref()
+            .map_or(0, |recurrent| recurrent.kind.width()),
     ];
     let activations = rows.saturating_mul(widths.iter().sum::<usize>() as u64);
     let proposed = match limits.speculation {
@@ -242,6 +249,35 @@ mod tests {
         };
         let refused = check_kv(Some(KvDtype::Q8_0), &spec).unwrap_err();
         assert!(refused.to_string().contains("which is 40"), "{refused}");
+    }
+
+    #[test]
+    fn each_running_sequence_has_a_state() {
+        let spec = DecoderSpec::named("tiny-recurrent").unwrap();
+        let without = DecoderSpec {
+            recurrent: None,
+            ..spec.clone()
+        };
+        let width = spec.recurrent.as_ref().unwrap().kind.width();
+        let [made, without] =
+            [spec, without].map(|spec| Synthetic::new(spec, SyntheticQuant::Q8_0));
+        let workspace_of = |made: &Synthetic, max_running| {
+            let limits = EngineLimits {
+                max_running,
+                ..EngineLimits::default()
+            };
+            let on_cpu = Footprint::of_synthetic(made, None, DeviceChoice::Cpu, &limits);
+            on_cpu.unwrap().workspace_bytes
+        };
+        let workspace = |max_running| workspace_of(&made, max_running);
+        // Three layers with two heads of 128 x 128 numbers, and three rows of 512.
+        let state = 3 * 4 * (2 * 128 * 128 + 3 * 512);
+        assert_eq!(made.spec().state_bytes(), state);
+        let row = (workspace(3) - workspace(2)) - state;
+        assert!(workspace(9) - workspace(2) == 7 * (state + row) && row < state / 4);
+        let beside = workspace(0) - workspace_of(&without, 0);
+        let rows = EngineLimits::default().prefill_chunk;
+        assert_eq!(beside, SNAPSHOTS as u64 * state + (4 * rows * width) as u64);
     }
 
     #[tokio::test]

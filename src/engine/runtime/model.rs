@@ -4,12 +4,24 @@ use candle_core::{Error, Result, Tensor, bail};
 
 use crate::networks::text::{Batch, Decoder, KvPages};
 use crate::networks::vision::{ImageFeatures, ProcessedImage, TowerPass, VisionTower};
+use crate::runtime::scheduler::StateCopy;
 use muster_kernels::KvDtype;
 
 /// A network with the pages its sequences live in.
 pub trait Model: Send {
     /// How many logits a row has.
     fn vocabulary(&self) -> usize;
+
+    /// Whether it keeps a state of each sequence beside its pages. A state belongs to all tokens that were computed: no proposed
+    /// token can be taken back.
+    fn keeps_states(&self) -> bool {
+        false
+    }
+
+    /// Gives a slot the state of another one.
+    fn copy_state(&mut self, _copy: StateCopy) -> Result<()> {
+        bail!("the model has no states")
+    }
 
     /// Computes a step and returns the logits, f32 `[asked, vocabulary]`, of the rows asked for. Logits of the rows
     /// `scored` go to `take`, some at a time and in their order.
@@ -67,6 +79,14 @@ impl PagedDecoder {
 impl Model for PagedDecoder {
     fn vocabulary(&self) -> usize {
         self.decoder.spec().vocab_size
+    }
+
+    fn keeps_states(&self) -> bool {
+        self.decoder.spec().is_recurrent()
+    }
+
+    fn copy_state(&mut self, copy: StateCopy) -> Result<()> {
+        self.pages.copy_state(copy.from as usize, copy.to as usize)
     }
 
     fn forward(

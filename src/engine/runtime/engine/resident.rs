@@ -131,11 +131,16 @@ impl Resident {
         speculation: Speculation,
         pages: usize,
     ) -> Self {
+        let scheduler = Scheduler::new(limits, pages);
+        let (scheduler, speculation) = match model.keeps_states() {
+            true => (scheduler.with_states(), Speculation::Off),
+            false => (scheduler, speculation),
+        };
         Self {
             info,
             model,
             language,
-            scheduler: Scheduler::new(limits, pages),
+            scheduler,
             pace: Pace::new(limits.prefill_chunk),
             speculator: Speculator::new(speculation),
             sequences: BTreeMap::new(),
@@ -237,11 +242,15 @@ impl Resident {
             scratches: &mut self.scratches,
             found: Vec::with_capacity(self.scored.targets.len()),
         };
-        let logits = self
-            .model
-            .forward(&self.batch, &self.scored.rows, &mut |logits| {
-                scoring.take(&mut model::to_host(&logits)?);
-                Ok(())
+        let mut copies = self.scheduler.take_state_copies().into_iter();
+        let copied = copies.try_for_each(|copy| self.model.copy_state(copy));
+        let logits = copied
+            .and_then(|()| {
+                self.model
+                    .forward(&self.batch, &self.scored.rows, &mut |logits| {
+                        scoring.take(&mut model::to_host(&logits)?);
+                        Ok(())
+                    })
             })
             .and_then(|logits| model::to_host(&logits));
         let found = scoring.found;
@@ -354,6 +363,7 @@ impl Resident {
     fn fill_batch(&mut self, rows: &[Row]) -> candle_core::Result<()> {
         self.batch.tokens.clear();
         self.batch.spans.clear();
+        self.batch.states.clear();
         self.batch.logit_rows.clear();
         self.batch.images.clear();
         self.batch.positions.clear();
@@ -387,6 +397,7 @@ impl Resident {
                 past_tokens: row.tokens.start,
                 pages: pages.to_vec(),
             });
+            self.batch.states.extend(self.scheduler.state(row.id));
             if row.draws {
                 let drawn = newest..self.batch.tokens.len();
                 self.batch.logit_rows.extend(drawn.map(|row| row as u32));

@@ -73,6 +73,17 @@ impl From<CacheScope> for CacheKey {
 /// Names the content of a sealed page, and through its parent everything before it. Never used twice.
 type Fact = u64;
 
+/// Names the content of the first pages of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Prefix(Parent);
+
+impl From<CacheScope> for Prefix {
+    /// That of no page.
+    fn from(scope: CacheScope) -> Self {
+        Self(Parent::Scope(scope))
+    }
+}
+
 /// What stands before a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Parent {
@@ -114,6 +125,11 @@ impl Chain {
 
     pub fn pages(&self) -> &[u32] {
         &self.pages
+    }
+
+    /// The name of the content of the sealed pages.
+    pub fn prefix(&self) -> Prefix {
+        Prefix(self.last)
     }
 
     /// How many tokens there is room for.
@@ -161,7 +177,14 @@ impl Blocks {
     /// were still to be computed. Returns how many tokens are then known. At least one token is always left to
     /// compute, because a sequence whose every token is known has no logits to go on from.
     pub fn share(&mut self, chain: &mut Chain, tokens: &[u32]) -> usize {
-        while let Some(page) = self.next_shared(chain, tokens) {
+        self.share_pages(chain, tokens, usize::MAX)
+    }
+
+    /// The same until the chain has so many sealed pages.
+    pub fn share_pages(&mut self, chain: &mut Chain, tokens: &[u32], most: usize) -> usize {
+        while chain.sealed < most
+            && let Some(page) = self.next_shared(chain, tokens)
+        {
             self.hold(page);
             match chain.pages.get_mut(chain.sealed) {
                 Some(own) => {
@@ -187,6 +210,18 @@ impl Blocks {
             probe.last = self.named(page, probe.last);
         }
         (probe.sealed, unheld)
+    }
+
+    /// The prefixes of these tokens whose pages exist: of one page, of two, and so on.
+    pub fn prefixes(&self, key: impl Into<CacheKey>, tokens: &[u32]) -> Vec<Prefix> {
+        let mut probe = Chain::new(key);
+        let mut prefixes = Vec::new();
+        while let Some(page) = self.next_shared(&probe, tokens) {
+            probe.sealed += 1;
+            probe.last = self.named(page, probe.last);
+            prefixes.push(probe.prefix());
+        }
+        prefixes
     }
 
     /// Makes room for `tokens` tokens in all, or changes nothing and says `false`.

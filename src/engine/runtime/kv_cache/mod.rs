@@ -4,4 +4,4 @@
 
 mod blocks;
 
-pub use blocks::{Blocks, CacheKey, CacheScope, Chain, ImageDigest, ImageSpan};
+pub use blocks::{Blocks, CacheKey, CacheScope, Chain, ImageDigest, ImageSpan, Prefix};

@@ -8,12 +8,15 @@
 //! prompt and what it generated again. So the oldest always advances, and every sequence becomes the oldest.
 
 pub mod pace;
+mod states;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::kv_cache::{Blocks, CacheKey, Chain};
 use muster_kernels::PAGE_TOKENS;
+use states::States;
+pub use states::{SNAPSHOTS, StateCopy};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -34,6 +37,9 @@ pub struct Scheduler {
     waiting: VecDeque<Entry>,
     /// Oldest first, so in the order of their ids.
     running: Vec<Entry>,
+    states: States,
+    /// Whether sequences have states beside their pages: then a prefix is shared where there is a snapshot of its state.
+    has_states: bool,
 }
 
 /// The sequences that generate in a step: what a step without prompts computes.
@@ -90,6 +96,10 @@ struct Entry {
     /// The prompt is in the pages; missing tokens were drawn or forced since.
     is_generating: bool,
     chain: Chain,
+    /// Which of the states of running sequences it has.
+    state: Option<u32>,
+    /// Numbers of tokens behind which its state is kept, in order.
+    marks: Vec<usize>,
 }
 
 impl Entry {
@@ -103,10 +113,30 @@ impl Entry {
 
     /// Skips what others computed already, also since the last step: choices of one prompt start together.
     fn share(&mut self, blocks: &mut Blocks) {
+        if !self.computes_all {
+            let known = blocks.share(&mut self.chain, &self.tokens);
+            self.skip(known);
+        }
+    }
+
+    /// The same where sequences have states: the longest prefix with a snapshot. Longer ones that others computed are worth a
+    /// snapshot.
+    fn share_state(&mut self, blocks: &mut Blocks, states: &mut States) {
         if self.computes_all {
             return;
         }
-        let known = blocks.share(&mut self.chain, &self.tokens);
+        let prefixes = blocks.prefixes(self.key.clone(), &self.tokens);
+        let known = prefixes.iter().rposition(|it| states.has_snapshot(*it));
+        if let Some(at) = known {
+            let tokens = blocks.share_pages(&mut self.chain, &self.tokens, at + 1);
+            states.restore(prefixes[at], self.state);
+            self.skip(tokens);
+        }
+        let common = prefixes.len() * PAGE_TOKENS;
+        self.marks = states::marks(self.tokens.len(), self.computed, common);
+    }
+
+    fn skip(&mut self, known: usize) {
         let skipped = known.saturating_sub(self.computed);
         self.computed += skipped;
         if !self.was_preempted {
@@ -122,6 +152,16 @@ impl Scheduler {
             blocks: Blocks::new(pages),
             waiting: VecDeque::new(),
             running: Vec::new(),
+            states: States::new(limits.max_running, SNAPSHOTS),
+            has_states: false,
+        }
+    }
+
+    /// For a model whose sequences have states beside their pages.
+    pub fn with_states(self) -> Self {
+        Self {
+            has_states: true,
+            ..self
         }
     }
 
@@ -172,6 +212,8 @@ impl Scheduler {
             was_preempted: false,
             computes_all,
             is_generating: false,
+            state: None,
+            marks: Vec::new(),
         });
     }
 
@@ -179,6 +221,7 @@ impl Scheduler {
     pub fn finish(&mut self, id: SequenceId) {
         if let Some(at) = self.find(id) {
             let entry = self.running.remove(at);
+            self.states.give_back(entry.state);
             self.blocks.release(entry.chain);
         } else if let Some(at) = self.waiting.iter().position(|entry| entry.id == id) {
             self.waiting.remove(at);
@@ -259,8 +302,11 @@ impl Scheduler {
             return None;
         }
         let entry = &mut self.running[at];
-        entry.share(&mut self.blocks);
-        let end = entry.tokens.len().min(entry.computed + *budget);
+        if !self.has_states {
+            entry.share(&mut self.blocks);
+        }
+        let mark = entry.marks.first().copied().unwrap_or(usize::MAX);
+        let end = entry.tokens.len().min(entry.computed + *budget).min(mark);
         let end = end.min(ready(entry.id, entry.computed));
         if end <= entry.computed {
             return None;
@@ -288,6 +334,10 @@ impl Scheduler {
                 entry.computed = row.tokens.end;
                 self.blocks
                     .seal(&mut entry.chain, &entry.tokens, entry.computed);
+                if entry.marks.first() == Some(&entry.computed) {
+                    entry.marks.remove(0);
+                    self.states.keep(entry.chain.prefix(), entry.state);
+                }
             }
         }
     }
@@ -317,6 +367,17 @@ impl Scheduler {
     pub fn row_input(&self, row: &Row) -> Option<(&[u32], &[u32])> {
         let entry = &self.running[self.find(row.id)?];
         Some((entry.tokens.get(row.tokens.clone())?, entry.chain.pages()))
+    }
+
+    /// Which of the states of running sequences is a running one's own, as long as it keeps its place. What the state held
+    /// before counts for nothing: a sequence that gets its place begins with its first token, or with a copy.
+    pub fn state(&self, id: SequenceId) -> Option<u32> {
+        self.find(id).and_then(|at| self.running[at].state)
+    }
+
+    /// Copies of states to be made before the next step computes, in this order.
+    pub fn take_state_copies(&mut self) -> Vec<StateCopy> {
+        self.states.take_copies()
     }
 
     /// How many tokens of a running sequence are in its pages.
@@ -355,7 +416,9 @@ impl Scheduler {
             let fresh = Chain::new(entry.key.clone());
             self.blocks
                 .release(std::mem::replace(&mut entry.chain, fresh));
+            self.states.give_back(entry.state.take());
             entry.computed = 0;
+            entry.marks.clear();
             entry.was_preempted = true;
             entry.is_generating = false;
             self.waiting.push_front(entry);
@@ -370,7 +433,11 @@ impl Scheduler {
             if !self.fits(&entry) {
                 return self.waiting.push_front(entry);
             }
-            entry.share(&mut self.blocks);
+            entry.state = self.states.take();
+            match self.has_states {
+                true => entry.share_state(&mut self.blocks, &mut self.states),
+                false => entry.share(&mut self.blocks),
+            }
             let has_room = self.blocks.grow(&mut entry.chain, entry.tokens.len());
             debug_assert!(has_room, "an admitted sequence fits");
             self.running.push(entry);
@@ -380,7 +447,7 @@ impl Scheduler {
     /// Whether all known tokens fit, with one page to spare for each running sequence, so that admitting one
     /// does not soon send another back. Alone it may have everything.
     fn fits(&self, entry: &Entry) -> bool {
-        let (shared, unheld) = match entry.computes_all {
+        let (shared, unheld) = match entry.computes_all || self.has_states {
             true => (0, 0),
             false => self.blocks.shareable(entry.key.clone(), &entry.tokens),
         };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 
-use super::{Limits, Row, Scheduler, SequenceId};
+use super::{Limits, Row, SNAPSHOTS, Scheduler, SequenceId, StateCopy};
 use crate::runtime::CacheScope;
 use muster_kernels::PAGE_TOKENS;
 
@@ -13,6 +13,8 @@ struct World {
     scheduler: Scheduler,
     limits: Limits,
     written: Vec<[u32; PAGE_TOKENS]>,
+    /// Of a network with states, the tokens that each of them has seen.
+    states: Option<Vec<Vec<u32>>>,
     /// Tokens proposed for each sequence in each step; every third step, one of them is wrong.
     proposed: usize,
     /// How many tokens each unfinished sequence still draws.
@@ -27,10 +29,45 @@ impl World {
             scheduler: Scheduler::new(limits, pages),
             limits,
             written: vec![[u32::MAX; PAGE_TOKENS]; pages],
+            states: None,
             proposed: 0,
             wanted: HashMap::new(),
             history: HashMap::new(),
             next_id: 0,
+        }
+    }
+
+    fn with_states(limits: Limits, pages: usize) -> Self {
+        Self {
+            scheduler: Scheduler::new(limits, pages).with_states(),
+            states: Some(vec![Vec::new(); limits.max_running + SNAPSHOTS]),
+            ..Self::new(limits, pages)
+        }
+    }
+
+    /// What the step does to states.
+    fn advance_states(&mut self, rows: &[Row]) {
+        let copies = self.scheduler.take_state_copies();
+        let Some(states) = &mut self.states else {
+            assert_eq!(copies, [], "no state is copied where there is none");
+            return;
+        };
+        for StateCopy { from, to } in copies {
+            states[to as usize] = states[from as usize].clone();
+        }
+        for row in rows {
+            let slot = self.scheduler.state(row.id).expect("it is running");
+            let state = &mut states[slot as usize];
+            if row.tokens.start == 0 {
+                state.clear();
+            }
+            let known = &self.history[&row.id];
+            assert_eq!(
+                *state,
+                known[..row.tokens.start],
+                "a state has seen all before"
+            );
+            state.extend_from_slice(&known[row.tokens.clone()]);
         }
     }
 
@@ -53,7 +90,7 @@ impl World {
     /// One step; returns how many tokens each sequence computed.
     fn step(&mut self) -> Vec<(SequenceId, usize)> {
         let mut rows = self.scheduler.plan();
-        if !self.scheduler.reads_prompts() {
+        if !self.scheduler.reads_prompts() && self.states.is_none() {
             for row in &mut rows {
                 let proposed = self.guess(row.id);
                 self.scheduler.propose(row, proposed);
@@ -86,6 +123,7 @@ impl World {
                 "a sequence sees its own past"
             );
         }
+        self.advance_states(&rows);
         self.scheduler.advance(&rows);
         for row in rows.iter().filter(|row| row.draws) {
             self.draw(row);
@@ -174,6 +212,24 @@ fn choices_of_one_prompt_read_it_once() {
     assert_eq!(world.step(), [(first, 22), (second, 26)]);
     assert_eq!(world.scheduler.cached_tokens(second), PAGE_TOKENS);
     world.run_dry();
+}
+
+#[test]
+fn a_common_prefix_is_read_twice_where_sequences_have_states() {
+    let mut world = World::with_states(LIMITS, 64);
+    let common = prompt(70, 3);
+    let mut cached = |end: u32| {
+        let tokens = [common.clone(), vec![end; 40]].concat();
+        let id = world.submit(tokens, 3);
+        world.step();
+        let cached = world.scheduler.cached_tokens(id);
+        world.run_dry();
+        cached
+    };
+    // The second one finds that the prefix is common, and keeps its state.
+    assert_eq!([12, 13, 14, 15].map(&mut cached), [0, 0, 64, 64]);
+    // A prompt once more: all but its last page.
+    assert_eq!(cached(13), 96);
 }
 
 #[test]
@@ -276,8 +332,13 @@ proptest! {
         prefill_chunk in 1..100_usize,
         pages in 5..20_usize,
         proposed in 0..40_usize,
+        has_states in proptest::bool::ANY,
     ) {
-        let mut world = World::new(Limits { max_running, prefill_chunk }, pages);
+        let limits = Limits { max_running, prefill_chunk };
+        let mut world = match has_states {
+            true => World::with_states(limits, pages),
+            false => World::new(limits, pages),
+        };
         world.proposed = proposed;
         for act in acts {
             match act {

@@ -14,6 +14,7 @@ mod encoding;
 mod images;
 #[cfg(feature = "cuda")]
 mod launches;
+mod recurrent;
 mod speculation;
 
 async fn start(fake: &Fake, limits: EngineLimits, cache_tokens: usize) -> Runtime {
