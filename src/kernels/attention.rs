@@ -191,6 +191,23 @@ impl LayerPages {
         }))
     }
 
+    /// Pages of one latent for each token: a key of `dim` numbers whose first `value_dim` are the value too. Numbers are
+    /// stored once.
+    pub fn of_latents(
+        pages: usize,
+        [dim, value_dim]: [usize; 2],
+        dtype: KvDtype,
+        device: &Device,
+    ) -> Result<Self> {
+        match device {
+            Device::Cpu => {
+                let pages = cpu::Pages::of_latents(pages, dim, value_dim, dtype)?;
+                Ok(Self(Store::Cpu(pages)))
+            }
+            _ => bail!("latent attention on a GPU is not supported; use the CPU"),
+        }
+    }
+
     pub fn bytes(&self) -> usize {
         match &self.0 {
             Store::Cpu(pages) => pages.bytes(),
@@ -234,5 +251,23 @@ pub fn paged_attention_with_sinks(
             cpu::paged_attention([q, k, v], pages, plan.spans(), options, Some(sinks))
         }
         Store::Device(_) => bail!("attention sinks on a GPU are not supported; use the CPU"),
+    }
+}
+
+/// Writes the latents of the new tokens (`[t, 1, d]`) into pages of latents, then attends causally: all heads of `q`
+/// (`[t, heads, d]`) to the same latents. The result is `[t, heads, value_dim]`.
+pub fn paged_latent_attention(
+    q: &Tensor,
+    latents: &Tensor,
+    pages: &mut LayerPages,
+    plan: &AttentionPlan,
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    match &mut pages.0 {
+        Store::Cpu(pages) if pages.holds_latents() => {
+            cpu::paged_attention([q, latents, latents], pages, plan.spans(), options, None)
+        }
+        Store::Cpu(_) => bail!("the pages hold keys and values, but latents are written"),
+        Store::Device(_) => bail!("latent attention on a GPU is not supported; use the CPU"),
     }
 }

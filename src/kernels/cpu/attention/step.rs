@@ -26,7 +26,9 @@ const FEW_BLOCKS: usize = 4;
 pub struct StepHeads {
     pub queries: usize,
     pub kv: usize,
-    pub dim: usize,
+    /// Numbers of a query and of a key.
+    pub key_dim: usize,
+    pub value_dim: usize,
 }
 
 /// A step and its queries, `[rows, heads, d]`.
@@ -60,12 +62,12 @@ struct Piece<'a> {
 }
 
 impl Step<'_> {
-    /// The result, of the shape of the queries. `tile` tells how to see a page of a head.
+    /// The result, a value for each query. `tile` tells how to see a page of a head.
     pub fn attend<T: TileAtEveryLevel>(&self, tile: impl Fn(u32, usize) -> T + Sync) -> Vec<f32> {
-        let dim = self.heads.dim;
+        let dim = self.heads.value_dim;
         let (blocks, partial) = self.blocks();
         let pieces = self.pieces(&blocks);
-        let mut result = vec![0f32; self.queries.len()];
+        let mut result = vec![0f32; self.queries.len() / self.heads.key_dim * dim];
         let mut sums = vec![0f32; partial * dim];
         let mut softmaxes = vec![Softmax::NOTHING_SEEN; partial];
         let rows = Disjoint::new(&mut result);
@@ -174,7 +176,8 @@ impl Step<'_> {
             .iter()
             .map(|block| block.rows.len() * block.partitions.len() * PARTITION);
         let seen = seen.fold(0, usize::saturating_add);
-        seen.saturating_mul(self.heads.queries * self.heads.dim / 8)
+        let dims = self.heads.key_dim + self.heads.value_dim;
+        seen.saturating_mul(self.heads.queries * dims / 16)
     }
 
     /// Where the sums of a piece lie among those that are added up later.
@@ -212,15 +215,15 @@ impl Step<'_> {
         tiles: &[T],
         found: &mut Sums,
     ) {
-        let (dim, group) = (self.heads.dim, self.group());
-        found.clear(block.rows.len() * group, dim);
+        let (dim, group) = (self.heads.key_dim, self.group());
+        found.clear(block.rows.len() * group, self.heads.value_dim);
         let first = partition * PARTITION;
         let place = |token: usize| token.clamp(first, first + PARTITION) - first;
         let places = block
             .rows
             .clone()
             .flat_map(|row| (head * group..(head + 1) * group).map(move |head| (row, head)));
-        let outs = found.numbers.chunks_exact_mut(dim);
+        let outs = found.numbers.chunks_exact_mut(self.heads.value_dim);
         let queries = places.zip(outs).map(|((row, head), out)| {
             let at = (row * self.heads.queries + head) * dim;
             let seen = self.seen(block.position + row - block.rows.start);
@@ -249,7 +252,8 @@ impl Step<'_> {
         found: &mut Sums,
     ) {
         let queries = block.rows.len() * self.group();
-        found.clear(queries, self.heads.dim);
+        let dim = self.heads.value_dim;
+        found.clear(queries, dim);
         for partition in block.partitions.clone() {
             let piece = Piece {
                 block,
@@ -259,14 +263,14 @@ impl Step<'_> {
             let Some(at) = self.partial_at(&piece) else {
                 return;
             };
-            let numbers = &sums[at * self.heads.dim..(at + queries) * self.heads.dim];
+            let numbers = &sums[at * dim..(at + queries) * dim];
             found.add(numbers, &softmaxes[at..at + queries]);
         }
     }
 
     /// Writes the result of a block and head.
     fn finish(&self, block: &StepBlock, head: usize, found: &mut Sums, result: &Disjoint<f32>) {
-        let (dim, group) = (self.heads.dim, self.group());
+        let (dim, group) = (self.heads.value_dim, self.group());
         let queries = found.numbers.chunks_exact_mut(dim).zip(&found.softmaxes);
         for (index, (sums, softmax)) in queries.enumerate() {
             let (row, head) = (

@@ -91,13 +91,10 @@ fn paged(
     level: Level,
     sequences: &[Sequence],
     steps: &[usize],
-    dtype: KvDtype,
+    mut pages: Pages,
     options: AttentionOptions,
     sinks: Option<&[f32]>,
 ) -> Vec<Vec<f32>> {
-    let (_, kv_heads, d) = sequences[0].k.dims3().unwrap();
-    let count = sequences.iter().map(|s| s.pages.len()).sum::<usize>();
-    let mut pages = Pages::new(count, kv_heads, d, dtype).unwrap();
     let mut done = vec![0; sequences.len()];
     let mut rows = vec![Vec::new(); sequences.len()];
     for step in steps.iter().cycle() {
@@ -176,14 +173,60 @@ fn check_with_sinks(
         .iter()
         .map(|sequence| naive(sequence, dtype, options, sinks))
         .collect();
+    let count = sequences.iter().map(|s| s.pages.len()).sum::<usize>();
     for level in Level::available() {
-        let found = paged(level, &sequences, &[step], dtype, options, sinks);
-        let in_other_chunks = paged(level, &sequences, &[1, 64, 5, 13], dtype, options, sinks);
+        let run = |steps: &[usize]| {
+            let pages = Pages::new(count, kv_heads, d, dtype).unwrap();
+            paged(level, &sequences, steps, pages, options, sinks)
+        };
+        let (found, in_other_chunks) = (run(&[step]), run(&[1, 64, 5, 13]));
         assert!(
             found == in_other_chunks,
             "bits depend on how the prompt was cut"
         );
         for (found, wanted) in found.iter().flatten().zip(wanted.iter().flatten()) {
+            let gap = (f64::from(*found) - wanted).abs();
+            assert!(gap < 2e-5, "{level:?}: found {found}, wanted {wanted}");
+        }
+    }
+}
+
+/// Values are the first numbers of keys, which all heads share.
+fn check_latents(
+    lengths: &[usize],
+    (heads, d, value_dim): (usize, usize, usize),
+    step: usize,
+    dtype: KvDtype,
+    options: AttentionOptions,
+) {
+    let sequences: Vec<_> = sequences(lengths, heads, 1, d)
+        .into_iter()
+        .map(|sequence| Sequence {
+            v: sequence.k.clone(),
+            ..sequence
+        })
+        .collect();
+    let wanted = sequences.iter().flat_map(|sequence| {
+        let rows = naive(sequence, dtype, options, None);
+        let values = rows.chunks(d).flat_map(|value| &value[..value_dim]);
+        values.copied().collect::<Vec<f64>>()
+    });
+    let wanted: Vec<f64> = wanted.collect();
+    let count = sequences.iter().map(|s| s.pages.len()).sum::<usize>();
+    for level in Level::available() {
+        let run = |steps: &[usize]| {
+            let pages = Pages::of_latents(count, d, value_dim, dtype).unwrap();
+            assert_eq!(pages.bytes(), dtype.bytes(count * PAGE_TOKENS * d).max(64));
+            paged(level, &sequences, steps, pages, options, None)
+        };
+        let (found, in_other_chunks) = (run(&[step]), run(&[1, 64, 5, 13]));
+        assert!(
+            found == in_other_chunks,
+            "bits depend on how the prompt was cut"
+        );
+        let found: Vec<f32> = found.into_iter().flatten().collect();
+        assert_eq!(found.len(), wanted.len());
+        for (found, wanted) in found.iter().zip(&wanted) {
             let gap = (f64::from(*found) - wanted).abs();
             assert!(gap < 2e-5, "{level:?}: found {found}, wanted {wanted}");
         }
@@ -210,6 +253,42 @@ proptest! {
         let options = AttentionOptions { scale: (d as f32).powf(-0.5), window, softcap };
         check(&lengths, (kv_heads * group, kv_heads, d), step, dtype, options);
     }
+
+    #[test]
+    fn attention_to_latents_is_attention_to_keys_and_their_first_numbers(
+        lengths in prop::collection::vec(1usize..100, 1..4),
+        heads in 1usize..21,
+        d in 2usize..90,
+        share in 1usize..10,
+        step in 1usize..80,
+        dtype in prop::sample::select(vec![KvDtype::F32, KvDtype::F16, KvDtype::Bf16]),
+        window in prop::option::of(1usize..50),
+    ) {
+        let value_dim = (d * share / 9).clamp(1, d);
+        let options = AttentionOptions { scale: (d as f32).powf(-0.5), window, softcap: None };
+        check_latents(&lengths, (heads, d, value_dim), step, dtype, options);
+    }
+}
+
+#[test]
+fn latents_of_several_partitions_are_added_up() {
+    let options = AttentionOptions {
+        scale: 0.2,
+        window: None,
+        softcap: None,
+    };
+    check_latents(&[1300, 3, 520], (5, 40, 32), 1300, KvDtype::F16, options);
+}
+
+#[test]
+fn latents_that_cannot_be_stored_are_refused() {
+    let refused = |dim, value_dim, dtype| {
+        let pages = Pages::of_latents(1, dim, value_dim, dtype);
+        pages.unwrap_err().to_string()
+    };
+    assert!(refused(64, 32, KvDtype::Q8_0).contains("not q8_0; use f16"));
+    assert!(refused(64, 65, KvDtype::F16).contains("no value of 65"));
+    assert!(refused(64, 0, KvDtype::F16).contains("no value of 0"));
 }
 
 #[test]
