@@ -83,6 +83,8 @@ pub enum LoadError {
         "keys and values are stored as {dtype} where 32 divides the size of a head, which is {head_dim}; use f16"
     )]
     KvHeadSize { dtype: KvDtype, head_dim: usize },
+    #[error("latents are stored as f32, f16 or bf16, not {dtype}; use f16")]
+    KvLatents { dtype: KvDtype },
     #[error("the device failed: {0}")]
     Device(String),
     #[error("loading {name} panicked: {message}")]
@@ -210,6 +212,9 @@ fn load_decoder(
 /// Refuses a type that the heads cannot be stored as.
 pub fn check_kv(kv: Option<KvDtype>, spec: &DecoderSpec) -> Result<(), LoadError> {
     match kv {
+        Some(dtype) if spec.latent.is_some() && dtype == KvDtype::Q8_0 => {
+            Err(LoadError::KvLatents { dtype })
+        }
         Some(dtype) if !dtype.takes(spec.head_dim) => Err(LoadError::KvHeadSize {
             dtype,
             head_dim: spec.head_dim,

@@ -4,7 +4,9 @@ mod attention;
 mod embedding;
 mod experts;
 mod feed_forward;
+mod latent_attention;
 mod linear;
+mod mixer;
 mod norm;
 mod routing;
 
@@ -13,7 +15,9 @@ pub use self::{
     embedding::Embedding,
     experts::{Expert, ExpertBiases, Experts, SharedExpert},
     feed_forward::{FeedForward, GateActivation, GatedFeedForward},
+    latent_attention::{LatentAttention, LatentQuery, LatentSizes},
     linear::Linear,
+    mixer::TokenMixer,
     norm::RmsNorm,
-    routing::{ExpertGroups, RouterScore, Routing},
+    routing::{ExpertGroups, GroupScore, RouterScore, Routing},
 };

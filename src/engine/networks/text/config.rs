@@ -6,9 +6,12 @@
 use serde::Deserialize;
 
 use super::{
+    deepseek,
     experts::ExpertsJson,
     family::Family,
-    gemma, glm, gpt_oss, granite, llama, mistral, olmo, phi, qwen,
+    gemma, glm, gpt_oss, granite,
+    latent::LatentJson,
+    llama, mistral, olmo, phi, qwen,
     rope::{Rope, RopeScaling},
     rope_json::RopeJson,
     smollm,
@@ -67,6 +70,8 @@ pub struct ConfigJson {
     pub swiglu_limit: Option<f32>,
     #[serde(flatten)]
     pub experts: ExpertsJson,
+    #[serde(flatten)]
+    pub latent: LatentJson,
     quantization_config: Option<serde_json::Value>,
 }
 
@@ -93,6 +98,9 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
         Family::Olmo3 => olmo::olmo3_spec(&config),
         Family::Olmoe => olmo::olmoe_spec(&config),
         Family::Glm4Moe => glm::glm4_moe_spec(&config),
+        Family::DeepseekV2 => deepseek::deepseek_v2_spec(&config),
+        Family::DeepseekV3 => deepseek::deepseek_v3_spec(&config),
+        Family::Glm4MoeLite => deepseek::glm4_moe_lite_spec(&config),
         Family::GptOss => gpt_oss::gpt_oss_spec(&config),
         Family::Granite => granite::granite_spec(&config),
         Family::SmolLm3 => smollm::smollm3_spec(&config),
@@ -236,6 +244,12 @@ impl ConfigJson {
                 ..default
             }),
         }
+    }
+
+    /// What the products of queries and keys are multiplied by beside the scaled rope, as DeepSeek's files mean it.
+    pub fn rope_weight(&self) -> f64 {
+        let context = self.max_position_embeddings;
+        self.rope_json().product_weight(context)
     }
 
     /// What Ministral 3 says beside its rope.

@@ -26,7 +26,7 @@ impl Decoder {
             // The last layer goes on with the asked rows alone.
             let is_last = index + 1 == self.layers.len();
             let fed = if is_last { logit_rows as u64 } else { rows };
-            layer.attention.bytes() + layer.feed_forward.step_bytes(fed)
+            layer.mixer.bytes() + layer.feed_forward.step_bytes(fed)
         });
         let weights: u64 = weights.sum();
         let head = if logit_rows > 0 {
@@ -46,20 +46,20 @@ impl Decoder {
         let tokens = spans.iter().map(|span| span.new_tokens as u64).sum::<u64>();
         let (rows, layers) = (logit_rows as u64, spec.layers as u64);
         let hidden = spec.hidden_size as u64;
-        let (query, kv) = (spec.query_size() as u64, spec.kv_size() as u64);
-        let before = hidden * (query + 2 * kv);
+        let (before, output) = spec.mixer_parameters();
+        let (before, output) = (before as u64, output as u64);
         let after = (0..spec.layers).map(|layer| {
             // The last layer goes on with the asked rows alone.
             let is_last = layer + 1 == spec.layers;
             let fed = if is_last { rows } else { tokens };
-            (hidden * query + spec.feed_parameters(layer)) * fed
+            (output + spec.feed_parameters(layer)) * fed
         });
         let multiplied =
             before * layers * tokens + after.sum::<u64>() + hidden * spec.vocab_size as u64 * rows;
         let seen = (0..spec.layers)
             .map(|layer| self.seen(spans, layer))
             .sum::<u64>();
-        2 * multiplied + 4 * query * seen
+        2 * (multiplied + spec.seen_numbers() as u64 * seen)
     }
 
     /// How many keys the new tokens look at in a layer, all together.

@@ -7,7 +7,7 @@ use super::{
     spec::DecoderSpec,
 };
 use crate::networks::{
-    layers::{Attention, Embedding, FeedForward, Positions, RmsNorm},
+    layers::{Embedding, FeedForward, Positions, RmsNorm, TokenMixer},
     weights::Weight,
 };
 use muster_kernels::{
@@ -31,7 +31,7 @@ pub struct Decoder {
 
 pub(super) struct Layer {
     pub attention_norms: Norms,
-    pub attention: Attention,
+    pub mixer: TokenMixer,
     pub feed_norms: Norms,
     pub feed_forward: FeedForward,
 }
@@ -335,6 +335,10 @@ impl Decoder {
     }
 
     fn layer_pages(&self, pages: usize, dtype: KvDtype) -> Result<LayerPages> {
+        if let Some(latent) = &self.spec.latent {
+            let numbers = [latent.sizes.kept(), latent.sizes.rank];
+            return LayerPages::of_latents(pages, numbers, dtype, &self.device);
+        }
         let (heads, size) = (self.spec.kv_heads, self.spec.head_dim);
         LayerPages::new(pages, heads, size, dtype, &self.device)
     }
@@ -379,7 +383,7 @@ impl Decoder {
     ) -> Result<State> {
         let layer = &self.layers[index];
         let positions = self.positions(step, index);
-        let mut gathered = layer.attention.gather(&state.normed, &positions, pages)?;
+        let mut gathered = layer.mixer.gather(&state.normed, &positions, pages)?;
         let mut sum = state.sum;
         if let Some(rows) = rows {
             if rows.elem_count() == 0 {
@@ -392,7 +396,7 @@ impl Decoder {
             gathered = gathered.index_select(rows, 0)?;
             sum = sum.index_select(rows, 0)?;
         }
-        let attended = layer.attention.output.forward(&gathered)?;
+        let attended = layer.mixer.output().forward(&gathered)?;
         let norms = &layer.attention_norms;
         let state = added(
             sum,
@@ -469,6 +473,6 @@ struct State {
 
 impl Layer {
     pub fn bytes(&self) -> u64 {
-        self.attention.bytes() + self.feed_forward.bytes()
+        self.mixer.bytes() + self.feed_forward.bytes()
     }
 }

@@ -39,6 +39,11 @@ pub const FAMILIES: &[&str] = &[
     "gpt-oss",
     "qwen2-moe",
     "glm4-moe",
+    "deepseek-v2-lite",
+    "deepseek-v2",
+    "deepseek-v3",
+    "deepseek-v3-halves",
+    "glm4-moe-lite",
 ];
 
 pub fn fixture(name: &str) -> PathBuf {

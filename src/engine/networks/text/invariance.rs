@@ -136,6 +136,8 @@ fn dense_logits_do_not_depend_on_the_company() {
         ("qwen3-moe", DType::F32),
         ("gpt-oss", DType::F32),
         ("glm4-moe", DType::F32),
+        ("deepseek-v2", DType::F32),
+        ("deepseek-v3", DType::BF16),
         ("gpt-oss-mxfp4", DType::BF16),
         ("qwen3-moe-sparse", DType::BF16),
     ] {

@@ -24,6 +24,7 @@ pub fn spec(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
         heads: config.num_attention_heads,
         kv_heads: config.kv_heads(),
         head_dim,
+        latent: None,
         context: config.context(&rope),
         norm_eps: config.rms_norm_eps,
         norms: rules.norms,

@@ -6,9 +6,10 @@ use candle_core::{DType, quantized::GgmlDType};
 
 use super::{
     LoadOptions, Synthetic,
-    family::{Naming, Role},
+    family::{Naming, Part, Role},
 };
 use crate::networks::{
+    layers::LatentSizes,
     vision,
     weights::{Checkpoint, CheckpointError, TensorHeader, TensorSource, TensorType, convert},
 };
@@ -28,6 +29,7 @@ impl Checkpoint {
             naming: self.naming(),
             tied: spec.tied_embeddings,
             predicting,
+            latent: spec.latent.map(|latent| latent.sizes),
         };
         Ok(named.bytes(on_cpu, options))
     }
@@ -41,6 +43,7 @@ impl Synthetic {
             naming: Naming::Gguf,
             tied: self.spec().tied_embeddings,
             predicting: 0..0,
+            latent: None,
         };
         named.bytes(on_cpu, &LoadOptions::default())
     }
@@ -53,6 +56,7 @@ struct Named<'a> {
     tied: bool,
     /// Layers that are not loaded.
     predicting: Range<usize>,
+    latent: Option<LatentSizes>,
 }
 
 impl Named<'_> {
@@ -75,7 +79,10 @@ impl Named<'_> {
             |header: &&TensorHeader| skipped.iter().any(|it| header.name.starts_with(it));
         let matrices = decoder.into_iter().filter(is_matrix);
         let matrices = matrices.filter(|header| !is_skipped(header));
-        let bytes = matrices.map(|header| {
+        let halves = matrices.clone().flat_map(|header| self.halves(header));
+        let halves: Vec<TensorHeader> = halves.collect();
+        let matrices = matrices.filter(|header| self.halves(header).is_empty());
+        let bytes = matrices.chain(&halves).map(|header| {
             let is_embedding = header.name == embedding;
             let is_head = header.name == head || (is_embedding && tied);
             let table = if is_embedding && !on_cpu {
@@ -96,6 +103,25 @@ impl Named<'_> {
             table + multiplied
         });
         tower + bytes.sum::<u64>()
+    }
+
+    /// The matrix that makes keys and values of latents is held as one matrix for each of the two.
+    fn halves(&self, header: &TensorHeader) -> Vec<TensorHeader> {
+        let stem = Naming::Hub.weight(Role::Layer(0, Part::LatentUp));
+        let stem = stem.rsplit_once("layers.0").map_or("", |(_, stem)| stem);
+        let Some(sizes) = self.latent.filter(|_| header.name.ends_with(stem)) else {
+            return Vec::new();
+        };
+        let rows = header.shape.first().copied().unwrap_or(0);
+        let heads = rows / (sizes.plain_dim + sizes.value_dim);
+        let half = |shape: [usize; 2]| {
+            let name = header.name.clone();
+            TensorHeader::described(name, shape.to_vec(), header.dtype)
+        };
+        vec![
+            half([heads * sizes.rank, sizes.plain_dim]),
+            half([heads * sizes.value_dim, sizes.rank]),
+        ]
     }
 }
 
@@ -167,6 +193,7 @@ mod tests {
             "tiny-llama.gguf",
             "golden/qwen2",
             "golden/mistral",
+            "golden/deepseek-v3",
             experts.to_str().unwrap(),
         ] {
             let checkpoint = Checkpoint::open(&fixture(name)).unwrap();

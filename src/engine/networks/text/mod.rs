@@ -7,6 +7,7 @@
 mod config;
 mod cost;
 mod decoder;
+mod deepseek;
 mod experts;
 mod family;
 mod gemma;
@@ -15,6 +16,7 @@ mod glm;
 mod gpt_oss;
 mod granite;
 mod images;
+mod latent;
 mod limits;
 mod llama;
 mod load;

@@ -187,6 +187,7 @@ impl Shape {
             heads,
             kv_heads,
             head_dim,
+            latent: None,
             context: self.context,
             // As f32, because that is what files of these models hold.
             norm_eps: match self.family {

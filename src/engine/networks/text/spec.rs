@@ -3,6 +3,7 @@
 use super::{
     experts::ExpertsSpec,
     family::Family,
+    latent::LatentSpec,
     rope::{Rope, RopeAxes},
 };
 use crate::networks::layers::GateActivation;
@@ -23,6 +24,8 @@ pub struct DecoderSpec {
     pub heads: usize,
     pub kv_heads: usize,
     pub head_dim: usize,
+    /// Keys and values are made of latents, of which all heads share one for each token.
+    pub latent: Option<LatentSpec>,
     /// The most tokens a sequence may have.
     pub context: usize,
     pub norm_eps: f64,
@@ -141,7 +144,7 @@ impl DecoderSpec {
     }
 
     pub fn kv_bytes_per_token(&self, dtype: KvDtype) -> u64 {
-        2 * (self.layers * dtype.bytes(self.kv_size())) as u64
+        (self.layers * dtype.bytes(self.kept_numbers())) as u64
     }
 
     /// What the tables of cosines and sines take on a device where they are made for the whole context.
@@ -164,9 +167,10 @@ impl DecoderSpec {
 
     /// The numbers in all matrices that a token is multiplied by, the output's included.
     pub fn multiplied_parameters(&self) -> u64 {
-        let attention = 2 * self.hidden_size * (self.query_size() + self.kv_size());
+        let (before, output) = self.mixer_parameters();
+        let attention = (self.layers * (before + output)) as u64;
         let feed_forward: u64 = (0..self.layers).map(|it| self.feed_parameters(it)).sum();
-        (self.layers * attention + self.vocab_size * self.hidden_size) as u64 + feed_forward
+        attention + (self.vocab_size * self.hidden_size) as u64 + feed_forward
     }
 }
 

@@ -166,7 +166,7 @@ pub fn encoder_footprint(
         ),
         NetworkSpec::Decoder(spec) => (
             checkpoint.weight_bytes(on_cpu, options)?,
-            8 * spec.hidden_size + 3 * spec.intermediate_size + 2 * spec.query_size(),
+            8 * spec.hidden_size + 3 * spec.intermediate_size + spec.attention_width(),
         ),
     };
     // And two pieces of the scores of attention.

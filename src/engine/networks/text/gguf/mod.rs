@@ -4,6 +4,7 @@ mod describe;
 mod experts;
 #[cfg(test)]
 mod golden;
+mod latent;
 mod rope;
 #[cfg(test)]
 mod tests;
@@ -34,8 +35,12 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
     let blocks = layered("block_count", file.size("block_count")?)?;
     let predicting = file.optional_size("nextn_predict_layers")?.unwrap_or(0);
     let layers = layered("block_count", blocks.saturating_sub(predicting))?;
+    let latent = file.latent()?;
     let share = hidden_size.checked_div(heads).unwrap_or(0);
-    let head_dim = file.optional_size("attention.key_length")?.unwrap_or(share);
+    let head_dim = match &latent {
+        Some(latent) => latent.sizes.query_dim(),
+        None => file.optional_size("attention.key_length")?.unwrap_or(share),
+    };
     let ropes = file.ropes(head_dim)?;
     let spec = DecoderSpec {
         family,
@@ -50,6 +55,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
             .optional_size("attention.head_count_kv")?
             .unwrap_or(heads),
         head_dim,
+        latent,
         context: file.size("context_length")?,
         norm_eps: file
             .float("attention.layer_norm_rms_epsilon")?
@@ -62,13 +68,18 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
         rope_axes: None,
         window_rope: ropes.windowed,
         layers_without_rope: file.rules.layers_without_rope(layers),
-        attention_scale: file.attention_scale(hidden_size, heads, head_dim)?,
+        attention_scale: match &latent {
+            Some(latent) => file.latent_scale(latent)?,
+            None => file.attention_scale(hidden_size, heads, head_dim)?,
+        },
         query_temperature: file.query_temperature()?,
         attention_sinks: file.has_sinks(),
         soft_caps: file.soft_caps()?,
         scales: file.scales(hidden_size)?,
         biases: Biases {
-            query_key_value: file.has_bias(Part::Query) || file.has_bias(Part::QueryKeyValue),
+            query_key_value: [Part::Query, Part::QueryKeyValue, Part::LatentDown]
+                .into_iter()
+                .any(|part| file.has_bias(part)),
             attention_output: file.has_bias(Part::AttentionOutput),
             feed_forward: file.has_bias(Part::Gate),
         },
@@ -251,7 +262,7 @@ impl File<'_> {
         }
         let key_length = self.optional_size("attention.key_length")?;
         let value_length = self.optional_size("attention.value_length")?;
-        if key_length != value_length {
+        if key_length != value_length && !self.has_latents() {
             let found = format!("{value_length:?} with a key length of {key_length:?}");
             let key = self.key("attention.value_length");
             return Err(Flaw::unsupported(

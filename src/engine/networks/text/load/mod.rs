@@ -2,6 +2,7 @@
 //! places each of them.
 
 mod experts;
+mod latent;
 mod tensors;
 
 use candle_core::{DType, Device};
@@ -144,13 +145,13 @@ impl Loader<'_> {
                 Part::AttentionNorm,
                 Part::AttentionPostNorm,
             )?,
-            attention: self.attention(spec, index)?,
+            mixer: self.mixer(spec, index)?,
             feed_norms: self.norms(spec, index, feed_norm(spec), Part::FeedPostNorm)?,
             feed_forward: self.feed_forward(spec, index)?,
         })
     }
 
-    fn attention(&mut self, spec: &DecoderSpec, index: usize) -> Result<Attention, Flaw> {
+    pub fn attention(&mut self, spec: &DecoderSpec, index: usize) -> Result<Attention, Flaw> {
         let (hidden, query, kv) = (spec.hidden_size, spec.query_size(), spec.kv_size());
         let biases = spec.biases;
         let own = [(Part::Query, query), (Part::Key, kv), (Part::Value, kv)];

@@ -7,6 +7,7 @@ use candle_core::{DType, Device, Tensor, quantized::GgmlDType};
 use super::super::{
     family::{Naming, Part, Role},
     gguf,
+    latent::LATENT_NORM_EPS,
     spec::DecoderSpec,
 };
 use super::{LoadOptions, Progress};
@@ -138,6 +139,7 @@ impl<'a> Loader<'a> {
             | Role::Layer(_, Part::AttentionNorm | Part::FeedNorm | Part::FeedPreNorm) => {
                 spec.stream_norm_eps()
             }
+            Role::Layer(_, Part::QueryDownNorm | Part::LatentNorm) => LATENT_NORM_EPS,
             _ => spec.norm_eps,
         };
         let weight = self.vector(numbers)?;
