@@ -103,6 +103,19 @@ pub struct AttentionOptions {
     pub window: Option<usize>,
     /// Scores become `cap * tanh(score / cap)`.
     pub softcap: Option<f32>,
+    pub reach: AttentionReach,
+}
+
+/// Which tokens a query sees, as far as its window goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AttentionReach {
+    /// The tokens up to its own.
+    #[default]
+    Past,
+    /// The tokens up to its own in its chunk: positions are cut into chunks of so many tokens. At least one.
+    Chunk(usize),
+    /// All of its sequence that the step brings or that came before, also those behind; a window lies on both sides.
+    Sequence,
 }
 
 /// How keys and values are stored in pages.
@@ -230,6 +243,11 @@ pub fn paged_attention(
     match (&mut pages.0, &plan.on_device) {
         (Store::Cpu(pages), _) => {
             cpu::paged_attention([q, k, v], pages, plan.spans(), options, None)
+        }
+        (Store::Device(_), _) if options.reach != AttentionReach::Past => {
+            bail!(
+                "attention in chunks or in both directions on a GPU is not supported; use the CPU"
+            )
         }
         (Store::Device(pages), Some(plan)) => cuda::paged_attention(q, k, v, pages, plan, options),
         (Store::Device(_), None) => {

@@ -85,6 +85,10 @@ pub enum LoadError {
     KvHeadSize { dtype: KvDtype, head_dim: usize },
     #[error("latents are stored as f32, f16 or bf16, not {dtype}; use f16")]
     KvLatents { dtype: KvDtype },
+    #[error(
+        "the decoder reads in both directions and writes no text; put modules.json and the folders that it names beside it"
+    )]
+    Bidirectional,
     #[error("the device failed: {0}")]
     Device(String),
     #[error("loading {name} panicked: {message}")]
@@ -163,6 +167,9 @@ fn load_decoder(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, LoadError> {
     let spec = checkpoint.spec()?;
+    if spec.is_bidirectional {
+        return Err(LoadError::Bidirectional);
+    }
     let language = open_language(source, checkpoint)?;
     let context = source.context.unwrap_or(spec.context).min(spec.context);
     let options = LoadOptions {

@@ -43,7 +43,7 @@ pub struct LatentSizes {
     pub rank: usize,
     /// Numbers of a head's query and key that do not turn.
     pub plain_dim: usize,
-    /// Those that may turn.
+    /// Numbers of both that may turn.
     pub rope_dim: usize,
     /// Numbers of a head's value.
     pub value_dim: usize,

@@ -35,9 +35,9 @@ pub struct ExpertGroups {
 /// What a group is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupScore {
-    /// Its best expert.
+    /// The score of its best expert.
     Best,
-    /// The sum of its two best experts.
+    /// The sum of the scores of its two best experts.
     BestTwo,
 }
 

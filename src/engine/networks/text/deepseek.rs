@@ -1,4 +1,4 @@
-//! DeepSeek V2 and V3, whose names Kimi K2 and Moonlight have too, and GLM-4.7-Flash: latent attention before experts.
+//! DeepSeek V2 and V3 and GLM-4.7-Flash: latent attention before experts.
 
 use super::{
     config::ConfigJson,

@@ -26,7 +26,6 @@ pub enum Family {
     /// GLM-4.7-Flash.
     Glm4MoeLite,
     DeepseekV2,
-    /// Kimi K2 and Moonlight as well.
     DeepseekV3,
     GptOss,
     Granite,
@@ -54,6 +53,8 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     ),
     (Family::Gemma2, "Gemma2ForCausalLM", "gemma2"),
     (Family::Gemma3, "Gemma3ForCausalLM", "gemma3"),
+    // Without the way to logits: the text encoder of EmbeddingGemma.
+    (Family::Gemma3, "Gemma3TextModel", "gemma3"),
     (Family::Phi3, "Phi3ForCausalLM", "phi3"),
     (Family::Olmo2, "Olmo2ForCausalLM", "olmo2"),
     (Family::Olmo3, "Olmo3ForCausalLM", "olmo2"),

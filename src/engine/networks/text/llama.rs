@@ -47,6 +47,7 @@ pub fn spec(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
             attention_output: attention_bias,
             feed_forward: config.mlp_bias.unwrap_or(false),
         },
+        is_bidirectional: false,
         tied_embeddings: config.tie_word_embeddings.unwrap_or(false),
         windows: Vec::new(),
     })

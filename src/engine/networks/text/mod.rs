@@ -15,6 +15,7 @@ mod gguf;
 mod glm;
 mod gpt_oss;
 mod granite;
+mod head_rows;
 mod images;
 mod latent;
 mod limits;
@@ -35,8 +36,9 @@ mod synthetic;
 
 pub use self::{
     cost::StepCost,
-    decoder::{Batch, Decoder, KvPages, LastStatesPass},
+    decoder::{Batch, Decoder, KvPages, LastStatesPass, StateRows},
     family::Family,
+    head_rows::head_rows,
     images::{AxisPositions, ImageRows},
     load::LoadOptions,
     rope::{Rope, RopeScaling, Yarn},

@@ -211,6 +211,7 @@ impl Shape {
                 query_key_value: self.family == Family::Qwen2,
                 ..Biases::default()
             },
+            is_bidirectional: false,
             tied_embeddings: self.tied,
             windows: Vec::new(),
         }

@@ -7,7 +7,7 @@ use super::{
     rope::{Rope, RopeAxes},
 };
 use crate::networks::layers::GateActivation;
-use muster_kernels::{AttentionScratch, AttentionShape, KvDtype};
+use muster_kernels::{AttentionReach, AttentionScratch, AttentionShape, KvDtype};
 
 /// Everything the one decoder needs to know to be a Llama, a Gemma or a Qwen.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +49,8 @@ pub struct DecoderSpec {
     pub soft_caps: SoftCaps,
     pub scales: Scales,
     pub biases: Biases,
+    /// Tokens see those behind them too: the decoder reads sequences whole and writes none.
+    pub is_bidirectional: bool,
     /// The output matrix is the embedding table.
     pub tied_embeddings: bool,
     /// How many tokens a layer sees, for layers that do not see all: the first entry is the first layer's,
@@ -119,6 +121,14 @@ impl DecoderSpec {
             _ if self.layers_without_rope.contains(&layer) => None,
             Some(rope) if self.window(layer).is_some() => Some(rope),
             _ => Some(&self.rope),
+        }
+    }
+
+    /// Which tokens a token sees besides those before it.
+    pub fn reach(&self) -> AttentionReach {
+        match self.is_bidirectional {
+            true => AttentionReach::Sequence,
+            false => AttentionReach::Past,
         }
     }
 

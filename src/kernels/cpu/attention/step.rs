@@ -12,7 +12,7 @@ use super::QUERIES;
 use super::queries::{Query, Softmax, TileAtEveryLevel, attend};
 use crate::cpu::level::Level;
 use crate::cpu::threads::{Disjoint, share};
-use crate::{AttentionOptions, PAGE_TOKENS, Span};
+use crate::{AttentionOptions, AttentionReach, PAGE_TOKENS, Span};
 
 /// Tokens of a partition. Shorter ones are shared more evenly, and added up more often.
 const PARTITION: usize = 16 * PAGE_TOKENS;
@@ -123,7 +123,8 @@ impl Step<'_> {
             for start in (first..end).step_by(count) {
                 let rows = start..end.min(start + count);
                 let position = span.past_tokens + start - first;
-                let seen = self.seen(position).start..position + rows.len();
+                let last = position + rows.len() - 1;
+                let seen = self.seen(span, position).start..self.seen(span, last).end;
                 let partitions = seen.start / PARTITION..seen.end.div_ceil(PARTITION);
                 let is_split = is_short && partitions.len() > 1;
                 let queries = partitions.len() * self.heads.kv * rows.len() * self.group();
@@ -160,14 +161,19 @@ impl Step<'_> {
         pieces
     }
 
-    /// The tokens that a row at this position sees.
-    fn seen(&self, position: usize) -> Range<usize> {
+    /// The tokens that a row at this position of a span sees.
+    fn seen(&self, span: &Span, position: usize) -> Range<usize> {
+        let window = self.options.window.unwrap_or(usize::MAX);
         let end = position + 1;
-        let hidden = self
-            .options
-            .window
-            .map_or(0, |window| end.saturating_sub(window));
-        hidden..end
+        let first = end.saturating_sub(window);
+        match self.options.reach {
+            AttentionReach::Past => first..end,
+            AttentionReach::Chunk(tokens) => first.max(position - position % tokens)..end,
+            AttentionReach::Sequence => {
+                let last = span.past_tokens + span.new_tokens;
+                first..last.min(position.saturating_add(window))
+            }
+        }
     }
 
     /// Steps of about a nanosecond.
@@ -226,7 +232,7 @@ impl Step<'_> {
         let outs = found.numbers.chunks_exact_mut(self.heads.value_dim);
         let queries = places.zip(outs).map(|((row, head), out)| {
             let at = (row * self.heads.queries + head) * dim;
-            let seen = self.seen(block.position + row - block.rows.start);
+            let seen = self.seen(block.span, block.position + row - block.rows.start);
             Query {
                 values: &self.queries[at..at + dim],
                 seen: place(seen.start)..place(seen.end),

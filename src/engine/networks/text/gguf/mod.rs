@@ -83,6 +83,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
             attention_output: file.has_bias(Part::AttentionOutput),
             feed_forward: file.has_bias(Part::Gate),
         },
+        is_bidirectional: false,
         tied_embeddings: checkpoint
             .tensor(&Naming::Gguf.weight(Role::Head))
             .is_none(),

@@ -169,6 +169,7 @@ impl Loader<'_> {
                 scale: spec.attention_scale() as f32,
                 window: spec.window(index),
                 softcap: spec.soft_caps.attention.map(|cap| cap as f32),
+                reach: spec.reach(),
             },
         })
     }
