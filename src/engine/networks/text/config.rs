@@ -4,6 +4,7 @@
 //! that we do not compute is refused by name. `rope_json.rs` reads the fields about rope.
 
 use serde::Deserialize;
+use serde_json::json;
 
 use super::{
     deepseek,
@@ -148,8 +149,16 @@ impl ConfigJson {
         if family == Family::GptOss && method == Some("mxfp4") {
             return Ok(());
         }
-        let known = "weights in f32, f16 or bf16, or a quantized GGUF";
+        let is_e4m3 = config["fmt"].as_str().is_none_or(|fmt| fmt == "e4m3");
+        if method == Some("fp8") && is_e4m3 && config["weight_block_size"] == json!([128, 128]) {
+            return Ok(());
+        }
+        let known = "weights in f32, f16, bf16, or in FP8 (E4M3) in blocks of 128 x 128, or a quantized GGUF";
         let method = method.unwrap_or("an unnamed method");
+        let method = match method {
+            "fp8" => format!("fp8 with weight_block_size {}", config["weight_block_size"]),
+            other => other.to_owned(),
+        };
         Err(Flaw::unsupported("quantization_config", method, known))
     }
 

@@ -44,6 +44,7 @@ pub const FAMILIES: &[&str] = &[
     "deepseek-v3",
     "deepseek-v3-halves",
     "glm4-moe-lite",
+    "qwen3-fp8",
 ];
 
 pub fn fixture(name: &str) -> PathBuf {

@@ -11,7 +11,7 @@ use super::{
 use crate::networks::{
     layers::LatentSizes,
     vision,
-    weights::{Checkpoint, CheckpointError, TensorHeader, TensorSource, TensorType, convert},
+    weights::{Checkpoint, CheckpointError, TensorHeader, TensorSource, TensorType, convert, fp8},
 };
 
 impl Checkpoint {
@@ -150,7 +150,11 @@ fn held_bytes(
     dense: Option<DType>,
     quantized: Option<GgmlDType>,
 ) -> u64 {
+    if header.name.ends_with(fp8::SCALES) {
+        return 0;
+    }
     let stored = match header.dtype {
+        fp8::E4M3 => GgmlDType::BF16,
         TensorType::Weight(_) if is_bias(header) => return 4 * header.elements(),
         TensorType::Weight(stored) => stored,
         // The CPU holds a scale in two bytes, other devices hold the numbers in Q5_0.
@@ -194,6 +198,7 @@ mod tests {
             "golden/qwen2",
             "golden/mistral",
             "golden/deepseek-v3",
+            "golden/qwen3-fp8",
             experts.to_str().unwrap(),
         ] {
             let checkpoint = Checkpoint::open(&fixture(name)).unwrap();

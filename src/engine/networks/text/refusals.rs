@@ -312,8 +312,12 @@ fn latents_that_cannot_be_are_refused() {
         "moe_layer_freq: found 2; supported: 1",
     );
     check(
-        json!({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}),
-        "quantization_config: found fp8",
+        json!({"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 128]}}),
+        "quantization_config: found fp8 with weight_block_size [64,128]",
+    );
+    check(
+        json!({"quantization_config": {"quant_method": "fp8", "activation_scheme": "static"}}),
+        "quantization_config: found fp8 with weight_block_size null",
     );
     let v2 = |changes: Value, expected: &str| {
         let mut all = changes;

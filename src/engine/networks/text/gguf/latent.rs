@@ -30,7 +30,7 @@ impl File<'_> {
         let rank = self.size("attention.kv_lora_rank")?;
         let rope_dim = self.size("rope.dimension_count")?;
         let Some(query_dim) = self.optional_size("attention.key_length_mla")? else {
-            // Its keys and values are one matrix, which is quantized along the wrong side.
+            // Such a file has keys and values in one matrix, which is quantized along the wrong side.
             return Err(Flaw::unsupported(
                 self.key("attention.key_length_mla"),
                 "nothing (a file converted before April 2025)",
