@@ -7,7 +7,8 @@ use std::time::Duration;
 use candle_core::{Device, Result, Tensor};
 use criterion::{BenchmarkId, Criterion, Throughput};
 use muster_kernels::{
-    AttentionOptions, AttentionPlan, KvDtype, LayerPages, PAGE_TOKENS, Span, paged_attention,
+    AttentionOptions, AttentionPlan, AttentionReach, KvDtype, LayerPages, PAGE_TOKENS, Span,
+    paged_attention,
 };
 
 const HEADS: usize = 32;
@@ -64,6 +65,7 @@ fn bench_step(
         scale: 0.125,
         window: None,
         softcap: None,
+        reach: AttentionReach::Past,
     };
     let mut group = criterion.benchmark_group(format!("attention {dtype}"));
     group.throughput(Throughput::Elements((streams * new_tokens) as u64));

@@ -103,6 +103,19 @@ pub struct AttentionOptions {
     pub window: Option<usize>,
     /// Scores become `cap * tanh(score / cap)`.
     pub softcap: Option<f32>,
+    pub reach: AttentionReach,
+}
+
+/// Which tokens a query sees, as far as its window goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AttentionReach {
+    /// The tokens up to its own.
+    #[default]
+    Past,
+    /// The tokens up to its own in its chunk: positions are cut into chunks of so many tokens. At least one.
+    Chunk(usize),
+    /// All of its sequence that the step brings or that came before, also those behind; a window lies on both sides.
+    Sequence,
 }
 
 /// How keys and values are stored in pages.
@@ -191,6 +204,23 @@ impl LayerPages {
         }))
     }
 
+    /// Pages of one latent for each token: a key of `dim` numbers whose first `value_dim` are the value too. Numbers are
+    /// stored once.
+    pub fn of_latents(
+        pages: usize,
+        [dim, value_dim]: [usize; 2],
+        dtype: KvDtype,
+        device: &Device,
+    ) -> Result<Self> {
+        match device {
+            Device::Cpu => {
+                let pages = cpu::Pages::of_latents(pages, dim, value_dim, dtype)?;
+                Ok(Self(Store::Cpu(pages)))
+            }
+            _ => bail!("latent attention on a GPU is not supported; use the CPU"),
+        }
+    }
+
     pub fn bytes(&self) -> usize {
         match &self.0 {
             Store::Cpu(pages) => pages.bytes(),
@@ -214,6 +244,11 @@ pub fn paged_attention(
         (Store::Cpu(pages), _) => {
             cpu::paged_attention([q, k, v], pages, plan.spans(), options, None)
         }
+        (Store::Device(_), _) if options.reach != AttentionReach::Past => {
+            bail!(
+                "attention in chunks or in both directions on a GPU is not supported; use the CPU"
+            )
+        }
         (Store::Device(pages), Some(plan)) => cuda::paged_attention(q, k, v, pages, plan, options),
         (Store::Device(_), None) => {
             bail!("the plan is for the CPU, but the pages are on another device")
@@ -234,5 +269,23 @@ pub fn paged_attention_with_sinks(
             cpu::paged_attention([q, k, v], pages, plan.spans(), options, Some(sinks))
         }
         Store::Device(_) => bail!("attention sinks on a GPU are not supported; use the CPU"),
+    }
+}
+
+/// Writes the latents of the new tokens (`[t, 1, d]`) into pages of latents, then attends causally: all heads of `q`
+/// (`[t, heads, d]`) to the same latents. The result is `[t, heads, value_dim]`.
+pub fn paged_latent_attention(
+    q: &Tensor,
+    latents: &Tensor,
+    pages: &mut LayerPages,
+    plan: &AttentionPlan,
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    match &mut pages.0 {
+        Store::Cpu(pages) if pages.holds_latents() => {
+            cpu::paged_attention([q, latents, latents], pages, plan.spans(), options, None)
+        }
+        Store::Cpu(_) => bail!("the pages hold keys and values, but latents are written"),
+        Store::Device(_) => bail!("latent attention on a GPU is not supported; use the CPU"),
     }
 }

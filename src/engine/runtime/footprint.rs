@@ -139,8 +139,7 @@ fn workspace_bytes(spec: &DecoderSpec, limits: &EngineLimits) -> u64 {
     let widths = [
         6 * spec.hidden_size,
         spec.feed_width(),
-        2 * spec.query_size(),
-        4 * spec.kv_size(),
+        spec.attention_width(),
         spec.recurrent
             .as_ref()
             .map_or(0, |recurrent| recurrent.kind.width()),
@@ -249,6 +248,19 @@ mod tests {
         };
         let refused = check_kv(Some(KvDtype::Q8_0), &spec).unwrap_err();
         assert!(refused.to_string().contains("which is 40"), "{refused}");
+        let fixture = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/fixtures/golden/deepseek-v3"
+        );
+        let latents = ModelSource {
+            kv: Some(KvDtype::Q8_0),
+            ..ModelSource::new(fixture)
+        };
+        let refused = Footprint::measure(&latents, DeviceChoice::Cpu, &limits).unwrap_err();
+        assert!(refused.to_string().contains("not q8_0"), "{refused}");
+        // Three layers, a latent of 32 numbers and 8 that turn.
+        let half = measure(ModelSource::new(fixture));
+        assert_eq!(half.kv_bytes_per_token, 3 * (32 + 8) * 2);
     }
 
     #[test]

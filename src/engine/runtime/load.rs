@@ -83,6 +83,12 @@ pub enum LoadError {
         "keys and values are stored as {dtype} where 32 divides the size of a head, which is {head_dim}; use f16"
     )]
     KvHeadSize { dtype: KvDtype, head_dim: usize },
+    #[error("latents are stored as f32, f16 or bf16, not {dtype}; use f16")]
+    KvLatents { dtype: KvDtype },
+    #[error(
+        "the decoder reads in both directions and writes no text; put modules.json and the folders that it names beside it"
+    )]
+    Bidirectional,
     #[error("the device failed: {0}")]
     Device(String),
     #[error("loading {name} panicked: {message}")]
@@ -161,6 +167,9 @@ fn load_decoder(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, LoadError> {
     let spec = checkpoint.spec()?;
+    if spec.is_bidirectional {
+        return Err(LoadError::Bidirectional);
+    }
     let language = open_language(source, checkpoint)?;
     let context = source.context.unwrap_or(spec.context).min(spec.context);
     let options = LoadOptions {
@@ -210,6 +219,9 @@ fn load_decoder(
 /// Refuses a type that the heads cannot be stored as.
 pub fn check_kv(kv: Option<KvDtype>, spec: &DecoderSpec) -> Result<(), LoadError> {
     match kv {
+        Some(dtype) if spec.latent.is_some() && dtype == KvDtype::Q8_0 => {
+            Err(LoadError::KvLatents { dtype })
+        }
         Some(dtype) if !dtype.takes(spec.head_dim) => Err(LoadError::KvHeadSize {
             dtype,
             head_dim: spec.head_dim,

@@ -43,7 +43,7 @@ use candle_core::Device;
 pub use crate::networks::encoder::EncoderInput;
 pub use crate::networks::weights::CheckpointSummary;
 pub use component::ComponentFolders;
-pub use encode::{Purpose, Shorter, Vectors, normalize};
+pub use encode::{PairTemplate, Pairing, Purpose, Shorter, Vectors, normalize};
 pub use footprint::Footprint;
 pub use grammar::Grammar;
 pub use handle::{Generation, Runtime};

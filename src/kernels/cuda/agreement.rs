@@ -10,8 +10,8 @@ use std::time::Instant;
 use candle_core::{DType, Device, Tensor};
 
 use crate::{
-    AttentionOptions, AttentionPlan, Axis, Convolution, Edges, KvDtype, LayerPages, Mask,
-    RopeStyle, RopeTable, Span, dense_attention, dense_product, group_norm, layer_norm,
+    AttentionOptions, AttentionPlan, AttentionReach, Axis, Convolution, Edges, KvDtype, LayerPages,
+    Mask, RopeStyle, RopeTable, Span, dense_attention, dense_product, group_norm, layer_norm,
     paged_attention, rotate,
 };
 
@@ -285,6 +285,7 @@ fn text_in_pages_agrees() {
                     scale: 0.2,
                     window,
                     softcap,
+                    reach: AttentionReach::Past,
                 };
                 let open =
                     |device: &Device| LayerPages::new(80, kv_heads, size, stored, device).unwrap();

@@ -496,7 +496,7 @@ mod agreement;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AttentionPlan, LayerPages};
+    use crate::{AttentionPlan, AttentionReach, LayerPages};
 
     fn check(dtype: KvDtype, options: AttentionOptions) {
         let device = Device::Cpu;
@@ -553,6 +553,7 @@ mod tests {
                     scale: 0.25,
                     window,
                     softcap,
+                    reach: AttentionReach::Past,
                 };
                 check(dtype, options);
             }

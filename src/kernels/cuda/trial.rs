@@ -10,8 +10,9 @@ use candle_core::{DType, Device, Result, Tensor};
 use super::native;
 use crate::cpu::Mask;
 use crate::{
-    AttentionOptions, AttentionPlan, Axis, Convolution, KvDtype, LayerPages, RopeStyle, RopeTable,
-    Span, dense_product, group_norm, layer_norm, paged_attention, rotate, silu_mul,
+    AttentionOptions, AttentionPlan, AttentionReach, Axis, Convolution, KvDtype, LayerPages,
+    RopeStyle, RopeTable, Span, dense_product, group_norm, layer_norm, paged_attention, rotate,
+    silu_mul,
 };
 
 /// Work that is not left undone where our kernel for it fails.
@@ -150,6 +151,7 @@ fn paged(stored: KvDtype, device: &Device) -> Result<Vec<Tensor>> {
         scale: 0.1,
         window: None,
         softcap: None,
+        reach: AttentionReach::Past,
     };
     let mut results = Vec::new();
     for (new_tokens, past_tokens) in [(PROMPT, 0), (1, PROMPT)] {

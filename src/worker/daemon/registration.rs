@@ -141,7 +141,7 @@ fn kind(purpose: &Purpose) -> Kind {
     match purpose {
         Purpose::Generate => Kind::Text,
         Purpose::Embed(_) => Kind::Embedding,
-        Purpose::Rerank => Kind::Ranking,
+        Purpose::Rerank(_) => Kind::Ranking,
     }
 }
 

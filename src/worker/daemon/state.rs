@@ -113,7 +113,7 @@ impl ModelReport {
                 let kind = match info.purpose {
                     Purpose::Generate => "text",
                     Purpose::Embed(_) => "embedding",
-                    Purpose::Rerank => "rerank",
+                    Purpose::Rerank(_) => "rerank",
                 };
                 (kind, Some(info.context))
             }

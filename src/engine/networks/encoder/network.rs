@@ -89,15 +89,22 @@ impl From<Vec<u32>> for EncoderInput {
 impl EncoderPass {
     /// One vector for each sequence: `[sequences, hidden]`.
     pub fn pooled(&self, pooling: Pooling) -> Result<Tensor> {
+        pooling.of(&self.states, &self.lengths)
+    }
+}
+
+impl Pooling {
+    /// One vector for each sequence, of the hidden states of sequences of these lengths.
+    pub fn of(self, states: &Tensor, lengths: &[usize]) -> Result<Tensor> {
         let mut start = 0;
-        let pooled = self.lengths.iter().map(|&length| {
-            let states = self.states.narrow(0, start, length)?;
+        let pooled = lengths.iter().map(|&length| {
+            let states = states.narrow(0, start, length)?;
             start += length;
-            match pooling {
-                Pooling::First => states.narrow(0, 0, 1),
-                Pooling::Last => states.narrow(0, length - 1, 1),
-                Pooling::Mean => states.mean_keepdim(0),
-                Pooling::Max => states.max_keepdim(0),
+            match self {
+                Self::First => states.narrow(0, 0, 1),
+                Self::Last => states.narrow(0, length - 1, 1),
+                Self::Mean => states.mean_keepdim(0),
+                Self::Max => states.max_keepdim(0),
             }
         });
         Tensor::cat(&pooled.collect::<Result<Vec<_>>>()?, 0)

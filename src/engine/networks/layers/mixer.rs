@@ -2,12 +2,15 @@
 
 use candle_core::{Result, Tensor};
 
-use super::{Attention, GatedConvolution, GatedDeltaNet, Linear, Positions, StateSpaceLayer};
+use super::{
+    Attention, GatedConvolution, GatedDeltaNet, LatentAttention, Linear, Positions, StateSpaceLayer,
+};
 use muster_kernels::{LayerPages, LayerStates};
 
 #[derive(Debug)]
 pub enum TokenMixer {
     Attention(Box<Attention>),
+    Latent(Box<LatentAttention>),
     DeltaNet(Box<GatedDeltaNet>),
     Convolution(Box<GatedConvolution>),
     StateSpace(Box<StateSpaceLayer>),
@@ -34,6 +37,7 @@ impl TokenMixer {
             (Self::Attention(attention), LayerCache::Pages(pages)) => {
                 attention.gather(x, positions, pages)
             }
+            (Self::Latent(latent), LayerCache::Pages(pages)) => latent.gather(x, positions, pages),
             (mixer, LayerCache::States(states)) => {
                 let spans = positions.states;
                 states.prepare(spans);
@@ -41,7 +45,9 @@ impl TokenMixer {
                     Self::DeltaNet(net) => net.gather(x, spans, states),
                     Self::Convolution(convolution) => convolution.gather(x, spans, states),
                     Self::StateSpace(space) => space.gather(x, spans, states),
-                    Self::Attention(_) => candle_core::bail!("attention has no states"),
+                    Self::Attention(_) | Self::Latent(_) => {
+                        candle_core::bail!("attention has no states")
+                    }
                 }
             }
             (_, LayerCache::Pages(_)) => candle_core::bail!("a recurrent layer has no pages"),
@@ -54,12 +60,14 @@ impl TokenMixer {
             Self::DeltaNet(net) => &net.output,
             Self::Convolution(convolution) => &convolution.output,
             Self::StateSpace(space) => &space.output,
+            Self::Latent(latent) => &latent.output,
         }
     }
 
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Attention(attention) => attention.bytes(),
+            Self::Latent(latent) => latent.bytes(),
             Self::DeltaNet(net) => net.bytes(),
             Self::Convolution(convolution) => convolution.bytes(),
             Self::StateSpace(space) => space.bytes(),

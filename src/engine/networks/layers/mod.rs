@@ -6,6 +6,7 @@ mod embedding;
 mod experts;
 mod feed_forward;
 mod gated_convolution;
+mod latent_attention;
 mod linear;
 mod mixer;
 mod norm;
@@ -19,9 +20,10 @@ pub use self::{
     experts::{Expert, ExpertBiases, Experts, SharedExpert},
     feed_forward::{FeedForward, GateActivation, GatedFeedForward},
     gated_convolution::GatedConvolution,
+    latent_attention::{LatentAttention, LatentQuery, LatentSizes},
     linear::Linear,
     mixer::{LayerCache, TokenMixer},
     norm::RmsNorm,
-    routing::{ExpertGroups, RouterScore, Routing},
+    routing::{ExpertGroups, GroupScore, RouterScore, Routing},
     state_space::StateSpaceLayer,
 };

@@ -24,12 +24,21 @@ pub enum RouterScore {
     Sigmoid,
 }
 
-/// Groups are scored by the sum of their two best experts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpertGroups {
     pub count: usize,
     /// Groups of a row.
     pub active: usize,
+    pub score: GroupScore,
+}
+
+/// What a group is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupScore {
+    /// The score of its best expert.
+    Best,
+    /// The sum of the scores of its two best experts.
+    BestTwo,
 }
 
 /// The experts of some rows and their weights: those of a row side by side, best first.
@@ -82,7 +91,11 @@ impl ExpertGroups {
     fn hide_others(self, ranks: &mut [f32]) {
         let size = ranks.len() / self.count;
         let sums = ranks.chunks(size).map(|group| {
-            let best = best_of(group, 2).into_iter();
+            let counted = match self.score {
+                GroupScore::Best => 1,
+                GroupScore::BestTwo => 2,
+            };
+            let best = best_of(group, counted).into_iter();
             best.map(|expert| group[expert]).sum()
         });
         let sums: Vec<f32> = sums.collect();
@@ -183,6 +196,7 @@ mod tests {
             groups: Some(ExpertGroups {
                 count: 3,
                 active: 1,
+                score: GroupScore::BestTwo,
             }),
         };
         let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
@@ -192,6 +206,13 @@ mod tests {
         // Alone the first expert is the best, but the second group has the best two.
         assert_eq!(chosen.experts, [2, 3]);
         assert_eq!(chosen.weights, [1.5, 1.5]);
+        let mut by_best = ChosenExperts::default();
+        let groups = routing.groups.map(|groups| ExpertGroups {
+            score: GroupScore::Best,
+            ..groups
+        });
+        Routing { groups, ..routing }.choose(&logits, None, &mut by_best);
+        assert_eq!(by_best.experts, [0, 1]);
         let mut corrected = ChosenExperts::default();
         routing.choose(
             &logits,

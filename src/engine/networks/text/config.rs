@@ -4,11 +4,15 @@
 //! that we do not compute is refused by name. `rope_json.rs` reads the fields about rope.
 
 use serde::Deserialize;
+use serde_json::json;
 
 use super::{
+    deepseek,
     experts::ExpertsJson,
     family::Family,
-    gemma, glm, gpt_oss, granite, granite_hybrid, lfm, llama, mistral, olmo, phi, qwen, qwen_next,
+    gemma, glm, gpt_oss, granite, granite_hybrid,
+    latent::LatentJson,
+    lfm, llama, mistral, olmo, phi, qwen, qwen_next,
     recurrent::RecurrentJson,
     rope::{Rope, RopeScaling},
     rope_json::RopeJson,
@@ -72,6 +76,8 @@ pub struct ConfigJson {
     pub experts: ExpertsJson,
     #[serde(flatten)]
     pub recurrent: RecurrentJson,
+    #[serde(flatten)]
+    pub latent: LatentJson,
     quantization_config: Option<serde_json::Value>,
 }
 
@@ -101,6 +107,9 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
         Family::Olmo3 => olmo::olmo3_spec(&config),
         Family::Olmoe => olmo::olmoe_spec(&config),
         Family::Glm4Moe => glm::glm4_moe_spec(&config),
+        Family::DeepseekV2 => deepseek::deepseek_v2_spec(&config),
+        Family::DeepseekV3 => deepseek::deepseek_v3_spec(&config),
+        Family::Glm4MoeLite => deepseek::glm4_moe_lite_spec(&config),
         Family::GptOss => gpt_oss::gpt_oss_spec(&config),
         Family::Granite => granite::granite_spec(&config),
         Family::Lfm2 => lfm::lfm2_spec(&config),
@@ -168,8 +177,16 @@ impl ConfigJson {
         if family == Family::GptOss && method == Some("mxfp4") {
             return Ok(());
         }
-        let known = "weights in f32, f16 or bf16, or a quantized GGUF";
+        let is_e4m3 = config["fmt"].as_str().is_none_or(|fmt| fmt == "e4m3");
+        if method == Some("fp8") && is_e4m3 && config["weight_block_size"] == json!([128, 128]) {
+            return Ok(());
+        }
+        let known = "weights in f32, f16, bf16, or in FP8 (E4M3) in blocks of 128 x 128, or a quantized GGUF";
         let method = method.unwrap_or("an unnamed method");
+        let method = match method {
+            "fp8" => format!("fp8 with weight_block_size {}", config["weight_block_size"]),
+            other => other.to_owned(),
+        };
         Err(Flaw::unsupported("quantization_config", method, known))
     }
 
@@ -264,6 +281,12 @@ impl ConfigJson {
                 ..default
             }),
         }
+    }
+
+    /// What the products of queries and keys are multiplied by beside the scaled rope, as DeepSeek's files mean it.
+    pub fn rope_weight(&self) -> f64 {
+        let context = self.max_position_embeddings;
+        self.rope_json().product_weight(context)
     }
 
     /// What Ministral 3 says beside its rope.

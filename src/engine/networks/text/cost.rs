@@ -46,7 +46,7 @@ impl Decoder {
     fn step_operations(&self, spans: &[Span], logit_rows: usize) -> u64 {
         let spec = &self.spec;
         let tokens = spans.iter().map(|span| span.new_tokens as u64).sum::<u64>();
-        let (rows, query) = (logit_rows as u64, spec.query_size() as u64);
+        let (rows, seen) = (logit_rows as u64, spec.seen_numbers() as u64);
         let layers = (0..spec.layers).map(|layer| {
             // The last layer goes on with the asked rows alone.
             let is_last = layer + 1 == spec.layers;
@@ -56,7 +56,7 @@ impl Decoder {
                 before as u64 * tokens + (after as u64 + spec.feed_parameters(layer)) * fed;
             let mixed = match spec.recurrence(layer) {
                 Some(recurrence) => 2 * recurrence.state_operations() as u64 * tokens,
-                None => 4 * query * self.seen(spans, layer),
+                None => 2 * seen * self.seen(spans, layer),
             };
             2 * multiplied + mixed
         });

@@ -71,6 +71,14 @@ pub struct Batch {
 /// Rows of a prompt whose logits are in memory at once: as many as texts that draw together by default.
 const SCORED_ROWS: usize = 32;
 
+/// Of which tokens the hidden states are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StateRows {
+    All,
+    /// The last one of each sequence.
+    Last,
+}
+
 /// The keys and values of every layer that attends, in pages of [`PAGE_TOKENS`] tokens, and the states of the others.
 #[derive(Debug)]
 pub struct KvPages {
@@ -141,6 +149,9 @@ impl Decoder {
         take: &mut dyn FnMut(Tensor) -> Result<()>,
     ) -> Result<Tensor> {
         self.check(batch, scored)?;
+        if self.spec.is_bidirectional {
+            bail!("a decoder that reads in both directions writes no text");
+        }
         if pages.layers.len() != self.layers.len() {
             let (found, wanted) = (pages.layers.len(), self.layers.len());
             bail!("the pages have {found} layers, but the decoder has {wanted}");
@@ -187,7 +198,7 @@ impl Decoder {
 
     /// The last hidden state `[sequences, hidden]` of each sequence's last token, in f32.
     pub fn last_states(&self, sequences: &[&[u32]]) -> Result<Tensor> {
-        let mut pass = self.begin_last_states(sequences)?;
+        let mut pass = self.begin_states(sequences, StateRows::Last)?;
         loop {
             if let Some(states) = self.advance_last_states(&mut pass)? {
                 return Ok(states);
@@ -195,16 +206,19 @@ impl Decoder {
         }
     }
 
-    /// The same one layer at a time: before the first.
-    pub fn begin_last_states(&self, sequences: &[&[u32]]) -> Result<LastStatesPass> {
+    /// The same one layer at a time, of all tokens or of the last ones: before the first layer.
+    pub fn begin_states(&self, sequences: &[&[u32]], wanted: StateRows) -> Result<LastStatesPass> {
         let mut batch = Batch::default();
         let mut pages = 0_u32;
         for tokens in sequences {
             let count = tokens.len().div_ceil(PAGE_TOKENS) as u32;
+            let first = batch.tokens.len() as u32;
             batch.tokens.extend_from_slice(tokens);
-            batch
-                .logit_rows
-                .push((batch.tokens.len() as u32).saturating_sub(1));
+            let end = batch.tokens.len() as u32;
+            batch.logit_rows.extend(match wanted {
+                StateRows::Last => end.saturating_sub(1)..end,
+                StateRows::All => first..end,
+            });
             batch.spans.push(Span {
                 new_tokens: tokens.len(),
                 past_tokens: 0,
@@ -358,6 +372,11 @@ impl Decoder {
         if let Some(recurrence) = self.spec.recurrence(layer) {
             let states = LayerStates::new(recurrence.state(), &self.device)?;
             return Ok(LayerCache::States(states));
+        }
+        if let Some(latent) = &self.spec.latent {
+            let numbers = [latent.sizes.kept(), latent.sizes.rank];
+            let pages = LayerPages::of_latents(pages, numbers, dtype, &self.device)?;
+            return Ok(LayerCache::Pages(pages));
         }
         let (heads, size) = (self.spec.kv_heads, self.spec.head_dim);
         let pages = LayerPages::new(pages, heads, size, dtype, &self.device)?;

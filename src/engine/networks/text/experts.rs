@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{config::ConfigJson, spec::DecoderSpec};
 use crate::networks::{
-    layers::{ExpertGroups, RouterScore, Routing},
+    layers::{ExpertGroups, GroupScore, RouterScore, Routing},
     weights::{Flaw, sized},
 };
 
@@ -48,11 +48,16 @@ pub struct ExpertsJson {
     pub shared_expert_intermediate_size: Option<usize>,
     /// The names of DeepSeek and GLM.
     n_routed_experts: Option<usize>,
-    n_shared_experts: Option<usize>,
-    n_group: Option<usize>,
-    topk_group: Option<usize>,
+    pub n_shared_experts: Option<usize>,
+    pub n_group: Option<usize>,
+    pub topk_group: Option<usize>,
     pub routed_scaling_factor: Option<f32>,
-    first_k_dense_replace: Option<usize>,
+    pub first_k_dense_replace: Option<usize>,
+    pub scoring_func: Option<String>,
+    pub topk_method: Option<String>,
+    pub moe_layer_freq: Option<usize>,
+    /// Which layers have experts, in newer files of GLM.
+    pub mlp_layer_types: Option<Vec<String>>,
     num_nextn_predict_layers: Option<usize>,
 }
 
@@ -89,6 +94,7 @@ impl ConfigJson {
         let groups = ExpertGroups {
             count: json.n_group.unwrap_or(1),
             active: json.topk_group.unwrap_or(1),
+            score: GroupScore::BestTwo,
         };
         let first = json.first_k_dense_replace.unwrap_or(0);
         Ok(ExpertsSpec {

@@ -28,6 +28,10 @@ pub enum Family {
     Olmo3,
     Olmoe,
     Glm4Moe,
+    /// GLM-4.7-Flash.
+    Glm4MoeLite,
+    DeepseekV2,
+    DeepseekV3,
     GptOss,
     Granite,
     GraniteHybrid,
@@ -66,11 +70,17 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     ),
     (Family::Gemma2, "Gemma2ForCausalLM", "gemma2"),
     (Family::Gemma3, "Gemma3ForCausalLM", "gemma3"),
+    // Without the way to logits: the text encoder of EmbeddingGemma.
+    (Family::Gemma3, "Gemma3TextModel", "gemma3"),
     (Family::Phi3, "Phi3ForCausalLM", "phi3"),
     (Family::Olmo2, "Olmo2ForCausalLM", "olmo2"),
     (Family::Olmo3, "Olmo3ForCausalLM", "olmo2"),
     (Family::Olmoe, "OlmoeForCausalLM", "olmoe"),
     (Family::Glm4Moe, "Glm4MoeForCausalLM", "glm4moe"),
+    // GGUF files of all three say `deepseek2`.
+    (Family::DeepseekV3, "DeepseekV3ForCausalLM", "deepseek2"),
+    (Family::DeepseekV2, "DeepseekV2ForCausalLM", "deepseek2"),
+    (Family::Glm4MoeLite, "Glm4MoeLiteForCausalLM", "deepseek2"),
     (Family::GptOss, "GptOssForCausalLM", "gpt-oss"),
     (Family::Granite, "GraniteForCausalLM", "granite"),
     (
@@ -150,6 +160,18 @@ pub enum Part {
     QueryKeyValue,
     QueryNorm,
     KeyNorm,
+    /// Of latent attention: queries go down and up, with a norm between.
+    QueryDown,
+    QueryDownNorm,
+    QueryUp,
+    /// To a latent and the part of a key that turns.
+    LatentDown,
+    LatentNorm,
+    /// From a latent to the keys and values of all heads, by turns.
+    LatentUp,
+    /// The two halves of the above for each head, as GGUF files have them: keys with columns first.
+    LatentKeys,
+    LatentValues,
     AttentionOutput,
     /// After attention, before the sum.
     AttentionPostNorm,
@@ -275,6 +297,26 @@ const PARTS: &[(Part, &str, &str)] = &[
     (Part::QueryKeyValue, "self_attn.qkv_proj", "attn_qkv"),
     (Part::QueryNorm, "self_attn.q_norm", "attn_q_norm"),
     (Part::KeyNorm, "self_attn.k_norm", "attn_k_norm"),
+    (Part::QueryDown, "self_attn.q_a_proj", "attn_q_a"),
+    (
+        Part::QueryDownNorm,
+        "self_attn.q_a_layernorm",
+        "attn_q_a_norm",
+    ),
+    (Part::QueryUp, "self_attn.q_b_proj", "attn_q_b"),
+    (
+        Part::LatentDown,
+        "self_attn.kv_a_proj_with_mqa",
+        "attn_kv_a_mqa",
+    ),
+    (
+        Part::LatentNorm,
+        "self_attn.kv_a_layernorm",
+        "attn_kv_a_norm",
+    ),
+    (Part::LatentUp, "self_attn.kv_b_proj", "attn_kv_b"),
+    (Part::LatentKeys, "self_attn.k_b_proj", "attn_k_b"),
+    (Part::LatentValues, "self_attn.v_b_proj", "attn_v_b"),
     (Part::AttentionOutput, "self_attn.o_proj", "attn_output"),
     (
         Part::AttentionPostNorm,
@@ -511,6 +553,9 @@ impl fmt::Display for Family {
             Self::Olmo3 => "OLMo 3",
             Self::Olmoe => "OLMoE",
             Self::Glm4Moe => "GLM-4.5",
+            Self::Glm4MoeLite => "GLM-4.7-Flash",
+            Self::DeepseekV2 => "DeepSeek V2",
+            Self::DeepseekV3 => "DeepSeek V3",
             Self::GptOss => "gpt-oss",
             Self::Granite => "Granite",
             Self::GraniteHybrid => "Granite 4",

@@ -31,8 +31,15 @@ pub fn gemma3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     let windowed = Rope::plain(window_theta, RopeStyle::Halves, head_dim);
     let windowed = config.window_rope(windowed)?;
     let period = config.sliding_window_pattern.unwrap_or(GEMMA3_PERIOD);
-    let windows = config.windows(|layer| period > 0 && (layer + 1) % period != 0)?;
+    let is_bidirectional = config.use_bidirectional_attention == Some(true);
+    let mut windows = config.windows(|layer| period > 0 && (layer + 1) % period != 0)?;
+    if is_bidirectional {
+        // Half of it lies on each side of a token.
+        let windows = windows.iter_mut().flatten();
+        windows.for_each(|window| *window = *window / 2 + 1);
+    }
     Ok(DecoderSpec {
+        is_bidirectional,
         query_key_norm: Some(QueryKeyNorm::PerHead),
         window_rope: Some(windowed).filter(|windowed| !windows.is_empty() && *windowed != rope),
         rope,
@@ -42,7 +49,7 @@ pub fn gemma3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
 }
 
 fn shared(config: &ConfigJson, family: Family, head_dim: usize) -> Result<DecoderSpec, Flaw> {
-    if config.use_bidirectional_attention == Some(true) {
+    if family == Family::Gemma2 && config.use_bidirectional_attention == Some(true) {
         let what = "use_bidirectional_attention";
         return Err(Flaw::unsupported(what, true, "false"));
     }

@@ -47,6 +47,12 @@ pub const FAMILIES: &[&str] = &[
     "lfm2-moe",
     "granite4",
     "granite4-moe",
+    "deepseek-v2-lite",
+    "deepseek-v2",
+    "deepseek-v3",
+    "deepseek-v3-halves",
+    "glm4-moe-lite",
+    "qwen3-fp8",
 ];
 
 pub fn fixture(name: &str) -> PathBuf {

@@ -143,6 +143,8 @@ fn dense_logits_do_not_depend_on_the_company() {
         ("glm4-moe", DType::F32),
         ("qwen3-next", DType::F32),
         ("qwen3.5-grouped", DType::BF16),
+        ("deepseek-v2", DType::F32),
+        ("deepseek-v3", DType::BF16),
         ("gpt-oss-mxfp4", DType::BF16),
         ("qwen3-moe-sparse", DType::BF16),
     ] {

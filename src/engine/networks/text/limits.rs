@@ -24,6 +24,9 @@ pub fn check(spec: &DecoderSpec) -> Result<(), Flaw> {
     if let Some(recurrent) = &spec.recurrent {
         recurrent.kind.check()?;
     }
+    if let Some(latent) = &spec.latent {
+        latent.check()?;
+    }
     check_heads(spec)?;
     check_numbers(spec)
 }
@@ -90,8 +93,9 @@ fn check_numbers(spec: &DecoderSpec) -> Result<(), Flaw> {
 
 fn check_rope(rope: &Rope, spec: &DecoderSpec) -> Result<(), Flaw> {
     let dims = rope.dims;
-    if dims == 0 || !dims.is_multiple_of(2) || dims > spec.head_dim {
-        let wanted = format!("an even number up to the head size {}", spec.head_dim);
+    if dims == 0 || !dims.is_multiple_of(2) || dims > spec.rope_head_dim() {
+        let size = spec.rope_head_dim();
+        let wanted = format!("an even number up to the head size {size}");
         return Err(Flaw::broken("the rope dimensions", dims, wanted));
     }
     let frequencies = rope.inverse_frequencies(spec.context);

@@ -6,11 +6,12 @@ use candle_core::{DType, quantized::GgmlDType};
 
 use super::{
     LoadOptions, Synthetic,
-    family::{Family, Naming, Role},
+    family::{Family, Naming, Part, Role},
 };
 use crate::networks::{
+    layers::LatentSizes,
     vision,
-    weights::{Checkpoint, CheckpointError, TensorHeader, TensorSource, TensorType, convert},
+    weights::{Checkpoint, CheckpointError, TensorHeader, TensorSource, TensorType, convert, fp8},
 };
 
 impl Checkpoint {
@@ -29,6 +30,7 @@ impl Checkpoint {
             tied: spec.tied_embeddings,
             predicting,
             family: spec.family,
+            latent: spec.latent.map(|latent| latent.sizes),
         };
         Ok(named.bytes(on_cpu, options))
     }
@@ -43,6 +45,7 @@ impl Synthetic {
             tied: self.spec().tied_embeddings,
             predicting: 0..0,
             family: self.spec().family,
+            latent: None,
         };
         named.bytes(on_cpu, &LoadOptions::default())
     }
@@ -56,6 +59,7 @@ struct Named<'a> {
     /// Layers that are not loaded.
     predicting: Range<usize>,
     family: Family,
+    latent: Option<LatentSizes>,
 }
 
 impl Named<'_> {
@@ -79,7 +83,10 @@ impl Named<'_> {
             |header: &&TensorHeader| skipped.iter().any(|it| header.name.starts_with(it));
         let matrices = decoder.into_iter().filter(is_matrix);
         let matrices = matrices.filter(|header| !is_skipped(header));
-        let bytes = matrices.map(|header| {
+        let halves = matrices.clone().flat_map(|header| self.halves(header));
+        let halves: Vec<TensorHeader> = halves.collect();
+        let matrices = matrices.filter(|header| self.halves(header).is_empty());
+        let bytes = matrices.chain(&halves).map(|header| {
             let is_embedding = header.name == embedding;
             let is_head = header.name == head || (is_embedding && tied);
             let table = if is_embedding && !on_cpu {
@@ -100,6 +107,25 @@ impl Named<'_> {
             table + multiplied
         });
         tower + bytes.sum::<u64>()
+    }
+
+    /// The matrix that makes keys and values of latents is held as one matrix for each of the two.
+    fn halves(&self, header: &TensorHeader) -> Vec<TensorHeader> {
+        let stem = Naming::Hub.weight(Role::Layer(0, Part::LatentUp));
+        let stem = stem.rsplit_once("layers.0").map_or("", |(_, stem)| stem);
+        let Some(sizes) = self.latent.filter(|_| header.name.ends_with(stem)) else {
+            return Vec::new();
+        };
+        let rows = header.shape.first().copied().unwrap_or(0);
+        let heads = rows / (sizes.plain_dim + sizes.value_dim);
+        let half = |shape: [usize; 2]| {
+            let name = header.name.clone();
+            TensorHeader::described(name, shape.to_vec(), header.dtype)
+        };
+        vec![
+            half([heads * sizes.rank, sizes.plain_dim]),
+            half([heads * sizes.value_dim, sizes.rank]),
+        ]
     }
 }
 
@@ -128,7 +154,11 @@ fn held_bytes(
     dense: Option<DType>,
     quantized: Option<GgmlDType>,
 ) -> u64 {
+    if header.name.ends_with(fp8::SCALES) {
+        return 0;
+    }
     let stored = match header.dtype {
+        fp8::E4M3 => GgmlDType::BF16,
         TensorType::Weight(_) if is_bias(header) => return 4 * header.elements(),
         TensorType::Weight(stored) => stored,
         // The CPU holds a scale in two bytes, other devices hold the numbers in Q5_0.
@@ -171,6 +201,8 @@ mod tests {
             "tiny-llama.gguf",
             "golden/qwen2",
             "golden/mistral",
+            "golden/deepseek-v3",
+            "golden/qwen3-fp8",
             experts.to_str().unwrap(),
         ] {
             let checkpoint = Checkpoint::open(&fixture(name)).unwrap();

@@ -7,6 +7,7 @@
 mod config;
 mod cost;
 mod decoder;
+mod deepseek;
 mod experts;
 mod family;
 mod gemma;
@@ -15,7 +16,9 @@ mod glm;
 mod gpt_oss;
 mod granite;
 mod granite_hybrid;
+mod head_rows;
 mod images;
+mod latent;
 mod lfm;
 mod limits;
 mod llama;
@@ -38,8 +41,9 @@ mod synthetic;
 
 pub use self::{
     cost::StepCost,
-    decoder::{Batch, Decoder, KvPages, LastStatesPass},
+    decoder::{Batch, Decoder, KvPages, LastStatesPass, StateRows},
     family::Family,
+    head_rows::head_rows,
     images::{AxisPositions, ImageRows},
     load::LoadOptions,
     rope::{Rope, RopeScaling, Yarn},

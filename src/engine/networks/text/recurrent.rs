@@ -435,12 +435,7 @@ impl DecoderSpec {
     pub fn mixer_parameters(&self, layer: usize) -> (usize, usize) {
         match self.recurrence(layer) {
             Some(recurrence) => recurrence.parameters(self.hidden_size),
-            None => {
-                let query = self.query_size();
-                let gate = if self.attention_gate { query } else { 0 };
-                let before = query + gate + 2 * self.kv_size();
-                (self.hidden_size * before, self.hidden_size * query)
-            }
+            None => self.attention_parameters(),
         }
     }
 }

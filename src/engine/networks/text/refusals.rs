@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{RopeScaling, config, golden::fixture};
 use crate::networks::weights::{Checkpoint, CheckpointError};
+use muster_kernels::KvDtype;
 
 fn llama() -> Value {
     json!({
@@ -245,6 +246,112 @@ fn groups_of_experts_that_cannot_be_are_refused() {
     check(
         glm(json!({"num_nextn_predict_layers": 1_u64 << 40})),
         "num_nextn_predict_layers: found 1099511627776",
+    );
+}
+
+#[test]
+fn latents_that_cannot_be_are_refused() {
+    let deepseek = |changes: Value| {
+        let mut all = json!({
+            "architectures": ["DeepseekV3ForCausalLM"], "n_routed_experts": 8, "num_experts_per_tok": 3,
+            "moe_intermediate_size": 64, "n_group": 4, "topk_group": 2, "n_shared_experts": 1,
+            "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+            "v_head_dim": 128, "num_key_value_heads": 32, "head_dim": 64,
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        all
+    };
+    let spec = config::spec(&changed(deepseek(json!({})))).unwrap();
+    // A latent and the part of a key that turns, in each of 32 layers, and nothing for each head.
+    assert_eq!(spec.kv_bytes_per_token(KvDtype::F16), 32 * (512 + 64) * 2);
+    assert_eq!(spec.head_dim, 192);
+    let check = |changes: Value, expected: &str| check(deepseek(changes), expected);
+    for (field, name, most) in [
+        ("q_lora_rank", "the rank of queries", 65536),
+        ("kv_lora_rank", "the rank of latents", 65536),
+        (
+            "qk_nope_head_dim",
+            "the part of a head that does not turn",
+            4096,
+        ),
+        ("qk_rope_head_dim", "the part of a head that turns", 4096),
+        ("v_head_dim", "the size of a head's value", 4096),
+    ] {
+        for size in [0_u64, 1_000_000_000, 1 << 60] {
+            let found = format!("{name}: found {size}, expected 1 to {most}");
+            check(json!({field: size}), &found);
+        }
+        if field != "q_lora_rank" {
+            check(json!({field: null}), &format!("{field}: found nothing"));
+        }
+    }
+    check(
+        json!({"qk_head_dim": 128}),
+        "qk_head_dim: found 128, expected 192, the sum of",
+    );
+    check(
+        json!({"qk_rope_head_dim": 63}),
+        "the rope dimensions: found 63",
+    );
+    check(
+        json!({"partial_rotary_factor": 1.5}),
+        "the rope dimensions: found 96, expected an even number up to the head size 64",
+    );
+    check(
+        json!({"scoring_func": "softmax"}),
+        "scoring_func: found softmax",
+    );
+    check(
+        json!({"topk_method": "greedy"}),
+        "topk_method: found greedy",
+    );
+    check(
+        json!({"moe_layer_freq": 2}),
+        "moe_layer_freq: found 2; supported: 1",
+    );
+    check(
+        json!({"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 128]}}),
+        "quantization_config: found fp8 with weight_block_size [64,128]",
+    );
+    check(
+        json!({"quantization_config": {"quant_method": "fp8", "activation_scheme": "static"}}),
+        "quantization_config: found fp8 with weight_block_size null",
+    );
+    let v2 = |changes: Value, expected: &str| {
+        let mut all = changes;
+        all["architectures"] = json!(["DeepseekV2ForCausalLM"]);
+        check(all, expected);
+    };
+    v2(
+        json!({"scoring_func": "sigmoid"}),
+        "scoring_func: found sigmoid",
+    );
+    v2(
+        json!({"topk_method": "noaux_tc"}),
+        "topk_method: found noaux_tc",
+    );
+    v2(
+        json!({"norm_topk_prob": true}),
+        "norm_topk_prob: found true",
+    );
+    v2(
+        json!({"rope_interleave": false}),
+        "rope_interleave: found false",
+    );
+    let glm = |changes: Value, expected: &str| {
+        let mut all = changes;
+        all["architectures"] = json!(["Glm4MoeLiteForCausalLM"]);
+        check(all, expected);
+    };
+    glm(
+        json!({"mlp_layer_types": ["dense"]}),
+        "mlp_layer_types: found 1 entries, expected one for each of 32 layers",
+    );
+    glm(
+        json!({"mlp_layer_types": vec!["other"; 32]}),
+        "mlp_layer_types: found other; supported: dense and sparse",
     );
 }
 

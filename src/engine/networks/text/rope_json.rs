@@ -56,6 +56,20 @@ impl RopeJson {
         })
     }
 
+    /// What DeepSeek multiplies the products of queries and keys by: the square of the magnitude that
+    /// `mscale_all_dim` comes to.
+    pub fn product_weight(&self, context: usize) -> f64 {
+        let is_scaled = !matches!(self.rope_type.as_deref(), None | Some("default"));
+        let weight = self.mscale_all_dim.filter(|_| is_scaled).unwrap_or(0.0);
+        Yarn::magnitude_for(self.factor_of(context), weight).powi(2)
+    }
+
+    /// DeepSeek's files name no factor: the two contexts do.
+    fn factor_of(&self, context: usize) -> f64 {
+        let original = self.original_max_position_embeddings.unwrap_or(context);
+        self.factor.unwrap_or(context as f64 / original as f64)
+    }
+
     fn scaling(&self, dims: usize, context: usize) -> Result<RopeScaling, Flaw> {
         match self.rope_type.as_deref() {
             None | Some("default") => Ok(RopeScaling::None),
@@ -108,10 +122,7 @@ impl RopeJson {
 
     fn yarn(&self, context: usize) -> Yarn {
         let original_context = self.original_max_position_embeddings.unwrap_or(context);
-        // DeepSeek's files name no factor: the two contexts do.
-        let factor = self
-            .factor
-            .unwrap_or(context as f64 / original_context as f64);
+        let factor = self.factor_of(context);
         let plain = Yarn::new(factor, original_context);
         // Zero stands for nothing in the last two.
         let given = |value: Option<f64>| value.filter(|&value| value != 0.0);

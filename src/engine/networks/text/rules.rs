@@ -130,6 +130,11 @@ impl Family {
                 names_feed_norm_by_attention: true,
                 ..QWEN
             },
+            // Files leave out the function of a router where it is a softmax.
+            Self::DeepseekV2 | Self::DeepseekV3 | Self::Glm4MoeLite => FamilyRules {
+                normalizes_experts: Some(false),
+                ..LLAMA
+            },
             Self::Qwen3Moe => FamilyRules {
                 normalizes_experts: Some(true),
                 ..QWEN

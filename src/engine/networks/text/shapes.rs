@@ -224,6 +224,7 @@ impl Shape {
             heads,
             kv_heads,
             head_dim,
+            latent: None,
             context: self.context,
             // As f32, because that is what files of these models hold.
             norm_eps: match self.family {
@@ -255,6 +256,7 @@ impl Shape {
                 query_key_value: self.family == Family::Qwen2,
                 ..Biases::default()
             },
+            is_bidirectional: false,
             tied_embeddings: self.tied,
             windows: Vec::new(),
             recurrent: self.recurrent(),

@@ -3,11 +3,12 @@
 use super::{
     experts::ExpertsSpec,
     family::Family,
+    latent::LatentSpec,
     recurrent::RecurrentLayers,
     rope::{Rope, RopeAxes},
 };
 use crate::networks::layers::GateActivation;
-use muster_kernels::{AttentionScratch, AttentionShape, KvDtype};
+use muster_kernels::{AttentionReach, AttentionScratch, AttentionShape, KvDtype};
 
 /// Everything the one decoder needs to know to be a Llama, a Gemma or a Qwen.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +25,8 @@ pub struct DecoderSpec {
     pub heads: usize,
     pub kv_heads: usize,
     pub head_dim: usize,
+    /// Keys and values are made of latents, of which all heads share one for each token.
+    pub latent: Option<LatentSpec>,
     /// The most tokens a sequence may have.
     pub context: usize,
     pub norm_eps: f64,
@@ -49,6 +52,8 @@ pub struct DecoderSpec {
     pub soft_caps: SoftCaps,
     pub scales: Scales,
     pub biases: Biases,
+    /// Tokens see those behind them too: the decoder reads sequences whole and writes none.
+    pub is_bidirectional: bool,
     /// The output matrix is the embedding table.
     pub tied_embeddings: bool,
     /// How many tokens a layer sees, for layers that do not see all: the first entry is the first layer's,
@@ -124,6 +129,14 @@ impl DecoderSpec {
         }
     }
 
+    /// Which tokens a token sees besides those before it.
+    pub fn reach(&self) -> AttentionReach {
+        match self.is_bidirectional {
+            true => AttentionReach::Sequence,
+            false => AttentionReach::Past,
+        }
+    }
+
     pub fn attention_scale(&self) -> f64 {
         let plain = 1.0 / (self.head_dim as f64).sqrt();
         self.attention_scale.unwrap_or(plain)
@@ -146,7 +159,7 @@ impl DecoderSpec {
     }
 
     pub fn kv_bytes_per_token(&self, dtype: KvDtype) -> u64 {
-        2 * (self.attention_layers() * dtype.bytes(self.kv_size())) as u64
+        (self.attention_layers() * dtype.bytes(self.kept_numbers())) as u64
     }
 
     /// What the tables of cosines and sines take on a device where they are made for the whole context.

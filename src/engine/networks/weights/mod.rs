@@ -7,6 +7,7 @@ mod checkpoint;
 pub(in crate::networks) mod convert;
 mod cursor;
 mod error;
+pub(in crate::networks) mod fp8;
 #[cfg(test)]
 pub mod fuzz;
 mod gguf;

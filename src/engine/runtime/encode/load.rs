@@ -5,11 +5,12 @@ use std::path::Path;
 use candle_core::Device;
 use serde_json::Value;
 
+use super::head::{Dense, TokenScore};
 use super::sentence::SentenceConfig;
-use super::{Bidirectional, Encode, LastState, Purpose, Shorter, Vectors};
-use crate::networks::encoder::{Encoder, EncoderSpec, Pooling, Task};
+use super::{Bidirectional, DecoderStates, Encode, NextToken, Pairing, Purpose, Shorter, Vectors};
+use crate::networks::encoder::{Encoder, EncoderSpec, Task};
 use crate::networks::text::{Decoder, DecoderSpec, Family, LoadOptions};
-use crate::networks::weights::{Checkpoint, CheckpointError, Description, Flaw};
+use crate::networks::weights::{Checkpoint, CheckpointError, Description};
 use crate::runtime::load::{LoadError, ModelSource};
 
 /// A model that encodes, as its files describe it.
@@ -34,22 +35,19 @@ pub fn open(checkpoint: &Checkpoint, path: &Path) -> Result<Option<Encoding>, Ch
         false => path.parent().unwrap_or(Path::new(".")),
     };
     let sentence = SentenceConfig::read(folder)?;
+    let reads = sentence.pooling.is_some() || sentence.answers.is_some();
     let network = match checkpoint.encoder_spec()? {
         Some(spec) => NetworkSpec::Encoder(spec),
-        None if sentence.pooling.is_some() => NetworkSpec::Decoder(Box::new(checkpoint.spec()?)),
+        None if reads => NetworkSpec::Decoder(Box::new(checkpoint.spec()?)),
         None => return Ok(None),
     };
-    if let (NetworkSpec::Decoder(_), Some(pooling)) = (&network, sentence.pooling)
-        && pooling != Pooling::Last
-    {
-        let flaw = Flaw::unsupported(
-            "the pooling of a decoder",
-            format!("{pooling:?}"),
-            "lasttoken",
-        );
-        return Err(flaw.in_file(checkpoint.path()));
-    }
-    let vectors = network.vectors(config);
+    let vectors = network.vectors(config, &sentence);
+    sentence
+        .check(
+            network.hidden_size(),
+            matches!(network, NetworkSpec::Decoder(_)),
+        )
+        .map_err(|flaw| flaw.in_file(&folder.join("modules.json")))?;
     Ok(Some(Encoding {
         network,
         sentence,
@@ -58,13 +56,23 @@ pub fn open(checkpoint: &Checkpoint, path: &Path) -> Result<Option<Encoding>, Ch
 }
 
 impl NetworkSpec {
-    fn vectors(&self, config: &Value) -> Option<Vectors> {
-        let (dimensions, is_trained) = match self {
+    fn hidden_size(&self) -> usize {
+        match self {
+            Self::Encoder(spec) => spec.hidden_size,
+            Self::Decoder(spec) => spec.hidden_size,
+        }
+    }
+
+    fn vectors(&self, config: &Value, sentence: &SentenceConfig) -> Option<Vectors> {
+        let is_trained = match self {
             Self::Encoder(spec) if spec.task == Task::Score => return None,
-            Self::Encoder(spec) => (spec.hidden_size, false),
+            Self::Decoder(_) if sentence.answers.is_some() => return None,
+            Self::Encoder(_) => false,
             // The card of Qwen3-Embedding: vectors of any length from 32.
-            Self::Decoder(spec) => (spec.hidden_size, spec.family == Family::Qwen3),
+            Self::Decoder(spec) => spec.family == Family::Qwen3,
         };
+        let last = sentence.dense.last().map(|dense| dense.outputs);
+        let dimensions = last.unwrap_or(self.hidden_size());
         let sizes = config["matryoshka_dimensions"].as_array().map(|sizes| {
             let sizes = sizes.iter().filter_map(Value::as_u64);
             sizes
@@ -87,7 +95,10 @@ impl Encoding {
     pub fn purpose(&self) -> Purpose {
         match &self.vectors {
             Some(vectors) => Purpose::Embed(vectors.clone()),
-            None => Purpose::Rerank,
+            None if self.sentence.answers.is_some() => {
+                Purpose::Rerank(Pairing::Template(self.sentence.template.clone()))
+            }
+            None => Purpose::Rerank(Pairing::Tokenizer),
         }
     }
 
@@ -115,19 +126,25 @@ impl Encoding {
         device: &Device,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Box<dyn Encode>, u64), LoadError> {
-        let normalizes = self.sentence.normalizes;
+        let (normalizes, answers) = (self.sentence.normalizes, self.sentence.answers);
         let context = self.context();
+        let pooling = self.sentence.pooling.unwrap_or_default();
+        let dense = self.sentence.dense.iter();
+        let dense = dense.map(|module| Dense::load(module, device));
+        let dense = dense.collect::<Result<Vec<_>, _>>()?;
+        let after: u64 = dense.iter().map(Dense::bytes).sum();
         match self.network {
             NetworkSpec::Encoder(spec) => {
                 let bytes = checkpoint.encoder_bytes(device.is_cpu());
                 let encoder = Encoder::load(checkpoint, spec, device, progress)?;
                 let network = Bidirectional {
                     encoder,
-                    pooling: self.sentence.pooling.unwrap_or_default(),
+                    pooling,
+                    dense,
                     normalizes,
                     pass: None,
                 };
-                Ok((Box::new(network), bytes))
+                Ok((Box::new(network), bytes + after))
             }
             NetworkSpec::Decoder(_) => {
                 let options = LoadOptions {
@@ -138,12 +155,22 @@ impl Encoding {
                 };
                 let decoder = Decoder::load(checkpoint, device, &options, progress)?;
                 let bytes = decoder.weight_bytes();
-                let network = LastState {
+                if let Some(answers) = answers {
+                    let network = NextToken {
+                        decoder,
+                        score: TokenScore::load(checkpoint, answers)?,
+                        pass: None,
+                    };
+                    return Ok((Box::new(network), bytes));
+                }
+                let network = DecoderStates {
                     decoder,
+                    pooling,
+                    dense,
                     normalizes,
                     pass: None,
                 };
-                Ok((Box::new(network), bytes))
+                Ok((Box::new(network), bytes + after))
             }
         }
     }
@@ -166,9 +193,12 @@ pub fn encoder_footprint(
         ),
         NetworkSpec::Decoder(spec) => (
             checkpoint.weight_bytes(on_cpu, options)?,
-            8 * spec.hidden_size + 3 * spec.intermediate_size + 2 * spec.query_size(),
+            8 * spec.hidden_size + 3 * spec.intermediate_size + spec.attention_width(),
         ),
     };
+    let dense = encoding.sentence.dense.iter();
+    let dense = dense.map(|dense| 4 * (dense.inputs as u64) * (dense.outputs as u64));
+    let weights = weights + dense.sum::<u64>();
     // And two pieces of the scores of attention.
     let workspace = rows.saturating_mul(4 * width as u64) + (128 << 20);
     Ok((weights, workspace))

@@ -4,17 +4,24 @@
 //! | --- | --- |
 //! | `sentence` | pooling and length as the files of sentence-transformers state them |
 //! | `load` | files to a network that encodes |
+//! | `head` | what becomes of hidden states: products after the pooling, scores by the next token |
 
+#[cfg(test)]
+mod golden;
+mod head;
 mod load;
 mod sentence;
 
 pub use load::{Encoding, encoder_footprint, open};
 
 use candle_core::{Result, Tensor, bail};
+use serde_json::json;
 
+use super::Chat;
 use super::model::to_host;
 use crate::networks::encoder::{Encoder, EncoderInput, EncoderPass, Pooling, Task};
-use crate::networks::text::{Decoder, LastStatesPass};
+use crate::networks::text::{Decoder, LastStatesPass, StateRows};
+use head::{Dense, TokenScore};
 
 /// What a model is for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,7 +32,40 @@ pub enum Purpose {
     /// Vectors of texts.
     Embed(Vectors),
     /// Scores of documents by a query.
-    Rerank,
+    Rerank(Pairing),
+}
+
+/// How a query and a document become one sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pairing {
+    /// As the tokenizer joins two texts.
+    Tokenizer,
+    Template(PairTemplate),
+}
+
+/// The chat template has messages of the roles `query` and `document`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PairTemplate {
+    /// The instruction before them, a message of the role `system`.
+    pub instruction: Option<String>,
+    pub adds_generation_prompt: bool,
+}
+
+impl PairTemplate {
+    pub fn chat(&self, query: &str, document: &str) -> Chat {
+        let instruction = self.instruction.as_deref().map(|text| ("system", text));
+        let messages = instruction.into_iter();
+        let messages = messages.chain([("query", query), ("document", document)]);
+        let messages = messages.map(|(role, content)| json!({"role": role, "content": content}));
+        let mut variables = serde_json::Map::new();
+        let is_added = self.adds_generation_prompt;
+        variables.insert("add_generation_prompt".to_owned(), is_added.into());
+        Chat {
+            messages: messages.collect(),
+            variables,
+            ..Chat::default()
+        }
+    }
 }
 
 /// The vectors of a model.
@@ -68,15 +108,30 @@ pub trait Encode: Send {
 struct Bidirectional {
     encoder: Encoder,
     pooling: Pooling,
+    dense: Vec<Dense>,
     normalizes: bool,
     pass: Option<EncoderPass>,
 }
 
-/// A decoder whose last hidden state is the vector.
-struct LastState {
+/// A decoder whose pooled hidden states are the vector.
+struct DecoderStates {
     decoder: Decoder,
+    pooling: Pooling,
+    dense: Vec<Dense>,
     normalizes: bool,
+    pass: Option<DecoderPass>,
+}
+
+/// A decoder whose next token is the score.
+struct NextToken {
+    decoder: Decoder,
+    score: TokenScore,
     pass: Option<LastStatesPass>,
+}
+
+struct DecoderPass {
+    lengths: Vec<usize>,
+    states: LastStatesPass,
 }
 
 impl Encode for Bidirectional {
@@ -95,31 +150,70 @@ impl Encode for Bidirectional {
             return Ok(None);
         }
         let encoded = match self.encoder.spec().task {
-            Task::Embed => rows(&pass.pooled(self.pooling)?, self.normalizes),
+            Task::Embed => {
+                let pooled = head::through(&self.dense, pass.pooled(self.pooling)?)?;
+                rows(&pooled, self.normalizes)
+            }
             Task::Score => rows(&self.encoder.scores_of(&pass)?, false),
         };
         encoded.map(Some)
     }
 }
 
-impl Encode for LastState {
+impl Encode for DecoderStates {
     fn begin(&mut self, batch: &[EncoderInput]) -> Result<()> {
         self.pass = None;
-        let tokens: Vec<&[u32]> = batch.iter().map(|one| one.tokens.as_slice()).collect();
-        self.pass = Some(self.decoder.begin_last_states(&tokens)?);
+        let wanted = match self.pooling {
+            Pooling::Last => StateRows::Last,
+            Pooling::First | Pooling::Mean | Pooling::Max => StateRows::All,
+        };
+        self.pass = Some(DecoderPass {
+            lengths: batch.iter().map(|one| one.tokens.len()).collect(),
+            states: self.decoder.begin_states(&tokens_of(batch), wanted)?,
+        });
         Ok(())
     }
 
     fn advance(&mut self) -> Result<Option<Vec<Vec<f32>>>> {
-        let Some(pass) = &mut self.pass else {
+        let Some(mut pass) = self.pass.take() else {
             bail!("no sequences were begun");
         };
-        let Some(states) = self.decoder.advance_last_states(pass)? else {
+        let Some(states) = self.decoder.advance_last_states(&mut pass.states)? else {
+            self.pass = Some(pass);
             return Ok(None);
         };
-        self.pass = None;
-        rows(&states, self.normalizes).map(Some)
+        let pooled = match self.pooling {
+            Pooling::Last => states,
+            pooling => pooling.of(&states, &pass.lengths)?,
+        };
+        rows(&head::through(&self.dense, pooled)?, self.normalizes).map(Some)
     }
+}
+
+impl Encode for NextToken {
+    fn begin(&mut self, batch: &[EncoderInput]) -> Result<()> {
+        self.pass = None;
+        let tokens = tokens_of(batch);
+        self.pass = Some(self.decoder.begin_states(&tokens, StateRows::Last)?);
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<Option<Vec<Vec<f32>>>> {
+        let Some(mut pass) = self.pass.take() else {
+            bail!("no sequences were begun");
+        };
+        let Some(states) = self.decoder.advance_last_states(&mut pass)? else {
+            self.pass = Some(pass);
+            return Ok(None);
+        };
+        let states = rows(&states, false)?;
+        let scores = states.iter().map(|state| vec![self.score.of(state)]);
+        Ok(Some(scores.collect()))
+    }
+}
+
+fn tokens_of(batch: &[EncoderInput]) -> Vec<&[u32]> {
+    batch.iter().map(|one| one.tokens.as_slice()).collect()
 }
 
 fn rows(states: &Tensor, normalizes: bool) -> Result<Vec<Vec<f32>>> {

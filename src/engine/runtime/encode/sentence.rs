@@ -1,22 +1,58 @@
 //! What sentence-transformers keeps beside a checkpoint: `modules.json` says which steps follow the network,
-//! `1_Pooling/config.json` how hidden states are pooled, `sentence_bert_config.json` how long a text may be.
+//! `1_Pooling/config.json` how hidden states are pooled, `2_Dense/config.json` which products follow,
+//! `1_LogitScore/config.json` which tokens of a decoder score, `sentence_bert_config.json` how long a text may be,
+//! `config_sentence_transformers.json` which instruction stands before a query and a document.
 
 use std::fs;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
+use super::PairTemplate;
 use crate::networks::encoder::Pooling;
 use crate::networks::weights::{CheckpointError, Flaw};
 
 /// The steps after the network.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SentenceConfig {
     /// None where the folder has no such files: it holds a plain network.
     pub pooling: Option<Pooling>,
+    /// Products after the pooling, in order.
+    pub dense: Vec<DenseModule>,
+    /// Of a decoder that scores.
+    pub answers: Option<Answers>,
+    pub template: PairTemplate,
     pub normalizes: bool,
     pub max_tokens: Option<usize>,
 }
+
+/// A product with vectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DenseModule {
+    /// Where its weights are.
+    pub folder: PathBuf,
+    pub inputs: usize,
+    pub outputs: usize,
+    pub has_bias: bool,
+    pub activation: DenseActivation,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DenseActivation {
+    Identity,
+    Tanh,
+}
+
+/// Whether a document fits a query is what a decoder would say next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answers {
+    pub yes: u32,
+    /// The score is how much more likely the first is than this one, where there is one.
+    pub no: Option<u32>,
+}
+
+/// The widest vector.
+const MOST_DIMENSIONS: u64 = 1 << 16;
 
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -49,30 +85,132 @@ impl SentenceConfig {
             match kind.rsplit('.').next().unwrap_or(kind) {
                 "Transformer" => {}
                 "Pooling" => config.pooling = Some(pooling(folder, module, &path)?),
+                "Dense" if config.pooling.is_some() && !config.normalizes => {
+                    config.dense.push(dense(folder, module, &path)?);
+                }
+                "LogitScore" => config.answers = Some(answers(folder, module, &path)?),
                 "Normalize" => config.normalizes = true,
                 _ => {
-                    let known = "Transformer, Pooling and Normalize";
+                    let known =
+                        "Transformer, Pooling, Dense between them and Normalize, LogitScore";
                     return Err(Flaw::unsupported("a module", kind, known).in_file(&path));
                 }
             }
         }
         let lengths = read_json(&folder.join("sentence_bert_config.json"))?;
-        let most = lengths.and_then(|lengths| lengths["max_seq_length"].as_u64());
+        let most = lengths.as_ref();
+        let most = most.and_then(|lengths| lengths["max_seq_length"].as_u64());
         config.max_tokens = most.and_then(|most| usize::try_from(most).ok());
+        let prompts = read_json(&folder.join("config_sentence_transformers.json"))?;
+        config.template = PairTemplate {
+            instruction: prompts.and_then(|prompts| {
+                let name = prompts["default_prompt_name"].as_str()?;
+                Some(prompts["prompts"][name].as_str()?.to_owned())
+            }),
+            adds_generation_prompt: lengths.is_some_and(|lengths| {
+                lengths["processing_kwargs"]["chat_template"]["add_generation_prompt"] == true
+            }),
+        };
         Ok(config)
+    }
+
+    /// Whether the steps fit the network and each other.
+    pub fn check(&self, hidden_size: usize, is_decoder: bool) -> Result<(), Flaw> {
+        if self.answers.is_some() && !(is_decoder && self.pooling.is_none()) {
+            let found = "LogitScore beside a pooling, or after a network that writes nothing";
+            return Err(Flaw::unsupported(
+                "a module",
+                found,
+                "LogitScore after a decoder",
+            ));
+        }
+        let mut width = hidden_size;
+        for dense in &self.dense {
+            if dense.inputs != width {
+                let wanted = format!("{width}, the width before it");
+                return Err(Flaw::broken("in_features", dense.inputs, wanted));
+            }
+            width = dense.outputs;
+        }
+        Ok(())
     }
 }
 
-fn pooling(folder: &Path, module: &Value, modules: &Path) -> Result<Pooling, CheckpointError> {
+/// The folder of a module, and what its file says.
+fn module_config(
+    folder: &Path,
+    module: &Value,
+    modules: &Path,
+) -> Result<(PathBuf, Value), CheckpointError> {
     let name = module["path"].as_str().unwrap_or_default();
     let mut parts = Path::new(name).components();
     let (Some(Component::Normal(part)), None) = (parts.next(), parts.next()) else {
         let wanted = "the name of a folder beside it";
         return Err(Flaw::broken("a module's path", format!("{name:?}"), wanted).in_file(modules));
     };
-    let path = folder.join(part).join("config.json");
-    let config = read_json(&path)?.unwrap_or_default();
-    mode(&config).map_err(|flaw| flaw.in_file(&path))
+    let folder = folder.join(part);
+    let config = read_json(&folder.join("config.json"))?.unwrap_or_default();
+    Ok((folder, config))
+}
+
+fn pooling(folder: &Path, module: &Value, modules: &Path) -> Result<Pooling, CheckpointError> {
+    let (folder, config) = module_config(folder, module, modules)?;
+    mode(&config).map_err(|flaw| flaw.in_file(&folder.join("config.json")))
+}
+
+fn dense(folder: &Path, module: &Value, modules: &Path) -> Result<DenseModule, CheckpointError> {
+    let (folder, config) = module_config(folder, module, modules)?;
+    dense_of(&folder, &config).map_err(|flaw| flaw.in_file(&folder.join("config.json")))
+}
+
+fn dense_of(folder: &Path, config: &Value) -> Result<DenseModule, Flaw> {
+    let size = |name: &str| match config[name].as_u64() {
+        Some(size) if (1..=MOST_DIMENSIONS).contains(&size) => Ok(size as usize),
+        _ => {
+            let wanted = format!("1 to {MOST_DIMENSIONS}");
+            Err(Flaw::broken(name, &config[name], wanted))
+        }
+    };
+    if config["use_residual"] == true {
+        return Err(Flaw::unsupported("use_residual", true, "false"));
+    }
+    let vector = "sentence_embedding";
+    for name in ["module_input_name", "module_output_name"] {
+        if let Some(found) = config[name].as_str().filter(|&found| found != vector) {
+            return Err(Flaw::unsupported(name, found, vector));
+        }
+    }
+    let activation = config["activation_function"].as_str().unwrap_or("Tanh");
+    Ok(DenseModule {
+        folder: folder.to_owned(),
+        inputs: size("in_features")?,
+        outputs: size("out_features")?,
+        has_bias: config["bias"].as_bool().unwrap_or(true),
+        activation: match activation.rsplit('.').next() {
+            Some("Identity") => DenseActivation::Identity,
+            Some("Tanh") => DenseActivation::Tanh,
+            _ => {
+                let known = "Identity and Tanh";
+                return Err(Flaw::unsupported("activation_function", activation, known));
+            }
+        },
+    })
+}
+
+fn answers(folder: &Path, module: &Value, modules: &Path) -> Result<Answers, CheckpointError> {
+    let (folder, config) = module_config(folder, module, modules)?;
+    let token = |name: &str| match config[name].as_u64().map(u32::try_from) {
+        Some(Ok(token)) => Ok(token),
+        _ => Err(Flaw::broken(name, &config[name], "the id of a token")),
+    };
+    let read = || {
+        let no = config.get("false_token_id").filter(|no| !no.is_null());
+        Ok(Answers {
+            yes: token("true_token_id")?,
+            no: no.map(|_| token("false_token_id")).transpose()?,
+        })
+    };
+    read().map_err(|flaw: Flaw| flaw.in_file(&folder.join("config.json")))
 }
 
 fn mode(config: &Value) -> Result<Pooling, Flaw> {
@@ -129,7 +267,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{SentenceConfig, mode};
+    use super::{Answers, DenseActivation, PairTemplate, SentenceConfig, mode};
     use crate::networks::encoder::Pooling;
 
     fn write(folder: &Path, name: &str, value: &Value) {
@@ -172,6 +310,7 @@ mod tests {
             "modules.json",
             &json!([{"path": "2_Dense", "type": kind("Dense")}]),
         );
+        // Without a pooling the product would be with hidden states.
         let refused = SentenceConfig::read(folder).unwrap_err().to_string();
         assert!(refused.contains("models.Dense"), "{refused}");
         write(
@@ -181,6 +320,104 @@ mod tests {
         );
         let refused = SentenceConfig::read(folder).unwrap_err().to_string();
         assert!(refused.contains("a folder beside it"), "{refused}");
+    }
+
+    #[test]
+    fn products_after_the_pooling_are_read_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let modules = json!([
+            {"path": "", "type": "sentence_transformers.models.Transformer"},
+            {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+            {"path": "2_Dense", "type": "sentence_transformers.models.Dense"},
+        ]);
+        write(folder, "modules.json", &modules);
+        write(
+            folder,
+            "1_Pooling/config.json",
+            &json!({"pooling_mode": "mean"}),
+        );
+        let dense = |changes: Value| {
+            let mut config = json!({
+                "in_features": 768, "out_features": 3072, "bias": false,
+                "activation_function": "torch.nn.modules.linear.Identity",
+            });
+            for (key, value) in changes.as_object().unwrap() {
+                config[key] = value.clone();
+            }
+            write(folder, "2_Dense/config.json", &config);
+            SentenceConfig::read(folder).map_err(|error| error.to_string())
+        };
+        let found = dense(json!({})).unwrap().dense;
+        assert_eq!((found[0].inputs, found[0].outputs), (768, 3072));
+        assert_eq!(found[0].activation, DenseActivation::Identity);
+        assert!(!found[0].has_bias && found[0].folder.ends_with("2_Dense"));
+        for (changes, expected) in [
+            (
+                json!({"in_features": 0}),
+                "in_features: found 0, expected 1 to 65536",
+            ),
+            (
+                json!({"out_features": 1_u64 << 40}),
+                "out_features: found 1099511627776",
+            ),
+            (
+                json!({"activation_function": "torch.nn.ReLU"}),
+                "found torch.nn.ReLU",
+            ),
+            (json!({"use_residual": true}), "use_residual: found true"),
+            (
+                json!({"module_input_name": "token_embeddings"}),
+                "found token_embeddings",
+            ),
+        ] {
+            let refused = dense(changes).unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_tokens_that_score_are_those_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let modules = json!([
+            {"path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"},
+            {"path": "1_LogitScore", "type": "sentence_transformers.cross_encoder.modules.logit_score.LogitScore"},
+        ]);
+        write(folder, "modules.json", &modules);
+        let tokens = json!({"true_token_id": 9693, "false_token_id": 2152});
+        write(folder, "1_LogitScore/config.json", &tokens);
+        let found = SentenceConfig::read(folder).unwrap().answers;
+        let (yes, no) = (9693, Some(2152));
+        assert_eq!(found, Some(Answers { yes, no }));
+        assert_eq!(
+            SentenceConfig::read(folder).unwrap().template,
+            PairTemplate::default()
+        );
+        write(
+            folder,
+            "config_sentence_transformers.json",
+            &json!({"prompts": {"search": "Find it."}, "default_prompt_name": "search"}),
+        );
+        write(
+            folder,
+            "sentence_bert_config.json",
+            &json!({"processing_kwargs": {"chat_template": {"add_generation_prompt": true}}}),
+        );
+        let template = SentenceConfig::read(folder).unwrap().template;
+        assert_eq!(template.instruction.as_deref(), Some("Find it."));
+        assert!(template.adds_generation_prompt);
+        let without = json!({"true_token_id": 9693, "false_token_id": null});
+        write(folder, "1_LogitScore/config.json", &without);
+        let found = SentenceConfig::read(folder).unwrap().answers;
+        assert_eq!(found, Some(Answers { yes, no: None }));
+        write(
+            folder,
+            "1_LogitScore/config.json",
+            &json!({"true_token_id": -1}),
+        );
+        let refused = SentenceConfig::read(folder).unwrap_err().to_string();
+        assert!(refused.contains("true_token_id: found -1"), "{refused}");
     }
 
     #[test]

@@ -5,7 +5,9 @@ use llguidance::regex_to_lark;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Calls, Function, Grammar, Thought};
-use crate::runtime::text::ToolMarkup;
+use crate::runtime::text::{
+    DEEPSEEK_CALL, DEEPSEEK_CALLS, DEEPSEEK_END_CALL, DEEPSEEK_SEPARATOR, ToolMarkup,
+};
 use muster_schema::{self as schema, SchemaRefusal, check_weight, check_weight_of_lark, mend};
 
 /// The longest regular expression and Lark grammar.
@@ -90,16 +92,12 @@ impl Main {
         if calls.functions.is_empty() {
             return Err(SchemaRefusal::new("tools", "there is no function to call"));
         }
-        let key = match calls.markup {
-            ToolMarkup::Bare => "parameters",
-            ToolMarkup::Tagged | ToolMarkup::Listed => "arguments",
-        };
         let mut functions = Vec::new();
         for (index, function) in calls.functions.iter().enumerate() {
             let name = format!("arguments_{index}");
-            let opening = format!("{{\"name\": {}, \"{key}\": ", json!(function.name));
-            let opening = literal(&opening);
-            functions.push(format!(r#"{opening} @{name} "}}""#));
+            let (opening, closing) = around_arguments(calls.markup, &function.name);
+            let (opening, closing) = (literal(&opening), literal(&closing));
+            functions.push(format!("{opening} @{name} {closing}"));
             self.others.push(arguments(name, index, function)?);
         }
         self.rules
@@ -124,6 +122,12 @@ impl Main {
             }
             ToolMarkup::Bare => (r#""<|python_tag|>"?"#, "function", r#""; ""#, ""),
             ToolMarkup::Listed => (r#""[TOOL_CALLS] [""#, "function", r#"", ""#, r#""]""#),
+            ToolMarkup::Separated | ToolMarkup::Fenced => (
+                r#""<｜tool▁calls▁begin｜>""#,
+                "function",
+                r#""\n"?"#,
+                r#""<｜tool▁calls▁end｜>""#,
+            ),
         };
         let more = match calls.single {
             true => String::new(),
@@ -160,6 +164,15 @@ impl Main {
                 },
                 "?",
             ),
+            ToolMarkup::Separated | ToolMarkup::Fenced => (
+                DEEPSEEK_CALLS,
+                DEEPSEEK_CALLS,
+                match calls.single {
+                    true => r#"function "<｜tool▁calls▁end｜>""#,
+                    false => r#"function ("\n"? function)* "<｜tool▁calls▁end｜>""#,
+                },
+                "?",
+            ),
             _ => (
                 "<tool_call>",
                 "<tool_call>",
@@ -177,6 +190,26 @@ impl Main {
             ),
         ]);
         format!("call{between} FREE")
+    }
+}
+
+/// What stands before the arguments of a call and behind them.
+fn around_arguments(markup: ToolMarkup, name: &str) -> (String, String) {
+    let object = |key: &str| {
+        let opening = format!("{{\"name\": {}, \"{key}\": ", json!(name));
+        (opening, "}".to_owned())
+    };
+    match markup {
+        ToolMarkup::Bare => object("parameters"),
+        ToolMarkup::Tagged | ToolMarkup::Listed => object("arguments"),
+        ToolMarkup::Separated => (
+            format!("{DEEPSEEK_CALL}{name}{DEEPSEEK_SEPARATOR}"),
+            DEEPSEEK_END_CALL.to_owned(),
+        ),
+        ToolMarkup::Fenced => (
+            format!("{DEEPSEEK_CALL}function{DEEPSEEK_SEPARATOR}{name}\n```json\n"),
+            format!("\n```{DEEPSEEK_END_CALL}"),
+        ),
     }
 }
 

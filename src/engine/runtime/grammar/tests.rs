@@ -218,7 +218,13 @@ fn kinds() -> Vec<(&'static str, Grammar, Check)> {
             Box::new(|text| is_person(text) || are_calls(ToolMarkup::Tagged, text, 1)),
         ),
     ];
-    for markup in [ToolMarkup::Tagged, ToolMarkup::Bare, ToolMarkup::Listed] {
+    for markup in [
+        ToolMarkup::Tagged,
+        ToolMarkup::Bare,
+        ToolMarkup::Listed,
+        ToolMarkup::Separated,
+        ToolMarkup::Fenced,
+    ] {
         let many = (alone(markup, false), usize::MAX);
         for (grammar, most) in [(alone(markup, true), 1), many] {
             let check = move |text: &str| are_calls(markup, text, most);

@@ -31,7 +31,10 @@ pub use detokenize::{Begins, Detokenizer, Pieces};
 pub use gguf::{Vocabulary, VocabularyKind};
 pub use isolated::{Isolation, Limits as IsolationLimits, serve as serve_isolated};
 pub use language::{EmbeddedText, Language, Reader, TextSource};
-pub use output::{CHANNEL_MARKS, Markup, OutputParser, Piece, SPELLED_OUT, ToolMarkup};
+pub use output::{
+    CHANNEL_MARKS, DEEPSEEK_CALL, DEEPSEEK_CALLS, DEEPSEEK_END_CALL, DEEPSEEK_SEPARATOR, Markup,
+    OutputParser, Piece, SPELLED_OUT, ToolMarkup,
+};
 pub use prompt::PromptTokenizer;
 pub use stop::{MAX_STOP_BYTES, MAX_STOPS, StopStrings};
 pub use template::ChatTemplate;

@@ -7,7 +7,7 @@ use super::tile::FloatTile;
 use super::{LANES, Level, QUERIES, Stored};
 use crate::cpu::tensors::{from_floats, with_floats};
 use crate::cpu::threads::{Disjoint, share};
-use crate::{AttentionOptions, PAGE_TOKENS};
+use crate::{AttentionOptions, AttentionReach, PAGE_TOKENS};
 
 /// The keys that a query sees. Queries are the last of as many tokens as there are keys.
 #[derive(Debug, Clone, Copy, Default)]
@@ -181,6 +181,7 @@ impl Sizes {
             scale,
             window: None,
             softcap: None,
+            reach: AttentionReach::Past,
         };
         let of_head = self.pages * self.tile_len();
         share(

@@ -15,12 +15,14 @@ use half::{bf16, f16};
 mod avx512;
 mod cache;
 mod dense;
+mod latent;
 mod queries;
 mod step;
 mod tile;
 
 pub use self::cache::KvTiles;
 pub use self::dense::{Mask, dense_attention};
+use self::latent::{LatentTile, LatentTileMut};
 use self::step::{Step, StepHeads};
 use self::tile::{BLOCK, FloatTile, FloatTileMut, Q8Tile, Q8TileMut, TileWriter};
 use super::level::Level;
@@ -48,16 +50,34 @@ struct Shape {
     pages: usize,
     kv_heads: usize,
     head_dim: usize,
+    /// Of latents: how many of a key's first numbers are the value.
+    latent_value_dim: Option<usize>,
 }
 
 impl Shape {
-    /// Values of one head's keys in one page; its values take as many.
+    /// Numbers of one head's keys in one page; its values take as many, or none of latents.
     fn half_tile(self) -> usize {
         PAGE_TOKENS * self.head_dim
     }
 
+    fn tile_len(self) -> usize {
+        match self.latent_value_dim {
+            Some(_) => self.half_tile(),
+            None => 2 * self.half_tile(),
+        }
+    }
+
+    fn value_dim(self) -> usize {
+        self.latent_value_dim.unwrap_or(self.head_dim)
+    }
+
     fn tile_at(self, page: u32, head: usize) -> usize {
-        (page as usize * self.kv_heads + head) * 2 * self.half_tile()
+        (page as usize * self.kv_heads + head) * self.tile_len()
+    }
+
+    /// The latents of a head in a page.
+    fn latents<T>(self, numbers: &[T], page: u32, head: usize) -> &[T] {
+        &numbers[self.tile_at(page, head)..][..self.tile_len()]
     }
 
     /// The keys and values of a head in a page.
@@ -80,12 +100,45 @@ impl Pages {
                 "keys and values are stored as {dtype} where {BLOCK} divides the size of a head, which is {head_dim}; use f16"
             );
         }
-        let shape = Shape {
+        Self::of_shape(
+            Shape {
+                pages,
+                kv_heads,
+                head_dim,
+                latent_value_dim: None,
+            },
+            dtype,
+        )
+    }
+
+    /// Pages of latents of `dim` numbers, whose first `value_dim` are their values.
+    pub fn of_latents(pages: usize, dim: usize, value_dim: usize, dtype: KvDtype) -> Result<Self> {
+        if dtype == KvDtype::Q8_0 {
+            bail!("latents are stored as f32, f16 or bf16, not {dtype}; use f16");
+        }
+        if !(1..=dim).contains(&value_dim) {
+            bail!("a latent of {dim} numbers has no value of {value_dim}");
+        }
+        Self::of_shape(
+            Shape {
+                pages,
+                kv_heads: 1,
+                head_dim: dim,
+                latent_value_dim: Some(value_dim),
+            },
+            dtype,
+        )
+    }
+
+    fn of_shape(shape: Shape, dtype: KvDtype) -> Result<Self> {
+        let Shape {
             pages,
             kv_heads,
             head_dim,
-        };
-        let numbers = [pages, kv_heads, head_dim, 2 * PAGE_TOKENS]
+            latent_value_dim,
+        } = shape;
+        let parts = if latent_value_dim.is_some() { 1 } else { 2 };
+        let numbers = [pages, kv_heads, head_dim, parts * PAGE_TOKENS]
             .into_iter()
             .try_fold(1usize, usize::checked_mul);
         let size = match dtype {
@@ -106,6 +159,10 @@ impl Pages {
             dtype,
             shape,
         })
+    }
+
+    pub fn holds_latents(&self) -> bool {
+        self.shape.latent_value_dim.is_some()
     }
 
     pub fn bytes(&self) -> usize {
@@ -153,12 +210,14 @@ fn paged_attention_at(
             heads: StepHeads {
                 queries: heads,
                 kv: shape.kv_heads,
-                dim: shape.head_dim,
+                key_dim: shape.head_dim,
+                value_dim: shape.value_dim(),
             },
             options,
             sinks,
         };
-        from_floats(pages.attend(&step), q.dims())
+        let (rows, heads, _) = q.dims3()?;
+        from_floats(pages.attend(&step), &[rows, heads, shape.value_dim()])
     })
 }
 
@@ -196,6 +255,13 @@ fn check(q: &Tensor, k: &Tensor, v: &Tensor, pages: &Pages, spans: &[Span]) -> R
 impl Pages {
     fn attend(&self, step: &Step) -> Vec<f32> {
         let shape = self.shape;
+        if let Some(value_dim) = shape.latent_value_dim {
+            return match self.dtype {
+                KvDtype::F32 => step.attend(self.latents::<f32>(value_dim)),
+                KvDtype::Bf16 => step.attend(self.latents::<bf16>(value_dim)),
+                KvDtype::F16 | KvDtype::Q8_0 => step.attend(self.latents::<f16>(value_dim)),
+            };
+        }
         match (self.dtype, &self.scales) {
             (KvDtype::F32, _) => step.attend(self.floats::<f32>()),
             (KvDtype::F16, _) => step.attend(self.floats::<f16>()),
@@ -219,7 +285,23 @@ impl Pages {
         move |page, head| FloatTile::new(shape.tile(numbers, page, head))
     }
 
+    /// How to see a page of latents.
+    fn latents<'a, T: Stored>(
+        &'a self,
+        value_dim: usize,
+    ) -> impl Fn(u32, usize) -> LatentTile<'a, T> + Sync + use<'a, T> {
+        let (shape, numbers) = (self.shape, self.numbers.view::<T>());
+        move |page, head| LatentTile::new(shape.latents(numbers, page, head), value_dim)
+    }
+
     fn write(&mut self, spans: &[Span], k: &[f32], v: &[f32]) {
+        if self.shape.latent_value_dim.is_some() {
+            return match self.dtype {
+                KvDtype::F32 => self.write_latents::<f32>(spans, k),
+                KvDtype::Bf16 => self.write_latents::<bf16>(spans, k),
+                KvDtype::F16 | KvDtype::Q8_0 => self.write_latents::<f16>(spans, k),
+            };
+        }
         match self.dtype {
             KvDtype::F32 => self.write_floats::<f32>(spans, k, v),
             KvDtype::F16 => self.write_floats::<f16>(spans, k, v),
@@ -237,6 +319,15 @@ impl Pages {
             let tile = unsafe { numbers.part(start..start + 2 * half) };
             let (keys, values) = tile.split_at_mut(half);
             FloatTileMut { keys, values }
+        });
+    }
+
+    fn write_latents<T: Stored>(&mut self, spans: &[Span], k: &[f32]) {
+        let shape = self.shape;
+        let numbers = Disjoint::new(self.numbers.view_mut::<T>());
+        shape.write(spans, k, k, |at| {
+            // SAFETY: one call at a time writes a tile, see `Shape::write`.
+            LatentTileMut(unsafe { numbers.part(at..at + shape.tile_len()) })
         });
     }
 

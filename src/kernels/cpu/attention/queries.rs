@@ -14,6 +14,7 @@ use half::{bf16, f16};
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
+use super::latent::LatentTile;
 use super::tile::{BLOCK, FloatTile, Q8Tile, Tile};
 use crate::cpu::level::{Level, at_every_level};
 use crate::cpu::math::{exp, multiply_add, tanh};
@@ -130,6 +131,9 @@ compile_for! {
     FloatTile<'_, f16>, attend_f16;
     FloatTile<'_, bf16>, attend_bf16;
     Q8Tile<'_>, attend_q8;
+    LatentTile<'_, f32>, attend_latent_f32;
+    LatentTile<'_, f16>, attend_latent_f16;
+    LatentTile<'_, bf16>, attend_latent_bf16;
 }
 
 /// The most queries whose sums for a page fit in the registers.

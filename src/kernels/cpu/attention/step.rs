@@ -12,7 +12,7 @@ use super::QUERIES;
 use super::queries::{Query, Softmax, TileAtEveryLevel, attend};
 use crate::cpu::level::Level;
 use crate::cpu::threads::{Disjoint, share};
-use crate::{AttentionOptions, PAGE_TOKENS, Span};
+use crate::{AttentionOptions, AttentionReach, PAGE_TOKENS, Span};
 
 /// Tokens of a partition. Shorter ones are shared more evenly, and added up more often.
 const PARTITION: usize = 16 * PAGE_TOKENS;
@@ -26,7 +26,9 @@ const FEW_BLOCKS: usize = 4;
 pub struct StepHeads {
     pub queries: usize,
     pub kv: usize,
-    pub dim: usize,
+    /// Numbers of a query and of a key.
+    pub key_dim: usize,
+    pub value_dim: usize,
 }
 
 /// A step and its queries, `[rows, heads, d]`.
@@ -60,12 +62,12 @@ struct Piece<'a> {
 }
 
 impl Step<'_> {
-    /// The result, of the shape of the queries. `tile` tells how to see a page of a head.
+    /// The result, a value for each query. `tile` tells how to see a page of a head.
     pub fn attend<T: TileAtEveryLevel>(&self, tile: impl Fn(u32, usize) -> T + Sync) -> Vec<f32> {
-        let dim = self.heads.dim;
+        let dim = self.heads.value_dim;
         let (blocks, partial) = self.blocks();
         let pieces = self.pieces(&blocks);
-        let mut result = vec![0f32; self.queries.len()];
+        let mut result = vec![0f32; self.queries.len() / self.heads.key_dim * dim];
         let mut sums = vec![0f32; partial * dim];
         let mut softmaxes = vec![Softmax::NOTHING_SEEN; partial];
         let rows = Disjoint::new(&mut result);
@@ -121,7 +123,8 @@ impl Step<'_> {
             for start in (first..end).step_by(count) {
                 let rows = start..end.min(start + count);
                 let position = span.past_tokens + start - first;
-                let seen = self.seen(position).start..position + rows.len();
+                let last = position + rows.len() - 1;
+                let seen = self.seen(span, position).start..self.seen(span, last).end;
                 let partitions = seen.start / PARTITION..seen.end.div_ceil(PARTITION);
                 let is_split = is_short && partitions.len() > 1;
                 let queries = partitions.len() * self.heads.kv * rows.len() * self.group();
@@ -158,14 +161,19 @@ impl Step<'_> {
         pieces
     }
 
-    /// The tokens that a row at this position sees.
-    fn seen(&self, position: usize) -> Range<usize> {
+    /// The tokens that a row at this position of a span sees.
+    fn seen(&self, span: &Span, position: usize) -> Range<usize> {
+        let window = self.options.window.unwrap_or(usize::MAX);
         let end = position + 1;
-        let hidden = self
-            .options
-            .window
-            .map_or(0, |window| end.saturating_sub(window));
-        hidden..end
+        let first = end.saturating_sub(window);
+        match self.options.reach {
+            AttentionReach::Past => first..end,
+            AttentionReach::Chunk(tokens) => first.max(position - position % tokens)..end,
+            AttentionReach::Sequence => {
+                let last = span.past_tokens + span.new_tokens;
+                first..last.min(position.saturating_add(window))
+            }
+        }
     }
 
     /// Steps of about a nanosecond.
@@ -174,7 +182,8 @@ impl Step<'_> {
             .iter()
             .map(|block| block.rows.len() * block.partitions.len() * PARTITION);
         let seen = seen.fold(0, usize::saturating_add);
-        seen.saturating_mul(self.heads.queries * self.heads.dim / 8)
+        let dims = self.heads.key_dim + self.heads.value_dim;
+        seen.saturating_mul(self.heads.queries * dims / 16)
     }
 
     /// Where the sums of a piece lie among those that are added up later.
@@ -212,18 +221,18 @@ impl Step<'_> {
         tiles: &[T],
         found: &mut Sums,
     ) {
-        let (dim, group) = (self.heads.dim, self.group());
-        found.clear(block.rows.len() * group, dim);
+        let (dim, group) = (self.heads.key_dim, self.group());
+        found.clear(block.rows.len() * group, self.heads.value_dim);
         let first = partition * PARTITION;
         let place = |token: usize| token.clamp(first, first + PARTITION) - first;
         let places = block
             .rows
             .clone()
             .flat_map(|row| (head * group..(head + 1) * group).map(move |head| (row, head)));
-        let outs = found.numbers.chunks_exact_mut(dim);
+        let outs = found.numbers.chunks_exact_mut(self.heads.value_dim);
         let queries = places.zip(outs).map(|((row, head), out)| {
             let at = (row * self.heads.queries + head) * dim;
-            let seen = self.seen(block.position + row - block.rows.start);
+            let seen = self.seen(block.span, block.position + row - block.rows.start);
             Query {
                 values: &self.queries[at..at + dim],
                 seen: place(seen.start)..place(seen.end),
@@ -249,7 +258,8 @@ impl Step<'_> {
         found: &mut Sums,
     ) {
         let queries = block.rows.len() * self.group();
-        found.clear(queries, self.heads.dim);
+        let dim = self.heads.value_dim;
+        found.clear(queries, dim);
         for partition in block.partitions.clone() {
             let piece = Piece {
                 block,
@@ -259,14 +269,14 @@ impl Step<'_> {
             let Some(at) = self.partial_at(&piece) else {
                 return;
             };
-            let numbers = &sums[at * self.heads.dim..(at + queries) * self.heads.dim];
+            let numbers = &sums[at * dim..(at + queries) * dim];
             found.add(numbers, &softmaxes[at..at + queries]);
         }
     }
 
     /// Writes the result of a block and head.
     fn finish(&self, block: &StepBlock, head: usize, found: &mut Sums, result: &Disjoint<f32>) {
-        let (dim, group) = (self.heads.dim, self.group());
+        let (dim, group) = (self.heads.value_dim, self.group());
         let queries = found.numbers.chunks_exact_mut(dim).zip(&found.softmaxes);
         for (index, (sums, softmax)) in queries.enumerate() {
             let (row, head) = (

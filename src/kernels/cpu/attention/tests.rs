@@ -3,6 +3,7 @@ use half::f16;
 use proptest::prelude::*;
 
 use super::*;
+use crate::AttentionReach;
 
 /// One sequence's keys, values and queries, `[tokens, heads, d]` each, and where its pages lie.
 struct Sequence {
@@ -60,11 +61,20 @@ fn naive(
     for token in 0..tokens {
         for head in 0..heads {
             let kv = head / (heads / kv_heads);
-            let first = options
-                .window
-                .map_or(0, |window| (token + 1).saturating_sub(window));
-            let weights: Vec<f64> = (first..=token)
-                .map(|past| {
+            let window = options.window.unwrap_or(tokens);
+            let seen = (0..tokens).filter(|&past| {
+                let (is_past, gap) = (past <= token, past.abs_diff(token));
+                gap < window
+                    && match options.reach {
+                        AttentionReach::Past => is_past,
+                        AttentionReach::Chunk(size) => is_past && past / size == token / size,
+                        AttentionReach::Sequence => true,
+                    }
+            });
+            let seen: Vec<usize> = seen.collect();
+            let weights: Vec<f64> = seen
+                .iter()
+                .map(|&past| {
                     let (a, b) = ((token * heads + head) * d, (past * kv_heads + kv) * d);
                     let dot: f64 = (0..d).map(|i| q[a + i] * k[b + i]).sum();
                     let score = dot * f64::from(options.scale);
@@ -75,7 +85,7 @@ fn naive(
             let sink = sinks.map_or(0.0, |sinks| f64::from(sinks[head]).exp());
             let total = weights.iter().sum::<f64>() + sink;
             out.extend((0..d).map(|i| {
-                let terms = weights.iter().zip(first..);
+                let terms = weights.iter().zip(seen.iter());
                 terms
                     .map(|(w, past)| w * v[(past * kv_heads + kv) * d + i])
                     .sum::<f64>()
@@ -91,13 +101,10 @@ fn paged(
     level: Level,
     sequences: &[Sequence],
     steps: &[usize],
-    dtype: KvDtype,
+    mut pages: Pages,
     options: AttentionOptions,
     sinks: Option<&[f32]>,
 ) -> Vec<Vec<f32>> {
-    let (_, kv_heads, d) = sequences[0].k.dims3().unwrap();
-    let count = sequences.iter().map(|s| s.pages.len()).sum::<usize>();
-    let mut pages = Pages::new(count, kv_heads, d, dtype).unwrap();
     let mut done = vec![0; sequences.len()];
     let mut rows = vec![Vec::new(); sequences.len()];
     for step in steps.iter().cycle() {
@@ -176,14 +183,60 @@ fn check_with_sinks(
         .iter()
         .map(|sequence| naive(sequence, dtype, options, sinks))
         .collect();
+    let count = sequences.iter().map(|s| s.pages.len()).sum::<usize>();
     for level in Level::available() {
-        let found = paged(level, &sequences, &[step], dtype, options, sinks);
-        let in_other_chunks = paged(level, &sequences, &[1, 64, 5, 13], dtype, options, sinks);
+        let run = |steps: &[usize]| {
+            let pages = Pages::new(count, kv_heads, d, dtype).unwrap();
+            paged(level, &sequences, steps, pages, options, sinks)
+        };
+        let (found, in_other_chunks) = (run(&[step]), run(&[1, 64, 5, 13]));
         assert!(
             found == in_other_chunks,
             "bits depend on how the prompt was cut"
         );
         for (found, wanted) in found.iter().flatten().zip(wanted.iter().flatten()) {
+            let gap = (f64::from(*found) - wanted).abs();
+            assert!(gap < 2e-5, "{level:?}: found {found}, wanted {wanted}");
+        }
+    }
+}
+
+/// Values are the first numbers of keys, which all heads share.
+fn check_latents(
+    lengths: &[usize],
+    (heads, d, value_dim): (usize, usize, usize),
+    step: usize,
+    dtype: KvDtype,
+    options: AttentionOptions,
+) {
+    let sequences: Vec<_> = sequences(lengths, heads, 1, d)
+        .into_iter()
+        .map(|sequence| Sequence {
+            v: sequence.k.clone(),
+            ..sequence
+        })
+        .collect();
+    let wanted = sequences.iter().flat_map(|sequence| {
+        let rows = naive(sequence, dtype, options, None);
+        let values = rows.chunks(d).flat_map(|value| &value[..value_dim]);
+        values.copied().collect::<Vec<f64>>()
+    });
+    let wanted: Vec<f64> = wanted.collect();
+    let count = sequences.iter().map(|s| s.pages.len()).sum::<usize>();
+    for level in Level::available() {
+        let run = |steps: &[usize]| {
+            let pages = Pages::of_latents(count, d, value_dim, dtype).unwrap();
+            assert_eq!(pages.bytes(), dtype.bytes(count * PAGE_TOKENS * d).max(64));
+            paged(level, &sequences, steps, pages, options, None)
+        };
+        let (found, in_other_chunks) = (run(&[step]), run(&[1, 64, 5, 13]));
+        assert!(
+            found == in_other_chunks,
+            "bits depend on how the prompt was cut"
+        );
+        let found: Vec<f32> = found.into_iter().flatten().collect();
+        assert_eq!(found.len(), wanted.len());
+        for (found, wanted) in found.iter().zip(&wanted) {
             let gap = (f64::from(*found) - wanted).abs();
             assert!(gap < 2e-5, "{level:?}: found {found}, wanted {wanted}");
         }
@@ -207,9 +260,46 @@ proptest! {
         softcap in prop::option::of(5f32..30.0),
     ) {
         prop_assume!(dtype.takes(d));
-        let options = AttentionOptions { scale: (d as f32).powf(-0.5), window, softcap };
+        let options = AttentionOptions { scale: (d as f32).powf(-0.5), window, softcap, reach: AttentionReach::Past };
         check(&lengths, (kv_heads * group, kv_heads, d), step, dtype, options);
     }
+
+    #[test]
+    fn attention_to_latents_is_attention_to_keys_and_their_first_numbers(
+        lengths in prop::collection::vec(1usize..100, 1..4),
+        heads in 1usize..21,
+        d in 2usize..90,
+        share in 1usize..10,
+        step in 1usize..80,
+        dtype in prop::sample::select(vec![KvDtype::F32, KvDtype::F16, KvDtype::Bf16]),
+        window in prop::option::of(1usize..50),
+    ) {
+        let value_dim = (d * share / 9).clamp(1, d);
+        let options = AttentionOptions { scale: (d as f32).powf(-0.5), window, softcap: None, reach: AttentionReach::Past };
+        check_latents(&lengths, (heads, d, value_dim), step, dtype, options);
+    }
+}
+
+#[test]
+fn latents_of_several_partitions_are_added_up() {
+    let options = AttentionOptions {
+        scale: 0.2,
+        window: None,
+        softcap: None,
+        reach: AttentionReach::Past,
+    };
+    check_latents(&[1300, 3, 520], (5, 40, 32), 1300, KvDtype::F16, options);
+}
+
+#[test]
+fn latents_that_cannot_be_stored_are_refused() {
+    let refused = |dim, value_dim, dtype| {
+        let pages = Pages::of_latents(1, dim, value_dim, dtype);
+        pages.unwrap_err().to_string()
+    };
+    assert!(refused(64, 32, KvDtype::Q8_0).contains("not q8_0; use f16"));
+    assert!(refused(64, 65, KvDtype::F16).contains("no value of 65"));
+    assert!(refused(64, 0, KvDtype::F16).contains("no value of 0"));
 }
 
 #[test]
@@ -219,8 +309,46 @@ fn contexts_of_several_partitions_are_added_up() {
             scale: 0.2,
             window,
             softcap: None,
+            reach: AttentionReach::Past,
         };
         check(&[1300, 3, 520], (3, 1, 32), 1300, dtype, options);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn tokens_see_their_chunk_alone(
+        lengths in prop::collection::vec(1usize..150, 1..3),
+        chunk in 1usize..90,
+        step in 1usize..80,
+        window in prop::option::of(1usize..50),
+    ) {
+        let reach = AttentionReach::Chunk(chunk);
+        let options = AttentionOptions { scale: 0.2, window, softcap: None, reach };
+        check(&lengths, (6, 2, 32), step, KvDtype::F16, options);
+    }
+
+    #[test]
+    fn tokens_of_sequences_that_are_read_whole_see_those_behind_them(
+        lengths in prop::collection::vec(1usize..700, 1..3),
+        window in prop::option::of(1usize..90),
+    ) {
+        let reach = AttentionReach::Sequence;
+        let options = AttentionOptions { scale: 0.2, window, softcap: None, reach };
+        let sequences = sequences(&lengths, 3, 1, 24);
+        let count = sequences.iter().map(|s| s.pages.len()).sum::<usize>();
+        for level in Level::available() {
+            let pages = Pages::new(count, 1, 24, KvDtype::F32).unwrap();
+            let found = paged(level, &sequences, &[700], pages, options, None);
+            for (found, sequence) in found.iter().zip(&sequences) {
+                let wanted = naive(sequence, KvDtype::F32, options, None);
+                for (found, wanted) in found.iter().zip(wanted) {
+                    prop_assert!((f64::from(*found) - wanted).abs() < 2e-5);
+                }
+            }
+        }
     }
 }
 
@@ -232,6 +360,7 @@ fn a_sink_takes_its_share_of_each_head() {
             scale: 0.2,
             window,
             softcap: None,
+            reach: AttentionReach::Past,
         };
         check_with_sinks(&[600, 3, 70], (6, 2, 32), 600, dtype, options, Some(&sinks));
     }
@@ -264,6 +393,7 @@ fn what_is_not_finite_shows_in_the_result() {
                 scale: 1.0,
                 window: None,
                 softcap: None,
+                reach: AttentionReach::Past,
             };
             let found = paged_attention([&q, &q, &x], &mut pages, &[span], options, None).unwrap();
             let found = found.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -285,6 +415,7 @@ fn pages_that_do_not_exist_are_refused() {
         scale: 1.0,
         window: None,
         softcap: None,
+        reach: AttentionReach::Past,
     };
     let error = paged_attention([&x, &x, &x], &mut pages, &[span], options, None).unwrap_err();
     assert!(

@@ -12,7 +12,9 @@ use crate::daemon::blame;
 use crate::daemon::registration::small;
 use crate::link::Said;
 use muster_engine::runtime::text::Language;
-use muster_engine::runtime::{EncoderInput, Failure, ModelInfo, Purpose, Runtime, normalize};
+use muster_engine::runtime::{
+    EncoderInput, Failure, ModelInfo, PairTemplate, Pairing, Prompt, Purpose, Runtime, normalize,
+};
 use muster_protocol::job::{
     self, Body, DetokenizeInput, EmbeddingRequest, FailureKind, FinishReason, RankingRequest,
     ResultPart, TextInput, TokenList, TokenizeInput, TokensRequest, Usage, Vector,
@@ -63,12 +65,19 @@ pub async fn run(model: String, request: Body, runtime: &Runtime) -> Result<(Sai
                 documents,
                 first,
             } = *request;
-            if info.purpose != Purpose::Rerank {
+            let Purpose::Rerank(pairing) = info.purpose.clone() else {
                 return Err(Said::Failed(unable(&info, "reranking")));
-            }
+            };
             let limits = info.clone();
-            let pairs =
-                beside(move || pairs(&language, &query, (first, &documents), &limits)).await?;
+            let pairs = beside(move || {
+                let pairs = PairReader {
+                    language: &language,
+                    pairing,
+                    query: &query,
+                };
+                pairs.read((first, &documents), &limits)
+            });
+            let pairs = pairs.await?;
             rerank(&info, pairs, runtime).await?
         }
         Body::Transcription(_) => return Err(Said::Failed(unable(&info, "transcription"))),
@@ -175,19 +184,68 @@ fn sequences(
     read.collect()
 }
 
-fn pairs(
-    language: &Language,
-    query: &str,
-    (first, documents): (usize, &[String]),
-    info: &ModelInfo,
-) -> Result<Vec<EncoderInput>, Said> {
-    let read = (first..).zip(documents).map(|(index, document)| {
-        let (tokens, types) = language.pair(query, document).map_err(blame::said)?;
-        let place = format!("query with documents[{index}]");
-        check_length(&place, tokens.len(), info)?;
-        Ok(EncoderInput { tokens, types })
-    });
-    read.collect()
+/// Makes a sequence of the query and each document.
+struct PairReader<'a> {
+    language: &'a Language,
+    pairing: Pairing,
+    query: &'a str,
+}
+
+impl PairReader<'_> {
+    fn read(
+        &self,
+        (first, documents): (usize, &[String]),
+        info: &ModelInfo,
+    ) -> Result<Vec<EncoderInput>, Said> {
+        if let (Pairing::Template(template), Some(document)) = (&self.pairing, documents.first()) {
+            self.check(template, document).map_err(blame::said)?;
+        }
+        let read = (first..).zip(documents).map(|(index, document)| {
+            let input = self.pair(document).map_err(blame::said)?;
+            let place = format!("query with documents[{index}]");
+            check_length(&place, input.tokens.len(), info)?;
+            Ok(input)
+        });
+        read.collect()
+    }
+
+    fn pair(&self, document: &str) -> Result<EncoderInput, Failure> {
+        match &self.pairing {
+            Pairing::Tokenizer => {
+                let (tokens, types) = self.language.pair(self.query, document)?;
+                Ok(EncoderInput { tokens, types })
+            }
+            Pairing::Template(template) => Ok(EncoderInput::from(
+                self.rendered(template, self.query, document)?,
+            )),
+        }
+    }
+
+    /// A template for chats leaves out messages of roles that it does not know.
+    fn check(&self, template: &PairTemplate, document: &str) -> Result<(), Failure> {
+        let tokens = self.rendered(template, self.query, document)?;
+        let is_query_unread =
+            !self.query.is_empty() && self.rendered(template, "", document)? == tokens;
+        let is_document_unread =
+            !document.is_empty() && self.rendered(template, self.query, "")? == tokens;
+        match is_query_unread || is_document_unread {
+            true => {
+                let reason = "the model's chat template leaves out the query or the document";
+                Err(Failure::BrokenTemplate(reason.to_owned()))
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn rendered(
+        &self,
+        template: &PairTemplate,
+        query: &str,
+        document: &str,
+    ) -> Result<Vec<u32>, Failure> {
+        let chat = Prompt::Chat(template.chat(query, document));
+        self.language.read(&chat, false)
+    }
 }
 
 /// No text is cut in silence: its vector would be that of another text.

@@ -28,13 +28,18 @@ pub fn describe(spec: &DecoderSpec, writer: &mut GgufWriter) {
         ("feed_forward_length", spec.intermediate_size),
         ("block_count", spec.layers + spec.prediction_layers),
         ("attention.head_count", spec.heads),
-        ("attention.key_length", spec.head_dim),
-        ("attention.value_length", spec.head_dim),
-        ("rope.dimension_count", spec.rope.dims),
     ] {
         keys.size(name, size);
     }
     keys.kv_heads(spec);
+    match &spec.latent {
+        Some(latent) => keys.latent(spec, latent),
+        None => {
+            keys.size("attention.key_length", spec.head_dim);
+            keys.size("attention.value_length", spec.head_dim);
+            keys.size("rope.dimension_count", spec.rope.dims);
+        }
+    }
     keys.float("attention.layer_norm_rms_epsilon", spec.norm_eps);
     keys.ropes(spec);
     keys.factors(spec);
@@ -43,18 +48,18 @@ pub fn describe(spec: &DecoderSpec, writer: &mut GgufWriter) {
     keys.recurrent(spec);
 }
 
-struct Keys<'a> {
+pub(super) struct Keys<'a> {
     arch: &'static str,
     writer: &'a mut GgufWriter,
 }
 
 impl Keys<'_> {
-    fn size(&mut self, name: &str, size: usize) {
+    pub(super) fn size(&mut self, name: &str, size: usize) {
         let key = format!("{}.{name}", self.arch);
         self.writer.unsigned(key, size as u64);
     }
 
-    fn float(&mut self, name: &str, number: f64) {
+    pub(super) fn float(&mut self, name: &str, number: f64) {
         self.writer.float(format!("{}.{name}", self.arch), number);
     }
 
@@ -94,7 +99,7 @@ impl Keys<'_> {
                 self.size("rope.scaling.original_context_length", *original_context);
                 self.float("rope.scaling.attn_factor", *magnitude);
             }
-            RopeScaling::Yarn(yarn) => self.yarn(yarn),
+            RopeScaling::Yarn(yarn) => self.yarn(yarn, spec.latent.is_some()),
             // The factors are a tensor, and Llama 3's own scaling is written as factors.
             RopeScaling::None | RopeScaling::Factors(_) | RopeScaling::Llama3 { .. } => {}
         }
@@ -104,19 +109,22 @@ impl Keys<'_> {
         }
     }
 
-    fn yarn(&mut self, yarn: &Yarn) {
+    fn yarn(&mut self, yarn: &Yarn, has_latents: bool) {
         self.text("rope.scaling.type", "yarn");
         self.float("rope.scaling.factor", yarn.factor);
         let original = yarn.original_context;
         self.size("rope.scaling.original_context_length", original);
-        self.float("rope.scaling.yarn_attn_factor", yarn.magnitude);
+        // With latents, programs turn without a magnitude and weight the products of queries and keys instead.
+        if !has_latents {
+            self.float("rope.scaling.yarn_attn_factor", yarn.magnitude);
+        }
         self.float("rope.scaling.yarn_beta_fast", yarn.fast_turns);
         self.float("rope.scaling.yarn_beta_slow", yarn.slow_turns);
     }
 
     fn factors(&mut self, spec: &DecoderSpec) {
         let rules = spec.family.rules();
-        if let Some(scale) = spec.attention_scale {
+        if let Some(scale) = spec.attention_scale.filter(|_| spec.latent.is_none()) {
             self.float("attention.scale", scale);
         }
         let SoftCaps { attention, logits } = spec.soft_caps;

@@ -2,7 +2,7 @@
 
 use super::File;
 use crate::networks::{
-    layers::{ExpertGroups, RouterScore, Routing},
+    layers::{ExpertGroups, GroupScore, RouterScore, Routing},
     text::{
         experts::{ExpertsSpec, SharedExpertSpec},
         family::{Naming, Part, Role},
@@ -35,7 +35,13 @@ impl File<'_> {
         let has_router = |layer: &usize| self.has_part(*layer, Part::Router);
         let first = (0..layers).find(has_router).unwrap_or(0);
         let correction = Naming::Gguf.bias(Role::Layer(first, Part::Correction));
+        let score = self.score()?;
         let groups = ExpertGroups {
+            // DeepSeek V2 and V3 share their name.
+            score: match score {
+                RouterScore::Softmax => GroupScore::Best,
+                RouterScore::Sigmoid => GroupScore::BestTwo,
+            },
             count: self.optional_size("expert_group_count")?.unwrap_or(1),
             active: self.optional_size("expert_group_used_count")?.unwrap_or(1),
         };
@@ -44,7 +50,7 @@ impl File<'_> {
             intermediate_size: feed,
             routing: Routing {
                 active: self.size("expert_used_count")?,
-                score: self.score()?,
+                score,
                 is_normalized: self.flag("expert_weights_norm")?.unwrap_or(is_normalized),
                 scale: self.nonzero("expert_weights_scale")?.unwrap_or(1.0) as f32,
                 groups: Some(groups).filter(|groups| groups.count > 1),

@@ -6,6 +6,7 @@ mod experts;
 mod golden;
 #[cfg(test)]
 mod golden_recurrent;
+mod latent;
 mod recurrent;
 mod rope;
 #[cfg(test)]
@@ -37,8 +38,12 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
     let blocks = layered("block_count", file.size("block_count")?)?;
     let predicting = file.optional_size("nextn_predict_layers")?.unwrap_or(0);
     let layers = layered("block_count", blocks.saturating_sub(predicting))?;
+    let latent = file.latent()?;
     let share = hidden_size.checked_div(heads).unwrap_or(0);
-    let head_dim = file.optional_size("attention.key_length")?.unwrap_or(share);
+    let head_dim = match &latent {
+        Some(latent) => latent.sizes.query_dim(),
+        None => file.optional_size("attention.key_length")?.unwrap_or(share),
+    };
     let ropes = file.ropes(head_dim)?;
     let experts = file.experts(layers)?;
     let recurrent = file.recurrent(layers)?;
@@ -58,6 +63,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
         heads,
         kv_heads: file.kv_heads(heads, recurrent.as_ref(), layers)?,
         head_dim,
+        latent,
         context: file.size("context_length")?,
         norm_eps: file
             .float("attention.layer_norm_rms_epsilon")?
@@ -70,17 +76,23 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
         rope_axes: None,
         window_rope: ropes.windowed,
         layers_without_rope: file.rules.layers_without_rope(layers),
-        attention_scale: file.attention_scale(hidden_size, heads, head_dim)?,
+        attention_scale: match &latent {
+            Some(latent) => file.latent_scale(latent)?,
+            None => file.attention_scale(hidden_size, heads, head_dim)?,
+        },
         query_temperature: file.query_temperature()?,
         attention_sinks: file.has_sinks(),
         attention_gate: file.rules.gates_attention,
         soft_caps: file.soft_caps()?,
         scales: file.scales(hidden_size)?,
         biases: Biases {
-            query_key_value: file.has_bias(Part::Query) || file.has_bias(Part::QueryKeyValue),
+            query_key_value: [Part::Query, Part::QueryKeyValue, Part::LatentDown]
+                .into_iter()
+                .any(|part| file.has_bias(part)),
             attention_output: file.has_bias(Part::AttentionOutput),
             feed_forward: file.has_bias(Part::Gate),
         },
+        is_bidirectional: false,
         tied_embeddings: checkpoint
             .tensor(&Naming::Gguf.weight(Role::Head))
             .is_none(),
@@ -262,7 +274,7 @@ impl File<'_> {
         }
         let key_length = self.optional_size("attention.key_length")?;
         let value_length = self.optional_size("attention.value_length")?;
-        if key_length != value_length {
+        if key_length != value_length && !self.has_latents() {
             let found = format!("{value_length:?} with a key length of {key_length:?}");
             let key = self.key("attention.value_length");
             return Err(Flaw::unsupported(

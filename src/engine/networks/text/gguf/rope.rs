@@ -123,6 +123,8 @@ impl File<'_> {
         let plain = Yarn::new(factor, original);
         let weight = self.nonzero("rope.scaling.yarn_log_multiplier")?;
         let magnitude = match (self.nonzero("rope.scaling.yarn_attn_factor")?, weight) {
+            // The weight is that of products of queries and keys.
+            _ if self.has_latents() => 1.0,
             (Some(magnitude), _) => magnitude,
             (None, Some(weight)) => plain.magnitude / Yarn::magnitude_for(factor, weight),
             (None, None) => plain.magnitude,

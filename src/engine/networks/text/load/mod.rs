@@ -2,6 +2,7 @@
 //! places each of them.
 
 mod experts;
+mod latent;
 mod recurrent;
 mod tensors;
 
@@ -162,7 +163,7 @@ impl Loader<'_> {
         })
     }
 
-    fn attention(&mut self, spec: &DecoderSpec, index: usize) -> Result<Attention, Flaw> {
+    pub fn attention(&mut self, spec: &DecoderSpec, index: usize) -> Result<Attention, Flaw> {
         let (hidden, query, kv) = (spec.hidden_size, spec.query_size(), spec.kv_size());
         let biases = spec.biases;
         let own = [(Part::Query, query), (Part::Key, kv), (Part::Value, kv)];
@@ -188,6 +189,7 @@ impl Loader<'_> {
                 scale: spec.attention_scale() as f32,
                 window: spec.window(index),
                 softcap: spec.soft_caps.attention.map(|cap| cap as f32),
+                reach: spec.reach(),
             },
         })
     }

@@ -17,6 +17,10 @@ use muster_kernels::{DeltaRule, ShortConvolution, StateSpace};
 impl Loader<'_> {
     pub fn mixer(&mut self, spec: &DecoderSpec, index: usize) -> Result<TokenMixer, Flaw> {
         let Some(recurrence) = spec.recurrence(index) else {
+            if let Some(latent) = &spec.latent {
+                let latent = self.latent_attention(spec, latent, index)?;
+                return Ok(TokenMixer::Latent(Box::new(latent)));
+            }
             let attention = self.attention(spec, index)?;
             return Ok(TokenMixer::Attention(Box::new(attention)));
         };

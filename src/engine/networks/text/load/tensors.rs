@@ -4,17 +4,19 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use candle_core::{DType, Device, Tensor, quantized::GgmlDType};
+use half::bf16;
 
 use super::super::{
     family::{Naming, Part, Role},
     gguf,
+    latent::LATENT_NORM_EPS,
     spec::DecoderSpec,
 };
 use super::{LoadOptions, Progress};
 use crate::networks::{
     layers::{Embedding, Linear, RmsNorm},
     vision,
-    weights::{Flaw, TensorBytes, TensorHeader, TensorSource, TensorType, Weight, convert},
+    weights::{Flaw, TensorBytes, TensorHeader, TensorSource, TensorType, Weight, convert, fp8},
 };
 
 /// What GGUF files of LFM2 call the norm after the last layer.
@@ -146,6 +148,7 @@ impl<'a> Loader<'a> {
             | Role::Layer(_, Part::AttentionNorm | Part::FeedNorm | Part::FeedPreNorm) => {
                 spec.stream_norm_eps()
             }
+            Role::Layer(_, Part::QueryDownNorm | Part::LatentNorm) => LATENT_NORM_EPS,
             _ => spec.norm_eps,
         };
         let weight = self.vector(numbers)?;
@@ -257,10 +260,42 @@ impl<'a> Loader<'a> {
         name: &str,
         shape: &[usize],
     ) -> Result<(TensorHeader, GgmlDType, TensorBytes), Flaw> {
+        if self.type_of(name) == Some(fp8::E4M3) {
+            return self.find_fp8(name, shape);
+        }
         let known = "f32, f16, bf16 and GGUF quantizations";
         let found = self.source.weight(name, &[shape], known)?;
         self.used.insert(name.to_owned());
         Ok(found)
+    }
+
+    /// A matrix of eight-bit floats as wider ones.
+    fn find_fp8(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+    ) -> Result<(TensorHeader, GgmlDType, TensorBytes), Flaw> {
+        let what = || format!("the tensor {name:?}");
+        let &[rows, cols] = shape else {
+            return Err(Flaw::unsupported(what(), fp8::E4M3, "matrices in FP8"));
+        };
+        let codes = self.find_bytes(name, fp8::E4M3, shape)?;
+        let Some(header) = self.source.header(name).cloned() else {
+            return Err(Flaw::broken(what(), "nothing", "a matrix in FP8"));
+        };
+        let blocks = [rows, cols].map(|size| size.div_ceil(fp8::BLOCK));
+        let scales = self.numbers(&format!("{name}{}", fp8::SCALES), &blocks)?;
+        codes.will_read();
+        let numbers = fp8::widened(&codes, cols, &scales).into_iter();
+        codes.release();
+        let (dtype, bytes) = match self.options.dtype {
+            Some(DType::F32) => (GgmlDType::F32, numbers.flat_map(f32::to_le_bytes).collect()),
+            _ => {
+                let halves = numbers.map(|number| bf16::from_f32(number).to_le_bytes());
+                (GgmlDType::BF16, halves.flatten().collect())
+            }
+        };
+        Ok((header, dtype, TensorBytes::Owned(bytes)))
     }
 
     /// The bytes of a tensor of this type and shape, which weights cannot have by themselves.

@@ -81,6 +81,11 @@ const SHOWN_CHARS: usize = 40;
 const LLAMA_3_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN_2_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const GPT_4O_WORDS: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const DEEPSEEK_3_WORDS: &[&str] = &[
+    r"\p{N}{1,3}",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+];
 const TEKKEN_WORDS: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 impl Vocabulary {
@@ -284,6 +289,8 @@ enum Words {
     Tekken,
     /// GPT-2's, with each digit by itself.
     SmolLm,
+    /// Three digits at most, then words of Chinese and Japanese, then the others.
+    DeepSeek3,
 }
 
 impl Words {
@@ -297,10 +304,11 @@ impl Words {
             "smollm" | "refact" => Ok(Self::SmolLm),
             "dbrx" => Ok(Self::Dbrx),
             "tekken" => Ok(Self::Tekken),
+            "deepseek-v3" => Ok(Self::DeepSeek3),
             _ => Err(TextError::Unsupported {
                 what: "tokenizer.ggml.pre".to_owned(),
                 found: pre.to_owned(),
-                known: "llama-bpe, qwen2, smollm, dbrx, gpt-4o, olmo, refact, tekken, gpt-2 and default"
+                known: "llama-bpe, qwen2, smollm, dbrx, gpt-4o, olmo, refact, tekken, deepseek-v3, gpt-2 and default"
                     .to_owned(),
             }),
         }
@@ -319,6 +327,7 @@ impl Words {
             Self::Llama3 | Self::Dbrx => cut_by(LLAMA_3_WORDS),
             Self::Qwen2 => cut_by(QWEN_2_WORDS),
             Self::Tekken => cut_by(TEKKEN_WORDS),
+            Self::DeepSeek3 => cut_by_all(DEEPSEEK_3_WORDS),
             Self::SmolLm => json!({"type": "Sequence", "pretokenizers": [
                 {"type": "Digits", "individual_digits": true},
                 byte_level(true),
@@ -328,10 +337,18 @@ impl Words {
 }
 
 fn cut_by(pattern: &str) -> Value {
-    json!({"type": "Sequence", "pretokenizers": [
-        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
-        byte_level(false),
-    ]})
+    cut_by_all(&[pattern])
+}
+
+/// By one pattern after the other.
+fn cut_by_all(patterns: &[&str]) -> Value {
+    let splits = patterns.iter().map(|pattern| {
+        json!({
+            "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false,
+        })
+    });
+    let steps: Vec<Value> = splits.chain([byte_level(false)]).collect();
+    json!({"type": "Sequence", "pretokenizers": steps})
 }
 
 fn byte_level(use_regex: bool) -> Value {

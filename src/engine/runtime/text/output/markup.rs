@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::separated;
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Markup {
     /// It thinks between `<think>` and `</think>` before it answers.
@@ -21,6 +23,11 @@ pub enum ToolMarkup {
     Bare,
     /// `[TOOL_CALLS]` and a list of calls, to the end (Mistral).
     Listed,
+    /// Calls between marks of their own, each a name and a JSON object with a mark between them (DeepSeek V3.1).
+    Separated,
+    /// The same with the type of the tool in place of the name, and the object in a fence behind the name (DeepSeek V3 and
+    /// R1).
+    Fenced,
 }
 
 impl Markup {
@@ -52,7 +59,12 @@ impl ToolMarkup {
         if !template.contains("tools") {
             return None;
         }
-        if template.contains("<tool_call>") {
+        if template.contains(separated::DEEPSEEK_CALLS) {
+            Some(match template.contains("```json") {
+                true => Self::Fenced,
+                false => Self::Separated,
+            })
+        } else if template.contains("<tool_call>") {
             Some(Self::Tagged)
         } else if template.contains("[TOOL_CALLS]") {
             Some(Self::Listed)

@@ -2,6 +2,7 @@
 
 use super::call::{Call, Read};
 use super::harmony::HarmonyParser;
+use super::separated::{DEEPSEEK_CALL, DEEPSEEK_CALLS, DEEPSEEK_END_CALLS, SeparatedCall};
 use super::{Markup, Piece, ToolMarkup};
 
 const THINK: &str = "<think>";
@@ -42,7 +43,7 @@ enum At {
         skips_space: bool,
     },
     Call {
-        call: Box<Call>,
+        call: Box<CallReader>,
         /// All of it so far, mark included, while it may turn out to be none.
         raw: String,
         is_bare: bool,
@@ -55,6 +56,36 @@ enum At {
     BeforeCall {
         raw: String,
     },
+}
+
+/// A call in the form of the model's markup.
+#[derive(Debug, Clone)]
+enum CallReader {
+    Object(Call),
+    Separated(SeparatedCall),
+}
+
+impl CallReader {
+    fn push(&mut self, c: char) -> Read {
+        match self {
+            Self::Object(call) => call.push(c),
+            Self::Separated(call) => call.push(c),
+        }
+    }
+
+    fn is_told(&self) -> bool {
+        match self {
+            Self::Object(call) => call.is_told(),
+            Self::Separated(call) => call.is_told(),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        match self {
+            Self::Object(call) => call.has_ended(),
+            Self::Separated(call) => call.has_ended(),
+        }
+    }
 }
 
 impl OutputParser {
@@ -100,7 +131,10 @@ impl OutputParser {
                 write(&held, out);
             }
             At::Call { call, raw, .. } if !call.is_told() => write(&raw, out),
-            At::BeforeCall { raw } if self.calls == 0 => write(&raw, out),
+            At::BeforeCall { raw } if self.calls == 0 => {
+                write(&raw, out);
+                write(&held, out);
+            }
             At::Call { .. } | At::BeforeCall { .. } | At::AfterCall { .. } => write(&held, out),
         }
     }
@@ -213,7 +247,9 @@ impl OutputParser {
         if marks.contains(&self.held.as_str()) {
             let raw = std::mem::take(&mut self.space) + &std::mem::take(&mut self.held);
             return match tools {
-                ToolMarkup::Listed => self.at = At::BeforeCall { raw },
+                ToolMarkup::Listed | ToolMarkup::Separated | ToolMarkup::Fenced => {
+                    self.at = At::BeforeCall { raw };
+                }
                 ToolMarkup::Tagged | ToolMarkup::Bare => self.open_call(raw, false, None, out),
             };
         }
@@ -235,7 +271,10 @@ impl OutputParser {
 
     fn open_call(&mut self, raw: String, is_bare: bool, first: Option<char>, out: &mut Vec<Piece>) {
         self.at = At::Call {
-            call: Box::new(Call::new()),
+            call: Box::new(match self.is_separated() {
+                true => CallReader::Separated(SeparatedCall::new()),
+                false => CallReader::Object(Call::new()),
+            }),
             raw,
             is_bare,
         };
@@ -272,7 +311,10 @@ impl OutputParser {
             Read::Arguments(text) => argue(self.calls.saturating_sub(1), &text, out),
         }
         if call.has_ended() {
-            self.at = At::AfterCall { is_bare };
+            self.at = match self.is_separated() {
+                true => At::BeforeCall { raw: String::new() },
+                false => At::AfterCall { is_bare },
+            };
         }
     }
 
@@ -313,7 +355,41 @@ impl OutputParser {
         }
     }
 
+    fn is_separated(&self) -> bool {
+        let tools = self.tools;
+        matches!(tools, Some(ToolMarkup::Separated | ToolMarkup::Fenced))
+    }
+
+    /// Between marks: before a call, or the end of all.
+    fn before_separated(&mut self, c: char, out: &mut Vec<Piece>) {
+        let At::BeforeCall { raw } = &mut self.at else {
+            return;
+        };
+        if c.is_whitespace() && self.held.is_empty() {
+            return raw.push(c);
+        }
+        self.held.push(c);
+        if self.held == DEEPSEEK_CALL {
+            let raw = std::mem::take(raw) + &std::mem::take(&mut self.held);
+            self.open_call(raw, false, None, out);
+        } else if self.held == DEEPSEEK_END_CALLS && self.calls > 0 {
+            self.held.clear();
+            self.at = AFTER_CALLS;
+        } else if !is_beginning(&self.held, &[DEEPSEEK_CALL, DEEPSEEK_END_CALLS]) {
+            let raw = std::mem::take(raw);
+            if self.calls == 0 {
+                write(&raw, out);
+            }
+            let held = std::mem::take(&mut self.held);
+            self.at = STALE;
+            self.push(&held, out);
+        }
+    }
+
     fn before_call(&mut self, c: char, out: &mut Vec<Piece>) {
+        if self.is_separated() {
+            return self.before_separated(c, out);
+        }
         let At::BeforeCall { raw } = &mut self.at else {
             return;
         };
@@ -359,6 +435,7 @@ fn marks(tools: ToolMarkup) -> &'static [&'static str] {
         ToolMarkup::Tagged => &[TAG],
         ToolMarkup::Bare => &[PYTHON_TAG],
         ToolMarkup::Listed => &[LIST],
+        ToolMarkup::Separated | ToolMarkup::Fenced => &[DEEPSEEK_CALLS],
     }
 }
 

@@ -20,6 +20,12 @@ const MISTRAL: Markup = Markup {
     channels: false,
 };
 
+const DEEPSEEK: Markup = Markup {
+    thinks: true,
+    tools: Some(ToolMarkup::Separated),
+    channels: false,
+};
+
 fn parser(markup: Markup) -> OutputParser {
     OutputParser::new(markup, vec!["add".to_owned(), "now".to_owned()], false)
 }
@@ -118,6 +124,41 @@ fn listed_calls_follow_their_mark() {
 }
 
 #[test]
+fn separated_calls_lie_between_marks() {
+    check(
+        DEEPSEEK,
+        "<think>so</think>See.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{\"a\": {\"b\": 1}}\
+         <｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        r#"think:so|See.|0=add|0+{"a": {"b": 1}}|1=now|1+{}"#,
+    );
+    // As V3 and R1 write them.
+    check(
+        DEEPSEEK,
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": \"```\"}\n```\
+         <｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜>\
+         <｜tool▁calls▁end｜>Done.",
+        r#"0=add|0+{"a": "```"}|1=now|1+{}|Done."#,
+    );
+    for text in [
+        "<｜tool▁calls▁begin｜>oops",
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁calls▁begin｜> <｜tool▁ca",
+        "<｜tool▁calls▁begin｜><｜tool▁calls▁end｜>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜><｜tool▁sep｜>{}<｜tool▁call▁end｜>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```yaml",
+        "a <｜tool▁sep｜> b",
+    ] {
+        check(DEEPSEEK, text, text);
+    }
+    check(
+        DEEPSEEK,
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{\"a\": oops",
+        r#"0=add|0+{"a": |oops"#,
+    );
+}
+
+#[test]
 fn what_only_looks_like_a_call_is_text() {
     for text in [
         "<tool_call>oops</tool_call>",
@@ -170,6 +211,10 @@ fn templates_say_which_marks_to_expect() {
         Some(ToolMarkup::Bare)
     );
     assert_eq!(tools("<tool_call>"), None);
+    let deepseek = "{% if tools %}<｜tool▁calls▁begin｜>";
+    assert_eq!(tools(deepseek), Some(ToolMarkup::Separated));
+    let fenced = format!("{deepseek}{{{{ '\\n```json' }}}}");
+    assert_eq!(tools(&fenced), Some(ToolMarkup::Fenced));
     assert!(Markup::of(["{{ '</think>' }}"]).thinks);
 }
 
@@ -180,6 +225,12 @@ fn fragments() -> impl Strategy<Value = String> {
         Just("<tool_call>"),
         Just("</tool_call>"),
         Just("[TOOL_CALLS]"),
+        Just("<｜tool▁calls▁begin｜>"),
+        Just("<｜tool▁call▁begin｜>"),
+        Just("now<｜tool▁sep｜>{\"a\": 1}"),
+        Just("function<｜tool▁sep｜>add\n```json\n{}\n```"),
+        Just("<｜tool▁call▁end｜>"),
+        Just("<｜tool▁calls▁end｜>"),
         Just("<|python_tag|>"),
         Just(r#"{"name": "add", "arguments": {"a": "\u00e9\n}"}}"#),
         Just(r#"{"parameters": {"b": [1, {}]}, "name": "now"}"#),
@@ -222,7 +273,7 @@ proptest! {
     fn any_chunking_of_the_text_gives_the_same_pieces(
         text in prop_oneof![fragments(), any::<String>()],
         cuts in vec(any::<Index>(), 0..8),
-        markup in prop_oneof![Just(QWEN), Just(LLAMA), Just(MISTRAL)],
+        markup in prop_oneof![Just(QWEN), Just(LLAMA), Just(MISTRAL), Just(DEEPSEEK)],
     ) {
         let mut whole = Vec::new();
         let mut at_once = parser(markup);

@@ -1,0 +1,146 @@
+//! Latent attention in a decoder: its sizes, what `config.json` says of them, and what it keeps and multiplies.
+
+use serde::Deserialize;
+
+use super::{config::ConfigJson, experts::wanted, spec::DecoderSpec};
+use crate::networks::{layers::LatentSizes, weights::Flaw};
+
+/// The epsilon of the norms of latents, which files do not name: the references have one of their own for them.
+pub const LATENT_NORM_EPS: f64 = 1e-6;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LatentSpec {
+    /// The width that queries go through; `None` where they have one matrix.
+    pub query_rank: Option<usize>,
+    pub sizes: LatentSizes,
+}
+
+/// The fields of `config.json` about latent attention.
+#[derive(Debug, Deserialize)]
+pub struct LatentJson {
+    q_lora_rank: Option<usize>,
+    kv_lora_rank: Option<usize>,
+    qk_nope_head_dim: Option<usize>,
+    qk_rope_head_dim: Option<usize>,
+    v_head_dim: Option<usize>,
+    /// The sum of two of the above, which newer programs write down.
+    qk_head_dim: Option<usize>,
+    pub rope_interleave: Option<bool>,
+}
+
+impl ConfigJson {
+    pub fn latent(&self) -> Result<LatentSpec, Flaw> {
+        let json = &self.latent;
+        let spec = LatentSpec {
+            query_rank: json.q_lora_rank,
+            sizes: LatentSizes {
+                rank: wanted(json.kv_lora_rank, "kv_lora_rank")?,
+                plain_dim: wanted(json.qk_nope_head_dim, "qk_nope_head_dim")?,
+                rope_dim: wanted(json.qk_rope_head_dim, "qk_rope_head_dim")?,
+                value_dim: wanted(json.v_head_dim, "v_head_dim")?,
+            },
+        };
+        spec.check()?;
+        let sum = spec.sizes.query_dim();
+        match json.qk_head_dim {
+            Some(found) if found != sum => {
+                let wanted = format!("{sum}, the sum of qk_nope_head_dim and qk_rope_head_dim");
+                Err(Flaw::broken("qk_head_dim", found, wanted))
+            }
+            _ => Ok(spec),
+        }
+    }
+}
+
+impl LatentSpec {
+    pub fn check(&self) -> Result<(), Flaw> {
+        let sizes = self.sizes;
+        for (name, size, most) in [
+            ("the rank of queries", self.query_rank.unwrap_or(1), 1 << 16),
+            ("the rank of latents", sizes.rank, 1 << 16),
+            (
+                "the part of a head that does not turn",
+                sizes.plain_dim,
+                1 << 12,
+            ),
+            ("the part of a head that turns", sizes.rope_dim, 1 << 12),
+            ("the size of a head's value", sizes.value_dim, 1 << 12),
+        ] {
+            if !(1..=most).contains(&size) {
+                return Err(Flaw::broken(name, size, format!("1 to {most}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DecoderSpec {
+    /// Numbers that pages hold of a token in each layer.
+    pub fn kept_numbers(&self) -> usize {
+        match &self.latent {
+            Some(latent) => latent.sizes.kept(),
+            None => 2 * self.kv_size(),
+        }
+    }
+
+    /// The numbers in the matrices of a layer that attends: those that every row of a step is multiplied by, and those of the
+    /// output.
+    pub fn attention_parameters(&self) -> (usize, usize) {
+        let hidden = self.hidden_size;
+        let before = match &self.latent {
+            Some(latent) => {
+                let sizes = latent.sizes;
+                let queries = match latent.query_rank {
+                    Some(rank) => (hidden + self.query_size()) * rank,
+                    None => hidden * self.query_size(),
+                };
+                let by_head = sizes.rank * (sizes.plain_dim + sizes.value_dim);
+                queries + hidden * sizes.kept() + self.heads * by_head
+            }
+            None => {
+                let gates = if self.attention_gate {
+                    self.query_size()
+                } else {
+                    0
+                };
+                hidden * (self.query_size() + gates + 2 * self.kv_size())
+            }
+        };
+        (before, hidden * self.gathered_size())
+    }
+
+    /// Width of what all heads gather.
+    pub fn gathered_size(&self) -> usize {
+        match &self.latent {
+            Some(latent) => self.heads * latent.sizes.value_dim,
+            None => self.query_size(),
+        }
+    }
+
+    /// Multiplications of a query of all heads with one token: by its key, and of its value.
+    pub fn seen_numbers(&self) -> usize {
+        match &self.latent {
+            Some(latent) => self.heads * (latent.sizes.kept() + latent.sizes.rank),
+            None => 2 * self.query_size(),
+        }
+    }
+
+    /// The widths that a row has on its way through attention, all together.
+    pub fn attention_width(&self) -> usize {
+        match &self.latent {
+            Some(latent) => {
+                let sizes = latent.sizes;
+                let by_head = 3 * sizes.query_dim() + 3 * sizes.kept() + 3 * sizes.rank;
+                let low = latent.query_rank.unwrap_or(0);
+                2 * low + 3 * sizes.kept() + self.heads * (by_head + 3 * sizes.value_dim)
+            }
+            None => 2 * self.query_size() + 4 * self.kv_size(),
+        }
+    }
+
+    /// Of a head's numbers those that may turn.
+    pub fn rope_head_dim(&self) -> usize {
+        let latent = self.latent.as_ref();
+        latent.map_or(self.head_dim, |latent| latent.sizes.rope_dim)
+    }
+}

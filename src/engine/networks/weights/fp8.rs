@@ -1,0 +1,74 @@
+//! Floats of eight bits (E4M3 without infinities) with a scale for each block of 128 x 128, as DeepSeek and Qwen publish
+//! weights in FP8. The loader makes wider floats of them.
+
+use super::header::TensorType;
+
+pub const E4M3: TensorType = TensorType::Other {
+    name: "F8_E4M3",
+    size_bytes: 1,
+};
+/// Rows and columns that share a scale.
+pub const BLOCK: usize = 128;
+/// What the name of a matrix's scales has behind its own.
+pub const SCALES: &str = "_scale_inv";
+
+/// The numbers of a matrix of so many columns.
+pub fn widened(codes: &[u8], cols: usize, scales: &[f32]) -> Vec<f32> {
+    let values: Vec<f32> = (0..=u8::MAX).map(value).collect();
+    let in_row = cols.div_ceil(BLOCK);
+    let mut numbers = Vec::with_capacity(codes.len());
+    for (row, codes) in codes.chunks(cols.max(1)).enumerate() {
+        let scales = scales.iter().skip(row / BLOCK * in_row);
+        for (codes, scale) in codes.chunks(BLOCK).zip(scales) {
+            numbers.extend(codes.iter().map(|&code| values[usize::from(code)] * scale));
+        }
+    }
+    numbers
+}
+
+fn value(code: u8) -> f32 {
+    let (exponent, mantissa) = (i32::from(code >> 3 & 15), f32::from(code & 7));
+    let magnitude = match (exponent, code & 7) {
+        (15, 7) => f32::NAN,
+        (0, _) => mantissa / 8.0 * 2f32.powi(-6),
+        _ => (1.0 + mantissa / 8.0) * 2f32.powi(exponent - 7),
+    };
+    match code >> 7 {
+        0 => magnitude,
+        _ => -magnitude,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_floats_of_eight_bits() {
+        for (code, wanted) in [
+            (0x00, 0.0),
+            (0x01, 2f32.powi(-9)),
+            (0x08, 2f32.powi(-6)),
+            (0x38, 1.0),
+            (0xb8, -1.0),
+            (0x3c, 1.5),
+            (0x7e, 448.0),
+            (0xfe, -448.0),
+        ] {
+            assert_eq!(value(code), wanted, "{code:#x}");
+        }
+        assert!(value(0x7f).is_nan() && value(0xff).is_nan());
+    }
+
+    #[test]
+    fn each_block_has_a_scale_of_its_own() {
+        let (rows, cols) = (130, 300);
+        let codes = vec![0x38; rows * cols];
+        let scales = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let numbers = widened(&codes, cols, &scales);
+        assert_eq!(numbers.len(), rows * cols);
+        let at = |row: usize, col: usize| numbers[row * cols + col];
+        assert_eq!([at(0, 127), at(127, 128), at(0, 299)], [1.0, 2.0, 3.0]);
+        assert_eq!([at(128, 0), at(129, 255), at(129, 256)], [4.0, 5.0, 6.0]);
+    }
+}

@@ -1,0 +1,160 @@
+//! One call as DeepSeek writes it: a name and a JSON object with a mark between them. Older templates call the type of the
+//! tool first, and put the object behind the name in a fence.
+
+use super::call::Read;
+use super::scan::{Scan, Scanned};
+
+/// Before all calls of an answer, and behind them.
+pub const DEEPSEEK_CALLS: &str = "<｜tool▁calls▁begin｜>";
+pub const DEEPSEEK_END_CALLS: &str = "<｜tool▁calls▁end｜>";
+/// Before each of them, and behind it.
+pub const DEEPSEEK_CALL: &str = "<｜tool▁call▁begin｜>";
+pub const DEEPSEEK_END_CALL: &str = "<｜tool▁call▁end｜>";
+/// Between the name and the arguments.
+pub const DEEPSEEK_SEPARATOR: &str = "<｜tool▁sep｜>";
+const FENCE: &str = "```json";
+const LONGEST_NAME: usize = 4096;
+
+#[derive(Debug, Clone)]
+pub struct SeparatedCall {
+    at: SeparatedState,
+    is_told: bool,
+}
+
+#[derive(Debug, Clone)]
+enum SeparatedState {
+    /// Up to the mark.
+    Name(String),
+    /// Behind the mark, with what stood before it.
+    Separated(String),
+    /// What stood before was the type of the tool: up to the end of the line.
+    NameLine(String),
+    Fence {
+        name: String,
+        text: String,
+    },
+    Arguments(Scan),
+    /// The end of a fence, and of the call.
+    Closing(String),
+    End,
+}
+
+impl SeparatedCall {
+    /// Behind the mark that begins it.
+    pub fn new() -> Self {
+        Self {
+            at: SeparatedState::Name(String::new()),
+            is_told: false,
+        }
+    }
+
+    /// As [`super::call::Call::push`].
+    pub fn push(&mut self, c: char) -> Read {
+        match &mut self.at {
+            SeparatedState::Name(text) => {
+                text.push(c);
+                match text.strip_suffix(DEEPSEEK_SEPARATOR) {
+                    Some(name) => {
+                        let name = name.trim().to_owned();
+                        self.go(SeparatedState::Separated(name))
+                    }
+                    None => bounded(text),
+                }
+            }
+            SeparatedState::Separated(name) => match c {
+                '{' => {
+                    let name = std::mem::take(name);
+                    self.begin(name)
+                }
+                c if c.is_whitespace() => Read::More,
+                c => self.go(SeparatedState::NameLine(c.to_string())),
+            },
+            SeparatedState::NameLine(name) => match c {
+                '\n' => {
+                    let name = name.trim().to_owned();
+                    self.go(SeparatedState::Fence {
+                        name,
+                        text: String::new(),
+                    })
+                }
+                c => {
+                    name.push(c);
+                    bounded(name)
+                }
+            },
+            SeparatedState::Fence { name, text } => match (c, text == FENCE) {
+                ('{', true) => {
+                    let name = std::mem::take(name);
+                    self.begin(name)
+                }
+                (c, is_whole) if c.is_whitespace() && (is_whole || text.is_empty()) => Read::More,
+                (c, false) => {
+                    text.push(c);
+                    match FENCE.starts_with(text.as_str()) {
+                        true => Read::More,
+                        false => Read::Bad,
+                    }
+                }
+                (_, true) => Read::Bad,
+            },
+            SeparatedState::Arguments(scan) => {
+                match scan.push(c) {
+                    Scanned::More => {}
+                    Scanned::End => self.at = SeparatedState::Closing(String::new()),
+                    Scanned::EndBefore | Scanned::Bad => return Read::Bad,
+                }
+                Read::Arguments(c.to_string())
+            }
+            SeparatedState::Closing(text) => {
+                if text.is_empty() && (c.is_whitespace() || c == '`') {
+                    return Read::More;
+                }
+                text.push(c);
+                if text == DEEPSEEK_END_CALL {
+                    self.at = SeparatedState::End;
+                    return Read::End;
+                }
+                match DEEPSEEK_END_CALL.starts_with(text.as_str()) {
+                    true => Read::More,
+                    false => Read::Bad,
+                }
+            }
+            SeparatedState::End => Read::Bad,
+        }
+    }
+
+    pub fn is_told(&self) -> bool {
+        self.is_told
+    }
+
+    pub fn has_ended(&self) -> bool {
+        matches!(self.at, SeparatedState::End)
+    }
+
+    /// At the brace that opens the arguments.
+    fn begin(&mut self, name: String) -> Read {
+        if name.is_empty() {
+            return Read::Bad;
+        }
+        let mut scan = Scan::new();
+        let _ = scan.push('{');
+        self.at = SeparatedState::Arguments(scan);
+        self.is_told = true;
+        Read::Named {
+            name,
+            arguments: "{".to_owned(),
+        }
+    }
+
+    fn go(&mut self, at: SeparatedState) -> Read {
+        self.at = at;
+        Read::More
+    }
+}
+
+fn bounded(name: &str) -> Read {
+    match name.len() > LONGEST_NAME {
+        true => Read::Bad,
+        false => Read::More,
+    }
+}
