@@ -6,7 +6,9 @@ use crate::openai::field::{FieldRow, rows};
 use crate::openai::hearing::HearingDoor;
 use crate::openai::images::ImageDoor;
 use crate::openai::videos::{self, VideoDoor};
-use crate::openai::{audio, chat, completions, encode, hearing, images, responses, speech};
+use crate::openai::{
+    audio, chat, completions, describe, encode, hearing, images, responses, speech,
+};
 
 /// The routes of `/v1` and of Ollama's API that take a body, and their fields by name.
 pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
@@ -18,6 +20,7 @@ pub fn routes() -> Vec<(&'static str, Vec<FieldRow>)> {
         ("/v1/images/generations", images::rows(ImageDoor::Generate)),
         ("/v1/images/edits", images::rows(ImageDoor::Edit)),
         ("/v1/images/variations", images::rows(ImageDoor::Vary)),
+        ("/v1/images/describe", describe::rows()),
         ("/v1/generate", images::rows(ImageDoor::Plain)),
         ("/v1/videos/generations", videos::rows(VideoDoor::Generate)),
         ("/v1/videos", videos::rows(VideoDoor::Create)),

@@ -85,7 +85,7 @@ fn least_body(route: &str) -> Value {
         "/api/embed" => json!({"model": "tiny", "input": "hi"}),
         "/v1/detokenize" => json!({"model": "tiny", "tokens": [1]}),
         "/v1/images/edits" => json!({"model": "tiny", "prompt": "hi", "image": PNG}),
-        "/v1/images/variations" => json!({"model": "tiny", "image": PNG}),
+        "/v1/images/variations" | "/v1/images/describe" => json!({"model": "tiny", "image": PNG}),
         "/v1/audio/speech" => json!({"model": "tiny", "input": "hi"}),
         _ => json!({"model": "tiny", "prompt": "hi"}),
     }

@@ -42,7 +42,7 @@ pub async fn service_with_images() -> (App, Worker) {
     served(runtime, vec![info, seeing]).await
 }
 
-async fn served(runtime: Runtime, models: Vec<Arc<ModelInfo>>) -> (App, Worker) {
+pub async fn served(runtime: Runtime, models: Vec<Arc<ModelInfo>>) -> (App, Worker) {
     let app = App::start().await;
     let mut post = post("rig", dial(&app));
     post.key.clone_from(&app.key);

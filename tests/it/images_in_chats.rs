@@ -13,6 +13,7 @@ use crate::support::boss::MODEL;
 
 const SEEING: &str = "seeing";
 const QUESTION: &str = "What is here?";
+const DESCRIBE: &str = "/v1/images/describe";
 
 fn drawn(width: u32, height: u32, colour: [u8; 3], format: ImageFormat) -> Vec<u8> {
     let image = RgbImage::from_fn(width, height, |x, y| match (x / 8 + y / 8) % 2 {
@@ -171,6 +172,81 @@ async fn what_is_no_image_is_refused_by_its_place() {
     let (status, reply) = post(&app, "/v1/chat/completions", &chat(MODEL, &[&good])).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{reply}");
     assert_eq!(reply["error"]["param"], "messages[0].content[1]", "{reply}");
+}
+
+#[tokio::test]
+async fn an_image_is_described_as_in_a_chat() {
+    let (app, _worker) = service_with_images().await;
+    let png = drawn(64, 48, [255, 0, 0], ImageFormat::Png);
+    let url = data_url(&png);
+    let (_, seen) = post(&app, "/v1/chat/completions", &described_chat(&url)).await;
+    let text = &seen["choices"][0]["message"]["content"];
+    let least = json!({"image": url, "max_tokens": 8, "temperature": 0});
+    let named = json!({
+        "model": SEEING, "image": STANDARD.encode(&png), "prompt": "Describe this image.", "max_tokens": 8, "temperature": 0,
+    });
+    for body in [least, named] {
+        let (status, reply) = post(&app, DESCRIBE, &body).await;
+        assert_eq!(status, StatusCode::OK, "{reply}");
+        assert_eq!((&reply["text"], &reply["model"]), (text, &json!(SEEING)));
+        assert_eq!(reply["object"], "image.description");
+        let tokens = |reply: &Value| reply["usage"]["total_tokens"].clone();
+        assert_eq!(tokens(&reply), tokens(&seen), "{reply}");
+    }
+    let (status, reply) = post_form(&app, &png).await;
+    assert_eq!(status, StatusCode::OK, "{reply}");
+    assert_eq!(&reply["text"], text);
+
+    let refuse = async |body: Value, param: &str| {
+        let (status, reply) = post(&app, DESCRIBE, &body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{reply}");
+        assert_eq!(reply["error"]["param"], param, "{reply}");
+    };
+    refuse(json!({"prompt": QUESTION}), "image").await;
+    refuse(json!({"image": "!!!!"}), "image").await;
+    refuse(json!({"image": data_url(b"<svg/>")}), "image").await;
+    refuse(json!({"image": "http://127.0.0.1:1/a.png"}), "image").await;
+    refuse(json!({"image": url, "model": MODEL}), "image").await;
+    refuse(json!({"image": url, "stream": true}), "stream").await;
+    refuse(
+        json!({"image": url, "model": SEEING, "max_tokens": 0}),
+        "max_tokens",
+    )
+    .await;
+}
+
+fn described_chat(url: &str) -> Value {
+    let content = json!([
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "text", "text": "Describe this image."},
+    ]);
+    json!({
+        "model": SEEING, "max_tokens": 8, "temperature": 0,
+        "messages": [{"role": "user", "content": content}],
+    })
+}
+
+async fn post_form(app: &App, png: &[u8]) -> (StatusCode, Value) {
+    let mut form = Vec::new();
+    for (name, text) in [("max_tokens", "8"), ("temperature", "0")] {
+        let part =
+            format!("--x\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n{text}\r\n");
+        form.extend_from_slice(part.as_bytes());
+    }
+    form.extend_from_slice(
+        b"--x\r\ncontent-disposition: form-data; name=\"image\"; filename=\"a.png\"\r\n\r\n",
+    );
+    form.extend_from_slice(png);
+    form.extend_from_slice(b"\r\n--x--\r\n");
+    let bearer = format!("Bearer {}", app.key);
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "multipart/form-data; boundary=x"),
+    ];
+    let answer = app
+        .send(request(Method::POST, DESCRIBE, &headers, Body::from(form)))
+        .await;
+    (answer.status, answer.json().await)
 }
 
 #[tokio::test]

@@ -26,6 +26,8 @@ mod demo;
 mod demo_image;
 mod demo_music;
 mod demo_video;
+#[cfg(feature = "coordinator")]
+mod demo_vision;
 mod demo_voices;
 mod documents;
 #[cfg(feature = "coordinator")]

@@ -121,7 +121,7 @@ async fn serving_from(
     }
 }
 
-fn dial(app: &App) -> Dial {
+pub fn dial(app: &App) -> Dial {
     Dial::Pipe(Arc::new(far(app)))
 }
 

@@ -297,6 +297,7 @@ fn a_script_is_never_asked() {
         ready["models"],
         serde_json::json!([
             "demo-text",
+            "demo-vision",
             "demo-image",
             "demo-speech",
             "demo-hearing",

@@ -52,6 +52,7 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     ("POST", "/v1/images/generations"),
     ("POST", "/v1/images/edits"),
     ("POST", "/v1/images/variations"),
+    ("POST", "/v1/images/describe"),
     ("POST", "/v1/videos/generations"),
     ("POST", "/v1/videos"),
     ("DELETE", "/v1/videos/{id}"),
@@ -88,11 +89,12 @@ const END_ACCOUNT: [(&str, &str); 2] =
     [("DELETE", "/v1/account"), ("PUT", "/v1/account/suspension")];
 
 /// A body that says nothing is a bad request.
-const ENCODE: [&str; 17] = [
+const ENCODE: [&str; 18] = [
     "/v1/audio/speech",
     "/v1/videos/generations",
     "/v1/generate",
     "/v1/images/variations",
+    "/v1/images/describe",
     "/api/embed",
     "/api/embeddings",
     "/api/show",

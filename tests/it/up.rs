@@ -121,7 +121,8 @@ fn chat_talks_to_the_running_up_or_starts_a_model() {
     );
     let report: Value =
         serde_json::from_str(&beside(folder.path(), &["status", "--json"])).unwrap();
-    assert_eq!(report["models"].as_array().unwrap().len(), 6, "{report}");
+    // Seven models, and the form that one of them answers.
+    assert_eq!(report["models"].as_array().unwrap().len(), 8, "{report}");
 }
 
 #[test]
@@ -175,6 +176,16 @@ fn models_of_up_leave_memory_and_come_back_by_ollamas_words() {
 
 /// The reply to a request of a program on this machine, which needs no key.
 fn ollama(up: &Up, method: &str, path: &str, body: &Value) -> Value {
+    reply(up, "", method, path, body)
+}
+
+/// The same with the key.
+pub fn reply_with_key(up: &Up, method: &str, path: &str, body: &Value) -> Value {
+    let key = format!("authorization: Bearer {}\r\n", up.key);
+    reply(up, &key, method, path, body)
+}
+
+fn reply(up: &Up, headers: &str, method: &str, path: &str, body: &Value) -> Value {
     let address = up.url.trim_start_matches("http://").trim_end_matches('/');
     let body = if body.is_null() {
         String::new()
@@ -185,7 +196,7 @@ fn ollama(up: &Up, method: &str, path: &str, body: &Value) -> Value {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\
-         content-length: {length}\r\n\r\n{body}"
+         content-length: {length}\r\n{headers}\r\n{body}"
     );
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -264,6 +275,7 @@ fn up_is_ready_on_an_empty_machine_within_seconds() {
         up.models,
         [
             "demo-text",
+            "demo-vision",
             "demo-image",
             "demo-speech",
             "demo-hearing",
@@ -290,6 +302,7 @@ fn an_image_model_that_does_not_load_leaves_the_text_model_served() {
         up.models,
         [
             "demo-text",
+            "demo-vision",
             "demo-speech",
             "demo-hearing",
             "demo-video",

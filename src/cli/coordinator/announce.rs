@@ -58,7 +58,7 @@ impl Ready {
         let key = self.api_key.as_deref().unwrap_or_default();
         let data = data_dir.display();
         output::line(format!(
-            "ready at {url} (OpenAI clients: {url}/v1), Ctrl-C stops{elsewhere}\nmodels {models}\nkey    {key}\n\
+            "ready at {url} (OpenAI clients: add /v1), Ctrl-C stops{elsewhere}\nmodels {models}\nkey    {key}\n\
              data   {data}\n`worker chat` talks to a model, `worker examples` shows requests for curl.\n\
              open   {url}/#key={key}"
         ))

@@ -12,8 +12,10 @@ use crate::config::Config;
 use crate::daemon::Device;
 use crate::daemon::locate::Located;
 
-/// The models that are part of the program.
+/// The text models that are part of the program: the second is served beside the first, which reads no images. Beside a
+/// better one it is not, for `auto` takes small models that are quick for large ones that are slow.
 const OWN: &str = "demo-text";
+const OWN_FOR_IMAGES: &str = "demo-vision";
 /// Kinds of models that are served beside those that write, with the one that is part of the program.
 const BESIDE: [(Kind, Option<&str>); 5] = [
     (Kind::Image, Some("demo-image")),
@@ -30,6 +32,15 @@ pub struct Choice {
     /// served.
     pub beside: Vec<Vec<Located>>,
     pub better: Option<Offer>,
+}
+
+impl Choice {
+    /// A better text model than those that are part of the program; the other kinds stay.
+    pub fn replace_text(&mut self, better: Located) {
+        self.models = vec![better];
+        let is_own = |located: &Located| located.name == OWN_FOR_IMAGES;
+        self.beside.retain(|models| !models.iter().any(is_own));
+    }
 }
 
 pub fn choose(
@@ -50,19 +61,23 @@ pub fn choose(
             better: None,
         });
     }
-    let text = best(Kind::Text, Some(OWN), config, place, device);
+    let text = best(Kind::Text, &[OWN, OWN_FOR_IMAGES], config, place, device);
     let better = match text {
         None if !config.hub.offline => offer(config, place, device),
         _ => None,
     };
-    let beside = BESIDE.map(|(kind, own)| {
-        let best = best(kind, own, config, place, device);
+    let mut beside = Vec::new();
+    if text.is_none() {
+        beside.push(place.locate(OWN_FOR_IMAGES).into_iter().collect());
+    }
+    beside.extend(BESIDE.map(|(kind, own)| {
+        let best = best(kind, own.as_slice(), config, place, device);
         let own = own.and_then(|own| place.locate(own).ok());
         best.into_iter().chain(own).collect()
-    });
+    }));
     Ok(Choice {
         models: vec![text.map_or_else(|| place.locate(OWN), Ok)?],
-        beside: beside.to_vec(),
+        beside,
         better,
     })
 }
@@ -70,7 +85,7 @@ pub fn choose(
 /// The best model of a kind that is here and fits, other than our own.
 fn best(
     kind: Kind,
-    own: Option<&str>,
+    own: &[&str],
     config: &Config,
     place: &Place,
     device: &Device,
@@ -78,7 +93,7 @@ fn best(
     let ready = ready(place, config, device.room(), kind);
     let mut others = ready
         .iter()
-        .filter(|candidate| Some(&*candidate.name) != own);
+        .filter(|candidate| !own.contains(&&*candidate.name));
     others.find_map(|candidate| usable(candidate, place, device))
 }
 

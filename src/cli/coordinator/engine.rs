@@ -199,8 +199,7 @@ async fn choice(
     if let Some(offer) = choice.better.take_if(|_| args.asks)
         && let Some(pulled) = offer.put(place, &config.worker.data_dir).await?
     {
-        // The model that writes; those that draw stay.
-        choice.models = vec![pulled];
+        choice.replace_text(pulled);
     }
     Ok(choice)
 }

@@ -229,6 +229,7 @@ pub const ROUTES: &[Route] = &[
     Route::post("/v1/audio/translations",    SUBMIT,      Json,    "Write down in English what a sound says.", || post(openai::hearing::translate)),
     Route::post("/v1/audio/speech",          SUBMIT,      Stream,  "Speak a text.", || post(openai::speech::speak)),
     Route::get("/v1/audio/voices",           Who::Anyone, Json,    "List the voices of models that speak.", || get(openai::speech::list_voices)),
+    Route::post(openai::DESCRIBE,            SUBMIT,      Json,    "Describe an image, or answer a question about it.", || post(openai::describe::describe)),
     Route::post("/v1/generate",              SUBMIT,      Json,    "Generate images with few settings.", || post(openai::images::generate_plain)),
     Route::get("/v1/media/results",          SUBMIT,      Json,    "Get the results of an asynchronous media request.", || get(generation::results::show)),
     Route::post(mcp::MCP,                    SUBMIT,      Stream,  "Call a tool by the Model Context Protocol (streamable HTTP, stateless).", || post(mcp::serve)),

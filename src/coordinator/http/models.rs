@@ -48,8 +48,10 @@ pub async fn list(
         Some(kind) => model.kinds.contains(kind),
         None => all || is_chat_model(model),
     };
+    // Workers offer the forms of the AI Horde API as models.
+    let is_model = |model: &&ModelOnline| model.kinds.each().any(|kind| kind != Kind::Form);
     let overview = board.current().await;
-    let listed = overview.models.iter().filter(is_listed);
+    let listed = overview.models.iter().filter(is_model).filter(is_listed);
     let listed = listed.map(|model| {
         let entry = entry(model, &settings.name, &known);
         (entry, model.capabilities)

@@ -148,11 +148,9 @@ fn presence(worker: &WorkerOnline, prices: &Prices) -> Option<Presence> {
             lora: worker.capabilities.contains(Capabilities::LORAS),
         });
     }
-    if worker.kinds.contains(Kind::Form) {
-        return Some(Presence::Interrogation);
-    }
     if !worker.kinds.each().any(Kind::is_relayed) {
-        return None;
+        let answers_forms = worker.kinds.contains(Kind::Form);
+        return answers_forms.then_some(Presence::Interrogation);
     }
     let sizes = worker.models.iter().filter_map(|model| prices.known(model));
     Some(Presence::Text {
@@ -181,7 +179,7 @@ mod tests {
     use crate::storage::{Attended, Location, NewLogin, RigChange, Store};
     use crate::switchboard::{Books, Switchboard, Unsettled, WorkerOnline};
     use muster_process::tasks::Tasks;
-    use muster_protocol::job::{Capabilities, Formats, Kind, Kudos, UnixMillis, WorkerId};
+    use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, Kudos, UnixMillis, WorkerId};
 
     fn there(kind: Kind) -> WorkerOnline {
         WorkerOnline {
@@ -220,6 +218,12 @@ mod tests {
         };
         assert_eq!(paid(Kind::Text), Some(text));
         assert_eq!(paid(Kind::Video), None);
+        // A worker that writes is paid for that, whatever forms it answers.
+        let both = WorkerOnline {
+            kinds: Kinds::from(Kind::Text).with(Kind::Form),
+            ..there(Kind::Text)
+        };
+        assert_eq!(presence(&both, &Prices::default()), Some(text));
     }
 
     async fn rewards(store: &Store, tasks: &Tasks) -> Rewards {

@@ -6,7 +6,7 @@ use crate::egress::{Egress, EgressError, Fetched, Limits};
 use crate::media::{Holding, Key, Media, MediaError, QuotaExceeded, StorageQuota};
 use crate::sender::Sender;
 use crate::turns::Turns;
-use muster_media::image::{Bounds, ImageError, PHOTO, Size};
+use muster_media::image::{Bounds, ImageError, PHOTO};
 use muster_protocol::legacy::error::{Code, Refusal};
 use muster_reader::Reader;
 
@@ -191,13 +191,6 @@ impl Sources {
         };
         let data = to_base64(&fetched.bytes);
         Ok(Some(format!("data:{kind};base64,{data}")))
-    }
-
-    /// The size of an image that stays at its address. Only its header is read.
-    pub async fn measure(&self, url: &str, role: Role) -> Result<Size, SourceError> {
-        let fetched = self.fetch(url, role).await?;
-        let header = self.pictures.measure(&fetched.bytes, role.bounds());
-        header.map_err(at_its_address)
     }
 
     pub(super) async fn read(

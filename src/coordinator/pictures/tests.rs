@@ -307,26 +307,30 @@ fn without_a_key_a_household_is_one_sender() {
 }
 
 #[tokio::test]
-async fn of_an_image_that_stays_at_its_address_the_header_is_read_and_no_more() {
-    // Nobody could open it.
+async fn an_image_for_forms_is_taken_in_from_its_address() {
     let answer = |image: &[u8]| {
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", image.len());
         [head.as_bytes(), image].concat()
     };
-    let measured = async |image: &[u8]| {
+    let taken = async |image: &[u8]| {
         let server = Server::start(answer(image)).await;
         let place = reaching(Egress::permitting_own_ports([server.port])).await;
-        let role = Role::Interrogated;
-        let measured = place.sources.measure(&server.url(), role).await;
-        measured.map(|header| (header.width, header.height))
+        let mut holding = place.sources.holding();
+        let url = server.url();
+        let taken = place
+            .sources
+            .take_in(ALICE, &url, Role::Interrogated, (KEY, &mut holding));
+        taken.await.map(|source| (source.width, source.height))
     };
-    let large = measured(&boast(512 * 15, 512 * 17)).await;
-    assert_eq!(large.unwrap(), (512 * 15, 512 * 17));
-    let refused = async |image: &[u8]| measured(image).await.unwrap_err().code();
+    let good = written(ImageFormat::Png, 40, 24, 255);
+    assert_eq!(taken(&good).await.unwrap(), (40, 24));
+    let refused = async |image: &[u8]| taken(image).await.unwrap_err().code();
     let (none, too_large) = (b"<svg/>", boast(9000, 9000));
     let code = Code::SourceImageResolutionExceeded;
     assert_eq!(refused(&too_large).await, Some(code));
     assert_eq!(refused(none).await, Some(Code::SourceImageUrlInvalid));
+    let cut = &good[..good.len() / 2];
+    assert_eq!(refused(cut).await, Some(Code::SourceImageUnreadable));
 }
 
 #[tokio::test]

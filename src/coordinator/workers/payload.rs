@@ -32,7 +32,6 @@ pub fn of(offer: &Offer, body: Cow<'_, Body>, peer: &Peer) -> Result<Payload, Fa
             let model = peer.own_name(&offer.model);
             public(job, request, offer.format, model, peer.context).map(Payload::Public)
         }
-        Body::Form(_) => Err(unsupported()),
         _ if is_neutral => Ok(Payload::Neutral(body.into_owned())),
         file if file.file().is_some() => public_keys::of(file, &offer.model).map(Payload::Public),
         _ => Err(unsupported()),

@@ -1,6 +1,7 @@
 //! What a job has brought: the one output of it, as far as it is there, and as it is kept on disk.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::{Event, FinishReason, Kind, ResultPart, Transcript};
 
@@ -117,15 +118,20 @@ impl Product {
                 }
             }
             Event::Media(media) => *self = Self::Media(media.clone()),
-            Event::Part(result) => {
-                if let ResultPart::Transcript(part) = &**result {
-                    self.hear(part);
-                }
-            }
+            Event::Part(result) => match &**result {
+                ResultPart::Transcript(part) => self.hear(part),
+                ResultPart::Form(answer) => *self = Self::answer(&json!(answer), ""),
+                _ => {}
+            },
             // A transcript begins anew with its job.
             Event::Restarted if self.transcript().is_some() => *self = Self::default(),
             _ => {}
         }
+    }
+
+    /// The answer to a form, and the key of the image that was made for it, if there is one.
+    pub fn answer(result: &Value, image: &str) -> Self {
+        Self::from(json!({"result": result, "image": image}).to_string())
     }
 
     /// The next part of a transcript, whose first part has no text.

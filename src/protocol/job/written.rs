@@ -34,6 +34,7 @@ pub fn most_relayed(job: &Job) -> usize {
         Body::Text(text) if text.prompt_logprobs.is_some() => return MOST_SCORED,
         Body::Text(text) => text,
         body if body.brings_values() => return MOST_VALUES,
+        Body::Form(_) => return LEAST_BYTES,
         _ => return usize::MAX,
     };
     let tokens = text.max_tokens.or(job.limits.output_tokens);

@@ -3,7 +3,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::job::{ImageRequest, Lora, NEGATIVE, SourceImage, TextRequest, TextualInversion};
+use crate::job::{
+    FormRequest, ImageRequest, Lora, NEGATIVE, SourceImage, TextRequest, TextualInversion,
+};
 use crate::legacy::{Body, Refusal};
 
 use super::image::params::ModelGenerationInputImage;
@@ -40,6 +42,7 @@ pub struct PoppedJob {
 pub enum PoppedBody {
     Text(Box<TextRequest>),
     Image(Box<PoppedImage>),
+    Form(Box<FormRequest>),
 }
 
 /// The first image of a job; the others differ in their index alone.
@@ -101,6 +104,29 @@ impl PoppedWork {
         Self::read(reply, |reply| {
             let image = popped_image(reply)?;
             Ok(PoppedBody::Image(Box::new(image)))
+        })
+    }
+
+    /// The answer to a pop of forms, of which one is asked for at a time. Further ones are forgotten, and given to another
+    /// worker when their time is over.
+    pub fn form(mut reply: Value) -> Self {
+        let skipped = taken(&mut reply, "skipped");
+        let mut form = match reply.get_mut("forms").and_then(|forms| forms.get_mut(0)) {
+            Some(form) => form.take(),
+            None => Value::Null,
+        };
+        form["skipped"] = skipped;
+        form["model"] = form["form"].clone();
+        Self::read(form, |form| {
+            let Some(image) = link(form, "source_image") else {
+                return Err(Refusal::invalid("source_image", "must be an image"));
+            };
+            Ok(PoppedBody::Form(Box::new(FormRequest {
+                form: form["form"].as_str().unwrap_or_default().to_owned(),
+                payload: form["payload"].as_object().cloned(),
+                image,
+                ..FormRequest::default()
+            })))
         })
     }
 
@@ -219,17 +245,19 @@ fn popped_image(reply: &mut Value) -> Result<PoppedImage, Refusal> {
     })
 }
 
+/// An image as a link; what came as base64 is a link that holds it.
+fn link(reply: &Value, name: &str) -> Option<String> {
+    let text = reply[name].as_str().filter(|text| !text.is_empty())?;
+    let is_link = text.starts_with("http://") || text.starts_with("https://");
+    Some(match is_link {
+        true => text.to_owned(),
+        false => format!("data:;base64,{text}"),
+    })
+}
+
 /// The images to start from, as links; what came as base64 is a link that holds it.
 fn source(reply: &Value) -> Result<Option<SourceImage>, Refusal> {
-    let image = |name: &str| {
-        let text = reply[name].as_str().filter(|text| !text.is_empty())?;
-        Some(
-            match text.starts_with("http://") || text.starts_with("https://") {
-                true => text.to_owned(),
-                false => format!("data:;base64,{text}"),
-            },
-        )
-    };
+    let image = |name: &str| link(reply, name);
     let Some(source) = image("source_image") else {
         return Ok(None);
     };

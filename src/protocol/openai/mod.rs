@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`chat`] | chat completions |
 //! | [`completions`] | completions of prompts without roles |
+//! | [`describe`] | descriptions of images |
 //! | [`encode`] | requests that read and do not write |
 //! | [`images`] | images from prompts |
 //! | [`audio`] | music from prompts |
@@ -22,6 +23,7 @@ pub mod account;
 pub mod audio;
 pub mod chat;
 pub mod completions;
+pub mod describe;
 pub mod encode;
 pub mod error;
 pub mod form;

@@ -15,6 +15,7 @@ pub const ENTRIES: &[(&str, &str)] = &[
     entry!("demo-speech.toml"),
     entry!("demo-text.toml"),
     entry!("demo-video.toml"),
+    entry!("demo-vision.toml"),
     entry!("gemma-2-2b-it.toml"),
     entry!("gemma-2-9b-it.toml"),
     entry!("gemma-3-12b-it.toml"),

@@ -91,6 +91,16 @@ static ALL: &[Embedded] = &[
         "vae/config.json",
         "vae/diffusion_pytorch_model.safetensors",
     ),
+    embedded!(
+        "demo-vision",
+        "chat_template.jinja",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "preprocessor_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ),
 ];
 
 /// A folder that could not be written or read.

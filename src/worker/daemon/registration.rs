@@ -18,6 +18,8 @@ pub struct Claims {
     can: Vec<Ability>,
     /// The text models whose templates have a form for calls of tools.
     with_tools: BTreeSet<String>,
+    /// A safety checker looks at images.
+    can_judge: bool,
 }
 
 /// Coordinators of version 0.1 know tools as an ability of a worker: of one whose models all have a form for calls.
@@ -61,6 +63,7 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
             .chain(beams)
             .collect(),
         with_tools,
+        can_judge: fleet.can_judge(),
     }
 }
 
@@ -70,7 +73,9 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
     let mut writing = served.writing().peekable();
     let all_see = writing.peek().is_some() && writing.all(|info| info.reads_images);
     let media = served.media.iter().map(|model| model.name.clone());
-    let names: Vec<String> = texts.chain(media).collect();
+    let forms = served.forms(claims.can_judge);
+    let names = forms.iter().map(|(form, _)| (*form).to_owned());
+    let names: Vec<String> = texts.chain(media).chain(names).collect();
     let context = served.context();
     let capacity = |info: &Arc<ModelInfo>| ModelCapacity {
         name: info.name.clone(),
@@ -102,7 +107,14 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         details: ModelDetails::default(),
     };
     let texts = served.models.iter().map(capacity);
-    let models: Vec<_> = texts.chain(served.media.iter().map(media)).collect();
+    let forms = forms.into_iter().map(|(form, max)| ModelCapacity {
+        name: form.to_owned(),
+        max: small(max),
+        kinds: Kind::Form.into(),
+        ..ModelCapacity::default()
+    });
+    let media = served.media.iter().map(media);
+    let models: Vec<_> = texts.chain(media).chain(forms).collect();
     let all = models.iter().map(|model| model.kinds);
     let kinds = all.reduce(Kinds::and).unwrap_or(Kind::Text.into());
     let images = all_see.then(|| "image".to_owned());

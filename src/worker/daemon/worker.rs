@@ -12,7 +12,7 @@ use tracing::warn;
 use url::Url;
 
 use super::engines::{DeviceModel, Fleet, MediaModel};
-use super::jobs::{self, Shop};
+use super::jobs::{self, CAPTION, NSFW, Shop};
 use super::look::{Look, set_status};
 use super::registration::{claims, registration, small};
 use super::summary::{self, Activity, Counters};
@@ -27,6 +27,8 @@ use muster_protocol::link::Registration;
 const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
 /// The largest image that a polled coordinator may ask for.
 const MOST_PIXELS: u64 = 1024 * 1024;
+/// The largest image that it may ask to be looked at.
+const MOST_LOOKED_AT: u64 = 4096 * 4096;
 /// What the farewells of the lines may take beyond the time that jobs have.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -131,6 +133,7 @@ impl Worker {
             paused: is_paused,
             paces: Arc::default(),
             counters: Counters::default(),
+            captioning: served.captioning(),
         };
         let counters = shop.counters.clone();
         let (stock, stocked) = watch::channel(Stock { fleet, served });
@@ -174,12 +177,12 @@ impl Worker {
                         "{label} is polled for no images: set engine.safety_checker, which jobs there ask for"
                     );
                 }
-                let has_several = kinds.len() > 1;
-                let keep = |served: legacy::Served| {
+                let keep = |(at, served): (usize, legacy::Served)| {
                     // A name stands for one kind of worker there.
-                    let name = match (has_several, served.kind) {
-                        (true, PolledKind::Image) => format!("{} images", post.name),
-                        _ => post.name.clone(),
+                    let name = match (at, served.kind) {
+                        (0, _) | (_, PolledKind::Text) => post.name.clone(),
+                        (_, PolledKind::Image) => format!("{} images", post.name),
+                        (_, PolledKind::Form) => format!("{} forms", post.name),
                     };
                     let (told, served) = watch::channel(served);
                     let line = Polling {
@@ -201,7 +204,7 @@ impl Worker {
                         },
                     }
                 };
-                kinds.into_iter().map(keep).collect()
+                kinds.into_iter().enumerate().map(keep).collect()
             }
         };
         let lines: Vec<PostLine> = posts.into_iter().flat_map(keep).collect();
@@ -426,9 +429,11 @@ async fn take_offers(
             offer = offered.recv() => match offer {
                 Some(offer) => {
                     if stock.has_changed().unwrap_or(false) {
-                        shop.fleet = stock.borrow_and_update().fleet.clone();
+                        let Stock { fleet, served } = &*stock.borrow_and_update();
+                        shop.fleet = fleet.clone();
+                        shop.captioning = served.captioning();
                     }
-                    tasks.start(jobs::serve(offer, shop.clone()));
+                    tasks.start(jobs::run(offer, shop.clone()));
                 }
                 None => return,
             },
@@ -490,6 +495,24 @@ impl Served {
         models.filter(|info| info.purpose == Purpose::Generate)
     }
 
+    /// The model that writes captions: the first that reads images in chats.
+    pub fn captioning(&self) -> Option<String> {
+        let mut reading = self
+            .writing()
+            .filter(|info| info.reads_images && info.can_chat);
+        reading.next().map(|info| info.name.clone())
+    }
+
+    /// The forms that the worker answers, and how many of each at once.
+    pub fn forms(&self, can_judge: bool) -> Vec<(&'static str, usize)> {
+        let captions = self
+            .captioning()
+            .map(|model| (CAPTION, self.slots_of(&model)));
+        // The checker computes on the processor.
+        let judgements = can_judge.then_some((NSFW, 1));
+        captions.into_iter().chain(judgements).collect()
+    }
+
     /// The context that every one of the models that write has; of all, where none does.
     pub fn context(&self) -> u32 {
         let contexts = self.writing().map(|info| small(info.context));
@@ -532,7 +555,17 @@ impl Served {
             takes_nsfw,
             ..legacy::Served::default()
         };
-        let kinds = [texts, images].into_iter();
+        let forms = self.forms(fleet.can_judge()).into_iter();
+        let forms = legacy::Served {
+            kind: PolledKind::Form,
+            models: forms
+                .map(|(form, _)| (form.to_owned(), form.to_owned()))
+                .collect(),
+            jobs: 1,
+            pixels: MOST_LOOKED_AT,
+            ..legacy::Served::default()
+        };
+        let kinds = [texts, images, forms].into_iter();
         let mut kinds: Vec<_> = kinds.filter(|served| !served.models.is_empty()).collect();
         if kinds.is_empty() {
             kinds.push(legacy::Served::default());

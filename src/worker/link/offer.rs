@@ -89,7 +89,7 @@ impl Said {
 }
 
 impl Reply {
-    pub(super) fn new(slot: Slot, sender: mpsc::Sender<(Slot, Said)>) -> Self {
+    pub fn new(slot: Slot, sender: mpsc::Sender<(Slot, Said)>) -> Self {
         Self {
             slot,
             sender,

@@ -14,6 +14,7 @@ mod matching;
 mod messages;
 mod moderation;
 mod money;
+mod our_forms;
 mod our_worker;
 mod payers;
 mod people;

@@ -38,14 +38,14 @@ use super::{ask, images, until};
 /// What the model is called where workers poll.
 const NAME: &str = "koboldcpp/Tiny";
 
-async fn open(router: Router, tasks: &Tasks) -> SocketAddr {
+pub async fn open(router: Router, tasks: &Tasks) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     serve(listener, router, None, Connections::default(), tasks);
     address
 }
 
-fn post_at(address: SocketAddr, key: &str) -> Post {
+pub fn post_at(address: SocketAddr, key: &str) -> Post {
     let way = Way::Calls {
         base: Url::parse(&format!("http://{address}/")).unwrap(),
         tls: native_tls().unwrap(),
@@ -447,7 +447,7 @@ async fn a_coordinator_that_does_not_know_the_key_is_left_for_good() {
     );
 }
 
-/// What comes next, by the last part of the path.
+/// What comes next, by the last part of the path; of forms by the last two.
 type Answers = Mutex<BTreeMap<&'static str, Vec<(u16, Value)>>>;
 
 /// A coordinator that says what it is told to, and tells what it hears.
@@ -465,7 +465,10 @@ impl Script {
         let handler = move |_: Method, uri: Uri, body: Bytes| {
             let (tell, known) = (tell.clone(), known.clone());
             async move {
-                let call = uri.path().rsplit('/').next().unwrap().to_owned();
+                let call = match uri.path().strip_prefix("/api/v2/interrogate/") {
+                    Some(call) => format!("interrogate/{call}"),
+                    None => uri.path().rsplit('/').next().unwrap().to_owned(),
+                };
                 let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
                 let answer = next(&known, &call);
                 let _ = tell.send((call, body)).await;
@@ -505,6 +508,7 @@ fn next(answers: &Answers, call: &str) -> Response {
             200,
             json!({"id": null, "ids": [], "payload": {}, "skipped": {}}),
         ),
+        (None, "interrogate/pop") => (200, json!({"forms": null, "skipped": {}})),
         (None, _) => (200, json!({"reward": 1.5})),
     };
     (StatusCode::from_u16(status).unwrap(), body.to_string()).into_response()

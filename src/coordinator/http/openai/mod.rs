@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `chat` | chat completions |
 //! | `completions` | completions of prompts without roles |
+//! | `describe` | descriptions of images |
 //! | `encode` | jobs that read and do not write, for every dialect |
 //! | `tokens` | tokens of texts, and texts of tokens |
 //! | [`images`] | images from prompts |
@@ -19,10 +20,12 @@
 /// The route of chat completions.
 pub const CHAT: &str = "/v1/chat/completions";
 pub const COMPLETIONS: &str = "/v1/completions";
+pub const DESCRIBE: &str = "/v1/images/describe";
 
 pub mod audio;
 pub mod chat;
 pub mod completions;
+pub mod describe;
 mod dictation;
 pub mod embeddings;
 pub mod encode;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::accounts::Roles;
 use crate::http::mcp::MCP;
+use crate::http::openai::DESCRIBE;
 use crate::http::route::{Answers, Route};
 use muster_protocol::job::FailureKind;
 use muster_protocol::legacy::Code;
@@ -324,7 +325,7 @@ fn of_other(route: &Route, failures: &mut Failures) {
             add(404, Kind::InvalidRequest);
             add(409, Kind::InvalidRequest);
         }
-        (_, "POST", path) if is_encoding(path) || is_whole_media(path) => {
+        (_, "POST", path) if is_encoding(path) || is_whole_media(path) || path == DESCRIBE => {
             CHAT.iter().for_each(|kind| add(kind.row().status, *kind));
             unread_body(&mut add);
         }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::http::openai::COMPLETIONS;
+use crate::http::openai::{COMPLETIONS, DESCRIBE};
 use crate::http::pricing;
 use crate::http::route::{Answers, Route};
 use muster_protocol::anthropic;
@@ -11,6 +11,7 @@ use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
 use muster_protocol::ollama;
 use muster_protocol::openai::chat::schema as chat;
 use muster_protocol::openai::completions::schema as completions;
+use muster_protocol::openai::describe::schema as describe;
 use muster_protocol::openai::encode::schema as encode;
 use muster_protocol::openai::error;
 use muster_protocol::openai::responses::RESPONSES;
@@ -92,6 +93,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             Content::json(reference("Message")),
             Content::of("text/event-stream", reference("MessageEvent")),
         ]),
+        ("POST", DESCRIBE) => json("ImageDescription"),
         ("POST", COUNT_TOKENS) => json("TokenCount"),
         ("POST", RESPONSES) | ("GET", "/v1/responses/{id}") => success(vec![
             Content::json(reference("Response")),
@@ -156,6 +158,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
             parameters.push(header("Proxied-For", about));
         }
         ("POST", COMPLETIONS) => body.push(Content::json(reference("CompletionRequest"))),
+        ("POST", DESCRIBE) => body.extend(generation::form("DescribeRequest")),
         ("POST", MESSAGES | COUNT_TOKENS) => {
             let mut content = Content::json(reference("MessageRequest"));
             content.example = Some(messages::example());
@@ -221,6 +224,7 @@ pub fn idempotency(route: &Route) -> Option<Value> {
 pub fn schemas() -> Vec<(&'static str, Value)> {
     let mut schemas = chat::schemas();
     schemas.extend(completions::schemas());
+    schemas.extend(describe::schemas());
     schemas.extend(messages::schemas());
     schemas.extend(encode::schemas());
     schemas.extend(generation::schemas());

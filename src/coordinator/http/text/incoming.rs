@@ -1,13 +1,17 @@
 //! A request body on its way to jobs, with the memory that it takes.
 
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde_json::Value;
 
 use super::endpoint::beside;
 use crate::error::ApiError;
+use crate::http::body::Whole;
+use crate::http::form::read_json_or_form;
 use crate::http::room::Room;
 use crate::moderation::Asker;
-use muster_protocol::openai::json;
+use muster_protocol::openai::form::FormBody;
+use muster_protocol::openai::{Problem, json};
 
 /// A request body on its way to jobs.
 #[derive(Debug)]
@@ -41,6 +45,30 @@ impl Incoming<Bytes> {
             is_patient,
             is_hidden,
             who,
+        })
+    }
+}
+
+impl Incoming<Bytes> {
+    /// Reads JSON or a form, as the content type says, into the body of a chat.
+    pub async fn read(
+        self,
+        headers: &HeaderMap,
+        of_json: fn(Value) -> Result<Value, Problem>,
+        of_form: fn(FormBody) -> Result<Value, Problem>,
+    ) -> Result<Incoming<Value>, ApiError> {
+        let whole = Whole {
+            bytes: self.body,
+            room: self.room,
+        };
+        let (body, room) = read_json_or_form(headers, whole, of_json, of_form).await?;
+        Ok(Incoming {
+            body,
+            room,
+            size: self.size,
+            is_patient: self.is_patient,
+            is_hidden: self.is_hidden,
+            who: self.who,
         })
     }
 }

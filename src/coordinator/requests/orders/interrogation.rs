@@ -87,7 +87,7 @@ impl FormsAsked {
                 slow_workers: self.request.slow_workers,
             })),
             limits: Limits {
-                formats: Formats::LEGACY,
+                formats: Formats::LEGACY.with(Formats::NEUTRAL),
                 needs: Needs::Interrogation(InterrogationNeeds {
                     pixels: tiled(self.width, self.height),
                 }),

@@ -1,5 +1,6 @@
 //! A question about an image, or work upon it.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::request::work_of_text;
@@ -11,23 +12,32 @@ pub(super) const FACTS: KindFacts = KindFacts {
     word: "interrogation",
     ability: "interrogation",
     job_type: "text",
-    task: None,
+    task: Some("form"),
     is_relayed: false,
     modality: Some("text"),
     route: None,
 };
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FormRequest {
     /// What is to be done.
     pub form: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Map<String, Value>>,
-    /// Its key in the media store, or its address.
+    /// Its key in the media store, or its address; on the link to a worker, a signed link.
     pub image: String,
     pub width: u32,
     pub height: u32,
     /// Slow workers may do it.
     pub slow_workers: bool,
+}
+
+impl FormRequest {
+    /// Earlier versions left an image at its address.
+    fn has_address(&self) -> bool {
+        self.image.contains("://")
+    }
 }
 
 impl JobRequest for FormRequest {
@@ -41,5 +51,19 @@ impl JobRequest for FormRequest {
 
     fn size(&self) -> u64 {
         1
+    }
+
+    fn sources(&self) -> Vec<&str> {
+        match self.has_address() {
+            true => Vec::new(),
+            false => vec![&self.image],
+        }
+    }
+
+    fn sources_mut(&mut self) -> Vec<&mut String> {
+        match self.has_address() {
+            true => Vec::new(),
+            false => vec![&mut self.image],
+        }
     }
 }

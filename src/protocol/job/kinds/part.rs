@@ -1,6 +1,7 @@
 //! Values that a worker brings.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{SpeechPart, TokenList, Transcript, Vector};
 
@@ -14,6 +15,8 @@ pub enum ResultPart {
     Scores(Vec<f32>),
     Transcript(Box<Transcript>),
     Speech(Box<SpeechPart>),
+    /// The answer to a form: its value by the name of the form.
+    Form(Map<String, Value>),
 }
 
 impl ResultPart {
@@ -29,6 +32,12 @@ impl ResultPart {
             Self::Scores(scores) => 4 * scores.len(),
             Self::Transcript(transcript) => transcript.weight(),
             Self::Speech(part) => part.samples.0.len() + 24,
+            Self::Form(answer) => {
+                let values = answer.iter();
+                values
+                    .map(|(name, value)| name.len() + value.to_string().len())
+                    .sum()
+            }
         }
     }
 }

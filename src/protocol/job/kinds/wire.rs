@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Body, DetokenizeInput, EmbeddingRequest, MediaJson, RankingRequest, SpeechRequest, TextInput,
-    TokenizeInput, TokensRequest, TranscriptionRequest,
+    Body, DetokenizeInput, EmbeddingRequest, FormRequest, MediaJson, RankingRequest, SpeechRequest,
+    TextInput, TokenizeInput, TokensRequest, TranscriptionRequest,
 };
 
-/// A request whose output comes as values.
+/// A request whose output comes as values, or as an answer.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ValuesJson<'a> {
@@ -21,6 +21,7 @@ pub(crate) enum ValuesJson<'a> {
     Rerank(Cow<'a, RankingRequest>),
     Transcribe(Cow<'a, TranscriptionRequest>),
     Speak(Cow<'a, SpeechRequest>),
+    Form(Cow<'a, FormRequest>),
 }
 
 /// Requests whose output is a file, by the name of their kind.
@@ -72,6 +73,7 @@ impl<'a> ValuesJson<'a> {
             Body::Ranking(request) => Self::Rerank(Cow::Borrowed(request)),
             Body::Transcription(request) => Self::Transcribe(Cow::Borrowed(request)),
             Body::Speech(request) => Self::Speak(Cow::Borrowed(request)),
+            Body::Form(request) => Self::Form(Cow::Borrowed(request)),
             _ => return None,
         })
     }
@@ -89,6 +91,7 @@ impl From<ValuesJson<'_>> for Body {
             ValuesJson::Rerank(request) => request.into_owned().into(),
             ValuesJson::Transcribe(request) => request.into_owned().into(),
             ValuesJson::Speak(request) => request.into_owned().into(),
+            ValuesJson::Form(request) => request.into_owned().into(),
         }
     }
 }

@@ -145,6 +145,13 @@ fn inline(place: &str, url: &str) -> Result<Vec<u8>, Failure> {
     bytes.map_err(|error| invalid(format!("the image is no base64: {error}")))
 }
 
+/// Width, height and RGB bytes of an image.
+pub fn rgb_of(bytes: &[u8]) -> Result<([u32; 2], Vec<u8>), ImageError> {
+    image::inspect(bytes, PHOTO)?;
+    let pixels = decoded(bytes)?;
+    Ok(([pixels.width(), pixels.height()], rgb(pixels)))
+}
+
 /// The first frame of a GIF or another animation.
 fn decoded(bytes: &[u8]) -> Result<Pixels, ImageError> {
     match image::decode_photo(bytes, MOST_PIXELS) {

@@ -6,10 +6,12 @@
 //! | `images` | the images of chats |
 //! | `grammar` | the form of the text, as the engine takes it |
 //! | `encode` | jobs that read and do not write |
+//! | `forms` | captions and judgements of images |
 //! | `speech` | what the engine says, as coordinators hear it |
 //! | `logprobs` | which tokens a piece of text was written with |
 
 mod encode;
+mod forms;
 mod grammar;
 mod images;
 mod logprobs;
@@ -37,6 +39,7 @@ use muster_protocol::job::{
 };
 use muster_protocol::link::Payload;
 
+pub use forms::{CAPTION, NSFW};
 use images::ImageReader;
 use request::Asked;
 use speech::Speech;
@@ -53,10 +56,23 @@ pub struct Shop {
     pub paused: watch::Receiver<bool>,
     pub paces: Arc<Paces>,
     pub counters: Counters,
+    /// The model that writes captions.
+    pub captioning: Option<String>,
 }
 
-/// Does the job. Whatever happens, the reply gets exactly one last word.
-pub async fn serve(offer: Offer, mut shop: Shop) {
+/// Does a job of any kind.
+pub async fn run(mut offer: Offer, shop: Shop) {
+    match std::mem::replace(&mut offer.work.payload, Payload::Unreadable) {
+        Payload::Neutral(Body::Form(request)) => forms::answer(offer, *request, shop).await,
+        payload => {
+            offer.work.payload = payload;
+            serve(offer, shop).await;
+        }
+    }
+}
+
+/// Does the job of a model. Whatever happens, the reply gets exactly one last word.
+async fn serve(offer: Offer, mut shop: Shop) {
     let Offer {
         line,
         work,

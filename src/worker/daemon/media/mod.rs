@@ -40,7 +40,7 @@ use muster_protocol::job::{Body, Failure, FailureKind};
 use muster_protocol::link::Payload;
 
 pub use file::MediaDesk;
-pub use image::infotext;
+pub use image::{fetch_file, infotext};
 pub use speech::SPOKEN_CHARACTERS;
 pub use transcription::{SOUND_TOKENS, transcript};
 pub use video::{FilmType, VideoFile};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderName, LOCATION, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::rounds::Came;
@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECTING: Duration = Duration::from_secs(10);
 /// What is said of an answer that something between us and the coordinator must have given.
 const STRANGE: &str = "the response is not from a coordinator";
+/// The pixels of a tile, in which images to look at are measured.
+const TILE: u64 = 512 * 512;
 /// No answer with work for a text model is larger.
 const LARGEST_ANSWER: usize = 32 << 20;
 
@@ -44,6 +46,8 @@ pub enum FinishedOutput {
         /// The rule for an image that the safety checker flagged.
         flagged: Option<SafetyRule>,
     },
+    /// The answer to a form, by the name of the form.
+    Form(Map<String, Value>),
 }
 
 /// What came of a question for jobs.
@@ -100,9 +104,13 @@ impl Client {
     /// Asks for so many jobs.
     pub async fn pop(&self, name: &str, served: &Served, amount: usize) -> Popped {
         let models: Vec<&String> = served.models.keys().collect();
+        let named = match served.kind {
+            PolledKind::Text | PolledKind::Image => "models",
+            PolledKind::Form => "forms",
+        };
         let mut body = json!({
             "name": name,
-            "models": models,
+            named: models,
             "threads": served.jobs.clamp(1, 50),
             "amount": amount.clamp(1, 20),
             "bridge_agent": self.agent,
@@ -125,6 +133,7 @@ impl Client {
                 // Servers other than Muster's know it of no worker's files.
                 "allow_textual_inversions": served.has_inversions,
             }),
+            PolledKind::Form => json!({"max_tiles": (served.pixels / TILE).max(1)}),
         };
         if let (Some(body), Value::Object(more)) = (body.as_object_mut(), more) {
             body.extend(more);
@@ -132,6 +141,7 @@ impl Client {
         let path = match served.kind {
             PolledKind::Text => "generate/text/pop",
             PolledKind::Image => "generate/pop",
+            PolledKind::Form => "interrogate/pop",
         };
         match self.call(path, &body).await {
             Ok(reply) if reply.is_object() => {
@@ -139,6 +149,7 @@ impl Client {
                 let work = match served.kind {
                     PolledKind::Text => PoppedWork::text(reply),
                     PolledKind::Image => PoppedWork::image(reply),
+                    PolledKind::Form => PoppedWork::form(reply),
                 };
                 Popped::Work(work, told)
             }
@@ -163,9 +174,15 @@ impl Client {
             Some(FinishedOutput::Image { seed, inline, .. }) => {
                 (inline.as_deref().unwrap_or(UPLOADED), *seed)
             }
-            None => ("faulted", 0),
+            Some(FinishedOutput::Form(_)) | None => ("faulted", 0),
         };
-        let mut body = json!({"id": id, "generation": generation, "state": state, "seed": seed});
+        let mut body = match (kind, brought) {
+            (PolledKind::Form, Some(FinishedOutput::Form(answer))) => {
+                json!({"id": id, "result": answer, "state": state})
+            }
+            (PolledKind::Form, _) => json!({"id": id, "result": {}, "state": "faulted"}),
+            _ => json!({"id": id, "generation": generation, "state": state, "seed": seed}),
+        };
         if let Some(FinishedOutput::Image {
             flagged: Some(rule),
             ..
@@ -184,6 +201,7 @@ impl Client {
         let path = match kind {
             PolledKind::Text => "generate/text/submit",
             PolledKind::Image => "generate/submit",
+            PolledKind::Form => "interrogate/submit",
         };
         match self.call(path, &body).await {
             Ok(reply) => match reply["reward"].as_f64() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -18,8 +19,8 @@ use crate::link::session::{Backoff, Finishing, Peer, SafetyRule, Slot, Work};
 use crate::link::{Feedback, LineId, Offer, Reply, Said, Stop, Transfers, rand_seed};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{
-    Body, Event, FinishReason, ImageRequest, JobId, Kind, Kudos, LegacySampling, TextInput,
-    TextRequest,
+    Body, Event, FinishReason, FormRequest, ImageRequest, JobId, Kind, Kudos, LegacySampling,
+    ResultPart, TextInput, TextRequest,
 };
 use muster_protocol::legacy::popped::{PoppedBody, PoppedJob};
 use muster_protocol::legacy::text::format;
@@ -62,6 +63,7 @@ enum JobBody {
         uploads: Vec<Option<String>>,
         finishing: Finishing,
     },
+    Form(Box<FormRequest>),
 }
 
 /// What one job needs of its line.
@@ -131,6 +133,7 @@ impl Job {
                     finishing,
                 }
             }
+            PoppedBody::Form(form) => JobBody::Form(form.clone()),
         };
         let time = popped.ttl.map_or(USUAL_TIME, Duration::from_secs);
         Ok(Self {
@@ -162,6 +165,7 @@ impl Job {
                 });
                 (Kind::Image, body, links.collect())
             }
+            JobBody::Form(form) => (Kind::Form, Body::Form(form.clone()), Vec::new()),
         };
         Work {
             slot: Slot(0),
@@ -175,7 +179,7 @@ impl Job {
             keep_alive: None,
             peer: Peer::Public,
             finishing: match &self.body {
-                JobBody::Text { .. } => Finishing::default(),
+                JobBody::Text { .. } | JobBody::Form(_) => Finishing::default(),
                 JobBody::Image { finishing, .. } => *finishing,
             },
         }
@@ -240,6 +244,8 @@ impl Errand {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
         let takes_no_progress = &self.records.takes_no_progress;
+        // The call knows no forms.
+        let tells_progress = self.kind != PolledKind::Form;
         loop {
             tokio::select! {
                 biased;
@@ -256,7 +262,7 @@ impl Errand {
                     warn!("{}: job {id} exceeded its time limit, stopping it", self.label);
                     stop.want();
                 }
-                _ = ticks.tick(), if !takes_no_progress.load(Relaxed) => {
+                _ = ticks.tick(), if tells_progress && !takes_no_progress.load(Relaxed) => {
                     let (done, all) = draft.progress(&job.body);
                     let said = self.client.progress(id, done, all);
                     let soon = Instant::now() + PROGRESS;
@@ -321,6 +327,7 @@ struct Draft {
     /// Steps that are done, and all of them.
     steps: (u32, u32),
     uploaded: Option<MediaResult>,
+    answer: Option<Map<String, Value>>,
     flagged: Option<SafetyRule>,
 }
 
@@ -333,7 +340,13 @@ enum Ended {
 impl Draft {
     fn hear(&mut self, said: Said) -> Option<Ended> {
         match said {
-            Said::Started { .. } | Said::Prompt(_) | Said::Part(_) => None,
+            Said::Started { .. } | Said::Prompt(_) => None,
+            Said::Part(part) => {
+                if let ResultPart::Form(answer) = *part {
+                    self.answer = Some(answer);
+                }
+                None
+            }
             Said::Progress { at, of, .. } => {
                 self.steps = (at, of);
                 None
@@ -371,6 +384,7 @@ impl Draft {
                     flagged: self.flagged,
                 })
             }
+            JobBody::Form(_) => self.answer.map(FinishedOutput::Form),
         }
     }
 
@@ -379,7 +393,9 @@ impl Draft {
             JobBody::Text { text, .. } => {
                 (self.tokens, text.max_tokens.unwrap_or_default() as usize)
             }
-            JobBody::Image { .. } => (self.steps.0 as usize, self.steps.1 as usize),
+            JobBody::Image { .. } | JobBody::Form(_) => {
+                (self.steps.0 as usize, self.steps.1 as usize)
+            }
         }
     }
 

@@ -57,6 +57,8 @@ pub enum PolledKind {
     #[default]
     Text,
     Image,
+    /// Questions about images; the models are the names of the forms.
+    Form,
 }
 
 /// What the worker serves there.
@@ -69,7 +71,7 @@ pub struct Served {
     pub jobs: usize,
     /// Tokens of context that every one of the models of texts has.
     pub context: u32,
-    /// Width times height of the largest image.
+    /// Width times height of the largest image, which is made or looked at.
     pub pixels: u64,
     /// Applies LoRAs of its own folder. Jobs that name others are handed back.
     pub has_loras: bool,

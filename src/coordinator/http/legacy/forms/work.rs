@@ -5,7 +5,7 @@ use std::slice::from_ref;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::body::read;
 use super::super::images::{give_back, key_of};
@@ -176,10 +176,9 @@ pub async fn submit(
                     return Err(refusal.into());
                 }
             };
-            let image = image.map(|key| key.to_string());
-            let found = json!({"result": brought.result, "image": image.unwrap_or_default()});
+            let image = image.map(|key| key.to_string()).unwrap_or_default();
             Made::Brought {
-                product: Product::from(found.to_string()),
+                product: Product::answer(&brought.result, &image),
                 hidden: None,
             }
         }

@@ -2,7 +2,7 @@
 //! names its own by their keys from then on.
 
 use crate::media::{Area, Holding, Key, MediaType};
-use crate::pictures::{Role, SourceError, Sources, Unfit, is_address};
+use crate::pictures::{Role, SourceError, Sources, Unfit};
 use crate::pollers::{Attempt, Made, Pollers};
 use crate::sender::Sender;
 use muster_protocol::job::{AccountId, RequestId};
@@ -39,26 +39,19 @@ pub async fn take(
     Ok(holding)
 }
 
-/// The size of an image that is to be looked at. One at an address stays there; any other is stored for as long as what
-/// is returned beside, and the text becomes its key.
+/// The size of an image that is to be looked at. The image is stored for as long as what is returned beside, also where it came as
+/// an address, so that every worker gets the image that was checked here; the text becomes its key.
 pub async fn look_at(
     (sources, sender): (&Sources, Sender),
     id: RequestId,
     image: &mut String,
 ) -> Result<((u32, u32), Holding), Refusal> {
-    let refusal = |error: SourceError| error.refusal();
     let mut holding = sources.holding();
-    *image = image.trim().to_owned();
-    if is_address(image) {
-        let size = sources.measure(image, Role::Interrogated).await;
-        let size = size.map_err(refusal)?;
-        return Ok(((size.width, size.height), holding));
-    }
     let key = Key::new(Area::Sources, id.0, 0, MediaType::Webp);
     let taken = sources
         .take_in(sender, image, Role::Interrogated, (key, &mut holding))
         .await;
-    let taken = taken.map_err(refusal)?;
+    let taken = taken.map_err(|error: SourceError| error.refusal())?;
     *image = key.to_string();
     Ok(((taken.width, taken.height), holding))
 }

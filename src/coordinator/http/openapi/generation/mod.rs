@@ -147,7 +147,7 @@ fn with_example(schema: &str, example: Value) -> Vec<Content> {
     vec![content]
 }
 
-fn form(schema: &str) -> Vec<Content> {
+pub fn form(schema: &str) -> Vec<Content> {
     vec![
         Content::json(reference(schema)),
         Content::of(FORM, reference(schema)),

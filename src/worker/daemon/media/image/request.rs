@@ -153,20 +153,25 @@ pub fn unsupported(message: String) -> Failure {
     Failure::new(FailureKind::UnsupportedValue, message)
 }
 
-pub async fn fetch(what: &'static str, link: &str, transfers: &Transfers) -> Result<Pixels, Said> {
-    let bytes = match link.strip_prefix(INLINE) {
+/// The file of an image.
+pub async fn fetch_file(what: &str, link: &str, transfers: &Transfers) -> Result<Vec<u8>, Said> {
+    match link.strip_prefix(INLINE) {
         Some(text) => STANDARD.decode(text).map_err(|error| {
             let message = format!("the {what} is no base64: {error}");
             Said::Failed(Failure::new(FailureKind::InvalidRequest, message))
-        })?,
+        }),
         None => {
             let bytes = transfers.fetch(link, MOST_SOURCE_BYTES).await;
             bytes.map_err(|error| {
                 let message = format!("fetching the {what} failed: {error}");
                 Said::Failed(Failure::new(FailureKind::WorkerFailed, message))
-            })?
+            })
         }
-    };
+    }
+}
+
+pub async fn fetch(what: &'static str, link: &str, transfers: &Transfers) -> Result<Pixels, Said> {
+    let bytes = fetch_file(what, link, transfers).await?;
     let decoded = tokio::task::spawn_blocking(move || {
         image::decode_photo(&bytes, MOST_SOURCE_PIXELS).map(pixels)
     });
