@@ -80,6 +80,7 @@ const SHOWN_CHARS: usize = 40;
 
 const LLAMA_3_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN_2_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN_35_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const GPT_4O_WORDS: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const DEEPSEEK_3_WORDS: &[&str] = &[
     r"\p{N}{1,3}",
@@ -282,9 +283,11 @@ enum Words {
     Gpt2,
     Gpt4o,
     Llama3,
-    /// Llama 3's, for vocabularies whose words are all made of merges: Phi-4, OLMo 2.
+    /// Llama 3's, for vocabularies whose words are all made of merges: Phi-4, OLMo 2, GLM 4.
     Dbrx,
     Qwen2,
+    /// Qwen 2's, with marks as parts of words.
+    Qwen35,
     /// Mistral's since Nemo.
     Tekken,
     /// GPT-2's, with each digit by itself.
@@ -299,16 +302,17 @@ impl Words {
         match pre {
             "default" | "gpt-2" | "olmo" => Ok(Self::Gpt2),
             "gpt-4o" => Ok(Self::Gpt4o),
-            "llama-bpe" | "llama3" | "llama-v3" | "smaug-bpe" => Ok(Self::Llama3),
+            "llama-bpe" | "llama3" | "llama-v3" | "smaug-bpe" | "lfm2" => Ok(Self::Llama3),
             "qwen2" | "deepseek-r1-qwen" => Ok(Self::Qwen2),
+            "qwen35" => Ok(Self::Qwen35),
             "smollm" | "refact" => Ok(Self::SmolLm),
-            "dbrx" => Ok(Self::Dbrx),
+            "dbrx" | "glm4" | "chatglm-bpe" => Ok(Self::Dbrx),
             "tekken" => Ok(Self::Tekken),
             "deepseek-v3" => Ok(Self::DeepSeek3),
             _ => Err(TextError::Unsupported {
                 what: "tokenizer.ggml.pre".to_owned(),
                 found: pre.to_owned(),
-                known: "llama-bpe, qwen2, smollm, dbrx, gpt-4o, olmo, refact, tekken, deepseek-v3, gpt-2 and default"
+                known: "llama-bpe, lfm2, qwen2, qwen35, smollm, dbrx, glm4, gpt-4o, olmo, refact, tekken, deepseek-v3, gpt-2 and default"
                     .to_owned(),
             }),
         }
@@ -326,6 +330,7 @@ impl Words {
             Self::Gpt4o => cut_by(GPT_4O_WORDS),
             Self::Llama3 | Self::Dbrx => cut_by(LLAMA_3_WORDS),
             Self::Qwen2 => cut_by(QWEN_2_WORDS),
+            Self::Qwen35 => cut_by(QWEN_35_WORDS),
             Self::Tekken => cut_by(TEKKEN_WORDS),
             Self::DeepSeek3 => cut_by_all(DEEPSEEK_3_WORDS),
             Self::SmolLm => json!({"type": "Sequence", "pretokenizers": [

@@ -98,6 +98,9 @@ fn each_pre_tokenizer_cuts_in_its_own_way() {
     check("refact", "ab 123 ab", &["ab", "Ġ", "1", "2", "3", "Ġab"]);
     check("olmo", "ab 123", &["ab", "Ġ", "123"]);
     check("dbrx", "ab 123", &["ab", "Ġ", "123"]);
+    check("glm4", "ab 123", &["ab", "Ġ", "123"]);
+    check("lfm2", "ab 123", &["<|end|>", "ab", "Ġ", "123"]);
+    check("qwen35", "ab 123 ab", &["ab", "Ġ", "1", "2", "3", "Ġab"]);
     check("gpt-4o", "ab 123", &["ab", "Ġ", "123"]);
     check("deepseek-v3", "ab 1234", &["ab", "Ġ", "123", "4"]);
     check("tekken", "ab 123", &["<|end|>", "ab", "Ġ", "1", "2", "3"]);
@@ -157,8 +160,8 @@ fn vocabularies_that_would_take_forever_are_refused() {
 fn an_unknown_pre_tokenizer_is_refused_by_name() {
     check_refused(
         &byte_pairs("klingon"),
-        "tokenizer.ggml.pre: found klingon; supported: llama-bpe, qwen2, smollm, dbrx, gpt-4o, olmo, refact, tekken, \
-         deepseek-v3, gpt-2 and default",
+        "tokenizer.ggml.pre: found klingon; supported: llama-bpe, lfm2, qwen2, qwen35, smollm, dbrx, glm4, \
+         gpt-4o, olmo, refact, tekken, deepseek-v3, gpt-2 and default",
     );
 }
 
