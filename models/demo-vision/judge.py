@@ -88,7 +88,7 @@ class Served:
     def answer(self, image, question):
         file = io.BytesIO()
         Image.fromarray(image).save(file, "PNG")
-        body = {"model": "demo-vision", "image": base64.b64encode(file.getvalue()).decode(), "prompt": question}
+        body = {"model": "demo-vision", "image": base64.b64encode(file.getvalue()).decode(), "prompt": question, "temperature": 0}
         return self.post("/v1/images/describe", body)["text"]
 
 
