@@ -260,9 +260,10 @@ impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         let exit = match error {
             LoadError::Checkpoint(error) => return error.into(),
-            LoadError::Text(_) => Exit::BadData,
+            LoadError::Text(_) | LoadError::Bidirectional => Exit::BadData,
             LoadError::CacheTooSmall { .. }
             | LoadError::KvHeadSize { .. }
+            | LoadError::KvLatents { .. }
             | LoadError::Device(_) => Exit::Unavailable,
             LoadError::AlreadyLoaded { .. } | LoadError::Panicked { .. } | LoadError::Stopped => {
                 Exit::Failed

@@ -1,5 +1,5 @@
-//! The IQ types of GGUF: blocks of 32 or 256 numbers whose codes name points of a grid or levels of a table. They are held
-//! in Q8_0, whose rounding is small beside theirs.
+//! The IQ types of GGUF: blocks of 32 or 256 numbers whose codes name points of a grid or levels of a table. Memory has them as
+//! Q8_0, whose rounding is small beside theirs.
 //!
 //! `iq-grids.bin` has the grids, as `tests/fixtures/make/iq.py` writes them.
 
