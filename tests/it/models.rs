@@ -358,7 +358,7 @@ fn the_list_has_sizes_of_all_models_and_filters() {
         here.iter()
             .all(|model| model["id"].as_str().unwrap().starts_with("demo-"))
     );
-    assert_eq!(here.len(), 6);
+    assert_eq!(here.len(), 7);
     let fitting = listed(&["--fits"]);
     let sources = fitting
         .iter()

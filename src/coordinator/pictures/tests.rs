@@ -330,7 +330,7 @@ async fn an_image_for_forms_is_taken_in_from_its_address() {
     assert_eq!(refused(&too_large).await, Some(code));
     assert_eq!(refused(none).await, Some(Code::SourceImageUrlInvalid));
     let cut = &good[..good.len() / 2];
-    assert_eq!(refused(cut).await, Some(Code::SourceImageUnreadable));
+    assert_eq!(refused(cut).await, Some(Code::SourceImageUrlInvalid));
 }
 
 #[tokio::test]

@@ -106,13 +106,15 @@ impl Peer {
     }
 }
 
-/// Each model once, by the first of its names.
+/// Each model once, by the first of its names. Forms are named with their capacity.
 fn models(registration: &Registration, names: &Names) -> Vec<(Arc<str>, Arc<str>)> {
     let mut seen = BTreeSet::new();
-    let named = registration
-        .models
-        .iter()
-        .map(|own| (names.id(own), Arc::from(own.as_str())));
+    let capacity = registration.capacity.iter();
+    let listed = capacity.flat_map(|capacity| &capacity.models);
+    let forms = listed.filter(|model| model.kinds == Kind::Form.into());
+    let forms = forms.map(|form| &form.name);
+    let named = registration.models.iter().chain(forms);
+    let named = named.map(|own| (names.id(own), Arc::from(own.as_str())));
     let fresh = named.filter(|(id, _)| seen.insert(id.clone()));
     fresh.take(MOST_MODELS).collect()
 }

@@ -73,9 +73,7 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
     let mut writing = served.writing().peekable();
     let all_see = writing.peek().is_some() && writing.all(|info| info.reads_images);
     let media = served.media.iter().map(|model| model.name.clone());
-    let forms = served.forms(claims.can_judge);
-    let names = forms.iter().map(|(form, _)| (*form).to_owned());
-    let names: Vec<String> = texts.chain(media).chain(names).collect();
+    let names: Vec<String> = texts.chain(media).collect();
     let context = served.context();
     let capacity = |info: &Arc<ModelInfo>| ModelCapacity {
         name: info.name.clone(),
@@ -107,7 +105,9 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         details: ModelDetails::default(),
     };
     let texts = served.models.iter().map(capacity);
-    let forms = forms.into_iter().map(|(form, max)| ModelCapacity {
+    // With their capacity alone: to a coordinator that knows no forms a further name would be one of a text model.
+    let forms = served.forms(claims.can_judge).into_iter();
+    let forms = forms.map(|(form, max)| ModelCapacity {
         name: form.to_owned(),
         max: small(max),
         kinds: Kind::Form.into(),
@@ -206,7 +206,8 @@ mod tests {
             };
             let registration = registration(&post, &served, Claims::default());
             let models = registration.capacity.unwrap().models;
-            let can = models.into_iter().map(|model| model.can.unwrap());
+            // A form says nothing of itself.
+            let can = models.into_iter().filter_map(|model| model.can);
             (registration.modalities, can.collect::<Vec<_>>())
         };
         let sees = vec![Ability::ImageInput];
