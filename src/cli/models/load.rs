@@ -62,6 +62,7 @@ pub async fn load_into_worker(name: &str, config: &Config) -> Result<CommandOutc
 }
 
 /// Has the worker that runs with this data folder serve a model no more.
+#[cfg(feature = "coordinator")]
 pub async fn withdraw_from_worker(name: &str, config: &Config) -> Result<CommandOutcome, Failure> {
     run(&OwnerCommand::Withdraw(name.to_owned()), config, |_| None).await
 }

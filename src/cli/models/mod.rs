@@ -49,9 +49,13 @@ enum Command {
 }
 
 pub use list::{Args as ListArgs, ShowArgs};
-pub use load::{UnloadArgs, load_into_worker, withdraw_from_worker};
+#[cfg(feature = "coordinator")]
+pub use load::withdraw_from_worker;
+pub use load::{UnloadArgs, load_into_worker};
 pub use pull::Args as PullArgs;
-pub use remove::{Args as RemoveArgs, removable, remove_files};
+pub use remove::Args as RemoveArgs;
+#[cfg(feature = "coordinator")]
+pub use remove::{removable, remove_files};
 
 /// For the same commands without `models` before them.
 impl Args {
