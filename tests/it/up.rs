@@ -133,6 +133,9 @@ fn chat_takes_a_folder_by_the_name_that_it_is_served_by() {
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("models/demo-text"),
         &own,
     );
+    // What a request leaves open is drawn, unless the model's files say how.
+    let always_the_same = r#"{"temperature": 0.0, "eos_token_id": 2}"#;
+    fs::write(own.join("generation_config.json"), always_the_same).unwrap();
     let question = ["run", own.to_str().unwrap(), "What is Muster?"];
     let alone = beside(folder.path(), &question);
     assert!(alone.contains("Muster"), "{alone}");

@@ -80,7 +80,7 @@ impl SampleBucket {
         let back = millis.saturating_mul(SAMPLES_A_SECOND / 1000);
         Self {
             used: self.used.saturating_sub(back),
-            since: now,
+            since: self.since.max(now),
         }
     }
 }
@@ -122,7 +122,7 @@ mod tests {
         for _ in 0..5 {
             budget.begin(alice, now).unwrap().decoded(MOST_SAMPLES);
         }
-        // What was decoded counts from the time at which it was told.
+        // Decoded sounds count from the time at which they were told.
         let now = Instant::now();
         let wait = budget.begin(alice, now).unwrap_err();
         let longest = Duration::from_secs(MOST_SAMPLES / SAMPLES_A_SECOND + 1);

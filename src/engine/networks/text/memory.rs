@@ -89,7 +89,9 @@ impl Named<'_> {
         let bytes = matrices.chain(&halves).map(|header| {
             let is_embedding = header.name == embedding;
             let is_head = header.name == head || (is_embedding && tied);
-            let table = if is_embedding && !on_cpu {
+            // On the CPU its rows stay in the file, unless they are converted.
+            let is_held = !on_cpu || header.converted_from.is_some();
+            let table = if is_embedding && is_held {
                 held(header, None)
             } else {
                 0
