@@ -1,6 +1,9 @@
 //! The model of a chat with a coordinator of this machine: downloaded and loaded where it is not served yet.
 
 use std::path::{Path, absolute};
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
 
 use super::client::Client;
 use crate::cli::models::load_into_worker;
@@ -9,6 +12,10 @@ use crate::cli::question::{Asking, confirm};
 use crate::cli::{Exit, Failure, Root, output, quantity};
 use crate::config::{Config, is_path};
 use crate::daemon::locate::LocateError;
+
+/// A coordinator under load lists a model a while after its worker has told of it.
+const LISTED_WITHIN: Duration = Duration::from_secs(10);
+const LIST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The name by which a running coordinator serves a model. A model that it does not serve is loaded into the worker that
 /// runs beside it.
@@ -44,7 +51,18 @@ pub async fn served(
         false => wanted.into(),
     };
     let loaded = load_into_worker(&wanted.to_string_lossy(), config).await?;
-    client.choose(Some(&loaded.model)).await
+    let listed = async {
+        loop {
+            match client.choose(Some(&loaded.model)).await {
+                Err(failure) if failure.exit() == Some(Exit::NotFound) => sleep(LIST_PAUSE).await,
+                chosen => return chosen,
+            }
+        }
+    };
+    match timeout(LISTED_WITHIN, listed).await {
+        Ok(chosen) => chosen,
+        Err(_) => client.choose(Some(&loaded.model)).await,
+    }
 }
 
 /// Sees to it that the files of a model are on disk: a terminal is asked about a download. Returns the model's name.
