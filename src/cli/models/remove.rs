@@ -78,7 +78,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     ))
 }
 
-/// What of a model is on disk and can be removed.
+/// The sources of a model on disk that can be removed.
 pub fn removable(name: &str, place: &Place) -> Result<Vec<Named>, Failure> {
     let present = Target::parse(name, place)?.present(place)?;
     if present.iter().all(|named| named.state(place).is_nothing()) {

@@ -60,7 +60,7 @@ pub struct ModelOnline {
     pub voices: Arc<[Arc<str>]>,
     /// Of a model for videos, where a request says nothing else.
     pub video: Option<UsualVideo>,
-    /// Of the first worker that says some.
+    /// The facts of its files, from the first worker that tells any.
     pub details: Arc<ModelDetails>,
     pub workers: u32,
     /// Jobs of it at once, all workers together that have it loaded.

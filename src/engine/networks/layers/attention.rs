@@ -12,7 +12,7 @@ pub struct Attention {
     pub query: Linear,
     pub key: Linear,
     pub value: Linear,
-    /// What its sigmoid lets through of the gathered values.
+    /// The gate: its sigmoid multiplies the gathered values.
     pub gate: Option<Linear>,
     pub output: Linear,
     pub norms: Option<QueryKeyNorms>,

@@ -9,7 +9,7 @@ use muster_kernels::{self as kernels, DeltaRule, LayerStates, ShortConvolution, 
 pub struct GatedDeltaNet {
     /// Queries, keys and values, in this order.
     pub qkv: Linear,
-    /// What values go through before the output.
+    /// The gate of the values before the output.
     pub gate: Linear,
     /// The step of each value head, and its share of what it writes.
     pub step: Linear,
@@ -22,7 +22,7 @@ pub struct GatedDeltaNet {
 }
 
 impl GatedDeltaNet {
-    /// What the rows of `x` gather from the states of their sequences, before the output product.
+    /// The values that rows of `x` read from the states of their sequences, before the output product.
     pub fn gather(
         &self,
         x: &Tensor,

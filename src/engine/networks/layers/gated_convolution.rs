@@ -14,7 +14,7 @@ pub struct GatedConvolution {
 }
 
 impl GatedConvolution {
-    /// What the rows of `x` gather from the last tokens of their sequences, before the output product.
+    /// The gated convolution of the rows of `x` with the last tokens of their sequences, before the output product.
     pub fn gather(
         &self,
         x: &Tensor,

@@ -79,7 +79,7 @@ pub struct HearingModel {
 
 /// The longest sound of one job.
 pub const MOST_SECONDS: u64 = 4 * 3600;
-/// Beams of one search, at most: as many texts as are drawn at once.
+/// Beams of one search, at most: as many texts as are sampled at once.
 pub const MOST_BEAMS: usize = CANDIDATES;
 /// Jobs of one model that take turns, at most.
 pub const MOST_JOBS: usize = 4;

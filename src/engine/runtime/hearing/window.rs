@@ -173,7 +173,7 @@ fn most_tokens(model: &HearingModel) -> usize {
     model.network.spec().context / SHARE_OF_CONTEXT
 }
 
-/// The likeliest token after the other, or the likeliest of several texts that are drawn at a temperature.
+/// The likeliest token after the other, or the likeliest of several texts that are sampled at a temperature.
 async fn draw(
     model: &HearingModel,
     window: &Arc<WindowKeys>,
