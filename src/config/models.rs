@@ -28,7 +28,7 @@ impl Quantization {
     /// All that an entry of the catalog may have.
     pub const WORDS: &[&str] = &[
         "f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q5_k_s", "q5_0", "q4_k_m", "q4_k_s",
-        "q4_0", "q3_k_m", "q2_k",
+        "q4_0", "mxfp4", "q3_k_m", "q2_k",
     ];
 
     pub fn word(self) -> &'static str {

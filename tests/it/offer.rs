@@ -40,6 +40,15 @@ repository = "org/model"
 files = [{ path = "better.gguf" }]
 "#;
 
+/// A line of an entry without the size of its file, which is then counted from the parameters.
+fn without_size(line: &str) -> String {
+    let Some((before, after)) = line.split_once(", size = ") else {
+        return line.to_owned();
+    };
+    let end = after.find([',', ' ']).unwrap();
+    format!("{before}{}", &after[end..])
+}
+
 impl Newcomer {
     fn new() -> Self {
         let hub = FakeHub::start();
@@ -64,7 +73,7 @@ impl Newcomer {
             }
             let large = |line: &str| match line.starts_with("parameters") {
                 true => "parameters = 9_000_000_000_000\n".to_owned(),
-                false => format!("{line}\n"),
+                false => format!("{}\n", without_size(line)),
             };
             let text: String = fs::read_to_string(&path)
                 .unwrap()

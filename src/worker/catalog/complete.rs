@@ -31,6 +31,18 @@ pub fn refuse_incomplete_text(source: &hub::Source) -> Result<(), String> {
     }
 }
 
+/// A model that reads also needs the files of sentence-transformers that say what follows the network.
+pub fn refuse_incomplete_encoder(source: &hub::Source, module: &str) -> Result<(), String> {
+    refuse_incomplete_text(source)?;
+    let module = format!("1_{module}/config.json");
+    let mut wanted = ["modules.json", &module].into_iter();
+    let is_listed = |wanted: &str| (source.files.iter()).any(|file| file.path.as_str() == wanted);
+    match wanted.find(|wanted| !is_listed(wanted)) {
+        Some(missing) => Err(format!("a model that reads also needs {missing} in files")),
+        None => Ok(()),
+    }
+}
+
 /// Weights beside their configuration, and voices.
 pub fn refuse_incomplete_speech(source: &hub::Source) -> Result<(), String> {
     let paths = || source.files.iter().map(|file| file.path.as_str());

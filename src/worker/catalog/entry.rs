@@ -39,13 +39,31 @@ pub enum Family {
     Qwen3,
     Qwen3Moe,
     Qwen3Vl,
+    Qwen3Next,
+    /// Qwen3.6 and Qwen3.8 as well.
+    Qwen35,
+    Qwen35Moe,
+    Qwen3Embedding,
+    Qwen3Reranker,
     Gemma2,
     Gemma3,
+    EmbeddingGemma,
     /// Phi 4 as well.
     Phi3,
     Olmo2,
     Olmoe,
+    Mixtral,
+    GptOss,
+    /// GLM 4.5 and 4.6.
+    Glm4Moe,
+    /// GLM-4.7-Flash.
+    Glm4MoeLite,
+    DeepseekV2,
     Granite,
+    GraniteHybrid,
+    /// LFM2.5 as well.
+    Lfm2,
+    Lfm2Moe,
     SmolLm3,
     StableDiffusion1,
     StableDiffusion2,
@@ -63,13 +81,27 @@ impl Family {
         ("qwen3", Self::Qwen3),
         ("qwen3moe", Self::Qwen3Moe),
         ("qwen3-vl", Self::Qwen3Vl),
+        ("qwen3next", Self::Qwen3Next),
+        ("qwen35", Self::Qwen35),
+        ("qwen35moe", Self::Qwen35Moe),
+        ("qwen3-embedding", Self::Qwen3Embedding),
+        ("qwen3-reranker", Self::Qwen3Reranker),
         ("ministral3", Self::Ministral3),
         ("gemma2", Self::Gemma2),
         ("gemma3", Self::Gemma3),
+        ("embeddinggemma", Self::EmbeddingGemma),
         ("phi3", Self::Phi3),
         ("olmo2", Self::Olmo2),
         ("olmoe", Self::Olmoe),
+        ("mixtral", Self::Mixtral),
+        ("gpt-oss", Self::GptOss),
+        ("glm4moe", Self::Glm4Moe),
+        ("glm4moelite", Self::Glm4MoeLite),
+        ("deepseek2", Self::DeepseekV2),
         ("granite", Self::Granite),
+        ("granitehybrid", Self::GraniteHybrid),
+        ("lfm2", Self::Lfm2),
+        ("lfm2moe", Self::Lfm2Moe),
         ("smollm3", Self::SmolLm3),
         ("stable-diffusion-1", Self::StableDiffusion1),
         ("stable-diffusion-2", Self::StableDiffusion2),
@@ -90,7 +122,35 @@ impl Family {
 
     /// Whether a model of this family has run on a GPU. No other is proposed for one.
     pub fn has_run_on_gpus(self) -> bool {
-        !matches!(self, Self::Qwen3Moe | Self::Olmoe | Self::Qwen3Vl)
+        let has_not_yet = matches!(
+            self,
+            Self::Qwen3Moe
+                | Self::Olmoe
+                | Self::Qwen3Vl
+                | Self::Mixtral
+                | Self::Glm4Moe
+                | Self::Qwen3Embedding
+                | Self::Qwen3Reranker
+        );
+        !has_not_yet && !self.is_refused_on_gpus()
+    }
+
+    /// Whether the engine has this family on CPUs alone: recurrent layers, latent attention, attention sinks and attention
+    /// in both directions.
+    pub fn is_refused_on_gpus(self) -> bool {
+        matches!(
+            self,
+            Self::Qwen3Next
+                | Self::Qwen35
+                | Self::Qwen35Moe
+                | Self::EmbeddingGemma
+                | Self::GptOss
+                | Self::Glm4MoeLite
+                | Self::DeepseekV2
+                | Self::GraniteHybrid
+                | Self::Lfm2
+                | Self::Lfm2Moe
+        )
     }
 }
 
@@ -125,6 +185,8 @@ pub(super) const QUANTIZATIONS: &[(&str, u64)] = &[
     ("q4_k_m", 5_200),
     ("q4_k_s", 4_900),
     ("q4_0", 4_850),
+    // Of gpt-oss-20b: experts in 4.25 bits, everything else in 8.5 and more.
+    ("mxfp4", 4_650),
     ("q3_k_m", 4_200),
     ("q2_k", 3_500),
 ];
@@ -163,11 +225,7 @@ impl Entry {
             others => return weights.checked_add(others.workspace_bytes()),
         };
         let context = facts.context.min(MINIMUM_CONTEXT);
-        let shape = facts.shape;
-        let numbers_per_token = [2, shape.layers, shape.kv_heads, shape.head_dim]
-            .iter()
-            .try_fold(1, |product: u64, factor| product.checked_mul(*factor))?;
-        let kv = numbers_per_token.checked_mul(2)?.checked_mul(context)?;
+        let kv = facts.shape.kv_bytes_per_token()?.checked_mul(context)?;
         weights.checked_add(kv)?.checked_add(WORKSPACE_BYTES)
     }
 
@@ -177,6 +235,18 @@ impl Entry {
 
     pub fn parameters(&self) -> u64 {
         self.facts.parameters()
+    }
+
+    /// What one token reads of the weights: of a text model those of its active parameters, of others all.
+    pub fn active_bytes(&self, quantization: &str) -> Option<u64> {
+        let weights = self.weight_bytes(quantization)?;
+        let Facts::Text(facts) = &self.facts else {
+            return Some(weights);
+        };
+        let shape = facts.shape;
+        let product = u128::from(weights) * u128::from(shape.active_parameters);
+        let share = product.checked_div(u128::from(shape.parameters))?;
+        u64::try_from(share).ok()
     }
 
     /// What the weights of a quantization take: as stated for the files, or counted from the parameters.

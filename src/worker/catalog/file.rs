@@ -50,9 +50,12 @@ struct NamesToml {
 #[serde(deny_unknown_fields)]
 struct ShapeToml {
     parameters: u64,
+    active_parameters: Option<u64>,
     layers: u64,
-    kv_heads: u64,
-    head_dim: u64,
+    kv_heads: Option<u64>,
+    head_dim: Option<u64>,
+    /// Of latent attention, instead of the two above: `kv_lora_rank` and `qk_rope_head_dim` together.
+    latent_dim: Option<u64>,
 }
 
 /// The file that names the components of a model.
@@ -104,7 +107,7 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
         kind,
         StatedFacts {
             context: raw.context,
-            shape: raw.shape.map(Shape::from),
+            shape: raw.shape.map(shape).transpose()?,
             parameters: raw.parameters,
             defaults: raw.defaults,
         },
@@ -127,15 +130,23 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
     Ok(entry)
 }
 
-impl From<ShapeToml> for Shape {
-    fn from(shape: ShapeToml) -> Self {
-        Self {
-            parameters: shape.parameters,
-            layers: shape.layers,
-            kv_heads: shape.kv_heads,
-            head_dim: shape.head_dim,
+fn shape(raw: ShapeToml) -> Result<Shape, String> {
+    let kv_dim = match (raw.kv_heads, raw.head_dim, raw.latent_dim) {
+        (Some(heads), Some(dim), None) => heads
+            .checked_mul(dim)
+            .and_then(|keys| keys.checked_mul(2))
+            .ok_or("shape.kv_heads is out of range")?,
+        (None, None, Some(latent)) => latent,
+        _ => {
+            return Err("shape needs kv_heads and head_dim, or latent_dim".to_owned());
         }
-    }
+    };
+    Ok(Shape {
+        parameters: raw.parameters,
+        active_parameters: raw.active_parameters.unwrap_or(raw.parameters),
+        layers: raw.layers,
+        kv_dim,
+    })
 }
 
 /// Serde would list all keys; this names the nearest one.

@@ -17,7 +17,15 @@ pub const ENTRY: &[&str] = &[
 ];
 
 pub const NAMES: &[&str] = &["v1", "legacy"];
-pub const SHAPE: &[&str] = &["parameters", "layers", "kv_heads", "head_dim"];
+pub const SHAPE: &[&str] = &[
+    "parameters",
+    "active_parameters",
+    "layers",
+    "kv_heads",
+    "head_dim",
+    "latent_dim",
+];
+
 /// The known word closest to what was found, if one is close at all.
 pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known

@@ -28,8 +28,9 @@ pub use entry::{Entry, Family, Names, Source, UnknownQuantization};
 pub use file::IMAGE_INDEX;
 pub use keys::likeness;
 pub use kinds::{
-    ComposingDefaults, Defaults, DrawingDefaults, Facts, FilmingDefaults, ImageFacts, KINDS,
-    MusicFacts, Shape, SpeechFacts, TextFacts, TranscriptionFacts, VideoFacts, kind_named,
+    ComposingDefaults, Defaults, DrawingDefaults, EmbeddingFacts, Facts, FilmingDefaults,
+    ImageFacts, KINDS, MusicFacts, RankingFacts, Shape, SpeechFacts, TextFacts, TranscriptionFacts,
+    VideoFacts, kind_named,
 };
 pub use muster_protocol::job::Kind;
 pub use names::{AmbiguousModel, FindError, UnknownModel};

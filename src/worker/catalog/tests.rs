@@ -115,13 +115,28 @@ fn sources_are_coherent_with_family_and_quantization() {
                 Family::Qwen2 => "qwen2",
                 Family::Qwen3 | Family::Qwen3Moe => "qwen3",
                 Family::Qwen3Vl => "qwen3-vl",
+                Family::Qwen3Next if entry.id.starts_with("qwen3-coder") => "qwen3-coder-next",
+                Family::Qwen3Next => "qwen3-next",
+                Family::Qwen35 | Family::Qwen35Moe if entry.id.starts_with("qwen3.6") => "qwen3.6",
+                Family::Qwen35 | Family::Qwen35Moe if entry.id.starts_with("qwen3.8") => "qwen3.8",
+                Family::Qwen35 | Family::Qwen35Moe => "qwen3.5",
+                Family::Qwen3Embedding => "qwen3-embedding",
+                Family::Qwen3Reranker => "qwen3-reranker",
                 Family::Ministral3 => "ministral-3",
                 Family::Gemma2 => "gemma-2",
                 Family::Gemma3 => "gemma-3",
+                Family::EmbeddingGemma => "embeddinggemma",
                 Family::Phi3 => "phi-",
                 Family::Olmo2 => "olmo-2",
                 Family::Olmoe => "olmoe",
+                Family::Mixtral => "mixtral",
+                Family::GptOss => "gpt-oss",
+                Family::Glm4Moe | Family::Glm4MoeLite => "glm-4",
+                Family::DeepseekV2 => "deepseek-v2",
                 Family::Granite => "granite",
+                Family::GraniteHybrid => "granite-4",
+                Family::Lfm2 | Family::Lfm2Moe if entry.id.starts_with("lfm2.5") => "lfm2.5",
+                Family::Lfm2 | Family::Lfm2Moe => "lfm2",
                 Family::SmolLm3 => "smollm3",
                 Family::StableDiffusion1 => "stable-diffusion-v1",
                 Family::StableDiffusion2 => "stable-diffusion-2",
@@ -143,7 +158,7 @@ fn sources_are_coherent_with_family_and_quantization() {
 
 #[test]
 fn the_shape_agrees_with_the_sizes_of_published_files() {
-    let published: [(&str, &str, u64); 7] = [
+    let published: [(&str, &str, u64); 11] = [
         ("qwen3-1.7b", "q8_0", 1_834_426_016),
         ("qwen3-4b", "q4_k_m", 2_497_280_256),
         ("qwen3-30b-a3b", "q4_k_m", 18_556_685_824),
@@ -151,6 +166,10 @@ fn the_shape_agrees_with_the_sizes_of_published_files() {
         ("ministral-3-8b-instruct", "q4_k_m", 5_198_911_904),
         ("olmo-2-0425-1b-instruct", "q4_k_m", 935_515_296),
         ("olmo-2-1124-7b-instruct", "q4_k_m", 4_472_020_256),
+        ("qwen3.5-2b", "q8_0", 2_012_012_800),
+        ("gpt-oss-20b", "mxfp4", 12_109_566_624),
+        ("glm-4.7-flash", "q4_k_m", 18_312_339_776),
+        ("lfm2.5-8b-a1b", "q4_k_m", 5_155_564_768),
     ];
     let catalog = Catalog::builtin().unwrap();
     for (name, quantization, bytes) in published {
@@ -171,6 +190,123 @@ fn memory_is_weights_and_context_and_workspace() {
         Some(1_062_500_000 + kv + (256 << 20))
     );
     assert_eq!(entry.minimum_memory_bytes("bf16"), None);
+}
+
+#[test]
+fn a_token_reads_the_active_parameters_and_keeps_a_latent() {
+    let sparse = SMALL.replace(
+        "layers = 16",
+        "active_parameters = 250_000_000\nlayers = 16",
+    );
+    let entry = read(&sparse).unwrap();
+    assert_eq!(entry.active_bytes("q8_0"), Some(265_625_000));
+    assert_eq!(
+        read(SMALL).unwrap().active_bytes("q8_0"),
+        Some(1_062_500_000)
+    );
+
+    let latent = SMALL.replace("kv_heads = 8\nhead_dim = 64", "latent_dim = 576");
+    let kv = 16 * 576 * 2 * 4096;
+    assert_eq!(
+        read(&latent).unwrap().minimum_memory_bytes("q8_0"),
+        Some(1_062_500_000 + kv + (256 << 20))
+    );
+    for (from, to) in [
+        ("head_dim = 64", "latent_dim = 576"),
+        ("kv_heads = 8\n", ""),
+        ("kv_heads = 8\nhead_dim = 64", ""),
+        ("head_dim = 64", "head_dim = 64\nlatent_dim = 576"),
+    ] {
+        check_refused(from, to, "shape needs kv_heads and head_dim, or latent_dim");
+    }
+    check_refused(
+        "kv_heads = 8",
+        "kv_heads = 9_000_000_000_000_000_000",
+        "out of range",
+    );
+    check_refused(
+        "layers = 16",
+        "active_parameters = 0\nlayers = 16",
+        "greater than 0",
+    );
+    check_refused(
+        "layers = 16",
+        "active_parameters = 1_000_000_001\nlayers = 16",
+        "shape.active_parameters must be at most shape.parameters",
+    );
+}
+
+#[test]
+fn every_mixture_of_experts_says_how_many_of_its_parameters_a_token_reads() {
+    for entry in Catalog::builtin().unwrap().entries() {
+        let Facts::Text(facts) = &entry.facts else {
+            continue;
+        };
+        let has_experts = matches!(
+            entry.family,
+            Family::Qwen3Moe
+                | Family::Qwen3Next
+                | Family::Qwen35Moe
+                | Family::Olmoe
+                | Family::Mixtral
+                | Family::GptOss
+                | Family::Glm4Moe
+                | Family::Glm4MoeLite
+                | Family::DeepseekV2
+                | Family::Lfm2Moe
+        );
+        let shape = facts.shape;
+        assert_eq!(
+            shape.active_parameters < shape.parameters,
+            has_experts,
+            "{}",
+            entry.id
+        );
+    }
+}
+
+#[test]
+fn models_that_read_have_parameters_and_context_and_name_what_follows_the_network() {
+    let entry = |module: &str, more: &str| {
+        read(&format!(
+            "id = \"reads\"\nfamily = \"qwen3-embedding\"\nkind = \"embedding\"\nlicence = \"Apache-2.0\"\n\
+             parameters = 600_000_000\ndefault_quantization = \"bf16\"\n{more}\n\
+             names = {{ v1 = [\"reads\"], legacy = [\"reads\"] }}\n[sources.bf16]\nrepository = \"org/reads\"\n\
+             files = [{{ path = \"config.json\" }}, {{ path = \"tokenizer.json\" }}, {{ path = \"modules.json\" }}, \
+             {{ path = \"{module}/config.json\" }}, {{ path = \"model.safetensors\" }}]"
+        ))
+    };
+    let found = entry("1_Pooling", "context = 32768").unwrap();
+    assert_eq!(
+        (found.kind().name(), found.parameters()),
+        ("embedding", 600_000_000)
+    );
+    assert!(found.minimum_memory_bytes("bf16").unwrap() > 1_200_000_000);
+    let refused = |module: &str, more: &str, reason: &str| {
+        let found = entry(module, more).unwrap_err();
+        assert!(found.contains(reason), "{found}");
+    };
+    refused(
+        "1_Pooling",
+        "",
+        "an embedding model needs parameters and context",
+    );
+    refused("1_Pooling", "context = 0", "context is out of range");
+    refused(
+        "1_LogitScore",
+        "context = 32768",
+        "also needs 1_Pooling/config.json in files",
+    );
+    refused(
+        "1_Pooling",
+        "context = 1\ndefaults = { temperature = 1.0 }",
+        "has no shape and no defaults",
+    );
+    let ranks = Catalog::builtin().unwrap();
+    assert_eq!(
+        ranks.find("qwen3-reranker-0.6b").unwrap().kind().name(),
+        "ranking"
+    );
 }
 
 #[test]

@@ -175,14 +175,9 @@ impl Needs {
             Facts::Text(facts) => facts,
             others => return Some(Self::beside(weight_bytes, others.workspace_bytes())),
         };
-        let shape = facts.shape;
-        let numbers = [2, shape.layers, shape.kv_heads, shape.head_dim];
-        let kv_numbers = numbers
-            .iter()
-            .try_fold(1_u64, |product, factor| product.checked_mul(*factor))?;
         Some(Self {
             weight_bytes,
-            kv_bytes_per_token: kv_numbers.checked_mul(2)?,
+            kv_bytes_per_token: facts.shape.kv_bytes_per_token()?,
             workspace_bytes: USUAL_WORKSPACE_BYTES,
             scratch_bytes_per_token: 0,
             context: usize::try_from(facts.context).ok()?,

@@ -1,5 +1,6 @@
 //! Facts about the models of each kind, as an entry of the catalog states them: one file for each kind, and one list.
 
+mod encoder;
 mod image;
 mod music;
 mod speech;
@@ -9,6 +10,7 @@ mod video;
 
 use serde::Deserialize;
 
+pub use encoder::{EmbeddingFacts, RankingFacts};
 pub use image::{DrawingDefaults, ImageFacts};
 pub use music::{ComposingDefaults, MusicFacts};
 pub use speech::SpeechFacts;
@@ -188,6 +190,8 @@ macro_rules! kinds {
 
 kinds! {
     Text(TextFacts),
+    Embedding(EmbeddingFacts),
+    Ranking(RankingFacts),
     Image(ImageFacts),
     Transcription(TranscriptionFacts),
     Video(VideoFacts),

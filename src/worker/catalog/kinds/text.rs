@@ -1,4 +1,4 @@
-//! Text models, and those of embeddings.
+//! Text models.
 
 use super::{KindRules, ModelFacts, StatedFacts};
 use crate::catalog::Family;
@@ -26,9 +26,19 @@ pub struct Defaults {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub parameters: u64,
+    /// Those that a token reads: without the experts that it does not choose, and without input embeddings that are not
+    /// the output's as well. All, where the entry does not say.
+    pub active_parameters: u64,
+    /// Those with keys and values: recurrent layers keep a state, whose size does not grow.
     pub layers: u64,
-    pub kv_heads: u64,
-    pub head_dim: u64,
+    /// Numbers that a token keeps in each of them: keys and values of all heads, or a latent.
+    pub kv_dim: u64,
+}
+
+impl Shape {
+    pub fn kv_bytes_per_token(&self) -> Option<u64> {
+        self.layers.checked_mul(self.kv_dim)?.checked_mul(2)
+    }
 }
 
 /// The context that the stated memory leaves room for.
@@ -43,12 +53,23 @@ impl ModelFacts for TextFacts {
             Family::Qwen3,
             Family::Qwen3Moe,
             Family::Qwen3Vl,
+            Family::Qwen3Next,
+            Family::Qwen35,
+            Family::Qwen35Moe,
             Family::Gemma2,
             Family::Gemma3,
             Family::Phi3,
             Family::Olmo2,
             Family::Olmoe,
+            Family::Mixtral,
+            Family::GptOss,
+            Family::Glm4Moe,
+            Family::Glm4MoeLite,
+            Family::DeepseekV2,
             Family::Granite,
+            Family::GraniteHybrid,
+            Family::Lfm2,
+            Family::Lfm2Moe,
             Family::SmolLm3,
         ],
         &[
@@ -91,12 +112,15 @@ impl ModelFacts for TextFacts {
         let sizes = [
             self.context,
             shape.parameters,
+            shape.active_parameters,
             shape.layers,
-            shape.kv_heads,
-            shape.head_dim,
+            shape.kv_dim,
         ];
-        match sizes.contains(&0) {
-            true => Err("context and shape must be greater than 0".to_owned()),
+        if sizes.contains(&0) {
+            return Err("context and shape must be greater than 0".to_owned());
+        }
+        match shape.active_parameters > shape.parameters {
+            true => Err("shape.active_parameters must be at most shape.parameters".to_owned()),
             false => self.defaults.check(),
         }
     }

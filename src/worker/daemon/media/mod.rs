@@ -107,7 +107,7 @@ macro_rules! sources {
                 None
             }
 
-            /// The files of an entry of the catalog; none of a model for text. Fails at words that the engine does not know.
+            /// The files of an entry of the catalog; none of a model that reads or writes text. Fails at words that the engine does not know.
             pub fn of_entry(
                 facts: &Facts,
                 path: &Path,
@@ -118,7 +118,7 @@ macro_rules! sources {
                         let source = <$source>::of_entry(facts, path.to_owned(), components.clone())?;
                         Some(Self::$kind(source))
                     })?)*
-                    Facts::Text(_) => None,
+                    Facts::Text(_) | Facts::Embedding(_) | Facts::Ranking(_) => None,
                 })
             }
         }
