@@ -13,6 +13,8 @@ pub struct Candidate {
     /// The model's name alone may stand for another quantization: this is not the usual one, or another is preferred.
     pub is_unusual: bool,
     pub total_bytes: u64,
+    /// What each step reads: of a text model the weights that one token goes through, of others all that it takes.
+    pub step_bytes: u64,
     pub files: Files,
     pub has_run_on_gpus: bool,
 }
@@ -43,21 +45,22 @@ impl Candidate {
     }
 }
 
-/// On a processor more than this answers slower than people read.
+/// A processor that reads more than this in each step answers slower than people read. Of experts it reads those alone
+/// that a token chooses.
 const MOST_ON_A_CPU_BYTES: u64 = 2 << 30;
 
 /// Models that will also be quick on this device; on a GPU, of families that have run on one.
 pub fn quick(candidates: &[Candidate], device: DeviceChoice) -> Vec<&Candidate> {
-    let most = most_bytes(device);
+    let most = most_step_bytes(device);
     candidates
         .iter()
-        .filter(|candidate| candidate.total_bytes <= most)
+        .filter(|candidate| candidate.step_bytes <= most)
         .filter(|candidate| device == DeviceChoice::Cpu || candidate.has_run_on_gpus)
         .collect()
 }
 
-/// The largest model that is quick on this device.
-pub fn most_bytes(device: DeviceChoice) -> u64 {
+/// What a model that is quick on this device reads at most in each step.
+pub fn most_step_bytes(device: DeviceChoice) -> u64 {
     match device {
         DeviceChoice::Cpu => MOST_ON_A_CPU_BYTES,
         DeviceChoice::Cuda(_) => u64::MAX,
@@ -121,6 +124,7 @@ mod tests {
             quantization: "q4_k_m".to_owned(),
             is_unusual: false,
             total_bytes: gib << 30,
+            step_bytes: gib << 30,
             has_run_on_gpus: true,
             files,
         }
@@ -136,6 +140,21 @@ mod tests {
         assert_eq!(proposal(&all, DeviceChoice::Cpu), ["small"]);
         assert_eq!(proposal(&all[..1], DeviceChoice::Cpu), ["large"]);
         assert!(proposal(&[], DeviceChoice::Cpu).is_empty());
+    }
+
+    #[test]
+    fn a_processor_gets_a_large_model_with_few_active_parameters() {
+        let all = [
+            candidate("dense", 30, Files::Pullable),
+            Candidate {
+                step_bytes: 1 << 30,
+                has_run_on_gpus: false,
+                ..candidate("experts", 20, Files::Pullable)
+            },
+            candidate("small", 1, Files::Pullable),
+        ];
+        assert_eq!(proposal(&all, DeviceChoice::Cpu), ["experts"]);
+        assert_eq!(proposal(&all[1..], DeviceChoice::Cuda(0)), ["small"]);
     }
 
     #[test]

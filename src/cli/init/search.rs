@@ -8,6 +8,7 @@ use crate::cli::place::Place;
 use crate::config::{Config, Quantization};
 use crate::daemon::fit::{Fit, Needs, Room, Wishes, fit, quantization};
 use crate::hardware;
+use crate::runtime::DeviceChoice;
 
 /// The text models of the catalog that fit, those of most parameters first: each in the preferred quantization or, where that cannot be had,
 /// in the usual one or a smaller one.
@@ -57,8 +58,9 @@ impl<'a> Search<'a> {
     /// What is chosen of each entry, the best first: however few bits a number has, more of them make the better model.
     fn all(&self, choose: impl Fn(&'a Entry) -> Option<(&'a str, Fit)>) -> Vec<Candidate> {
         let mut entries: Vec<&Entry> = self.place.catalog.entries().iter().collect();
-        entries.retain(|entry| entry.kind() == self.kind);
-        entries.sort_by_key(|entry| Reverse(entry.parameters()));
+        entries.retain(|entry| entry.kind() == self.kind && self.is_for_device(entry));
+        // Of equals the later name, whose version is newer: Qwen3.6 before Qwen3.5.
+        entries.sort_by_key(|entry| Reverse((entry.parameters(), &entry.id)));
         let chosen = entries.into_iter().filter_map(|entry| {
             let (name, fit) = choose(entry)?;
             Some(Candidate {
@@ -66,6 +68,7 @@ impl<'a> Search<'a> {
                 quantization: name.to_owned(),
                 is_unusual: name != entry.default_quantization || self.is_second(entry, name),
                 total_bytes: fit.total_bytes,
+                step_bytes: self.step_bytes(entry, name, &fit),
                 files: self.files(entry, name),
                 has_run_on_gpus: entry.family.has_run_on_gpus(),
             })
@@ -82,11 +85,12 @@ impl<'a> Search<'a> {
 
     #[cfg(any(test, feature = "coordinator"))]
     fn ready(&self, entry: &'a Entry) -> Option<(&'a str, Fit)> {
-        let most = super::choose::most_bytes(self.room.device);
+        let most = super::choose::most_step_bytes(self.room.device);
         let names = entry.sources.keys().map(String::as_str);
         let fitting = names.filter_map(|name| self.fitted(entry, name));
-        let ready =
-            fitting.filter(|(name, fit)| fit.total_bytes <= most && self.is_here(entry, name));
+        let ready = fitting.filter(|(name, fit)| {
+            self.step_bytes(entry, name, fit) <= most && self.is_here(entry, name)
+        });
         ready.min_by_key(|(name, fit)| {
             let is_usual = *name == entry.default_quantization;
             (
@@ -95,6 +99,15 @@ impl<'a> Search<'a> {
                 Reverse(fit.total_bytes),
             )
         })
+    }
+
+    fn is_for_device(&self, entry: &Entry) -> bool {
+        self.room.device == DeviceChoice::Cpu || !entry.family.is_refused_on_gpus()
+    }
+
+    fn step_bytes(&self, entry: &Entry, name: &str, fit: &Fit) -> u64 {
+        let active = (self.kind == Kind::Text).then(|| entry.active_bytes(name));
+        active.flatten().unwrap_or(fit.total_bytes)
     }
 
     fn fitted(&self, entry: &Entry, name: &'a str) -> Option<(&'a str, Fit)> {
@@ -146,9 +159,8 @@ mod tests {
     use super::*;
     use crate::cli::init::choose::proposal;
     use crate::config::Sources;
-    use crate::runtime::DeviceChoice;
 
-    /// A model of a billion parameters, the usual one in 4 bits.
+    /// A model of 1.1 billion parameters, the usual one in 4 bits.
     const ENTRY: &str = r#"
         id = "small"
         family = "llama"
@@ -157,7 +169,7 @@ mod tests {
         context = 8192
         default_quantization = "q4_k_m"
         names = { v1 = ["small"], legacy = ["koboldcpp/small"] }
-        shape = { parameters = 1_000_000_000, layers = 2, kv_heads = 2, head_dim = 64 }
+        shape = { parameters = 1_100_000_000, layers = 2, kv_heads = 2, head_dim = 64 }
         [sources]
         bf16 = { path = "small-bf16.gguf" }
         q8_0 = { path = "small-q8_0.gguf" }
@@ -260,7 +272,7 @@ mod tests {
     #[test]
     fn a_machine_where_nothing_is_yet_gets_the_best_of_the_catalog_that_can_be_brought() {
         let mut owner = Owner::new("", &[]).with_room(22 << 30);
-        assert_eq!(owner.proposal(1 << 40), ["qwen2.5-1.5b-instruct"]);
+        assert_eq!(owner.proposal(1 << 40), ["qwen3.6-35b-a3b"]);
         assert_eq!(owner.proposal(0), ["demo-text"]);
         owner.room.device = DeviceChoice::Cuda(0);
         owner.room.free_bytes = 139 << 30;
@@ -272,6 +284,38 @@ mod tests {
         assert_eq!(owner.proposal(1 << 40), ["small"]);
         owner.config.hub.offline = true;
         assert_eq!(owner.proposal(0), ["small"]);
+    }
+
+    #[test]
+    fn a_machine_without_a_gpu_gets_the_largest_model_that_fits_and_reads_little_for_each_token() {
+        // What is free of 4, 8, 16, 32 and 64 GB.
+        let free = [
+            (3, "ministral-3-3b-instruct"),
+            (6, "lfm2.5-8b-a1b"),
+            (13, "gpt-oss-20b"),
+            (28, "qwen3.6-35b-a3b"),
+            (58, "qwen3.6-35b-a3b"),
+        ];
+        for (gib, wanted) in free {
+            let owner = Owner::new("", &[]).with_room(gib << 30);
+            assert_eq!(owner.proposal(1 << 40), [wanted], "{gib} GiB");
+        }
+    }
+
+    #[test]
+    fn a_gpu_gets_nothing_that_the_engine_has_on_processors_alone() {
+        let mut owner = Owner::new("", &[]);
+        owner.room.device = DeviceChoice::Cuda(0);
+        let place = owner.place();
+        let all = candidates(&place, &owner.config, &owner.room);
+        let has = |name: &str| all.iter().any(|candidate| candidate.name == name);
+        assert!(has("qwen3-30b-a3b") && !has("gpt-oss-20b") && !has("qwen3.5-9b"));
+        let quick = crate::cli::init::choose::quick(&all, owner.room.device);
+        assert!(
+            quick
+                .iter()
+                .all(|candidate| candidate.name != "qwen3-30b-a3b")
+        );
     }
 
     #[test]
@@ -289,7 +333,7 @@ mod tests {
         let mut owner = Owner::new("", &["bf16"]);
         owner.room.device = DeviceChoice::Cuda(0);
         let folder = owner.config.models.dir.clone().unwrap();
-        let large = ENTRY.replace("1_000_000_000", "3_000_000_000");
+        let large = ENTRY.replace("1_100_000_000", "3_000_000_000");
         let large = large.replace("small", "large");
         std::fs::write(folder.join("large.toml"), large).unwrap();
         std::fs::write(folder.join("large-q4_k_m.gguf"), "").unwrap();

@@ -171,6 +171,7 @@ mod tests {
             quantization: "q4_k_m".to_owned(),
             is_unusual,
             total_bytes: 1 << 30,
+            step_bytes: 1 << 30,
             has_run_on_gpus: true,
             files,
         };

@@ -2,8 +2,8 @@
 
 use crate::{
     catalog::{
-        Component, ComposingDefaults, Defaults, DrawingDefaults, Entry, EntrySource, Facts,
-        FilmingDefaults, KINDS, Kind, Source, kind_named,
+        Component, ComposingDefaults, Defaults, DrawingDefaults, EmbeddingFacts, Entry,
+        EntrySource, Facts, FilmingDefaults, KINDS, Kind, RankingFacts, Source, kind_named,
     },
     cli::{Failure, output, quantity, table::Table},
     hub::Partial,
@@ -21,7 +21,7 @@ use super::{
     after_help = "Examples:\n  worker models list\n  worker models list image --fits     image models that this machine can hold\n  worker models list --on-disk\n  worker models list --json"
 )]
 pub struct Args {
-    /// Kind of models: text, image, transcription, video, speech or music.
+    /// Kind of models: text, embedding, ranking, image, transcription, video, speech or music.
     #[arg(value_parser = kind)]
     kind: Option<Kind>,
     /// Only models that fit the memory of this machine.
@@ -61,7 +61,7 @@ impl Args {
         let sources = entry.sources_of(quantization);
         let state = || place.state_of(sources.iter().map(|it| it.source));
         self.kind.is_none_or(|kind| kind == entry.kind())
-            && (!self.fits || needs.is_some_and(|bytes| place.fits(bytes)))
+            && (!self.fits || needs.is_some_and(|bytes| place.fits(entry, bytes)))
             && (!self.on_disk || state().is_whole())
     }
 
@@ -149,7 +149,7 @@ fn row(
         format!("{quantization}{mark}"),
         download(entry, quantization, sources),
         needs.map_or_else(|| "?".to_owned(), quantity::bytes),
-        fits(needs, place).to_owned(),
+        fits(entry, needs, place).to_owned(),
         on_disk(place.state_of(sources.iter().map(|it| it.source))),
         entry.licence.clone(),
     ]
@@ -195,8 +195,8 @@ fn size(source: &Source) -> Option<u64> {
     }
 }
 
-fn fits(needs: Option<u64>, place: &Place) -> &'static str {
-    match needs.map(|bytes| place.fits(bytes)) {
+fn fits(entry: &Entry, needs: Option<u64>, place: &Place) -> &'static str {
+    match needs.map(|bytes| place.fits(entry, bytes)) {
         Some(true) => "yes",
         Some(false) => "no",
         None => "?",
@@ -252,6 +252,10 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
         Facts::Text(facts) => {
             fact("context", format!("{} tokens", facts.context));
             fact("sampling", sampling(&facts.defaults));
+        }
+        Facts::Embedding(EmbeddingFacts { context, .. })
+        | Facts::Ranking(RankingFacts { context, .. }) => {
+            fact("context", format!("{context} tokens"));
         }
         Facts::Image(facts) => fact("drawing", drawing(&facts.defaults)),
         Facts::Transcription(_) | Facts::Speech(_) => {}
@@ -346,7 +350,7 @@ fn show_quantization(entry: &Entry, quantization: &str, place: &Place) -> Result
         Some(bytes) => format!("needs about {} of memory", quantity::bytes(bytes)),
         None => "needs an unknown amount of memory".to_owned(),
     };
-    let fits = fits(needs, place);
+    let fits = fits(entry, needs, place);
     let state = on_disk(place.state_of(sources.iter().map(|it| it.source)));
     output::line(format!(
         "{quantization}: {words}, fits: {fits}, on disk: {state}"

@@ -17,7 +17,10 @@ pub struct Place {
     /// Where the models that came with the program are unpacked.
     pub unpacked: PathBuf,
     preferred: Option<&'static str>,
-    memory_bytes: u64,
+    /// Of the largest GPU, or of the machine when it has none.
+    device_bytes: u64,
+    /// Of the machine.
+    main_bytes: u64,
 }
 
 impl Place {
@@ -31,13 +34,15 @@ impl Place {
 
     /// With these settings, and no bars.
     pub fn of(config: &Config) -> Result<Self, Failure> {
+        let machine = hardware::probe();
         Ok(Self {
             catalog: Catalog::open(config.models.dir.as_deref())?,
             hub: Hub::new(hub_settings(config)),
             quiet: true,
             unpacked: config.worker.data_dir.join("models"),
             preferred: config.models.quantization.map(Quantization::word),
-            memory_bytes: most_memory(&hardware::probe()),
+            device_bytes: most_memory(&machine),
+            main_bytes: machine.memory.total_bytes,
         })
     }
 
@@ -54,9 +59,12 @@ impl Place {
         }
     }
 
-    /// Whether so much memory is here at all: on one device or, without any, on the machine.
-    pub fn fits(&self, bytes: u64) -> bool {
-        bytes <= self.memory_bytes
+    /// Whether so much memory is here at all where the model would run: on one GPU or, without any, on the machine.
+    pub fn fits(&self, entry: &Entry, bytes: u64) -> bool {
+        match entry.family.is_refused_on_gpus() {
+            true => bytes <= self.main_bytes,
+            false => bytes <= self.device_bytes,
+        }
     }
 
     /// The same of several sources together.

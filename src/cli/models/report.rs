@@ -40,8 +40,7 @@ struct NamesReport<'a> {
 enum DefaultsReport<'a> {
     Text(SamplingReport),
     Image(DrawingReport<'a>),
-    /// None.
-    Sound {},
+    None {},
     Video(FilmingReport),
     Music(ComposingReport),
 }
@@ -158,6 +157,8 @@ pub fn of_quantizations<'a>(
         licence: &entry.licence,
         context: match &entry.facts {
             Facts::Text(facts) => Some(facts.context),
+            Facts::Embedding(facts) => Some(facts.context),
+            Facts::Ranking(facts) => Some(facts.context),
             _ => None,
         },
         parameters: entry.parameters(),
@@ -181,7 +182,9 @@ fn defaults(facts: &Facts) -> DefaultsReport<'_> {
             min_p: defaults.min_p,
             repetition_penalty: defaults.repetition_penalty,
         }),
-        Facts::Transcription(_) | Facts::Speech(_) => DefaultsReport::Sound {},
+        Facts::Embedding(_) | Facts::Ranking(_) | Facts::Transcription(_) | Facts::Speech(_) => {
+            DefaultsReport::None {}
+        }
         Facts::Video(VideoFacts { defaults, .. }) => DefaultsReport::Video(FilmingReport {
             size: defaults.size,
             frames: defaults.frames,
@@ -236,7 +239,7 @@ fn source_report<'a>(
         size_bytes: size.or_else(|| entry.weight_bytes(quantization)),
         size_is_computed: size.is_none(),
         minimum_memory_bytes,
-        fits: minimum_memory_bytes.map(|bytes| place.fits(bytes)),
+        fits: minimum_memory_bytes.map(|bytes| place.fits(entry, bytes)),
         files: files(own, place),
         components: components.collect(),
     }

@@ -107,7 +107,7 @@ macro_rules! sources {
                 None
             }
 
-            /// The files of an entry of the catalog; none of a model that reads or writes text. Fails at words that the engine does not know.
+            /// The files of an entry of the catalog; none of a model for text. Fails at words that the engine does not know.
             pub fn of_entry(
                 facts: &Facts,
                 path: &Path,
