@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_a_gpu_gets_the_largest_model_that_fits_and_reads_little_for_each_token() {
-        // What is free of 4, 8, 16, 32 and 64 GB.
+        // Free memory of machines with 4, 8, 16, 32 and 64 GB.
         let free = [
             (3, "ministral-3-3b-instruct"),
             (6, "lfm2.5-8b-a1b"),

@@ -26,10 +26,10 @@ pub struct Defaults {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub parameters: u64,
-    /// Those that a token reads: without the experts that it does not choose, and without input embeddings that are not
+    /// Parameters that a token reads: without the experts that it does not choose, and without input embeddings that are not
     /// the output's as well. All, where the entry does not say.
     pub active_parameters: u64,
-    /// Those with keys and values: recurrent layers keep a state, whose size does not grow.
+    /// Layers with keys and values: recurrent layers keep a state, whose size does not grow.
     pub layers: u64,
     /// Numbers that a token keeps in each of them: keys and values of all heads, or a latent.
     pub kv_dim: u64,
