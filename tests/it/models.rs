@@ -373,7 +373,7 @@ fn the_list_has_sizes_of_all_models_and_filters() {
     );
     user.types(&["list", "pictures"])
         .run()
-        .fails(2, "must be one of text, image");
+        .fails(2, "must be one of text, embedding, ranking, image");
 }
 
 #[test]
