@@ -4,9 +4,11 @@ use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use llguidance::regex_to_lark;
 use serde_json::{Map, Value, json};
 
+use super::arguments::{Argument, Written, one_by_one};
 use super::{Answer, Calls, Function, Grammar, Thought};
 use crate::runtime::text::{
-    DEEPSEEK_CALL, DEEPSEEK_CALLS, DEEPSEEK_END_CALL, DEEPSEEK_SEPARATOR, ToolMarkup,
+    DEEPSEEK_CALL, DEEPSEEK_CALLS, DEEPSEEK_END_CALL, DEEPSEEK_SEPARATOR, MISTRAL_ARGUMENTS,
+    ParameterTags, ToolMarkup,
 };
 use muster_schema::{self as schema, SchemaRefusal, check_weight, check_weight_of_lark, mend};
 
@@ -21,6 +23,8 @@ const SCHEMA_KEYWORD: &str = "%json";
 /// The keyword that says how JSON is written.
 const STYLE: &str = "x-guidance";
 
+/// Behind a call that begins with `<tool_call>`.
+const END_TAG: &str = "</tool_call>";
 /// Any text.
 const ANY: &str = "/(.|\\n)*/";
 
@@ -94,11 +98,17 @@ impl Main {
         }
         let mut functions = Vec::new();
         for (index, function) in calls.functions.iter().enumerate() {
+            let parameters = parameters_of(index, function)?;
+            if let Some(call) = self.in_own_form(calls.markup, index, function, &parameters) {
+                functions.push(call);
+                continue;
+            }
             let name = format!("arguments_{index}");
             let (opening, closing) = around_arguments(calls.markup, &function.name);
             let (opening, closing) = (literal(&opening), literal(&closing));
             functions.push(format!("{opening} @{name} {closing}"));
-            self.others.push(arguments(name, index, function)?);
+            self.others
+                .push(json_grammar(name, parameters, function.strict));
         }
         self.rules
             .push(format!("function: {}", functions.join(" | ")));
@@ -113,15 +123,130 @@ impl Main {
         }
     }
 
+    /// A call whose arguments stand one by one, for models that write them so. None where the form cannot hold all that
+    /// the schema demands: then they are an object in JSON.
+    fn in_own_form(
+        &mut self,
+        markup: ToolMarkup,
+        index: usize,
+        function: &Function,
+        parameters: &Value,
+    ) -> Option<String> {
+        let tags = ParameterTags::of(markup);
+        if tags.is_none() && markup != ToolMarkup::Pythonic {
+            return None;
+        }
+        let can_hold = |name: &str| match tags {
+            Some(tags) => tags.can_hold(name),
+            None => is_python_name(name),
+        };
+        let arguments = one_by_one(parameters, function.strict, tags.is_none())?;
+        let mut names = arguments.iter().map(|argument| &argument.name);
+        if !can_hold(&function.name) || !names.all(|name| can_hold(name)) {
+            return None;
+        }
+        Some(match tags {
+            Some(tags) => self.in_tags(tags, index, function, arguments),
+            None => self.in_python(index, function, arguments),
+        })
+    }
+
+    fn in_tags(
+        &mut self,
+        tags: &ParameterTags,
+        index: usize,
+        function: &Function,
+        arguments: Vec<Argument>,
+    ) -> String {
+        let line = if tags.is_on_lines { "\n" } else { "" };
+        let end_value = literal(tags.end_values[0]);
+        let space = r#""\n"?"#;
+        let name = literal(&format!("{}{}{}", tags.name, function.name, tags.end_name));
+        let mut call = format!("{name} {space}");
+        for (place, argument) in arguments.into_iter().enumerate() {
+            let key = format!("{}{}{}", tags.key, argument.name, tags.end_key);
+            let opening = match tags.value.is_empty() {
+                true => literal(&format!("{key}{line}")),
+                false => format!("{} {space} {}", literal(&key), literal(tags.value)),
+            };
+            let value = match argument.written {
+                Written::Text { least, most } => {
+                    let rule = format!("text_{index}_{place}");
+                    let most = most.map_or(String::new(), |most| most.to_string());
+                    let text = format!(r"/(.|\n){{{least},{most}}}/");
+                    self.rules
+                        .push(format!("{rule}[suffix={end_value}]: {text}"));
+                    rule
+                }
+                Written::OneOf(values) => {
+                    let values: Vec<String> = values.iter().map(|value| literal(value)).collect();
+                    format!("({}) {end_value}", values.join(" | "))
+                }
+                Written::Json(schema) => {
+                    let rule = format!("argument_{index}_{place}");
+                    let grammar = json_grammar(rule.clone(), schema, function.strict);
+                    self.others.push(grammar);
+                    format!("@{rule} {end_value}")
+                }
+            };
+            let argument = match argument.is_required {
+                true => format!(" {opening} {value} {space}"),
+                false => format!(" ({opening} {value} {space})?"),
+            };
+            call.push_str(&argument);
+        }
+        // Without a tag of its own the call ends with what closes it in any form.
+        match tags.end == END_TAG {
+            true => call,
+            false => format!("{call} {}", literal(tags.end)),
+        }
+    }
+
+    /// Rules that write a list with commas, of which some items may be left out.
+    fn in_python(&mut self, index: usize, function: &Function, arguments: Vec<Argument>) -> String {
+        let count = arguments.len();
+        let rule = |kind: &str, place: usize| match place == count {
+            true => literal(""),
+            false => format!("{kind}_{index}_{place}"),
+        };
+        for (place, argument) in arguments.into_iter().enumerate() {
+            let value = match argument.written {
+                Written::Json(schema) => schema,
+                Written::Text { .. } | Written::OneOf(_) => Value::Bool(true),
+            };
+            let name = format!("argument_{index}_{place}");
+            let item = format!("{} @{name}", literal(&format!("{}=", argument.name)));
+            self.others.push(json_grammar(name, value, function.strict));
+            let (next_first, next) = (rule("first", place + 1), rule("next", place + 1));
+            let (skip_first, skip) = match argument.is_required {
+                true => (String::new(), String::new()),
+                false => (format!(" | {next_first}"), format!(" | {next}")),
+            };
+            self.rules.extend([
+                format!("first_{index}_{place}: {item} {next}{skip_first}"),
+                format!(r#"next_{index}_{place}: ", " {item} {next}{skip}"#),
+            ]);
+        }
+        let opening = literal(&format!("{}(", function.name));
+        format!(r#"{opening} {} ")""#, rule("first", 0))
+    }
+
     fn calls_alone(&mut self, calls: &Calls) -> String {
         let (opening, one, between, closing) = match calls.markup {
-            ToolMarkup::Tagged => {
+            ToolMarkup::Tagged | ToolMarkup::FunctionTags | ToolMarkup::KeyTags => {
                 self.rules
                     .push(r#"call: "<tool_call>" "\n"? function "\n"? "</tool_call>""#.to_owned());
                 ("", "call", r#""\n"?"#, "")
             }
             ToolMarkup::Bare => (r#""<|python_tag|>"?"#, "function", r#""; ""#, ""),
             ToolMarkup::Listed => (r#""[TOOL_CALLS] [""#, "function", r#"", ""#, r#""]""#),
+            ToolMarkup::Named => ("", r#""[TOOL_CALLS]" function"#, "", ""),
+            ToolMarkup::Pythonic => (
+                r#""<|tool_call_start|>" "[""#,
+                "function",
+                r#"", ""#,
+                r#""]" "<|tool_call_end|>""#,
+            ),
             ToolMarkup::Separated | ToolMarkup::Fenced => (
                 r#""<｜tool▁calls▁begin｜>""#,
                 "function",
@@ -164,6 +289,21 @@ impl Main {
                 },
                 "?",
             ),
+            ToolMarkup::Named => (
+                "[TOOL_CALLS]",
+                r"\[TOOL_CALLS\]",
+                "function",
+                if calls.single { "?" } else { "*" },
+            ),
+            ToolMarkup::Pythonic => (
+                "<|tool_call_start|>",
+                r"<\|tool_call_start\|>",
+                match calls.single {
+                    true => r#""[" function "]" "<|tool_call_end|>""#,
+                    false => r#""[" function (", " function)* "]" "<|tool_call_end|>""#,
+                },
+                "?",
+            ),
             ToolMarkup::Separated | ToolMarkup::Fenced => (
                 DEEPSEEK_CALLS,
                 DEEPSEEK_CALLS,
@@ -201,7 +341,12 @@ fn around_arguments(markup: ToolMarkup, name: &str) -> (String, String) {
     };
     match markup {
         ToolMarkup::Bare => object("parameters"),
-        ToolMarkup::Tagged | ToolMarkup::Listed => object("arguments"),
+        ToolMarkup::Tagged
+        | ToolMarkup::Listed
+        | ToolMarkup::FunctionTags
+        | ToolMarkup::KeyTags
+        | ToolMarkup::Pythonic => object("arguments"),
+        ToolMarkup::Named => (format!("{name}{MISTRAL_ARGUMENTS}"), String::new()),
         ToolMarkup::Separated => (
             format!("{DEEPSEEK_CALL}{name}{DEEPSEEK_SEPARATOR}"),
             DEEPSEEK_END_CALL.to_owned(),
@@ -304,11 +449,7 @@ fn check_length(what: &str, found: usize, most: usize) -> Result<(), SchemaRefus
 }
 
 /// The schema of a function's arguments, which are an object in any case.
-fn arguments(
-    name: String,
-    index: usize,
-    function: &Function,
-) -> Result<GrammarWithLexer, SchemaRefusal> {
+fn parameters_of(index: usize, function: &Function) -> Result<Value, SchemaRefusal> {
     let place = format!("tools[{index}].function.parameters");
     let none = || json!({"type": "object", "properties": {}, "additionalProperties": false});
     let mut parameters = function.parameters.clone().unwrap_or_else(none);
@@ -330,7 +471,7 @@ fn arguments(
         }
         _ => return Err(SchemaRefusal::new(&place, "must be an object")),
     }
-    Ok(json_grammar(name, parameters, function.strict))
+    Ok(parameters)
 }
 
 /// JSON is written in one style, as `json.dumps` writes it: white space that a model may add without end is no
@@ -355,6 +496,14 @@ fn json_grammar(name: String, mut schema: Value, strict: bool) -> GrammarWithLex
         json_schema: Some(schema),
         ..GrammarWithLexer::default()
     }
+}
+
+fn is_python_name(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters
+        .next()
+        .is_some_and(|c| c.is_alphabetic() || c == '_')
+        && letters.all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
 /// A string in Lark.

@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `lark` | a [`Grammar`] in the form that llguidance compiles: answer, thought and tool calls put together |
+//! | `arguments` | the arguments of a function one by one, for markups that write them so |
 //! | `vocabulary` | a model's tokens as llguidance walks them |
 //! | `prover` | a process that tries a source before this one compiles it |
 //! | `slots` | who may compile next |
@@ -13,6 +14,7 @@
 //! copied for each sequence, so that sequences share nothing and their masks are computed side by side. The state is a
 //! function of the tokens alone: another worker that replays them goes on in the same state.
 
+mod arguments;
 mod compiler;
 mod guide;
 mod lark;

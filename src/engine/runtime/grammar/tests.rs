@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Answer, Calls, Function, Grammar, Thought};
 use crate::runtime::engine::fake::{CONTEXT, END, Fake, Rule};
-use crate::runtime::text::{Markup, OutputParser, Piece, ToolMarkup};
+use crate::runtime::text::{Markup, OfferedTool, OutputParser, Piece, ToolMarkup};
 use crate::runtime::{
     CacheRoom, CacheScope, EngineLimits, Event, Failure, FinishReason, Generation, ModelSource,
     Prompt, Runtime, Sampling, Speculation, StopRules, TextRequest, TokenInfo, Usage,
@@ -142,8 +142,11 @@ fn told(markup: ToolMarkup, text: &str) -> (String, Vec<(String, String)>) {
         tools: Some(markup),
         channels: false,
     };
-    let offered = vec!["greet".to_owned(), "leave".to_owned()];
-    let mut parser = OutputParser::new(markup, offered, false);
+    let offered = [
+        OfferedTool::new("greet", Some(&person())),
+        OfferedTool::new("leave", None),
+    ];
+    let mut parser = OutputParser::new(markup, offered.into(), false);
     let mut pieces = Vec::new();
     parser.push(text, &mut pieces);
     parser.finish(&mut pieces);
@@ -222,6 +225,10 @@ fn kinds() -> Vec<(&'static str, Grammar, Check)> {
         ToolMarkup::Tagged,
         ToolMarkup::Bare,
         ToolMarkup::Listed,
+        ToolMarkup::Named,
+        ToolMarkup::FunctionTags,
+        ToolMarkup::KeyTags,
+        ToolMarkup::Pythonic,
         ToolMarkup::Separated,
         ToolMarkup::Fenced,
     ] {

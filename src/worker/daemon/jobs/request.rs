@@ -11,7 +11,7 @@ use super::grammar;
 use super::images::{self, ImageReader};
 use crate::link::LineId;
 use crate::link::session::Work;
-use muster_engine::runtime::text::{Begins, Language};
+use muster_engine::runtime::text::{Begins, Language, OfferedTool};
 use muster_engine::runtime::{self, CacheScope, ChatImage, Prompt};
 use muster_protocol::job;
 use muster_protocol::job::{Body, Failure, FailureKind, TextInput, ToolChoice};
@@ -24,7 +24,7 @@ pub struct Asked {
     pub request: runtime::TextRequest,
     pub language: Arc<Language>,
     /// Calls of these are told apart from text.
-    pub offered: Vec<String>,
+    pub offered: Arc<[OfferedTool]>,
     pub only_one_call: bool,
     /// The prompt ended inside a thought.
     pub is_thinking: bool,
@@ -184,19 +184,20 @@ pub fn check_template(input: &TextInput, language: &Language) -> Result<(), Fail
     refuse_tools(tools, language)
 }
 
-/// The names of the tools the model may call.
-fn offered(asked: &job::TextRequest) -> Vec<String> {
+/// The tools that the model may call.
+fn offered(asked: &job::TextRequest) -> Arc<[OfferedTool]> {
     let TextInput::Chat(chat) = &asked.input else {
-        return Vec::new();
+        return Arc::default();
     };
     if asked.tool_choice == Some(ToolChoice::None) {
-        return Vec::new();
+        return Arc::default();
     }
-    let name = |tool: &Value| {
-        let name = tool["function"]["name"].as_str().or(tool["name"].as_str());
-        name.map(str::to_owned)
+    let tool = |tool: &Value| {
+        let function = tool.get("function").unwrap_or(tool);
+        let name = function["name"].as_str()?;
+        Some(OfferedTool::new(name, function.get("parameters")))
     };
-    chat.tools.iter().filter_map(name).collect()
+    chat.tools.iter().filter_map(tool).collect()
 }
 
 pub fn prompt_of(input: TextInput, images: Vec<ChatImage>) -> Prompt {

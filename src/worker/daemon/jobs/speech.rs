@@ -6,6 +6,7 @@
 //! that were held back to the very end may have left after the last token: how many of them the client has, its
 //! coordinator says.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use uuid::Uuid;
@@ -41,7 +42,7 @@ pub struct Speech<'a> {
 impl<'a> Speech<'a> {
     /// Where the attempt before this one left off.
     pub fn new(asked: &'a Asked) -> Self {
-        let offered = asked.offered.clone();
+        let offered = Arc::clone(&asked.offered);
         let mut speech = Self {
             parser: OutputParser::new(asked.language.markup, offered, asked.is_thinking),
             asked,
@@ -363,7 +364,9 @@ mod tests {
     use super::Speech;
     use crate::daemon::jobs::request::Asked;
     use crate::link::Said;
-    use muster_engine::runtime::text::{Begins, Language, Markup, TextSource, ToolMarkup};
+    use muster_engine::runtime::text::{
+        Begins, Language, Markup, OfferedTool, TextSource, ToolMarkup,
+    };
     use muster_engine::runtime::{
         CacheScope, FinishReason, Prompt, Sampling, StopRules, TextRequest, TokenInfo, Usage,
     };
@@ -406,7 +409,7 @@ mod tests {
                 scope: CacheScope::default(),
             },
             language: language(),
-            offered: vec!["look_up".to_owned()],
+            offered: [OfferedTool::new("look_up", None)].into(),
             only_one_call: false,
             is_thinking: false,
             told: told.to_owned(),

@@ -4,9 +4,9 @@
 use super::scan::{Scan, Scanned};
 
 /// Longer names are none, and longer keys are not ours.
-const LONGEST_NAME: usize = 4096;
+pub const LONGEST_NAME: usize = 4096;
 /// Arguments that come before the name, or as a text, are gathered up to this.
-const MOST_GATHERED: usize = 1 << 20;
+pub const MOST_GATHERED: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read {

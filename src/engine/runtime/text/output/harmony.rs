@@ -195,7 +195,7 @@ fn write(text: &str, out: &mut Vec<Piece>) {
 mod tests {
     use proptest::prelude::{any, proptest};
 
-    use super::super::{Markup, OutputParser, Piece};
+    use super::super::{Markup, OfferedTool, OutputParser, Piece};
 
     const CHANNELS: Markup = Markup {
         thinks: false,
@@ -204,7 +204,7 @@ mod tests {
     };
 
     fn parser() -> OutputParser {
-        OutputParser::new(CHANNELS, vec!["look".to_owned()], false)
+        OutputParser::new(CHANNELS, [OfferedTool::new("look", None)].into(), false)
     }
 
     /// Reasoning in parentheses, calls in brackets.
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn nothing_is_a_call_where_no_tools_are_offered() {
-        let mut parser = OutputParser::new(CHANNELS, Vec::new(), false);
+        let mut parser = OutputParser::new(CHANNELS, [].into(), false);
         let text = "<|channel|>commentary to=functions.look<|message|>{}<|call|>";
         assert_eq!(read(&mut parser, text), "{}");
         assert_eq!(parser.calls(), 0);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::separated;
+use super::{parameters, pythonic, separated};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Markup {
@@ -23,6 +23,14 @@ pub enum ToolMarkup {
     Bare,
     /// `[TOOL_CALLS]` and a list of calls, to the end (Mistral).
     Listed,
+    /// `[TOOL_CALLS]NAME[ARGS]{…}` for each call (Mistral since 2025).
+    Named,
+    /// `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>` (Qwen3-Coder, Qwen3.5).
+    FunctionTags,
+    /// `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>` (GLM).
+    KeyTags,
+    /// A list of calls of functions in Python between marks (LFM2).
+    Pythonic,
     /// Calls between marks of their own, each a name and a JSON object with a mark between them (DeepSeek V3.1).
     Separated,
     /// The same with the type of the tool in place of the name, and the object in a fence behind the name (DeepSeek V3 and
@@ -65,9 +73,22 @@ impl ToolMarkup {
                 false => Self::Separated,
             })
         } else if template.contains("<tool_call>") {
-            Some(Self::Tagged)
+            Some(if template.contains(parameters::ARG_KEY) {
+                Self::KeyTags
+            } else if template.contains(parameters::PARAMETER) {
+                Self::FunctionTags
+            } else {
+                Self::Tagged
+            })
         } else if template.contains("[TOOL_CALLS]") {
-            Some(Self::Listed)
+            Some(match template.contains(separated::MISTRAL_ARGUMENTS) {
+                true => Self::Named,
+                false => Self::Listed,
+            })
+        } else if template.contains(pythonic::PYTHONIC_CALLS)
+            || template.contains("<|tool_list_start|>")
+        {
+            Some(Self::Pythonic)
         } else if template.contains("python_tag") || template.contains("\"parameters\": ") {
             Some(Self::Bare)
         } else {

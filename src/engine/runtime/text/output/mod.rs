@@ -6,7 +6,10 @@
 //! | `parser` | text to [`Piece`]s, one character at a time |
 //! | `harmony` | the same for messages in channels, of gpt-oss |
 //! | `call` | one call: a JSON object with a name and arguments |
-//! | `separated` | one call as DeepSeek writes it: a name, a mark, a JSON object |
+//! | `separated` | one call as DeepSeek and Mistral write it: a name, a mark, a JSON object |
+//! | `parameters` | one call as Qwen3.5 and GLM write it: tags around each argument |
+//! | `pythonic` | one call as LFM2 writes it: a function of Python |
+//! | `offered` | the tools of a request, and which types their arguments have |
 //! | `scan` | where a JSON value ends, and whether it is one |
 //!
 //! What has been said so far depends on the characters so far and never on how they were cut into pieces, so that
@@ -16,7 +19,10 @@
 mod call;
 mod harmony;
 mod markup;
+mod offered;
+mod parameters;
 mod parser;
+mod pythonic;
 mod scan;
 mod separated;
 
@@ -25,19 +31,31 @@ mod tests;
 
 pub use harmony::CHANNEL_MARKS;
 pub use markup::{Markup, ToolMarkup};
+pub use offered::{JsonTypes, OfferedTool};
+pub use parameters::ParameterTags;
 pub use parser::OutputParser;
+pub use pythonic::{PYTHONIC_CALLS, PYTHONIC_END_CALLS};
 pub use separated::{
     DEEPSEEK_CALL, DEEPSEEK_CALLS, DEEPSEEK_END_CALL, DEEPSEEK_END_CALLS, DEEPSEEK_SEPARATOR,
+    MISTRAL_ARGUMENTS, MISTRAL_CALL_ID,
 };
 
 /// Tokens without text in a vocabulary whose spelling is part of the markup.
-pub const SPELLED_OUT: [&str; 11] = [
+pub const SPELLED_OUT: [&str; 19] = [
     "<think>",
     "</think>",
     "<tool_call>",
     "</tool_call>",
     "<|python_tag|>",
     "[TOOL_CALLS]",
+    MISTRAL_ARGUMENTS,
+    MISTRAL_CALL_ID,
+    PYTHONIC_CALLS,
+    PYTHONIC_END_CALLS,
+    "<arg_key>",
+    "</arg_key>",
+    "<arg_value>",
+    "</arg_value>",
     DEEPSEEK_CALLS,
     DEEPSEEK_END_CALLS,
     DEEPSEEK_CALL,

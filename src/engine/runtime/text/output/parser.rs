@@ -1,9 +1,13 @@
 //! Text to pieces, one character at a time.
 
+use std::sync::Arc;
+
 use super::call::{Call, Read};
 use super::harmony::HarmonyParser;
+use super::parameters::{ParameterTags, ParametersCall};
+use super::pythonic::{PYTHONIC_CALLS, PYTHONIC_END_CALLS, PythonicCall};
 use super::separated::{DEEPSEEK_CALL, DEEPSEEK_CALLS, DEEPSEEK_END_CALLS, SeparatedCall};
-use super::{Markup, Piece, ToolMarkup};
+use super::{Markup, OfferedTool, Piece, ToolMarkup};
 
 const THINK: &str = "<think>";
 const THOUGHT: &str = "</think>";
@@ -18,7 +22,7 @@ pub struct OutputParser {
     /// None while no tools are offered: then nothing is a call.
     tools: Option<ToolMarkup>,
     /// The tools that were offered.
-    offered: Vec<String>,
+    offered: Arc<[OfferedTool]>,
     at: At,
     /// Space that is content only if content follows.
     space: String,
@@ -63,6 +67,8 @@ enum At {
 enum CallReader {
     Object(Call),
     Separated(SeparatedCall),
+    Parameters(ParametersCall),
+    Pythonic(PythonicCall),
 }
 
 impl CallReader {
@@ -70,6 +76,8 @@ impl CallReader {
         match self {
             Self::Object(call) => call.push(c),
             Self::Separated(call) => call.push(c),
+            Self::Parameters(call) => call.push(c),
+            Self::Pythonic(call) => call.push(c),
         }
     }
 
@@ -77,6 +85,8 @@ impl CallReader {
         match self {
             Self::Object(call) => call.is_told(),
             Self::Separated(call) => call.is_told(),
+            Self::Parameters(call) => call.is_told(),
+            Self::Pythonic(call) => call.is_told(),
         }
     }
 
@@ -84,15 +94,18 @@ impl CallReader {
         match self {
             Self::Object(call) => call.has_ended(),
             Self::Separated(call) => call.has_ended(),
+            Self::Parameters(call) => call.has_ended(),
+            Self::Pythonic(call) => call.has_ended(),
         }
     }
 }
 
 impl OutputParser {
-    /// `offered` are the names of the tools the model may call; `is_thinking` if its prompt ended inside `<think>`.
-    pub fn new(markup: Markup, offered: Vec<String>, is_thinking: bool) -> Self {
+    /// `offered` are the tools that the model may call; `is_thinking` if its prompt ended inside `<think>`.
+    pub fn new(markup: Markup, offered: Arc<[OfferedTool]>, is_thinking: bool) -> Self {
+        let names = || offered.iter().map(|tool| tool.name.clone()).collect();
         Self {
-            channels: markup.channels.then(|| HarmonyParser::new(offered.clone())),
+            channels: markup.channels.then(|| HarmonyParser::new(names())),
             tools: markup.tools.filter(|_| !offered.is_empty()),
             offered,
             at: match (markup.thinks, is_thinking) {
@@ -240,17 +253,29 @@ impl OutputParser {
         let was_fresh = std::mem::replace(is_fresh, false);
         if tools == ToolMarkup::Bare && c == '{' && self.held.is_empty() && was_fresh {
             let raw = std::mem::take(&mut self.space);
-            return self.open_call(raw, true, Some(c), out);
+            let call = CallReader::Object(Call::new());
+            return self.open_call(raw, call, true, Some(c), out);
         }
         self.held.push(c);
         let marks = marks(tools);
         if marks.contains(&self.held.as_str()) {
             let raw = std::mem::take(&mut self.space) + &std::mem::take(&mut self.held);
             return match tools {
-                ToolMarkup::Listed | ToolMarkup::Separated | ToolMarkup::Fenced => {
-                    self.at = At::BeforeCall { raw };
+                ToolMarkup::Tagged | ToolMarkup::Bare => {
+                    self.open_call(raw, CallReader::Object(Call::new()), false, None, out);
                 }
-                ToolMarkup::Tagged | ToolMarkup::Bare => self.open_call(raw, false, None, out),
+                ToolMarkup::FunctionTags | ToolMarkup::KeyTags => match ParameterTags::of(tools) {
+                    Some(tags) => {
+                        let call = ParametersCall::new(tags, Arc::clone(&self.offered));
+                        self.open_call(raw, CallReader::Parameters(call), false, None, out);
+                    }
+                    None => self.at = At::BeforeCall { raw },
+                },
+                ToolMarkup::Listed
+                | ToolMarkup::Named
+                | ToolMarkup::Pythonic
+                | ToolMarkup::Separated
+                | ToolMarkup::Fenced => self.at = At::BeforeCall { raw },
             };
         }
         if !is_beginning(&self.held, marks) {
@@ -269,15 +294,16 @@ impl OutputParser {
         }
     }
 
-    fn open_call(&mut self, raw: String, is_bare: bool, first: Option<char>, out: &mut Vec<Piece>) {
-        self.at = At::Call {
-            call: Box::new(match self.is_separated() {
-                true => CallReader::Separated(SeparatedCall::new()),
-                false => CallReader::Object(Call::new()),
-            }),
-            raw,
-            is_bare,
-        };
+    fn open_call(
+        &mut self,
+        raw: String,
+        call: CallReader,
+        is_bare: bool,
+        first: Option<char>,
+        out: &mut Vec<Piece>,
+    ) {
+        let call = Box::new(call);
+        self.at = At::Call { call, raw, is_bare };
         if let Some(first) = first {
             self.call(first, out);
         }
@@ -288,8 +314,8 @@ impl OutputParser {
             return;
         };
         let (read, is_bare) = (call.push(c), *is_bare);
-        let is_foreign =
-            matches!(&read, Read::Named { name, .. } if is_bare && !self.offered.contains(name));
+        let is_offered = |name: &str| self.offered.iter().any(|tool| tool.name == name);
+        let is_foreign = matches!(&read, Read::Named { name, .. } if is_bare && !is_offered(name));
         match read {
             Read::Bad => return self.no_call(c, out),
             _ if is_foreign => {
@@ -335,16 +361,27 @@ impl OutputParser {
         if c.is_whitespace() && self.held.is_empty() {
             return;
         }
+        let closing = match self.tools {
+            Some(ToolMarkup::Tagged | ToolMarkup::FunctionTags | ToolMarkup::KeyTags) => END_TAG,
+            Some(ToolMarkup::Pythonic) => PYTHONIC_END_CALLS,
+            _ => "",
+        };
         match (self.tools, c) {
-            (Some(ToolMarkup::Listed), ',') => self.at = At::BeforeCall { raw: String::new() },
-            (Some(ToolMarkup::Listed), ']') => self.at = AFTER_CALLS,
-            (Some(ToolMarkup::Bare), ';') => self.open_call(String::new(), is_bare, None, out),
-            (Some(ToolMarkup::Tagged), _) => {
+            (Some(ToolMarkup::Listed | ToolMarkup::Named | ToolMarkup::Pythonic), ',') => {
+                self.at = At::BeforeCall { raw: String::new() };
+            }
+            (Some(ToolMarkup::Listed | ToolMarkup::Named), ']') => self.at = AFTER_CALLS,
+            (Some(ToolMarkup::Pythonic), ']') if self.held.is_empty() => {}
+            (Some(ToolMarkup::Bare), ';') => {
+                let call = CallReader::Object(Call::new());
+                self.open_call(String::new(), call, is_bare, None, out);
+            }
+            _ if !closing.is_empty() => {
                 self.held.push(c);
-                if self.held == END_TAG {
+                if self.held == closing {
                     self.held.clear();
                     self.at = AFTER_CALLS;
-                } else if !END_TAG.starts_with(&self.held) {
+                } else if !closing.starts_with(&self.held) {
                     self.go_on_as_content(out);
                 }
             }
@@ -371,7 +408,8 @@ impl OutputParser {
         self.held.push(c);
         if self.held == DEEPSEEK_CALL {
             let raw = std::mem::take(raw) + &std::mem::take(&mut self.held);
-            self.open_call(raw, false, None, out);
+            let call = CallReader::Separated(SeparatedCall::new());
+            self.open_call(raw, call, false, None, out);
         } else if self.held == DEEPSEEK_END_CALLS && self.calls > 0 {
             self.held.clear();
             self.at = AFTER_CALLS;
@@ -393,13 +431,29 @@ impl OutputParser {
         let At::BeforeCall { raw } = &mut self.at else {
             return;
         };
+        let is_after_mark = [LIST, PYTHONIC_CALLS]
+            .iter()
+            .any(|mark| raw.trim_end().ends_with(mark));
+        let is_name = c.is_alphabetic() || c == '_';
         match c {
             '{' => {
                 let raw = std::mem::take(raw);
-                self.open_call(raw, false, Some(c), out);
+                let call = CallReader::Object(Call::new());
+                self.open_call(raw, call, false, Some(c), out);
             }
-            '[' if raw.ends_with(LIST) || raw.trim_end().ends_with(LIST) => raw.push(c),
+            '[' if is_after_mark => raw.push(c),
             c if c.is_whitespace() => raw.push(c),
+            c if is_name && self.tools == Some(ToolMarkup::Pythonic) => {
+                let raw = std::mem::take(raw);
+                let call = CallReader::Pythonic(PythonicCall::new());
+                self.open_call(raw, call, false, Some(c), out);
+            }
+            // Names may begin with anything.
+            c if is_after_mark && self.tools != Some(ToolMarkup::Pythonic) => {
+                let raw = std::mem::take(raw);
+                let call = CallReader::Separated(SeparatedCall::named());
+                self.open_call(raw, call, false, Some(c), out);
+            }
             c => {
                 let raw = std::mem::take(raw);
                 write(&raw, out);
@@ -432,9 +486,10 @@ const AFTER_CALLS: At = At::Content {
 
 fn marks(tools: ToolMarkup) -> &'static [&'static str] {
     match tools {
-        ToolMarkup::Tagged => &[TAG],
+        ToolMarkup::Tagged | ToolMarkup::FunctionTags | ToolMarkup::KeyTags => &[TAG],
         ToolMarkup::Bare => &[PYTHON_TAG],
-        ToolMarkup::Listed => &[LIST],
+        ToolMarkup::Listed | ToolMarkup::Named => &[LIST],
+        ToolMarkup::Pythonic => &[PYTHONIC_CALLS],
         ToolMarkup::Separated | ToolMarkup::Fenced => &[DEEPSEEK_CALLS],
     }
 }

@@ -1,7 +1,7 @@
-//! One call as DeepSeek writes it: a name and a JSON object with a mark between them. Older templates call the type of the
-//! tool first, and put the object behind the name in a fence.
+//! One call as DeepSeek and Mistral write it: a name and a JSON object with a mark between them. Older templates of DeepSeek
+//! call the type of the tool first, and put the object behind the name in a fence.
 
-use super::call::Read;
+use super::call::{LONGEST_NAME, Read};
 use super::scan::{Scan, Scanned};
 
 /// Before all calls of an answer, and behind them.
@@ -13,10 +13,16 @@ pub const DEEPSEEK_END_CALL: &str = "<｜tool▁call▁end｜>";
 /// Between the name and the arguments.
 pub const DEEPSEEK_SEPARATOR: &str = "<｜tool▁sep｜>";
 const FENCE: &str = "```json";
-const LONGEST_NAME: usize = 4096;
+/// Between the name and the arguments of a call of Mistral's.
+pub const MISTRAL_ARGUMENTS: &str = "[ARGS]";
+/// Before the id that older templates put behind the name.
+pub const MISTRAL_CALL_ID: &str = "[CALL_ID]";
 
 #[derive(Debug, Clone)]
 pub struct SeparatedCall {
+    separator: &'static str,
+    /// What closes a call, if anything does.
+    end: Option<&'static str>,
     at: SeparatedState,
     is_told: bool,
 }
@@ -40,11 +46,22 @@ enum SeparatedState {
 }
 
 impl SeparatedCall {
-    /// Behind the mark that begins it.
+    /// Of DeepSeek's, behind the mark that begins it.
     pub fn new() -> Self {
         Self {
+            separator: DEEPSEEK_SEPARATOR,
+            end: Some(DEEPSEEK_END_CALL),
             at: SeparatedState::Name(String::new()),
             is_told: false,
+        }
+    }
+
+    /// Of Mistral's, before its name.
+    pub fn named() -> Self {
+        Self {
+            separator: MISTRAL_ARGUMENTS,
+            end: None,
+            ..Self::new()
         }
     }
 
@@ -53,9 +70,10 @@ impl SeparatedCall {
         match &mut self.at {
             SeparatedState::Name(text) => {
                 text.push(c);
-                match text.strip_suffix(DEEPSEEK_SEPARATOR) {
+                match text.strip_suffix(self.separator) {
                     Some(name) => {
-                        let name = name.trim().to_owned();
+                        let id = name.find(MISTRAL_CALL_ID).filter(|_| self.end.is_none());
+                        let name = name[..id.unwrap_or(name.len())].trim().to_owned();
                         self.go(SeparatedState::Separated(name))
                     }
                     None => bounded(text),
@@ -67,6 +85,7 @@ impl SeparatedCall {
                     self.begin(name)
                 }
                 c if c.is_whitespace() => Read::More,
+                _ if self.end.is_none() => Read::Bad,
                 c => self.go(SeparatedState::NameLine(c.to_string())),
             },
             SeparatedState::NameLine(name) => match c {
@@ -100,7 +119,12 @@ impl SeparatedCall {
             SeparatedState::Arguments(scan) => {
                 match scan.push(c) {
                     Scanned::More => {}
-                    Scanned::End => self.at = SeparatedState::Closing(String::new()),
+                    Scanned::End => {
+                        self.at = match self.end {
+                            Some(_) => SeparatedState::Closing(String::new()),
+                            None => SeparatedState::End,
+                        };
+                    }
                     Scanned::EndBefore | Scanned::Bad => return Read::Bad,
                 }
                 Read::Arguments(c.to_string())
@@ -110,11 +134,12 @@ impl SeparatedCall {
                     return Read::More;
                 }
                 text.push(c);
-                if text == DEEPSEEK_END_CALL {
+                let end = self.end.unwrap_or_default();
+                if text == end {
                     self.at = SeparatedState::End;
                     return Read::End;
                 }
-                match DEEPSEEK_END_CALL.starts_with(text.as_str()) {
+                match end.starts_with(text.as_str()) {
                     true => Read::More,
                     false => Read::Bad,
                 }

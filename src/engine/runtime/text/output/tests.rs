@@ -2,7 +2,9 @@ use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use proptest::sample::Index;
 
-use super::{Markup, OutputParser, Piece, ToolMarkup};
+use serde_json::json;
+
+use super::{Markup, OfferedTool, OutputParser, Piece, ToolMarkup};
 
 const QWEN: Markup = Markup {
     thinks: true,
@@ -26,8 +28,36 @@ const DEEPSEEK: Markup = Markup {
     channels: false,
 };
 
+const QWEN_3_5: Markup = Markup {
+    thinks: true,
+    tools: Some(ToolMarkup::FunctionTags),
+    channels: false,
+};
+const GLM: Markup = Markup {
+    thinks: true,
+    tools: Some(ToolMarkup::KeyTags),
+    channels: false,
+};
+const MINISTRAL: Markup = Markup {
+    thinks: false,
+    tools: Some(ToolMarkup::Named),
+    channels: false,
+};
+const LFM2: Markup = Markup {
+    thinks: false,
+    tools: Some(ToolMarkup::Pythonic),
+    channels: false,
+};
+
 fn parser(markup: Markup) -> OutputParser {
-    OutputParser::new(markup, vec!["add".to_owned(), "now".to_owned()], false)
+    let parameters = json!({"properties": {
+        "a": {"type": "integer"}, "s": {"type": "string"}, "list": {"type": "array"},
+    }});
+    let offered = [
+        OfferedTool::new("add", Some(&parameters)),
+        OfferedTool::new("now", None),
+    ];
+    OutputParser::new(markup, offered.into(), false)
 }
 
 /// What comes out when the text comes in one piece, for people: `text|think:…|0=name|0+arguments`.
@@ -82,7 +112,7 @@ fn a_thought_is_told_apart_from_the_answer() {
     check(QWEN, "<think>\n\n</think>\n\nYes.", "Yes.");
     check(QWEN, "<think>hm < 3", "think:hm < 3");
     check(QWEN, "  I <think> so.", "  I <think> so.");
-    let inside = OutputParser::new(QWEN, Vec::new(), true);
+    let inside = OutputParser::new(QWEN, [].into(), true);
     assert_eq!(read(inside, "hm</think>Yes."), "think:hm|Yes.");
     check(
         QWEN,
@@ -195,7 +225,96 @@ fn a_call_that_breaks_off_keeps_what_was_told() {
 #[test]
 fn without_tools_nothing_is_a_call() {
     let text = r#"<tool_call>{"name": "add", "arguments": {}}</tool_call>"#;
-    assert_eq!(read(OutputParser::new(QWEN, Vec::new(), false), text), text);
+    assert_eq!(read(OutputParser::new(QWEN, [].into(), false), text), text);
+}
+
+#[test]
+fn arguments_in_tags_are_what_their_schema_says() {
+    check(
+        QWEN_3_5,
+        "Let me see.\n\n<tool_call>\n<function=add>\n<parameter=a>\n3\n</parameter>\n<parameter=s>\n3 \"b\"\n\n</p>\n\
+         </parameter>\n<parameter=list>\n[1, {\"x\": null}]\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n\
+         <function=now>\n</function>\n</tool_call>",
+        "Let me see.|0=add|0+{\"a\": 3, \"s\": \"3 \\\"b\\\"\\n\\n</p>\", \"list\": [1, {\"x\": null}]}|1=now|1+{}",
+    );
+    check(
+        QWEN_3_5,
+        "<tool_call><function=add><parameter=s></parameter><parameter=other>no</parameter></tool_call> Done.",
+        r#"0=add|0+{"s": "", "other": "no"}|Done."#,
+    );
+    check(
+        QWEN_3_5,
+        r#"<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>"#,
+        r#"0=add|0+{"a": 1}"#,
+    );
+    check(
+        QWEN_3_5,
+        "<tool_call>\n<function=add>\n<parameter=s>\ncut <",
+        r#"0=add|0+{"s": "cut "#,
+    );
+    for text in [
+        "<tool_call>\nno",
+        "<tool_call>\n<function=>",
+        "<tool",
+        "a <function=add>",
+    ] {
+        check(QWEN_3_5, text, text);
+    }
+    check(
+        GLM,
+        "<think>hm</think>\n<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>3</arg_value>\n<arg_key>s</arg_key>\n\
+         <arg_value>\nx</arg_value>\n</tool_call>\n<tool_call>now\n</tool_call>",
+        "think:hm|0=add|0+{\"a\": 3, \"s\": \"\\nx\"}|1=now|1+{}",
+    );
+    check(
+        GLM,
+        "<tool_call>add<arg_key>a</arg_key><arg_value>3</arg_value></tool_call><tool_call>now</tool_call>Done.",
+        r#"0=add|0+{"a": 3}|1=now|1+{}|Done."#,
+    );
+}
+
+#[test]
+fn named_calls_have_their_arguments_behind_a_mark() {
+    check(
+        MINISTRAL,
+        r#"So:[TOOL_CALLS]add[ARGS]{"a": [1]}[TOOL_CALLS]now[CALL_ID]x12[ARGS]{}"#,
+        r#"So:|0=add|0+{"a": [1]}|1=now|1+{}"#,
+    );
+    check(
+        MINISTRAL,
+        r#"[TOOL_CALLS] [{"name": "now", "arguments": {}}]"#,
+        "0=now|0+{}",
+    );
+    check(MISTRAL, "[TOOL_CALLS]now[ARGS]{}", "0=now|0+{}");
+    for text in ["[TOOL_CALLS]add[ARGS]no", "[TOOL_CALLS]add"] {
+        check(MINISTRAL, text, text);
+    }
+}
+
+#[test]
+fn pythonic_calls_are_functions_of_python() {
+    check(
+        LFM2,
+        "<|tool_call_start|>[add(a=1, s='it's'), now()]<|tool_call_end|>Done.",
+        r#"0=add|0+{"a":1,"s":"it's"}|1=now|1+{}|Done."#,
+    );
+    check(
+        LFM2,
+        r#"<|tool_call_start|>[{"name": "add", "arguments": {"a": 1}}]<|tool_call_end|>"#,
+        r#"0=add|0+{"a": 1}"#,
+    );
+    check(
+        LFM2,
+        "<|tool_call_start|>now()<|tool_call_end|>",
+        "0=now|0+{}",
+    );
+    for text in [
+        "<|tool_call_start|>[add(a=b)]",
+        "<|tool_call_start|>[3]",
+        "<|tool_call_start|>[add(",
+    ] {
+        check(LFM2, text, text);
+    }
 }
 
 #[test]
@@ -211,6 +330,22 @@ fn templates_say_which_marks_to_expect() {
         Some(ToolMarkup::Bare)
     );
     assert_eq!(tools("<tool_call>"), None);
+    for (template, wanted) in [
+        (
+            "<tool_call>\n<function=f>\n<parameter=p>",
+            ToolMarkup::FunctionTags,
+        ),
+        ("<tool_call>{name}\n<arg_key>", ToolMarkup::KeyTags),
+        ("[TOOL_CALLS]' + name + '[ARGS]", ToolMarkup::Named),
+        ("List of tools: <|tool_list_start|>[", ToolMarkup::Pythonic),
+        ("<|tool_call_start|>[", ToolMarkup::Pythonic),
+    ] {
+        assert_eq!(
+            tools(&format!("{{% if tools %}}{template}")),
+            Some(wanted),
+            "{template}"
+        );
+    }
     let deepseek = "{% if tools %}<｜tool▁calls▁begin｜>";
     assert_eq!(tools(deepseek), Some(ToolMarkup::Separated));
     let fenced = format!("{deepseek}{{{{ '\\n```json' }}}}");
@@ -231,6 +366,18 @@ fn fragments() -> impl Strategy<Value = String> {
         Just("function<｜tool▁sep｜>add\n```json\n{}\n```"),
         Just("<｜tool▁call▁end｜>"),
         Just("<｜tool▁calls▁end｜>"),
+        Just("<function=add>"),
+        Just("<parameter=s>\n"),
+        Just("<parameter=a>"),
+        Just("\n</parameter>"),
+        Just("</function>"),
+        Just("now\n<arg_key>s</arg_key>"),
+        Just("<arg_value>"),
+        Just("</arg_value>"),
+        Just("add[ARGS]{\"a\": 1}"),
+        Just("<|tool_call_start|>"),
+        Just("<|tool_call_end|>"),
+        Just("add(a=1, s='it's')"),
         Just("<|python_tag|>"),
         Just(r#"{"name": "add", "arguments": {"a": "\u00e9\n}"}}"#),
         Just(r#"{"parameters": {"b": [1, {}]}, "name": "now"}"#),
@@ -273,7 +420,10 @@ proptest! {
     fn any_chunking_of_the_text_gives_the_same_pieces(
         text in prop_oneof![fragments(), any::<String>()],
         cuts in vec(any::<Index>(), 0..8),
-        markup in prop_oneof![Just(QWEN), Just(LLAMA), Just(MISTRAL), Just(DEEPSEEK)],
+        markup in prop_oneof![
+            Just(QWEN), Just(LLAMA), Just(MISTRAL), Just(DEEPSEEK), Just(QWEN_3_5), Just(GLM), Just(MINISTRAL),
+            Just(LFM2),
+        ],
     ) {
         let mut whole = Vec::new();
         let mut at_once = parser(markup);
@@ -297,7 +447,7 @@ proptest! {
 
     #[test]
     fn nothing_is_lost_where_nothing_is_marked(text in "[^<\\[{]*") {
-        for markup in [QWEN, LLAMA, MISTRAL] {
+        for markup in [QWEN, LLAMA, MISTRAL, QWEN_3_5, GLM, MINISTRAL, LFM2] {
             assert_eq!(read(parser(markup), &text), text);
         }
     }
