@@ -4,7 +4,7 @@
 //! that we do not compute is refused by name. `rope_json.rs` reads the fields about rope.
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     deepseek,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::networks::{
     layers::GateActivation,
-    weights::{Flaw, layered},
+    weights::{Flaw, Packing, layered},
 };
 
 /// The raw file. Never leaves the description of a family.
@@ -167,6 +167,35 @@ fn family(value: &serde_json::Value) -> Result<Family, Flaw> {
     })
 }
 
+/// Numbers of E4M3 with a scale for each block of 128 x 128, each row or each matrix. How activations are rounded elsewhere
+/// says nothing here.
+fn is_fp8(config: &Value) -> bool {
+    match config["quant_method"].as_str() {
+        Some("fp8") => {
+            let is_e4m3 = config["fmt"].as_str().is_none_or(|fmt| fmt == "e4m3");
+            let block = &config["weight_block_size"];
+            is_e4m3 && (block.is_null() || *block == json!([128, 128]))
+        }
+        Some("compressed-tensors") => {
+            let groups = config["config_groups"].as_object();
+            let mut weights = groups.into_iter().flatten().map(|(_, it)| &it["weights"]);
+            let is_eight = |weights: &Value| {
+                let strategy = weights["strategy"].as_str().unwrap_or("tensor");
+                let block = &weights["block_structure"];
+                weights["type"] == "float"
+                    && weights["num_bits"] == 8
+                    && match strategy {
+                        "tensor" | "channel" => true,
+                        "block" => *block == json!([128, 128]),
+                        _ => false,
+                    }
+            };
+            config["format"] == "float-quantized" && weights.all(is_eight)
+        }
+        _ => false,
+    }
+}
+
 impl ConfigJson {
     fn check(&self, family: Family) -> Result<(), Flaw> {
         layered("num_hidden_layers", self.num_hidden_layers)?;
@@ -177,14 +206,17 @@ impl ConfigJson {
         if family == Family::GptOss && method == Some("mxfp4") {
             return Ok(());
         }
-        let is_e4m3 = config["fmt"].as_str().is_none_or(|fmt| fmt == "e4m3");
-        if method == Some("fp8") && is_e4m3 && config["weight_block_size"] == json!([128, 128]) {
+        let is_packed = Packing::of(&json!({"quantization_config": config}))?.is_some();
+        if is_packed || is_fp8(config) {
             return Ok(());
         }
-        let known = "weights in f32, f16, bf16, or in FP8 (E4M3) in blocks of 128 x 128, or a quantized GGUF";
-        let method = method.unwrap_or("an unnamed method");
-        let method = match method {
+        let known = "weights in f32, f16 and bf16, in FP8 (E4M3) with scales for blocks of 128 x 128, rows or matrices, in \
+                     AWQ, GPTQ and packed compressed-tensors of 4 or 8 bits, or a quantized GGUF";
+        let method = match method.unwrap_or("an unnamed method") {
             "fp8" => format!("fp8 with weight_block_size {}", config["weight_block_size"]),
+            "compressed-tensors" => {
+                format!("compressed-tensors in the format {}", config["format"])
+            }
             other => other.to_owned(),
         };
         Err(Flaw::unsupported("quantization_config", method, known))

@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Tensor, quantized::GgmlDType};
 use safetensors::SafeTensors;
 
 use super::{Batch, Decoder, LoadOptions};
 use crate::networks::test_device::device;
-use crate::networks::weights::Checkpoint;
+use crate::networks::weights::{Checkpoint, TensorType, tensor_floats};
 use muster_kernels::{KvDtype, PAGE_TOKENS, Span};
 
 pub const FAMILIES: &[&str] = &[
@@ -53,6 +53,8 @@ pub const FAMILIES: &[&str] = &[
     "deepseek-v3-halves",
     "glm4-moe-lite",
     "qwen3-fp8",
+    "qwen3-fp8-rows",
+    "qwen3-gptq-ordered",
 ];
 
 pub fn fixture(name: &str) -> PathBuf {
@@ -154,6 +156,36 @@ fn logits_are_those_of_the_reference() {
         let logits = decoder.forward(&batch, &mut pages).unwrap();
         let gap = gap(&logits, &golden.tensor("logits"));
         assert!(gap < 1e-4, "{name}: {gap}");
+    }
+}
+
+/// Matrices of AWQ, GPTQ and compressed-tensors become blocks of as many bits. Products with such blocks round activations.
+#[test]
+fn packed_matrices_hold_the_numbers_of_the_reference() {
+    for (name, held) in [
+        ("qwen3-awq", GgmlDType::Q4_1),
+        ("qwen3-gptq", GgmlDType::Q4_1),
+        ("qwen3-gptq-ordered", GgmlDType::F16),
+        ("qwen3-w4a16", GgmlDType::Q4_0),
+        ("qwen3-w4a16-zeros", GgmlDType::Q4_1),
+        ("qwen3-w8a16", GgmlDType::Q8_0),
+    ] {
+        let golden = Golden::open(name);
+        let checkpoint = Checkpoint::open(&fixture(&format!("golden/{name}"))).unwrap();
+        for matrix in ["0.self_attn.q_proj", "1.mlp.down_proj"] {
+            let matrix = format!("model.layers.{matrix}.weight");
+            let header = checkpoint.tensor(&matrix).unwrap();
+            assert_eq!(header.dtype, TensorType::Weight(held), "{name}");
+            let found = tensor_floats(held, &checkpoint.bytes(header)).unwrap();
+            let wanted = golden.tensor(&matrix).flatten_all().unwrap();
+            assert_eq!(found, wanted.to_vec1::<f32>().unwrap(), "{name} {matrix}");
+        }
+        let decoder = load(&format!("golden/{name}"), None);
+        let mut pages = decoder.new_pages(6, KvDtype::F32).unwrap();
+        let batch = one_sequence(&golden.tokens("prompt"), 0);
+        let logits = decoder.forward(&batch, &mut pages).unwrap();
+        let gap = gap(&logits, &golden.tensor("logits"));
+        assert!(gap < 0.05, "{name}: {gap}");
     }
 }
 

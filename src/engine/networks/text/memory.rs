@@ -156,7 +156,10 @@ fn held_bytes(
     dense: Option<DType>,
     quantized: Option<GgmlDType>,
 ) -> u64 {
-    if header.name.ends_with(fp8::SCALES) {
+    if fp8::SCALES
+        .iter()
+        .any(|scales| header.name.ends_with(&format!("weight{scales}")))
+    {
         return 0;
     }
     let stored = match header.dtype {
@@ -205,6 +208,9 @@ mod tests {
             "golden/mistral",
             "golden/deepseek-v3",
             "golden/qwen3-fp8",
+            "golden/qwen3-fp8-rows",
+            "golden/qwen3-awq",
+            "golden/qwen3-gptq-ordered",
             experts.to_str().unwrap(),
         ] {
             let checkpoint = Checkpoint::open(&fixture(name)).unwrap();

@@ -316,8 +316,8 @@ fn latents_that_cannot_be_are_refused() {
         "quantization_config: found fp8 with weight_block_size [64,128]",
     );
     check(
-        json!({"quantization_config": {"quant_method": "fp8", "activation_scheme": "static"}}),
-        "quantization_config: found fp8 with weight_block_size null",
+        json!({"quantization_config": {"quant_method": "compressed-tensors", "format": "int-quantized"}}),
+        "quantization_config: found compressed-tensors in the format \"int-quantized\"",
     );
     let v2 = |changes: Value, expected: &str| {
         let mut all = changes;

@@ -13,8 +13,9 @@ use serde::Deserialize;
 use super::{
     error::{CheckpointError, Flaw},
     gguf::{self, GgufMetadata},
-    header::TensorHeader,
+    header::{Stored, TensorHeader},
     mapping::{Mapping, TensorBytes},
+    packed::{Packing, Place},
     safetensors, whisper_cpp,
 };
 
@@ -201,12 +202,24 @@ impl Checkpoint {
     }
 
     pub fn bytes(&self, header: &TensorHeader) -> TensorBytes {
-        let stored = TensorBytes::mapped(self.files[header.file].clone(), header.range.clone());
-        let Some(iq) = header.converted_from else {
-            return stored;
+        let mapped = |place: &Place| {
+            TensorBytes::mapped(self.files[place.file].clone(), place.range.clone())
         };
-        let converted = iq.as_q8_0(&stored);
-        stored.release();
+        let converted = match &header.converted_from {
+            None => return mapped(&header.place()),
+            Some(Stored::Iq(iq)) => {
+                let stored = mapped(&header.place());
+                let converted = iq.as_q8_0(&stored);
+                stored.release();
+                converted
+            }
+            Some(Stored::Packed(parts)) => {
+                let converted =
+                    parts.converted(|place| &self.files[place.file].bytes()[place.range.clone()]);
+                parts.places().for_each(|place| mapped(place).release());
+                converted
+            }
+        };
         TensorBytes::Owned(converted)
     }
 
@@ -263,7 +276,7 @@ impl Checkpoint {
         let description = Description::Config(read_config(folder)?);
         let mapping = map(path)?;
         let tensors = safetensors::parse(mapping.bytes()).map_err(|flaw| flaw.in_file(path))?;
-        Self::assemble(path, vec![mapping], tensors, description)
+        Self::assemble(path, vec![mapping], tensors, description)?.with_matrices()
     }
 
     fn open_shards(folder: &Path, index: &str) -> Result<Self, CheckpointError> {
@@ -290,7 +303,7 @@ impl Checkpoint {
         let checkpoint = Self::assemble(&path, files, tensors, description)?;
         let missing = |name: &&String| checkpoint.tensor(name).is_none();
         match index.weight_map.keys().find(missing) {
-            None => Ok(checkpoint),
+            None => checkpoint.with_matrices(),
             Some(name) => Err(Flaw::broken(
                 format!("the tensor {name:?}"),
                 "only in the index",
@@ -298,6 +311,19 @@ impl Checkpoint {
             )
             .in_file(&path)),
         }
+    }
+
+    /// With one tensor for each packed matrix, where its configuration says that there are such.
+    fn with_matrices(self) -> Result<Self, CheckpointError> {
+        let Description::Config(config) = &self.description else {
+            return Ok(self);
+        };
+        let refuse = |flaw: Flaw| flaw.in_file(&self.path);
+        let Some(packing) = Packing::of(config).map_err(refuse)? else {
+            return Ok(self);
+        };
+        let tensors = packing.matrices(&self.tensors).map_err(refuse)?;
+        Self::assemble(&self.path, self.files, tensors, self.description)
     }
 
     fn assemble(

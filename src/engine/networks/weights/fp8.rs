@@ -1,5 +1,5 @@
 //! Floats of eight bits (E4M3 without infinities) with a scale for each block of 128 x 128, as DeepSeek and Qwen publish
-//! weights in FP8. The loader makes wider floats of them.
+//! weights in FP8, or for each row or matrix, as compressed-tensors and Mistral have them. The loader makes wider floats of them.
 
 use super::header::TensorType;
 
@@ -10,16 +10,19 @@ pub const E4M3: TensorType = TensorType::Other {
 /// Rows and columns that share a scale.
 pub const BLOCK: usize = 128;
 /// What the name of a matrix's scales has behind its own.
-pub const SCALES: &str = "_scale_inv";
+pub const SCALES: [&str; 2] = ["_scale_inv", "_scale"];
+/// Ends of the names of scales of activations.
+pub const UNUSED: [&str; 3] = [".input_scale", ".activation_scale", ".output_scale"];
 
-/// The numbers of a matrix of so many columns.
-pub fn widened(codes: &[u8], cols: usize, scales: &[f32]) -> Vec<f32> {
+/// The numbers of a matrix of so many columns, with a scale for each block of so many rows and columns.
+pub fn widened(codes: &[u8], cols: usize, scales: &[f32], block: [usize; 2]) -> Vec<f32> {
     let values: Vec<f32> = (0..=u8::MAX).map(value).collect();
-    let in_row = cols.div_ceil(BLOCK);
+    let [block_rows, block_cols] = block.map(|size| size.max(1));
+    let in_row = cols.div_ceil(block_cols);
     let mut numbers = Vec::with_capacity(codes.len());
     for (row, codes) in codes.chunks(cols.max(1)).enumerate() {
-        let scales = scales.iter().skip(row / BLOCK * in_row);
-        for (codes, scale) in codes.chunks(BLOCK).zip(scales) {
+        let scales = scales.iter().skip(row / block_rows * in_row);
+        for (codes, scale) in codes.chunks(block_cols).zip(scales) {
             numbers.extend(codes.iter().map(|&code| values[usize::from(code)] * scale));
         }
     }
@@ -65,10 +68,12 @@ mod tests {
         let (rows, cols) = (130, 300);
         let codes = vec![0x38; rows * cols];
         let scales = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
-        let numbers = widened(&codes, cols, &scales);
+        let numbers = widened(&codes, cols, &scales, [BLOCK; 2]);
         assert_eq!(numbers.len(), rows * cols);
         let at = |row: usize, col: usize| numbers[row * cols + col];
         assert_eq!([at(0, 127), at(127, 128), at(0, 299)], [1.0, 2.0, 3.0]);
         assert_eq!([at(128, 0), at(129, 255), at(129, 256)], [4.0, 5.0, 6.0]);
+        let by_row = widened(&[0x38; 6], 3, &[2.0, 3.0], [1, 3]);
+        assert_eq!(by_row, [2.0, 2.0, 2.0, 3.0, 3.0, 3.0]);
     }
 }

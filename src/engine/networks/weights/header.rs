@@ -1,11 +1,12 @@
 //! What a file says of its tensors, checked against the file before anybody believes it.
 
-use std::{collections::HashSet, fmt, ops::Range};
+use std::{collections::HashSet, fmt, ops::Range, sync::Arc};
 
 use candle_core::quantized::GgmlDType;
 
 use super::error::Flaw;
 use super::iq::IqType;
+use super::packed::{PackedMatrixParts, Place};
 use muster_kernels::WeightType;
 
 /// One tensor of a checkpoint, as its file describes it.
@@ -18,13 +19,36 @@ pub struct TensorHeader {
     /// Its size in the file, or once it is converted.
     pub bytes: u64,
     /// Stored so, and converted to `dtype` when it is read.
-    pub converted_from: Option<IqType>,
+    pub converted_from: Option<Stored>,
     /// Which of the checkpoint's files holds it, and where in that file.
     pub(super) file: usize,
     pub(super) range: Range<usize>,
 }
 
+/// What a tensor is made of when it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stored {
+    Iq(IqType),
+    Packed(Arc<PackedMatrixParts>),
+}
+
 impl TensorHeader {
+    /// A matrix in place of the tensors that it is made of.
+    pub fn packed(name: String, shape: Vec<usize>, parts: PackedMatrixParts) -> Self {
+        let dtype = TensorType::Weight(parts.held());
+        Self {
+            converted_from: Some(Stored::Packed(Arc::new(parts))),
+            ..Self::described(name, shape, dtype)
+        }
+    }
+
+    pub fn place(&self) -> Place {
+        Place {
+            file: self.file,
+            range: self.range.clone(),
+        }
+    }
+
     /// A tensor that no file holds.
     pub fn described(name: String, shape: Vec<usize>, dtype: TensorType) -> Self {
         Self {
@@ -168,7 +192,7 @@ fn placed(claim: Claim, data_start: u64, file_bytes: u64) -> Result<TensorHeader
         shape: claim.shape,
         dtype: claim.dtype,
         bytes: held,
-        converted_from: claim.converted_from,
+        converted_from: claim.converted_from.map(Stored::Iq),
         file: 0,
     })
 }

@@ -16,6 +16,7 @@ mod invented;
 mod iq;
 mod mapping;
 pub(in crate::networks) mod mxfp4;
+mod packed;
 mod pickle;
 mod safetensors;
 mod source;
@@ -31,6 +32,7 @@ pub use self::{
     header::{TensorHeader, TensorType},
     invented::InventedTensors,
     mapping::{Mapping, TensorBytes},
+    packed::Packing,
     pickle::{ConversionError, PickleDescription, PickledFile},
     source::TensorSource,
     summary::CheckpointSummary,

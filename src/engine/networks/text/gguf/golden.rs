@@ -74,6 +74,8 @@ fn converted_checkpoints_compute_what_the_hubs_compute() {
         "llama-yarn",
         "deepseek-v3-halves",
         "qwen3-fp8",
+        "qwen3-fp8-rows",
+        "qwen3-gptq-ordered",
         "granite4",
         "granite4-moe",
     ];

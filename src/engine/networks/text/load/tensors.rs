@@ -284,9 +284,24 @@ impl<'a> Loader<'a> {
             return Err(Flaw::broken(what(), "nothing", "a matrix in FP8"));
         };
         let blocks = [rows, cols].map(|size| size.div_ceil(fp8::BLOCK));
-        let scales = self.numbers(&format!("{name}{}", fp8::SCALES), &blocks)?;
+        let names = fp8::SCALES.map(|scales| format!("{name}{scales}"));
+        let scales = names
+            .iter()
+            .find(|scales| self.has(scales))
+            .unwrap_or(&names[0]);
+        let found = self.source.header(scales).map(|it| it.shape.clone());
+        let block = match found.as_deref() {
+            Some([] | [1] | [1, 1]) => [rows, cols],
+            Some(&[count]) | Some(&[count, 1]) if count == rows => [1, cols],
+            _ => [fp8::BLOCK; 2],
+        };
+        let shape = match (&found, block == [fp8::BLOCK; 2]) {
+            (Some(found), false) => found.as_slice(),
+            _ => &blocks,
+        };
+        let scales = self.numbers(scales, shape)?;
         codes.will_read();
-        let numbers = fp8::widened(&codes, cols, &scales).into_iter();
+        let numbers = fp8::widened(&codes, cols, &scales, block).into_iter();
         codes.release();
         let (dtype, bytes) = match self.options.dtype {
             Some(DType::F32) => (GgmlDType::F32, numbers.flat_map(f32::to_le_bytes).collect()),
@@ -356,9 +371,16 @@ impl<'a> Loader<'a> {
                 layers.any(|it| name.starts_with(&format!("{}.", self.naming.layer(it))));
             // A tower is loaded by itself.
             let is_beside = spec.rope_axes.is_some() && vision::is_of_tower(name);
+            // Scales of activations, which are not rounded here.
+            let rounds = fp8::UNUSED.iter().any(|end| name.ends_with(end));
             let turns = name.ends_with("rotary_emb.inv_freq");
             let stays = spec.family.leaves_in_file(name);
-            tied || predicts || stays || is_beside || turns || gguf::ROPE_TENSORS.contains(&name)
+            tied || predicts
+                || stays
+                || is_beside
+                || rounds
+                || turns
+                || gguf::ROPE_TENSORS.contains(&name)
         };
         let names = self
             .source
