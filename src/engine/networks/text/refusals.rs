@@ -80,8 +80,8 @@ fn values_that_would_be_ignored_are_refused() {
         "rope_scaling.factor: found nothing",
     );
     check(
-        json!({"quantization_config": {"quant_method": "gptq"}}),
-        "quantization_config: found gptq",
+        json!({"quantization_config": {"quant_method": "bitsandbytes"}}),
+        "quantization_config: found bitsandbytes",
     );
     check(
         json!({"quantization_config": {"quant_method": "mxfp4"}}),

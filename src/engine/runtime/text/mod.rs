@@ -33,7 +33,8 @@ pub use isolated::{Isolation, Limits as IsolationLimits, serve as serve_isolated
 pub use language::{EmbeddedText, Language, Reader, TextSource};
 pub use output::{
     CHANNEL_MARKS, DEEPSEEK_CALL, DEEPSEEK_CALLS, DEEPSEEK_END_CALL, DEEPSEEK_SEPARATOR, JsonTypes,
-    Markup, OfferedTool, OutputParser, ParameterTags, Piece, SPELLED_OUT, ToolMarkup,
+    MISTRAL_ARGUMENTS, Markup, OfferedTool, OutputParser, ParameterTags, Piece, SPELLED_OUT,
+    ToolMarkup,
 };
 pub use prompt::PromptTokenizer;
 pub use stop::{MAX_STOP_BYTES, MAX_STOPS, StopStrings};
