@@ -29,6 +29,7 @@ mod mcp;
 mod meter;
 mod models;
 pub mod output;
+mod owner;
 mod place;
 mod probe;
 mod publish;
@@ -88,6 +89,8 @@ enum Command {
     Up(up::Args),
     Chat(chat::ChatArgs),
     Status(status::StatusArgs),
+    Pause(owner::PauseArgs),
+    Resume(owner::ResumeArgs),
     Examples(examples::ExamplesArgs),
     Init(init::Args),
     Join(join::Args),
@@ -152,6 +155,8 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Up(args)) => up::run(args, &root),
         Some(Command::Chat(args)) => chat::run(args, &root),
         Some(Command::Status(args)) => status::run(&args, &root),
+        Some(Command::Pause(args)) => owner::pause(&args, &root),
+        Some(Command::Resume(args)) => owner::resume(&args, &root),
         Some(Command::Examples(args)) => examples::run(&args, &root),
         Some(Command::Stop(args)) => models::run(models::Args::unload(args), &root),
         Some(Command::List(args)) => models::run(models::Args::list(args), &root),

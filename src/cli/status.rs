@@ -127,6 +127,15 @@ fn of_worker(report: &WorkerReport) -> String {
     if let Some(what) = &report.starting {
         text += &format!("{what}; no jobs until it is done\n");
     }
+    if let Some(pause) = &report.pause {
+        let reasons = pause.reasons.join("; ");
+        text += &match pause.state.as_str() {
+            "closing" => format!(
+                "takes no new jobs, and pauses once the running ones have ended: {reasons}\n"
+            ),
+            _ => format!("paused {reasons}\n"),
+        };
+    }
     if !report.models.is_empty() {
         let mut table = Table::new(["MODEL", "KIND", "CONTEXT", "STATE", "DEVICE"]);
         for model in &report.models {

@@ -554,6 +554,105 @@ fn models_that_the_owner_loads_and_unloads_survive_the_engine() {
     assert!(talked.contains("Muster"), "{talked}");
 }
 
+#[test]
+fn the_owner_has_the_machine_back_and_a_stream_goes_on_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = only_text(folder.path(), &[]);
+    let worker_of = || {
+        let report = beside(folder.path(), &["status", "--json"]);
+        let report: Value = serde_json::from_str(&report).unwrap();
+        report["worker"].clone()
+    };
+    let body = r#"{"model":"demo-text","max_tokens":900,"stream":true,"stream_options":{"include_usage":true},
+        "logit_bias":{"0":-100,"1":-100,"2":-100},"messages":[{"role":"user","content":"Tell me a story."}]}"#;
+    let (key, route) = (
+        format!("apikey: {}", up.key),
+        format!("{}/v1/chat/completions", up.url),
+    );
+    let mut curl = Command::new("curl");
+    curl.args(["-sN", "-d", body, "-H", &key, &route]);
+    let mut curl = curl.stdout(Stdio::piped()).spawn().unwrap();
+    let mut stream = Lines::of(curl.stdout.take().unwrap());
+    stream.until("\"content\":\"");
+
+    let said = beside(folder.path(), &["pause"]);
+    assert_eq!(said, "paused by command, until `worker resume`\n");
+    let unloaded = eventually_blocking("memory to be free", || {
+        let worker = worker_of();
+        match worker["models"][0]["state"] == "unloaded" {
+            true => Ok(worker),
+            false => Err(worker),
+        }
+    });
+    assert_eq!(unloaded["pause"]["state"], "paused", "{unloaded}");
+    assert_eq!(unloaded["jobs"]["running"], 0, "{unloaded}");
+    assert_eq!(unloaded["jobs"]["handed_back"], 1, "{unloaded}");
+    let shown = beside(folder.path(), &["status"]);
+    assert!(
+        shown.contains("paused by command, until `worker resume`"),
+        "{shown}"
+    );
+
+    let said = beside(folder.path(), &["resume", "--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["state"], "open", "{said}");
+    let rest = stream.rest();
+    assert!(rest.contains("\"completion_tokens\":900"), "{rest}");
+    assert!(worker_of()["pause"].is_null());
+
+    // For a time, and by a signal to the process that people know.
+    let said = beside(folder.path(), &["pause", "--for", "2s"]);
+    assert!(
+        said.starts_with("paused by command, for another "),
+        "{said}"
+    );
+    eventually_blocking("the pause to end", || {
+        match worker_of()["pause"].is_null() {
+            true => Ok(()),
+            false => Err(()),
+        }
+    });
+    send_signal("-USR1", up.child.id());
+    let paused = |wanted: bool| {
+        eventually_blocking("the signal", || match worker_of()["pause"].is_null() {
+            is_open if is_open != wanted => Ok(()),
+            _ => Err(()),
+        });
+    };
+    paused(true);
+    send_signal("-USR2", up.child.id());
+    paused(false);
+    let said = beside(folder.path(), &["pause", "--after-job"]);
+    assert!(said.starts_with("paused by command"), "{said}");
+    worker(&["pause", "--for", "soon"]).fails(2, "expected a time such as 90min or 2h");
+}
+
+#[test]
+fn a_pause_survives_the_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut up = only_text(folder.path(), &[]);
+    beside(folder.path(), &["pause", "--for", "1h"]);
+    let engine = eventually_blocking("an engine", || engine_of(up.child.id()));
+    send_signal("-KILL", engine);
+    let mut log = Lines::of(up.child.stderr.take().unwrap());
+    log.until("the next one starts in");
+    let data = folder.path().join("data");
+    let place = ["--data-dir", data.to_str().unwrap()];
+    let report = eventually_blocking("the next engine", || {
+        let arguments = [&["status", "--json"], &place[..]].concat();
+        let out = worker(&arguments).command().output().unwrap();
+        let report: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        match report["worker"]["pause"]["state"] == "paused" {
+            true => Ok(report),
+            false => Err(report),
+        }
+    });
+    assert!(
+        report["worker"]["pause"]["until"].as_i64().is_some(),
+        "{report}"
+    );
+}
+
 /// Only the model that writes.
 fn only_text(folder: &Path, variables: &[(&str, &str)]) -> Up {
     let models = [("MUSTER_MODELS_SERVE", "demo-text")];

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::unix::process::parent_id;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
@@ -19,7 +19,8 @@ use crate::daemon::control::ControlSocket;
 use crate::daemon::locate::Located;
 use crate::daemon::state::WorkerState;
 use crate::daemon::{
-    Crew, Device, DeviceModel, Devices, OwnerChoices, Post, Signal, Signals, WantedModel, Way,
+    Crew, Device, DeviceModel, Devices, OwnerChoices, OwnerPause, PauseOrder, Post, Signal,
+    Signals, WantedModel, Way,
 };
 use crate::hardware;
 use crate::link::Dial;
@@ -53,6 +54,9 @@ pub struct EngineArgs {
     /// Model that the owner unloaded from an earlier engine; repeat for several.
     #[arg(long, value_name = "MODEL")]
     pub unloaded: Vec<String>,
+    /// The owner's pause in an earlier engine: seconds since the epoch at which it ends, 0 for none.
+    #[arg(long, value_name = "SECONDS")]
+    pub paused: Option<u64>,
     /// Ask on the terminal whether to download a better model.
     #[arg(long)]
     pub asks: bool,
@@ -73,6 +77,33 @@ pub struct Working {
 pub struct EngineChoices {
     pub loaded: Vec<String>,
     pub unloaded: Vec<String>,
+    /// As `--paused`.
+    #[serde(default)]
+    pub paused: Option<u64>,
+}
+
+impl EngineChoices {
+    fn of(choices: &OwnerChoices) -> Self {
+        let since = |until: SystemTime| until.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let order = choices.pause.order;
+        Self {
+            loaded: choices.loaded.clone(),
+            unloaded: choices.unloaded.clone(),
+            paused: order.map(|order| order.until.map_or(0, |until| since(until).as_secs())),
+        }
+    }
+}
+
+/// The pause that an earlier engine reported.
+fn pause_of(paused: Option<u64>) -> OwnerPause {
+    let until = |seconds: u64| UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+    OwnerPause {
+        order: paused.map(|seconds| PauseOrder {
+            until: (seconds > 0).then(|| until(seconds)).flatten(),
+            after_jobs: false,
+        }),
+        ..OwnerPause::default()
+    }
 }
 
 pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
@@ -102,9 +133,12 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
                     };
                     let (changed, reply) = carried_out;
                     crew = changed;
-                    let OwnerChoices { loaded, unloaded } = crew.choices().clone();
-                    output::json_line(&EngineChoices { loaded, unloaded })?;
+                    output::json_line(&EngineChoices::of(crew.choices()))?;
                     request.reply(reply);
+                }
+                () = crew.owner_due() => {
+                    crew.follow_owner().await;
+                    output::json_line(&EngineChoices::of(crew.choices()))?;
                 }
                 at = crew.worker.engine_ended(), if crew.devices() > 1 => {
                     crew = crew.lose(at, (config, &place.catalog), grace).await;
@@ -116,6 +150,14 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
                 () = orphaned(args) => return Ok(()),
                 signal = signals.next() => match signal {
                     Signal::Stop => {}
+                    Signal::Pause => {
+                        crew.pause(PauseOrder::default()).await;
+                        output::json_line(&EngineChoices::of(crew.choices()))?;
+                    }
+                    Signal::Resume => {
+                        crew.resume().await;
+                        output::json_line(&EngineChoices::of(crew.choices()))?;
+                    }
                     // The coordinator's process tells its mistakes, and the settings that need a restart.
                     Signal::Reload => if let Ok(loaded) = root.load() {
                         root.raise_log(&loaded.config);
@@ -174,6 +216,7 @@ async fn start(
     let choices = OwnerChoices {
         loaded: args.loaded.clone(),
         unloaded: args.unloaded.clone(),
+        pause: pause_of(args.paused),
     };
     let context = (state.clone(), config, &place.catalog, &place.hub);
     let crew = Crew::resume(choices, devices, serving, vec![post], context, tasks).await;

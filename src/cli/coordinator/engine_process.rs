@@ -60,12 +60,19 @@ impl EngineProgram {
         for model in &self.models {
             command.args(["--model", model]);
         }
-        let EngineChoices { loaded, unloaded } = self.choices.get();
+        let EngineChoices {
+            loaded,
+            unloaded,
+            paused,
+        } = self.choices.get();
         for model in &loaded {
             command.args(["--loaded", model]);
         }
         for model in &unloaded {
             command.args(["--unloaded", model]);
+        }
+        if let Some(seconds) = paused {
+            command.args(["--paused", &seconds.to_string()]);
         }
         if asks {
             command.arg("--asks");
@@ -139,6 +146,14 @@ impl EngineProcess {
     /// Has it read its configuration again; the next engine reads the configuration anyway.
     pub fn reload(&self) {
         self.tell(Signal::HUP);
+    }
+
+    /// As the owner's signal says.
+    pub fn pause(&self, is_paused: bool) {
+        self.tell(match is_paused {
+            true => Signal::USR1,
+            false => Signal::USR2,
+        });
     }
 
     fn tell(&self, signal: Signal) {

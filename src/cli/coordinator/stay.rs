@@ -23,14 +23,19 @@ impl Stay {
 
     /// Until it is told to stop; in between it may be told to reload.
     pub async fn until_told(&mut self, mut reload: impl AsyncFnMut()) {
-        while self.is_to_reload().await {
-            reload().await;
+        loop {
+            match self.told().await {
+                Signal::Stop => return,
+                Signal::Reload => reload().await,
+                // It has no worker.
+                Signal::Pause | Signal::Resume => {}
+            }
         }
     }
 
-    /// Until it is told something; whether that is to reload, and not to stop.
-    pub async fn is_to_reload(&mut self) -> bool {
-        self.signals.next().await == Signal::Reload
+    /// Until it is told something.
+    pub async fn told(&mut self) -> Signal {
+        self.signals.next().await
     }
 
     /// What the work comes to, or nothing when the signal comes first.

@@ -21,6 +21,7 @@ use crate::cli::{Failure, Root, output, up};
 use crate::config::{Config, show_duration};
 use crate::coordinator::Coordinator;
 use crate::coordinator::storage::StorageError;
+use crate::daemon::Signal;
 use crate::tasks::Tasks;
 
 /// Between the end of an engine and the next one; longer after each.
@@ -78,12 +79,14 @@ pub async fn run(
             reload.apply(settings::of, change).await;
         };
         tokio::select! {
-            is_to_reload = stay.is_to_reload() => match is_to_reload {
-                true => {
+            told = stay.told() => match told {
+                Signal::Reload => {
                     again().await;
                     staff.engine.reload();
                 }
-                false => break,
+                Signal::Pause => staff.engine.pause(true),
+                Signal::Resume => staff.engine.pause(false),
+                Signal::Stop => break,
             },
             () = staff.replaced() => {}
             () = coordinator.fenced() => return Err(StorageError::Fenced.into()),

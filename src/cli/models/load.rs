@@ -5,10 +5,11 @@ use std::path::{Path, absolute};
 use serde_json::json;
 
 use crate::cli::load::block_on;
+use crate::cli::owner::tell;
 use crate::cli::place::Place;
-use crate::cli::{Exit, Failure, Root, output};
+use crate::cli::{Failure, Root, output};
 use crate::config::{Config, is_path};
-use crate::daemon::control::{CommandCause, CommandFailure, CommandOutcome, OwnerCommand, ask};
+use crate::daemon::control::{CommandCause, CommandFailure, CommandOutcome, OwnerCommand};
 
 /// Load a model into the running worker.
 ///
@@ -58,13 +59,13 @@ pub fn load(args: &LoadArgs, root: &Root) -> Result<(), Failure> {
 /// Loads a model into the worker that runs with this data folder.
 pub async fn load_into_worker(name: &str, config: &Config) -> Result<CommandOutcome, Failure> {
     let explain = |failure: &CommandFailure| explanation(failure, name, config);
-    run(&OwnerCommand::Load(name.to_owned()), config, explain).await
+    tell(&OwnerCommand::Load(name.to_owned()), config, explain).await
 }
 
 /// Has the worker that runs with this data folder serve a model no more.
 #[cfg(feature = "coordinator")]
 pub async fn withdraw_from_worker(name: &str, config: &Config) -> Result<CommandOutcome, Failure> {
-    run(&OwnerCommand::Withdraw(name.to_owned()), config, |_| None).await
+    tell(&OwnerCommand::Withdraw(name.to_owned()), config, |_| None).await
 }
 
 pub fn unload(args: &UnloadArgs, root: &Root) -> Result<(), Failure> {
@@ -72,7 +73,7 @@ pub fn unload(args: &UnloadArgs, root: &Root) -> Result<(), Failure> {
     let config = root.load()?.config;
     let command = OwnerCommand::Unload(args.name.clone());
     let explain = |_: &CommandFailure| None;
-    let outcome = block_on(run(&command, &config, explain))?;
+    let outcome = block_on(tell(&command, &config, explain))?;
     report(&outcome, args.json)
 }
 
@@ -81,40 +82,6 @@ fn report(outcome: &CommandOutcome, as_json: bool) -> Result<(), Failure> {
         true => output::json(&json!({"model": outcome.model, "state": outcome.state})),
         false => output::line(&outcome.text),
     }
-}
-
-async fn run(
-    command: &OwnerCommand,
-    config: &Config,
-    explain: impl Fn(&CommandFailure) -> Option<Failure>,
-) -> Result<CommandOutcome, Failure> {
-    let folder = &config.worker.data_dir;
-    let asked = ask(folder, command).await.map_err(|error| {
-        let folder = folder.display();
-        Failure::unavailable(format!(
-            "reaching the worker of the data folder {folder} failed: {error}"
-        ))
-    });
-    let Some(reply) = asked? else {
-        let folder = folder.display();
-        return Err(
-            Failure::unavailable(format!("no worker runs with the data folder {folder}")).hint(
-                "`worker up` or `worker --config FILE` starts one; --data-dir names another folder",
-            ),
-        );
-    };
-    reply.map_err(|failure| {
-        explain(&failure).unwrap_or_else(|| match failure.cause {
-            CommandCause::Unknown => Failure::new(Exit::NotFound, &failure.text)
-                .hint("`worker status` lists the models of the running worker"),
-            CommandCause::NotHere => Failure::new(Exit::NotFound, &failure.text),
-            CommandCause::DoesNotFit => Failure::unavailable(&failure.text).hint(
-                "`worker models unload NAME` frees memory; a smaller quantization needs less",
-            ),
-            CommandCause::Configured => Failure::new(Exit::Usage, &failure.text),
-            CommandCause::Failed => Failure::new(Exit::Failed, &failure.text),
-        })
-    })
 }
 
 /// This program finds the same files as the worker and has advice for each reason that there are none.

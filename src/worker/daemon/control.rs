@@ -32,20 +32,27 @@ const COMMAND_TIME: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 const WAITING_COMMANDS: usize = 4;
 
-/// A command about a model, by its name.
+/// A command about a model, by its name, or about the whole worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerCommand {
     Load(String),
     Unload(String),
     /// Serve it no more.
     Withdraw(String),
+    /// Take no jobs, for so long or until the worker is resumed.
+    Pause {
+        duration: Option<Duration>,
+        after_jobs: bool,
+    },
+    Resume,
 }
 
 /// The effect of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutcome {
+    /// Empty where the command was about none.
     pub model: String,
-    /// `loaded`, `unloaded`, `unloading` or `withdrawn`.
+    /// `loaded`, `unloaded`, `unloading` or `withdrawn`; of a worker `open`, `closing` or `paused`.
     pub state: String,
     pub text: String,
 }
@@ -259,6 +266,14 @@ impl OwnerCommand {
             Self::Load(model) => json!({"load": model}),
             Self::Unload(model) => json!({"unload": model}),
             Self::Withdraw(model) => json!({"withdraw": model}),
+            Self::Pause {
+                duration,
+                after_jobs,
+            } => {
+                let seconds = duration.map(|duration| duration.as_secs());
+                json!({"pause": {"seconds": seconds, "after_jobs": after_jobs}})
+            }
+            Self::Resume => json!({"resume": true}),
         }
     }
 
@@ -268,6 +283,14 @@ impl OwnerCommand {
         let load = model("load").map(Self::Load);
         load.or_else(|| model("unload").map(Self::Unload))
             .or_else(|| model("withdraw").map(Self::Withdraw))
+            .or_else(|| {
+                let pause = command.get("pause")?;
+                Some(Self::Pause {
+                    duration: pause["seconds"].as_u64().map(Duration::from_secs),
+                    after_jobs: pause["after_jobs"] == true,
+                })
+            })
+            .or_else(|| (command["resume"] == true).then_some(Self::Resume))
     }
 }
 
@@ -356,6 +379,15 @@ mod tests {
             OwnerCommand::Load("a \"b\"".to_owned()),
             OwnerCommand::Unload("c".to_owned()),
             OwnerCommand::Withdraw("d".to_owned()),
+            OwnerCommand::Pause {
+                duration: Some(Duration::from_secs(7200)),
+                after_jobs: false,
+            },
+            OwnerCommand::Pause {
+                duration: None,
+                after_jobs: true,
+            },
+            OwnerCommand::Resume,
         ] {
             let line = command.write().to_string();
             assert_eq!(OwnerCommand::read(&line), Some(command));

@@ -1,14 +1,17 @@
 //! The models of the daemon and the worker that serves them; both change when the configuration does.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::future::pending;
+use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{error, info, warn};
 
 use super::control::{CommandCause, CommandFailure, CommandOutcome, CommandReply, OwnerCommand};
 use super::devices::WantedModel;
 use super::downloads::{Downloads, can_be_fetched};
+use super::owner::{Availability, OwnerPause, PauseOrder};
 use super::residency::{LoadOutcome, UnloadOutcome};
 use super::state::WorkerState;
 use super::{DeviceModel, Devices, LAST_TASKS, Post, Served, Stock, Worker, here_already};
@@ -21,12 +24,20 @@ use muster_process::tasks::Tasks;
 
 /// For a coordinator to hear of a new model before the owner's command ends.
 const RETURN_TIME: Duration = Duration::from_secs(10);
+/// Between looks whether the last job has ended before a pause.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// The devices, their models under the names of the configuration, and the worker.
 pub struct Crew {
     devices: Devices,
     models: Vec<(String, DeviceModel)>,
     choices: OwnerChoices,
+    /// What has come of the owner's pause.
+    availability: Availability,
+    /// Models that left memory for a pause.
+    put_away: Vec<String>,
+    /// They come back to memory as long as this is kept.
+    coming_back: Option<DropGuard>,
     pub worker: Worker,
     posts: Vec<Post>,
     state: WorkerState,
@@ -42,6 +53,7 @@ pub struct OwnerChoices {
     pub loaded: Vec<String>,
     /// Names of models that the owner unloaded, also where a job has loaded them again.
     pub unloaded: Vec<String>,
+    pub pause: OwnerPause,
 }
 
 /// The models of the configuration at the start.
@@ -109,16 +121,21 @@ impl Crew {
         let worker = Worker::start(fleet, served, posts.clone(), &tasks);
         devices.keep(&tasks);
         state.serves(device_models(&models), &devices, &worker);
-        Self {
+        let mut crew = Self {
             devices,
             models,
             choices,
+            availability: Availability::Open,
+            put_away: Vec::new(),
+            coming_back: None,
             worker,
             posts,
             state,
             tasks,
             whole: whole.clone(),
-        }
+        };
+        crew.settle().await;
+        crew
     }
 
     /// The models on disk that the configuration names now. The downloads are those of the others from here on; a model
@@ -264,6 +281,7 @@ impl Crew {
             state,
             tasks,
             whole,
+            ..
         } = self;
         info!(
             "changing models: no jobs until it is done, running jobs have {} to finish",
@@ -313,7 +331,142 @@ impl Crew {
                 (self, reply)
             }
             OwnerCommand::Withdraw(wanted) => self.withdraw(&wanted, context, grace).await,
+            OwnerCommand::Pause {
+                duration,
+                after_jobs,
+            } => {
+                let until = duration.and_then(|time| SystemTime::now().checked_add(time));
+                self.pause(PauseOrder { until, after_jobs }).await;
+                let reply = Ok(self.standing());
+                (self, reply)
+            }
+            OwnerCommand::Resume => {
+                self.resume().await;
+                let reply = Ok(self.standing());
+                (self, reply)
+            }
         }
+    }
+
+    /// Takes no jobs from now on; a later command takes the place of an earlier one.
+    pub async fn pause(&mut self, order: PauseOrder) {
+        self.choices.pause.order = Some(order);
+        self.settle().await;
+    }
+
+    /// Takes jobs again, where no rule forbids it.
+    pub async fn resume(&mut self) {
+        self.choices.pause.order = None;
+        self.settle().await;
+    }
+
+    /// Waits until there is something to do for the owner's pause.
+    pub async fn owner_due(&self) {
+        let ends = async {
+            match self.choices.pause.remaining(SystemTime::now()) {
+                Some(left) => sleep(left).await,
+                None => pending().await,
+            }
+        };
+        let last_job = async {
+            match self.availability {
+                Availability::Closing => {
+                    while !self.worker.is_idle() {
+                        sleep(LOOK).await;
+                    }
+                }
+                _ => pending().await,
+            }
+        };
+        tokio::select! {
+            () = ends => {}
+            () = last_job => {}
+        }
+    }
+
+    pub async fn follow_owner(&mut self) {
+        self.choices.pause.expire(SystemTime::now());
+        self.settle().await;
+    }
+
+    /// Does what the owner's commands and rules come to now.
+    async fn settle(&mut self) {
+        let wanted = self.choices.pause.availability(self.worker.is_idle());
+        let before = std::mem::replace(&mut self.availability, wanted);
+        let done = match (before, wanted) {
+            (Availability::Paused, Availability::Closing) => {
+                self.availability = Availability::Paused;
+                Ok(())
+            }
+            (before, wanted) if before == wanted => Ok(()),
+            (_, Availability::Open) => self.open().await,
+            (_, Availability::Closing) => {
+                info!("paused after running jobs: no new ones until the owner resumes");
+                self.worker.close();
+                Ok(())
+            }
+            (_, Availability::Paused) => self.give_back().await,
+        };
+        if let Err(failure) = done {
+            error!("pausing or resuming failed: {failure}");
+        }
+        self.state
+            .is_available(self.availability, &self.choices.pause);
+    }
+
+    /// Hands running jobs back and frees the memory of all models.
+    async fn give_back(&mut self) -> Result<(), muster_engine::runtime::Failure> {
+        self.coming_back = None;
+        let reasons = self.choices.pause.reasons(SystemTime::now()).join("; ");
+        info!("paused {reasons}: running jobs are handed back, models leave memory");
+        let paused = self.worker.pause().await;
+        for (_, model) in &self.models {
+            let name = model.name();
+            match self.devices.unload(name).await {
+                UnloadOutcome::Unloaded | UnloadOutcome::AfterJobs(_) => {
+                    if !self.put_away.iter().any(|known| known == name) {
+                        self.put_away.push(name.to_owned());
+                    }
+                }
+                UnloadOutcome::NotOffered | UnloadOutcome::NotLoaded => {}
+            }
+        }
+        paused
+    }
+
+    /// Takes jobs again. Models come back one after the other, one that a job asks for before the others.
+    async fn open(&mut self) -> Result<(), muster_engine::runtime::Failure> {
+        info!("resumed: jobs are taken again");
+        self.worker.resume().await?;
+        let names = std::mem::take(&mut self.put_away);
+        let (devices, stop) = (self.devices.clone(), CancellationToken::new());
+        self.coming_back = Some(stop.clone().drop_guard());
+        self.tasks.start(async move {
+            for name in names {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    loaded = devices.load(&name) => if let Err(failure) = loaded {
+                        error!("loading {name} again failed: {failure}");
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// As the reply to a command.
+    fn standing(&self) -> CommandOutcome {
+        let reasons = self.choices.pause.reasons(SystemTime::now()).join("; ");
+        let (state, text) = match self.availability {
+            Availability::Open => ("open", "this worker takes jobs".to_owned()),
+            Availability::Closing => {
+                let text =
+                    format!("no new jobs; paused once the running ones have ended: {reasons}");
+                ("closing", text)
+            }
+            Availability::Paused => ("paused", format!("paused {reasons}")),
+        };
+        outcome(String::new(), state, text)
     }
 
     /// Serves a model no more that the owner has loaded.

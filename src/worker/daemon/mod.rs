@@ -10,6 +10,7 @@
 //! | `downloads` | models that are fetched while the others are served |
 //! | `media/` | models that make media or transcribe, by kind: their files and their jobs |
 //! | `crew` | the loaded models and the worker that serves them |
+//! | `owner/` | when the machine is its owner's alone |
 //! | `residency` | which models are in memory |
 //! | `control` | commands of the owner to the running worker |
 //! | `state`, `report` | the worker's state, as its owner asks for it |
@@ -36,6 +37,7 @@ mod jobs;
 pub mod locate;
 mod look;
 pub mod media;
+mod owner;
 mod pace;
 mod posts;
 mod registration;
@@ -68,6 +70,7 @@ use fetch::Transfer;
 use fit::Wishes;
 use locate::{LocateError, Located, Shelves};
 pub use media::{FilmType, VideoFile, infotext, transcript};
+pub use owner::{OwnerPause, PauseOrder};
 use posts::posts;
 pub use posts::tls;
 pub use signals::{Signal, Signals};
@@ -113,7 +116,9 @@ pub async fn run(
             missing.join(", ")
         ),
     }
-    info!("ready; SIGTERM or Ctrl-C stops, SIGHUP reloads the configuration");
+    info!(
+        "ready; SIGTERM or Ctrl-C stops, SIGHUP reloads the configuration, SIGUSR1 pauses, SIGUSR2 resumes"
+    );
     loop {
         let grace = config.worker.drain;
         tokio::select! {
@@ -126,6 +131,7 @@ pub async fn run(
                 crew = changed;
                 request.reply(reply);
             }
+            () = crew.owner_due() => crew.follow_owner().await,
             (wanted, located) = downloads.next() => {
                 let change = crew.change(vec![(wanted, located)], (&config, catalog), grace);
                 let Some(changed) = unless_stopped(&mut signals, change).await else {
@@ -136,6 +142,8 @@ pub async fn run(
             }
             signal = signals.next() => match signal {
                 Signal::Stop => break,
+                Signal::Pause => crew.pause(PauseOrder::default()).await,
+                Signal::Resume => crew.resume().await,
                 Signal::Reload => {
                     let Some(reloaded) = reload() else { continue };
                     config = reloaded;

@@ -11,9 +11,22 @@ pub struct WorkerReport {
     pub placement: String,
     /// What it does before it takes jobs.
     pub starting: Option<String>,
+    /// Why its owner has the machine back; absent while it takes jobs.
+    #[serde(default)]
+    pub pause: Option<PauseReport>,
     pub models: Vec<ModelReport>,
     pub coordinators: Vec<CoordinatorReport>,
     pub jobs: JobsReport,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseReport {
+    /// `closing` while running jobs end, then `paused`.
+    pub state: String,
+    /// The command and the rules that keep jobs away.
+    pub reasons: Vec<String>,
+    /// Seconds since the epoch, where a command ends by itself.
+    pub until: Option<i64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,5 @@
 //! The signals a process that stays is told things by. SIGTERM, SIGINT and SIGQUIT end it; SIGHUP has it read its
-//! configuration again, or ends it where its terminal was closed.
+//! configuration again, or ends it where its terminal was closed. SIGUSR1 pauses a worker, SIGUSR2 resumes it.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,6 +12,8 @@ pub struct Signals {
     interrupt: unix::Signal,
     quit: unix::Signal,
     hangup: unix::Signal,
+    first: unix::Signal,
+    second: unix::Signal,
     /// Started from a terminal, and not by `nohup`: a hangup may mean that the terminal is gone.
     ends_with_terminal: bool,
 }
@@ -20,6 +22,8 @@ pub struct Signals {
 pub enum Signal {
     Stop,
     Reload,
+    Pause,
+    Resume,
 }
 
 impl Signals {
@@ -31,6 +35,8 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             quit: signal(SignalKind::quit())?,
             hangup: signal(SignalKind::hangup())?,
+            first: signal(SignalKind::user_defined1())?,
+            second: signal(SignalKind::user_defined2())?,
             ends_with_terminal: !is_kept && has_terminal(),
         })
     }
@@ -40,6 +46,8 @@ impl Signals {
             _ = self.terminate.recv() => Signal::Stop,
             _ = self.interrupt.recv() => Signal::Stop,
             _ = self.quit.recv() => Signal::Stop,
+            _ = self.first.recv() => Signal::Pause,
+            _ = self.second.recv() => Signal::Resume,
             _ = self.hangup.recv() => match self.ends_with_terminal && !has_terminal() {
                 true => Signal::Stop,
                 false => Signal::Reload,
@@ -47,7 +55,7 @@ impl Signals {
         }
     }
 
-    /// The next signal to stop. One to reload is left aside: there is nothing yet, or nothing any more, to reload.
+    /// The next signal to stop. Others are left aside: there is nothing yet, or nothing any more, that they mean.
     pub async fn stop(&mut self) {
         while self.next().await != Signal::Stop {}
     }

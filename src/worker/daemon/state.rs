@@ -2,10 +2,12 @@
 //! also while a model loads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::devices::Devices;
 use super::downloads::DownloadStates;
-use super::report::{CoordinatorReport, JobsReport, ModelReport, WorkerReport};
+use super::owner::{Availability, OwnerPause};
+use super::report::{CoordinatorReport, JobsReport, ModelReport, PauseReport, WorkerReport};
 use super::summary::{self, Counters};
 use super::{DeviceModel, Worker};
 use crate::link::{Link, Standing};
@@ -22,6 +24,8 @@ struct Sources {
     name: String,
     /// What it does before it serves.
     starting: Option<String>,
+    availability: Availability,
+    pause: OwnerPause,
     models: Vec<DeviceModel>,
     devices: Option<Devices>,
     downloads: DownloadStates,
@@ -60,6 +64,13 @@ impl WorkerState {
         sources.lines = worker.named_links();
     }
 
+    /// What the owner has said, and what has come of it.
+    pub fn is_available(&self, availability: Availability, pause: &OwnerPause) {
+        let mut sources = self.lock();
+        sources.availability = availability;
+        sources.pause = pause.clone();
+    }
+
     pub fn report(&self) -> WorkerReport {
         let sources = self.lock();
         let served = sources
@@ -84,6 +95,7 @@ impl WorkerState {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             placement: devices.map_or_else(String::new, |of| of.placement().to_owned()),
             starting: sources.starting.clone(),
+            pause: sources.pause_report(),
             models: served.chain(downloads).collect(),
             coordinators: sources.lines.iter().map(CoordinatorReport::of).collect(),
             jobs: JobsReport {
@@ -100,6 +112,23 @@ impl WorkerState {
 
     fn lock(&self) -> MutexGuard<'_, Sources> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sources {
+    fn pause_report(&self) -> Option<PauseReport> {
+        let state = match self.availability {
+            Availability::Open => return None,
+            Availability::Closing => "closing",
+            Availability::Paused => "paused",
+        };
+        let until = self.pause.order.and_then(|order| order.until);
+        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Some(PauseReport {
+            state: state.to_owned(),
+            reasons: self.pause.reasons(SystemTime::now()),
+            until: until.and_then(|until| i64::try_from(since(until).as_secs()).ok()),
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::info;
 
+use super::owner::Availability;
 use super::pace::Pace;
 use crate::link::session::Peer;
 use crate::link::{Link, Said, Standing};
@@ -208,7 +209,7 @@ fn work(before: &Activity, now: &Activity) -> String {
 pub async fn keep(
     counters: Counters,
     links: Vec<(String, Link)>,
-    paused: watch::Receiver<bool>,
+    availability: watch::Receiver<Availability>,
     tasks: Tasks,
 ) {
     // Without coordinators the start has said so already.
@@ -225,7 +226,7 @@ pub async fn keep(
             _ = minutes.tick() => {}
         }
         let now = counters.activity(earned(links.iter().map(|(_, link)| link)));
-        if let Some(line) = summary.minute(now, idle(&links, *paused.borrow())) {
+        if let Some(line) = summary.minute(now, idle(&links, *availability.borrow())) {
             info!("{line}");
         }
     }
@@ -236,7 +237,7 @@ pub fn earned<'a>(links: impl Iterator<Item = &'a Link>) -> Kudos {
     Kudos(links.map(|link| link.feedback().earned().0).sum())
 }
 
-fn idle(links: &[(String, Link)], is_paused: bool) -> Idle {
+fn idle(links: &[(String, Link)], availability: Availability) -> Idle {
     let is_connected = |link: &Link| {
         matches!(
             link.standing(),
@@ -248,7 +249,7 @@ fn idle(links: &[(String, Link)], is_paused: bool) -> Idle {
         found.map(|(label, _)| label.clone()).collect()
     };
     let serving = labels(&|link| is_connected(link) && link.feedback().maintenance().is_none());
-    if is_paused {
+    if availability != Availability::Open {
         return Idle::Paused;
     }
     if !serving.is_empty() {

@@ -14,6 +14,7 @@ use url::Url;
 use super::engines::{DeviceModel, Fleet, MediaModel};
 use super::jobs::{self, CAPTION, NSFW, Shop};
 use super::look::{Look, set_status};
+use super::owner::Availability;
 use super::registration::{claims, registration, small};
 use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, PolledKind, Polling};
@@ -91,7 +92,7 @@ pub struct Stock {
 pub struct Worker {
     stock: watch::Sender<Stock>,
     condition: watch::Sender<Condition>,
-    paused: watch::Sender<bool>,
+    availability: watch::Sender<Availability>,
     lines: Vec<PostLine>,
     counters: Counters,
 }
@@ -127,10 +128,10 @@ impl Worker {
         let fleet = fleet.into();
         let (offers, taken) = mpsc::channel(WAITING_OFFERS);
         let (condition, heard) = watch::channel(Condition::default());
-        let (paused, is_paused) = watch::channel(false);
+        let (availability, is_available) = watch::channel(Availability::Open);
         let shop = Shop {
             fleet: fleet.clone(),
-            paused: is_paused,
+            availability: is_available,
             paces: Arc::default(),
             counters: Counters::default(),
             captioning: served.captioning(),
@@ -210,12 +211,17 @@ impl Worker {
         let lines: Vec<PostLine> = posts.into_iter().flat_map(keep).collect();
         let named = |line: &PostLine| (line.label.clone(), line.link.clone());
         let named = lines.iter().map(named).collect();
-        let summary = summary::keep(counters.clone(), named, paused.subscribe(), tasks.clone());
+        let summary = summary::keep(
+            counters.clone(),
+            named,
+            availability.subscribe(),
+            tasks.clone(),
+        );
         tasks.start(summary);
         Self {
             stock,
             condition,
-            paused,
+            availability,
             lines,
             counters,
         }
@@ -241,7 +247,7 @@ impl Worker {
         }
         // Jobs of a new model come as soon as a line has told of it: the engine that has the model stands ready before.
         self.stock.send_replace(stock);
-        if *self.paused.borrow() {
+        if *self.availability.borrow() == Availability::Paused {
             fleet.pause().await?;
         }
         let claims = claims(&fleet, &served);
@@ -376,22 +382,33 @@ impl Worker {
     /// The owner wants the machine: what runs is handed back at once, nobody is struck, and the device is quiet when
     /// this returns.
     pub async fn pause(&self) -> Result<(), Failure> {
-        self.paused.send_replace(true);
-        self.condition.send_modify(|condition| {
-            condition.is_paused = true;
-            set_status(&mut condition.state, true);
-        });
+        self.tell(Availability::Paused);
         self.fleet().pause().await
+    }
+
+    /// Takes no new jobs, and finishes those that run.
+    pub fn close(&self) {
+        self.tell(Availability::Closing);
     }
 
     pub async fn resume(&self) -> Result<(), Failure> {
         self.fleet().resume().await?;
-        self.paused.send_replace(false);
-        self.condition.send_modify(|condition| {
-            condition.is_paused = false;
-            set_status(&mut condition.state, false);
-        });
+        self.tell(Availability::Open);
         Ok(())
+    }
+
+    fn tell(&self, availability: Availability) {
+        let is_paused = availability != Availability::Open;
+        self.availability.send_replace(availability);
+        self.condition.send_modify(|condition| {
+            condition.is_paused = is_paused;
+            set_status(&mut condition.state, is_paused);
+        });
+    }
+
+    /// Whether no job runs.
+    pub fn is_idle(&self) -> bool {
+        self.activity().running == 0
     }
 
     /// Takes no more jobs, finishes those that run within the grace period, and leaves its coordinators. What does

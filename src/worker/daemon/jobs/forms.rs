@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use super::{Shop, handed_back, images, never_began, pause, serve};
+use super::{Shop, handed_back, images, never_began, paused, serve};
 use crate::daemon::blame;
 use crate::daemon::media::fetch_file;
 use crate::link::session::{Slot, Work};
@@ -44,11 +44,11 @@ pub async fn answer(offer: Offer, request: FormRequest, shop: Shop) {
         mut reply,
         stop,
     } = offer;
-    let mut paused = shop.paused.clone();
+    let mut availability = shop.availability.clone();
     let fetched = tokio::select! {
         biased;
         () = stop.wanted() => Err(never_began()),
-        () = pause(&mut paused) => Err(handed_back()),
+        () = paused(&mut availability) => Err(handed_back()),
         fetched = fetch_file("image", &request.image, &transfers) => fetched,
     };
     let answered = match (fetched, request.form.as_str()) {

@@ -27,6 +27,7 @@ use tracing::{debug, error};
 use super::blame;
 use super::engines::{Engines, Fleet};
 use super::media::{self, MediaDesk};
+use super::owner::Availability;
 use super::pace::Paces;
 use super::residency::ResidencyHold;
 use super::summary::Counters;
@@ -53,7 +54,7 @@ const NOT_FROM_TEXT: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub struct Shop {
     pub fleet: Fleet,
-    pub paused: watch::Receiver<bool>,
+    pub availability: watch::Receiver<Availability>,
     pub paces: Arc<Paces>,
     pub counters: Counters,
     /// The model that writes captions.
@@ -93,6 +94,7 @@ async fn serve(offer: Offer, mut shop: Shop) {
     let held = tokio::select! {
         biased;
         () = stop.wanted() => Err(never_began()),
+        () = closed(&shop.availability) => Err(handed_back()),
         held = hold(&fleet, &model) => held,
     };
     let (engines, _hold) = match held {
@@ -118,7 +120,7 @@ async fn serve(offer: Offer, mut shop: Shop) {
     let prepared = tokio::select! {
         biased;
         () = stop.wanted() => Err(never_began()),
-        () = pause(&mut shop.paused) => Err(handed_back()),
+        () = paused(&mut shop.availability) => Err(handed_back()),
         prepared = prepare(work, line, &engines.runtime) => prepared,
     };
     let ended = match prepared {
@@ -155,7 +157,7 @@ async fn make(work: Work, desk: MediaDesk<'_>, mut shop: Shop, stop: &Stop) {
     let ended = tokio::select! {
         biased;
         () = stop.wanted() => never_began(),
-        () = pause(&mut shop.paused) => handed_back(),
+        () = paused(&mut shop.availability) => handed_back(),
         said = media::run(work, desk) => said,
     };
     check_device(engines, &ended).await;
@@ -214,9 +216,20 @@ fn handed_back() -> Said {
     }
 }
 
-async fn pause(paused: &mut watch::Receiver<bool>) {
-    if paused.wait_for(|is_paused| *is_paused).await.is_err() {
+/// Waits until running jobs are handed back.
+async fn paused(availability: &mut watch::Receiver<Availability>) {
+    let is_paused = |now: &Availability| *now == Availability::Paused;
+    if availability.wait_for(is_paused).await.is_err() {
         // Nobody is left who could pause it.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Waits until no job may begin.
+async fn closed(availability: &watch::Receiver<Availability>) {
+    let mut availability = availability.clone();
+    let is_closed = |now: &Availability| *now != Availability::Open;
+    if availability.wait_for(is_closed).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
@@ -283,7 +296,7 @@ async fn listen(
         let event = tokio::select! {
             biased;
             () = stop.wanted() => return speech.cancelled(),
-            () = pause(&mut shop.paused) => return handed_back(),
+            () = paused(&mut shop.availability) => return handed_back(),
             event = generation.next() => event,
         };
         let (output, end) = match event {
