@@ -21,6 +21,7 @@ mod engine;
 mod example;
 mod exposure;
 mod fingerprint;
+mod hours;
 mod hub;
 mod media;
 mod models;
@@ -46,6 +47,7 @@ pub use engine::{DeviceSetting, EngineConfig, KvCacheSetting, SpeculationSetting
 pub use example::example;
 pub use exposure::Exposure;
 pub use fingerprint::Fingerprint;
+pub use hours::Hours;
 pub use hub::HubConfig;
 pub use media::MediaConfig;
 pub use models::{ModelsConfig, Quantization, Served, is_path};

@@ -1,12 +1,41 @@
 //! `[owner]`: what the machine's owner keeps for themselves.
 
+use std::time::Duration;
+
+use super::hours::Hours;
 use super::setting::settings;
 use super::units::Size;
 
 settings! {
-    /// Resources kept for the owner of the machine.
+    /// Resources kept for the owner of the machine, and when the worker is paused. While a rule holds, no jobs are taken, running ones are handed back, and no model is in memory.
     pub struct OwnerConfig = "owner" {
         /// Device memory that models never use. Raise it to work on the same machine.
         keep_free: Size where (0..=1 << 50) = "512 MiB",
+        /// Hours in which jobs are taken, in the machine's own time: ["22:00-07:00"], or ["mon-fri 18:00-08:00", "sat,sun"]. Set it to lend the machine at night.
+        hours: Option<Hours>; unset "at any hour",
+        /// Programs that have the machine to themselves, by the names that `ps` shows. Set it to games, for instance.
+        pause_for: Vec<String> = [],
+        /// Memory of a GPU that other programs may use, all together. Set it where other programs compute on the same GPU.
+        others_gpu_memory: Option<Size> where (0..=1 << 50); unset "any",
+        /// Share of the processors, in percent, that other programs may use. Set it to stay out of the way of other work.
+        others_load: Option<usize> where (1..=100); unset "any",
+        /// For how long nobody may have used a keyboard or a terminal here. Set it on a machine that people sit at.
+        idle_for: Option<Duration> where (1..=86400); unset "jobs are taken while people work",
+        /// Temperature of a GPU in degrees Celsius from which on the worker rests. Set it for the sake of noise or hardware.
+        most_heat: Option<usize> where (30..=110); unset "as hot as the driver allows",
+        /// For how long no rule may hold before jobs are taken again. Raise it where programs come and go.
+        resume_after: Duration where (0..=86400) = "30s",
+    }
+}
+
+impl OwnerConfig {
+    /// Whether any rule can ever pause the worker.
+    pub fn has_rules(&self) -> bool {
+        self.hours.is_some()
+            || !self.pause_for.is_empty()
+            || self.others_gpu_memory.is_some()
+            || self.others_load.is_some()
+            || self.idle_for.is_some()
+            || self.most_heat.is_some()
     }
 }

@@ -517,6 +517,58 @@ fn the_owner_loads_and_unloads_models_of_a_running_worker() {
 }
 
 #[test]
+fn a_worker_rests_while_a_program_of_its_owner_runs() {
+    let serve = serve("");
+    let (address, key) = (&serve.address, &serve.key);
+    let configuration = format!(
+        "[models]\nserve = [\"demo-text\"]\n[owner]\npause_for = [\"muster-game\"]\nresume_after = \"1s\"\n\
+         [[coordinator]]\nurl = \"ws://{address}\"\nkey = \"{key}\"\n"
+    );
+    let mut daemon = Running::start(&["--offline"], &configuration);
+    daemon.wait_for("SIGHUP reloads the configuration");
+    let data = daemon.folder.path().join("data");
+    let data = data.to_str().unwrap().to_owned();
+    let report = || {
+        let said = worker(&["status", "--json", "--data-dir", &data])
+            .run()
+            .ok();
+        let report: Value = serde_json::from_str(&said).unwrap();
+        report["worker"].clone()
+    };
+    assert!(report()["pause"].is_null());
+
+    let folder = tempfile::tempdir().unwrap();
+    let game = folder.path().join("muster-game");
+    std::fs::copy("/bin/sleep", &game).unwrap();
+    let mut game = Command::new(game).arg("600").spawn().unwrap();
+    let paused = eventually_blocking("the worker to rest", || {
+        let report = report();
+        match report["pause"]["state"] == "paused" && report["models"][0]["state"] == "unloaded" {
+            true => Ok(report),
+            false => Err(report),
+        }
+    });
+    let reason = "while muster-game runs (owner.pause_for)";
+    assert_eq!(paused["pause"]["reasons"][0], reason, "{paused}");
+    // The owner's word does not lift a rule.
+    let said = worker(&["resume", "--data-dir", &data]).run().ok();
+    assert_eq!(said, format!("paused {reason}\n"));
+
+    game.kill().unwrap();
+    game.wait().unwrap();
+    eventually_blocking("jobs to be taken again", || {
+        match report()["pause"].is_null() {
+            true => Ok(()),
+            false => Err(()),
+        }
+    });
+    let answer = serve.chat();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    daemon.signal("-TERM");
+    assert_eq!(daemon.ends(), Some(0));
+}
+
+#[test]
 fn a_model_that_does_not_fit_is_refused_with_the_arithmetic() {
     let configuration = "[models]\nserve = [\"demo-image\"]\n[engine]\nkv_memory = \"900TiB\"\n";
     let mut daemon = Running::start(&["--offline"], configuration);

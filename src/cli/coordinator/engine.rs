@@ -19,8 +19,8 @@ use crate::daemon::control::ControlSocket;
 use crate::daemon::locate::Located;
 use crate::daemon::state::WorkerState;
 use crate::daemon::{
-    Crew, Device, DeviceModel, Devices, OwnerChoices, OwnerPause, PauseOrder, Post, Signal,
-    Signals, WantedModel, Way,
+    Crew, Device, DeviceModel, Devices, OwnerChoices, OwnerPause, OwnerRules, PauseOrder, Post,
+    Signal, Signals, WantedModel, Way,
 };
 use crate::hardware;
 use crate::link::Dial;
@@ -115,8 +115,9 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
         // The coordinator's process hears them, too: this one stays until it is no longer needed.
         let mut signals = Signals::listen().map_err(anyhow::Error::from)?;
         let tasks = Tasks::default();
+        let rules = OwnerRules::follow(&config.owner, &tasks);
         let started = tokio::select! {
-            started = start(args, config, &tasks) => started?,
+            started = start(args, config, &rules, &tasks) => started?,
             () = orphaned(args) => return Ok(()),
         };
         let (mut crew, place, mut control) = started;
@@ -160,6 +161,7 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
                     }
                     // The coordinator's process tells its mistakes, and the settings that need a restart.
                     Signal::Reload => if let Ok(loaded) = root.load() {
+                        rules.change(&loaded.config.owner);
                         root.raise_log(&loaded.config);
                     }
                 },
@@ -171,6 +173,7 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
 async fn start(
     args: &EngineArgs,
     config: &Config,
+    rules: &OwnerRules,
     tasks: &Tasks,
 ) -> Result<(Crew, Place, ControlSocket), Failure> {
     let post = post(args, config)?;
@@ -219,7 +222,8 @@ async fn start(
         pause: pause_of(args.paused),
     };
     let context = (state.clone(), config, &place.catalog, &place.hub);
-    let crew = Crew::resume(choices, devices, serving, vec![post], context, tasks).await;
+    let owner = (choices, rules);
+    let crew = Crew::resume(owner, devices, serving, vec![post], context, tasks).await;
     if !crew.worker.connected().await {
         return Err(Failure::new(
             Exit::Failed,

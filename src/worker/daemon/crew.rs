@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::pending;
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{error, info, warn};
@@ -11,7 +12,7 @@ use tracing::{error, info, warn};
 use super::control::{CommandCause, CommandFailure, CommandOutcome, CommandReply, OwnerCommand};
 use super::devices::WantedModel;
 use super::downloads::{Downloads, can_be_fetched};
-use super::owner::{Availability, OwnerPause, PauseOrder};
+use super::owner::{Availability, OwnerPause, OwnerRules, PauseOrder};
 use super::residency::{LoadOutcome, UnloadOutcome};
 use super::state::WorkerState;
 use super::{DeviceModel, Devices, LAST_TASKS, Post, Served, Stock, Worker, here_already};
@@ -32,6 +33,8 @@ pub struct Crew {
     devices: Devices,
     models: Vec<(String, DeviceModel)>,
     choices: OwnerChoices,
+    /// Why the owner's rules keep jobs away.
+    rules: watch::Receiver<Vec<String>>,
     /// What has come of the owner's pause.
     availability: Availability,
     /// Models that left memory for a pause.
@@ -73,16 +76,17 @@ impl Crew {
         devices: Devices,
         models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
+        rules: &OwnerRules,
         context: (WorkerState, &Catalog),
         whole: &Tasks,
     ) -> Self {
-        let choices = OwnerChoices::default();
-        Self::start_with(choices, devices, models, posts, context, whole).await
+        let owner = (OwnerChoices::default(), rules.reasons.clone());
+        Self::start_with(owner, devices, models, posts, context, whole).await
     }
 
     /// Starts with the choices that the owner made in an earlier process. A model that does not load again is left out.
     pub async fn resume(
-        choices: OwnerChoices,
+        (choices, rules): (OwnerChoices, &OwnerRules),
         devices: Devices,
         mut models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
@@ -105,11 +109,12 @@ impl Crew {
             models.extend(load(&devices, wanted.clone(), located).await);
         }
         choices.unload(&devices).await;
-        Self::start_with(choices, devices, models, posts, (state, catalog), whole).await
+        let owner = (choices, rules.reasons.clone());
+        Self::start_with(owner, devices, models, posts, (state, catalog), whole).await
     }
 
     async fn start_with(
-        choices: OwnerChoices,
+        (mut choices, mut rules): (OwnerChoices, watch::Receiver<Vec<String>>),
         devices: Devices,
         models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
@@ -121,10 +126,12 @@ impl Crew {
         let worker = Worker::start(fleet, served, posts.clone(), &tasks);
         devices.keep(&tasks);
         state.serves(device_models(&models), &devices, &worker);
+        choices.pause.rules = rules.borrow_and_update().clone();
         let mut crew = Self {
             devices,
             models,
             choices,
+            rules,
             availability: Availability::Open,
             put_away: Vec::new(),
             coming_back: None,
@@ -276,6 +283,7 @@ impl Crew {
             devices,
             models,
             choices,
+            rules,
             worker,
             posts,
             state,
@@ -292,7 +300,8 @@ impl Crew {
         }
         tasks.stop(LAST_TASKS).await;
         let models = change(&devices, models).await;
-        Self::start_with(choices, devices, models, posts, (state, context.1), &whole).await
+        let owner = (choices, rules);
+        Self::start_with(owner, devices, models, posts, (state, context.1), &whole).await
     }
 
     /// The number of devices.
@@ -378,14 +387,22 @@ impl Crew {
                 _ => pending().await,
             }
         };
+        let mut rules = self.rules.clone();
+        let changed = async {
+            if rules.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        };
         tokio::select! {
             () = ends => {}
             () = last_job => {}
+            () = changed => {}
         }
     }
 
     pub async fn follow_owner(&mut self) {
         self.choices.pause.expire(SystemTime::now());
+        self.choices.pause.rules = self.rules.borrow_and_update().clone();
         self.settle().await;
     }
 

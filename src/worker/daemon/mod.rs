@@ -70,7 +70,7 @@ use fetch::Transfer;
 use fit::Wishes;
 use locate::{LocateError, Located, Shelves};
 pub use media::{FilmType, VideoFile, infotext, transcript};
-pub use owner::{OwnerPause, PauseOrder};
+pub use owner::{OwnerPause, OwnerRules, PauseOrder};
 use posts::posts;
 pub use posts::tls;
 pub use signals::{Signal, Signals};
@@ -107,7 +107,9 @@ pub async fn run(
         let room = devices.most_room().await;
         downloads.start(wanted, &room, config, catalog, hub);
     }
-    let mut crew = Crew::start(devices, models.loaded, posts, (state, catalog), &tasks).await;
+    let rules = OwnerRules::follow(&config.owner, &tasks);
+    let context = (state, catalog);
+    let mut crew = Crew::start(devices, models.loaded, posts, &rules, context, &tasks).await;
     let mut config = config.clone();
     match models.missing.as_slice() {
         [] => {}
@@ -147,6 +149,7 @@ pub async fn run(
                 Signal::Reload => {
                     let Some(reloaded) = reload() else { continue };
                     config = reloaded;
+                    rules.change(&config.owner);
                     let grace = config.worker.drain;
                     let recruits = crew.recruits(&config, catalog, hub, &mut downloads).await;
                     if recruits.is_empty() && !crew.has_left_overs(&config) {

@@ -49,6 +49,20 @@ impl Cards {
     }
 }
 
+impl Cards {
+    /// The programs on each card, and its temperature, in the order of their numbers.
+    pub fn uses(&self) -> Vec<(Vec<GpuProcess>, Option<u32>)> {
+        let devices = self.shown.iter().map(|known| known.open(&self.nvml));
+        devices
+            .filter_map(Result::ok)
+            .map(|device| {
+                let celsius = device.temperature(TemperatureSensor::Gpu).ok();
+                (processes(&self.nvml, &device), celsius)
+            })
+            .collect()
+    }
+}
+
 impl Known {
     fn open<'a>(&self, nvml: &'a Nvml) -> Result<Device<'a>, NvmlError> {
         match self {

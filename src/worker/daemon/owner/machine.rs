@@ -1,0 +1,207 @@
+//! What is known of the machine: its time, programs, load, people and GPUs.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::time::{Duration, Instant, SystemTime};
+
+use chrono::{Datelike, Local, Timelike};
+
+use super::rules::{GpuUse, MachineUse};
+use crate::hardware::Cards;
+use muster_config::OwnerConfig;
+
+/// Looks at the machine again and again, and only at what a rule wants to know.
+pub struct MachineWatch {
+    cards: Option<Cards>,
+    /// Ticks of all processors and of this process at the last look.
+    ticks: Option<Ticks>,
+    /// Interrupts of the keyboard and mouse, and when they changed.
+    keyboard: Option<(u64, Instant)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ticks {
+    busy: u64,
+    all: u64,
+    own: u64,
+}
+
+impl MachineWatch {
+    pub fn new() -> Self {
+        Self {
+            cards: Cards::open(),
+            ticks: None,
+            keyboard: None,
+        }
+    }
+
+    pub fn look(&mut self, config: &OwnerConfig) -> MachineUse {
+        let now = Local::now();
+        let day = now.weekday().num_days_from_monday() as usize;
+        let wants_gpus = config.others_gpu_memory.is_some() || config.most_heat.is_some();
+        MachineUse {
+            time: Some((day, now.hour() * 60 + now.minute())),
+            programs: match config.pause_for.is_empty() {
+                true => Vec::new(),
+                false => programs(),
+            },
+            others_load: config.others_load.and_then(|_| self.others_load()),
+            idle: config.idle_for.and_then(|_| self.idle()),
+            gpus: match &self.cards {
+                Some(cards) if wants_gpus => cards
+                    .uses()
+                    .iter()
+                    .map(|(processes, celsius)| GpuUse {
+                        others_bytes: processes
+                            .iter()
+                            .filter(|process| process.pid != std::process::id())
+                            .filter_map(|process| process.memory_bytes)
+                            .sum(),
+                        celsius: *celsius,
+                    })
+                    .collect(),
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    fn others_load(&mut self) -> Option<f64> {
+        let now = ticks()?;
+        let before = self.ticks.replace(now)?;
+        let since = |of: fn(&Ticks) -> u64| of(&now).saturating_sub(of(&before));
+        let (busy, all, own) = (since(|it| it.busy), since(|it| it.all), since(|it| it.own));
+        (all > 0).then(|| busy.saturating_sub(own) as f64 / all as f64)
+    }
+
+    /// The shortest time since a terminal, or the keyboard of the machine itself, was used.
+    fn idle(&mut self) -> Option<Duration> {
+        let interrupts = fs::read_to_string("/proc/interrupts").ok();
+        let pressed = interrupts.as_deref().and_then(keyboard_interrupts);
+        let keyboard = pressed.map(|count| match self.keyboard {
+            Some((last, at)) if last == count => at.elapsed(),
+            Some(_) => {
+                self.keyboard = Some((count, Instant::now()));
+                Duration::ZERO
+            }
+            // Nobody knows when it was used before.
+            None => {
+                self.keyboard = Some((count, Instant::now()));
+                Duration::MAX
+            }
+        });
+        terminals().into_iter().chain(keyboard).min()
+    }
+}
+
+/// The names of all programs that run.
+fn programs() -> Vec<String> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+    entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_process))
+        .filter_map(|entry| fs::read_to_string(entry.path().join("comm")).ok())
+        .map(|name| name.trim_end().to_owned())
+        .collect()
+}
+
+fn ticks() -> Option<Ticks> {
+    let all = fs::read_to_string("/proc/stat").ok()?;
+    let own = fs::read_to_string("/proc/self/stat").ok()?;
+    ticks_of(&all, &own)
+}
+
+fn ticks_of(all: &str, own: &str) -> Option<Ticks> {
+    let line = all.lines().next()?.strip_prefix("cpu ")?;
+    let numbers: Vec<u64> = line
+        .split_whitespace()
+        .map_while(|number| number.parse().ok())
+        .collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests are counted in the first two.
+    let of_all = numbers.iter().take(8);
+    let idle: u64 = numbers.iter().skip(3).take(2).sum();
+    let all: u64 = of_all.sum();
+    // The name of the program, in parentheses, may hold spaces.
+    let (_, own) = own.rsplit_once(") ")?;
+    let fields: Vec<&str> = own.split_whitespace().collect();
+    let field = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(Ticks {
+        busy: all.checked_sub(idle)?,
+        all,
+        own: field(11)? + field(12)?,
+    })
+}
+
+/// All interrupts of the controller of keyboards and mice that are not on a bus.
+fn keyboard_interrupts(interrupts: &str) -> Option<u64> {
+    let lines = interrupts.lines().filter(|line| line.contains("i8042"));
+    let counts = lines.map(|line| {
+        let numbers = line.split_whitespace().skip(1);
+        let numbers = numbers.map_while(|number| number.parse::<u64>().ok());
+        numbers.sum::<u64>()
+    });
+    counts.reduce(|sum, count| sum + count)
+}
+
+/// How long ago each terminal was used.
+fn terminals() -> Vec<Duration> {
+    let folders = ["/dev/pts", "/dev"];
+    let entries = folders
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let is_terminal = |path: &std::path::Path| {
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or("");
+        let number = match path.starts_with("/dev/pts") {
+            true => Some(name),
+            false => name.strip_prefix("tty"),
+        };
+        number.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let now = SystemTime::now();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| is_terminal(path))
+        .filter_map(|path| fs::metadata(path).ok())
+        .filter(|metadata| metadata.file_type().is_char_device())
+        .filter_map(|metadata| metadata.accessed().ok())
+        .map(|used| now.duration_since(used).unwrap_or_default())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_those_of_all_and_of_this_process() {
+        let all = "cpu  100 5 20 800 50 1 2 3 40 5\ncpu0 1 2 3\n";
+        let own = "42 (a (b) c) S 1 42 42 0 -1 4194560 100 0 0 0 7 9 0 0 20 0 1 0";
+        let found = ticks_of(all, own);
+        assert_eq!(
+            found,
+            Some(Ticks {
+                busy: 131,
+                all: 981,
+                own: 16
+            })
+        );
+        assert_eq!(ticks_of("", own), None);
+        assert_eq!(ticks_of(all, "42 (a"), None);
+    }
+
+    #[test]
+    fn interrupts_of_the_keyboard_are_summed() {
+        let text = "            CPU0       CPU1\n  1:       9        11   IO-APIC    1-edge      i8042\n\
+                     12:        2         3   IO-APIC   12-edge      i8042\n 16:  7 7  IO-APIC  xhci\n";
+        assert_eq!(keyboard_interrupts(text), Some(25));
+        assert_eq!(keyboard_interrupts(" 16:  7 7  xhci\n"), None);
+    }
+
+    #[test]
+    fn this_program_is_among_those_that_run() {
+        let name = fs::read_to_string("/proc/self/comm").unwrap();
+        assert!(programs().contains(&name.trim_end().to_owned()));
+    }
+}
