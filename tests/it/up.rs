@@ -593,6 +593,18 @@ fn the_owner_has_the_machine_back_and_a_stream_goes_on_afterwards() {
         "{shown}"
     );
 
+    // Others are told, and when to come back.
+    let mut curl = Command::new("curl");
+    let body = r#"{"model":"demo-text","messages":[{"role":"user","content":"Hello?"}]}"#;
+    let refused = curl
+        .args(["-si", "-d", body, "-H", &key, &route])
+        .output()
+        .unwrap();
+    let refused = String::from_utf8(refused.stdout).unwrap();
+    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    assert!(refused.contains("retry-after: 60"), "{refused}");
+    assert!(refused.contains("paused by their owners"), "{refused}");
+
     let said = beside(folder.path(), &["resume", "--json"]);
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["state"], "open", "{said}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use muster_protocol::job::{Capabilities, Job, JobId, Kind};
+use muster_protocol::job::{Capabilities, Job, JobId, Kind, UnixMillis};
 
 use super::Dispatcher;
 use super::clock::Mono;
@@ -70,8 +70,41 @@ impl Dispatcher {
             Err(Refusal::Unserved { .. }) if job.durable => {
                 Ok(self.lane_to_wait_in(job, Capabilities::default()))
             }
+            Ok(lane) if !job.durable => {
+                self.check_pause(lane, job)?;
+                Ok(lane)
+            }
             lane => lane,
         }
+    }
+
+    /// Nobody waits for workers whose owners have all their machines back.
+    fn check_pause(&self, lane: LaneId, job: &Job) -> Result<(), Refusal> {
+        let listings = self.workers.values().flat_map(|worker| {
+            let listings = worker.listings.iter();
+            let listings = listings.filter(move |listing| listing.lane == lane);
+            listings.flat_map(|listing| listing.models.iter().map(|at| &worker.models[*at]))
+        });
+        let mut soonest: Option<i64> = None;
+        for model in listings {
+            match model.paused_until {
+                None => return Ok(()),
+                Some(0) => soonest = soonest.or(Some(0)),
+                Some(until) => {
+                    let before = soonest.filter(|before| *before > 0);
+                    soonest = Some(before.map_or(until, |before| before.min(until)));
+                }
+            }
+        }
+        let Some(until) = soonest else {
+            return Ok(());
+        };
+        let until = UnixMillis(until.saturating_mul(1000));
+        let wait = until.since(self.now.wall);
+        Err(Refusal::Paused {
+            models: job.model.0.clone(),
+            wait: (!wait.is_zero()).then_some(wait),
+        })
     }
 
     /// Whoever has a key finds a place, however much is asked for without one.

@@ -30,6 +30,12 @@ pub enum Refusal {
     },
     /// A job of this id is already here.
     Duplicate,
+    /// The owners of all workers that could serve it have their machines back.
+    Paused {
+        models: Vec<Arc<str>>,
+        /// Until the first of them is known to come back.
+        wait: Option<Duration>,
+    },
     /// No connected worker can serve it.
     Unserved {
         missing: Missing,
@@ -66,6 +72,7 @@ impl From<Refusal> for Failure {
             Refusal::ShuttingDown => FailureKind::ShuttingDown,
             Refusal::QueueFull { .. } => FailureKind::QueueFull,
             Refusal::InFlight { .. } => FailureKind::InFlightLimit,
+            Refusal::Paused { .. } => FailureKind::ModelOffline,
             Refusal::Duplicate | Refusal::TooManyJobs { .. } => FailureKind::InvalidRequest,
             Refusal::Unserved {
                 missing: Missing::Context { wanted, longest },
@@ -82,10 +89,14 @@ impl Refusal {
     pub fn wait(&self) -> Option<Duration> {
         match self {
             Self::QueueFull { wait, .. } | Self::InFlight { wait, .. } => Some(*wait),
+            Self::Paused { wait, .. } => Some(wait.unwrap_or(USUAL_PAUSE)),
             _ => None,
         }
     }
 }
+
+/// After which a client may ask again where an owner has not said how long a pause lasts.
+const USUAL_PAUSE: Duration = Duration::from_secs(60);
 
 /// At least one, as `Retry-After` says it.
 fn whole_seconds(wait: Duration) -> u128 {
@@ -132,6 +143,17 @@ impl fmt::Display for Refusal {
                 formatter,
                 "the request has {wanted} jobs, the account may have {most} at a time"
             ),
+            Self::Paused { models, wait } => {
+                let models = models.join(" or ");
+                write!(
+                    formatter,
+                    "the workers of {models} are paused by their owners"
+                )?;
+                match wait {
+                    Some(wait) => write!(formatter, " for another {} s", whole_seconds(*wait)),
+                    None => write!(formatter, "; it is not known for how long"),
+                }
+            }
             Self::Duplicate => write!(formatter, "a job with this id has already been accepted"),
             Self::Unserved { missing, online } if online.is_empty() => {
                 write!(formatter, "{missing}; no model is online")

@@ -79,6 +79,7 @@ pub struct WorkerModel {
     pub ready: bool,
     pub waiting: u32,
     pub stay: MemoryStay,
+    pub paused_until: Option<i64>,
     pub offering: Offering,
 }
 
@@ -246,6 +247,7 @@ impl Worker {
                 ready: true,
                 waiting: 0,
                 stay: MemoryStay::default(),
+                paused_until: None,
                 offering: Offering::of(Kinds::default(), Reach::ENDLESS),
             });
             self.models.len() - 1
@@ -344,6 +346,7 @@ impl Worker {
         };
         model.ready = report.ready;
         model.stay = report.stay;
+        model.paused_until = report.paused_until;
         model.waiting = report.waiting.min(MOST_SLOTS);
         if let Some(slots) = report.slots {
             model.slots = slots.min(MOST_SLOTS);
@@ -386,6 +389,7 @@ fn served_models(registration: &Registration) -> Vec<WorkerModel> {
         ready: true,
         waiting: 0,
         stay: MemoryStay::default(),
+        paused_until: None,
         offering: Offering {
             can: registration.can_of(&model.offering),
             ..model.offering.clone()

@@ -394,6 +394,7 @@ impl Session {
             prefill_per_second: model.prefill_per_second,
             decode_per_second: model.decode_per_second,
             stay: model.stay(),
+            paused_until: model.paused_until,
         });
         Input::Report(Report {
             session: self.id,

@@ -41,6 +41,8 @@ pub struct ModelState {
     pub loaded: Option<bool>,
     /// The time at which it leaves memory without a further job, in seconds since the epoch.
     pub expires_at: Option<i64>,
+    /// The owner has the machine back until this second since the epoch, or for an unknown time where it is 0.
+    pub paused_until: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,6 +83,7 @@ struct ModelJson {
     decode_tps: Option<f64>,
     loaded: Option<bool>,
     expires_at: Option<i64>,
+    paused_until: Option<i64>,
 }
 
 impl From<StateJson> for State {
@@ -119,6 +122,7 @@ impl From<ModelJson> for ModelState {
             decode_per_second: json.decode_tps,
             loaded: json.loaded,
             expires_at: json.expires_at,
+            paused_until: json.paused_until,
         }
     }
 }
@@ -192,6 +196,7 @@ impl ModelState {
             object.flag("loaded", loaded);
         }
         object.number_if("expires_at", self.expires_at);
+        object.number_if("paused_until", self.paused_until);
         object.end();
     }
 }

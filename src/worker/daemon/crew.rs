@@ -409,17 +409,19 @@ impl Crew {
     /// Does what the owner's commands and rules come to now.
     async fn settle(&mut self) {
         let wanted = self.choices.pause.availability(self.worker.is_idle());
+        let until = self.choices.pause.until();
         let before = std::mem::replace(&mut self.availability, wanted);
         let done = match (before, wanted) {
             (Availability::Paused, Availability::Closing) => {
                 self.availability = Availability::Paused;
                 Ok(())
             }
+            (Availability::Paused, Availability::Paused) => self.worker.pause(until).await,
             (before, wanted) if before == wanted => Ok(()),
             (_, Availability::Open) => self.open().await,
             (_, Availability::Closing) => {
                 info!("paused after running jobs: no new ones until the owner resumes");
-                self.worker.close();
+                self.worker.close(until);
                 Ok(())
             }
             (_, Availability::Paused) => self.give_back().await,
@@ -436,7 +438,7 @@ impl Crew {
         self.coming_back = None;
         let reasons = self.choices.pause.reasons(SystemTime::now()).join("; ");
         info!("paused {reasons}: running jobs are handed back, models leave memory");
-        let paused = self.worker.pause().await;
+        let paused = self.worker.pause(self.choices.pause.until()).await;
         for (_, model) in &self.models {
             let name = model.name();
             match self.devices.unload(name).await {

@@ -105,6 +105,7 @@ impl Look {
                 decode_per_second: pace.decode_per_second.map(f64::round),
                 loaded,
                 expires_at,
+                paused_until: None,
             }
         });
         let makers = fleet.iter().filter_map(|engines| engines.maker.as_ref());
@@ -131,7 +132,7 @@ impl Look {
         self.condition.send_if_modified(|condition| {
             let is_new = condition.state != state;
             condition.state = state;
-            set_status(&mut condition.state, condition.is_paused);
+            set_status(&mut condition.state, condition.paused_until);
             is_new
         });
     }
@@ -169,9 +170,11 @@ fn gib(bytes: u64) -> f64 {
     tenths.round() / 10.0
 }
 
-pub fn set_status(state: &mut State, is_paused: bool) {
+/// Of a worker whose owner has the machine back, until a time or 0.
+pub fn set_status(state: &mut State, paused_until: Option<i64>) {
     for model in &mut state.models {
-        model.status = status_of(is_paused);
+        model.status = status_of(paused_until.is_some());
+        model.paused_until = paused_until;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -381,28 +381,31 @@ impl Worker {
 
     /// The owner wants the machine: what runs is handed back at once, nobody is struck, and the device is quiet when
     /// this returns.
-    pub async fn pause(&self) -> Result<(), Failure> {
-        self.tell(Availability::Paused);
+    pub async fn pause(&self, until: Option<SystemTime>) -> Result<(), Failure> {
+        self.tell(Availability::Paused, until);
         self.fleet().pause().await
     }
 
     /// Takes no new jobs, and finishes those that run.
-    pub fn close(&self) {
-        self.tell(Availability::Closing);
+    pub fn close(&self, until: Option<SystemTime>) {
+        self.tell(Availability::Closing, until);
     }
 
     pub async fn resume(&self) -> Result<(), Failure> {
         self.fleet().resume().await?;
-        self.tell(Availability::Open);
+        self.tell(Availability::Open, None);
         Ok(())
     }
 
-    fn tell(&self, availability: Availability) {
-        let is_paused = availability != Availability::Open;
+    fn tell(&self, availability: Availability, until: Option<SystemTime>) {
+        let since = until.and_then(|until| until.duration_since(UNIX_EPOCH).ok());
+        let until = since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(0));
+        let paused_until = (availability != Availability::Open).then_some(until);
         self.availability.send_replace(availability);
         self.condition.send_modify(|condition| {
-            condition.is_paused = is_paused;
-            set_status(&mut condition.state, is_paused);
+            condition.is_paused = availability == Availability::Paused;
+            condition.paused_until = paused_until;
+            set_status(&mut condition.state, paused_until);
         });
     }
 

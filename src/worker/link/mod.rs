@@ -91,6 +91,8 @@ pub struct Condition {
     pub state: State,
     /// The owner wants the machine: no jobs for now.
     pub is_paused: bool,
+    /// The same, or soon; the second since the epoch until which it lasts, 0 where that is not known.
+    pub paused_until: Option<i64>,
     /// Take no more jobs and leave when those that run are done, or after this time.
     pub leave_within: Option<Duration>,
 }

@@ -100,12 +100,62 @@ fn a_faster_worker_is_chosen_first() {
                 prefill_per_second: None,
                 decode_per_second: Some(speed),
                 stay: MemoryStay::default(),
+                paused_until: None,
             }],
         }));
     }
     desk.submit_one();
     desk.submit_one();
     assert!(desk.offers().iter().all(|offer| offer.session == fast));
+}
+
+#[test]
+fn a_request_is_refused_while_all_owners_have_their_machines_back() {
+    let mut desk = Desk::new();
+    let sessions = [desk.ours(1), desk.ours(2)];
+    let report = |session, paused_until: Option<i64>| {
+        Input::Report(Report {
+            session,
+            models: vec![ModelReport {
+                name: "tiny".into(),
+                ready: paused_until.is_none(),
+                slots: Some(2),
+                waiting: 0,
+                prefill_per_second: None,
+                decode_per_second: None,
+                stay: MemoryStay::default(),
+                paused_until,
+            }],
+        })
+    };
+    desk.put(report(sessions[0], Some(0)));
+    desk.submit_one();
+    assert_eq!(desk.offers().len(), 1);
+    let soon = desk.now.wall.0 / 1000 + 90;
+    desk.put(report(sessions[1], Some(soon)));
+    desk.take();
+    desk.submit_one();
+    let refusal = desk.take().into_iter().find_map(|effect| match effect {
+        Effect::Refused { refusal, .. } => Some(refusal),
+        _ => None,
+    });
+    let refusal = refusal.unwrap();
+    let text = refusal.to_string();
+    assert!(text.contains("paused by their owners"), "{text}");
+    assert_eq!(
+        refusal.wait().map(|wait| wait.as_secs()),
+        Some(90),
+        "{text}"
+    );
+    // What is on disk waits.
+    let durable = Job {
+        durable: true,
+        ..desk.new_job()
+    };
+    desk.submit(durable);
+    assert!(desk.offers().is_empty());
+    desk.put(report(sessions[1], None));
+    assert_eq!(desk.offers().len(), 1);
 }
 
 #[test]
@@ -123,6 +173,7 @@ fn a_model_that_is_not_ready_gets_nothing_until_it_is() {
                 prefill_per_second: None,
                 decode_per_second: None,
                 stay: MemoryStay::default(),
+                paused_until: None,
             }],
         })
     };

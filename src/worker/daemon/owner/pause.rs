@@ -52,6 +52,13 @@ impl OwnerPause {
         is_over
     }
 
+    /// When all that keeps jobs away is known to be over.
+    pub fn until(&self) -> Option<SystemTime> {
+        self.order
+            .filter(|_| self.rules.is_empty())
+            .and_then(|order| order.until)
+    }
+
     /// Until the command ends by itself.
     pub fn remaining(&self, now: SystemTime) -> Option<Duration> {
         let until = self.order?.until?;
