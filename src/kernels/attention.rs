@@ -272,6 +272,22 @@ pub fn paged_attention_with_sinks(
     }
 }
 
+/// Attends to keys and values that another layer has written of the step's tokens: `q` is `[t, heads, d]`, and so is the
+/// result.
+pub fn shared_attention(
+    q: &Tensor,
+    pages: &LayerPages,
+    plan: &AttentionPlan,
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    match &pages.0 {
+        Store::Cpu(pages) => cpu::shared_attention(q, pages, plan.spans(), options),
+        Store::Device(_) => {
+            bail!("attention to the cache of another layer on a GPU is not supported; use the CPU")
+        }
+    }
+}
+
 /// Writes the latents of the new tokens (`[t, 1, d]`) into pages of latents, then attends causally: all heads of `q`
 /// (`[t, heads, d]`) to the same latents. The result is `[t, heads, value_dim]`.
 pub fn paged_latent_attention(

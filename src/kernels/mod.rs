@@ -30,6 +30,7 @@ mod snake;
 pub use attention::{
     AttentionOptions, AttentionPlan, AttentionReach, AttentionScratch, AttentionShape, KvDtype,
     LayerPages, Span, paged_attention, paged_attention_with_sinks, paged_latent_attention,
+    shared_attention,
 };
 pub use convolution::{Axis, Convolution, Edges};
 pub use cuda::{

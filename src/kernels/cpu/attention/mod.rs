@@ -182,6 +182,16 @@ pub fn paged_attention(
     paged_attention_at(Level::best(), operands, pages, spans, options, sinks)
 }
 
+/// See [`crate::shared_attention`].
+pub fn shared_attention(
+    q: &Tensor,
+    pages: &Pages,
+    spans: &[Span],
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    shared_attention_at(Level::best(), q, pages, spans, options, None)
+}
+
 fn paged_attention_at(
     level: Level,
     [q, k, v]: [&Tensor; 3],
@@ -190,17 +200,30 @@ fn paged_attention_at(
     options: AttentionOptions,
     sinks: Option<&[f32]>,
 ) -> Result<Tensor> {
-    check(q, k, v, pages, spans)?;
-    let heads = q.dim(1)?;
-    if let Some(sinks) = sinks.filter(|sinks| sinks.len() != heads) {
-        bail!("{} sinks do not fit {heads} heads", sinks.len());
-    }
+    check(q, pages, spans)?;
+    check_new(q, [k, v], pages)?;
     with_floats(k, |k| {
         with_floats(v, |v| {
             pages.write(spans, k, v);
             Ok(())
         })
     })?;
+    shared_attention_at(level, q, pages, spans, options, sinks)
+}
+
+fn shared_attention_at(
+    level: Level,
+    q: &Tensor,
+    pages: &Pages,
+    spans: &[Span],
+    options: AttentionOptions,
+    sinks: Option<&[f32]>,
+) -> Result<Tensor> {
+    check(q, pages, spans)?;
+    let heads = q.dim(1)?;
+    if let Some(sinks) = sinks.filter(|sinks| sinks.len() != heads) {
+        bail!("{} sinks do not fit {heads} heads", sinks.len());
+    }
     with_floats(q, |values| {
         let shape = pages.shape;
         let step = Step {
@@ -221,17 +244,20 @@ fn paged_attention_at(
     })
 }
 
-fn check(q: &Tensor, k: &Tensor, v: &Tensor, pages: &Pages, spans: &[Span]) -> Result<()> {
+fn check_new(q: &Tensor, new: [&Tensor; 2], pages: &Pages) -> Result<()> {
+    let wanted = [q.dim(0)?, pages.shape.kv_heads, pages.shape.head_dim];
+    match new.iter().find(|given| given.dims() != wanted) {
+        Some(given) => bail!(
+            "keys or values have shape {:?}, expected {wanted:?}",
+            given.dims()
+        ),
+        None => Ok(()),
+    }
+}
+
+fn check(q: &Tensor, pages: &Pages, spans: &[Span]) -> Result<()> {
     let (tokens, heads, head_dim) = q.dims3()?;
     let wanted = [tokens, pages.shape.kv_heads, pages.shape.head_dim];
-    for given in [k, v] {
-        if given.dims() != wanted {
-            bail!(
-                "keys or values have shape {:?}, expected {wanted:?}",
-                given.dims()
-            );
-        }
-    }
     if head_dim != pages.shape.head_dim || heads == 0 || !heads.is_multiple_of(pages.shape.kv_heads)
     {
         bail!(

@@ -425,3 +425,40 @@ fn pages_that_do_not_exist_are_refused() {
         "{error}"
     );
 }
+
+/// Other queries, over the same pages, in a step that wrote them and in later ones.
+#[test]
+fn keys_and_values_of_another_layer_are_those_it_wrote() {
+    let options = AttentionOptions {
+        scale: 0.2,
+        window: Some(40),
+        softcap: None,
+        reach: AttentionReach::Past,
+    };
+    for dtype in DTYPES {
+        let [k, v] = [random(70, 2, 32), random(70, 2, 32)];
+        let q = random(70, 6, 32);
+        let span = Span {
+            new_tokens: 70,
+            past_tokens: 0,
+            pages: vec![2, 0, 1],
+        };
+        let spans = [span];
+        let mut pages = Pages::new(3, 2, 32, dtype).unwrap();
+        let wanted = paged_attention([&q, &k, &v], &mut pages, &spans, options, None).unwrap();
+        let found = shared_attention(&q, &pages, &spans, options).unwrap();
+        let bits = |rows: &Tensor| rows.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(bits(&found), bits(&wanted));
+        let last = Span {
+            new_tokens: 1,
+            past_tokens: 69,
+            ..spans[0].clone()
+        };
+        let found = shared_attention(&q.narrow(0, 69, 1).unwrap(), &pages, &[last], options);
+        let wanted = wanted.narrow(0, 69, 1).unwrap();
+        assert_eq!(bits(&found.unwrap()), bits(&wanted));
+        let wide = random(70, 6, 16);
+        let error = shared_attention(&wide, &pages, &spans, options).unwrap_err();
+        assert!(error.to_string().contains("do not fit keys"), "{error}");
+    }
+}
