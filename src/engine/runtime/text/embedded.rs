@@ -36,6 +36,9 @@ fn vocabulary(metadata: &GgufMetadata) -> Result<Option<Vocabulary>, TextError> 
                 .to_owned(),
             merges: texts("tokenizer.ggml.merges")?,
         },
+        "gemma4" => VocabularyKind::CharacterPairs {
+            merges: texts("tokenizer.ggml.merges")?,
+        },
         "llama" => VocabularyKind::SentencePiece {
             scores: numbers(metadata, "tokenizer.ggml.scores", float)
                 .ok_or_else(|| missing("tokenizer.ggml.scores"))?,
@@ -44,7 +47,7 @@ fn vocabulary(metadata: &GgufMetadata) -> Result<Option<Vocabulary>, TextError> 
             return Err(TextError::Unsupported {
                 what: "tokenizer.ggml.model".to_owned(),
                 found: model.to_owned(),
-                known: "gpt2 and llama".to_owned(),
+                known: "gpt2, gemma4 and llama".to_owned(),
             });
         }
     };

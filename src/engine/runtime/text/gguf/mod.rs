@@ -30,6 +30,8 @@ pub struct Vocabulary {
 pub enum VocabularyKind {
     /// Byte-level BPE; `pre` names how text is cut into words first.
     BytePairs { pre: String, merges: Vec<String> },
+    /// Pairs of characters with byte fallback, without words: spaces are part of tokens (Gemma 4).
+    CharacterPairs { merges: Vec<String> },
     /// SentencePiece BPE with byte fallback: of all neighbours the pair with the best score merges.
     SentencePiece {
         #[serde(with = "exact")]
@@ -87,6 +89,21 @@ const DEEPSEEK_3_WORDS: &[&str] = &[
     "[一-龥぀-ゟ゠-ヿ]+",
     r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
 ];
+const DEEPSEEK_LLM_WORDS: &[&str] = &[
+    r"[\r\n]",
+    r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝ\u{1F5F}-\u{1F7D}ᾀ-ᾴᾶ-\u{1FBC}\u{1FBE}ῂ-ῄῆ-ῌ\u{1FD0}-\u{1FD3}\u{1FD6}-\u{1FDB}ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\u{2126}ℨ\u{212A}-\u{212D}ℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+",
+    r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+    r"\s+$",
+    "[一-龥ࠀ-一가-퟿]+",
+    r"\p{N}+",
+];
+const DEEPSEEK_CODER_WORDS: &[&str] = &[
+    r"[\r\n]",
+    r"\s?\p{L}+",
+    r"\s?\p{P}+",
+    "[一-龥ࠀ-一가-퟿]+",
+    r"\p{N}",
+];
 const TEKKEN_WORDS: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 impl Vocabulary {
@@ -123,6 +140,9 @@ impl Vocabulary {
         self.check_tokens(&added)?;
         let mut tokenizer = match &self.kind {
             VocabularyKind::BytePairs { pre, merges } => self.byte_pairs(pre, merges)?,
+            VocabularyKind::CharacterPairs { merges } => {
+                self.characters(pairs(merges, &self.ids())?, false)?
+            }
             VocabularyKind::SentencePiece { scores } => self.sentence_piece(scores)?,
         };
         if let Some(processor) = self.bos_processor() {
@@ -135,7 +155,9 @@ impl Vocabulary {
 
     fn check_tokens(&self, added: &[AddedToken]) -> Result<(), TextError> {
         check_count("tokenizer.ggml.tokens", self.tokens.len(), MAX_TOKENS)?;
-        if let VocabularyKind::BytePairs { merges, .. } = &self.kind {
+        if let VocabularyKind::BytePairs { merges, .. }
+        | VocabularyKind::CharacterPairs { merges } = &self.kind
+        {
             check_count("tokenizer.ggml.merges", merges.len(), MAX_MERGES)?;
         }
         let lengths = self.tokens.iter().map(String::len);
@@ -154,10 +176,7 @@ impl Vocabulary {
     fn byte_pairs(&self, pre: &str, merges: &[String]) -> Result<tokenizers::Tokenizer, TextError> {
         let words = Words::named(pre)?;
         let ids = self.ids();
-        let merges = merges
-            .iter()
-            .map(|merge| pair(merge, &ids))
-            .collect::<Result<Merges, _>>()?;
+        let merges = pairs(merges, &ids)?;
         let model = BPE::builder()
             .vocab_and_merges(ids, merges)
             .ignore_merges(words.takes_whole_tokens())
@@ -178,8 +197,17 @@ impl Vocabulary {
     }
 
     fn sentence_piece(&self, scores: &[f64]) -> Result<tokenizers::Tokenizer, TextError> {
+        let has_prefix = self.add_space_prefix.unwrap_or(true);
+        self.characters(self.merges_by(scores)?, has_prefix)
+    }
+
+    fn characters(
+        &self,
+        merges: Merges,
+        has_prefix: bool,
+    ) -> Result<tokenizers::Tokenizer, TextError> {
         let mut model = BPE::builder()
-            .vocab_and_merges(self.ids(), self.merges_by(scores)?)
+            .vocab_and_merges(self.ids(), merges)
             .byte_fallback(true)
             .fuse_unk(true);
         if let Some(unknown) = self.unknown.and_then(|id| self.tokens.get(id as usize)) {
@@ -187,7 +215,6 @@ impl Vocabulary {
         }
         let model = model.build().map_err(broken)?;
         let mut tokenizer = tokenizers::Tokenizer::new(ModelWrapper::BPE(model));
-        let has_prefix = self.add_space_prefix.unwrap_or(true);
         let spaces = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
         let normalizer = match has_prefix {
             true => {
@@ -257,7 +284,7 @@ impl Vocabulary {
             VocabularyKind::BytePairs { pre, .. } => {
                 Words::named(pre).is_ok_and(Words::takes_whole_tokens)
             }
-            VocabularyKind::SentencePiece { .. } => true,
+            VocabularyKind::SentencePiece { .. } | VocabularyKind::CharacterPairs { .. } => true,
         };
         let id = self.bos.filter(|_| self.add_bos.unwrap_or(by_default))?;
         let bos = self.tokens.get(id as usize)?;
@@ -292,6 +319,9 @@ enum Words {
     Tekken,
     /// GPT-2's, with each digit by itself.
     SmolLm,
+    /// Of DeepSeek's first models and V2: letters of scripts with two cases, punctuation, Chinese and Korean, digits.
+    DeepSeekLlm,
+    DeepSeekCoder,
     /// Three digits at most, then words of Chinese and Japanese, then the others.
     DeepSeek3,
 }
@@ -300,19 +330,21 @@ impl Words {
     /// By the name that the format gives to a pre-tokenizer.
     fn named(pre: &str) -> Result<Self, TextError> {
         match pre {
-            "default" | "gpt-2" | "olmo" => Ok(Self::Gpt2),
-            "gpt-4o" => Ok(Self::Gpt4o),
+            "default" | "gpt-2" | "olmo" | "granite-docling" => Ok(Self::Gpt2),
+            "gpt-4o" | "llama4" => Ok(Self::Gpt4o),
             "llama-bpe" | "llama3" | "llama-v3" | "smaug-bpe" | "lfm2" => Ok(Self::Llama3),
             "qwen2" | "deepseek-r1-qwen" => Ok(Self::Qwen2),
             "qwen35" => Ok(Self::Qwen35),
-            "smollm" | "refact" => Ok(Self::SmolLm),
+            "smollm" | "refact" | "starcoder" => Ok(Self::SmolLm),
             "dbrx" | "glm4" | "chatglm-bpe" => Ok(Self::Dbrx),
             "tekken" => Ok(Self::Tekken),
+            "deepseek-llm" => Ok(Self::DeepSeekLlm),
+            "deepseek-coder" => Ok(Self::DeepSeekCoder),
             "deepseek-v3" => Ok(Self::DeepSeek3),
             _ => Err(TextError::Unsupported {
                 what: "tokenizer.ggml.pre".to_owned(),
                 found: pre.to_owned(),
-                known: "llama-bpe, lfm2, qwen2, qwen35, smollm, dbrx, glm4, gpt-4o, olmo, refact, tekken, deepseek-v3, gpt-2 and default"
+                known: "llama-bpe, llama4, lfm2, qwen2, qwen35, smollm, dbrx, glm4, gpt-4o, olmo, refact, starcoder, granite-docling, tekken, deepseek-llm, deepseek-coder, deepseek-v3, gpt-2 and default"
                     .to_owned(),
             }),
         }
@@ -332,6 +364,8 @@ impl Words {
             Self::Qwen2 => cut_by(QWEN_2_WORDS),
             Self::Qwen35 => cut_by(QWEN_35_WORDS),
             Self::Tekken => cut_by(TEKKEN_WORDS),
+            Self::DeepSeekLlm => cut_by_all(DEEPSEEK_LLM_WORDS),
+            Self::DeepSeekCoder => cut_by_all(DEEPSEEK_CODER_WORDS),
             Self::DeepSeek3 => cut_by_all(DEEPSEEK_3_WORDS),
             Self::SmolLm => json!({"type": "Sequence", "pretokenizers": [
                 {"type": "Digits", "individual_digits": true},
@@ -358,6 +392,10 @@ fn cut_by_all(patterns: &[&str]) -> Value {
 
 fn byte_level(use_regex: bool) -> Value {
     json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex})
+}
+
+fn pairs(merges: &[String], ids: &Vocab) -> Result<Merges, TextError> {
+    merges.iter().map(|merge| pair(merge, ids)).collect()
 }
 
 /// Two tokens that make a third. The builder takes the last for granted and panics where they are longer together

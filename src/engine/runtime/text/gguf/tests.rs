@@ -49,6 +49,31 @@ fn sentence_piece_merges_by_score_and_falls_back_to_bytes() {
     assert_eq!(decode(&tokenizer, Begins::AfterPrompt, &ids), " Hello é");
 }
 
+#[test]
+fn pairs_of_characters_merge_across_spaces_and_fall_back_to_bytes() {
+    let mut all = tokens(&["<unk>", "<bos>"]);
+    all.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
+    let words = ["▁", "\n", "a", "b", "▁a", "▁a▁", "\n\n", "ab", "<|turn>"];
+    all.extend(tokens(&words));
+    let vocabulary = Vocabulary {
+        kind: VocabularyKind::CharacterPairs {
+            merges: tokens(&["▁ a", "▁a ▁", "\n \n", "a b"]),
+        },
+        types: [vec![2, CONTROL], vec![6; 256], vec![1; 8], vec![4]].concat(),
+        tokens: all,
+        bos: Some(1),
+        unknown: Some(0),
+        ..Vocabulary::default()
+    };
+    let tokenizer = Tokenizer::new(vocabulary.tokenizer().unwrap()).unwrap();
+    let ids = tokenizer.encode("b a  a\n\n\né<|turn>ab", true).unwrap();
+    let texts: Vec<_> = ids.iter().map(|&id| tokenizer.token(id).unwrap()).collect();
+    let wanted = [
+        "<bos>", "b", "▁a▁", "▁a", "\n\n", "\n", "<0xC3>", "<0xA9>", "<|turn>", "ab",
+    ];
+    assert_eq!(texts, wanted);
+}
+
 fn byte_pairs(pre: &str) -> Vocabulary {
     let mut all: Vec<String> = ('!'..='~')
         .chain('\u{a1}'..='\u{ac}')
@@ -102,6 +127,11 @@ fn each_pre_tokenizer_cuts_in_its_own_way() {
     check("lfm2", "ab 123", &["<|end|>", "ab", "Ġ", "123"]);
     check("qwen35", "ab 123 ab", &["ab", "Ġ", "1", "2", "3", "Ġab"]);
     check("gpt-4o", "ab 123", &["ab", "Ġ", "123"]);
+    check("llama4", "ab 123", &["ab", "Ġ", "123"]);
+    check("starcoder", "ab 123", &["ab", "Ġ", "1", "2", "3"]);
+    check("granite-docling", "ab 123", &["ab", "Ġ", "123"]);
+    check("deepseek-llm", "ab ab1234", &["ab", "Ġab", "123", "4"]);
+    check("deepseek-coder", "ab ab12", &["ab", "Ġab", "1", "2"]);
     check("deepseek-v3", "ab 1234", &["ab", "Ġ", "123", "4"]);
     check("tekken", "ab 123", &["<|end|>", "ab", "Ġ", "1", "2", "3"]);
 }
@@ -160,8 +190,8 @@ fn vocabularies_that_would_take_forever_are_refused() {
 fn an_unknown_pre_tokenizer_is_refused_by_name() {
     check_refused(
         &byte_pairs("klingon"),
-        "tokenizer.ggml.pre: found klingon; supported: llama-bpe, lfm2, qwen2, qwen35, smollm, dbrx, glm4, \
-         gpt-4o, olmo, refact, tekken, deepseek-v3, gpt-2 and default",
+        "tokenizer.ggml.pre: found klingon; supported: llama-bpe, llama4, lfm2, qwen2, qwen35, smollm, dbrx, glm4, \
+         gpt-4o, olmo, refact, starcoder, granite-docling, tekken, deepseek-llm, deepseek-coder, deepseek-v3, gpt-2 and default",
     );
 }
 
