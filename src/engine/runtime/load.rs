@@ -222,11 +222,11 @@ pub fn check_kv(kv: Option<KvDtype>, spec: &DecoderSpec) -> Result<(), LoadError
         Some(dtype) if spec.latent.is_some() && dtype == KvDtype::Q8_0 => {
             Err(LoadError::KvLatents { dtype })
         }
-        Some(dtype) if !dtype.takes(spec.head_dim) => Err(LoadError::KvHeadSize {
-            dtype,
-            head_dim: spec.head_dim,
-        }),
-        _ => Ok(()),
+        Some(dtype) => match spec.head_that_cannot_be_stored(dtype) {
+            Some(head_dim) => Err(LoadError::KvHeadSize { dtype, head_dim }),
+            None => Ok(()),
+        },
+        None => Ok(()),
     }
 }
 

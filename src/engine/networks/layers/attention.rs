@@ -10,8 +10,8 @@ use muster_kernels::{
 #[derive(Debug)]
 pub struct Attention {
     pub query: Linear,
-    pub key: Linear,
-    pub value: Linear,
+    /// None in a layer that reads the keys and values which another one keeps.
+    pub own: Option<KeyValues>,
     /// The gate: its sigmoid multiplies the gathered values.
     pub gate: Option<Linear>,
     pub output: Linear,
@@ -22,11 +22,21 @@ pub struct Attention {
     pub options: AttentionOptions,
 }
 
+/// From hidden states to keys and values.
+#[derive(Debug)]
+pub struct KeyValues {
+    pub key: Linear,
+    /// `None` where values are the keys as they are before their norm.
+    pub value: Option<Linear>,
+    /// Over each head of the values.
+    pub value_norm: Option<RmsNorm>,
+}
+
 /// Norms of queries and keys, in this order, before they turn.
 #[derive(Debug)]
 pub enum QueryKeyNorms {
-    /// Each head by itself.
-    PerHead(RmsNorm, RmsNorm),
+    /// Each head by itself; of a layer without keys of its own, the queries alone.
+    PerHead(RmsNorm, Option<RmsNorm>),
     /// All heads of a row together.
     Whole(RmsNorm, RmsNorm),
 }
@@ -51,17 +61,15 @@ impl Attention {
         positions: &Positions<'_>,
         pages: &mut LayerPages,
     ) -> Result<Tensor> {
-        let parts = [&self.query, &self.key, &self.value];
-        let (gate, [q, k, v]) = match &self.gate {
-            None => (None, Linear::together(parts, x)?),
-            Some(gate) => {
-                let [query, key, value] = parts;
-                let [gate, q, k, v] = Linear::together([gate, query, key, value], x)?;
-                (Some(gate), [q, k, v])
-            }
+        let Some(own) = &self.own else {
+            return self.gather_shared(x, positions, pages);
         };
+        let (gate, q, k, v) = self.products(own, x)?;
+        let mut v = self.in_heads(&v)?;
+        if let Some(norm) = &own.value_norm {
+            v = norm.forward(&v)?;
+        }
         let (mut q, mut k) = self.normed_heads(q, k)?;
-        let v = self.in_heads(&v)?;
         if let Some((rope, at)) = positions.rope {
             q = kernels::rotate(&q, rope, at)?;
             k = kernels::rotate(&k, rope, at)?;
@@ -83,10 +91,58 @@ impl Attention {
         }
     }
 
+    /// The same from keys and values that another layer has written.
+    fn gather_shared(
+        &self,
+        x: &Tensor,
+        positions: &Positions<'_>,
+        pages: &LayerPages,
+    ) -> Result<Tensor> {
+        let mut q = self.in_heads(&self.query.forward(x)?)?;
+        if let Some(QueryKeyNorms::PerHead(norm, _)) = &self.norms {
+            q = norm.forward(&q)?;
+        }
+        if let Some((rope, at)) = positions.rope {
+            q = kernels::rotate(&q, rope, at)?;
+        }
+        if let Some(scales) = positions.query_scales {
+            q = q.broadcast_mul(scales)?;
+        }
+        let gathered = kernels::shared_attention(&q, pages, positions.plan, self.options)?;
+        gathered.flatten_from(1)
+    }
+
+    /// The gate where there is one, queries, keys and values.
+    fn products(
+        &self,
+        own: &KeyValues,
+        x: &Tensor,
+    ) -> Result<(Option<Tensor>, Tensor, Tensor, Tensor)> {
+        let (query, key) = (&self.query, &own.key);
+        match (&self.gate, &own.value) {
+            (None, Some(value)) => {
+                let [q, k, v] = Linear::together([query, key, value], x)?;
+                Ok((None, q, k, v))
+            }
+            (None, None) => {
+                let [q, k] = Linear::together([query, key], x)?;
+                Ok((None, q, k.clone(), k))
+            }
+            (Some(gate), Some(value)) => {
+                let [gate, q, k, v] = Linear::together([gate, query, key, value], x)?;
+                Ok((Some(gate), q, k, v))
+            }
+            (Some(gate), None) => {
+                let [gate, q, k] = Linear::together([gate, query, key], x)?;
+                Ok((Some(gate), q, k.clone(), k))
+            }
+        }
+    }
+
     pub fn bytes(&self) -> u64 {
-        let parts = [&self.query, &self.key, &self.value, &self.output];
+        let own = self.own.as_ref().map_or(0, KeyValues::bytes);
         let gate = self.gate.as_ref().map_or(0, Linear::bytes);
-        parts.into_iter().map(Linear::bytes).sum::<u64>() + gate
+        self.query.bytes() + own + self.output.bytes() + gate
     }
 
     fn normed_heads(&self, q: Tensor, k: Tensor) -> Result<(Tensor, Tensor)> {
@@ -94,7 +150,11 @@ impl Attention {
             None => Ok((self.in_heads(&q)?, self.in_heads(&k)?)),
             Some(QueryKeyNorms::PerHead(query, key)) => {
                 let (q, k) = (self.in_heads(&q)?, self.in_heads(&k)?);
-                Ok((query.forward(&q)?, key.forward(&k)?))
+                let k = match key {
+                    Some(key) => key.forward(&k)?,
+                    None => k,
+                };
+                Ok((query.forward(&q)?, k))
             }
             Some(QueryKeyNorms::Whole(query, key)) => {
                 let (q, k) = (query.forward(&q)?, key.forward(&k)?);
@@ -106,5 +166,11 @@ impl Attention {
     fn in_heads(&self, rows: &Tensor) -> Result<Tensor> {
         let (tokens, width) = rows.dims2()?;
         rows.reshape((tokens, width / self.head_dim, self.head_dim))
+    }
+}
+
+impl KeyValues {
+    fn bytes(&self) -> u64 {
+        self.key.bytes() + self.value.as_ref().map_or(0, Linear::bytes)
     }
 }

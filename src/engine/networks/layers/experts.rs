@@ -18,6 +18,10 @@ pub struct Experts {
     pub routing: Routing,
     /// Added to the scores of the experts for the choice.
     pub correction: Option<Vec<f32>>,
+    /// What the share of each expert is multiplied by.
+    pub scales: Option<Vec<f32>>,
+    /// The input of an expert is multiplied by its share, and not what it says.
+    pub scales_inputs: bool,
     pub experts: Vec<Expert>,
     pub biases: Option<ExpertBiases>,
     pub shared: Option<SharedExpert>,
@@ -49,15 +53,24 @@ pub struct ExpertBiases {
 }
 
 impl Experts {
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    /// Of the rows of `x`, which choose by those of `routed`.
+    pub fn forward(&self, x: &Tensor, routed: &Tensor) -> Result<Tensor> {
         if x.dim(0)? == 0 {
             return Ok(x.clone());
         }
-        let chosen = self.chosen(x)?;
+        let mut chosen = self.chosen(routed)?;
         let active = self.routing.active;
         let order = ExpertOrder::new(&chosen.experts, active, self.experts.len());
         let rows = Tensor::new(order.rows.as_slice(), x.device())?;
-        let sorted = x.index_select(&rows, 0)?;
+        let mut sorted = x.index_select(&rows, 0)?;
+        if self.scales_inputs {
+            let mut shares = vec![0.0; order.rows.len()];
+            for (&place, weight) in order.places.iter().zip(&mut chosen.weights) {
+                shares[place as usize] = std::mem::replace(weight, 1.0);
+            }
+            let shares = Tensor::from_vec(shares, (order.rows.len(), 1), x.device())?;
+            sorted = sorted.broadcast_mul(&shares.to_dtype(x.dtype())?)?;
+        }
         let [mut gate, mut up] =
             self.products(&order, &sorted, |expert| [&expert.gate, &expert.up])?;
         let biases = self.biases.as_ref().map(|biases| (biases, &order));
@@ -104,6 +117,10 @@ impl Experts {
         for logits in logits.to_vec2::<f32>()? {
             let correction = self.correction.as_deref();
             self.routing.choose(&logits, correction, &mut chosen);
+        }
+        if let Some(scales) = &self.scales {
+            let experts = chosen.experts.iter().zip(&mut chosen.weights);
+            experts.for_each(|(&expert, weight)| *weight *= scales[expert as usize]);
         }
         Ok(chosen)
     }

@@ -1,14 +1,27 @@
 //! The feed-forward part of a layer: a gated one, or experts.
 
-use candle_core::{Result, Tensor};
+use candle_core::{D, Result, Tensor};
 
-use super::{Experts, Linear};
+use super::{Experts, Linear, RmsNorm};
 use muster_kernels as kernels;
 
 #[derive(Debug)]
 pub enum FeedForward {
     Dense(GatedFeedForward),
     Experts(Box<Experts>),
+    Parallel(Box<ParallelFeedForward>),
+}
+
+/// Gemma 4's: a dense part and experts side by side. The experts and their router see the sum of the layers before,
+/// each through a norm of its own.
+#[derive(Debug)]
+pub struct ParallelFeedForward {
+    pub dense: GatedFeedForward,
+    pub experts: Experts,
+    pub router_norm: RmsNorm,
+    pub experts_norm: RmsNorm,
+    /// Behind the dense part, and behind the experts.
+    pub after: [RmsNorm; 2],
 }
 
 #[derive(Debug)]
@@ -17,6 +30,8 @@ pub struct GatedFeedForward {
     pub up: Linear,
     pub down: Linear,
     pub activation: GateActivation,
+    /// By how many deviations a number of the gate is above the mean of its row to count at all (Gemma 3n).
+    pub cutoff: Option<f64>,
 }
 
 /// The function that a gate goes through before it multiplies.
@@ -33,10 +48,12 @@ pub enum GateActivation {
 }
 
 impl FeedForward {
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    /// Of rows that have been through the norm before it, and the sum that they come from.
+    pub fn forward(&self, x: &Tensor, sum: &Tensor) -> Result<Tensor> {
         match self {
             Self::Dense(dense) => dense.forward(x),
-            Self::Experts(experts) => experts.forward(x),
+            Self::Experts(experts) => experts.forward(x, x),
+            Self::Parallel(parallel) => parallel.forward(x, sum),
         }
     }
 
@@ -44,6 +61,7 @@ impl FeedForward {
         match self {
             Self::Dense(dense) => dense.bytes(),
             Self::Experts(experts) => experts.bytes(),
+            Self::Parallel(parallel) => parallel.dense.bytes() + parallel.experts.bytes(),
         }
     }
 
@@ -52,19 +70,42 @@ impl FeedForward {
         match self {
             Self::Dense(dense) => dense.bytes(),
             Self::Experts(experts) => experts.step_bytes(rows),
+            Self::Parallel(parallel) => parallel.dense.bytes() + parallel.experts.step_bytes(rows),
         }
+    }
+}
+
+impl ParallelFeedForward {
+    fn forward(&self, x: &Tensor, sum: &Tensor) -> Result<Tensor> {
+        let dense = self.after[0].forward(&self.dense.forward(x)?)?;
+        let routed = self.router_norm.forward(sum)?;
+        let experts = self
+            .experts
+            .forward(&self.experts_norm.forward(sum)?, &routed)?;
+        dense + self.after[1].forward(&experts)?
     }
 }
 
 impl GatedFeedForward {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let [gate, up] = Linear::together([&self.gate, &self.up], x)?;
+        let [mut gate, up] = Linear::together([&self.gate, &self.up], x)?;
+        if let Some(deviations) = self.cutoff {
+            gate = above_cutoff(&gate, deviations)?;
+        }
         self.down.forward(&self.activation.gated(&gate, &up)?)
     }
 
     pub fn bytes(&self) -> u64 {
         self.gate.bytes() + self.up.bytes() + self.down.bytes()
     }
+}
+
+/// By how much the numbers of a row are above its mean and so many deviations, or zero.
+fn above_cutoff(x: &Tensor, deviations: f64) -> Result<Tensor> {
+    let mean = x.mean_keepdim(D::Minus1)?;
+    let variance = x.broadcast_sub(&mean)?.sqr()?.mean_keepdim(D::Minus1)?;
+    let cutoff = (mean + (variance.sqrt()? * deviations)?)?;
+    x.broadcast_sub(&cutoff)?.relu()
 }
 
 impl GateActivation {

@@ -1,5 +1,6 @@
 //! The layers that decoders are made of. A layer owns its weights and knows nothing of files.
 
+mod alternating_update;
 mod attention;
 mod delta_net;
 mod embedding;
@@ -10,20 +11,23 @@ mod latent_attention;
 mod linear;
 mod mixer;
 mod norm;
+mod per_layer_input;
 mod routing;
 mod state_space;
 
 pub use self::{
-    attention::{Attention, Positions, QueryKeyNorms},
+    alternating_update::{AlternatingUpdate, LowRankResidual, Streams},
+    attention::{Attention, KeyValues, Positions, QueryKeyNorms},
     delta_net::GatedDeltaNet,
     embedding::Embedding,
     experts::{Expert, ExpertBiases, Experts, SharedExpert},
-    feed_forward::{FeedForward, GateActivation, GatedFeedForward},
+    feed_forward::{FeedForward, GateActivation, GatedFeedForward, ParallelFeedForward},
     gated_convolution::GatedConvolution,
     latent_attention::{LatentAttention, LatentQuery, LatentSizes},
     linear::Linear,
     mixer::{LayerCache, TokenMixer},
     norm::RmsNorm,
+    per_layer_input::{PerLayerEmbeddings, PerLayerInput},
     routing::{ExpertGroups, GroupScore, RouterScore, Routing},
     state_space::StateSpaceLayer,
 };

@@ -10,9 +10,13 @@ use super::{
     deepseek,
     experts::ExpertsJson,
     family::Family,
-    gemma, glm, gpt_oss, granite, granite_hybrid,
+    gemma, gemma3n,
+    gemma4::{self, GemmaJson},
+    glm, gpt_oss, granite, granite_hybrid,
     latent::LatentJson,
-    lfm, llama, mistral, olmo, phi, qwen, qwen_next,
+    lfm, llama,
+    llama4::{self, Llama4Json},
+    mistral, olmo, phi, qwen, qwen_next,
     recurrent::RecurrentJson,
     rope::{Rope, RopeScaling},
     rope_json::RopeJson,
@@ -78,16 +82,25 @@ pub struct ConfigJson {
     pub recurrent: RecurrentJson,
     #[serde(flatten)]
     pub latent: LatentJson,
+    #[serde(flatten)]
+    pub gemma: GemmaJson,
+    #[serde(flatten)]
+    pub llama4: Llama4Json,
     quantization_config: Option<serde_json::Value>,
 }
 
 pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
     let family = family(value)?;
-    let config: ConfigJson = serde_json::from_value(with_usual_names(family, of_decoder(value)))
+    let mut text = of_decoder(value);
+    if family == Family::Gemma4 {
+        gemma4::fill(&mut text, value);
+    }
+    let config: ConfigJson = serde_json::from_value(with_usual_names(family, text))
         .map_err(|error| Flaw::broken("config.json", error, format!("a {family} configuration")))?;
     config.check(family)?;
     let spec = match family {
         Family::Llama => llama::spec(&config, family),
+        Family::Llama4 => llama4::llama4_spec(&config),
         Family::Mistral => mistral::mistral_spec(&config),
         Family::Ministral => mistral::ministral_spec(&config),
         Family::Ministral3 => mistral::ministral3_spec(&config),
@@ -102,6 +115,8 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
         Family::Qwen35Moe => qwen_next::qwen3_5_moe_spec(&config),
         Family::Gemma2 => gemma::gemma2_spec(&config),
         Family::Gemma3 => gemma::gemma3_spec(&config),
+        Family::Gemma3n => gemma3n::gemma3n_spec(&config),
+        Family::Gemma4 => gemma4::gemma4_spec(&config),
         Family::Phi3 => phi::phi3_spec(&config),
         Family::Olmo2 => olmo::olmo2_spec(&config),
         Family::Olmo3 => olmo::olmo3_spec(&config),
@@ -135,19 +150,36 @@ fn of_decoder(value: &serde_json::Value) -> serde_json::Value {
     text
 }
 
-/// The settings of LFM2 under the names that other families have for them.
+/// The settings of LFM2 and Gemma 4 under the names that other families have for them.
 fn with_usual_names(family: Family, mut value: serde_json::Value) -> serde_json::Value {
-    let names = [
-        ("norm_eps", "rms_norm_eps"),
-        ("tie_embedding", "tie_word_embeddings"),
-        ("block_ff_dim", "intermediate_size"),
-    ];
-    if matches!(family, Family::Lfm2 | Family::Lfm2Moe) {
-        for (from, to) in names {
-            if let Some(setting) = value.get(from).filter(|it| !it.is_null()) {
-                value[to] = setting.clone();
-            }
+    let names: &[(&str, &str)] = match family {
+        Family::Lfm2 | Family::Lfm2Moe => &[
+            ("norm_eps", "rms_norm_eps"),
+            ("tie_embedding", "tie_word_embeddings"),
+            ("block_ff_dim", "intermediate_size"),
+        ],
+        Family::Gemma4 => &[("top_k_experts", "num_experts_per_tok")],
+        _ => &[],
+    };
+    for (from, to) in names {
+        if let Some(setting) = value.get(from).filter(|it| !it.is_null()) {
+            value[to] = setting.clone();
         }
+    }
+    if family == Family::Gemma3n
+        && let Some(sizes) = value["intermediate_size"].as_array().cloned()
+    {
+        value["intermediate_size"] = sizes.first().cloned().unwrap_or_default();
+        value["intermediate_sizes"] = sizes.into();
+    }
+    if family == Family::Gemma4 {
+        // Tokens of images alone see those behind them, and none come here.
+        let directions = match value["use_bidirectional_attention"].as_str() {
+            Some("all") => json!(true),
+            Some("vision") => json!(false),
+            _ => value["use_bidirectional_attention"].clone(),
+        };
+        value["use_bidirectional_attention"] = directions;
     }
     value
 }
@@ -329,7 +361,12 @@ impl ConfigJson {
         };
         let span = json.original_max_position_embeddings;
         let span = span.unwrap_or(self.max_position_embeddings);
-        Ok(Some(QueryTemperature { weight, span }))
+        Ok(Some(QueryTemperature {
+            weight,
+            span,
+            first: 0,
+            is_of_unturned: false,
+        }))
     }
 
     /// Windows of the layers that have one: as `layer_types` says, or else by what the family's rule says.
@@ -364,8 +401,8 @@ pub fn windows(
 }
 
 /// Layers past the end have no window, so a spec without windows is always the same value.
-fn trimmed(mut windows: Vec<Option<usize>>) -> Vec<Option<usize>> {
-    while windows.last() == Some(&None) {
+pub fn trimmed<T>(mut windows: Vec<Option<T>>) -> Vec<Option<T>> {
+    while windows.last().is_some_and(Option::is_none) {
         windows.pop();
     }
     windows

@@ -1,7 +1,7 @@
 //! What a step takes of a machine at the least: bytes through its memory, operations through its units.
 
 use super::decoder::Decoder;
-use muster_kernels::{KvDtype, Span};
+use muster_kernels::{AttentionReach, KvDtype, Span};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepCost {
@@ -26,9 +26,14 @@ impl Decoder {
             // The last layer goes on with the asked rows alone.
             let is_last = index + 1 == self.layers.len();
             let fed = if is_last { logit_rows as u64 } else { rows };
-            layer.mixer.bytes() + layer.feed_forward.step_bytes(fed)
+            layer.mixer.bytes() + layer.feed_forward.step_bytes(fed) + layer.input_bytes()
         });
-        let weights: u64 = weights.sum();
+        let inputs = self
+            .layer_inputs
+            .as_ref()
+            .map_or(0, |it| it.projection.bytes());
+        let streams = self.streams.as_ref().map_or(0, |it| it.bytes());
+        let weights = weights.sum::<u64>() + inputs + streams;
         let head = if logit_rows > 0 {
             self.head.as_ref().map_or(0, |head| head.bytes())
         } else {
@@ -46,22 +51,24 @@ impl Decoder {
     fn step_operations(&self, spans: &[Span], logit_rows: usize) -> u64 {
         let spec = &self.spec;
         let tokens = spans.iter().map(|span| span.new_tokens as u64).sum::<u64>();
-        let (rows, seen) = (logit_rows as u64, spec.seen_numbers() as u64);
+        let rows = logit_rows as u64;
         let layers = (0..spec.layers).map(|layer| {
             // The last layer goes on with the asked rows alone.
             let is_last = layer + 1 == spec.layers;
             let fed = if is_last { rows } else { tokens };
             let (before, after) = spec.mixer_parameters(layer);
+            let behind = after + spec.layer_input_parameters();
             let multiplied =
-                before as u64 * tokens + (after as u64 + spec.feed_parameters(layer)) * fed;
+                before as u64 * tokens + (behind as u64 + spec.feed_parameters(layer)) * fed;
             let mixed = match spec.recurrence(layer) {
                 Some(recurrence) => 2 * recurrence.state_operations() as u64 * tokens,
-                None => 2 * seen * self.seen(spans, layer),
+                None => 2 * spec.seen_numbers(layer) as u64 * self.seen(spans, layer),
             };
             2 * multiplied + mixed
         });
         let head = 2 * (spec.hidden_size * spec.vocab_size) as u64 * rows;
-        layers.sum::<u64>() + head
+        let inputs = 2 * spec.all_inputs_parameters() as u64 * tokens;
+        layers.sum::<u64>() + head + inputs
     }
 
     /// How many keys the new tokens look at in a layer, all together.
@@ -69,7 +76,12 @@ impl Decoder {
         let window = self.spec.window(layer).unwrap_or(usize::MAX);
         let of_span = |span: &Span| {
             let places = span.past_tokens + 1..=span.past_tokens + span.new_tokens;
-            places.map(|seen| seen.min(window) as u64).sum::<u64>()
+            let in_chunk = |seen: usize| match self.spec.reach(layer) {
+                AttentionReach::Chunk(size) => (seen - 1) % size + 1,
+                _ => seen,
+            };
+            let seen = places.map(|seen| in_chunk(seen).min(window) as u64);
+            seen.sum::<u64>()
         };
         spans.iter().map(of_span).sum()
     }

@@ -7,7 +7,10 @@ use super::{
     spec::DecoderSpec,
 };
 use crate::networks::{
-    layers::{Embedding, FeedForward, LayerCache, Positions, RmsNorm, TokenMixer},
+    layers::{
+        AlternatingUpdate, Embedding, FeedForward, LayerCache, PerLayerEmbeddings, PerLayerInput,
+        Positions, RmsNorm, Streams, TokenMixer,
+    },
     weights::Weight,
 };
 use muster_kernels::{
@@ -24,6 +27,10 @@ pub struct Decoder {
     pub(super) weights_are_f32: bool,
     pub(super) ropes: Ropes,
     pub(super) embedding: Embedding,
+    /// What makes inputs of all layers, where these have any besides the hidden state.
+    pub(super) layer_inputs: Option<PerLayerEmbeddings>,
+    /// Where hidden states are several streams.
+    pub(super) streams: Option<Streams>,
     pub(super) layers: Vec<Layer>,
     pub(super) norm: RmsNorm,
     /// None of one whose hidden states are wanted alone.
@@ -35,6 +42,12 @@ pub(super) struct Layer {
     pub mixer: TokenMixer,
     pub feed_norms: Norms,
     pub feed_forward: FeedForward,
+    /// What the layer adds of its own input.
+    pub input: Option<PerLayerInput>,
+    /// What the sum behind the layer is multiplied by.
+    pub scale: Option<f64>,
+    /// Where hidden states are several streams.
+    pub alternating: Option<AlternatingUpdate>,
 }
 
 /// The norms on the way into a part of a layer and out of it; families have one of them or both.
@@ -79,25 +92,54 @@ pub enum StateRows {
     Last,
 }
 
-/// The keys and values of every layer that attends, in pages of [`PAGE_TOKENS`] tokens, and the states of the others.
+/// The keys and values of every layer that keeps them, in pages of [`PAGE_TOKENS`] tokens, and the states of the others.
 #[derive(Debug)]
 pub struct KvPages {
-    layers: Vec<LayerCache>,
+    layers: Vec<CacheSlot>,
+}
+
+/// What a layer reads and writes.
+#[derive(Debug)]
+enum CacheSlot {
+    Own(LayerCache),
+    /// That of another layer, which it only reads.
+    Of(usize),
 }
 
 impl KvPages {
     pub fn bytes(&self) -> u64 {
-        self.layers.iter().map(|layer| layer.bytes() as u64).sum()
+        let own = self.layers.iter().filter_map(CacheSlot::own);
+        own.map(|layer| layer.bytes() as u64).sum()
+    }
+
+    fn of_layer(&mut self, layer: usize) -> Result<&mut LayerCache> {
+        let index = match self.layers.get(layer) {
+            Some(CacheSlot::Of(source)) => *source,
+            _ => layer,
+        };
+        match self.layers.get_mut(index) {
+            Some(CacheSlot::Own(cache)) => Ok(cache),
+            _ => bail!("layer {layer} has no cache"),
+        }
     }
 
     /// Gives a slot the state of another one.
     pub fn copy_state(&mut self, from: usize, to: usize) -> Result<()> {
         for layer in &mut self.layers {
-            if let LayerCache::States(states) = layer {
+            if let CacheSlot::Own(LayerCache::States(states)) = layer {
                 states.copy(from, to)?;
             }
         }
         Ok(())
+    }
+}
+
+impl CacheSlot {
+    fn own(&self) -> Option<&LayerCache> {
+        match self {
+            Self::Own(cache) => Some(cache),
+            Self::Of(_) => None,
+        }
     }
 }
 
@@ -115,7 +157,10 @@ impl Decoder {
     pub fn weight_bytes(&self) -> u64 {
         let layers = self.layers.iter().map(Layer::bytes).sum::<u64>();
         let head = self.head.as_ref().map_or(0, Weight::bytes);
-        layers + head + self.embedding.device_bytes()
+        let inputs = self.layer_inputs.as_ref();
+        let inputs = inputs.map_or(0, PerLayerEmbeddings::bytes);
+        let streams = self.streams.as_ref().map_or(0, Streams::bytes);
+        layers + head + inputs + streams + self.embedding.device_bytes()
     }
 
     /// The type that keys and values are kept in unless somebody wants another.
@@ -129,7 +174,10 @@ impl Decoder {
     }
 
     pub fn new_pages(&self, pages: usize, dtype: KvDtype) -> Result<KvPages> {
-        let layers = (0..self.spec.layers).map(|layer| self.layer_cache(layer, pages, dtype));
+        let layers = (0..self.spec.layers).map(|layer| match self.spec.cache_source(layer) {
+            Some(source) => Ok(CacheSlot::Of(source)),
+            None => self.layer_cache(layer, pages, dtype).map(CacheSlot::Own),
+        });
         let layers = layers.collect::<Result<Vec<_>>>()?;
         Ok(KvPages { layers })
     }
@@ -157,18 +205,19 @@ impl Decoder {
             bail!("the pages have {found} layers, but the decoder has {wanted}");
         }
         let images = StepImages::new(batch, self.ropes.axes.as_ref(), &self.spec, &self.device)?;
-        let step = Step {
+        let mut step = Step {
             images,
             ..self.step(batch.spans.clone(), &batch.states)?
         };
         let drawn = batch.logit_rows.len();
         let asked = Tensor::new([&batch.logit_rows, scored].concat(), &self.device)?;
-        let mut state = self.first_state_with(&batch.tokens, &step.images)?;
-        for (index, pages) in pages.layers.iter_mut().enumerate() {
+        let mut state = self.first_state(&batch.tokens, &mut step)?;
+        for index in 0..self.layers.len() {
             let is_last = index + 1 == self.layers.len();
             // Past the last attention no row looks at another, so the others are done.
             let rows = is_last.then_some(&asked);
-            state = self.through_layer(index, state, &step, pages, rows)?;
+            let cache = pages.of_layer(index)?;
+            state = self.through_layer(index, state, &step, cache, rows)?;
         }
         for first in (0..scored.len()).step_by(SCORED_ROWS) {
             let rows = SCORED_ROWS.min(scored.len() - first);
@@ -231,11 +280,13 @@ impl Decoder {
         }
         self.check(&batch, &[])?;
         let slots: Vec<u32> = (0..batch.spans.len() as u32).collect();
+        let mut step = self.step(batch.spans, &slots)?;
+        let state = self.first_state(&batch.tokens, &mut step)?;
         Ok(LastStatesPass {
-            step: self.step(batch.spans, &slots)?,
+            step,
             asked: Tensor::new(batch.logit_rows.as_slice(), &self.device)?,
             scratch: self.scratch(pages as usize)?,
-            state: Some(self.first_state(&batch.tokens)?),
+            state: Some(state),
             layers: 0,
         })
     }
@@ -248,7 +299,7 @@ impl Decoder {
         let index = pass.layers;
         let is_last = index + 1 == self.layers.len();
         let rows = is_last.then_some(&pass.asked);
-        let cache = pass.scratch.of_layer(self.spec.is_recurrent_layer(index))?;
+        let cache = pass.scratch.of_kind(self.cache_kind(index))?;
         let state = self.through_layer(index, state, &pass.step, cache, rows)?;
         pass.layers += 1;
         if is_last {
@@ -276,12 +327,12 @@ impl Decoder {
             past_tokens: 0,
             pages: (0..pages as u32).collect(),
         };
-        let step = self.step(vec![span], &[0])?;
+        let mut step = self.step(vec![span], &[0])?;
         let mut scratch = self.scratch(pages)?;
-        let mut state = self.first_state(tokens)?;
+        let mut state = self.first_state(tokens, &mut step)?;
         let mut states = vec![self.unscaled(&state)?];
         for index in 0..layers.iter().copied().max().unwrap_or(0) {
-            let cache = scratch.of_layer(self.spec.is_recurrent_layer(index))?;
+            let cache = scratch.of_kind(self.cache_kind(index))?;
             state = self.through_layer(index, state, &step, cache, None)?;
             let is_last = index + 1 == self.layers.len();
             states.push(if is_last {
@@ -330,6 +381,7 @@ impl Decoder {
             plan: AttentionPlan::new(spans, &self.device)?,
             query_scales,
             images: StepImages::default(),
+            layer_inputs: None,
         })
     }
 
@@ -360,11 +412,14 @@ impl Decoder {
             Some((table, at)) => (table, at),
             None => (table, step.plan.positions()),
         };
+        let turns = self.spec.rope(layer).is_some();
+        let temperature = self.spec.query_temperature.as_ref();
+        let is_plain = turns && temperature.is_some_and(|it| it.is_of_unturned);
         Positions {
             plan: &step.plan,
             states: &step.states,
-            rope: self.spec.rope(layer).map(|_| (table, at)),
-            query_scales: step.query_scales.as_ref(),
+            rope: turns.then_some((table, at)),
+            query_scales: step.query_scales.as_ref().filter(|_| !is_plain),
         }
     }
 
@@ -378,40 +433,63 @@ impl Decoder {
             let pages = LayerPages::of_latents(pages, numbers, dtype, &self.device)?;
             return Ok(LayerCache::Pages(pages));
         }
-        let (heads, size) = (self.spec.kv_heads, self.spec.head_dim);
+        let heads = self.spec.layer_heads(layer);
+        let (heads, size) = (heads.kv_heads, heads.head_dim);
         let pages = LayerPages::new(pages, heads, size, dtype, &self.device)?;
         Ok(LayerCache::Pages(pages))
     }
 
-    /// For sequences that are read from their first tokens on, one layer after the other: each layer writes all it reads, so
-    /// that one cache does for all layers of a kind.
+    /// For sequences that are read from their first tokens on, one layer after the other: each layer writes all it reads, or
+    /// the last one of its kind has, so that one cache does for all layers of a kind.
     fn scratch(&self, pages: usize) -> Result<ScratchCache> {
-        let of_kind = |is_recurrent: bool| {
-            let mut layers = 0..self.spec.layers;
-            let layer = layers.find(|&layer| self.spec.is_recurrent_layer(layer) == is_recurrent);
+        let of_kind = |kind: CacheKind| {
+            let layer = (0..self.spec.layers).find(|&layer| self.cache_kind(layer) == kind);
             let cache = layer.map(|layer| self.layer_cache(layer, pages, self.kv_dtype()));
             cache.transpose()
         };
         Ok(ScratchCache {
-            pages: of_kind(false)?,
-            states: of_kind(true)?,
+            pages: of_kind(CacheKind::Pages)?,
+            windowed: of_kind(CacheKind::Windowed)?,
+            states: of_kind(CacheKind::States)?,
         })
     }
 
-    fn first_state(&self, tokens: &[u32]) -> Result<State> {
-        self.first_state_with(tokens, &StepImages::default())
+    fn cache_kind(&self, layer: usize) -> CacheKind {
+        let differ = self.spec.global_heads.is_some() || self.spec.shared_layers > 0;
+        match differ && self.spec.window(layer).is_some() {
+            _ if self.spec.is_recurrent_layer(layer) => CacheKind::States,
+            true => CacheKind::Windowed,
+            false => CacheKind::Pages,
+        }
     }
 
-    fn first_state_with(&self, tokens: &[u32], images: &StepImages) -> Result<State> {
+    /// The embeddings of a step's tokens; what layers have as inputs besides goes into the step.
+    fn first_state(&self, tokens: &[u32], step: &mut Step) -> Result<State> {
         let scales = &self.spec.scales;
         let embedded = self.embedding.gather(tokens, &self.device)?;
         let sum = scaled(embedded, scales.embedding / scales.residual)?;
-        let sum = images.embedded(sum)?;
+        let sum = step.images.embedded(sum)?;
+        if let Some(inputs) = &self.layer_inputs {
+            step.layer_inputs = Some(inputs.inputs(tokens, &sum, &self.device)?);
+        }
+        if let (Some(streams), Some(updates)) = (&self.streams, self.spec.alternating_updates) {
+            let streams = streams.split(&sum)?;
+            let sum = streams[updates.active].clone();
+            return Ok(State {
+                normed: sum.clone(),
+                sum,
+                streams,
+            });
+        }
         let normed = match self.norm_before(0) {
             Some(norm) => norm.forward(&sum)?,
             None => sum.clone(),
         };
-        Ok(State { sum, normed })
+        Ok(State {
+            sum,
+            normed,
+            streams: Vec::new(),
+        })
     }
 
     /// The running sum as the reference has it.
@@ -437,16 +515,16 @@ impl Decoder {
         rows: Option<&Tensor>,
     ) -> Result<State> {
         let layer = &self.layers[index];
+        if let Some(alternating) = &layer.alternating {
+            return self.through_streams(index, alternating, state, step, cache, rows);
+        }
         let positions = self.positions(step, index);
         let mut gathered = layer.mixer.gather(&state.normed, &positions, cache)?;
         let mut sum = state.sum;
         if let Some(rows) = rows {
             if rows.elem_count() == 0 {
                 // The keys and values are written, and nobody wants more of this step.
-                return Ok(State {
-                    normed: sum.clone(),
-                    sum,
-                });
+                return Ok(State::plain(sum));
             }
             gathered = gathered.index_select(rows, 0)?;
             sum = sum.index_select(rows, 0)?;
@@ -459,13 +537,88 @@ impl Decoder {
             norms.after.as_ref(),
             layer.feed_norms.before.as_ref(),
         )?;
-        let fed = layer.feed_forward.forward(&state.normed)?;
-        added(
-            step.images.after_layer(index, state.sum)?,
-            fed,
-            layer.feed_norms.after.as_ref(),
-            self.norm_before(index + 1),
-        )
+        let fed = layer.feed_forward.forward(&state.normed, &state.sum)?;
+        let (after, next) = (layer.feed_norms.after.as_ref(), self.norm_before(index + 1));
+        if layer.input.is_none() && layer.scale.is_none() {
+            let sum = step.images.after_layer(index, state.sum)?;
+            return added(sum, fed, after, next);
+        }
+        let mut sum = added(state.sum, fed, after, None)?.sum;
+        if let (Some(input), Some(inputs)) = (&layer.input, step.inputs_of(index, rows)?) {
+            sum = (&sum + input.forward(&sum, &inputs)?)?;
+        }
+        sum = scaled(sum, layer.scale.unwrap_or(1.0))?;
+        let normed = match next {
+            Some(norm) => norm.forward(&sum)?,
+            None => sum.clone(),
+        };
+        Ok(State {
+            normed,
+            ..State::plain(sum)
+        })
+    }
+
+    /// The same of several streams, of which the layer computes one.
+    fn through_streams(
+        &self,
+        index: usize,
+        alternating: &AlternatingUpdate,
+        state: State,
+        step: &Step,
+        cache: &mut LayerCache,
+        rows: Option<&Tensor>,
+    ) -> Result<State> {
+        let layer = &self.layers[index];
+        let normed = |norm: Option<&RmsNorm>, x: &Tensor| match norm {
+            Some(norm) => norm.forward(x),
+            None => Ok(x.clone()),
+        };
+        let mut predicted = alternating.predict(&state.streams)?;
+        let active = alternating.active;
+        let first = normed(layer.attention_norms.before.as_ref(), &predicted[active])?;
+        let mut beside = alternating.residual.forward(&first)?;
+        let positions = self.positions(step, index);
+        let mut gathered = layer.mixer.gather(&first, &positions, cache)?;
+        if let Some(rows) = rows {
+            if rows.elem_count() == 0 {
+                return Ok(State::plain(state.sum));
+            }
+            gathered = gathered.index_select(rows, 0)?;
+            beside = beside.index_select(rows, 0)?;
+            for stream in &mut predicted {
+                *stream = stream.index_select(rows, 0)?;
+            }
+        }
+        let attended = layer.mixer.output().forward(&gathered)?;
+        let attended = normed(layer.attention_norms.after.as_ref(), &attended)?;
+        let sum = ((&predicted[active] + attended)? + beside)?;
+        let sum = (sum * std::f64::consts::FRAC_1_SQRT_2)?;
+        let fed = normed(layer.feed_norms.before.as_ref(), &sum)?;
+        let fed = layer.feed_forward.forward(&fed, &sum)?;
+        let activated = (&sum + normed(layer.feed_norms.after.as_ref(), &fed)?)?;
+        let mut streams = alternating.correct(&predicted, &activated)?;
+        if let (Some(input), Some(inputs)) = (&layer.input, step.inputs_of(index, rows)?) {
+            let scaled = match &alternating.scale {
+                Some(scale) => streams[active].broadcast_mul(scale)?,
+                None => streams[active].clone(),
+            };
+            let added = input.forward(&scaled, &inputs)?;
+            for stream in &mut streams[1..] {
+                *stream = (&*stream + &added)?;
+            }
+        }
+        let sum = streams[active].clone();
+        let merged = match &self.streams {
+            Some(all) if index + 1 == self.layers.len() => {
+                normed(Some(&self.norm), &all.merge(&streams)?)?
+            }
+            _ => sum.clone(),
+        };
+        Ok(State {
+            sum,
+            normed: merged,
+            streams,
+        })
     }
 }
 
@@ -483,13 +636,12 @@ fn added(
     match before {
         Some(norm) => {
             let (sum, normed) = norm.after_adding(&sum, &said)?;
-            Ok(State { sum, normed })
+            Ok(State {
+                normed,
+                ..State::plain(sum)
+            })
         }
-        None => {
-            let sum = (sum + said)?;
-            let normed = sum.clone();
-            Ok(State { sum, normed })
-        }
+        None => Ok(State::plain((sum + said)?)),
     }
 }
 
@@ -517,14 +669,25 @@ fn state_spans(spans: &[Span], slots: &[u32]) -> Result<Vec<StateSpan>> {
 /// A layer's cache for each kind of layer that the decoder has.
 struct ScratchCache {
     pages: Option<LayerCache>,
+    windowed: Option<LayerCache>,
     states: Option<LayerCache>,
 }
 
+/// Layers whose caches have the same shape, one of which may be read in place of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CacheKind {
+    Pages,
+    /// Of layers with a window, where those of the others differ.
+    Windowed,
+    States,
+}
+
 impl ScratchCache {
-    fn of_layer(&mut self, is_recurrent: bool) -> Result<&mut LayerCache> {
-        let cache = match is_recurrent {
-            true => &mut self.states,
-            false => &mut self.pages,
+    fn of_kind(&mut self, kind: CacheKind) -> Result<&mut LayerCache> {
+        let cache = match kind {
+            CacheKind::Pages => &mut self.pages,
+            CacheKind::Windowed => &mut self.windowed,
+            CacheKind::States => &mut self.states,
         };
         match cache {
             Some(cache) => Ok(cache),
@@ -539,6 +702,8 @@ struct Step {
     states: Vec<StateSpan>,
     query_scales: Option<Tensor>,
     images: StepImages,
+    /// The inputs that layers have besides the hidden state, `[rows, layers, size]`.
+    layer_inputs: Option<Tensor>,
 }
 
 /// The running sum of a step, and the same as the next layer wants it.
@@ -555,13 +720,45 @@ pub struct LastStatesPass {
 }
 
 struct State {
-    /// Divided by the residual scale.
+    /// Divided by the residual scale; of several streams the active one.
     sum: Tensor,
     normed: Tensor,
+    streams: Vec<Tensor>,
+}
+
+impl State {
+    fn plain(sum: Tensor) -> Self {
+        Self {
+            normed: sum.clone(),
+            sum,
+            streams: Vec::new(),
+        }
+    }
+}
+
+impl Step {
+    /// The inputs of a layer, of these rows or of all.
+    fn inputs_of(&self, layer: usize, rows: Option<&Tensor>) -> Result<Option<Tensor>> {
+        let Some(inputs) = &self.layer_inputs else {
+            return Ok(None);
+        };
+        let inputs = inputs.narrow(1, layer, 1)?.squeeze(1)?.contiguous()?;
+        match rows {
+            Some(rows) => inputs.index_select(rows, 0).map(Some),
+            None => Ok(Some(inputs)),
+        }
+    }
 }
 
 impl Layer {
     pub fn bytes(&self) -> u64 {
-        self.mixer.bytes() + self.feed_forward.bytes()
+        self.mixer.bytes() + self.feed_forward.bytes() + self.input_bytes()
+    }
+
+    /// Bytes of what the layer makes of its own input.
+    pub fn input_bytes(&self) -> u64 {
+        let input = self.input.as_ref().map_or(0, PerLayerInput::bytes);
+        let alternating = self.alternating.as_ref();
+        input + alternating.map_or(0, AlternatingUpdate::bytes)
     }
 }

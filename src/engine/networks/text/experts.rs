@@ -20,6 +20,10 @@ pub struct ExpertsSpec {
     /// The router's products and those of the experts have something added.
     pub has_biases: bool,
     pub shared: Option<SharedExpertSpec>,
+    /// The input of an expert is multiplied by its share, and not what it says.
+    pub scales_inputs: bool,
+    /// Layers with experts have a dense part besides.
+    pub is_beside_dense: bool,
     /// Layers with a dense feed-forward part instead, in order.
     pub dense_layers: Vec<usize>,
 }
@@ -79,6 +83,8 @@ impl ConfigJson {
             has_correction: false,
             has_biases: false,
             shared: None,
+            scales_inputs: false,
+            is_beside_dense: false,
             dense_layers: json.dense_layers(self.num_hidden_layers)?,
         })
     }
@@ -215,14 +221,16 @@ impl DecoderSpec {
 
     /// The numbers of a layer's feed-forward part that a token is multiplied by.
     pub fn feed_parameters(&self, layer: usize) -> u64 {
+        let dense = 3 * self.hidden_size * self.intermediate_size(layer);
         let parameters = match self.layer_experts(layer) {
-            None => 3 * self.hidden_size * self.intermediate_size,
+            None => dense,
             Some(experts) => {
+                let dense = if experts.is_beside_dense { dense } else { 0 };
                 let each = 3 * self.hidden_size * experts.intermediate_size;
                 let shared = experts
                     .shared
                     .map_or(0, |shared| 3 * self.hidden_size * shared.intermediate_size);
-                self.hidden_size * experts.count + experts.routing.active * each + shared
+                self.hidden_size * experts.count + experts.routing.active * each + shared + dense
             }
         };
         parameters as u64
@@ -230,7 +238,7 @@ impl DecoderSpec {
 
     /// The widths that a row has on its way through a feed-forward part, all together and at most.
     pub fn feed_width(&self) -> usize {
-        let dense = 3 * self.intermediate_size;
+        let dense = 3 * self.widest_intermediate();
         let experts = self.experts.as_ref().map_or(0, |experts| {
             let each = 2 * self.hidden_size + 3 * experts.intermediate_size;
             let shared = experts
@@ -238,13 +246,23 @@ impl DecoderSpec {
                 .map_or(0, |shared| 3 * shared.intermediate_size);
             experts.count + experts.routing.active * each + shared
         });
-        dense.max(experts)
+        let is_beside = self
+            .experts
+            .as_ref()
+            .is_some_and(|experts| experts.is_beside_dense);
+        let fed = if is_beside {
+            dense + experts
+        } else {
+            dense.max(experts)
+        };
+        fed + self.layer_input_width()
     }
 
     /// The widest of a layer's matrices that multiply the hidden state.
     pub fn widest_output(&self) -> usize {
         let experts = self.experts.as_ref();
         let experts = experts.map_or(0, |experts| experts.intermediate_size);
-        self.intermediate_size.max(self.query_size()).max(experts)
+        let query = self.heads * self.widest_head();
+        self.widest_intermediate().max(query).max(experts)
     }
 }

@@ -2,12 +2,15 @@
 
 use std::fmt;
 
+use super::gemma_names::{GEMMA_PARTS, GEMMA4_PARTS};
+use super::llama4_names::LLAMA4_PARTS;
 use super::recurrent_names::{GRANITE_HYBRID_PARTS, LFM2_PARTS, RECURRENT_PARTS};
 
 /// A family of decoders: the names its files use. What it computes is in its `DecoderSpec`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Llama,
+    Llama4,
     Mistral,
     Ministral,
     Ministral3,
@@ -22,6 +25,8 @@ pub enum Family {
     Qwen35Moe,
     Gemma2,
     Gemma3,
+    Gemma3n,
+    Gemma4,
     /// Phi 4 as well.
     Phi3,
     Olmo2,
@@ -43,6 +48,8 @@ pub enum Family {
 /// Family, `architectures` of config.json, `general.architecture` of a GGUF file.
 const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Llama, "LlamaForCausalLM", "llama"),
+    (Family::Llama4, "Llama4ForCausalLM", "llama4"),
+    (Family::Llama4, "Llama4ForConditionalGeneration", "llama4"),
     (Family::Mistral, "MistralForCausalLM", "llama"),
     (Family::Ministral, "MinistralForCausalLM", "llama"),
     (Family::Ministral3, "Ministral3ForCausalLM", "mistral3"),
@@ -72,6 +79,20 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Gemma3, "Gemma3ForCausalLM", "gemma3"),
     // Without the way to logits: the text encoder of EmbeddingGemma.
     (Family::Gemma3, "Gemma3TextModel", "gemma3"),
+    (Family::Gemma3n, "Gemma3nForCausalLM", "gemma3n"),
+    (
+        Family::Gemma3n,
+        "Gemma3nForConditionalGeneration",
+        "gemma3n",
+    ),
+    (Family::Gemma4, "Gemma4ForCausalLM", "gemma4"),
+    (Family::Gemma4, "Gemma4ForConditionalGeneration", "gemma4"),
+    (Family::Gemma4, "Gemma4UnifiedForCausalLM", "gemma4"),
+    (
+        Family::Gemma4,
+        "Gemma4UnifiedForConditionalGeneration",
+        "gemma4",
+    ),
     (Family::Phi3, "Phi3ForCausalLM", "phi3"),
     (Family::Olmo2, "Olmo2ForCausalLM", "olmo2"),
     (Family::Olmo3, "Olmo3ForCausalLM", "olmo2"),
@@ -113,10 +134,16 @@ impl Family {
         entry.map_or("llama", |entry| entry.2)
     }
 
-    /// Whether files of the family hold a tensor that is not loaded: layers that predict further tokens, and a vision tower
-    /// of families whose images are refused.
+    /// Whether files of the family hold a tensor that is not loaded: layers that predict further tokens, and towers of
+    /// families whose images and sounds are refused.
     pub fn leaves_in_file(self, tensor: &str) -> bool {
         match self {
+            Self::Llama4 => {
+                tensor.starts_with("vision_model.") || tensor.starts_with("multi_modal_projector.")
+            }
+            Self::Gemma3n | Self::Gemma4 => {
+                GEMMA_TOWERS.iter().any(|tower| tensor.starts_with(tower))
+            }
             Self::Qwen3Next => tensor.starts_with("mtp."),
             Self::Qwen35 | Self::Qwen35Moe => {
                 tensor.starts_with("mtp.") || tensor.starts_with("model.visual.")
@@ -136,6 +163,15 @@ impl Family {
     }
 }
 
+/// What the tensors of towers of Gemma 3n and 4 begin with.
+const GEMMA_TOWERS: &[&str] = &[
+    "model.vision_tower.",
+    "model.audio_tower.",
+    "model.vision_embedder.",
+    "model.embed_vision.",
+    "model.embed_audio.",
+];
+
 fn joined(names: impl Iterator<Item = &'static str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
@@ -147,6 +183,14 @@ pub enum Role {
     FinalNorm,
     /// From the last hidden state to logits.
     Head,
+    /// The table that inputs of all layers come from.
+    LayerInputTable,
+    /// From embeddings to inputs of all layers.
+    LayerInputProjection,
+    LayerInputNorm,
+    /// From embeddings to a stream of hidden states but the first, and from this one back.
+    StreamProjection(usize),
+    StreamUnembedding(usize),
     Layer(usize, Part),
 }
 
@@ -239,6 +283,32 @@ pub enum Part {
     SpaceOutput,
     /// The gate and the ups of a shared expert in one matrix.
     SharedGateUp,
+    /// From hidden states to the width of a layer's input, which it multiplies, and back.
+    InputGate,
+    InputProjection,
+    InputNorm,
+    /// What the sum behind a layer is multiplied by.
+    LayerScale,
+    /// Gemma 4's name of the router.
+    GemmaRouter,
+    /// Of its norm.
+    RouterScale,
+    /// What the shares of experts are multiplied by.
+    ExpertScales,
+    /// Of alternating updates: from a stream to coefficients, and the norm before.
+    StreamRouter,
+    StreamRouterNorm,
+    Prediction,
+    StreamCorrection,
+    StreamScale,
+    /// The product of low rank beside attention.
+    ResidualLeft,
+    ResidualRight,
+    ResidualNorm,
+    /// Before experts that are beside a dense part, and behind each of the two.
+    ExpertsPreNorm,
+    DensePostNorm,
+    ExpertsPostNorm,
 }
 
 /// A matrix that each expert has.
@@ -282,6 +352,12 @@ pub enum Naming {
     Bare,
     /// The same of a network with a vision tower beside it.
     BesideTower,
+    /// The hub's, with Gemma 4's own for experts.
+    Gemma4,
+    Gemma4BesideTower,
+    /// The hub's, with Llama 4's own for feed-forward parts.
+    Llama4,
+    Llama4BesideTower,
     /// The hub's, with LFM2's own for some parts.
     Lfm2,
     /// The hub's, with Granite 4's own for some parts.
@@ -393,7 +469,14 @@ impl Naming {
         match (self, role) {
             (
                 Self::Gguf,
-                Role::Layer(_, Part::DeltaRates | Part::SpaceRates | Part::SpaceSkips),
+                Role::Layer(
+                    _,
+                    Part::DeltaRates
+                    | Part::SpaceRates
+                    | Part::SpaceSkips
+                    | Part::RouterScale
+                    | Part::ExpertScales,
+                ),
             ) => self.stem(role),
             (Self::Gguf, _) => format!("{}.weight", self.stem(role)),
             (_, Role::Layer(_, part)) if part.is_bare() => self.stem(role),
@@ -407,6 +490,10 @@ impl Naming {
             Part::Router,
             Part::BlockSparseRouter,
             Part::OssRouter,
+            Part::GemmaRouter,
+            Part::StreamRouter,
+            Part::Prediction,
+            Part::StreamCorrection,
             Part::SharedRouter,
             Part::DeltaBetas,
             Part::DeltaSteps,
@@ -416,7 +503,11 @@ impl Naming {
             Part::SpaceConvolution,
         ];
         let dense = dense.map(Part::names);
-        let others = ["feed_forward.gate", "block_sparse_moe.router.layer"];
+        let others = [
+            "feed_forward.gate",
+            "feed_forward.router",
+            "block_sparse_moe.router.layer",
+        ];
         let mut stems = dense
             .iter()
             .flat_map(|(hub, gguf)| [hub, gguf])
@@ -448,10 +539,29 @@ impl Naming {
     /// What the names of a layer's tensors begin with.
     pub fn layer(self, layer: usize) -> String {
         match self {
-            Self::Hub | Self::Lfm2 | Self::GraniteHybrid => format!("model.layers.{layer}"),
-            Self::Bare => format!("layers.{layer}"),
-            Self::BesideTower => format!("model.language_model.layers.{layer}"),
             Self::Gguf => format!("blk.{layer}"),
+            _ => format!("{}layers.{layer}", self.prefix()),
+        }
+    }
+
+    /// What the names of all tensors but the head's begin with on the hub.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Hub | Self::Lfm2 | Self::GraniteHybrid | Self::Gemma4 | Self::Llama4 => "model.",
+            Self::Llama4BesideTower => "language_model.model.",
+            Self::BesideTower | Self::Gemma4BesideTower => "model.language_model.",
+            Self::Bare | Self::Gguf => "",
+        }
+    }
+
+    /// Parts with names that differ from those of the hub.
+    fn own_parts(self) -> &'static [(Part, &'static str)] {
+        match self {
+            Self::Lfm2 => LFM2_PARTS,
+            Self::GraniteHybrid => GRANITE_HYBRID_PARTS,
+            Self::Gemma4 | Self::Gemma4BesideTower => GEMMA4_PARTS,
+            Self::Llama4 | Self::Llama4BesideTower => LLAMA4_PARTS,
+            Self::Hub | Self::Bare | Self::BesideTower | Self::Gguf => &[],
         }
     }
 
@@ -464,43 +574,40 @@ impl Naming {
     }
 
     fn stem(self, role: Role) -> String {
-        match (self, role) {
-            (Self::Lfm2, Role::FinalNorm) => "model.embedding_norm".to_owned(),
-            (Self::Lfm2 | Self::GraniteHybrid, Role::Layer(layer, part)) => {
-                let own = match self {
-                    Self::Lfm2 => LFM2_PARTS,
-                    _ => GRANITE_HYBRID_PARTS,
-                };
-                match own.iter().find(|entry| entry.0 == part) {
-                    Some((_, name)) => format!("{}.{name}", self.layer(layer)),
-                    None => Self::Hub.stem(role),
-                }
-            }
-            (Self::Lfm2 | Self::GraniteHybrid, role) => Self::Hub.stem(role),
-            (Self::Bare, Role::Head) => "lm_head".to_owned(),
-            (Self::Bare, role) => {
-                let stem = Self::Hub.stem(role);
-                stem.strip_prefix("model.")
-                    .map_or(stem.clone(), str::to_owned)
-            }
-            (Self::BesideTower, role) => {
-                let stem = Self::Hub.stem(role);
-                stem.strip_prefix("model.")
-                    .map_or(stem.clone(), |rest| format!("model.language_model.{rest}"))
-            }
-            (Self::Hub, Role::Embedding) => "model.embed_tokens".to_owned(),
-            (Self::Hub, Role::FinalNorm) => "model.norm".to_owned(),
-            (Self::Hub, Role::Head) => "lm_head".to_owned(),
-            (Self::Hub, Role::Layer(layer, part)) => {
-                format!("{}.{}", self.layer(layer), part.names().0)
-            }
-            (Self::Gguf, Role::Embedding) => "token_embd".to_owned(),
-            (Self::Gguf, Role::FinalNorm) => "output_norm".to_owned(),
-            (Self::Gguf, Role::Head) => "output".to_owned(),
+        let part = match (self, role) {
+            (Self::Gguf, Role::Embedding) => "token_embd",
+            (Self::Gguf, Role::FinalNorm) => "output_norm",
+            (Self::Gguf, Role::Head) => "output",
+            (Self::Gguf, Role::LayerInputTable) => "per_layer_token_embd",
+            (Self::Gguf, Role::LayerInputProjection) => "per_layer_model_proj",
+            (Self::Gguf, Role::LayerInputNorm) => "per_layer_proj_norm",
+            // One tensor of them all.
+            (Self::Gguf, Role::StreamProjection(_)) => "altup_proj",
+            (Self::Gguf, Role::StreamUnembedding(_)) => "altup_unembd_proj",
             (Self::Gguf, Role::Layer(layer, part)) => {
-                format!("{}.{}", self.layer(layer), part.names().1)
+                return format!("{}.{}", self.layer(layer), part.names().1);
             }
-        }
+            (Self::Llama4BesideTower, Role::Head) => return "language_model.lm_head".to_owned(),
+            (_, Role::Head) => return "lm_head".to_owned(),
+            (_, Role::Embedding) => "embed_tokens",
+            (Self::Lfm2, Role::FinalNorm) => "embedding_norm",
+            (_, Role::FinalNorm) => "norm",
+            (_, Role::LayerInputTable) => "embed_tokens_per_layer",
+            (_, Role::LayerInputProjection) => "per_layer_model_projection",
+            (_, Role::LayerInputNorm) => "per_layer_projection_norm",
+            (_, Role::StreamProjection(stream)) => {
+                return format!("{}altup_projections.{stream}", self.prefix());
+            }
+            (_, Role::StreamUnembedding(stream)) => {
+                return format!("{}altup_unembed_projections.{stream}", self.prefix());
+            }
+            (_, Role::Layer(layer, part)) => {
+                let own = self.own_parts().iter().find(|entry| entry.0 == part);
+                let name = own.map_or(part.names().0, |entry| entry.1);
+                return format!("{}.{name}", self.layer(layer));
+            }
+        };
+        format!("{}{part}", self.prefix())
     }
 }
 
@@ -520,11 +627,15 @@ impl Part {
                 | Self::SpaceRates
                 | Self::SpaceSkips
                 | Self::SpaceStepBias
+                | Self::LayerScale
+                | Self::StreamScale
+                | Self::RouterScale
+                | Self::ExpertScales
         )
     }
 
     fn names(self) -> (&'static str, &'static str) {
-        let mut entries = PARTS.iter().chain(RECURRENT_PARTS);
+        let mut entries = PARTS.iter().chain(RECURRENT_PARTS).chain(GEMMA_PARTS);
         let entry = entries.find(|entry| entry.0 == self);
         entry.map_or(("", ""), |entry| (entry.1, entry.2))
     }
@@ -534,6 +645,7 @@ impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Llama => "Llama",
+            Self::Llama4 => "Llama 4",
             Self::Mistral => "Mistral",
             Self::Ministral => "Ministral",
             Self::Ministral3 => "Ministral 3",
@@ -548,6 +660,8 @@ impl fmt::Display for Family {
             Self::Qwen35Moe => "Qwen3.5-MoE",
             Self::Gemma2 => "Gemma 2",
             Self::Gemma3 => "Gemma 3",
+            Self::Gemma3n => "Gemma 3n",
+            Self::Gemma4 => "Gemma 4",
             Self::Phi3 => "Phi-3",
             Self::Olmo2 => "OLMo 2",
             Self::Olmo3 => "OLMo 3",

@@ -98,12 +98,20 @@ fn fuzz_model(spec: DecoderSpec, rounds: u64) {
 
 #[test]
 fn fuzzed_configurations_are_refused_or_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let weights = folder.path().join("model.safetensors");
-    fs::copy(fixture("golden/qwen2/model.safetensors"), weights).unwrap();
-    let valid = fs::read(fixture("golden/qwen2/config.json")).unwrap();
-    fuzz(&valid, 1000, |file| {
-        fs::write(folder.path().join("config.json"), file).unwrap();
-        refused(run(folder.path()))
-    });
+    for (name, rounds) in [
+        ("qwen2", 1000),
+        ("gemma4-shared", 300),
+        ("gemma3n", 300),
+        ("llama4", 300),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let golden = fixture("golden").join(name);
+        let weights = folder.path().join("model.safetensors");
+        fs::copy(golden.join("model.safetensors"), weights).unwrap();
+        let valid = fs::read(golden.join("config.json")).unwrap();
+        fuzz(&valid, rounds, |file| {
+            fs::write(folder.path().join("config.json"), file).unwrap();
+            refused(run(folder.path()))
+        });
+    }
 }

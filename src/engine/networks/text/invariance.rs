@@ -147,6 +147,11 @@ fn dense_logits_do_not_depend_on_the_company() {
         ("deepseek-v3", DType::BF16),
         ("gpt-oss-mxfp4", DType::BF16),
         ("qwen3-moe-sparse", DType::BF16),
+        ("llama4", DType::BF16),
+        ("gemma3n", DType::F32),
+        ("gemma4", DType::BF16),
+        ("gemma4-shared", DType::F32),
+        ("gemma4-moe", DType::BF16),
     ] {
         let decoder = load(&format!("golden/{name}"), Some(dtype));
         check(&format!("{name} {dtype:?}"), &decoder);

@@ -75,53 +75,54 @@ impl LatentSpec {
 }
 
 impl DecoderSpec {
-    /// Numbers that pages hold of a token in each layer.
-    pub fn kept_numbers(&self) -> usize {
+    /// Numbers that pages of a layer hold of a token.
+    pub fn kept_numbers(&self, layer: usize) -> usize {
         match &self.latent {
             Some(latent) => latent.sizes.kept(),
-            None => 2 * self.kv_size(),
+            None => 2 * self.kv_size(layer),
         }
     }
 
     /// The numbers in the matrices of a layer that attends: those that every row of a step is multiplied by, and those of the
     /// output.
-    pub fn attention_parameters(&self) -> (usize, usize) {
-        let hidden = self.hidden_size;
+    pub fn attention_parameters(&self, layer: usize) -> (usize, usize) {
+        let (hidden, query) = (self.hidden_size, self.query_size(layer));
         let before = match &self.latent {
             Some(latent) => {
                 let sizes = latent.sizes;
                 let queries = match latent.query_rank {
-                    Some(rank) => (hidden + self.query_size()) * rank,
-                    None => hidden * self.query_size(),
+                    Some(rank) => (hidden + query) * rank,
+                    None => hidden * query,
                 };
                 let by_head = sizes.rank * (sizes.plain_dim + sizes.value_dim);
                 queries + hidden * sizes.kept() + self.heads * by_head
             }
             None => {
-                let gates = if self.attention_gate {
-                    self.query_size()
-                } else {
-                    0
+                let gates = if self.attention_gate { query } else { 0 };
+                let own = match self.layer_heads(layer).keys_are_values {
+                    _ if self.cache_source(layer).is_some() => 0,
+                    true => self.kv_size(layer),
+                    false => 2 * self.kv_size(layer),
                 };
-                hidden * (self.query_size() + gates + 2 * self.kv_size())
+                hidden * (query + gates + own)
             }
         };
-        (before, hidden * self.gathered_size())
+        (before, hidden * self.gathered_size(layer))
     }
 
-    /// Width of what all heads gather.
-    pub fn gathered_size(&self) -> usize {
+    /// Width of what all heads of a layer gather.
+    pub fn gathered_size(&self, layer: usize) -> usize {
         match &self.latent {
             Some(latent) => self.heads * latent.sizes.value_dim,
-            None => self.query_size(),
+            None => self.query_size(layer),
         }
     }
 
     /// Multiplications of a query of all heads with one token: by its key, and of its value.
-    pub fn seen_numbers(&self) -> usize {
+    pub fn seen_numbers(&self, layer: usize) -> usize {
         match &self.latent {
             Some(latent) => self.heads * (latent.sizes.kept() + latent.sizes.rank),
-            None => 2 * self.query_size(),
+            None => 2 * self.query_size(layer),
         }
     }
 
@@ -134,7 +135,11 @@ impl DecoderSpec {
                 let low = latent.query_rank.unwrap_or(0);
                 2 * low + 3 * sizes.kept() + self.heads * (by_head + 3 * sizes.value_dim)
             }
-            None => 2 * self.query_size() + 4 * self.kv_size(),
+            None => {
+                let layers = 0..self.layers;
+                let widths = layers.map(|it| 2 * self.query_size(it) + 4 * self.kv_size(it));
+                widths.max().unwrap_or(0)
+            }
         }
     }
 

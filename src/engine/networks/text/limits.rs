@@ -1,6 +1,6 @@
 //! Sizes that a decoder can have at all, so that arithmetic on them later needs no second thought.
 
-use super::{rope::Rope, spec::DecoderSpec};
+use super::{layer_kinds, rope::Rope, spec::DecoderSpec};
 use crate::networks::{layers::GateActivation, weights::Flaw};
 
 pub fn check(spec: &DecoderSpec) -> Result<(), Flaw> {
@@ -28,6 +28,7 @@ pub fn check(spec: &DecoderSpec) -> Result<(), Flaw> {
         latent.check()?;
     }
     check_heads(spec)?;
+    layer_kinds::check(spec)?;
     check_numbers(spec)
 }
 
@@ -40,18 +41,22 @@ fn check_heads(spec: &DecoderSpec) -> Result<(), Flaw> {
             "a multiple of the key heads",
         ));
     }
-    match spec.windows.iter().flatten().find(|&&window| window == 0) {
-        Some(_) => Err(Flaw::broken("a sliding window", 0, "at least one token")),
+    let seen = spec.windows.iter().chain(&spec.chunks).flatten();
+    match seen.copied().find(|&tokens| tokens == 0) {
+        Some(_) => Err(Flaw::broken(
+            "a sliding window or a chunk",
+            0,
+            "at least one token",
+        )),
         None => Ok(()),
     }
 }
 
 fn check_numbers(spec: &DecoderSpec) -> Result<(), Flaw> {
-    for rope in [Some(&spec.rope), spec.window_rope.as_ref()]
-        .into_iter()
-        .flatten()
-    {
-        check_rope(rope, spec)?;
+    let global = spec.global_heads.map(|heads| heads.head_dim);
+    check_rope(&spec.rope, global.unwrap_or(spec.rope_head_dim()), spec)?;
+    if let Some(rope) = &spec.window_rope {
+        check_rope(rope, spec.rope_head_dim(), spec)?;
     }
     if !(spec.norm_eps.is_finite() && spec.norm_eps >= 0.0) {
         return Err(Flaw::broken(
@@ -91,10 +96,9 @@ fn check_numbers(spec: &DecoderSpec) -> Result<(), Flaw> {
     }
 }
 
-fn check_rope(rope: &Rope, spec: &DecoderSpec) -> Result<(), Flaw> {
+fn check_rope(rope: &Rope, size: usize, spec: &DecoderSpec) -> Result<(), Flaw> {
     let dims = rope.dims;
-    if dims == 0 || !dims.is_multiple_of(2) || dims > spec.rope_head_dim() {
-        let size = spec.rope_head_dim();
+    if dims == 0 || !dims.is_multiple_of(2) || dims > size {
         let wanted = format!("an even number up to the head size {size}");
         return Err(Flaw::broken("the rope dimensions", dims, wanted));
     }

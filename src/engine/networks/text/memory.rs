@@ -1,6 +1,6 @@
 //! What a decoder will take of a device's memory, worked out before anything is loaded.
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
 use candle_core::{DType, quantized::GgmlDType};
 
@@ -31,6 +31,7 @@ impl Checkpoint {
             predicting,
             family: spec.family,
             latent: spec.latent.map(|latent| latent.sizes),
+            unread: spec.unread_tensors(self.naming()),
         };
         Ok(named.bytes(on_cpu, options))
     }
@@ -46,6 +47,7 @@ impl Synthetic {
             predicting: 0..0,
             family: self.spec().family,
             latent: None,
+            unread: HashSet::new(),
         };
         named.bytes(on_cpu, &LoadOptions::default())
     }
@@ -60,18 +62,22 @@ struct Named<'a> {
     predicting: Range<usize>,
     family: Family,
     latent: Option<LatentSizes>,
+    /// Tensors that no layer takes.
+    unread: HashSet<String>,
 }
 
 impl Named<'_> {
     fn bytes(&self, on_cpu: bool, options: &LoadOptions) -> u64 {
         let tied = self.tied;
         let embedding = self.naming.weight(Role::Embedding);
+        let input_table = self.naming.weight(Role::LayerInputTable);
         let head = self.naming.weight(Role::Head);
         let held = |header, quantize| held_bytes(header, on_cpu, options.dtype, quantize);
         let (tower, decoder): (Vec<_>, Vec<_>) = self
             .headers
             .iter()
             .filter(|header| !self.family.leaves_in_file(&header.name))
+            .filter(|header| !self.unread.contains(&header.name))
             .partition(|header| vision::is_of_tower(&header.name));
         let tower: u64 = tower.into_iter().map(|header| header.bytes).sum();
         // Experts of one tensor have three dimensions.
@@ -87,6 +93,13 @@ impl Named<'_> {
         let halves: Vec<TensorHeader> = halves.collect();
         let matrices = matrices.filter(|header| self.halves(header).is_empty());
         let bytes = matrices.chain(&halves).map(|header| {
+            if header.name == input_table {
+                return if on_cpu && header.converted_from.is_none() {
+                    0
+                } else {
+                    held(header, None)
+                };
+            }
             let is_embedding = header.name == embedding;
             let is_head = header.name == head || (is_embedding && tied);
             // On the CPU its rows stay in the file, unless they are converted.
@@ -234,6 +247,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn headers_tell_what_inputs_of_layers_take() {
+        // Small matrices are padded where they are quantized.
+        let checkpoint = Checkpoint::open(&fixture("golden/gemma4-shared")).unwrap();
+        let options = LoadOptions {
+            dtype: Some(DType::F32),
+            ..LoadOptions::default()
+        };
+        let told = checkpoint.weight_bytes(true, &options).unwrap();
+        let progress = &mut |_, _| {};
+        let decoder = Decoder::load(&checkpoint, &Device::Cpu, &options, progress).unwrap();
+        let found = decoder.weight_bytes();
+        assert!(told.abs_diff(found) * 10 <= found, "{told}, {found}");
     }
 
     #[test]

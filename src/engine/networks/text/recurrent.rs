@@ -435,7 +435,7 @@ impl DecoderSpec {
     pub fn mixer_parameters(&self, layer: usize) -> (usize, usize) {
         match self.recurrence(layer) {
             Some(recurrence) => recurrence.parameters(self.hidden_size),
-            None => self.attention_parameters(),
+            None => self.attention_parameters(layer),
         }
     }
 }

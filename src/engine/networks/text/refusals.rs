@@ -60,7 +60,7 @@ fn what_older_and_newer_files_call_rope_scaling_is_the_same() {
 fn an_unknown_architecture_is_named_beside_those_we_know() {
     check(
         json!({"architectures": ["MambaForCausalLM"]}),
-        "architectures: found MambaForCausalLM; supported: LlamaForCausalLM, Mistral",
+        "architectures: found MambaForCausalLM; supported: LlamaForCausalLM, Llama4",
     );
     check(json!({"architectures": null}), "architectures: found none");
 }

@@ -45,6 +45,11 @@ pub enum RopeScaling {
         magnitude: f64,
     },
     Yarn(Yarn),
+    /// The first so many waves are divided by the factor, and the others turn nothing.
+    Proportional {
+        turned: usize,
+        factor: f64,
+    },
 }
 
 /// YaRN (Peng et al., 2023): waves that turn often in the original context stay, those that turn seldom are slowed
@@ -121,6 +126,8 @@ impl Rope {
                 let share_kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
                 share_kept * frequency + (1.0 - share_kept) * frequency / factor
             }
+            RopeScaling::Proportional { turned, .. } if index >= *turned => 0.0,
+            RopeScaling::Proportional { factor, .. } => frequency / factor,
             RopeScaling::Yarn(yarn) => {
                 let share_kept = yarn.share_kept(index, self.theta, self.dims);
                 share_kept * frequency + (1.0 - share_kept) * frequency / yarn.factor

@@ -49,6 +49,16 @@ impl RopeJson {
     pub fn rope(&self, head_dim: usize, theta: f64, context: usize) -> Result<Rope, Flaw> {
         let theta = self.rope_theta.unwrap_or(theta);
         let share = self.partial_rotary_factor.unwrap_or(1.0);
+        if self.rope_type.as_deref() == Some("proportional") {
+            let scaling = RopeScaling::Proportional {
+                turned: ((head_dim as f64 * share) as usize / 2).min(head_dim),
+                factor: self.factor.unwrap_or(1.0),
+            };
+            return Ok(Rope {
+                scaling,
+                ..Rope::plain(theta, RopeStyle::Halves, head_dim)
+            });
+        }
         let dims = (head_dim as f64 * share) as usize;
         Ok(Rope {
             scaling: self.scaling(dims, context)?,
@@ -91,7 +101,7 @@ impl RopeJson {
             Some(other) => Err(Flaw::unsupported(
                 "the rope_scaling type",
                 other,
-                "default, linear, llama3, longrope and yarn",
+                "default, linear, llama3, longrope, proportional and yarn",
             )),
         }
     }

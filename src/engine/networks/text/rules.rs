@@ -30,6 +30,8 @@ pub struct FamilyRules {
     pub window_rope: WindowRope,
     /// The last layer of each so many turns nothing.
     pub period_without_rope: Option<usize>,
+    /// What products of queries and keys are multiplied by, where a GGUF file says nothing of it.
+    pub attention_scale: Option<f64>,
     /// Models with so many layers divide the products of queries and keys by the root of the hidden size's share
     /// of a head, not of the head's size.
     pub layers_scaled_by_share: Option<usize>,
@@ -38,16 +40,30 @@ pub struct FamilyRules {
     pub normalizes_experts: Option<bool>,
     /// What logits of a router become, where a GGUF file says nothing of it.
     pub expert_score: RouterScore,
-    /// Files of the hub hold gates and ups of experts by turns, and dense ones with columns first.
-    pub interleaves_experts: bool,
+    pub expert_layout: ExpertLayout,
     /// The norm before the feed-forward part has the name of one behind attention.
     pub names_feed_norm_by_attention: bool,
     /// What attention gathers goes through a gate, which is in the matrix of the queries.
     pub gates_attention: bool,
     /// In GGUF files value heads of recurrent layers take key heads by turns.
     pub tiles_value_heads: bool,
+    /// Values are normed, without weights.
+    pub norms_values: bool,
+    /// The last layers may read what layers before them keep.
+    pub shares_caches: bool,
     /// Whether YaRN's blend begins and ends at whole indices, which GGUF files do not say.
     pub truncates_yarn: bool,
+}
+
+/// How files of the hub hold matrices of all experts in one tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpertLayout {
+    /// Row by row, gates before ups.
+    Rows,
+    /// Column by column, gates before ups.
+    Columns,
+    /// Dense ones column by column, gates and ups by turns.
+    ColumnsByTurns,
 }
 
 /// How positions turn in layers with a window.
@@ -77,13 +93,16 @@ const LLAMA: FamilyRules = FamilyRules {
     window_period: None,
     window_rope: WindowRope::AsElsewhere,
     period_without_rope: None,
+    attention_scale: None,
     layers_scaled_by_share: None,
     normalizes_experts: None,
     expert_score: RouterScore::Softmax,
-    interleaves_experts: false,
+    expert_layout: ExpertLayout::Rows,
     names_feed_norm_by_attention: false,
     gates_attention: false,
     tiles_value_heads: false,
+    norms_values: false,
+    shares_caches: false,
     truncates_yarn: true,
 };
 
@@ -116,6 +135,13 @@ impl Family {
             Self::Llama | Self::Mistral | Self::Ministral | Self::Mixtral => FamilyRules {
                 window_period: Some(0),
                 normalizes_experts: Some(true),
+                ..LLAMA
+            },
+            Self::Llama4 => FamilyRules {
+                window_period: Some(0),
+                normalizes_experts: Some(false),
+                expert_score: RouterScore::Sigmoid,
+                expert_layout: ExpertLayout::Columns,
                 ..LLAMA
             },
             Self::Ministral3 | Self::Granite => LLAMA,
@@ -165,6 +191,28 @@ impl Family {
                 layers_scaled_by_share: Some(62),
                 ..GEMMA
             },
+            Self::Gemma3n => FamilyRules {
+                norms_add_one: false,
+                soft_caps: SoftCaps {
+                    attention: None,
+                    logits: Some(30.0),
+                },
+                window_period: Some(5),
+                window_rope: WindowRope::Own { theta: 10_000.0 },
+                attention_scale: Some(1.0),
+                norms_values: true,
+                shares_caches: true,
+                ..GEMMA
+            },
+            Self::Gemma4 => FamilyRules {
+                norms_add_one: false,
+                window_rope: WindowRope::Own { theta: 10_000.0 },
+                attention_scale: Some(1.0),
+                norms_values: true,
+                shares_caches: true,
+                normalizes_experts: Some(true),
+                ..GEMMA
+            },
             Self::Phi3 => FamilyRules {
                 window_period: Some(0),
                 ..QWEN
@@ -188,7 +236,7 @@ impl Family {
                 },
                 window_period: Some(2),
                 normalizes_experts: Some(true),
-                interleaves_experts: true,
+                expert_layout: ExpertLayout::ColumnsByTurns,
                 names_feed_norm_by_attention: true,
                 truncates_yarn: false,
                 ..QWEN

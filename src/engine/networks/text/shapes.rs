@@ -210,6 +210,7 @@ impl Shape {
             vocab_size: self.vocab,
             hidden_size: self.hidden,
             intermediate_size: self.feed,
+            intermediate_sizes: Vec::new(),
             experts: self.experts.map(|(count, active, feed)| ExpertsSpec {
                 count,
                 intermediate_size: feed,
@@ -217,6 +218,8 @@ impl Shape {
                 has_correction: false,
                 has_biases: false,
                 shared: None,
+                scales_inputs: false,
+                is_beside_dense: false,
                 dense_layers: Vec::new(),
             }),
             layers: self.layers,
@@ -224,6 +227,13 @@ impl Shape {
             heads,
             kv_heads,
             head_dim,
+            global_heads: None,
+            shared_layers: 0,
+            norms_values: false,
+            layer_inputs: None,
+            alternating_updates: None,
+            gate_cutoffs: Vec::new(),
+            scales_layers: false,
             latent: None,
             context: self.context,
             // As f32, because that is what files of these models hold.
@@ -259,6 +269,7 @@ impl Shape {
             is_bidirectional: false,
             tied_embeddings: self.tied,
             windows: Vec::new(),
+            chunks: Vec::new(),
             recurrent: self.recurrent(),
         }
     }

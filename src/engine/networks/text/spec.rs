@@ -4,6 +4,7 @@ use super::{
     experts::ExpertsSpec,
     family::Family,
     latent::LatentSpec,
+    layer_kinds::{AlternatingUpdateSpec, GlobalHeads, LayerInputSpec},
     recurrent::RecurrentLayers,
     rope::{Rope, RopeAxes},
 };
@@ -18,6 +19,8 @@ pub struct DecoderSpec {
     pub hidden_size: usize,
     /// Width of dense feed-forward parts.
     pub intermediate_size: usize,
+    /// The same of each layer, where they differ.
+    pub intermediate_sizes: Vec<usize>,
     pub experts: Option<ExpertsSpec>,
     pub layers: usize,
     /// Layers behind these that predict further tokens, which the decoder leaves in the file.
@@ -25,6 +28,21 @@ pub struct DecoderSpec {
     pub heads: usize,
     pub kv_heads: usize,
     pub head_dim: usize,
+    /// The key heads and the head size of layers without a window, where these differ from the above.
+    pub global_heads: Option<GlobalHeads>,
+    /// The last so many layers keep no keys and values: each reads those of the last layer of its kind before them, where
+    /// a kind is to have a window or none.
+    pub shared_layers: usize,
+    /// Values are normed too, without weights.
+    pub norms_values: bool,
+    /// Inputs that each layer has besides the hidden state.
+    pub layer_inputs: Option<LayerInputSpec>,
+    /// Hidden states are several streams, of which a layer computes one.
+    pub alternating_updates: Option<AlternatingUpdateSpec>,
+    /// In layers whose gates keep their largest numbers, by how many deviations these are above the mean; as with windows.
+    pub gate_cutoffs: Vec<Option<f64>>,
+    /// The sum behind each layer is multiplied by a number of the layer.
+    pub scales_layers: bool,
     /// Keys and values are made of latents, of which all heads share one for each token.
     pub latent: Option<LatentSpec>,
     /// The most tokens a sequence may have.
@@ -59,6 +77,8 @@ pub struct DecoderSpec {
     /// How many tokens a layer sees, for layers that do not see all: the first entry is the first layer's,
     /// and layers past the end see all.
     pub windows: Vec<Option<usize>>,
+    /// Into chunks of how many tokens a layer's positions are cut, of which a token sees its own alone; as with windows.
+    pub chunks: Vec<Option<usize>>,
     /// Layers that keep a state in place of keys and values.
     pub recurrent: Option<RecurrentLayers>,
 }
@@ -80,6 +100,8 @@ pub enum QueryKeyNorm {
     PerHead,
     /// Over all heads together.
     Whole,
+    /// Each head by itself, without weights, in layers where positions turn.
+    Unweighted,
 }
 
 /// Llama 4's attention temperature: queries are multiplied by `1 + weight * ln(1 + floor(position / span))`.
@@ -87,6 +109,10 @@ pub enum QueryKeyNorm {
 pub struct QueryTemperature {
     pub weight: f64,
     pub span: usize,
+    /// The position of the first token: 0 or 1.
+    pub first: usize,
+    /// In layers alone where positions turn nothing.
+    pub is_of_unturned: bool,
 }
 
 /// Limits that numbers approach: `cap * tanh(x / cap)`.
@@ -129,11 +155,12 @@ impl DecoderSpec {
         }
     }
 
-    /// Which tokens a token sees besides those before it.
-    pub fn reach(&self) -> AttentionReach {
-        match self.is_bidirectional {
-            true => AttentionReach::Sequence,
-            false => AttentionReach::Past,
+    /// Which tokens a token sees in a layer.
+    pub fn reach(&self, layer: usize) -> AttentionReach {
+        match self.chunks.get(layer).copied().flatten() {
+            _ if self.is_bidirectional => AttentionReach::Sequence,
+            Some(size) => AttentionReach::Chunk(size),
+            None => AttentionReach::Past,
         }
     }
 
@@ -148,18 +175,21 @@ impl DecoderSpec {
         self.norm_eps / (self.scales.residual * self.scales.residual)
     }
 
-    /// Width of all query heads together.
-    pub fn query_size(&self) -> usize {
-        self.heads * self.head_dim
+    /// Width of all query heads of a layer together.
+    pub fn query_size(&self, layer: usize) -> usize {
+        self.heads * self.layer_heads(layer).head_dim
     }
 
-    /// Width of all key heads together; values have the same.
-    pub fn kv_size(&self) -> usize {
-        self.kv_heads * self.head_dim
+    /// Width of all key heads of a layer together; values have the same.
+    pub fn kv_size(&self, layer: usize) -> usize {
+        let heads = self.layer_heads(layer);
+        heads.kv_heads * heads.head_dim
     }
 
     pub fn kv_bytes_per_token(&self, dtype: KvDtype) -> u64 {
-        (self.attention_layers() * dtype.bytes(self.kept_numbers())) as u64
+        let layers = (0..self.layers).filter(|&layer| self.keeps_pages(layer));
+        let numbers = layers.map(|layer| self.kept_numbers(layer));
+        dtype.bytes(numbers.sum()) as u64
     }
 
     /// What the tables of cosines and sines take on a device where they are made for the whole context.
@@ -174,7 +204,7 @@ impl DecoderSpec {
         let shape = AttentionShape {
             heads: self.heads,
             kv_heads: self.kv_heads,
-            head_dim: self.head_dim,
+            head_dim: self.widest_head(),
             stored,
         };
         shape.scratch(new_tokens, self.context)
@@ -184,9 +214,11 @@ impl DecoderSpec {
     pub fn multiplied_parameters(&self) -> u64 {
         let layers = (0..self.layers).map(|layer| {
             let (before, after) = self.mixer_parameters(layer);
-            (before + after) as u64 + self.feed_parameters(layer)
+            let input = self.layer_input_parameters();
+            (before + after + input) as u64 + self.feed_parameters(layer)
         });
-        layers.sum::<u64>() + (self.vocab_size * self.hidden_size) as u64
+        let head = self.vocab_size * self.hidden_size;
+        layers.sum::<u64>() + (head + self.all_inputs_parameters()) as u64
     }
 }
 
@@ -203,7 +235,7 @@ impl NormPlacement {
 impl QueryTemperature {
     /// What the query at a position is multiplied by.
     pub fn scale(&self, position: usize) -> f64 {
-        let spans = (position / self.span) as f64;
+        let spans = ((position + self.first) / self.span) as f64;
         1.0 + self.weight * (1.0 + spans).ln()
     }
 }

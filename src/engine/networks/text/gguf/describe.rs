@@ -25,16 +25,20 @@ pub fn describe(spec: &DecoderSpec, writer: &mut GgufWriter) {
         ("vocab_size", spec.vocab_size),
         ("context_length", spec.context),
         ("embedding_length", spec.hidden_size),
-        ("feed_forward_length", spec.intermediate_size),
         ("block_count", spec.layers + spec.prediction_layers),
         ("attention.head_count", spec.heads),
     ] {
         keys.size(name, size);
     }
-    keys.kv_heads(spec);
-    match &spec.latent {
-        Some(latent) => keys.latent(spec, latent),
-        None => {
+    keys.feed_sizes(spec);
+    match (&spec.latent, spec.global_heads) {
+        (Some(latent), _) => {
+            keys.kv_heads(spec);
+            keys.latent(spec, latent);
+        }
+        (None, Some(heads)) => keys.global_heads(spec, heads),
+        (None, None) => {
+            keys.kv_heads(spec);
             keys.size("attention.key_length", spec.head_dim);
             keys.size("attention.value_length", spec.head_dim);
             keys.size("rope.dimension_count", spec.rope.dims);
@@ -46,6 +50,7 @@ pub fn describe(spec: &DecoderSpec, writer: &mut GgufWriter) {
     keys.windows(spec);
     keys.experts(spec);
     keys.recurrent(spec);
+    keys.layer_kinds(spec);
 }
 
 pub(super) struct Keys<'a> {
@@ -63,13 +68,21 @@ impl Keys<'_> {
         self.writer.float(format!("{}.{name}", self.arch), number);
     }
 
+    pub(super) fn list(&mut self, name: &str, values: impl Iterator<Item = GgufValue>) {
+        let key = format!("{}.{name}", self.arch);
+        self.writer.value(key, GgufValue::List(values.collect()));
+    }
+
     fn text(&mut self, name: &str, text: &str) {
         self.writer.text(format!("{}.{name}", self.arch), text);
     }
 
-    /// One number, or one for each layer where short convolutions stand between those that attend.
+    /// One number, or one for each layer where recurrent ones stand between those that attend.
     fn kv_heads(&mut self, spec: &DecoderSpec) {
-        let has_list = matches!(spec.family, Family::Lfm2 | Family::Lfm2Moe);
+        let has_list = matches!(
+            spec.family,
+            Family::Lfm2 | Family::Lfm2Moe | Family::GraniteHybrid
+        );
         if !has_list {
             return self.size("attention.head_count_kv", spec.kv_heads);
         }
@@ -77,8 +90,7 @@ impl Keys<'_> {
             Some(_) => GgufValue::Unsigned(0),
             None => GgufValue::Unsigned(spec.kv_heads as u64),
         });
-        let key = format!("{}.attention.head_count_kv", self.arch);
-        self.writer.value(key, GgufValue::List(counts.collect()));
+        self.list("attention.head_count_kv", counts);
     }
 
     fn ropes(&mut self, spec: &DecoderSpec) {
@@ -101,9 +113,14 @@ impl Keys<'_> {
             }
             RopeScaling::Yarn(yarn) => self.yarn(yarn, spec.latent.is_some()),
             // The factors are a tensor, and Llama 3's own scaling is written as factors.
-            RopeScaling::None | RopeScaling::Factors(_) | RopeScaling::Llama3 { .. } => {}
+            RopeScaling::None
+            | RopeScaling::Factors(_)
+            | RopeScaling::Llama3 { .. }
+            | RopeScaling::Proportional { .. } => {}
         }
-        if let Some(temperature) = spec.query_temperature {
+        // That of Llama 4 goes without saying.
+        let temperature = spec.query_temperature.filter(|it| !it.is_of_unturned);
+        if let Some(temperature) = temperature {
             self.float("attention.temperature_scale", temperature.weight);
             self.size("attention.temperature_length", temperature.span);
         }
@@ -124,7 +141,8 @@ impl Keys<'_> {
 
     fn factors(&mut self, spec: &DecoderSpec) {
         let rules = spec.family.rules();
-        if let Some(scale) = spec.attention_scale.filter(|_| spec.latent.is_none()) {
+        let scale = spec.attention_scale.filter(|_| spec.latent.is_none());
+        if let Some(scale) = scale.filter(|_| spec.attention_scale != rules.attention_scale) {
             self.float("attention.scale", scale);
         }
         let SoftCaps { attention, logits } = spec.soft_caps;
@@ -201,8 +219,16 @@ impl Keys<'_> {
             Some(RecurrenceSpec::Convolution(convolution)) => {
                 self.size("shortconv.l_cache", convolution.kernel);
             }
-            // Granite 4 is not read from GGUF files.
-            Some(RecurrenceSpec::StateSpace(_)) => {}
+            Some(RecurrenceSpec::StateSpace(space)) => {
+                self.size("ssm.conv_kernel", space.kernel);
+                self.size("ssm.state_size", space.heads.key_dim);
+                self.size("ssm.group_count", space.heads.key_heads);
+                self.size("ssm.time_step_rank", space.heads.value_heads);
+                self.size("ssm.inner_size", space.heads.value_size());
+                let key = format!("{}.rope.scaling.finetuned", self.arch);
+                let turns = spec.layers_without_rope.is_empty();
+                self.writer.value(key, GgufValue::Bool(turns));
+            }
         }
     }
 
@@ -220,8 +246,7 @@ impl Keys<'_> {
             .map(|period| config::windows(window, spec.layers, |layer| is_within(layer, period)));
         if by_rule.as_ref() != Some(&spec.windows) {
             let flags = (0..spec.layers).map(|layer| GgufValue::Bool(spec.window(layer).is_some()));
-            let key = format!("{}.attention.sliding_window_pattern", self.arch);
-            self.writer.value(key, GgufValue::List(flags.collect()));
+            self.list("attention.sliding_window_pattern", flags);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::networks::{
     layers::{ExpertGroups, GroupScore, RouterScore, Routing},
     text::{
         experts::{ExpertsSpec, SharedExpertSpec},
-        family::{Naming, Part, Role},
+        family::{Family, Naming, Part, Role},
     },
     weights::{Flaw, GgufValue},
 };
@@ -58,6 +58,8 @@ impl File<'_> {
             has_correction: self.checkpoint.tensor(&correction).is_some(),
             has_biases: self.has_bias(Part::GateExperts) || self.has_bias(Part::GateUpExperts),
             shared: self.shared_expert(first, feed)?,
+            scales_inputs: self.family == Family::Llama4,
+            is_beside_dense: self.has_part(first, Part::ExpertsPreNorm),
             dense_layers: (0..layers).filter(|layer| !has_router(layer)).collect(),
         }))
     }
@@ -97,7 +99,7 @@ impl File<'_> {
         }))
     }
 
-    fn flag(&self, name: &str) -> Result<Option<bool>, Flaw> {
+    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, Flaw> {
         let key = self.key(name);
         match self.metadata.value(&key) {
             None => Ok(None),

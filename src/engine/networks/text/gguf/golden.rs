@@ -5,7 +5,11 @@ use std::{fs::File, path::Path};
 
 use candle_core::quantized::GgmlDType;
 
-use super::{describe, golden_recurrent::recurrent_tensors, rope_tensors};
+use super::{
+    describe,
+    golden_recurrent::{granite_feed_tensors, recurrent_tensors},
+    rope_tensors,
+};
 use crate::networks::test_device::device;
 use crate::networks::{
     layers::LatentSizes,
@@ -53,6 +57,24 @@ const PARTS: &[Part] = &[
     Part::SharedRouter,
     Part::Correction,
     Part::Sinks,
+    Part::InputGate,
+    Part::InputProjection,
+    Part::InputNorm,
+    Part::LayerScale,
+    Part::GemmaRouter,
+    Part::RouterScale,
+    Part::ExpertScales,
+    Part::ExpertsPreNorm,
+    Part::DensePostNorm,
+    Part::ExpertsPostNorm,
+    Part::StreamRouter,
+    Part::StreamRouterNorm,
+    Part::Prediction,
+    Part::StreamCorrection,
+    Part::StreamScale,
+    Part::ResidualLeft,
+    Part::ResidualRight,
+    Part::ResidualNorm,
 ];
 
 /// A tensor under its name of GGUF.
@@ -69,15 +91,17 @@ fn converted_checkpoints_compute_what_the_hubs_compute() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.gguf");
     // The format cannot say that a blend ends between two waves, or that halves of a latent's heads turn together. Converters
-    // leave FP8 to the reference, as the same numbers in bf16; Granite 4 is not read from GGUF files.
+    // leave FP8 to the reference, as the same numbers in bf16; chunks of Llama 4 have
+    // always the same size, and the active stream of Gemma 3n is always scaled.
     let unsaid = [
         "llama-yarn",
         "deepseek-v3-halves",
         "qwen3-fp8",
         "qwen3-fp8-rows",
         "qwen3-gptq-ordered",
-        "granite4",
-        "granite4-moe",
+        "llama4",
+        "llama4-dense",
+        "gemma3n-odd",
     ];
     for name in FAMILIES.iter().filter(|name| !unsaid.contains(name)) {
         let checkpoint = Checkpoint::open(&fixture(&format!("golden/{name}"))).unwrap();
@@ -125,6 +149,14 @@ fn as_converted(mut spec: DecoderSpec) -> DecoderSpec {
             .map(|(before, after)| (before / after) as f32);
         spec.rope.scaling = RopeScaling::Factors(factors.collect());
     }
+    if let RopeScaling::Proportional { turned, factor } = spec.rope.scaling {
+        // Converters divide waves that turn nothing by this.
+        let factors = (0..spec.rope.dims / 2).map(|index| match index < turned {
+            true => factor as f32,
+            false => 1e30,
+        });
+        spec.rope.scaling = RopeScaling::Factors(factors.collect());
+    }
     spec
 }
 
@@ -142,6 +174,7 @@ fn rounded(mut spec: DecoderSpec) -> DecoderSpec {
     if let Some(temperature) = &mut spec.query_temperature {
         round(&mut temperature.weight);
     }
+    spec.gate_cutoffs.iter_mut().flatten().for_each(round);
     match &mut spec.rope.scaling {
         RopeScaling::LongRope { magnitude, .. } => round(magnitude),
         RopeScaling::Yarn(yarn) => round(&mut yarn.magnitude),
@@ -172,7 +205,13 @@ fn write(checkpoint: &Checkpoint, spec: &DecoderSpec, path: &Path) {
 }
 
 fn converted(checkpoint: &Checkpoint, spec: &DecoderSpec) -> Vec<ConvertedTensor> {
-    let mut roles = vec![Role::Embedding, Role::FinalNorm];
+    let mut roles = vec![
+        Role::Embedding,
+        Role::FinalNorm,
+        Role::LayerInputTable,
+        Role::LayerInputProjection,
+        Role::LayerInputNorm,
+    ];
     if !spec.tied_embeddings {
         roles.push(Role::Head);
     }
@@ -185,8 +224,11 @@ fn converted(checkpoint: &Checkpoint, spec: &DecoderSpec) -> Vec<ConvertedTensor
     }];
     // And the first has the second one's where nothing comes before.
     let norms = &norms[usize::from(spec.norms == NormPlacement::After)..];
+    let is_granite = spec.family == Family::GraniteHybrid;
+    let apart = [Part::GateUp, Part::Down, Part::SharedDown];
     for layer in 0..spec.layers {
         let parts = PARTS.iter().chain(norms);
+        let parts = parts.filter(|part| !(is_granite && apart.contains(part)));
         roles.extend(parts.map(|&part| Role::Layer(layer, part)));
     }
     let hub = checkpoint.naming();
@@ -212,6 +254,23 @@ fn converted(checkpoint: &Checkpoint, spec: &DecoderSpec) -> Vec<ConvertedTensor
     }
     for layer in 0..spec.layers {
         tensors.extend(recurrent_tensors(checkpoint, spec, layer));
+        if is_granite {
+            tensors.extend(granite_feed_tensors(checkpoint, spec, layer));
+        }
+    }
+    if let Some(updates) = spec.alternating_updates {
+        for role in [Role::StreamProjection, Role::StreamUnembedding] {
+            let each = (1..updates.streams).map(|stream| {
+                let header = checkpoint.tensor(&hub.weight(role(stream - 1)));
+                floats(checkpoint, header.unwrap())
+            });
+            tensors.push(ConvertedTensor {
+                name: Naming::Gguf.weight(role(0)),
+                shape: vec![updates.streams - 1, spec.hidden_size, spec.hidden_size],
+                numbers: each.flatten().collect(),
+                blocks: None,
+            });
+        }
     }
     if let Some(latent) = &spec.latent {
         let layers = 0..spec.layers;
@@ -248,7 +307,9 @@ fn convert_one(
         numbers.iter_mut().for_each(|number| *number += 1.0);
     }
     let turns = matches!(role, Role::Layer(_, Part::Query | Part::Key)) && spec.latent.is_none();
-    if turns && rules.gguf_rope_style == RopeStyle::Pairs {
+    // Llama 4's files of the hub have neighbours that turn together too.
+    let are_neighbours = spec.family == Family::Llama4;
+    if turns && rules.gguf_rope_style == RopeStyle::Pairs && !are_neighbours {
         numbers = paired(&numbers, header.shape[0], spec.head_dim);
     }
     let is_correction = matches!(role, Role::Layer(_, Part::Correction));
@@ -340,6 +401,25 @@ fn stacked_experts(
             shape,
             numbers,
             blocks,
+        };
+    }
+    if spec.family == Family::Llama4 {
+        let (fused, first, width) = match part {
+            ExpertPart::Gate => (Part::GateUpExperts, 0, 2 * rows),
+            ExpertPart::Up => (Part::GateUpExperts, rows, 2 * rows),
+            ExpertPart::Down => (Part::DownExperts, 0, rows),
+        };
+        let all = floats(checkpoint, hub(fused).unwrap());
+        let each = all.chunks(width * cols);
+        let numbers = each.flat_map(|each| {
+            let row = move |row: usize| (0..cols).map(move |col| each[col * width + first + row]);
+            (0..rows).flat_map(row)
+        });
+        return ConvertedTensor {
+            name,
+            shape,
+            numbers: numbers.collect(),
+            blocks: None,
         };
     }
     let numbers: Vec<f32> = match (part, hub(Part::GateUpExperts), hub(Part::DownExperts)) {

@@ -4,7 +4,7 @@ use super::golden::{ConvertedTensor, floats};
 use crate::networks::{
     text::{
         family::{Naming, Part, Role},
-        recurrent::{DeltaNetSpec, RecurrenceSpec},
+        recurrent::{DeltaNetSpec, RecurrenceSpec, StateSpaceSpec},
         spec::DecoderSpec,
     },
     weights::Checkpoint,
@@ -31,8 +31,83 @@ pub fn recurrent_tensors(
                 written(Part::ConvolutionOutput, vec![hidden, channels]),
             ]
         }
-        Some(RecurrenceSpec::StateSpace(_)) => Vec::new(),
+        Some(RecurrenceSpec::StateSpace(space)) => {
+            let hub = HubLayer { checkpoint, layer };
+            state_space(&hub, space, spec.hidden_size)
+        }
     }
+}
+
+/// The part that all layers of Granite 4 have, its gate and its ups apart.
+pub fn granite_feed_tensors(
+    checkpoint: &Checkpoint,
+    spec: &DecoderSpec,
+    layer: usize,
+) -> Vec<ConvertedTensor> {
+    let naming = Naming::GraniteHybrid;
+    let named = |part| {
+        let header = checkpoint.tensor(&naming.weight(Role::Layer(layer, part)));
+        floats(checkpoint, header.unwrap())
+    };
+    let fused = named(Part::GateUp);
+    let (gates, ups) = fused.split_at(fused.len() / 2);
+    let (hidden, feed) = (spec.hidden_size, gates.len() / spec.hidden_size);
+    let [gate, up, down] = match spec.experts {
+        Some(_) => [Part::SharedGate, Part::SharedUp, Part::SharedDown],
+        None => [Part::Gate, Part::Up, Part::Down],
+    };
+    let written = |part, shape: [usize; 2], numbers: Vec<f32>| ConvertedTensor {
+        name: Naming::Gguf.weight(Role::Layer(layer, part)),
+        shape: shape.to_vec(),
+        numbers,
+        blocks: None,
+    };
+    vec![
+        written(gate, [feed, hidden], gates.to_vec()),
+        written(up, [feed, hidden], ups.to_vec()),
+        written(down, [hidden, feed], named(Part::Down)),
+    ]
+}
+
+fn state_space(hub: &HubLayer<'_>, space: &StateSpaceSpec, hidden: usize) -> Vec<ConvertedTensor> {
+    let heads = space.heads;
+    let (values, count) = (heads.value_size(), heads.value_heads);
+    let written = |part, shape| hub.written(part, shape, hub.weight(part).unwrap());
+    let rates = hub.weight(Part::SpaceRates).unwrap();
+    let rates = rates.into_iter().map(|rate| -rate.exp()).collect();
+    let inputs = values + space.convolved() + count;
+    let bias = |part| {
+        let role = hub.role(part);
+        let numbers = hub.named(&Naming::Hub.bias(role))?;
+        Some(ConvertedTensor {
+            name: Naming::Gguf.bias(role),
+            shape: vec![numbers.len()],
+            numbers,
+            blocks: None,
+        })
+    };
+    let mut tensors = vec![
+        written(Part::SpaceInputs, vec![inputs, hidden]),
+        written(
+            Part::SpaceConvolution,
+            vec![space.convolved(), space.kernel],
+        ),
+        hub.written(Part::SpaceRates, vec![count, 1], rates),
+        written(Part::SpaceSkips, vec![count, 1]),
+        written(
+            Part::SpaceNorm,
+            vec![heads.key_heads, values / heads.key_heads],
+        ),
+        written(Part::SpaceOutput, vec![hidden, values]),
+    ];
+    let biased = [
+        Part::SpaceInputs,
+        Part::SpaceConvolution,
+        Part::SpaceStepBias,
+        Part::SpaceOutput,
+    ];
+    tensors.extend(biased.into_iter().filter_map(bias));
+    tensors
 }
 
 struct HubLayer<'a> {

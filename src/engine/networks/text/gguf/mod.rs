@@ -2,11 +2,13 @@
 
 mod describe;
 mod experts;
+mod gemma;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
 mod golden_recurrent;
 mod latent;
+mod llama4;
 mod recurrent;
 mod rope;
 #[cfg(test)]
@@ -40,42 +42,67 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
     let layers = layered("block_count", blocks.saturating_sub(predicting))?;
     let latent = file.latent()?;
     let share = hidden_size.checked_div(heads).unwrap_or(0);
-    let head_dim = match &latent {
+    let wide_dim = match &latent {
         Some(latent) => latent.sizes.query_dim(),
         None => file.optional_size("attention.key_length")?.unwrap_or(share),
     };
-    let ropes = file.ropes(head_dim)?;
+    let windows = file.windows(layers)?;
+    let shared_layers = file.shared_layers()?;
+    let global_heads = file.global_heads(&windows, wide_dim, (heads, layers))?;
+    let head_dim = match global_heads {
+        Some(_) => file
+            .optional_size("attention.key_length_swa")?
+            .unwrap_or(wide_dim),
+        None => wide_dim,
+    };
+    let ropes = file.ropes([wide_dim, head_dim], !windows.is_empty())?;
     let experts = file.experts(layers)?;
     let recurrent = file.recurrent(layers)?;
     // Files of families whose layers all have experts do not say how wide a dense one is.
-    let intermediate_size = match (file.optional_size("feed_forward_length")?, &experts) {
-        (None, Some(experts)) => experts.intermediate_size,
-        _ => file.size("feed_forward_length")?,
+    let intermediate_sizes = file.intermediate_sizes(layers)?;
+    let intermediate_size = match (intermediate_sizes.first(), &experts) {
+        (Some(size), _) => *size,
+        (None, Some(experts)) if file.says_no("feed_forward_length") => experts.intermediate_size,
+        (None, _) => file.size("feed_forward_length")?,
     };
     let spec = DecoderSpec {
         family,
         vocab_size: file.vocab_size()?,
         hidden_size,
         intermediate_size,
+        intermediate_sizes,
         experts,
         layers,
         prediction_layers: blocks - layers,
         heads,
-        kv_heads: file.kv_heads(heads, recurrent.as_ref(), layers)?,
+        kv_heads: match global_heads {
+            Some(_) => file.windowed_kv_heads(&windows, heads)?,
+            None => file.kv_heads(heads, recurrent.as_ref(), layers)?,
+        },
         head_dim,
+        global_heads,
+        shared_layers,
+        norms_values: file.rules.norms_values,
+        layer_inputs: file.layer_inputs()?,
+        alternating_updates: file.alternating_updates()?,
+        gate_cutoffs: file.gate_cutoffs(layers)?,
+        scales_layers: file.has_part(0, Part::LayerScale),
         latent,
         context: file.size("context_length")?,
         norm_eps: file
             .float("attention.layer_norm_rms_epsilon")?
             .unwrap_or(1e-5),
         norms: file.rules.norms,
-        query_key_norm: file.query_key_norm(head_dim, layers),
+        query_key_norm: match family {
+            Family::Llama4 => file.llama4_norm()?,
+            _ => file.query_key_norm([head_dim, wide_dim], layers),
+        },
         activation: file.rules.activation,
         rope: ropes.global,
         // Images come with files that name a tower.
         rope_axes: None,
         window_rope: ropes.windowed,
-        layers_without_rope: file.rules.layers_without_rope(layers),
+        layers_without_rope: file.layers_without_rope(layers)?,
         attention_scale: match &latent {
             Some(latent) => file.latent_scale(latent)?,
             None => file.attention_scale(hidden_size, heads, head_dim)?,
@@ -96,7 +123,8 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
         tied_embeddings: checkpoint
             .tensor(&Naming::Gguf.weight(Role::Head))
             .is_none(),
-        windows: file.windows(layers)?,
+        windows,
+        chunks: file.chunks(layers)?,
         recurrent,
     };
     limits::check(&spec)?;
@@ -174,11 +202,12 @@ impl File<'_> {
         self.checkpoint.tensor(&name).is_some()
     }
 
-    fn query_key_norm(&self, head_dim: usize, layers: usize) -> Option<QueryKeyNorm> {
+    fn query_key_norm(&self, sizes: [usize; 2], layers: usize) -> Option<QueryKeyNorm> {
         let name = |layer| Naming::Gguf.weight(Role::Layer(layer, Part::QueryNorm));
         // The first layers may be recurrent.
         let norm = (0..layers).find_map(|layer| self.checkpoint.tensor(&name(layer)))?;
-        match norm.shape == [head_dim] && !self.rules.norms_whole_queries {
+        let is_of_head = sizes.iter().any(|&size| norm.shape == [size]);
+        match is_of_head && !self.rules.norms_whole_queries {
             true => Some(QueryKeyNorm::PerHead),
             false => Some(QueryKeyNorm::Whole),
         }
@@ -192,6 +221,9 @@ impl File<'_> {
     ) -> Result<Option<f64>, Flaw> {
         if let Some(scale) = self.nonzero("attention.scale")? {
             return Ok(Some(scale));
+        }
+        if self.rules.attention_scale.is_some() {
+            return Ok(self.rules.attention_scale);
         }
         let layers = self.size("block_count")?;
         // The format has no key for the number under the root: the largest Gemmas take a head's share of the
@@ -233,6 +265,9 @@ impl File<'_> {
         let Some(window) = self.window()? else {
             return Ok(Vec::new());
         };
+        if self.family == Family::Llama4 {
+            return Ok(Vec::new());
+        }
         let key = self.key("attention.sliding_window_pattern");
         let by_period = |period| config::windows(window, layers, |layer| is_within(layer, period));
         match (self.metadata.value(&key), self.rules.window_period) {
@@ -272,16 +307,18 @@ impl File<'_> {
             let key = self.key("attention.clamp_kqv");
             return Err(Flaw::unsupported(key, limit, "0"));
         }
-        let key_length = self.optional_size("attention.key_length")?;
-        let value_length = self.optional_size("attention.value_length")?;
-        if key_length != value_length && !self.has_latents() {
-            let found = format!("{value_length:?} with a key length of {key_length:?}");
-            let key = self.key("attention.value_length");
-            return Err(Flaw::unsupported(
-                key,
-                found,
-                "the same length for keys and values",
-            ));
+        for ending in ["", "_swa"] {
+            let key_length = self.optional_size(&format!("attention.key_length{ending}"))?;
+            let name = format!("attention.value_length{ending}");
+            let value_length = self.optional_size(&name)?;
+            if key_length != value_length && !self.has_latents() {
+                let found = format!("{value_length:?} with a key length of {key_length:?}");
+                return Err(Flaw::unsupported(
+                    self.key(&name),
+                    found,
+                    "the same length for keys and values",
+                ));
+            }
         }
         Ok(())
     }

@@ -4,7 +4,9 @@ use super::File;
 use crate::networks::{
     text::{
         family::{Family, Naming, Part, Role},
-        recurrent::{ConvolutionSpec, DeltaNetSpec, RecurrenceSpec, RecurrentLayers},
+        recurrent::{
+            ConvolutionSpec, DeltaNetSpec, RecurrenceSpec, RecurrentLayers, StateSpaceSpec,
+        },
     },
     weights::{Flaw, GgufValue},
 };
@@ -25,10 +27,10 @@ impl File<'_> {
                     Part::ConvolutionOutput,
                 )
             }
-            Family::GraniteHybrid => {
-                let known = "safetensors of Granite 4";
-                return Err(Flaw::unsupported("the file", "a GGUF of Granite 4", known));
-            }
+            Family::GraniteHybrid => (
+                RecurrenceSpec::StateSpace(self.state_space(layers)?),
+                Part::SpaceOutput,
+            ),
             _ => return Ok(None),
         };
         let recurrent: Vec<usize> = (0..layers)
@@ -89,23 +91,50 @@ impl File<'_> {
         }
     }
 
+    fn state_space(&self, layers: usize) -> Result<StateSpaceSpec, Flaw> {
+        let heads = self.size("ssm.time_step_rank")?;
+        let has_bias = |part| {
+            let names = (0..layers).map(|layer| Naming::Gguf.bias(Role::Layer(layer, part)));
+            let mut tensors = names.map(|name| self.checkpoint.tensor(&name));
+            tensors.any(|tensor| tensor.is_some())
+        };
+        Ok(StateSpaceSpec {
+            kernel: self.size("ssm.conv_kernel")?,
+            heads: RecurrenceShape {
+                key_heads: self.size("ssm.group_count")?,
+                value_heads: heads,
+                key_dim: self.size("ssm.state_size")?,
+                value_dim: self.value_dim(heads)?,
+                is_tiled: false,
+            },
+            has_convolution_bias: has_bias(Part::SpaceConvolution),
+            has_bias: has_bias(Part::SpaceInputs),
+            step_limits: (0.0, f32::INFINITY),
+        })
+    }
+
+    /// Numbers of a head, which all of them share alike.
+    fn value_dim(&self, heads: usize) -> Result<usize, Flaw> {
+        let values = self.size("ssm.inner_size")?;
+        if !values.is_multiple_of(heads.max(1)) {
+            let key = self.key("ssm.inner_size");
+            let wanted = format!("a multiple of {heads} heads");
+            return Err(Flaw::broken(key, values, wanted));
+        }
+        Ok(values / heads.max(1))
+    }
+
     /// Converters reorder the value heads of Qwen3.5, so that they take key heads by turns.
     fn delta_net(&self) -> Result<DeltaNetSpec, Flaw> {
         let key_heads = self.size("ssm.group_count")?;
         let value_heads = self.size("ssm.time_step_rank")?;
-        let values = self.size("ssm.inner_size")?;
-        if !values.is_multiple_of(value_heads.max(1)) {
-            let key = self.key("ssm.inner_size");
-            let wanted = format!("a multiple of {value_heads} heads");
-            return Err(Flaw::broken(key, values, wanted));
-        }
         Ok(DeltaNetSpec {
             kernel: self.size("ssm.conv_kernel")?,
             heads: RecurrenceShape {
                 key_heads,
                 value_heads,
                 key_dim: self.size("ssm.state_size")?,
-                value_dim: values / value_heads.max(1),
+                value_dim: self.value_dim(value_heads)?,
                 is_tiled: self.rules.tiles_value_heads && key_heads != value_heads,
             },
         })

@@ -26,16 +26,27 @@ pub struct LayerRopes {
 }
 
 impl File<'_> {
-    pub(super) fn ropes(&self, head_dim: usize) -> Result<LayerRopes, Flaw> {
+    /// For heads of these sizes: of layers that see all, and of those with a window.
+    pub(super) fn ropes(
+        &self,
+        [head_dim, windowed_dim]: [usize; 2],
+        has_windows: bool,
+    ) -> Result<LayerRopes, Flaw> {
         let style = self.rules.gguf_rope_style;
         let dims = self
             .optional_size("rope.dimension_count")?
             .unwrap_or(head_dim);
         let theta = self.float("rope.freq_base")?.unwrap_or(10_000.0);
         let windowed = match self.rules.window_theta(theta) {
-            Some(default) if self.window()?.is_some() => {
+            Some(default) if has_windows => {
                 let theta = self.float("rope.freq_base_swa")?.unwrap_or(default);
-                Some(Rope::plain(theta, style, dims))
+                let usual = if windowed_dim == head_dim {
+                    dims
+                } else {
+                    windowed_dim
+                };
+                let dims = self.optional_size("rope.dimension_count_swa")?;
+                Some(Rope::plain(theta, style, dims.unwrap_or(usual)))
             }
             _ => None,
         };
@@ -51,13 +62,18 @@ impl File<'_> {
 
     pub(super) fn query_temperature(&self) -> Result<Option<QueryTemperature>, Flaw> {
         let Some(weight) = self.nonzero("attention.temperature_scale")? else {
-            return Ok(None);
+            return self.llama4_temperature();
         };
         let span = match self.optional_size("attention.temperature_length")? {
             Some(span) => span,
             None => self.size("rope.scaling.original_context_length")?,
         };
-        Ok(Some(QueryTemperature { weight, span }))
+        Ok(Some(QueryTemperature {
+            weight,
+            span,
+            first: 0,
+            is_of_unturned: false,
+        }))
     }
 
     fn rope_scaling(&self, dims: usize) -> Result<RopeScaling, Flaw> {

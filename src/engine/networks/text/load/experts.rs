@@ -6,6 +6,7 @@ use super::{
     super::{
         experts::{ExpertsSpec, SharedExpertSpec},
         family::{ExpertPart, Naming, Part, Role},
+        rules::ExpertLayout,
         spec::DecoderSpec,
     },
     tensors::{Loader, RowRange},
@@ -70,7 +71,10 @@ impl Loader<'_> {
         layer: usize,
     ) -> Result<Experts, Flaw> {
         let (hidden, feed) = (spec.hidden_size, experts.intermediate_size);
-        let is_interleaved = spec.family.rules().interleaves_experts && self.naming != Naming::Gguf;
+        let layout = match self.naming {
+            Naming::Gguf => ExpertLayout::Rows,
+            _ => spec.family.rules().expert_layout,
+        };
         let part = |part, rows, cols| LayerPart {
             layer,
             part,
@@ -85,13 +89,13 @@ impl Loader<'_> {
         ];
         let router = RowRange::all(self.router(layer), experts.count);
         let router = self.linear(router, hidden, experts.has_biases)?;
-        let [gates, ups, downs] = parts.map(|part| self.expert_part(part, is_interleaved));
+        let [gates, ups, downs] = parts.map(|part| self.expert_part(part, layout));
         let matrices = gates?.into_iter().zip(ups?).zip(downs?);
         let matrices = matrices.map(|((gate, up), down)| Expert { gate, up, down });
         let matrices = matrices.collect();
         let biases = match experts.has_biases {
             true => {
-                let [gate, up, down] = parts.map(|part| self.expert_biases(part, is_interleaved));
+                let [gate, up, down] = parts.map(|part| self.expert_biases(part, layout));
                 let (gate, up, down) = (gate?, up?, down?);
                 Some(ExpertBiases { gate, up, down })
             }
@@ -104,6 +108,8 @@ impl Loader<'_> {
                 true => Some(self.correction(layer, experts.count)?),
                 false => None,
             },
+            scales: None,
+            scales_inputs: experts.scales_inputs,
             experts: matrices,
             biases,
             shared: match experts.shared {
@@ -146,6 +152,7 @@ impl Loader<'_> {
                 up: self.linear(ups, hidden, false)?,
                 down: self.linear(downs, feed, false)?,
                 activation: spec.activation,
+                cutoff: None,
             },
             gate: match shared.is_gated {
                 true => Some(self.shared_gate(layer, hidden)?),
@@ -172,20 +179,20 @@ impl Loader<'_> {
 
     /// The router under the name that the file has, or else the usual one.
     fn router(&self, layer: usize) -> Role {
-        let others = [Part::BlockSparseRouter, Part::OssRouter];
+        let others = [Part::BlockSparseRouter, Part::OssRouter, Part::GemmaRouter];
         let mut others = others.map(|part| Role::Layer(layer, part)).into_iter();
         let known = others.find(|&role| self.has(&self.naming.weight(role)));
         known.unwrap_or(Role::Layer(layer, Part::Router))
     }
 
-    fn expert_part(&mut self, part: LayerPart, is_interleaved: bool) -> Result<Vec<Weight>, Flaw> {
-        let (stacked, rows) = self.stacked(part, is_interleaved);
+    fn expert_part(&mut self, part: LayerPart, layout: ExpertLayout) -> Result<Vec<Weight>, Flaw> {
+        let (stacked, rows) = self.stacked(part, layout);
         let name = self.naming.weight(Role::Layer(part.layer, stacked));
         let shape = [part.experts, rows.total, part.cols];
-        if is_interleaved && self.has(&blocks(&name)) {
+        if layout == ExpertLayout::ColumnsByTurns && self.has(&blocks(&name)) {
             return self.experts_packed(&name, part, rows);
         }
-        if is_interleaved {
+        if layout != ExpertLayout::Rows {
             let shape = [part.experts, part.cols, rows.total];
             return self.experts_of(&name, &shape, part, |all, expert, dtype| {
                 rows.transposed(all, expert, part.cols, dtype.type_size())
@@ -212,14 +219,15 @@ impl Loader<'_> {
     }
 
     /// Which tensor would hold a matrix of all experts, and where.
-    fn stacked(&self, part: LayerPart, is_interleaved: bool) -> (Part, ExpertRows) {
+    fn stacked(&self, part: LayerPart, layout: ExpertLayout) -> (Part, ExpertRows) {
         let fused = self
             .naming
             .weight(Role::Layer(part.layer, Part::GateUpExperts));
-        let is_fused = is_interleaved || self.has(&fused);
+        let takes_turns = layout == ExpertLayout::ColumnsByTurns;
+        let is_fused = takes_turns || self.has(&fused);
         let (total, count) = (2 * part.rows, part.rows);
-        let second = if is_interleaved { 1 } else { part.rows };
-        let step = if is_interleaved { 2 } else { 1 };
+        let second = if takes_turns { 1 } else { part.rows };
+        let step = if takes_turns { 2 } else { 1 };
         let fused = |first| ExpertRows {
             total,
             first,
@@ -298,8 +306,8 @@ impl Loader<'_> {
         weights
     }
 
-    fn expert_biases(&mut self, part: LayerPart, is_interleaved: bool) -> Result<Tensor, Flaw> {
-        let (stacked, rows) = self.stacked(part, is_interleaved);
+    fn expert_biases(&mut self, part: LayerPart, layout: ExpertLayout) -> Result<Tensor, Flaw> {
+        let (stacked, rows) = self.stacked(part, layout);
         let name = self.naming.bias(Role::Layer(part.layer, stacked));
         let all = self.numbers(&name, &[part.experts, rows.total])?;
         let picked = all

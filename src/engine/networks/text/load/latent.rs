@@ -36,14 +36,14 @@ impl Loader<'_> {
         let rows = |part, rows| RowRange::all(Role::Layer(index, part), rows);
         let query = match latent.query_rank {
             None => LatentQuery::Whole(self.linear(
-                rows(Part::Query, spec.query_size()),
+                rows(Part::Query, spec.query_size(index)),
                 hidden,
                 false,
             )?),
             Some(rank) => LatentQuery::LowRank {
                 down: self.linear(rows(Part::QueryDown, rank), hidden, biases.query_key_value)?,
                 norm: self.norm(Role::Layer(index, Part::QueryDownNorm), rank, spec)?,
-                up: self.linear(rows(Part::QueryUp, spec.query_size()), rank, false)?,
+                up: self.linear(rows(Part::QueryUp, spec.query_size(index)), rank, false)?,
             },
         };
         let down = rows(Part::LatentDown, sizes.kept());
@@ -58,13 +58,13 @@ impl Loader<'_> {
             latent_norm: self.norm(Role::Layer(index, Part::LatentNorm), sizes.rank, spec)?,
             keys,
             values,
-            output: self.linear(output, spec.gathered_size(), biases.attention_output)?,
+            output: self.linear(output, spec.gathered_size(index), biases.attention_output)?,
             sizes,
             options: AttentionOptions {
                 scale: spec.attention_scale() as f32,
                 window: spec.window(index),
                 softcap: spec.soft_caps.attention.map(|cap| cap as f32),
-                reach: spec.reach(),
+                reach: spec.reach(index),
             },
         })
     }

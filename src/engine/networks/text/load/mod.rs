@@ -2,6 +2,7 @@
 //! places each of them.
 
 mod experts;
+mod gemma;
 mod latent;
 mod recurrent;
 mod tensors;
@@ -18,7 +19,7 @@ use super::{
     spec::{DecoderSpec, NormPlacement, QueryKeyNorm},
 };
 use crate::networks::{
-    layers::{Attention, FeedForward, GatedFeedForward, QueryKeyNorms},
+    layers::{Attention, FeedForward, GatedFeedForward, KeyValues, QueryKeyNorms},
     weights::{Checkpoint, CheckpointError, Description, Flaw, Quantize, TensorSource},
 };
 use muster_kernels::AttentionOptions;
@@ -56,29 +57,33 @@ impl Checkpoint {
         is_there(Naming::Bare) && !is_there(Naming::Hub)
     }
 
-    /// Whether a vision tower is beside the network.
-    fn is_beside_tower(&self) -> bool {
-        let embedding = Naming::BesideTower.weight(Role::Embedding);
-        self.tensor(&embedding).is_some()
-    }
-
     fn has(&self, naming: Naming, role: Role) -> bool {
         self.tensor(&naming.weight(role)).is_some()
     }
 
-    /// Whether layers have the part that all layers of Granite 4 have.
-    fn has_shared_part(&self) -> bool {
-        self.has(Naming::GraniteHybrid, Role::Layer(0, Part::SharedGateUp))
-    }
-
     pub(super) fn naming(&self) -> Naming {
-        match self.description() {
-            Description::Config(_) if self.is_bare() => Naming::Bare,
-            Description::Config(_) if self.is_beside_tower() => Naming::BesideTower,
-            Description::Config(_) if self.has(Naming::Lfm2, Role::FinalNorm) => Naming::Lfm2,
-            Description::Config(_) if self.has_shared_part() => Naming::GraniteHybrid,
-            Description::Config(_) => Naming::Hub,
-            Description::Gguf(_) => Naming::Gguf,
+        if matches!(self.description(), Description::Gguf(_)) {
+            return Naming::Gguf;
+        }
+        let experts = Role::Layer(0, Part::GateUpExperts);
+        let dense = Role::Layer(0, Part::Gate);
+        let telling = [
+            // Towers are beside the network, or all layers have a part that no other family calls so.
+            (Naming::Gemma4BesideTower, experts),
+            (Naming::BesideTower, Role::Embedding),
+            (Naming::Lfm2, Role::FinalNorm),
+            (Naming::GraniteHybrid, Role::Layer(0, Part::SharedGateUp)),
+            (Naming::Gemma4, experts),
+            (Naming::Llama4BesideTower, experts),
+            (Naming::Llama4BesideTower, dense),
+            (Naming::Llama4, experts),
+            (Naming::Llama4, dense),
+        ];
+        let named = telling.into_iter().find(|(it, role)| self.has(*it, *role));
+        match named {
+            _ if self.is_bare() => Naming::Bare,
+            Some((naming, _)) => naming,
+            None => Naming::Hub,
         }
     }
 }
@@ -116,7 +121,16 @@ impl Decoder {
 
 impl Loader<'_> {
     fn decoder(&mut self, spec: DecoderSpec) -> Result<Decoder, Flaw> {
+        if let (Some(reason), false) = (spec.cpu_only(), self.device.is_cpu()) {
+            return Err(Flaw::unsupported(
+                "the device",
+                format!("a GPU, and {reason} in a {} decoder", spec.family),
+                "the CPU (engine.device = \"cpu\")",
+            ));
+        }
         let embedding = self.embedding(&spec)?;
+        let layer_inputs = self.layer_inputs(&spec)?;
+        let streams = self.streams(&spec)?;
         let layers = (0..spec.layers).map(|index| self.layer(&spec, index));
         let layers = layers.collect::<Result<Vec<_>, _>>()?;
         let norm = self.norm(Role::FinalNorm, spec.hidden_size, &spec)?;
@@ -143,6 +157,8 @@ impl Loader<'_> {
             weights_are_f32: self.weights_are_f32(),
             spec,
             embedding,
+            layer_inputs,
+            streams,
             layers,
             norm,
             head,
@@ -160,14 +176,22 @@ impl Loader<'_> {
             mixer: self.mixer(spec, index)?,
             feed_norms: self.norms(spec, index, feed_norm(spec), Part::FeedPostNorm)?,
             feed_forward: self.feed_forward(spec, index)?,
+            input: self.layer_input(spec, index)?,
+            scale: self.layer_scale(spec, index)?,
+            alternating: self.alternating_update(spec, index)?,
         })
     }
 
     pub fn attention(&mut self, spec: &DecoderSpec, index: usize) -> Result<Attention, Flaw> {
-        let (hidden, query, kv) = (spec.hidden_size, spec.query_size(), spec.kv_size());
+        let (hidden, query, kv) = (
+            spec.hidden_size,
+            spec.query_size(index),
+            spec.kv_size(index),
+        );
         let biases = spec.biases;
-        let own = [(Part::Query, query), (Part::Key, kv), (Part::Value, kv)];
-        let [queries, keys, values] = self.rows(index, Part::QueryKeyValue, own);
+        let parts = [(Part::Query, query), (Part::Key, kv), (Part::Value, kv)];
+        let [queries, keys, values] = self.rows(index, Part::QueryKeyValue, parts);
+        let heads = spec.layer_heads(index);
         let output = RowRange::all(Role::Layer(index, Part::AttentionOutput), hidden);
         let (query_rows, gate) = match spec.attention_gate {
             true => {
@@ -179,37 +203,58 @@ impl Loader<'_> {
         Ok(Attention {
             query: query_rows,
             gate,
-            key: self.linear(keys, hidden, biases.query_key_value)?,
-            value: self.linear(values, hidden, biases.query_key_value)?,
+            own: match spec.cache_source(index) {
+                Some(_) => None,
+                None => Some(KeyValues {
+                    key: self.linear(keys, hidden, biases.query_key_value)?,
+                    value: match heads.keys_are_values {
+                        true => None,
+                        false => Some(self.linear(values, hidden, biases.query_key_value)?),
+                    },
+                    value_norm: match spec.norms_values {
+                        true => Some(self.plain_norm(heads.head_dim, spec)?),
+                        false => None,
+                    },
+                }),
+            },
             output: self.linear(output, query, biases.attention_output)?,
             norms: self.query_key_norms(spec, index)?,
             sinks: self.sinks(spec, index)?,
-            head_dim: spec.head_dim,
+            head_dim: heads.head_dim,
             options: AttentionOptions {
                 scale: spec.attention_scale() as f32,
                 window: spec.window(index),
                 softcap: spec.soft_caps.attention.map(|cap| cap as f32),
-                reach: spec.reach(),
+                reach: spec.reach(index),
             },
         })
     }
 
     fn feed_forward(&mut self, spec: &DecoderSpec, index: usize) -> Result<FeedForward, Flaw> {
-        if let Some(experts) = spec.layer_experts(index) {
-            let experts = self.experts(spec, experts, index)?;
-            return Ok(FeedForward::Experts(Box::new(experts)));
+        let Some(experts) = spec.layer_experts(index) else {
+            return self.dense(spec, index).map(FeedForward::Dense);
+        };
+        if experts.is_beside_dense {
+            let parallel = self.parallel(spec, experts, index)?;
+            return Ok(FeedForward::Parallel(Box::new(parallel)));
         }
-        let (hidden, feed) = (spec.hidden_size, spec.intermediate_size);
+        let experts = self.experts(spec, experts, index)?;
+        Ok(FeedForward::Experts(Box::new(experts)))
+    }
+
+    fn dense(&mut self, spec: &DecoderSpec, index: usize) -> Result<GatedFeedForward, Flaw> {
+        let (hidden, feed) = (spec.hidden_size, spec.intermediate_size(index));
         let has_bias = spec.biases.feed_forward;
         let own = [(Part::Gate, feed), (Part::Up, feed)];
         let [gates, ups] = self.rows(index, Part::GateUp, own);
         let down = RowRange::all(Role::Layer(index, Part::Down), hidden);
-        Ok(FeedForward::Dense(GatedFeedForward {
+        Ok(GatedFeedForward {
             gate: self.linear(gates, hidden, has_bias)?,
             up: self.linear(ups, hidden, has_bias)?,
             down: self.linear(down, feed, has_bias)?,
             activation: spec.activation,
-        }))
+            cutoff: spec.gate_cutoffs.get(index).copied().flatten(),
+        })
     }
 
     fn norms(
@@ -256,15 +301,23 @@ impl Loader<'_> {
             return Ok(None);
         };
         let (query, key) = match kind {
-            QueryKeyNorm::PerHead => (spec.head_dim, spec.head_dim),
-            QueryKeyNorm::Whole => (spec.query_size(), spec.kv_size()),
+            QueryKeyNorm::Unweighted if spec.rope(index).is_none() => return Ok(None),
+            QueryKeyNorm::Unweighted => {
+                let norm = || self.plain_norm(spec.head_dim, spec);
+                return Ok(Some(QueryKeyNorms::PerHead(norm()?, Some(norm()?))));
+            }
+            QueryKeyNorm::PerHead => [spec.layer_heads(index).head_dim; 2].into(),
+            QueryKeyNorm::Whole => (spec.query_size(index), spec.kv_size(index)),
         };
         let role = |part| Role::Layer(index, part);
         let query = self.norm(role(Part::QueryNorm), query, spec)?;
+        if spec.cache_source(index).is_some() {
+            return Ok(Some(QueryKeyNorms::PerHead(query, None)));
+        }
         let key = self.norm(role(Part::KeyNorm), key, spec)?;
         Ok(Some(match kind {
-            QueryKeyNorm::PerHead => QueryKeyNorms::PerHead(query, key),
             QueryKeyNorm::Whole => QueryKeyNorms::Whole(query, key),
+            _ => QueryKeyNorms::PerHead(query, Some(key)),
         }))
     }
 }

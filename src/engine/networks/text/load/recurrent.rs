@@ -53,7 +53,7 @@ impl Loader<'_> {
         spec: &DecoderSpec,
         index: usize,
     ) -> Result<(Linear, Linear), Flaw> {
-        let (role, total) = (Role::Layer(index, Part::Query), 2 * spec.query_size());
+        let (role, total) = (Role::Layer(index, Part::Query), 2 * spec.query_size(index));
         let has_bias = spec.biases.query_key_value;
         let half = |second: usize| {
             let starts = (0..spec.heads).map(move |head| (2 * head + second) * spec.head_dim);
@@ -175,12 +175,20 @@ impl Loader<'_> {
             true => Some(self.numbers(&self.naming.bias(taps), &[space.convolved()])?),
             false => None,
         };
-        let mut of_heads = |part| self.numbers(&self.naming.weight(role(part)), &[count]);
-        let rates = of_heads(Part::SpaceRates)?;
-        let skips = of_heads(Part::SpaceSkips)?;
+        let is_gguf = self.naming == Naming::Gguf;
+        let column = [count, 1];
+        let of_heads = if is_gguf { &column[..] } else { &column[..1] };
+        let rates = self.numbers(&self.naming.weight(role(Part::SpaceRates)), of_heads)?;
+        let skips = self.numbers(&self.naming.weight(role(Part::SpaceSkips)), of_heads)?;
         let step_bias = self.naming.bias(role(Part::SpaceStepBias));
         let scale = self.naming.weight(role(Part::SpaceNorm));
-        let scale = self.numbers(&scale, &[values])?;
+        let scale = match is_gguf {
+            true => {
+                let groups = [heads.key_heads, values / heads.key_heads];
+                self.numbers(&scale, &groups)?
+            }
+            false => self.numbers(&scale, &[values])?,
+        };
         let output = RowRange::all(role(Part::SpaceOutput), hidden);
         Ok(StateSpaceLayer {
             gate: self.linear(gate, hidden, space.has_bias)?,
@@ -189,7 +197,10 @@ impl Loader<'_> {
             convolution: ShortConvolution::new(&weight, bias, space.kernel, true)?,
             space: StateSpace {
                 shape: heads,
-                rates: rates.into_iter().map(|rate| -rate.exp()).collect(),
+                rates: match is_gguf {
+                    true => rates,
+                    false => rates.into_iter().map(|rate| -rate.exp()).collect(),
+                },
                 step_bias: self.numbers(&step_bias, &[count])?,
                 step_limits: space.step_limits,
                 skips,

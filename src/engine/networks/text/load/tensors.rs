@@ -85,8 +85,11 @@ impl<'a> Loader<'a> {
     }
 
     pub fn embedding(&mut self, spec: &DecoderSpec) -> Result<Embedding, Flaw> {
-        let shape = (spec.vocab_size, spec.hidden_size);
-        let name = self.naming.weight(Role::Embedding);
+        self.table(Role::Embedding, (spec.vocab_size, spec.hidden_size))
+    }
+
+    pub fn table(&mut self, role: Role, shape: (usize, usize)) -> Result<Embedding, Flaw> {
+        let name = self.naming.weight(role);
         let (_, dtype, bytes) = self.find(&name, &[shape.0, shape.1])?;
         let embedding = Embedding::place(dtype, bytes, shape, self.device, self.dtype)?;
         Ok(embedding)
@@ -249,6 +252,12 @@ impl<'a> Loader<'a> {
         Ok(weight?)
     }
 
+    /// How many rows the file has of a tensor.
+    pub fn rows_of(&self, role: Role) -> Option<usize> {
+        let header = self.source.header(&self.naming.weight(role))?;
+        header.shape.first().copied()
+    }
+
     /// Whether the file has a tensor of this name.
     pub fn has(&self, name: &str) -> bool {
         self.source.header(name).is_some()
@@ -363,6 +372,7 @@ impl<'a> Loader<'a> {
 
     /// A tensor that nobody asked for belongs to a network that computes something else.
     pub fn check_nothing_was_ignored(&self, spec: &DecoderSpec) -> Result<(), Flaw> {
+        let unread = spec.unread_tensors(self.naming);
         let harmless = |name: &str| {
             let needs_no_head = spec.tied_embeddings || self.options.is_headless;
             let tied = needs_no_head && name == self.naming.weight(Role::Head);
@@ -374,7 +384,7 @@ impl<'a> Loader<'a> {
             // Scales of activations, which are not rounded here.
             let rounds = fp8::UNUSED.iter().any(|end| name.ends_with(end));
             let turns = name.ends_with("rotary_emb.inv_freq");
-            let stays = spec.family.leaves_in_file(name);
+            let stays = spec.family.leaves_in_file(name) || unread.contains(name);
             tied || predicts
                 || stays
                 || is_beside

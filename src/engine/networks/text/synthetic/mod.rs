@@ -102,7 +102,7 @@ impl Synthetic {
 
     fn describe_attention(&mut self, spec: &DecoderSpec, layer: usize) {
         let hidden = spec.hidden_size;
-        let (query, kv) = (spec.query_size(), spec.kv_size());
+        let (query, kv) = (spec.query_size(layer), spec.kv_size(layer));
         let queries = if spec.attention_gate {
             2 * query
         } else {
@@ -122,7 +122,7 @@ impl Synthetic {
             self.linear(Role::Layer(layer, part), rows, cols, has_bias);
         }
         let query_key = match spec.query_key_norm {
-            None => Vec::new(),
+            None | Some(QueryKeyNorm::Unweighted) => Vec::new(),
             Some(QueryKeyNorm::PerHead) => vec![spec.head_dim; 2],
             Some(QueryKeyNorm::Whole) => vec![query, kv],
         };
