@@ -223,7 +223,7 @@ async fn start(
     };
     let context = (state.clone(), config, &place.catalog, &place.hub);
     let owner = (choices, rules);
-    let crew = Crew::resume(owner, devices, serving, vec![post], context, tasks).await;
+    let crew = Crew::start_again(owner, devices, serving, vec![post], context, tasks).await;
     if !crew.worker.connected().await {
         return Err(Failure::new(
             Exit::Failed,

@@ -85,7 +85,7 @@ impl Crew {
     }
 
     /// Starts with the choices that the owner made in an earlier process. A model that does not load again is left out.
-    pub async fn resume(
+    pub async fn start_again(
         (choices, rules): (OwnerChoices, &OwnerRules),
         devices: Devices,
         mut models: Vec<(String, DeviceModel)>,
