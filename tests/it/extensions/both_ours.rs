@@ -105,7 +105,7 @@ async fn with_state_a_pause_takes_the_workers_slots_from_the_listing_and_gives_t
             .map(|it| it.slots)
     };
     tap.until(Speaker::Worker, "state", |_| true).await;
-    worker.pause().await.unwrap();
+    worker.pause(None).await.unwrap();
     tap.until(Speaker::Worker, "state", |state| {
         state["models"][0]["status"] == "draining"
     })
