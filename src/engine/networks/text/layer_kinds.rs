@@ -106,7 +106,7 @@ impl DecoderSpec {
         inputs + updates.map_or(0, |it| 2 * self.hidden_size * (it.streams + it.rank))
     }
 
-    /// Those in the matrices that make the inputs of all layers, and the streams.
+    /// The numbers in the matrices that make the inputs of all layers, and the streams.
     pub fn all_inputs_parameters(&self) -> usize {
         let inputs = self.layer_inputs.as_ref();
         let inputs = inputs.map_or(0, |inputs| inputs.size * self.layers);
