@@ -174,13 +174,13 @@ async fn a_paused_worker_hands_its_jobs_back_and_another_goes_on_with_the_same_t
     let mut stream = submit(&board, story("Once upon a time", 1200)).await;
     let mut text = read_tokens(&mut stream, 3).await;
     let (second, runtime) = at_work(&board, "second").await;
-    first.pause().await.unwrap();
+    first.pause(None).await.unwrap();
     let (rest, outcome) = read_all(&mut stream).await;
     text.push_str(&rest);
     assert_eq!(text, undisturbed(&runtime, "Once upon a time", 1200).await);
     assert_eq!(completion_tokens(&outcome), 1200);
 
-    second.pause().await.unwrap();
+    second.pause(None).await.unwrap();
     first.resume().await.unwrap();
     let (_, outcome) = read_all(&mut submit(&board, story("Again", 5)).await).await;
     assert_eq!(completion_tokens(&outcome), 5);

@@ -555,7 +555,7 @@ async fn a_paused_worker_hands_its_image_to_another() {
     let handed_over = async {
         running(&first.maker, 1).await;
         let _second = studio(&app, "second", SamplePipeline::default()).await;
-        let (paused, ()) = tokio::join!(first.worker.pause(), async { drop(gate) });
+        let (paused, ()) = tokio::join!(first.worker.pause(None), async { drop(gate) });
         paused.unwrap();
         _second
     };
