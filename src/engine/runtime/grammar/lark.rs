@@ -93,6 +93,10 @@ impl Main {
 
     /// An expression for calls, and for the answer where there may be one.
     fn calls(&mut self, calls: &Calls, answer: &Answer) -> Result<String, SchemaRefusal> {
+        if calls.markup == ToolMarkup::Gemma {
+            let reason = "calls in the form of Gemma 4 cannot be held to a schema";
+            return Err(SchemaRefusal::new("tools", reason));
+        }
         if calls.functions.is_empty() {
             return Err(SchemaRefusal::new("tools", "there is no function to call"));
         }
@@ -238,7 +242,10 @@ impl Main {
                     .push(r#"call: "<tool_call>" "\n"? function "\n"? "</tool_call>""#.to_owned());
                 ("", "call", r#""\n"?"#, "")
             }
-            ToolMarkup::Bare => (r#""<|python_tag|>"?"#, "function", r#""; ""#, ""),
+            // Gemma's are refused before.
+            ToolMarkup::Bare | ToolMarkup::Gemma => {
+                (r#""<|python_tag|>"?"#, "function", r#""; ""#, "")
+            }
             ToolMarkup::Listed => (r#""[TOOL_CALLS] [""#, "function", r#"", ""#, r#""]""#),
             ToolMarkup::Named => ("", r#""[TOOL_CALLS]" function"#, "", ""),
             ToolMarkup::Pythonic => (
@@ -345,7 +352,8 @@ fn around_arguments(markup: ToolMarkup, name: &str) -> (String, String) {
         | ToolMarkup::Listed
         | ToolMarkup::FunctionTags
         | ToolMarkup::KeyTags
-        | ToolMarkup::Pythonic => object("arguments"),
+        | ToolMarkup::Pythonic
+        | ToolMarkup::Gemma => object("arguments"),
         ToolMarkup::Named => (format!("{name}{MISTRAL_ARGUMENTS}"), String::new()),
         ToolMarkup::Separated => (
             format!("{DEEPSEEK_CALL}{name}{DEEPSEEK_SEPARATOR}"),

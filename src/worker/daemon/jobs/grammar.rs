@@ -1,7 +1,7 @@
 //! What a job asks of the form of its text, as the engine's grammar.
 
 use muster_engine::runtime::grammar::{Answer, Calls, Function, Grammar, Thought};
-use muster_engine::runtime::text::Markup;
+use muster_engine::runtime::text::{Markup, ToolMarkup};
 use muster_protocol::job::{
     Failure, FailureKind, OutputFormat, TextInput, TextRequest, ToolChoice,
 };
@@ -37,7 +37,14 @@ pub fn of(
                        (gpt-oss); describe the form in the prompt";
         return Err(Failure::new(FailureKind::UnsupportedValue, message));
     }
-    let calls = markup.tools.filter(|_| !functions.is_empty());
+    // Calls of Gemma 4 are no JSON: they are read and not held to a schema.
+    let is_free = markup.tools == Some(ToolMarkup::Gemma);
+    if is_free && must_call {
+        let message = "tool_choice that demands a call is not supported for models that write calls as Gemma 4 does; \
+                       ask for the call in the prompt";
+        return Err(Failure::new(FailureKind::UnsupportedValue, message));
+    }
+    let calls = markup.tools.filter(|_| !functions.is_empty() && !is_free);
     // Where functions are declared, no other one is called, strict or not.
     if answer == Answer::Text && calls.is_none() {
         return Ok(None);
@@ -49,7 +56,7 @@ pub fn of(
     let single =
         asked.parallel_tool_calls == Some(false) || matches!(choice, Some(ToolChoice::Named(_)));
     Ok(Some(Grammar {
-        thought: match (is_thinking, markup.thinks) {
+        thought: match (is_thinking, markup.thinks && !is_free) {
             (true, _) => Thought::Open,
             (false, true) => Thought::Possible,
             (false, false) => Thought::None,

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{parameters, pythonic, separated};
+use super::{gemma, parameters, pythonic, separated};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Markup {
-    /// It thinks between `<think>` and `</think>` before it answers.
+    /// It thinks before it answers, between the marks of [`Markup::thought_marks`].
     pub thinks: bool,
     /// How it calls tools, if its template offers any.
     pub tools: Option<ToolMarkup>,
@@ -36,6 +36,8 @@ pub enum ToolMarkup {
     /// The same with the type of the tool in place of the name, and the object in a fence behind the name (DeepSeek V3 and
     /// R1).
     Fenced,
+    /// `<|tool_call>call:name{key:value}<tool_call|>`, with texts between marks (Gemma 4).
+    Gemma,
 }
 
 impl Markup {
@@ -44,7 +46,8 @@ impl Markup {
         let mut markup = Self::default();
         for template in templates {
             markup.channels |= template.contains("<|channel|>");
-            markup.thinks |= template.contains("</think>");
+            let ends = ["</think>", gemma::GEMMA_END_THOUGHT];
+            markup.thinks |= ends.iter().any(|end| template.contains(end));
             markup.tools = markup.tools.or(ToolMarkup::of(template));
         }
         match markup.channels {
@@ -53,6 +56,14 @@ impl Markup {
                 ..Self::default()
             },
             false => markup,
+        }
+    }
+
+    /// What stands before a thought and behind it.
+    pub fn thought_marks(&self) -> [&'static str; 2] {
+        match self.tools {
+            Some(ToolMarkup::Gemma) => [gemma::GEMMA_THOUGHT, gemma::GEMMA_END_THOUGHT],
+            _ => ["<think>", "</think>"],
         }
     }
 
@@ -72,6 +83,8 @@ impl ToolMarkup {
                 true => Self::Fenced,
                 false => Self::Separated,
             })
+        } else if template.contains(gemma::GEMMA_CALL) {
+            Some(Self::Gemma)
         } else if template.contains("<tool_call>") {
             Some(if template.contains(parameters::ARG_KEY) {
                 Self::KeyTags

@@ -10,6 +10,7 @@
 //! | `parameters` | one call as Qwen3.5 and GLM write it: tags around each argument |
 //! | `pythonic` | one call as LFM2 writes it: a function of Python |
 //! | `offered` | the tools of a request, and which types their arguments have |
+//! | `gemma` | one call as Gemma 4 writes it: a name, and arguments whose texts lie between marks |
 //! | `scan` | where a JSON value ends, and whether it is one |
 //!
 //! What has been said so far depends on the characters so far and never on how they were cut into pieces, so that
@@ -17,6 +18,7 @@
 //! that only looks like a call is let through as text.
 
 mod call;
+mod gemma;
 mod harmony;
 mod markup;
 mod offered;
@@ -28,6 +30,8 @@ mod separated;
 
 #[cfg(test)]
 mod tests;
+
+use gemma::{GEMMA_CALL, GEMMA_END_CALL, GEMMA_END_THOUGHT, GEMMA_QUOTE, GEMMA_THOUGHT};
 
 pub use harmony::CHANNEL_MARKS;
 pub use markup::{Markup, ToolMarkup};
@@ -41,7 +45,7 @@ pub use separated::{
 };
 
 /// Tokens without text in a vocabulary whose spelling is part of the markup.
-pub const SPELLED_OUT: [&str; 19] = [
+pub const SPELLED_OUT: [&str; 24] = [
     "<think>",
     "</think>",
     "<tool_call>",
@@ -61,6 +65,11 @@ pub const SPELLED_OUT: [&str; 19] = [
     DEEPSEEK_CALL,
     DEEPSEEK_END_CALL,
     DEEPSEEK_SEPARATOR,
+    GEMMA_THOUGHT,
+    GEMMA_END_THOUGHT,
+    GEMMA_CALL,
+    GEMMA_END_CALL,
+    GEMMA_QUOTE,
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::call::{Call, Read};
+use super::gemma::{GEMMA_CALL, GemmaCall};
 use super::harmony::HarmonyParser;
 use super::parameters::{ParameterTags, ParametersCall};
 use super::pythonic::{PYTHONIC_CALLS, PYTHONIC_END_CALLS, PythonicCall};
 use super::separated::{DEEPSEEK_CALL, DEEPSEEK_CALLS, DEEPSEEK_END_CALLS, SeparatedCall};
 use super::{Markup, OfferedTool, Piece, ToolMarkup};
 
-const THINK: &str = "<think>";
-const THOUGHT: &str = "</think>";
+/// What Gemma 4 calls the channel of its thoughts.
+const THOUGHT_CHANNEL: &str = "thought\n";
 const TAG: &str = "<tool_call>";
 const END_TAG: &str = "</tool_call>";
 const PYTHON_TAG: &str = "<|python_tag|>";
@@ -19,6 +20,8 @@ const LIST: &str = "[TOOL_CALLS]";
 /// Takes one answer apart.
 #[derive(Debug, Clone)]
 pub struct OutputParser {
+    /// What stands before a thought, and behind it.
+    marks: [&'static str; 2],
     /// None while no tools are offered: then nothing is a call.
     tools: Option<ToolMarkup>,
     /// The tools that were offered.
@@ -37,6 +40,8 @@ pub struct OutputParser {
 enum At {
     /// Nothing but space has been written, or the beginning of `<think>`.
     Beginning,
+    /// The name of a thought's channel, which Gemma 4 writes behind the mark.
+    Channel,
     Reasoning {
         has_begun: bool,
     },
@@ -69,6 +74,7 @@ enum CallReader {
     Separated(SeparatedCall),
     Parameters(ParametersCall),
     Pythonic(PythonicCall),
+    Gemma(GemmaCall),
 }
 
 impl CallReader {
@@ -78,6 +84,7 @@ impl CallReader {
             Self::Separated(call) => call.push(c),
             Self::Parameters(call) => call.push(c),
             Self::Pythonic(call) => call.push(c),
+            Self::Gemma(call) => call.push(c),
         }
     }
 
@@ -87,6 +94,7 @@ impl CallReader {
             Self::Separated(call) => call.is_told(),
             Self::Parameters(call) => call.is_told(),
             Self::Pythonic(call) => call.is_told(),
+            Self::Gemma(call) => call.is_told(),
         }
     }
 
@@ -96,6 +104,7 @@ impl CallReader {
             Self::Separated(call) => call.has_ended(),
             Self::Parameters(call) => call.has_ended(),
             Self::Pythonic(call) => call.has_ended(),
+            Self::Gemma(call) => call.has_ended(),
         }
     }
 }
@@ -105,6 +114,7 @@ impl OutputParser {
     pub fn new(markup: Markup, offered: Arc<[OfferedTool]>, is_thinking: bool) -> Self {
         let names = || offered.iter().map(|tool| tool.name.clone()).collect();
         Self {
+            marks: markup.thought_marks(),
             channels: markup.channels.then(|| HarmonyParser::new(names())),
             tools: markup.tools.filter(|_| !offered.is_empty()),
             offered,
@@ -136,6 +146,7 @@ impl OutputParser {
             std::mem::take(&mut self.held),
         );
         match at {
+            At::Channel => {}
             At::Reasoning { .. } => reason(&held, out),
             At::Beginning | At::Content { .. } => {
                 if self.calls == 0 || !held.is_empty() {
@@ -155,7 +166,7 @@ impl OutputParser {
     pub fn is_reasoning(&self) -> bool {
         match &self.channels {
             Some(channels) => channels.is_reasoning(),
-            None => matches!(self.at, At::Reasoning { .. }),
+            None => matches!(self.at, At::Channel | At::Reasoning { .. }),
         }
     }
 
@@ -172,6 +183,7 @@ impl OutputParser {
         }
         match &mut self.at {
             At::Beginning => self.begin(c, out),
+            At::Channel => self.channel(c, out),
             At::Reasoning { .. } => self.reason(c, out),
             At::Content { .. } => self.content(c, out),
             At::Call { .. } => self.call(c, out),
@@ -185,15 +197,39 @@ impl OutputParser {
             return self.space.push(c);
         }
         self.held.push(c);
-        if self.held == THINK {
+        let [think, _] = self.marks;
+        if self.held == think {
             self.space.clear();
             self.held.clear();
-            self.at = At::Reasoning { has_begun: false };
-        } else if !THINK.starts_with(&self.held) {
+            self.at = match self.is_gemma() {
+                true => At::Channel,
+                false => At::Reasoning { has_begun: false },
+            };
+        } else if !think.starts_with(&self.held) {
             let lead = std::mem::take(&mut self.space) + &std::mem::take(&mut self.held);
             self.at = FRESH;
             self.push(&lead, out);
         }
+    }
+
+    fn is_gemma(&self) -> bool {
+        self.marks[0] == super::gemma::GEMMA_THOUGHT
+    }
+
+    /// The name of a channel, which is that of thoughts.
+    fn channel(&mut self, c: char, out: &mut Vec<Piece>) {
+        self.held.push(c);
+        let is_named = self.held == THOUGHT_CHANNEL;
+        if !is_named && THOUGHT_CHANNEL.starts_with(&self.held) {
+            return;
+        }
+        let held = match is_named {
+            true => String::new(),
+            false => std::mem::take(&mut self.held),
+        };
+        self.held.clear();
+        self.at = At::Reasoning { has_begun: false };
+        self.push(&held, out);
     }
 
     /// Line ends around a thought are the markup's.
@@ -208,7 +244,8 @@ impl OutputParser {
             return;
         }
         self.held.push(c);
-        if self.held == THOUGHT {
+        let [think, thought] = self.marks;
+        if self.held == thought {
             self.space.clear();
             self.held.clear();
             self.at = At::Content {
@@ -217,18 +254,18 @@ impl OutputParser {
             };
             return;
         }
-        if !*has_begun && self.held == THINK {
+        if !*has_begun && self.held == think {
             // The prompt had opened the thought, and the model does it again.
             return self.held.clear();
         }
-        let opens = !*has_begun && THINK.starts_with(&self.held);
-        if opens || THOUGHT.starts_with(&self.held) {
+        let opens = !*has_begun && think.starts_with(&self.held);
+        if opens || thought.starts_with(&self.held) {
             return;
         }
         *has_begun = true;
         let space = std::mem::take(&mut self.space);
         reason(&space, out);
-        self.let_go(&[THOUGHT], reason, out);
+        self.let_go(&[thought], reason, out);
     }
 
     fn content(&mut self, c: char, out: &mut Vec<Piece>) {
@@ -276,6 +313,10 @@ impl OutputParser {
                 | ToolMarkup::Pythonic
                 | ToolMarkup::Separated
                 | ToolMarkup::Fenced => self.at = At::BeforeCall { raw },
+                ToolMarkup::Gemma => {
+                    let call = CallReader::Gemma(GemmaCall::new());
+                    self.open_call(raw, call, false, None, out);
+                }
             };
         }
         if !is_beginning(&self.held, marks) {
@@ -490,6 +531,7 @@ fn marks(tools: ToolMarkup) -> &'static [&'static str] {
         ToolMarkup::Bare => &[PYTHON_TAG],
         ToolMarkup::Listed | ToolMarkup::Named => &[LIST],
         ToolMarkup::Pythonic => &[PYTHONIC_CALLS],
+        ToolMarkup::Gemma => &[GEMMA_CALL],
         ToolMarkup::Separated | ToolMarkup::Fenced => &[DEEPSEEK_CALLS],
     }
 }

@@ -48,6 +48,11 @@ const LFM2: Markup = Markup {
     tools: Some(ToolMarkup::Pythonic),
     channels: false,
 };
+const GEMMA: Markup = Markup {
+    thinks: true,
+    tools: Some(ToolMarkup::Gemma),
+    channels: false,
+};
 
 fn parser(markup: Markup) -> OutputParser {
     let parameters = json!({"properties": {
@@ -140,6 +145,26 @@ fn bare_calls_are_the_whole_answer_and_of_a_known_tool() {
         r#"It is {"name": "add"}."#,
         r#"It is {"name": "add"}."#,
     );
+}
+
+#[test]
+fn calls_of_gemma_become_json() {
+    check(
+        GEMMA,
+        "<|channel>thought\nhm\n<channel|>See.<|tool_call>call:add{a:1,b:[<|\"|>x<y<|\"|>,true,{c:<|\"|>\"q\"\n<|\"|>}],d:{}}<tool_call|>",
+        r#"think:hm|See.|0=add|0+{"a":1,"b":["x<y",true,{"c":"\"q\"\n"}],"d":{}}"#,
+    );
+    check(
+        GEMMA,
+        "<|tool_call>call:now{}<tool_call|><|tool_call>call:add{<|\"|>a key<|\"|>:None, \"b\": \"t\", c: two words,d:-1.50}<tool_call|> Done.",
+        r#"0=now|0+{}|1=add|1+{"a key":null,"b":"t","c":"two words","d":-1.50}|Done."#,
+    );
+    check(GEMMA, "<|channel>thought\n<channel|>Yes.", "Yes.");
+    check(GEMMA, "a <|tool_call>no", "a <|tool_call>no");
+    check(GEMMA, "<|tool_call>call:{}", "<|tool_call>call:{}");
+    let unasked = OutputParser::new(GEMMA, [].into(), false);
+    let call = "<|tool_call>call:now{}<tool_call|>";
+    assert_eq!(read(unasked, call), call);
 }
 
 #[test]
