@@ -1,5 +1,7 @@
 //! Attention over pages: what a step knows of its sequences, one layer's pages, and the operation.
 
+use std::ops::Range;
+
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::{PAGE_TOKENS, cpu, cuda};
@@ -35,6 +37,8 @@ impl Span {
 pub struct AttentionPlan {
     spans: Vec<Span>,
     positions: Tensor,
+    /// The end of the block that each row is in, 0 of one that is in none. Empty where no row is.
+    block_ends: Vec<usize>,
     /// What devices other than the CPU want to know.
     on_device: Option<cuda::Plan>,
 }
@@ -55,8 +59,34 @@ impl AttentionPlan {
         Ok(Self {
             spans,
             positions,
+            block_ends: Vec::new(),
             on_device,
         })
+    }
+
+    /// The same where the rows of each of these blocks see each other, also those behind. A block lies in one span.
+    pub fn with_blocks(self, blocks: &[Range<usize>]) -> Result<Self> {
+        if blocks.is_empty() {
+            return Ok(self);
+        }
+        let rows = self.spans.iter().map(|span| span.new_tokens).sum();
+        let mut block_ends = vec![0; rows];
+        let mut first = 0;
+        for span in &self.spans {
+            let end = first + span.new_tokens;
+            for block in blocks
+                .iter()
+                .filter(|block| (first..end).contains(&block.start))
+            {
+                if block.end > end {
+                    bail!("rows {block:?} see each other, but their span ends at {end}");
+                }
+                let position = span.past_tokens + block.end - first;
+                block_ends[block.clone()].fill(position);
+            }
+            first = end;
+        }
+        Ok(Self { block_ends, ..self })
     }
 
     /// The position of each row of the flat batch, u32 `[rows]`.
@@ -242,9 +272,12 @@ pub fn paged_attention(
 ) -> Result<Tensor> {
     match (&mut pages.0, &plan.on_device) {
         (Store::Cpu(pages), _) => {
-            cpu::paged_attention([q, k, v], pages, plan.spans(), options, None)
+            let rows = (plan.spans(), &plan.block_ends[..]);
+            cpu::paged_attention_in_blocks([q, k, v], pages, rows, options)
         }
-        (Store::Device(_), _) if options.reach != AttentionReach::Past => {
+        (Store::Device(_), _)
+            if options.reach != AttentionReach::Past || !plan.block_ends.is_empty() =>
+        {
             bail!(
                 "attention in chunks or in both directions on a GPU is not supported; use the CPU"
             )

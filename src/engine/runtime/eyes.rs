@@ -8,9 +8,11 @@ use candle_core::Device;
 use serde_json::Value;
 
 use super::images::ImageInput;
+use super::load::LoadError;
+use super::text::Language;
 use crate::networks::blocks::{ComponentSource, Layout};
 use crate::networks::text::DecoderSpec;
-use crate::networks::vision::{ImageProcessor, VisionSpec, VisionTower};
+use crate::networks::vision::{ImageTokens, Vision, VisionTower};
 use crate::networks::weights::{Checkpoint, CheckpointError, Description, Flaw};
 
 /// Where image processors describe themselves, and the part of newer files that is about images.
@@ -22,54 +24,53 @@ const FILES: [(&str, &str); 2] = [
 const MOST_BYTES: u64 = 1 << 20;
 
 /// A tower that is described and not loaded yet.
-pub struct Eyes {
-    spec: VisionSpec,
-    processor: ImageProcessor,
-    token: u32,
-}
+pub struct Eyes(Vision);
 
 impl Eyes {
-    /// None where the files describe no tower.
+    /// None where the files describe no tower, and where the device cannot attend as its images want it.
     pub fn open(
         checkpoint: &Checkpoint,
         spec: &DecoderSpec,
+        device: &Device,
     ) -> Result<Option<Self>, CheckpointError> {
         let Description::Config(config) = checkpoint.description() else {
             return Ok(None);
         };
-        if spec.rope_axes.is_none() {
+        let family = spec.vision;
+        let Some(family) = family.filter(|it| device.is_cpu() || !it.has_blocks()) else {
             return Ok(None);
-        }
+        };
         let path = checkpoint.path();
-        let eyes = Self::read(config, path, spec);
+        let file = processor_file(path);
+        let vision = file.and_then(|file| family.read(config, file.as_ref()));
+        let eyes = vision.and_then(|vision| Self::checked(vision, spec));
         eyes.map(Some).map_err(|flaw| flaw.in_file(path))
     }
 
-    fn read(config: &Value, path: &Path, decoder: &DecoderSpec) -> Result<Self, Flaw> {
-        let spec = VisionSpec::read(&config["vision_config"])?;
-        if spec.out_size != decoder.hidden_size {
+    fn checked(vision: Vision, decoder: &DecoderSpec) -> Result<Self, Flaw> {
+        let found = vision.spec.out_size();
+        if found != decoder.hidden_size {
             let wanted = format!("the decoder's hidden size {}", decoder.hidden_size);
-            return Err(Flaw::broken("out_hidden_size", spec.out_size, wanted));
+            return Err(Flaw::broken("out_hidden_size", found, wanted));
         }
-        if spec.deepstack.len() >= decoder.layers {
-            let found = format!("{:?}", spec.deepstack);
+        let added = vision.spec.added_layers();
+        if added >= decoder.layers {
+            let found = format!("{added} layers");
             let wanted = format!("fewer than the decoder's {} layers", decoder.layers);
             return Err(Flaw::broken("deepstack_visual_indexes", found, wanted));
         }
-        let token = config["image_token_id"].as_u64();
-        let token = token.and_then(|token| u32::try_from(token).ok());
-        let Some(token) = token.filter(|&token| (token as usize) < decoder.vocab_size) else {
-            let found = &config["image_token_id"];
+        if vision.processor.has_axes() && decoder.rope_axes.is_none() {
+            let found = format!("{:?}", decoder.rope.scaling);
+            let known = "default, with an mrope_section for images";
+            return Err(Flaw::unsupported("the rope_scaling type", found, known));
+        }
+        let ImageTokens { mark, row } = vision.tokens;
+        let most = decoder.vocab_size;
+        if let Some(token) = [mark, row].iter().find(|&&token| token as usize >= most) {
             let wanted = "a token of the vocabulary";
-            return Err(Flaw::broken("image_token_id", found, wanted));
-        };
-        let file = processor_file(path)?;
-        let processor = ImageProcessor::read(file.as_ref(), &spec)?;
-        Ok(Self {
-            spec,
-            processor,
-            token,
-        })
+            return Err(Flaw::broken("image_token_id", token, wanted));
+        }
+        Ok(Self(vision))
     }
 
     /// Loads the tower, with weights as they are stored.
@@ -84,12 +85,25 @@ impl Eyes {
             device,
             quantize: None,
         };
-        let tower = VisionTower::load(self.spec.clone(), self.processor.clone(), source);
+        let tower = VisionTower::load(&self.0.spec, source);
         tower.map_err(|flaw| flaw.in_file(checkpoint.path()))
     }
 
-    pub fn into_input(self) -> ImageInput {
-        ImageInput::new(self.processor, self.token)
+    /// How chats with this tokenizer take images.
+    pub fn into_input(self, language: &Language) -> Result<ImageInput, LoadError> {
+        let ImageTokens { mark, row } = self.0.tokens;
+        let names = language.names(&[mark, row]);
+        let names = names.map_err(|error| LoadError::ImageTokens(error.to_string()))?;
+        match &names[..] {
+            [mark, row] if !mark.is_empty() && !row.is_empty() => {
+                let names = [mark.clone(), row.clone()];
+                Ok(ImageInput::new(self.0.processor, self.0.tokens.row, names))
+            }
+            _ => {
+                let reason = format!("the tokenizer has no tokens {mark} and {row}");
+                Err(LoadError::ImageTokens(reason))
+            }
+        }
     }
 }
 

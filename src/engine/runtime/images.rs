@@ -6,17 +6,28 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::Failure;
 use super::kv_cache::{ImageDigest, ImageSpan};
+use super::text::Language;
+use super::{Chat, Failure, Prompt};
 use crate::networks::text::AxisPositions;
-use crate::networks::vision::{ImageGrid, ImageProcessor, ProcessedImage};
+use crate::networks::vision::{ImageGrid, ImagePart, ImageProcessor, ProcessedImage};
 
 /// How a model takes images.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageInput {
     processor: ImageProcessor,
-    /// What its template writes for an image: one such token.
-    token: u32,
+    /// What the model's template writes for an image.
+    mark: String,
+    /// The token whose rows the tower gives, and its text.
+    row: (u32, String),
+}
+
+/// The texts that take the places of images in a rendered chat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageTexts {
+    pub mark: String,
+    /// For each image.
+    pub texts: Vec<String>,
 }
 
 /// How closely an image is looked at.
@@ -44,18 +55,28 @@ pub struct PromptImages(Vec<PromptImage>);
 
 #[derive(Debug, Clone)]
 pub struct PromptImage {
+    /// From its first row to its last.
     pub tokens: Range<usize>,
+    /// Where its rows lie: between them are tokens of texts.
+    pub runs: Vec<Range<usize>>,
     pub image: ChatImage,
 }
 
 impl ImageInput {
-    pub fn new(processor: ImageProcessor, token: u32) -> Self {
-        Self { processor, token }
+    /// `names` are the texts of the token that templates write for an image, and of that whose rows the tower gives.
+    pub fn new(processor: ImageProcessor, row: u32, names: [String; 2]) -> Self {
+        let [mark, name] = names;
+        Self {
+            processor,
+            mark,
+            row: (row, name),
+        }
     }
 
     /// As the published models of Qwen3-VL take them.
     pub fn published(token: u32) -> Self {
-        Self::new(ImageProcessor::published(), token)
+        let name = "<|image_pad|>".to_owned();
+        Self::new(ImageProcessor::published(), token, [name.clone(), name])
     }
 
     fn processor(&self, detail: ImageDetail) -> ImageProcessor {
@@ -65,11 +86,10 @@ impl ImageInput {
         }
     }
 
-    /// How many tokens an image of this width and height becomes.
+    /// How many tokens an image of this width and height becomes, those of texts between its rows left out.
     pub fn tokens(&self, size: [usize; 2], detail: ImageDetail) -> Result<usize, Failure> {
-        let grid = self.processor(detail).grid(size);
-        let grid = grid.map_err(|error| Failure::BadRequest(error.to_string()))?;
-        Ok(grid.tokens())
+        let rows = self.processor(detail).rows(size);
+        rows.map_err(|error| Failure::BadRequest(error.to_string()))
     }
 
     /// Resizes an image of RGB bytes, rows from the top.
@@ -91,57 +111,123 @@ impl ImageInput {
         let image = self.processor(detail).process(bytes, size);
         let image = image.map_err(|error| Failure::BadRequest(error.to_string()))?;
         let mut hash = Sha256::new();
-        hash.update((image.width as u64).to_le_bytes());
-        hash.update(&image.bytes);
+        for tile in &image.tiles {
+            hash.update((tile.width as u64).to_le_bytes());
+            hash.update(&tile.bytes);
+        }
         Ok(ChatImage {
             image: Arc::new(image),
             digest: ImageDigest(hash.finalize().into()),
         })
     }
 
-    /// Puts as many tokens as each image has in the place of its one token.
-    pub fn expand(
+    /// The tokens of a prompt, and where its images stand among them. `prefix` is as in [`Language::read`].
+    pub fn read(
         &self,
-        prompt: Vec<u32>,
-        images: &[ChatImage],
+        language: &Language,
+        prompt: &Prompt,
+        prefix: bool,
     ) -> Result<(Vec<u32>, PromptImages), Failure> {
-        let places = prompt.iter().filter(|&&token| token == self.token).count();
-        if places != images.len() {
-            let message = format!(
-                "the rendered chat has {places} places for {} images; texts beside images must not contain the model's \
-                 image token",
-                images.len()
-            );
-            return Err(Failure::BadRequest(message));
-        }
-        if prompt.last() == Some(&self.token) {
-            let message = "the model's chat template ends with an image".to_owned();
-            return Err(Failure::BrokenTemplate(message));
-        }
-        let mut expanded = Vec::with_capacity(prompt.len());
+        let Prompt::Chat(chat) = prompt else {
+            return Ok((language.read(prompt, prefix)?, PromptImages::default()));
+        };
+        let texts = ImageTexts {
+            mark: self.mark.clone(),
+            texts: chat.images.iter().map(|it| self.text_of(it)).collect(),
+        };
+        let written = Chat {
+            image_texts: Some(texts),
+            ..chat.clone()
+        };
+        let tokens = language.read(&Prompt::Chat(written), prefix)?;
+        let images = self.placed(&tokens, &chat.images)?;
+        Ok((tokens, images))
+    }
+
+    /// What stands for an image in a prompt.
+    fn text_of(&self, image: &ChatImage) -> String {
+        let parts = image.image.parts.iter().map(|part| match part {
+            ImagePart::Text(text) => text.clone(),
+            ImagePart::Rows(rows) => self.row.1.repeat(*rows),
+        });
+        parts.collect()
+    }
+
+    /// Where the rows of images are.
+    fn placed(&self, tokens: &[u32], images: &[ChatImage]) -> Result<PromptImages, Failure> {
+        let is_row = |at: &usize| tokens[*at] == self.row.0;
+        let mut rows = (0..tokens.len()).filter(is_row);
         let mut placed = Vec::with_capacity(images.len());
-        let mut images = images.iter();
-        for token in prompt {
-            let image = images.as_slice().first().filter(|_| token == self.token);
-            let Some(image) = image else {
-                expanded.push(token);
-                continue;
+        for image in images {
+            let mut runs = Vec::new();
+            for part in &image.image.parts {
+                let ImagePart::Rows(count) = part else {
+                    continue;
+                };
+                let run: Vec<usize> = rows.by_ref().take(*count).collect();
+                let (Some(first), Some(last)) = (run.first(), run.last()) else {
+                    return Err(misplaced());
+                };
+                if last + 1 - first != *count {
+                    return Err(misplaced());
+                }
+                runs.push(*first..last + 1);
+            }
+            let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
+                return Err(misplaced());
             };
-            images.next();
-            let first = expanded.len();
-            expanded.resize(first + image.image.grid.tokens(), token);
             placed.push(PromptImage {
-                tokens: first..expanded.len(),
+                tokens: first.start..last.end,
+                runs,
                 image: image.clone(),
             });
         }
-        Ok((expanded, PromptImages(placed)))
+        if rows.next().is_some() {
+            return Err(misplaced());
+        }
+        if tokens.last() == Some(&self.row.0) {
+            let message = "the model's chat template ends with an image".to_owned();
+            return Err(Failure::BrokenTemplate(message));
+        }
+        Ok(PromptImages(placed))
+    }
+}
+
+fn misplaced() -> Failure {
+    let message = "texts beside images must not contain the model's image tokens";
+    Failure::BadRequest(message.to_owned())
+}
+
+impl ImageTexts {
+    /// A rendered chat with the texts in the places of its images.
+    pub fn put_into(&self, rendered: &str) -> Result<String, Failure> {
+        let pieces = rendered.split(self.mark.as_str());
+        let places = pieces.clone().count() - 1;
+        if places != self.texts.len() {
+            let message = format!(
+                "the rendered chat has {places} places for {} images; texts beside images must not contain the model's \
+                 image token",
+                self.texts.len()
+            );
+            return Err(Failure::BadRequest(message));
+        }
+        let texts = std::iter::once("").chain(self.texts.iter().map(String::as_str));
+        Ok(texts
+            .zip(pieces)
+            .flat_map(|(text, piece)| [text, piece])
+            .collect())
     }
 }
 
 impl ChatImage {
-    pub fn grid(&self) -> ImageGrid {
-        self.image.grid
+    /// Whether its tokens see each other, so that they are read in one step.
+    pub fn is_whole(&self) -> bool {
+        self.image.is_whole
+    }
+
+    /// Tokens whose rows its tower gives.
+    pub fn rows(&self) -> usize {
+        self.image.rows()
     }
 
     pub fn digest(&self) -> ImageDigest {
@@ -155,14 +241,23 @@ impl ChatImage {
 
 impl fmt::Debug for ChatImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ProcessedImage { width, height, .. } = *self.image;
-        write!(f, "ChatImage({width}x{height})")
+        let sizes = self
+            .image
+            .tiles
+            .iter()
+            .map(|tile| [tile.width, tile.height]);
+        write!(f, "ChatImage({:?})", sizes.collect::<Vec<_>>())
     }
 }
 
 impl PromptImages {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether tokens have positions by rows and columns.
+    pub fn has_axes(&self) -> bool {
+        self.0.iter().any(|image| image.image.image.axes.is_some())
     }
 
     pub fn iter(&self) -> std::slice::Iter<'_, PromptImage> {
@@ -186,7 +281,9 @@ impl PromptImages {
             if token < image.tokens.start {
                 break;
             }
-            let ImageGrid { rows, columns } = image.image.grid();
+            let Some(ImageGrid { rows, columns }) = image.image.image.axes else {
+                continue;
+            };
             if token < image.tokens.end {
                 let first = image.tokens.start - skipped;
                 let at = token - image.tokens.start;
@@ -209,73 +306,103 @@ impl<'a> IntoIterator for &'a PromptImages {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failure, ImageDetail, ImageInput};
-    use crate::networks::vision::golden;
+    use serde_json::{Value, json};
 
-    fn input() -> ImageInput {
-        let network = golden::open();
-        let token = network.config()["image_token_id"].as_u64().unwrap() as u32;
-        ImageInput::new(golden::tower(&network).processor().clone(), token)
+    use super::{Chat, ChatImage, Failure, ImageDetail, ImageInput, Language, Prompt};
+    use crate::networks::golden::fixtures;
+    use crate::networks::text::golden::Golden;
+    use crate::networks::vision::golden::{self, FOLDERS, PICTURES, image};
+    use crate::runtime::text::TextSource;
+
+    fn language(folder: &str) -> Language {
+        let folder = fixtures().join("golden").join(folder);
+        let source = TextSource {
+            folder: Some(&folder),
+            ..TextSource::default()
+        };
+        Language::open(source).unwrap()
     }
 
-    /// Prompt and positions as the reference has them.
+    fn input(folder: &str) -> ImageInput {
+        let vision = golden::vision(folder);
+        let tokens = vision.tokens;
+        let names = language(folder).names(&[tokens.mark, tokens.row]).unwrap();
+        ImageInput::new(vision.processor, tokens.row, names.try_into().unwrap())
+    }
+
+    fn picture(input: &ImageInput, size: [usize; 2]) -> ChatImage {
+        input
+            .process(&image(size), size, ImageDetail::Full)
+            .unwrap()
+    }
+
+    fn chat(content: Value, images: Vec<ChatImage>) -> Prompt {
+        Prompt::Chat(Chat {
+            messages: vec![json!({"role": "user", "content": content})],
+            images,
+            ..Chat::default()
+        })
+    }
+
+    /// Prompts and positions as the reference has them.
     #[test]
     fn prompts_are_expanded_and_positioned_as_the_reference_does_it() {
-        use crate::networks::text::golden::Golden;
-        let golden = Golden::open("qwen3-vl");
-        let wanted = golden.tokens("both.prompt");
-        let axes = golden.tokens("both.positions");
-        let input = input();
-        let mut short = wanted.clone();
-        short.dedup_by(|next, last| next == last && *next == input.token);
-        let images = golden::PICTURES
-            .map(|size| input.process(&golden::image(size), size, ImageDetail::Full));
-        let images = images.map(Result::unwrap);
-        let (found, images) = input.expand(short, &images).unwrap();
-        assert_eq!(found, wanted);
-        let count = wanted.len();
-        for token in 0..count {
-            let wanted = [axes[token], axes[count + token], axes[2 * count + token]];
-            assert_eq!(images.position(token), wanted, "token {token}");
+        for folder in FOLDERS {
+            let (golden, input) = (Golden::open(folder), input(folder));
+            for (name, pictures) in golden::prompts(folder) {
+                let wanted = golden.tokens(&format!("{name}.prompt"));
+                let images = pictures.iter().map(|&at| picture(&input, PICTURES[at]));
+                let prompt = chat(golden::content(pictures.len()), images.collect());
+                let (found, images) = input.read(&language(folder), &prompt, false).unwrap();
+                assert_eq!(found, wanted, "{folder} {name}");
+                if !golden.has(&format!("{name}.positions")) {
+                    assert!(!images.has_axes());
+                    continue;
+                }
+                let axes = golden.tokens(&format!("{name}.positions"));
+                let count = wanted.len();
+                for token in 0..count {
+                    let wanted = [axes[token], axes[count + token], axes[2 * count + token]];
+                    assert_eq!(images.position(token), wanted, "token {token}");
+                }
+                let last = images.position(count - 1)[0];
+                assert_eq!(images.position(count + 7), [last + 8; 3]);
+            }
         }
-        let last = images.position(count - 1)[0];
-        assert_eq!(images.position(count + 7), [last + 8; 3]);
     }
 
     #[test]
     fn an_image_token_in_a_text_is_refused_beside_images_alone() {
-        let input = input();
-        let size = golden::PICTURES[0];
-        let image = input
-            .process(&golden::image(size), size, ImageDetail::Full)
-            .unwrap();
-        let refused = input.expand(
-            vec![1, input.token, input.token, 2],
-            std::slice::from_ref(&image),
-        );
-        assert!(
-            matches!(refused, Err(Failure::BadRequest(_))),
-            "{refused:?}"
-        );
-        let refused = input.expand(vec![1, input.token], &[image]);
-        assert!(
-            matches!(refused, Err(Failure::BrokenTemplate(_))),
-            "{refused:?}"
-        );
-        assert!(input.process(&[0; 5], [1, 2], ImageDetail::Full).is_err());
+        for folder in FOLDERS {
+            let (language, input) = (language(folder), input(folder));
+            let one = picture(&input, PICTURES[0]);
+            for text in [&input.mark, &input.row.1] {
+                let content = json!([{"type": "text", "text": text}, {"type": "image"}]);
+                let beside = chat(content, vec![one.clone()]);
+                let refused = input.read(&language, &beside, false);
+                assert!(
+                    matches!(refused, Err(Failure::BadRequest(_))),
+                    "{refused:?}"
+                );
+            }
+            let tokens = [1, input.row.0];
+            let none = input.placed(&tokens[..1], std::slice::from_ref(&one));
+            assert!(matches!(none, Err(Failure::BadRequest(_))), "{none:?}");
+            let last = vec![input.row.0; one.rows()];
+            let refused = input.placed(&last, &[one]);
+            assert!(refused.is_err(), "{refused:?}");
+            assert!(input.process(&[0; 5], [1, 2], ImageDetail::Full).is_err());
+        }
     }
 
     #[test]
     fn digests_tell_images_apart() {
-        let input = input();
-        let [one, other] = golden::PICTURES;
-        let digest = |size| {
-            input
-                .process(&golden::image(size), size, ImageDetail::Full)
-                .unwrap()
-                .digest()
-        };
-        assert_eq!(digest(one), digest(one));
-        assert_ne!(digest(one), digest(other));
+        for folder in FOLDERS {
+            let input = input(folder);
+            let [one, other, _] = PICTURES;
+            let digest = |size| picture(&input, size).digest();
+            assert_eq!(digest(one), digest(one));
+            assert_ne!(digest(one), digest(other));
+        }
     }
 }

@@ -89,6 +89,8 @@ pub enum LoadError {
         "the decoder reads in both directions and writes no text; put modules.json and the folders that it names beside it"
     )]
     Bidirectional,
+    #[error("the model reads images, but its files name no tokens for them: {0}")]
+    ImageTokens(String),
     #[error("the device failed: {0}")]
     Device(String),
     #[error("loading {name} panicked: {message}")]
@@ -179,7 +181,7 @@ fn load_decoder(
         is_headless: false,
     };
     check_kv(source.kv, &spec)?;
-    let eyes = Eyes::open(checkpoint, &spec)?;
+    let eyes = Eyes::open(checkpoint, &spec, device)?;
     let decoder = Decoder::load(checkpoint, device, &options, progress)?;
     let kv = source.kv.unwrap_or(decoder.kv_dtype());
     let pages = pages(source.cache, context, spec.kv_bytes_per_token(kv))?;
@@ -190,7 +192,7 @@ fn load_decoder(
     let model = PagedDecoder::new(decoder, pages, kv)
         .map_err(|error| LoadError::Device(model::plain(&error)))?
         .with_tower(tower);
-    let images = eyes.map(Eyes::into_input);
+    let images = eyes.map(|eyes| eyes.into_input(&language)).transpose()?;
     let info = ModelInfo {
         name: String::new(),
         purpose: Purpose::Generate,

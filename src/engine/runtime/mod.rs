@@ -47,7 +47,7 @@ pub use encode::{PairTemplate, Pairing, Purpose, Shorter, Vectors, normalize};
 pub use footprint::Footprint;
 pub use grammar::Grammar;
 pub use handle::{Generation, Runtime};
-pub use images::{ChatImage, ImageDetail, ImageInput};
+pub use images::{ChatImage, ImageDetail, ImageInput, ImageTexts};
 pub use kv_cache::CacheScope;
 pub use load::{CacheRoom, DEFAULT_CACHE_TOKENS, LoadError, ModelSource};
 pub use muster_kernels::{KvDtype, gpu_faults};
@@ -111,6 +111,8 @@ pub struct Chat {
     pub messages: Vec<serde_json::Value>,
     /// In the order of the messages' parts `{"type":"image"}`.
     pub images: Vec<ChatImage>,
+    /// What takes the places of images in the rendered chat, if anything does.
+    pub image_texts: Option<ImageTexts>,
     pub tools: Vec<serde_json::Value>,
     /// Further variables of the template (`enable_thinking` and the like).
     pub variables: serde_json::Map<String, serde_json::Value>,

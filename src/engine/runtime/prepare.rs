@@ -8,7 +8,7 @@ use super::outbox::Outbox;
 use super::sampling::{Bans, MAX_LOGPROBS, Sampler, Settings};
 use super::sequence::Job;
 use super::shared::Listing;
-use super::text::{Begins, Detokenizer, StopStrings};
+use super::text::{Begins, Detokenizer, Language, StopStrings};
 use super::{Event, Failure, Prompt, TextRequest};
 
 pub fn prepare(
@@ -23,8 +23,7 @@ pub fn prepare(
         grammars,
         images,
     } = listing;
-    let prompt = language.prompt_tokens(&request.prompt)?;
-    let (mut prompt, images) = with_images(prompt, &request.prompt, images.as_deref())?;
+    let (mut prompt, images) = with_images(language, &request.prompt, images.as_deref())?;
     check_ids("the prompt", &prompt, info.vocabulary)?;
     check_ids("generated", &request.generated, info.vocabulary)?;
     let window = request.window.unwrap_or(usize::MAX).min(info.context);
@@ -87,7 +86,7 @@ pub fn prepare(
 
 /// The tokens of a prompt with those of its images.
 fn with_images(
-    tokens: Vec<u32>,
+    language: &Language,
     prompt: &Prompt,
     input: Option<&ImageInput>,
 ) -> Result<(Vec<u32>, PromptImages), Failure> {
@@ -96,8 +95,8 @@ fn with_images(
         Prompt::Text(_) | Prompt::Tokens(_) => &[],
     };
     match (images, input) {
-        ([], _) => Ok((tokens, PromptImages::default())),
-        (images, Some(input)) => input.expand(tokens, images),
+        ([], _) => Ok((language.prompt_tokens(prompt)?, PromptImages::default())),
+        (_, Some(input)) => input.read(language, prompt, false),
         (_, None) => {
             let message = "the model does not read images; send text alone";
             Err(Failure::BadRequest(message.to_owned()))

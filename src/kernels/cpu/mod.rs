@@ -25,7 +25,10 @@ mod stored;
 mod tensors;
 mod threads;
 
-pub use attention::{KvTiles, Mask, Pages, dense_attention, paged_attention, shared_attention};
+pub use attention::{
+    KvTiles, Mask, Pages, dense_attention, paged_attention, paged_attention_in_blocks,
+    shared_attention,
+};
 pub use dense::{Axis, Edges, PackedConvolution, Walk};
 pub use draw::{largest, log_sum_exp, weigh};
 pub use gates::{Gate, activate, gate, soft_cap, swiglu_oai};

@@ -1,7 +1,7 @@
 //! An image as CLIP's encoder takes it: its shorter side at the encoder's, the middle cut out, each color around zero.
 
 use crate::networks::image_encoder::ClipVisionSpec;
-use crate::networks::vision::resize::{Weights, bicubic_part};
+use crate::networks::vision::resize::{Filter, Weights, resize_part};
 
 /// Means and deviations of the colors that CLIP was trained with.
 const MEAN: [f32; 3] = [0.48145466, 0.4578275, 0.40821073];
@@ -23,5 +23,6 @@ pub fn middle(bytes: &[u8], size: [usize; 2], side: usize) -> Vec<u8> {
         let first = (length - side) / 2;
         first..first + side
     });
-    bicubic_part(bytes, size, scaled, cut, Weights::Pillow)
+    let by = (Filter::Bicubic, Weights::Pillow);
+    resize_part(bytes, size, scaled, cut, by)
 }

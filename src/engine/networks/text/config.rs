@@ -25,6 +25,7 @@ use super::{
 };
 use crate::networks::{
     layers::GateActivation,
+    vision::VisionFamily,
     weights::{Flaw, Packing, layered},
 };
 
@@ -95,6 +96,9 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
     if family == Family::Gemma4 {
         gemma4::fill(&mut text, value);
     }
+    if VisionFamily::of(value) == Some(VisionFamily::Gemma3) {
+        gemma::fill(&mut text);
+    }
     let config: ConfigJson = serde_json::from_value(with_usual_names(family, text))
         .map_err(|error| Flaw::broken("config.json", error, format!("a {family} configuration")))?;
     config.check(family)?;
@@ -133,7 +137,10 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
         Family::SmolLm3 => smollm::smollm3_spec(&config),
     }?;
     super::limits::check(&spec)?;
-    Ok(spec)
+    Ok(DecoderSpec {
+        vision: VisionFamily::of(value),
+        ..spec
+    })
 }
 
 /// The settings of the decoder. Of a model that sees they have a part of their own.
@@ -190,6 +197,18 @@ fn family(value: &serde_json::Value) -> Result<Family, Flaw> {
         .map(|names| names.iter().filter_map(serde_json::Value::as_str).collect())
         .unwrap_or_default();
     let known = names.iter().find_map(|name| Family::of_architecture(name));
+    if let Some(name) = value["text_config"]["model_type"].as_str() {
+        let is_mistral3 = VisionFamily::of(value) == Some(VisionFamily::Mistral3);
+        match name {
+            "ministral3" if is_mistral3 => return Ok(Family::Ministral3),
+            "mistral" => {}
+            other if is_mistral3 => {
+                let known = "mistral and ministral3";
+                return Err(Flaw::unsupported("text_config.model_type", other, known));
+            }
+            _ => {}
+        }
+    }
     known.ok_or_else(|| {
         let found = match names.as_slice() {
             [] => "none".to_owned(),
@@ -313,13 +332,10 @@ impl ConfigJson {
         self.rope_with(head_dim, 10_000.0)
     }
 
-    /// How many frequencies turn by each axis, where the file says it. The axes take turns.
-    pub fn rope_sections(&self) -> Result<Option<[usize; 3]>, Flaw> {
+    /// How many frequencies turn by each axis, where the file says it, and whether the axes take turns.
+    pub fn rope_sections(&self) -> (Option<[usize; 3]>, Option<bool>) {
         let json = self.rope_json();
-        match json.mrope_interleaved {
-            Some(false) => Err(Flaw::unsupported("mrope_interleaved", false, "true")),
-            _ => Ok(json.mrope_section),
-        }
+        (json.mrope_section, json.mrope_interleaved)
     }
 
     /// The same with another base where the file names none.

@@ -205,9 +205,11 @@ impl Decoder {
             bail!("the pages have {found} layers, but the decoder has {wanted}");
         }
         let images = StepImages::new(batch, self.ropes.axes.as_ref(), &self.spec, &self.device)?;
+        let step = self.step(batch.spans.clone(), &batch.states)?;
         let mut step = Step {
+            plan: step.plan.with_blocks(&images.blocks(&self.spec)?)?,
             images,
-            ..self.step(batch.spans.clone(), &batch.states)?
+            ..step
         };
         let drawn = batch.logit_rows.len();
         let asked = Tensor::new([&batch.logit_rows, scored].concat(), &self.device)?;

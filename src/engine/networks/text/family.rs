@@ -55,7 +55,12 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Ministral3, "Ministral3ForCausalLM", "mistral3"),
     // GGUF files of Mixtral are those of a Llama with experts.
     (Family::Mixtral, "MixtralForCausalLM", "llama"),
+    // Beside a vision tower.
+    (Family::Llama, "SmolVLMForConditionalGeneration", "llama"),
+    (Family::Llama, "Idefics3ForConditionalGeneration", "llama"),
+    (Family::Mistral, "Mistral3ForConditionalGeneration", "llama"),
     (Family::Qwen2, "Qwen2ForCausalLM", "qwen2"),
+    (Family::Qwen2, "Qwen2_5_VLForConditionalGeneration", "qwen2"),
     (Family::Qwen2Moe, "Qwen2MoeForCausalLM", "qwen2moe"),
     (Family::Qwen3, "Qwen3ForCausalLM", "qwen3"),
     // Without the way to logits: a text encoder.
@@ -77,6 +82,7 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     ),
     (Family::Gemma2, "Gemma2ForCausalLM", "gemma2"),
     (Family::Gemma3, "Gemma3ForCausalLM", "gemma3"),
+    (Family::Gemma3, "Gemma3ForConditionalGeneration", "gemma3"),
     // Without the way to logits: the text encoder of EmbeddingGemma.
     (Family::Gemma3, "Gemma3TextModel", "gemma3"),
     (Family::Gemma3n, "Gemma3nForCausalLM", "gemma3n"),
@@ -144,10 +150,7 @@ impl Family {
             Self::Gemma3n | Self::Gemma4 => {
                 GEMMA_TOWERS.iter().any(|tower| tensor.starts_with(tower))
             }
-            Self::Qwen3Next => tensor.starts_with("mtp."),
-            Self::Qwen35 | Self::Qwen35Moe => {
-                tensor.starts_with("mtp.") || tensor.starts_with("model.visual.")
-            }
+            Self::Qwen3Next | Self::Qwen35 | Self::Qwen35Moe => tensor.starts_with("mtp."),
             _ => false,
         }
     }
@@ -351,7 +354,7 @@ pub enum Naming {
     /// The same of a network that was saved without the model around it.
     Bare,
     /// The same of a network with a vision tower beside it.
-    BesideTower,
+    BesideTower(Nesting),
     /// The hub's, with Gemma 4's own for experts.
     Gemma4,
     Gemma4BesideTower,
@@ -363,6 +366,34 @@ pub enum Naming {
     /// The hub's, with Granite 4's own for some parts.
     GraniteHybrid,
     Gguf,
+}
+
+/// What a network is called that has a vision tower beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nesting {
+    /// `model.language_model`.
+    LanguageModel,
+    /// `language_model.model`, as Llava began it.
+    Llava,
+    /// `model.text_model`.
+    TextModel,
+}
+
+impl Nesting {
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::LanguageModel => "model.language_model.",
+            Self::Llava => "language_model.model.",
+            Self::TextModel => "model.text_model.",
+        }
+    }
+
+    fn head(self) -> &'static str {
+        match self {
+            Self::LanguageModel | Self::TextModel => "lm_head",
+            Self::Llava => "language_model.lm_head",
+        }
+    }
 }
 
 const PARTS: &[(Part, &str, &str)] = &[
@@ -549,7 +580,8 @@ impl Naming {
         match self {
             Self::Hub | Self::Lfm2 | Self::GraniteHybrid | Self::Gemma4 | Self::Llama4 => "model.",
             Self::Llama4BesideTower => "language_model.model.",
-            Self::BesideTower | Self::Gemma4BesideTower => "model.language_model.",
+            Self::Gemma4BesideTower => "model.language_model.",
+            Self::BesideTower(nesting) => nesting.prefix(),
             Self::Bare | Self::Gguf => "",
         }
     }
@@ -561,7 +593,7 @@ impl Naming {
             Self::GraniteHybrid => GRANITE_HYBRID_PARTS,
             Self::Gemma4 | Self::Gemma4BesideTower => GEMMA4_PARTS,
             Self::Llama4 | Self::Llama4BesideTower => LLAMA4_PARTS,
-            Self::Hub | Self::Bare | Self::BesideTower | Self::Gguf => &[],
+            Self::Hub | Self::Bare | Self::BesideTower(_) | Self::Gguf => &[],
         }
     }
 
@@ -587,6 +619,7 @@ impl Naming {
             (Self::Gguf, Role::Layer(layer, part)) => {
                 return format!("{}.{}", self.layer(layer), part.names().1);
             }
+            (Self::BesideTower(nesting), Role::Head) => return nesting.head().to_owned(),
             (Self::Llama4BesideTower, Role::Head) => return "language_model.lm_head".to_owned(),
             (_, Role::Head) => return "lm_head".to_owned(),
             (_, Role::Embedding) => "embed_tokens",

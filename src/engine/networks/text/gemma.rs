@@ -1,5 +1,7 @@
 //! Gemma 2 and 3: norms around both parts of a layer, windows in most layers.
 
+use serde_json::{Value, json};
+
 use super::{
     config::ConfigJson,
     family::Family,
@@ -14,6 +16,22 @@ const HEAD_DIM: usize = 256;
 /// Of layers that see all, and of those with a window.
 const GEMMA3_THETAS: (f64, f64) = (1_000_000.0, 10_000.0);
 const GEMMA3_PERIOD: usize = 6;
+
+/// What the first files with a vision tower leave out of the decoder's settings: the reference has it.
+pub fn fill(text: &mut Value) {
+    let usual = [
+        ("vocab_size", json!(262_208)),
+        ("num_attention_heads", json!(8)),
+        ("num_key_value_heads", json!(4)),
+        ("max_position_embeddings", json!(131_072)),
+        ("rms_norm_eps", json!(1e-6)),
+    ];
+    for (name, value) in usual {
+        if text.get(name).is_none_or(Value::is_null) {
+            text[name] = value;
+        }
+    }
+}
 
 pub fn gemma2_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     let head_dim = config.head_dim.unwrap_or(HEAD_DIM);

@@ -132,6 +132,11 @@ impl Golden {
         Self { bytes }
     }
 
+    pub fn has(&self, name: &str) -> bool {
+        let file = SafeTensors::deserialize(&self.bytes).unwrap();
+        file.tensor(name).is_ok()
+    }
+
     pub fn tokens(&self, name: &str) -> Vec<u32> {
         let file = SafeTensors::deserialize(&self.bytes).unwrap();
         let eights = file.tensor(name).unwrap().data().as_chunks().0;

@@ -1,67 +1,106 @@
-//! Qwen3-VL against transformers: prompts with two images and without, whole, in chunks and side by side.
+//! Models that see against transformers: prompts with images and without, whole, in chunks and side by side.
 
 use candle_core::Tensor;
 
 use super::golden::{Golden, best, gap, load, one_sequence};
 use super::{AxisPositions, Batch, Decoder, ImageRows};
-use crate::networks::vision::{ImageFeatures, golden as vision};
+use crate::networks::vision::{
+    ImageFeatures, VisionFamily,
+    golden::{self as vision, FOLDERS},
+};
 use candle_core::DType;
 use muster_kernels::{KvDtype, PAGE_TOKENS, Span};
 
 struct GoldenPrompt {
     tokens: Vec<u32>,
+    /// None of a model without axes.
     positions: Vec<AxisPositions>,
-    /// Where each image begins, and what its tower says.
-    images: Vec<(usize, ImageFeatures)>,
+    /// Where each image has its rows, and what its tower says.
+    images: Vec<(Vec<usize>, ImageFeatures)>,
+    is_whole: bool,
 }
 
-fn decoder() -> Decoder {
-    load("golden/qwen3-vl", Some(DType::F32))
+fn decoder(folder: &str) -> Decoder {
+    load(&format!("golden/{folder}"), Some(DType::F32))
 }
 
-fn prompt(golden: &Golden, name: &str) -> GoldenPrompt {
-    let tokens = golden.tokens(&format!("{name}.prompt"));
-    let axes = golden.tokens(&format!("{name}.positions"));
-    let count = tokens.len();
-    let positions = (0..count).map(|at| [axes[at], axes[count + at], axes[2 * count + at]]);
-    let network = vision::open();
-    let tower = vision::tower(&network);
-    let image = network.config()["image_token_id"].as_u64().unwrap() as u32;
-    let begins = |at: &usize| tokens[*at] == image && (*at == 0 || tokens[at - 1] != image);
-    let begins: Vec<usize> = (0..count).filter(begins).collect();
-    let images = begins.into_iter().enumerate();
-    let images = images.map(|(picture, first)| (first, vision::features(&tower, picture)));
-    GoldenPrompt {
-        positions: positions.collect(),
-        images: images.collect(),
-        tokens,
-    }
+fn prompts(folder: &str) -> Vec<(&'static str, GoldenPrompt)> {
+    let golden = Golden::open(folder);
+    let features = vision::features(folder);
+    let row = vision::vision(folder).tokens.row;
+    let is_whole = decoder(folder)
+        .spec()
+        .vision
+        .is_some_and(VisionFamily::has_blocks);
+    let read = |(name, pictures): (&'static str, &[usize])| {
+        let tokens = golden.tokens(&format!("{name}.prompt"));
+        let axes = format!("{name}.positions");
+        let axes = golden.has(&axes).then(|| golden.tokens(&axes));
+        let count = tokens.len();
+        let positions = axes.iter().flat_map(|axes| {
+            (0..count).map(|at| [axes[at], axes[count + at], axes[2 * count + at]])
+        });
+        let mut rows = (0..count).filter(|&at| tokens[at] == row);
+        let images = pictures.iter().map(|&picture| {
+            let features = features[picture].clone();
+            let own = rows.by_ref().take(features.embeddings.dim(0).unwrap());
+            (own.collect(), features)
+        });
+        let images = images.collect();
+        assert_eq!(rows.next(), None, "{folder} {name}");
+        let prompt = GoldenPrompt {
+            positions: positions.collect(),
+            images,
+            is_whole,
+            tokens,
+        };
+        (name, prompt)
+    };
+    vision::prompts(folder).into_iter().map(read).collect()
 }
 
 impl GoldenPrompt {
     /// The tokens of a range, with the parts of images in it, after `rows` others of the batch.
     fn add_to(&self, batch: &mut Batch, range: std::ops::Range<usize>, first_page: u32) {
-        let rows = batch.tokens.len();
-        for (first, features) in &self.images {
-            let count = features.embeddings.dim(0).unwrap();
-            let (start, end) = (range.start.max(*first), range.end.min(first + count));
-            if start < end {
+        let before = batch.tokens.len();
+        for (rows, features) in &self.images {
+            for run in rows.chunk_by(|one, next| one + 1 == *next) {
+                let own: Vec<usize> = run
+                    .iter()
+                    .copied()
+                    .filter(|it| range.contains(it))
+                    .collect();
+                let Some(first) = own.first() else {
+                    continue;
+                };
+                let at = rows.iter().position(|row| row == first).unwrap();
                 batch.images.push(ImageRows {
-                    first: rows + start - range.start,
-                    features: features.part(start - first, end - start).unwrap(),
+                    first: before + first - range.start,
+                    features: features.part(at, own.len()).unwrap(),
                 });
             }
         }
         batch.tokens.extend(&self.tokens[range.clone()]);
-        batch.positions.extend(&self.positions[range.clone()]);
+        let positions = self.positions.iter().skip(range.start).take(range.len());
+        batch.positions.extend(positions);
         let pages = range.end.div_ceil(PAGE_TOKENS) as u32;
         batch.spans.push(Span {
             new_tokens: range.len(),
             past_tokens: range.start,
             pages: (first_page..first_page + pages).collect(),
         });
+        batch.states.push(first_page);
         let end = batch.tokens.len() as u32;
-        batch.logit_rows.extend(rows as u32..end);
+        batch.logit_rows.extend(before as u32..end);
+    }
+
+    /// Where a chunk of about this size ends: not in an image whose tokens see each other.
+    fn end(&self, start: usize, size: usize) -> usize {
+        let end = (start + size).min(self.tokens.len());
+        let images = self.images.iter().filter(|_| self.is_whole);
+        let spans = images.map(|(rows, _)| (rows[0], rows[rows.len() - 1] + 1));
+        let cut = |(first, last): &(usize, usize)| *first < end && end < *last;
+        spans.into_iter().find(cut).map_or(end, |(_, last)| last)
     }
 
     fn whole(&self) -> Batch {
@@ -72,88 +111,120 @@ impl GoldenPrompt {
 }
 
 #[test]
-fn logits_of_a_prompt_with_images_are_those_of_the_reference() {
-    let (golden, decoder) = (Golden::open("qwen3-vl"), decoder());
-    for name in ["both", "plain"] {
-        let mut pages = decoder.new_pages(8, KvDtype::F32).unwrap();
-        let prompt = prompt(&golden, name);
-        let found = decoder.forward(&prompt.whole(), &mut pages).unwrap();
-        let wanted = golden.tensor(&format!("{name}.logits"));
-        let gap = gap(&found, &wanted);
-        assert!(gap < 1e-4, "{name}: {gap}");
+fn logits_of_prompts_with_images_are_those_of_the_reference() {
+    for folder in FOLDERS {
+        let (golden, decoder) = (Golden::open(folder), decoder(folder));
+        for (name, prompt) in prompts(folder) {
+            let mut pages = decoder.new_pages(8, KvDtype::F32).unwrap();
+            let found = decoder.forward(&prompt.whole(), &mut pages).unwrap();
+            let wanted = golden.tensor(&format!("{name}.logits"));
+            let gap = gap(&found, &wanted);
+            assert!(gap < 1e-4, "{folder} {name}: {gap}");
+        }
     }
 }
 
 /// Positions of text are the same on all axes, so that no table of its own is needed.
 #[test]
 fn a_text_without_images_turns_as_in_any_decoder() {
-    let (golden, decoder) = (Golden::open("qwen3-vl"), decoder());
-    let tokens = golden.tokens("plain.prompt");
-    let mut pages = decoder.new_pages(8, KvDtype::F32).unwrap();
-    let found = decoder.forward(&one_sequence(&tokens, 0), &mut pages);
-    let gap = gap(&found.unwrap(), &golden.tensor("plain.logits"));
-    assert!(gap < 1e-4, "{gap}");
+    for folder in FOLDERS {
+        let (golden, decoder) = (Golden::open(folder), decoder(folder));
+        let tokens = golden.tokens("plain.prompt");
+        let mut pages = decoder.new_pages(8, KvDtype::F32).unwrap();
+        let found = decoder.forward(&one_sequence(&tokens, 0), &mut pages);
+        let gap = gap(&found.unwrap(), &golden.tensor("plain.logits"));
+        assert!(gap < 1e-4, "{folder}: {gap}");
+    }
+}
+
+/// Bits of all rows of a prompt that is read in chunks of about this size, with another one beside it.
+fn in_chunks(
+    decoder: &Decoder,
+    prompt: &GoldenPrompt,
+    size: usize,
+    beside: Option<&GoldenPrompt>,
+) -> Vec<u32> {
+    let mut pages = decoder.new_pages(16, KvDtype::F32).unwrap();
+    let (mut found, mut start, mut other) = (Vec::new(), 0, 0);
+    while start < prompt.tokens.len() {
+        let mut batch = Batch::default();
+        if let Some(beside) = beside {
+            let end = beside.end(other, size);
+            if other < end {
+                beside.add_to(&mut batch, other..end, 8);
+            }
+            other = end;
+        }
+        let others = batch.tokens.len();
+        let end = prompt.end(start, size);
+        prompt.add_to(&mut batch, start..end, 0);
+        let logits = decoder.forward(&batch, &mut pages).unwrap();
+        let rows = logits.dim(0).unwrap();
+        found.push(logits.narrow(0, others, rows - others).unwrap());
+        start = end;
+    }
+    let found = Tensor::cat(&found, 0).unwrap().flatten_all().unwrap();
+    found
+        .to_vec1::<f32>()
+        .unwrap()
+        .into_iter()
+        .map(f32::to_bits)
+        .collect()
 }
 
 #[test]
-fn chunks_that_cut_images_and_neighbours_change_nothing() {
-    let (golden, decoder) = (Golden::open("qwen3-vl"), decoder());
-    let (both, plain) = (prompt(&golden, "both"), prompt(&golden, "plain"));
-    for size in [1, 5, 13, 40] {
-        let mut pages = decoder.new_pages(16, KvDtype::F32).unwrap();
-        let (mut found, mut beside) = (Vec::new(), Vec::new());
-        for start in (0..both.tokens.len()).step_by(size) {
-            let mut batch = Batch::default();
-            let own = (start + size).min(plain.tokens.len());
-            if start < own {
-                plain.add_to(&mut batch, start..own, 8);
+fn chunks_that_cut_images_and_neighbours_change_no_bit() {
+    for folder in FOLDERS {
+        let decoder = decoder(folder);
+        let prompts = prompts(folder);
+        for (name, prompt) in &prompts {
+            let whole = in_chunks(&decoder, prompt, 1000, None);
+            for size in [1, 5, 13, 40] {
+                for (other, beside) in &prompts {
+                    let found = in_chunks(&decoder, prompt, size, Some(beside));
+                    assert!(found == whole, "{folder}: {name} by {size} beside {other}");
+                }
             }
-            let others = batch.tokens.len();
-            both.add_to(&mut batch, start..(start + size).min(both.tokens.len()), 0);
-            let logits = decoder.forward(&batch, &mut pages).unwrap();
-            let rows = logits.dim(0).unwrap();
-            if others > 0 {
-                beside.push(logits.narrow(0, 0, others).unwrap());
-            }
-            found.push(logits.narrow(0, others, rows - others).unwrap());
-        }
-        for (found, name) in [(found, "both"), (beside, "plain")] {
-            let found = Tensor::cat(&found, 0).unwrap();
-            let gap = gap(&found, &golden.tensor(&format!("{name}.logits")));
-            assert!(gap < 1e-4, "{name} in chunks of {size}: {gap}");
         }
     }
 }
 
 #[test]
 fn greedy_texts_after_images_are_those_of_the_reference() {
-    let (golden, decoder) = (Golden::open("qwen3-vl"), decoder());
-    for name in ["both", "plain"] {
-        let mut pages = decoder.new_pages(8, KvDtype::F32).unwrap();
-        let prompt = prompt(&golden, name);
-        let mut batch = prompt.whole();
-        let shift = prompt.tokens.len() as u32 - prompt.positions.last().unwrap()[0] - 1;
-        let mut written = Vec::<u32>::new();
-        for past in prompt.tokens.len().. {
-            let logits = decoder.forward(&batch, &mut pages).unwrap();
-            written.push(*best(&logits).last().unwrap());
-            if written.len() == 32 {
-                break;
+    for folder in FOLDERS {
+        let (golden, decoder) = (Golden::open(folder), decoder(folder));
+        for (name, prompt) in prompts(folder) {
+            let mut pages = decoder.new_pages(8, KvDtype::F32).unwrap();
+            let mut batch = prompt.whole();
+            let wanted = golden.tokens(&format!("{name}.greedy"));
+            let mut written = Vec::<u32>::new();
+            for past in prompt.tokens.len().. {
+                let logits = decoder.forward(&batch, &mut pages).unwrap();
+                written.push(*best(&logits).last().unwrap());
+                if written.len() == wanted.len() {
+                    break;
+                }
+                batch = one_sequence(&written[written.len() - 1..], past);
+                if let Some(last) = prompt.positions.last() {
+                    let shift = prompt.tokens.len() as u32 - last[0] - 1;
+                    batch.positions = vec![[past as u32 - shift; 3]];
+                }
             }
-            batch = one_sequence(&written[written.len() - 1..], past);
-            batch.positions = vec![[past as u32 - shift; 3]];
+            assert_eq!(written, wanted, "{folder} {name}");
         }
-        assert_eq!(written, golden.tokens(&format!("{name}.greedy")), "{name}");
     }
 }
 
 #[test]
 fn images_that_do_not_fit_a_step_are_refused() {
-    let (golden, decoder) = (Golden::open("qwen3-vl"), decoder());
+    let folder = "qwen3-vl";
+    let decoder = decoder(folder);
     let mut pages = decoder.new_pages(8, KvDtype::F32).unwrap();
-    let whole = prompt(&golden, "both").whole();
+    let prompts = prompts(folder);
+    let (_, both) = prompts.iter().find(|(name, _)| *name == "both").unwrap();
+    let whole = both.whole();
     let mut late = whole.clone();
-    late.images[1].first = 60;
+    late.images.last_mut().unwrap().first = 1000;
     let mut fewer = whole.clone();
     fewer.positions.pop();
     let mut deep = whole;

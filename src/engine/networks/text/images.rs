@@ -1,9 +1,11 @@
 //! Rows of a step that images give: their hidden states come from a vision tower, and their positions lie on three axes.
 
+use std::ops::Range;
+
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::{decoder::Batch, rope::RopeAxes, spec::DecoderSpec};
-use crate::networks::vision::ImageFeatures;
+use crate::networks::vision::{ImageFeatures, VisionFamily};
 use muster_kernels::{RopeStyle, RopeTable};
 
 /// Rows of a batch that are given instead of embedded.
@@ -73,8 +75,12 @@ impl AxisFrequencies {
 }
 
 impl RopeAxes {
-    /// The axis that a frequency turns by: they take turns as long as the section of each lasts, and time has the rest.
+    /// The axis that a frequency turns by. Where axes take turns, time has the rest.
     pub fn axis(&self, frequency: usize) -> usize {
+        if !self.is_interleaved {
+            let [time, rows, _] = self.sections;
+            return usize::from(frequency >= time) + usize::from(frequency >= time + rows);
+        }
         let axis = frequency % 3;
         match frequency / 3 < self.sections[axis] {
             true => axis,
@@ -120,6 +126,18 @@ impl StepImages {
             rows: batch.images.clone(),
             total,
         })
+    }
+
+    /// Rows that see each other, in a decoder where those of an image do.
+    pub fn blocks(&self, spec: &DecoderSpec) -> Result<Vec<Range<usize>>> {
+        if !spec.vision.is_some_and(VisionFamily::has_blocks) {
+            return Ok(Vec::new());
+        }
+        let blocks = self
+            .rows
+            .iter()
+            .map(|rows| Ok(rows.first..rows.first + rows.len()?));
+        blocks.collect()
     }
 
     /// Embeddings with those of the images in their places.

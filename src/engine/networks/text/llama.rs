@@ -40,6 +40,7 @@ pub fn spec(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
         activation: config.activation(rules.activation)?,
         rope,
         rope_axes: None,
+        vision: None,
         window_rope: None,
         layers_without_rope: Vec::new(),
         attention_scale: None,

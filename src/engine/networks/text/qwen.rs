@@ -1,4 +1,4 @@
-//! Qwen2 and 2.5, which add a bias to queries, keys and values, and Qwen3, which norms queries and keys, also with
+//! Qwen2, 2.5 and 2.5-VL, which add a bias to queries, keys and values, and Qwen3, which norms queries and keys, also with
 //! experts. Qwen3-VL is a Qwen3 whose images turn by rows and columns.
 
 use super::{
@@ -6,20 +6,27 @@ use super::{
     experts::{ExpertsSpec, SharedExpertSpec, wanted},
     family::Family,
     llama,
-    rope::{RopeAxes, RopeScaling},
+    rope::{Rope, RopeAxes, RopeScaling},
     spec::{Biases, DecoderSpec, QueryKeyNorm},
 };
 use crate::networks::weights::Flaw;
 
+/// Also Qwen2.5-VL, whose files name sections of its rope.
 pub fn qwen2_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
+    let llama = llama::spec(config, Family::Qwen2)?;
+    let sections = RopeSections {
+        usual: None,
+        is_interleaved: false,
+    };
     Ok(DecoderSpec {
+        rope_axes: rope_axes(config, &llama.rope, sections)?,
         biases: Biases {
             query_key_value: true,
             attention_output: false,
             feed_forward: false,
         },
         windows: windows(config)?,
-        ..llama::spec(config, Family::Qwen2)?
+        ..llama
     })
 }
 
@@ -97,23 +104,70 @@ pub fn qwen3_vl_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
         let known = "default, beside mrope_section";
         return Err(Flaw::unsupported("the rope_scaling type", found, known));
     }
-    let sections = config.rope_sections()?.unwrap_or([24, 20, 20]);
-    let half = rope.dims / 2;
-    let fits = sections.iter().all(|&section| section <= half);
-    if !fits || sections.iter().sum::<usize>() != half {
-        let wanted = format!("three numbers that add up to {half}");
-        return Err(Flaw::broken(
-            "mrope_section",
-            format!("{sections:?}"),
-            wanted,
-        ));
-    }
+    let axes = rope_axes(config, &rope, RopeSections::interleaved([24, 20, 20]))?;
+    let Some(axes) = axes else {
+        let wanted = format!("three numbers that add up to {}", rope.dims / 2);
+        return Err(Flaw::broken("mrope_section", "nothing", wanted));
+    };
     Ok(DecoderSpec {
         family: Family::Qwen3Vl,
         rope,
-        rope_axes: Some(RopeAxes { sections }),
+        rope_axes: Some(axes),
         ..qwen3
     })
+}
+
+/// How a family's axes share the frequencies.
+#[derive(Debug, Clone, Copy)]
+pub struct RopeSections {
+    /// Where a file names none.
+    usual: Option<[usize; 3]>,
+    is_interleaved: bool,
+}
+
+impl RopeSections {
+    pub fn interleaved(usual: [usize; 3]) -> Self {
+        Self {
+            usual: Some(usual),
+            is_interleaved: true,
+        }
+    }
+}
+
+/// How tokens of images turn. None where the file does not say it and the usual sections do not fit.
+pub fn rope_axes(
+    config: &ConfigJson,
+    rope: &Rope,
+    RopeSections {
+        usual,
+        is_interleaved,
+    }: RopeSections,
+) -> Result<Option<RopeAxes>, Flaw> {
+    let half = rope.dims / 2;
+    let fits = |sections: &[usize; 3]| {
+        sections.iter().all(|&section| section <= half) && sections.iter().sum::<usize>() == half
+    };
+    let (named, interleaved) = config.rope_sections();
+    if let Some(found) = interleaved.filter(|&found| found != is_interleaved) {
+        return Err(Flaw::unsupported(
+            "mrope_interleaved",
+            found,
+            is_interleaved.to_string(),
+        ));
+    }
+    let sections = match named {
+        Some(sections) if !fits(&sections) => {
+            let found = format!("{sections:?}");
+            let wanted = format!("three numbers that add up to {half}");
+            return Err(Flaw::broken("mrope_section", found, wanted));
+        }
+        Some(sections) => Some(sections),
+        None => usual.filter(fits),
+    };
+    Ok(sections.map(|sections| RopeAxes {
+        sections,
+        is_interleaved,
+    }))
 }
 
 /// The field `sliding_window` is always there and counts only when it is switched on, from a layer upwards.

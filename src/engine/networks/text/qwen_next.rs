@@ -5,13 +5,17 @@ use super::{
     experts::{ExpertsSpec, SharedExpertSpec, wanted},
     family::Family,
     llama,
+    qwen::{RopeSections, rope_axes},
     recurrent::{RecurrenceSpec, RecurrentLayers},
+    rope::RopeScaling,
     spec::{Biases, DecoderSpec, QueryKeyNorm},
 };
 use crate::networks::weights::Flaw;
 
 /// The share of a head that turns, where a file does not say it.
 const TURNED_SHARE: f64 = 0.25;
+/// Frequencies of time, rows and columns, where a file does not say it.
+const SECTIONS: [usize; 3] = [11, 11, 10];
 /// Each so many layers end with one that attends, where a file does not say it.
 const INTERVAL: usize = 4;
 
@@ -23,19 +27,28 @@ pub fn qwen3_next_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     })
 }
 
-/// Images are refused: the vision tower stays in the file.
 pub fn qwen3_5_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
-    hybrid(config, Family::Qwen35)
+    with_axes(config, hybrid(config, Family::Qwen35)?)
+}
+
+/// Tokens of images turn by rows and columns, in a rope that is not stretched.
+fn with_axes(config: &ConfigJson, spec: DecoderSpec) -> Result<DecoderSpec, Flaw> {
+    let rope_axes = match spec.rope.scaling {
+        RopeScaling::None => rope_axes(config, &spec.rope, RopeSections::interleaved(SECTIONS))?,
+        _ => None,
+    };
+    Ok(DecoderSpec { rope_axes, ..spec })
 }
 
 /// All layers have experts, so that files do not say how wide a dense one is.
 pub fn qwen3_5_moe_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     let experts = experts(config, true)?;
-    Ok(DecoderSpec {
+    let spec = DecoderSpec {
         intermediate_size: experts.intermediate_size,
         experts: Some(experts),
         ..hybrid(config, Family::Qwen35Moe)?
-    })
+    };
+    with_axes(config, spec)
 }
 
 /// A shared expert behind a gate stands beside those that a token chooses.
@@ -53,7 +66,6 @@ fn experts(config: &ConfigJson, is_normalized: bool) -> Result<ExpertsSpec, Flaw
     })
 }
 
-/// Text has the same position on all axes of a rotation, so that the axes need not be known.
 fn hybrid(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
     if config.recurrent.attn_output_gate == Some(false) {
         return Err(Flaw::unsupported("attn_output_gate", false, "true"));

@@ -265,7 +265,7 @@ fn beside_tower(besides: &[&str]) -> Result<f32, CheckpointError> {
     };
     let tensors = file.tensors().into_iter();
     let tensors = tensors.map(|(name, view)| (renamed(name), view));
-    let spare = file.tensor("lm_head.weight").unwrap();
+    let spare = file.tensor("model.norm.weight").unwrap();
     let besides = besides
         .iter()
         .map(|name| ((*name).to_owned(), spare.clone()));
@@ -287,7 +287,7 @@ fn beside_tower(besides: &[&str]) -> Result<f32, CheckpointError> {
 }
 
 #[test]
-fn a_text_model_opens_beside_a_tower_that_stays_in_the_file() {
+fn a_decoder_opens_beside_a_tower_and_layers_that_stay_in_the_file() {
     let left = [
         "mtp.fc.weight",
         "mtp.layers.0.self_attn.q_proj.weight",

@@ -18,6 +18,8 @@ pub struct Rope {
 pub struct RopeAxes {
     /// How many turn by each.
     pub sections: [usize; 3],
+    /// The axes take turns as long as the section of each lasts; else one section follows the other.
+    pub is_interleaved: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -69,7 +69,7 @@ impl RopeJson {
     /// What DeepSeek multiplies the products of queries and keys by: the square of the magnitude that
     /// `mscale_all_dim` comes to.
     pub fn product_weight(&self, context: usize) -> f64 {
-        let is_scaled = !matches!(self.rope_type.as_deref(), None | Some("default"));
+        let is_scaled = !matches!(self.rope_type.as_deref(), None | Some("default" | "mrope"));
         let weight = self.mscale_all_dim.filter(|_| is_scaled).unwrap_or(0.0);
         Yarn::magnitude_for(self.factor_of(context), weight).powi(2)
     }
@@ -82,7 +82,8 @@ impl RopeJson {
 
     fn scaling(&self, dims: usize, context: usize) -> Result<RopeScaling, Flaw> {
         match self.rope_type.as_deref() {
-            None | Some("default") => Ok(RopeScaling::None),
+            // Older files say `mrope` of one that is plain, beside its sections.
+            None | Some("default" | "mrope") => Ok(RopeScaling::None),
             Some("linear") => Ok(RopeScaling::Linear {
                 factor: wanted(self.factor, "factor")?,
             }),

@@ -254,6 +254,7 @@ impl Shape {
             },
             activation: GateActivation::Silu,
             rope_axes: None,
+            vision: None,
             window_rope: None,
             layers_without_rope: Vec::new(),
             attention_scale: None,

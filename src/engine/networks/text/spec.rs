@@ -8,7 +8,7 @@ use super::{
     recurrent::RecurrentLayers,
     rope::{Rope, RopeAxes},
 };
-use crate::networks::layers::GateActivation;
+use crate::networks::{layers::GateActivation, vision::VisionFamily};
 use muster_kernels::{AttentionReach, AttentionScratch, AttentionShape, KvDtype};
 
 /// Everything the one decoder needs to know to be a Llama, a Gemma or a Qwen.
@@ -53,8 +53,10 @@ pub struct DecoderSpec {
     pub query_key_norm: Option<QueryKeyNorm>,
     pub activation: GateActivation,
     pub rope: Rope,
-    /// How tokens of images turn, in a model that sees.
+    /// How tokens of images turn, where they have positions by rows and columns.
     pub rope_axes: Option<RopeAxes>,
+    /// Of a model that reads images.
+    pub vision: Option<VisionFamily>,
     /// How positions turn in layers with a window, where that differs from the others.
     pub window_rope: Option<Rope>,
     /// Layers in which positions turn nothing, in order.

@@ -1,13 +1,23 @@
 //! Vision towers of language models, and the image processors before them.
 //!
-//! `resize.rs` is the resize that all image processors share; each family has a folder with its processor and its tower.
+//! `family.rs` is the one place that knows all families: each has a folder with its processor and its tower. What they share
+//! lies beside them: `resize.rs`, the settings of processors, the blocks of towers, and what an image is on its way.
 
+mod block;
+mod family;
+mod image;
+mod pixtral;
+mod qwen2;
 mod qwen3;
 pub mod resize;
+mod settings;
+mod siglip;
+mod tower;
 
-pub use self::qwen3::{
-    ImageFeatures, ImageGrid, ImageProcessor, ImageSizeError, ProcessedImage, TowerPass,
-    VisionSpec, VisionTower, is_of_tower,
+pub use self::{
+    family::{ImageProcessor, ImageTokens, Vision, VisionFamily, VisionSpec, is_of_tower},
+    image::{ImageGrid, ImagePart, ImageSizeError, ProcessedImage, Tile},
+    tower::{ImageFeatures, TowerPass, VisionTower},
 };
 
 #[cfg(test)]

@@ -1,11 +1,46 @@
-//! Bicubic resize of bytes with antialiasing, in the integers of Pillow and of PyTorch.
+//! Resize of bytes with antialiasing, in the integers of Pillow and of PyTorch.
 
 use std::ops::Range;
 
-/// How far the cubic reaches, in places of the smaller image.
-const REACH: f64 = 2.0;
 /// Colors of a place.
 const CHANNELS: usize = 3;
+
+/// What a place of the smaller image gathers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filter {
+    Bilinear,
+    Bicubic,
+    Lanczos,
+}
+
+impl Filter {
+    /// Pillow's number of it, and its name.
+    pub fn of_pillow(self) -> (u32, &'static str) {
+        match self {
+            Self::Lanczos => (1, "Lanczos"),
+            Self::Bilinear => (2, "bilinear"),
+            Self::Bicubic => (3, "bicubic"),
+        }
+    }
+
+    /// How far it reaches, in places of the smaller image.
+    fn reach(self) -> f64 {
+        match self {
+            Self::Bilinear => 1.0,
+            Self::Bicubic => 2.0,
+            Self::Lanczos => 3.0,
+        }
+    }
+
+    fn weight(self, x: f64) -> f64 {
+        match self {
+            Self::Bilinear => (1.0 - x.abs()).max(0.0),
+            Self::Bicubic => cubic(x),
+            Self::Lanczos if x.abs() < 3.0 => sinc(x) * sinc(x / 3.0),
+            Self::Lanczos => 0.0,
+        }
+    }
+}
 
 /// How weights are rounded to integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,20 +52,26 @@ pub enum Weights {
 }
 
 /// Resizes rows of RGB bytes from `[width, height]` to `to`. Lines are rounded to bytes before columns are.
-pub fn bicubic(bytes: &[u8], from: [usize; 2], to: [usize; 2], weights: Weights) -> Vec<u8> {
-    bicubic_part(bytes, from, to, [0..to[0], 0..to[1]], weights)
+pub fn resize(
+    bytes: &[u8],
+    from: [usize; 2],
+    to: [usize; 2],
+    filter: Filter,
+    weights: Weights,
+) -> Vec<u8> {
+    resize_part(bytes, from, to, [0..to[0], 0..to[1]], (filter, weights))
 }
 
 /// The columns and rows `part` of the resized image.
-pub fn bicubic_part(
+pub fn resize_part(
     bytes: &[u8],
     [width, height]: [usize; 2],
     to: [usize; 2],
     [columns, rows]: [Range<usize>; 2],
-    weights: Weights,
+    by: (Filter, Weights),
 ) -> Vec<u8> {
-    let columns = Taps::all(width, to[0], columns, weights);
-    let rows = Taps::all(height, to[1], rows, weights);
+    let columns = Taps::all(width, to[0], columns, by);
+    let rows = Taps::all(height, to[1], rows, by);
     let line = columns.places.len() * CHANNELS;
     // Only lines that rows are made of are resized.
     let first = rows.places.iter().map(|place| place.first).min();
@@ -78,12 +119,17 @@ impl Place {
 }
 
 impl Taps {
-    fn all(from: usize, to: usize, part: Range<usize>, rounding: Weights) -> Self {
+    fn all(
+        from: usize,
+        to: usize,
+        part: Range<usize>,
+        (filter, rounding): (Filter, Weights),
+    ) -> Self {
         if from == to {
             return Self::unchanged(part);
         }
         let scale = from as f64 / to as f64;
-        let exact = |at| exact_weights(at, from, scale);
+        let exact = |at| exact_weights(at, from, scale, filter);
         let precision = match rounding {
             Weights::Pillow => 22,
             Weights::Torch => {
@@ -141,12 +187,12 @@ impl Taps {
 }
 
 /// The first place that a place of the other size is made of, and the weights from there on.
-fn exact_weights(at: usize, from: usize, scale: f64) -> (usize, Vec<f64>) {
+fn exact_weights(at: usize, from: usize, scale: f64, filter: Filter) -> (usize, Vec<f64>) {
     let wide = scale.max(1.0);
-    let (center, reach) = ((at as f64 + 0.5) * scale, REACH * wide);
+    let (center, reach) = ((at as f64 + 0.5) * scale, filter.reach() * wide);
     let first = ((center - reach + 0.5).max(0.0)) as usize;
     let end = ((center + reach + 0.5) as usize).min(from);
-    let weight = |place: usize| cubic((place as f64 - center + 0.5) / wide);
+    let weight = |place: usize| filter.weight((place as f64 - center + 0.5) / wide);
     let weights: Vec<f64> = (first..end).map(weight).collect();
     let sum: f64 = weights.iter().sum();
     (first, weights.into_iter().map(|it| it / sum).collect())
@@ -156,6 +202,11 @@ fn exact_weights(at: usize, from: usize, scale: f64) -> (usize, Vec<f64>) {
 fn torch_precision(most: f64) -> u32 {
     let fits = |bits: &u32| 0.5 + most * f64::from(1_u32 << (bits + 1)) < f64::from(1 << 15);
     (0..22).find(|bits| !fits(bits)).unwrap_or(22)
+}
+
+fn sinc(x: f64) -> f64 {
+    let x = x * std::f64::consts::PI;
+    if x == 0.0 { 1.0 } else { x.sin() / x }
 }
 
 /// Keys' cubic with a = -1/2.
@@ -172,13 +223,17 @@ fn cubic(x: f64) -> f64 {
 mod tests {
     use super::*;
 
+    const FILTERS: [Filter; 3] = [Filter::Bilinear, Filter::Bicubic, Filter::Lanczos];
+
     #[test]
     fn an_image_of_one_color_keeps_it_at_every_size() {
         let bytes = [12, 200, 255].repeat(7 * 5);
         for to in [[1, 1], [7, 5], [40, 3], [3, 41]] {
             for weights in [Weights::Pillow, Weights::Torch] {
-                let found = bicubic(&bytes, [7, 5], to, weights);
-                assert_eq!(found, [12, 200, 255].repeat(to[0] * to[1]), "{to:?}");
+                for filter in FILTERS {
+                    let found = resize(&bytes, [7, 5], to, filter, weights);
+                    assert_eq!(found, [12, 200, 255].repeat(to[0] * to[1]), "{to:?}");
+                }
             }
         }
     }
@@ -186,9 +241,12 @@ mod tests {
     #[test]
     fn a_part_is_cut_out_of_the_whole() {
         let bytes: Vec<u8> = (0..11 * 9 * 3).map(|at| (at * 37 % 256) as u8).collect();
-        let whole = bicubic(&bytes, [11, 9], [8, 6], Weights::Pillow);
-        let part = bicubic_part(&bytes, [11, 9], [8, 6], [2..7, 1..4], Weights::Pillow);
-        let rows = (1..4).flat_map(|row| whole[(row * 8 + 2) * 3..(row * 8 + 7) * 3].to_vec());
-        assert_eq!(part, rows.collect::<Vec<u8>>());
+        for filter in FILTERS {
+            let by = (filter, Weights::Pillow);
+            let whole = resize(&bytes, [11, 9], [8, 6], filter, Weights::Pillow);
+            let part = resize_part(&bytes, [11, 9], [8, 6], [2..7, 1..4], by);
+            let rows = (1..4).flat_map(|row| whole[(row * 8 + 2) * 3..(row * 8 + 7) * 3].to_vec());
+            assert_eq!(part, rows.collect::<Vec<u8>>());
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! tower said of those whose tokens are still to be computed.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use candle_core::{Result, bail};
 
@@ -74,12 +75,21 @@ impl Images {
         *self = Self::default();
     }
 
-    /// How far a prompt can be read from its first missing token on.
-    pub fn ready(&self, images: &PromptImages, computed: usize) -> usize {
+    /// How far a prompt is read when these tokens of it are next: up to an image that is missing, and not into the middle of
+    /// one whose tokens see each other. Such an image may be longer than a step would be.
+    pub fn readable(&self, images: &PromptImages, tokens: Range<usize>) -> usize {
         let missing = images.iter().find(|image| {
-            image.tokens.end > computed && !self.features.contains_key(&image.image.digest())
+            image.tokens.end > tokens.start && !self.features.contains_key(&image.image.digest())
         });
-        missing.map_or(usize::MAX, |image| image.tokens.start)
+        let end = missing.map_or(usize::MAX, |image| image.tokens.start);
+        let end = end.min(tokens.end);
+        let mut cut = images.iter().filter(|image| image.image.is_whole());
+        let cut = cut.find(|image| (image.tokens.start + 1..image.tokens.end).contains(&end));
+        match cut {
+            None => end,
+            Some(image) if image.tokens.start > tokens.start => image.tokens.start,
+            Some(image) => image.tokens.end,
+        }
     }
 
     /// Gives the batch's tokens from `first` on, which are those of a row, what the tower said of them.
@@ -91,18 +101,21 @@ impl Images {
         images: &PromptImages,
     ) -> Result<()> {
         for image in images {
-            let start = image.tokens.start.max(row.tokens.start);
-            let end = image.tokens.end.min(row.tokens.end);
-            if start >= end {
-                continue;
+            let mut rows = 0;
+            for run in &image.runs {
+                let start = run.start.max(row.tokens.start);
+                let end = run.end.min(row.tokens.end);
+                if start < end {
+                    let Some(features) = self.features.get(&image.image.digest()) else {
+                        bail!("a prompt is read before its image");
+                    };
+                    batch.images.push(ImageRows {
+                        first: first + start - row.tokens.start,
+                        features: features.part(rows + start - run.start, end - start)?,
+                    });
+                }
+                rows += run.len();
             }
-            let Some(features) = self.features.get(&image.image.digest()) else {
-                bail!("a prompt is read before its image");
-            };
-            batch.images.push(ImageRows {
-                first: first + start - row.tokens.start,
-                features: features.part(start - image.tokens.start, end - start)?,
-            });
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! A loaded model and the sequences that run on it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -353,9 +354,9 @@ impl Resident {
     /// Adds prompt tokens to the step, none before the images that they belong to are seen.
     fn add_prompts(&mut self, rows: &mut Vec<Row>, limit: usize) {
         let (sequences, images) = (&self.sequences, &self.images);
-        let ready = |id, computed| {
+        let ready = |id, tokens: Range<usize>| {
             let sequence: Option<&Sequence> = sequences.get(&id);
-            sequence.map_or(usize::MAX, |it| images.ready(it.images(), computed))
+            sequence.map_or(tokens.end, |it| images.readable(it.images(), tokens))
         };
         self.scheduler.add_ready_prompts(rows, limit, &ready);
     }
@@ -368,11 +369,11 @@ impl Resident {
         self.batch.images.clear();
         self.batch.positions.clear();
         self.scored.clear();
-        let sees = |row: &Row| {
+        let has_axes = |row: &Row| {
             let sequence = self.sequences.get(&row.id);
-            sequence.is_some_and(|sequence| !sequence.images().is_empty())
+            sequence.is_some_and(|sequence| sequence.images().has_axes())
         };
-        let some_see = rows.iter().any(sees);
+        let some_have_axes = rows.iter().any(has_axes);
         for row in rows {
             let Some((tokens, pages)) = self.scheduler.row_input(row) else {
                 continue;
@@ -384,7 +385,7 @@ impl Resident {
                 self.scored.add(first, row, sequence, tokens);
                 let images = sequence.images();
                 self.images.add_rows(&mut self.batch, first, row, images)?;
-                if some_see {
+                if some_have_axes {
                     let tokens = row.tokens.start..row.tokens.start + row.new_tokens();
                     let positions = tokens.map(|token| images.position(token));
                     self.batch.positions.extend(positions);

@@ -259,15 +259,16 @@ impl Scheduler {
 
     /// Adds at most `limit` prompt tokens to the rows of this step.
     pub fn add_prompts(&mut self, rows: &mut Vec<Row>, limit: usize) {
-        self.add_ready_prompts(rows, limit, &|_, _| usize::MAX);
+        self.add_ready_prompts(rows, limit, &|_, tokens| tokens.end);
     }
 
-    /// The same, of prompts that can be read no further than `ready` says of a sequence and its first missing token.
+    /// The same, of prompts that are read as far as `ready` says of a sequence and the tokens that would be read: not so far,
+    /// or further where tokens belong together.
     pub fn add_ready_prompts(
         &mut self,
         rows: &mut Vec<Row>,
         limit: usize,
-        ready: &dyn Fn(SequenceId, usize) -> usize,
+        ready: &dyn Fn(SequenceId, Range<usize>) -> usize,
     ) {
         let limit = limit.min(self.limits.prefill_chunk.max(1));
         let prompts = (0..self.running.len()).filter(|&at| self.running[at].reads_prompt());
@@ -296,7 +297,7 @@ impl Scheduler {
         &mut self,
         at: usize,
         budget: &mut usize,
-        ready: &dyn Fn(SequenceId, usize) -> usize,
+        ready: &dyn Fn(SequenceId, Range<usize>) -> usize,
     ) -> Option<Row> {
         if *budget == 0 {
             return None;
@@ -307,11 +308,11 @@ impl Scheduler {
         }
         let mark = entry.marks.first().copied().unwrap_or(usize::MAX);
         let end = entry.tokens.len().min(entry.computed + *budget).min(mark);
-        let end = end.min(ready(entry.id, entry.computed));
+        let end = ready(entry.id, entry.computed..end).min(entry.tokens.len());
         if end <= entry.computed {
             return None;
         }
-        *budget -= end - entry.computed;
+        *budget = budget.saturating_sub(end - entry.computed);
         Some(Row {
             id: entry.id,
             tokens: entry.computed..end,
@@ -335,9 +336,9 @@ impl Scheduler {
                 self.blocks
                     .seal(&mut entry.chain, &entry.tokens, entry.computed);
                 if entry.marks.first() == Some(&entry.computed) {
-                    entry.marks.remove(0);
                     self.states.keep(entry.chain.prefix(), entry.state);
                 }
+                entry.marks.retain(|&mark| mark > entry.computed);
             }
         }
     }

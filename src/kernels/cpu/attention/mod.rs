@@ -179,7 +179,17 @@ pub fn paged_attention(
     options: AttentionOptions,
     sinks: Option<&[f32]>,
 ) -> Result<Tensor> {
-    paged_attention_at(Level::best(), operands, pages, spans, options, sinks)
+    paged_attention_at(Level::best(), operands, pages, (spans, &[]), options, sinks)
+}
+
+/// The same where rows see others up to the end of their blocks: positions for each row, or none at all.
+pub fn paged_attention_in_blocks(
+    operands: [&Tensor; 3],
+    pages: &mut Pages,
+    rows: (&[Span], &[usize]),
+    options: AttentionOptions,
+) -> Result<Tensor> {
+    paged_attention_at(Level::best(), operands, pages, rows, options, None)
 }
 
 /// See [`crate::shared_attention`].
@@ -189,14 +199,14 @@ pub fn shared_attention(
     spans: &[Span],
     options: AttentionOptions,
 ) -> Result<Tensor> {
-    shared_attention_at(Level::best(), q, pages, spans, options, None)
+    shared_attention_at(Level::best(), q, pages, (spans, &[]), options, None)
 }
 
 fn paged_attention_at(
     level: Level,
     [q, k, v]: [&Tensor; 3],
     pages: &mut Pages,
-    spans: &[Span],
+    (spans, block_ends): (&[Span], &[usize]),
     options: AttentionOptions,
     sinks: Option<&[f32]>,
 ) -> Result<Tensor> {
@@ -208,14 +218,14 @@ fn paged_attention_at(
             Ok(())
         })
     })?;
-    shared_attention_at(level, q, pages, spans, options, sinks)
+    shared_attention_at(level, q, pages, (spans, block_ends), options, sinks)
 }
 
 fn shared_attention_at(
     level: Level,
     q: &Tensor,
     pages: &Pages,
-    spans: &[Span],
+    (spans, block_ends): (&[Span], &[usize]),
     options: AttentionOptions,
     sinks: Option<&[f32]>,
 ) -> Result<Tensor> {
@@ -230,6 +240,7 @@ fn shared_attention_at(
             level,
             queries: values,
             spans,
+            block_ends,
             heads: StepHeads {
                 queries: heads,
                 kv: shape.kv_heads,

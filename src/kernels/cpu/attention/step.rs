@@ -36,6 +36,8 @@ pub struct Step<'a> {
     pub level: Level,
     pub queries: &'a [f32],
     pub spans: &'a [Span],
+    /// See [`crate::AttentionPlan::with_blocks`].
+    pub block_ends: &'a [usize],
     pub heads: StepHeads,
     pub options: AttentionOptions,
     /// For each head, where there are any.
@@ -124,7 +126,8 @@ impl Step<'_> {
                 let rows = start..end.min(start + count);
                 let position = span.past_tokens + start - first;
                 let last = position + rows.len() - 1;
-                let seen = self.seen(span, position).start..self.seen(span, last).end;
+                let seen = self.seen(span, position, rows.start).start
+                    ..self.seen(span, last, rows.end - 1).end;
                 let partitions = seen.start / PARTITION..seen.end.div_ceil(PARTITION);
                 let is_split = is_short && partitions.len() > 1;
                 let queries = partitions.len() * self.heads.kv * rows.len() * self.group();
@@ -162,12 +165,13 @@ impl Step<'_> {
     }
 
     /// The tokens that a row at this position of a span sees.
-    fn seen(&self, span: &Span, position: usize) -> Range<usize> {
+    fn seen(&self, span: &Span, position: usize, row: usize) -> Range<usize> {
         let window = self.options.window.unwrap_or(usize::MAX);
         let end = position + 1;
         let first = end.saturating_sub(window);
+        let of_block = self.block_ends.get(row).copied().unwrap_or(0);
         match self.options.reach {
-            AttentionReach::Past => first..end,
+            AttentionReach::Past => first..end.max(of_block),
             AttentionReach::Chunk(tokens) => first.max(position - position % tokens)..end,
             AttentionReach::Sequence => {
                 let last = span.past_tokens + span.new_tokens;
@@ -232,7 +236,7 @@ impl Step<'_> {
         let outs = found.numbers.chunks_exact_mut(self.heads.value_dim);
         let queries = places.zip(outs).map(|((row, head), out)| {
             let at = (row * self.heads.queries + head) * dim;
-            let seen = self.seen(block.span, block.position + row - block.rows.start);
+            let seen = self.seen(block.span, block.position + row - block.rows.start, row);
             Query {
                 values: &self.queries[at..at + dim],
                 seen: place(seen.start)..place(seen.end),

@@ -3,7 +3,7 @@ use half::f16;
 use proptest::prelude::*;
 
 use super::*;
-use crate::AttentionReach;
+use crate::{AttentionPlan, AttentionReach};
 
 /// One sequence's keys, values and queries, `[tokens, heads, d]` each, and where its pages lie.
 struct Sequence {
@@ -129,8 +129,9 @@ fn paged(
         if q.dim(0).unwrap() == 0 {
             return rows;
         }
-        let result =
-            paged_attention_at(level, [&q, &k, &v], &mut pages, &spans, options, sinks).unwrap();
+        let step = (&spans[..], &[][..]);
+        let result = paged_attention_at(level, [&q, &k, &v], &mut pages, step, options, sinks);
+        let result = result.unwrap();
         let mut at = 0;
         for (span, rows) in spans.iter().zip(&mut rows) {
             let part = result.narrow(0, at, span.new_tokens).unwrap();
@@ -400,6 +401,49 @@ fn what_is_not_finite_shows_in_the_result() {
             assert!(!found[7].is_finite(), "{dtype}: {fault} is {}", found[7]);
         }
     }
+}
+
+/// A row of a block sees what the block's last row sees: the same bits as with its query in that row.
+#[test]
+fn rows_of_a_block_see_all_of_it() {
+    let (tokens, blocks) = (90, [3..41, 50..52, 60..90]);
+    let (q, k, v) = (
+        random(tokens, 4, 16),
+        random(tokens, 2, 16),
+        random(tokens, 2, 16),
+    );
+    let options = AttentionOptions {
+        scale: 0.25,
+        window: None,
+        softcap: None,
+        reach: AttentionReach::Past,
+    };
+    let span = |past, new_tokens| Span {
+        new_tokens,
+        past_tokens: past,
+        pages: vec![2, 0, 1],
+    };
+    let plan = AttentionPlan::new(vec![span(0, tokens)], &Device::Cpu).unwrap();
+    let plan = plan.with_blocks(&blocks).unwrap();
+    let mut pages = crate::LayerPages::new(3, 2, 16, KvDtype::F32, &Device::Cpu).unwrap();
+    let whole = crate::paged_attention(&q, &k, &v, &mut pages, &plan, options).unwrap();
+    let row = |x: &Tensor, at| x.narrow(0, at, 1).unwrap();
+    let bits = |x: Tensor| {
+        let numbers: Vec<f32> = x.flatten_all().unwrap().to_vec1().unwrap();
+        numbers.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+    };
+    for at in 0..tokens {
+        let last = blocks
+            .iter()
+            .find(|block| block.contains(&at))
+            .map_or(at, |it| it.end - 1);
+        let plan = AttentionPlan::new(vec![span(last, 1)], &Device::Cpu).unwrap();
+        let (query, key, value) = (row(&q, at), row(&k, last), row(&v, last));
+        let alone = crate::paged_attention(&query, &key, &value, &mut pages, &plan, options);
+        assert!(bits(row(&whole, at)) == bits(alone.unwrap()), "row {at}");
+    }
+    let plan = AttentionPlan::new(vec![span(0, 4), span(0, 4)], &Device::Cpu).unwrap();
+    assert!(plan.with_blocks(&[2..6]).is_err());
 }
 
 #[test]

@@ -118,12 +118,16 @@ fn tokenize(
     let images = take_images(&mut input, reader).map_err(Said::Failed)?;
     check_template(&input, language).map_err(Said::Failed)?;
     let prefix = add_special_tokens.unwrap_or(!matches!(input, TextInput::Chat(_)));
-    let ids = language.read(&prompt_of(input, Vec::new()), prefix);
-    let ids = ids.map_err(blame::said)?;
-    let ids = match reader.filter(|_| !images.is_empty()) {
-        Some(reader) => reader.input.expand(ids, &images).map_err(blame::said)?.0,
-        None => ids,
+    let reader = reader.filter(|_| !images.is_empty());
+    let prompt = prompt_of(input, images);
+    let ids = match reader {
+        Some(reader) => reader
+            .input
+            .read(language, &prompt, prefix)
+            .map(|(ids, _)| ids),
+        None => language.read(&prompt, prefix),
     };
+    let ids = ids.map_err(blame::said)?;
     let strings = with_strings.then(|| language.names(&ids)).transpose();
     let strings = strings.map_err(blame::said)?;
     Ok(TokenList {

@@ -207,7 +207,7 @@ mod tests {
         let images = take(&mut messages, Some(&reader())).unwrap();
         assert_eq!(images.len(), 1);
         // 320 by 192 are fewer than 256 by 256 pixels.
-        assert_eq!((images[0].grid().rows, images[0].grid().columns), (7, 10));
+        assert_eq!(images[0].rows(), 7 * 10);
         let parts = &messages[1]["content"];
         assert_eq!(parts[1], json!({"type": "image"}));
         assert_eq!(parts[0]["text"], "what is this?");
@@ -220,7 +220,7 @@ mod tests {
         low[1]["content"][1]["image_url"]["detail"] = json!("low");
         let tokens = |messages: &mut Vec<Value>| {
             let images = take(messages, Some(&reader())).unwrap();
-            images[0].grid().rows * images[0].grid().columns
+            images[0].rows()
         };
         assert_eq!((tokens(&mut full), tokens(&mut low)), (784, 256));
     }

@@ -210,6 +210,7 @@ pub fn prompt_of(input: TextInput, images: Vec<ChatImage>) -> Prompt {
 
 fn chat_of(chat: job::Chat, images: Vec<ChatImage>) -> runtime::Chat {
     runtime::Chat {
+        image_texts: None,
         images,
         messages: chat.messages,
         tools: chat.tools,

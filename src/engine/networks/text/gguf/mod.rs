@@ -101,6 +101,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
         rope: ropes.global,
         // Images come with files that name a tower.
         rope_axes: None,
+        vision: None,
         window_rope: ropes.windowed,
         layers_without_rope: file.layers_without_rope(layers)?,
         attention_scale: match &latent {

@@ -12,7 +12,7 @@ use candle_core::{DType, Device};
 use super::{
     config,
     decoder::{Decoder, Layer, Norms, Ropes},
-    family::{Naming, Part, Role},
+    family::{Naming, Nesting, Part, Role},
     gguf,
     images::AxisFrequencies,
     rope::Rope,
@@ -70,7 +70,7 @@ impl Checkpoint {
         let telling = [
             // Towers are beside the network, or all layers have a part that no other family calls so.
             (Naming::Gemma4BesideTower, experts),
-            (Naming::BesideTower, Role::Embedding),
+            (Naming::BesideTower(Nesting::LanguageModel), Role::Embedding),
             (Naming::Lfm2, Role::FinalNorm),
             (Naming::GraniteHybrid, Role::Layer(0, Part::SharedGateUp)),
             (Naming::Gemma4, experts),
@@ -78,6 +78,8 @@ impl Checkpoint {
             (Naming::Llama4BesideTower, dense),
             (Naming::Llama4, experts),
             (Naming::Llama4, dense),
+            (Naming::BesideTower(Nesting::Llava), Role::Embedding),
+            (Naming::BesideTower(Nesting::TextModel), Role::Embedding),
         ];
         let named = telling.into_iter().find(|(it, role)| self.has(*it, *role));
         match named {

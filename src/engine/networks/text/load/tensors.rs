@@ -380,7 +380,7 @@ impl<'a> Loader<'a> {
             let predicts =
                 layers.any(|it| name.starts_with(&format!("{}.", self.naming.layer(it))));
             // A tower is loaded by itself.
-            let is_beside = spec.rope_axes.is_some() && vision::is_of_tower(name);
+            let is_beside = spec.vision.is_some() && vision::is_of_tower(name);
             // Scales of activations, which are not rounded here.
             let rounds = fp8::UNUSED.iter().any(|end| name.ends_with(end));
             let turns = name.ends_with("rotary_emb.inv_freq");

@@ -1,11 +1,11 @@
-//! The eyes of Qwen3-VL: its image processor and its vision tower.
+//! The eyes of Qwen3-VL and Qwen3.5: an image processor and a vision tower.
 
 mod processor;
 mod spec;
 mod tower;
 
 pub use self::{
-    processor::{ImageGrid, ImageProcessor, ImageSizeError, ProcessedImage},
-    spec::VisionSpec,
-    tower::{ImageFeatures, TowerPass, VisionTower, is_of_tower},
+    processor::{PatchShape, QwenProcessor},
+    spec::QwenSpec,
+    tower::{QwenTower, axial_rope},
 };

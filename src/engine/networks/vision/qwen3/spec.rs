@@ -3,17 +3,20 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::networks::vision::block::BlockShape;
+use crate::networks::vision::image::CHANNELS;
 use crate::networks::weights::{Flaw, layered, sized};
+use muster_kernels::GateKind;
 
-/// Colors of a place.
-pub const CHANNELS: usize = 3;
+/// Of all norms.
+pub const EPSILON: f64 = 1e-6;
 /// Learned positions in a row. Published towers have 48.
 const MOST_POSITIONS: usize = 1024;
 /// The largest side of a patch, and patches in a row of a block.
 const MOST_PATCH: usize = 256;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct VisionSpec {
+pub struct QwenSpec {
     pub hidden_size: usize,
     pub intermediate_size: usize,
     pub layers: usize,
@@ -83,10 +86,11 @@ fn small(name: &str, value: usize) -> Result<usize, Flaw> {
     }
 }
 
-impl VisionSpec {
-    pub fn read(vision_config: &Value) -> Result<Self, Flaw> {
+impl QwenSpec {
+    /// Without `has_deepstack`, what a file says of it counts nothing, as in the reference.
+    pub fn read(vision_config: &Value, has_deepstack: bool) -> Result<Self, Flaw> {
         let json: VisionJson = serde_json::from_value(vision_config.clone())
-            .map_err(|error| Flaw::broken("vision_config", error, "a Qwen3-VL vision tower"))?;
+            .map_err(|error| Flaw::broken("vision_config", error, "a vision tower of Qwen"))?;
         if json.in_channels != CHANNELS {
             return Err(Flaw::unsupported("in_channels", json.in_channels, "3"));
         }
@@ -108,7 +112,10 @@ impl VisionSpec {
             return Err(Flaw::broken("num_position_embeddings", found, wanted));
         }
         let layers = layered("vision_config.depth", json.depth)?;
-        let deepstack = json.deepstack_visual_indexes;
+        let deepstack = match has_deepstack {
+            true => json.deepstack_visual_indexes,
+            false => Vec::new(),
+        };
         // The reference takes the outputs in the order of the layers.
         let ascends = deepstack.is_sorted_by(|one, next| one < next);
         if !ascends || deepstack.last().is_some_and(|&last| last >= layers) {
@@ -134,6 +141,18 @@ impl VisionSpec {
             deepstack,
             rope_theta: theta,
         })
+    }
+
+    pub fn block(&self) -> BlockShape {
+        BlockShape {
+            hidden: self.hidden_size,
+            intermediate: self.intermediate_size,
+            heads: self.heads,
+            epsilon: EPSILON,
+            has_root_norms: false,
+            has_bias: true,
+            gate: GateKind::Silu,
+        }
     }
 
     pub fn head_dim(&self) -> usize {

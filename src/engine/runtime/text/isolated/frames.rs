@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Limits;
-use crate::runtime::Chat;
 use crate::runtime::text::language::Recommended;
 use crate::runtime::text::{EmbeddedText, Markup, TextError, TextSource, UnigramVocabulary};
+use crate::runtime::{Chat, ImageTexts};
 
 #[derive(Serialize, Deserialize)]
 pub enum Request {
@@ -85,6 +85,8 @@ struct ChatJson<'a> {
     messages: Cow<'a, [Value]>,
     tools: Cow<'a, [Value]>,
     variables: Cow<'a, Map<String, Value>>,
+    /// What stands for images, and what takes its places.
+    image_texts: Option<(Cow<'a, str>, Cow<'a, [String]>)>,
 }
 
 impl From<TextSource<'_>> for SourceText {
@@ -156,6 +158,12 @@ pub fn chat_to_text(chat: &Chat) -> String {
         messages: Cow::Borrowed(&chat.messages),
         tools: Cow::Borrowed(&chat.tools),
         variables: Cow::Borrowed(&chat.variables),
+        image_texts: chat.image_texts.as_ref().map(|it| {
+            (
+                Cow::Borrowed(it.mark.as_str()),
+                Cow::Borrowed(&it.texts[..]),
+            )
+        }),
     };
     serde_json::to_string(&json).unwrap_or_default()
 }
@@ -164,6 +172,10 @@ pub fn chat_from_text(text: &str) -> Result<Chat, serde_json::Error> {
     let json: ChatJson<'_> = serde_json::from_str(text)?;
     Ok(Chat {
         images: Vec::new(),
+        image_texts: json.image_texts.map(|(mark, texts)| ImageTexts {
+            mark: mark.into_owned(),
+            texts: texts.into_owned(),
+        }),
         messages: json.messages.into_owned(),
         tools: json.tools.into_owned(),
         variables: json.variables.into_owned(),

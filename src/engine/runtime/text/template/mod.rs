@@ -84,7 +84,11 @@ impl ChatTemplate {
             return Err(failed(&format!("the output exceeds {limit} bytes")));
         }
         rendered.map_err(|error| complaint(&error))?;
-        String::from_utf8(out.bytes).map_err(|_| failed("the output is not UTF-8"))
+        let text = String::from_utf8(out.bytes).map_err(|_| failed("the output is not UTF-8"))?;
+        match &chat.image_texts {
+            Some(texts) => texts.put_into(&text),
+            None => Ok(text),
+        }
     }
 
     fn name_for(&self, chat: &Chat) -> Result<&str, String> {
