@@ -265,9 +265,10 @@ impl From<LoadError> for Failure {
             | LoadError::KvHeadSize { .. }
             | LoadError::KvLatents { .. }
             | LoadError::Device(_) => Exit::Unavailable,
-            LoadError::AlreadyLoaded { .. } | LoadError::Panicked { .. } | LoadError::Stopped => {
-                Exit::Failed
-            }
+            LoadError::NoBase { .. }
+            | LoadError::AlreadyLoaded { .. }
+            | LoadError::Panicked { .. }
+            | LoadError::Stopped => Exit::Failed,
         };
         Self::new(exit, error)
     }

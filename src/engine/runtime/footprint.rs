@@ -1,5 +1,7 @@
 //! What a model will take of a device, from the headers of its files: counted before anything is loaded.
 
+use std::path::Path;
+
 use candle_core::DType;
 use candle_core::quantized::GgmlDType;
 
@@ -7,7 +9,7 @@ use super::load::{LoadError, ModelSource, check_kv};
 use super::scheduler::SNAPSHOTS;
 use super::speculation::MOST_PROPOSED;
 use super::{DeviceChoice, EngineLimits, Speculation, encode};
-use crate::networks::text::{DecoderSpec, LoadOptions, Synthetic};
+use crate::networks::text::{DecoderSpec, LoadOptions, Synthetic, TextAdapterFile};
 use crate::networks::weights::{Checkpoint, TensorHeader, TensorSource, TensorType};
 use muster_kernels::{AttentionScratch, KvDtype};
 
@@ -28,6 +30,12 @@ pub struct Footprint {
 
 /// Buffers, code and what an allocator keeps back.
 const BASE_BYTES: u64 = 32 << 20;
+
+/// What an adapter takes beside its model, from the headers of both: an error where it does not fit the model.
+pub fn adapter_bytes(model: &Path, adapter: &Path) -> Result<u64, LoadError> {
+    let spec = Checkpoint::open(model)?.spec()?;
+    Ok(TextAdapterFile::open(adapter)?.bytes_beside(&spec)?)
+}
 
 impl Footprint {
     pub fn measure(

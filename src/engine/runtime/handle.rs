@@ -1,5 +1,6 @@
 //! What everybody else holds: a [`Runtime`] to ask with, a [`Generation`] to listen to.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc};
@@ -82,12 +83,28 @@ impl Runtime {
         loaded.await.unwrap_or(Err(LoadError::Stopped))
     }
 
+    /// Loads an adapter of a model that writes text, for jobs that name it as their model. What already runs waits meanwhile.
+    pub async fn load_adapter(
+        &self,
+        name: &str,
+        base: &str,
+        path: PathBuf,
+    ) -> Result<Arc<ModelInfo>, LoadError> {
+        let loaded = self.thread.ask(|reply| Command::LoadAdapter {
+            name: name.to_owned(),
+            base: base.to_owned(),
+            path,
+            reply,
+        });
+        loaded.await.unwrap_or(Err(LoadError::Stopped))
+    }
+
     /// Whether the thread has ended.
     pub fn has_ended(&self) -> bool {
         self.thread.has_ended()
     }
 
-    /// Gives a model's memory back. Jobs that still run on it fail.
+    /// Gives the memory of a model with its adapters back, or that of an adapter. Jobs that still run on it fail.
     pub async fn unload(&self, name: &str) -> Result<(), Failure> {
         let name = name.to_owned();
         let unloaded = self.thread.ask(|reply| Command::Unload { name, reply });

@@ -73,6 +73,8 @@ pub enum LoadedNetwork {
 pub enum LoadError {
     #[error("{name} is already loaded")]
     AlreadyLoaded { name: String },
+    #[error("{base} is not loaded, or writes no text, so that it takes no adapter {name}")]
+    NoBase { name: String, base: String },
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
@@ -142,6 +144,7 @@ fn load_encoder(
     let (network, weight_bytes) = encoding.load(checkpoint, source, device, progress)?;
     let info = ModelInfo {
         name: String::new(),
+        parent: None,
         purpose,
         vocabulary,
         context: source.context.unwrap_or(longest).min(longest),
@@ -195,6 +198,7 @@ fn load_decoder(
     let images = eyes.map(|eyes| eyes.into_input(&language)).transpose()?;
     let info = ModelInfo {
         name: String::new(),
+        parent: None,
         purpose: Purpose::Generate,
         vocabulary: spec.vocab_size,
         context: context.min(pages * PAGE_TOKENS),

@@ -44,7 +44,7 @@ pub use crate::networks::encoder::EncoderInput;
 pub use crate::networks::weights::CheckpointSummary;
 pub use component::ComponentFolders;
 pub use encode::{PairTemplate, Pairing, Purpose, Shorter, Vectors, normalize};
-pub use footprint::Footprint;
+pub use footprint::{Footprint, adapter_bytes};
 pub use grammar::Grammar;
 pub use handle::{Generation, Runtime};
 pub use images::{ChatImage, ImageDetail, ImageInput, ImageTexts};
@@ -355,6 +355,8 @@ impl Default for EngineLimits {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelInfo {
     pub name: String,
+    /// The model that an adapter changes.
+    pub parent: Option<String>,
     pub purpose: Purpose,
     pub vocabulary: usize,
     /// The most tokens of one sequence here, prompt and answer together.

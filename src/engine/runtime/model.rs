@@ -1,9 +1,12 @@
 //! What the engine needs of a network: steps in, logits out. The network and its pages stay on this side.
 
+use std::path::Path;
+
 use candle_core::{Error, Result, Tensor, bail};
 
-use crate::networks::text::{Batch, Decoder, KvPages};
+use crate::networks::text::{Batch, Decoder, DecoderAdapter, KvPages, TextAdapterFile};
 use crate::networks::vision::{ImageFeatures, ProcessedImage, TowerPass, VisionTower};
+use crate::runtime::LoadError;
 use crate::runtime::scheduler::StateCopy;
 use muster_kernels::KvDtype;
 
@@ -21,6 +24,14 @@ pub trait Model: Send {
     /// Gives a slot the state of another one.
     fn copy_state(&mut self, _copy: StateCopy) -> Result<()> {
         bail!("the model has no states")
+    }
+
+    /// Brings an adapter to the network's device.
+    fn load_adapter(&self, path: &Path) -> std::result::Result<DecoderAdapter, LoadError> {
+        let path = path.display();
+        Err(LoadError::Device(format!(
+            "the model takes no adapter {path}"
+        )))
     }
 
     /// Computes a step and returns the logits, f32 `[asked, vocabulary]`, of the rows asked for. Logits of the rows
@@ -87,6 +98,11 @@ impl Model for PagedDecoder {
 
     fn copy_state(&mut self, copy: StateCopy) -> Result<()> {
         self.pages.copy_state(copy.from as usize, copy.to as usize)
+    }
+
+    fn load_adapter(&self, path: &Path) -> std::result::Result<DecoderAdapter, LoadError> {
+        let file = TextAdapterFile::open(path)?;
+        Ok(self.decoder.load_adapter(&file)?)
     }
 
     fn forward(

@@ -44,6 +44,12 @@ impl Shared {
         self.board.enlist(listing.info.name.clone(), listing);
     }
 
+    /// Lists an adapter, whose texts are read and written as those of its model.
+    pub fn enlist_adapter(&self, info: Arc<ModelInfo>, base: Listing) {
+        let name = info.name.clone();
+        self.board.enlist(name, Listing { info, ..base });
+    }
+
     /// Grammars of models that are listed from now on are proven with it. Only the first counts.
     pub fn prove_with(&self, prover: Prover) {
         let _ = self.prover.set(Arc::new(prover));

@@ -187,6 +187,7 @@ mod tests {
         let model = |name: &str, reads_images| {
             Arc::new(ModelInfo {
                 name: name.to_owned(),
+                parent: None,
                 purpose: Purpose::Generate,
                 vocabulary: 100,
                 context: 16,

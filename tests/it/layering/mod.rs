@@ -108,6 +108,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "coordinator/kudos/sizes.rs",
             "coordinator/secrets.rs",
             "coordinator/moderation",
+            "engine/networks/text/adapter",
         ],
     ),
     (

@@ -2,7 +2,7 @@
 
 use candle_core::{Result, Tensor};
 
-use super::{Linear, RmsNorm};
+use super::{AdapterTarget, LayerAdaptation, Linear, RmsNorm};
 use muster_kernels::{
     self as kernels, AttentionOptions, AttentionPlan, LayerPages, RopeTable, StateSpan,
 };
@@ -51,6 +51,7 @@ pub struct Positions<'a> {
     pub rope: Option<(&'a RopeTable, &'a Tensor)>,
     /// A factor for the queries of each row, `[rows, 1, 1]`.
     pub query_scales: Option<&'a Tensor>,
+    pub adaptation: LayerAdaptation<'a>,
 }
 
 impl Attention {
@@ -65,6 +66,12 @@ impl Attention {
             return self.gather_shared(x, positions, pages);
         };
         let (gate, q, k, v) = self.products(own, x)?;
+        let adapted = |target, product| positions.adaptation.add(target, x, product);
+        let gate = gate.map(|gate| adapted(AdapterTarget::AttentionGate, gate));
+        let gate = gate.transpose()?;
+        let q = adapted(AdapterTarget::Query, q)?;
+        let k = adapted(AdapterTarget::Key, k)?;
+        let v = adapted(AdapterTarget::Value, v)?;
         let mut v = self.in_heads(&v)?;
         if let Some(norm) = &own.value_norm {
             v = norm.forward(&v)?;

@@ -2,7 +2,7 @@
 
 use candle_core::{D, Result, Tensor};
 
-use super::{Experts, Linear, RmsNorm};
+use super::{AdapterTarget, Experts, LayerAdaptation, Linear, RmsNorm};
 use muster_kernels as kernels;
 
 #[derive(Debug)]
@@ -49,9 +49,15 @@ pub enum GateActivation {
 
 impl FeedForward {
     /// Of rows that have been through the norm before it, and the sum that they come from.
-    pub fn forward(&self, x: &Tensor, sum: &Tensor) -> Result<Tensor> {
+    /// Adapters change no experts.
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        sum: &Tensor,
+        adaptation: LayerAdaptation<'_>,
+    ) -> Result<Tensor> {
         match self {
-            Self::Dense(dense) => dense.forward(x),
+            Self::Dense(dense) => dense.adapted(x, adaptation),
             Self::Experts(experts) => experts.forward(x, x),
             Self::Parallel(parallel) => parallel.forward(x, sum),
         }
@@ -88,11 +94,18 @@ impl ParallelFeedForward {
 
 impl GatedFeedForward {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let [mut gate, up] = Linear::together([&self.gate, &self.up], x)?;
+        self.adapted(x, LayerAdaptation::NONE)
+    }
+
+    fn adapted(&self, x: &Tensor, adaptation: LayerAdaptation<'_>) -> Result<Tensor> {
+        let [gate, up] = Linear::together([&self.gate, &self.up], x)?;
+        let mut gate = adaptation.add(AdapterTarget::Gate, x, gate)?;
         if let Some(deviations) = self.cutoff {
             gate = above_cutoff(&gate, deviations)?;
         }
-        self.down.forward(&self.activation.gated(&gate, &up)?)
+        let up = adaptation.add(AdapterTarget::Up, x, up)?;
+        let gated = self.activation.gated(&gate, &up)?;
+        adaptation.add(AdapterTarget::Down, &gated, self.down.forward(&gated)?)
     }
 
     pub fn bytes(&self) -> u64 {

@@ -9,6 +9,7 @@ mod feed_forward;
 mod gated_convolution;
 mod latent_attention;
 mod linear;
+mod low_rank;
 mod mixer;
 mod norm;
 mod per_layer_input;
@@ -25,6 +26,7 @@ pub use self::{
     gated_convolution::GatedConvolution,
     latent_attention::{LatentAttention, LatentQuery, LatentSizes},
     linear::Linear,
+    low_rank::{AdapterRows, AdapterTarget, DecoderAdapter, LayerAdaptation, LowRank},
     mixer::{LayerCache, TokenMixer},
     norm::RmsNorm,
     per_layer_input::{PerLayerEmbeddings, PerLayerInput},

@@ -1,15 +1,18 @@
 //! The decoder: embeddings, layers, a last norm and the way to logits.
 
+use std::sync::Arc;
+
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::{
     images::{AxisFrequencies, AxisPositions, ImageRows, StepImages},
     spec::DecoderSpec,
+    step_adapters::StepAdapters,
 };
 use crate::networks::{
     layers::{
-        AlternatingUpdate, Embedding, FeedForward, LayerCache, PerLayerEmbeddings, PerLayerInput,
-        Positions, RmsNorm, Streams, TokenMixer,
+        AdapterTarget, AlternatingUpdate, DecoderAdapter, Embedding, FeedForward, LayerAdaptation,
+        LayerCache, PerLayerEmbeddings, PerLayerInput, Positions, RmsNorm, Streams, TokenMixer,
     },
     weights::Weight,
 };
@@ -79,6 +82,8 @@ pub struct Batch {
     pub images: Vec<ImageRows>,
     /// Of every token where a sequence has images, else none.
     pub positions: Vec<AxisPositions>,
+    /// The adapter of each span; empty where none has one.
+    pub adapters: Vec<Option<Arc<DecoderAdapter>>>,
 }
 
 /// Rows of a prompt whose logits are in memory at once: as many as texts that draw together by default.
@@ -206,13 +211,15 @@ impl Decoder {
         }
         let images = StepImages::new(batch, self.ropes.axes.as_ref(), &self.spec, &self.device)?;
         let step = self.step(batch.spans.clone(), &batch.states)?;
+        let drawn = batch.logit_rows.len();
+        let asked = [&batch.logit_rows, scored].concat();
         let mut step = Step {
             plan: step.plan.with_blocks(&images.blocks(&self.spec)?)?,
             images,
+            adapters: StepAdapters::new(batch, &asked, self.layers.len(), &self.device)?,
             ..step
         };
-        let drawn = batch.logit_rows.len();
-        let asked = Tensor::new([&batch.logit_rows, scored].concat(), &self.device)?;
+        let asked = Tensor::new(asked, &self.device)?;
         let mut state = self.first_state(&batch.tokens, &mut step)?;
         for index in 0..self.layers.len() {
             let is_last = index + 1 == self.layers.len();
@@ -384,6 +391,7 @@ impl Decoder {
             query_scales,
             images: StepImages::default(),
             layer_inputs: None,
+            adapters: StepAdapters::default(),
         })
     }
 
@@ -422,6 +430,7 @@ impl Decoder {
             states: &step.states,
             rope: turns.then_some((table, at)),
             query_scales: step.query_scales.as_ref().filter(|_| !is_plain),
+            adaptation: step.adapters.of_all(layer),
         }
     }
 
@@ -531,7 +540,12 @@ impl Decoder {
             gathered = gathered.index_select(rows, 0)?;
             sum = sum.index_select(rows, 0)?;
         }
+        let adaptation = match rows {
+            None => positions.adaptation,
+            Some(_) => step.adapters.of_asked(index),
+        };
         let attended = layer.mixer.output().forward(&gathered)?;
+        let attended = adaptation.add(AdapterTarget::AttentionOutput, &gathered, attended)?;
         let norms = &layer.attention_norms;
         let state = added(
             sum,
@@ -539,7 +553,7 @@ impl Decoder {
             norms.after.as_ref(),
             layer.feed_norms.before.as_ref(),
         )?;
-        let fed = layer.feed_forward.forward(&state.normed, &state.sum)?;
+        let fed = layer.feed_forward.forward(&state.normed, &state.sum, adaptation)?;
         let (after, next) = (layer.feed_norms.after.as_ref(), self.norm_before(index + 1));
         if layer.input.is_none() && layer.scale.is_none() {
             let sum = step.images.after_layer(index, state.sum)?;
@@ -596,7 +610,7 @@ impl Decoder {
         let sum = ((&predicted[active] + attended)? + beside)?;
         let sum = (sum * std::f64::consts::FRAC_1_SQRT_2)?;
         let fed = normed(layer.feed_norms.before.as_ref(), &sum)?;
-        let fed = layer.feed_forward.forward(&fed, &sum)?;
+        let fed = layer.feed_forward.forward(&fed, &sum, LayerAdaptation::NONE)?;
         let activated = (&sum + normed(layer.feed_norms.after.as_ref(), &fed)?)?;
         let mut streams = alternating.correct(&predicted, &activated)?;
         if let (Some(input), Some(inputs)) = (&layer.input, step.inputs_of(index, rows)?) {
@@ -706,6 +720,7 @@ struct Step {
     images: StepImages,
     /// The inputs that layers have besides the hidden state, `[rows, layers, size]`.
     layer_inputs: Option<Tensor>,
+    adapters: StepAdapters,
 }
 
 /// The running sum of a step, and the same as the next layer wants it.

@@ -4,6 +4,7 @@
 //! GGUF file.
 //! A step takes a flat batch: the new tokens of all sequences one after the other, without padding.
 
+mod adapter;
 mod config;
 mod cost;
 mod decoder;
@@ -43,9 +44,11 @@ mod rules;
 mod shapes;
 mod smollm;
 mod spec;
+mod step_adapters;
 mod synthetic;
 
 pub use self::{
+    adapter::TextAdapterFile,
     cost::StepCost,
     decoder::{Batch, Decoder, KvPages, LastStatesPass, StateRows},
     family::Family,
@@ -56,6 +59,8 @@ pub use self::{
     spec::{Biases, DecoderSpec},
     synthetic::{Synthetic, SyntheticQuant},
 };
+
+pub use crate::networks::layers::DecoderAdapter;
 
 #[cfg(test)]
 mod fuzz;

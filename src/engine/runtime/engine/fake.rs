@@ -115,6 +115,7 @@ impl Fake {
 fn info(pages: usize) -> ModelInfo {
     ModelInfo {
         name: String::new(),
+        parent: None,
         purpose: Purpose::Generate,
         vocabulary: VOCABULARY,
         context: CONTEXT.min(pages * PAGE_TOKENS),

@@ -1,14 +1,17 @@
 //! The inference thread. It owns the device and everything on it; nothing else touches a tensor.
 
+mod adapters;
 mod encoders;
 mod images;
 mod resident;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use super::device_thread::DeviceLoop;
+use super::kv_cache::AdapterId;
 use super::load::{LoadError, Loaded, LoadedNetwork, ModelSource};
 use super::scheduler::{Limits, SequenceId};
 use super::sequence::Job;
@@ -28,6 +31,13 @@ pub enum Command {
         name: String,
         source: Box<ModelSource>,
         progress: Progress,
+        reply: oneshot::Sender<Result<Arc<ModelInfo>, LoadError>>,
+    },
+    /// Load an adapter of a loaded model.
+    LoadAdapter {
+        name: String,
+        base: String,
+        path: PathBuf,
         reply: oneshot::Sender<Result<Arc<ModelInfo>, LoadError>>,
     },
     Unload {
@@ -63,6 +73,7 @@ pub struct Engine {
     speculation: Speculation,
     shared: Arc<Shared>,
     next_id: SequenceId,
+    next_adapter: u64,
 }
 
 impl Engine {
@@ -80,6 +91,7 @@ impl Engine {
             speculation,
             shared,
             next_id: 0,
+            next_adapter: 0,
         }
     }
 
@@ -88,7 +100,7 @@ impl Engine {
         let Some(resident) = self
             .residents
             .iter_mut()
-            .find(|resident| resident.info.name == job.model)
+            .find(|resident| resident.serves(&job.model))
         else {
             let failure = self.shared.board.not_loaded(&job.model);
             return job.outbox.finish(super::Event::Failed(failure));
@@ -114,10 +126,7 @@ impl Engine {
         source: &ModelSource,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Arc<ModelInfo>, LoadError> {
-        let mut residents = self.residents.iter();
-        if residents.any(|resident| resident.info.name == name) || self.encoders.contains(&name) {
-            return Err(LoadError::AlreadyLoaded { name });
-        }
+        self.check_new(&name)?;
         let Loaded {
             network,
             language,
@@ -145,9 +154,51 @@ impl Engine {
         Ok(info)
     }
 
+    fn load_adapter(
+        &mut self,
+        name: String,
+        base: String,
+        path: &Path,
+    ) -> Result<Arc<ModelInfo>, LoadError> {
+        self.check_new(&name)?;
+        let mut residents = self.residents.iter_mut();
+        let resident = residents.find(|resident| resident.info.name == base);
+        let (Some(resident), Ok(listing)) = (resident, self.shared.board.listing(&base)) else {
+            return Err(LoadError::NoBase { name, base });
+        };
+        let id = AdapterId(self.next_adapter);
+        self.next_adapter += 1;
+        let weight_bytes = resident.load_adapter(&name, id, path)?;
+        let info = Arc::new(ModelInfo {
+            name,
+            parent: Some(base),
+            weight_bytes,
+            cache_bytes: 0,
+            ..(*resident.info).clone()
+        });
+        self.shared.enlist_adapter(Arc::clone(&info), listing);
+        Ok(info)
+    }
+
+    fn check_new(&self, name: &str) -> Result<(), LoadError> {
+        let mut residents = self.residents.iter();
+        match residents.any(|it| it.serves(name)) || self.encoders.contains(name) {
+            true => Err(LoadError::AlreadyLoaded {
+                name: name.to_owned(),
+            }),
+            false => Ok(()),
+        }
+    }
+
     fn unload(&mut self, name: &str) -> Result<(), Failure> {
         self.shared.board.delist(name);
         let failure = self.shared.board.not_loaded(name);
+        let mut residents = self.residents.iter_mut();
+        if let Some(resident) = residents.find(|resident| resident.has_adapter(name)) {
+            resident.unload_adapter(name, &failure);
+            memory::give_back();
+            return Ok(());
+        }
         if self.encoders.remove(name, &failure) {
             memory::give_back();
             return Ok(());
@@ -160,6 +211,9 @@ impl Engine {
             return Err(failure);
         };
         let mut resident = self.residents.remove(index);
+        for adapter in resident.adapter_names() {
+            self.shared.board.delist(adapter);
+        }
         resident.fail_all(&failure);
         drop(resident);
         memory::give_back();
@@ -190,6 +244,14 @@ impl DeviceLoop for Engine {
                 let loaded = self.load(name, &source, &mut *progress);
                 self.report();
                 let _ = reply.send(loaded);
+            }
+            Command::LoadAdapter {
+                name,
+                base,
+                path,
+                reply,
+            } => {
+                let _ = reply.send(self.load_adapter(name, base, &path));
             }
             Command::Unload { name, reply } => {
                 let unloaded = self.unload(&name);

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::adapters::ResidentAdapters;
 use super::images::{FailedPass, Images};
 use crate::networks::text::Batch;
 use crate::runtime::grammar::Guide;
-use crate::runtime::kv_cache::CacheKey;
+use crate::runtime::kv_cache::{AdapterId, CacheKey};
 use crate::runtime::model::{self, Model};
 use crate::runtime::outbox::{SLOW_READER_TOKENS, TooSlow};
 use crate::runtime::sampling::{BadLogits, Sampler, Scratch};
@@ -18,7 +20,7 @@ use crate::runtime::sequence::{Job, NoToken, Sequence, SequenceAdvance};
 use crate::runtime::speculation::{Speculation, Speculator};
 use crate::runtime::text::Language;
 use crate::runtime::work::Queue;
-use crate::runtime::{Failure, FinishReason, ModelInfo, ModelStatus, TokenInfo};
+use crate::runtime::{Failure, FinishReason, LoadError, ModelInfo, ModelStatus, TokenInfo};
 use muster_kernels::{Span, cpu};
 
 /// Masks may take this part of a step without prompts, and at least so long.
@@ -33,6 +35,7 @@ pub struct Resident {
     pace: Pace,
     speculator: Speculator,
     sequences: BTreeMap<SequenceId, Sequence>,
+    adapters: ResidentAdapters,
     images: Images,
     served: Duration,
     // Kept from step to step for their memory.
@@ -145,11 +148,45 @@ impl Resident {
             pace: Pace::new(limits.prefill_chunk),
             speculator: Speculator::new(speculation),
             sequences: BTreeMap::new(),
+            adapters: ResidentAdapters::default(),
             images: Images::default(),
             served: Duration::ZERO,
             batch: Batch::default(),
             scored: ScoredRows::default(),
             scratches: (0..cpu::threads()).map(|_| Scratch::default()).collect(),
+        }
+    }
+
+    /// Whether jobs that name this are for the model, or for it with an adapter.
+    pub fn serves(&self, name: &str) -> bool {
+        self.info.name == name || self.has_adapter(name)
+    }
+
+    pub fn has_adapter(&self, name: &str) -> bool {
+        self.adapters.contains(name)
+    }
+
+    pub fn adapter_names(&self) -> impl Iterator<Item = &str> {
+        self.adapters.names()
+    }
+
+    /// Loads an adapter; its bytes.
+    pub fn load_adapter(
+        &mut self,
+        name: &str,
+        id: AdapterId,
+        path: &Path,
+    ) -> Result<u64, LoadError> {
+        let weights = self.model.load_adapter(path)?;
+        let bytes = weights.bytes();
+        self.adapters.insert(name, id, weights);
+        Ok(bytes)
+    }
+
+    /// Jobs that run with the adapter fail.
+    pub fn unload_adapter(&mut self, name: &str, failure: &Failure) {
+        for id in self.adapters.remove(name) {
+            self.fail(id, failure.clone());
         }
     }
 
@@ -177,10 +214,12 @@ impl Resident {
         }
         let key = CacheKey {
             scope: job.scope,
+            adapter: self.adapters.begin(id, &job.model),
             images: job.images.spans(),
         };
         let (sequence, tokens, reason) = Sequence::begin(job, &self.language);
         if let Some(reason) = reason {
+            self.adapters.end(id);
             return sequence.finish(reason);
         }
         match sequence.scores_prompt() {
@@ -368,6 +407,7 @@ impl Resident {
         self.batch.logit_rows.clear();
         self.batch.images.clear();
         self.batch.positions.clear();
+        self.batch.adapters.clear();
         self.scored.clear();
         let has_axes = |row: &Row| {
             let sequence = self.sequences.get(&row.id);
@@ -399,6 +439,7 @@ impl Resident {
                 pages: pages.to_vec(),
             });
             self.batch.states.extend(self.scheduler.state(row.id));
+            self.batch.adapters.push(self.adapters.of(row.id));
             if row.draws {
                 let drawn = newest..self.batch.tokens.len();
                 self.batch.logit_rows.extend(drawn.map(|row| row as u32));
@@ -499,6 +540,7 @@ impl Resident {
     fn remove(&mut self, id: SequenceId) -> Option<Sequence> {
         self.scheduler.finish(id);
         self.speculator.forget(id);
+        self.adapters.end(id);
         self.sequences.remove(&id)
     }
 }

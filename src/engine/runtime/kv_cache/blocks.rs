@@ -7,7 +7,8 @@
 //!
 //! Names begin with a scope, so sequences of different scopes never share: a page that is found tells its finder, by the
 //! count of cached tokens and by time, that somebody asked the same before. Tokens of an image are the same for all images,
-//! so a page with some of them is named by the image's digest as well.
+//! so a page with some of them is named by the image's digest as well. Adapters change keys and values: a sequence with one
+//! shares pages with those that have the same.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -42,6 +43,10 @@ pub struct Chain {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct CacheScope(pub u128);
 
+/// Names an adapter for as long as the engine runs. Never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AdapterId(pub u64);
+
 /// SHA-256 of an image as a network sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImageDigest(pub [u8; 32]);
@@ -57,6 +62,7 @@ pub struct ImageSpan {
 #[derive(Debug, Clone, Default)]
 pub struct CacheKey {
     pub scope: CacheScope,
+    pub adapter: Option<AdapterId>,
     /// In their order.
     pub images: Arc<[ImageSpan]>,
 }
@@ -80,7 +86,7 @@ pub struct Prefix(Parent);
 impl From<CacheScope> for Prefix {
     /// That of no page.
     fn from(scope: CacheScope) -> Self {
-        Self(Parent::Scope(scope))
+        Self(Parent::Start(scope, None))
     }
 }
 
@@ -88,13 +94,13 @@ impl From<CacheScope> for Prefix {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Parent {
     /// Nothing: the page is the first of its sequence.
-    Scope(CacheScope),
+    Start(CacheScope, Option<AdapterId>),
     Page(Fact),
 }
 
 impl Default for Parent {
     fn default() -> Self {
-        Self::Scope(CacheScope::default())
+        Self::Start(CacheScope::default(), None)
     }
 }
 
@@ -115,9 +121,13 @@ struct Page {
 
 impl Chain {
     pub fn new(key: impl Into<CacheKey>) -> Self {
-        let CacheKey { scope, images } = key.into();
+        let CacheKey {
+            scope,
+            adapter,
+            images,
+        } = key.into();
         Self {
-            last: Parent::Scope(scope),
+            last: Parent::Start(scope, adapter),
             images,
             ..Self::default()
         }

@@ -4,4 +4,4 @@
 
 mod blocks;
 
-pub use blocks::{Blocks, CacheKey, CacheScope, Chain, ImageDigest, ImageSpan, Prefix};
+pub use blocks::{AdapterId, Blocks, CacheKey, CacheScope, Chain, ImageDigest, ImageSpan, Prefix};

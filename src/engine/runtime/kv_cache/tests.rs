@@ -2,7 +2,7 @@
 
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 
-use super::{Blocks, CacheKey, CacheScope, Chain, ImageDigest, ImageSpan};
+use super::{AdapterId, Blocks, CacheKey, CacheScope, Chain, ImageDigest, ImageSpan};
 use muster_kernels::PAGE_TOKENS;
 
 fn prompt(pages: usize, word: u32) -> Vec<u32> {
@@ -104,6 +104,25 @@ fn equal_tokens_of_other_images_share_nothing() {
     assert_eq!(found(of_image(2, PAGE_TOKENS + 4)), 1, "the text before it");
     assert_eq!(found(of_image(1, PAGE_TOKENS + 5)), 1, "another part of it");
     assert_eq!(found(CacheKey::default()), 1);
+    blocks.release(chain);
+}
+
+#[test]
+fn equal_tokens_of_other_adapters_share_nothing() {
+    let mut blocks = Blocks::new(8);
+    let mut tokens = prompt(2, 1);
+    tokens.push(5);
+    let with = |adapter: Option<u64>| CacheKey {
+        adapter: adapter.map(AdapterId),
+        ..CacheKey::default()
+    };
+    let mut chain = Chain::new(with(Some(1)));
+    assert!(blocks.grow(&mut chain, tokens.len()));
+    blocks.seal(&mut chain, &tokens, tokens.len());
+    let found = |adapter| blocks.shareable(with(adapter), &tokens).0;
+    assert_eq!([Some(1), Some(2), None].map(found), [2, 0, 0]);
+    let prefixes = |adapter| blocks.prefixes(with(adapter), &tokens).len();
+    assert_eq!([Some(1), Some(2), None].map(prefixes), [2, 0, 0]);
     blocks.release(chain);
 }
 

@@ -309,6 +309,7 @@ mod tests {
     fn info(shorter: Shorter) -> ModelInfo {
         ModelInfo {
             name: "m".to_owned(),
+            parent: None,
             purpose: Purpose::Embed(Vectors {
                 dimensions: 8,
                 shorter,

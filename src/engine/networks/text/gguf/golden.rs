@@ -124,6 +124,11 @@ fn converted_checkpoints_compute_what_the_hubs_compute() {
     }
 }
 
+/// A checkpoint as a GGUF file.
+pub fn convert_file(checkpoint: &Checkpoint, path: &Path) {
+    write(checkpoint, &as_converted(checkpoint.spec().unwrap()), path);
+}
+
 /// The spec of a checkpoint after conversion: families share names, and Llama 3's scaling becomes factors.
 fn as_converted(mut spec: DecoderSpec) -> DecoderSpec {
     spec.family = Family::of_gguf(spec.family.gguf_name()).unwrap();

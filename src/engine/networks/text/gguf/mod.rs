@@ -4,7 +4,7 @@ mod describe;
 mod experts;
 mod gemma;
 #[cfg(test)]
-mod golden;
+pub mod golden;
 #[cfg(test)]
 mod golden_recurrent;
 mod latent;

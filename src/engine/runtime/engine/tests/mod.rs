@@ -10,6 +10,7 @@ use crate::runtime::{
     Prompt, Runtime, SLOW_READER_TOKENS, Sampling, StopRules, TextRequest, Usage,
 };
 
+mod adapters;
 mod encoding;
 mod images;
 #[cfg(feature = "cuda")]
