@@ -34,6 +34,8 @@ settings! {
         threads: Option<usize> where (1..=1024); unset "one per available core",
         /// Folder with LoRAs as .safetensors files, which image requests name without the ending. Set it to serve them.
         loras: Option<PathBuf>; unset "no LoRAs",
+        /// Folder with LoRA adapters of text models: MODEL/NAME, a folder of peft or a GGUF file, is served as MODEL:NAME. Set it to serve them.
+        adapters: Option<PathBuf>; unset "no adapters",
         /// Folder with textual inversions as .safetensors files, which prompts name as embedding:NAME without the ending. Set it to serve them.
         embeddings: Option<PathBuf>; unset "no textual inversions",
         /// Folder of a safety checker, with config.json and model.safetensors as Stable Diffusion 1.5 has them in its folder safety_checker, which judges images for AI Horde servers on the CPU. Set it to serve images there.

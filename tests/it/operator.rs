@@ -747,3 +747,162 @@ fn a_certificate_that_has_expired_is_named_at_the_start() {
         .running
         .wait_for("the certificate expired 2024-03-01T12:00:00Z");
 }
+
+/// What its model replies with an adapter of `tests/fixtures/golden/text-adapters`, by the reference.
+fn adapter_reply(name: &str) -> String {
+    let path = adapter_fixture("tiny-llama/replies.json");
+    let replies: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    replies[name].as_str().unwrap().to_owned()
+}
+
+fn adapter_fixture(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden/text-adapters");
+    root.join(name)
+}
+
+fn copy_adapter(name: &str, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for file in ["adapter_config.json", "adapter_model.safetensors"] {
+        fs::copy(adapter_fixture(name).join(file), to.join(file)).unwrap();
+    }
+}
+
+impl Serve {
+    fn json(&self, path: &str, body: &Value) -> Value {
+        let answer = self.post(path, &body.to_string());
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        serde_json::from_str(body).unwrap()
+    }
+
+    fn reply(&self, model: &str) -> String {
+        greedy_reply(&self.address, &self.key, model)
+    }
+}
+
+/// Eight greedy tokens after `Hello`.
+fn greedy_reply(address: &str, key: &str, model: &str) -> String {
+    let headers = format!("apikey: {key}\r\ncontent-type: application/json\r\n");
+    let body = hello(model).to_string();
+    let answer = ask(address, "POST", "/v1/chat/completions", &headers, &body);
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    let reply: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(reply["model"], model, "{answer}");
+    assert_eq!(reply["usage"]["completion_tokens"], 8, "{answer}");
+    let content = &reply["choices"][0]["message"]["content"];
+    content.as_str().unwrap().to_owned()
+}
+
+fn hello(model: &str) -> Value {
+    let messages = serde_json::json!([{"role": "user", "content": "Hello"}]);
+    serde_json::json!({"model": model, "messages": messages, "temperature": 0, "max_tokens": 8})
+}
+
+#[test]
+fn adapters_of_a_text_model_are_served_beside_it() {
+    let serve = serve("");
+    let (address, key) = (&serve.address, &serve.key);
+    let folder = tempfile::tempdir().unwrap();
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny-llama");
+    let of_model = |name: &str| folder.path().join("tiny-llama").join(name);
+    copy_adapter("tiny-llama/pirate", &of_model("pirate"));
+    let configuration = format!(
+        "[models]\nserve = [\"{}\"]\n[engine]\nadapters = \"{}\"\n\
+         [[coordinator]]\nurl = \"ws://{address}\"\nkey = \"{key}\"\n",
+        model.display(),
+        folder.path().display()
+    );
+    let mut daemon = Running::start(&["--offline"], &configuration);
+    daemon.wait_for("SIGHUP reloads the configuration");
+    let data = daemon.folder.path().join("data");
+    let data = data.to_str().unwrap().to_owned();
+    let tell = |words: &[&str]| {
+        let place = ["--data-dir", data.as_str()];
+        worker(&[words, &place].concat()).run()
+    };
+    let lists = |wanted: &[(&str, Option<&str>)]| {
+        eventually_blocking("the models to be listed", || {
+            let answer = serve.get("/v1/models");
+            let body = answer.split_once("\r\n\r\n").unwrap().1;
+            let listed: Value = serde_json::from_str(body).unwrap_or_default();
+            let listed = listed["data"].as_array().cloned().unwrap_or_default();
+            let listed = listed.iter().filter(|model| model["id"] != "auto");
+            let listed: Vec<_> = listed
+                .map(|model| (model["id"].as_str().unwrap(), model["parent"].as_str()))
+                .collect();
+            match listed == wanted {
+                true => Ok(()),
+                false => Err(answer.clone()),
+            }
+        });
+    };
+    let base = "tiny-llama";
+    lists(&[(base, None), ("tiny-llama:pirate", Some(base))]);
+
+    // Jobs of both at once; the first one of the adapter loads it.
+    let plain = serve.reply(base);
+    std::thread::scope(|scope| {
+        let replies = [base, "tiny-llama:pirate", base, "tiny-llama:pirate"];
+        let (address, key) = (address.as_str(), key.as_str());
+        let reply = |model| scope.spawn(move || greedy_reply(address, key, model));
+        let replies = replies.map(|model| (model, reply(model)));
+        for (model, reply) in replies {
+            let wanted = match model == base {
+                true => plain.clone(),
+                false => adapter_reply("pirate"),
+            };
+            assert_eq!(reply.join().unwrap(), wanted, "{model}");
+        }
+    });
+    assert_ne!(plain, adapter_reply("pirate"));
+    // The other APIs take the name, too.
+    let mut of_ollama = hello("tiny-llama:pirate");
+    of_ollama["stream"] = false.into();
+    of_ollama["options"] = serde_json::json!({"temperature": 0, "num_predict": 8});
+    let answer = serve.json("/api/chat", &of_ollama);
+    assert_eq!(answer["message"]["content"], adapter_reply("pirate"));
+    let answer = serve.json("/v1/messages", &hello("tiny-llama:pirate"));
+    assert_eq!(answer["content"][0]["text"], adapter_reply("pirate"));
+    let tags = serve.get("/api/tags");
+    assert!(tags.contains("\"parent_model\":\"tiny-llama\""), "{tags}");
+
+    // A new one is found by its name, and one that was unloaded by its next job.
+    copy_adapter("tiny-llama/sailor", &of_model("sailor"));
+    let said = tell(&["models", "load", "tiny-llama:sailor"]).ok();
+    assert_eq!(said, "loaded tiny-llama:sailor\n");
+    lists(&[
+        (base, None),
+        ("tiny-llama:pirate", Some(base)),
+        ("tiny-llama:sailor", Some(base)),
+    ]);
+    assert_eq!(serve.reply("tiny-llama:sailor"), adapter_reply("sailor"));
+    let said = tell(&["models", "unload", "tiny-llama:pirate"]).ok();
+    assert!(said.contains("its next job loads it again"), "{said}");
+    assert_eq!(serve.reply("tiny-llama:pirate"), adapter_reply("pirate"));
+    // With its model an adapter leaves the memory, and both come back.
+    let said = tell(&["models", "unload", base]).ok();
+    assert!(said.contains("its next job loads it again"), "{said}");
+    assert_eq!(serve.reply("tiny-llama:sailor"), adapter_reply("sailor"));
+
+    // One for another model is refused by name and costs no other; one whose files are gone is served no more.
+    copy_adapter("qwen2/all", &of_model("broken"));
+    fs::remove_dir_all(of_model("sailor")).unwrap();
+    daemon.log.forget();
+    daemon.signal("-HUP");
+    daemon.wait_for("not serving the adapter tiny-llama:broken");
+    daemon.wait_for("ready again with");
+    lists(&[(base, None), ("tiny-llama:pirate", Some(base))]);
+    tell(&["models", "load", "tiny-llama:broken"]).fails(1, "made for another model (\"qwen2\")");
+    assert_eq!(serve.reply("tiny-llama:pirate"), adapter_reply("pirate"));
+    assert_eq!(serve.reply(base), plain);
+    eventually_blocking("the jobs to be counted by model", || {
+        let counted = serve.get("/v1/stats/models");
+        let mut models = [base, "tiny-llama:pirate", "tiny-llama:sailor"].into_iter();
+        match models.all(|model| counted.contains(&format!("\"{model}\""))) {
+            true => Ok(()),
+            false => Err(counted),
+        }
+    });
+    daemon.signal("-TERM");
+    assert_eq!(daemon.ends(), Some(0));
+}

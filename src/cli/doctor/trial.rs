@@ -110,7 +110,7 @@ fn kind_of(located: &Located) -> Option<Trial> {
     match &located.source {
         LocatedSource::Text(_) => Some(Trial::Text),
         LocatedSource::Media(MediaSource::Image(_)) => Some(Trial::Image),
-        LocatedSource::Media(_) => None,
+        LocatedSource::Media(_) | LocatedSource::Adapter(_) => None,
     }
 }
 

@@ -163,7 +163,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             source.quantize = quantize;
             return args.play(&config, located, root);
         }
-        LocatedSource::Media(_) => return Err(load::no_text(&located.name)),
+        LocatedSource::Media(_) | LocatedSource::Adapter(_) => {
+            return Err(load::no_text(&located.name));
+        }
     }
     if let LocatedSource::Media(MediaSource::Video(source)) = &located.source {
         let (source, name) = (source.clone(), located.name.clone());

@@ -169,9 +169,11 @@ impl Cashier {
             return Ok(());
         };
         let name = first.model.0.first().cloned().unwrap_or_default();
-        let others = self.models.other_names(&name).iter().map(|name| &**name);
-        let names = std::iter::once(&*name).chain(others);
-        let rates = self.settings.price_book.rates(names);
+        let names = self.models.priced_names(&name);
+        let rates = self
+            .settings
+            .price_book
+            .rates(names.iter().map(|name| &**name));
         let price = rates.and_then(|rates| rates_of(rates, first));
         let price = price.ok_or_else(|| unpriced(&name))?;
         // The jobs of a request differ in the seed alone.

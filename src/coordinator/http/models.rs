@@ -19,7 +19,7 @@ use super::open::KnownModels;
 use super::openapi::largest;
 use super::params;
 use super::reply::Reply;
-use super::text::auto::{AUTO, Auto, PARTICULAR, is_chat_model};
+use super::text::auto::{AUTO, Auto, PARTICULAR, is_candidate, is_chat_model};
 
 /// Every request of OpenAI's SDKs has it.
 const OF_SDK: HeaderName = HeaderName::from_static("x-stainless-lang");
@@ -146,7 +146,7 @@ pub fn started_at() -> i64 {
 /// There as long as there is a model it could become, with what any of them can do.
 fn auto(overview: &Overview, owner: &str) -> Option<(Value, Capabilities)> {
     let models = overview.models.iter();
-    let texts = || models.clone().filter(|model| is_chat_model(model));
+    let texts = || models.clone().filter(|model| is_candidate(model));
     let longest = texts().map(|model| model.context).max()?;
     let can = texts().fold(Capabilities::default(), |can, model| {
         can.with(model.capabilities)
@@ -217,6 +217,9 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
         "output_modalities": output_modalities(model),
         "aliases": texts(known.other_names(&model.name)),
     });
+    if let Some(parent) = &model.details.parent {
+        entry["parent"] = parent.as_str().into();
+    }
     // Whatever their workers state: models of media have no context.
     if reads_tokens(model) {
         entry["max_context_length"] = model.context.into();

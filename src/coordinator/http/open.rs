@@ -90,6 +90,18 @@ impl KnownModels {
         self.names.others(id)
     }
 
+    /// The names that the price of a model may be listed under: its own, and for an adapter `MODEL:NAME` those of its model.
+    pub fn priced_names(&self, id: &str) -> Vec<Arc<str>> {
+        let base = id.rsplit_once(':').map(|(base, _)| self.id(base));
+        let ids = [Some(id.into()), base];
+        let ids = ids.into_iter().flatten();
+        ids.flat_map(|id| {
+            let others = self.other_names(&id).to_vec();
+            [id].into_iter().chain(others)
+        })
+        .collect()
+    }
+
     pub fn contains(&self, name: &str) -> bool {
         let learnt = || self.learnt.read().unwrap_or_else(PoisonError::into_inner);
         self.names.listed(name).is_some() || learnt().contains(name)

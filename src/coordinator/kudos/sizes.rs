@@ -48,11 +48,17 @@ impl Prices {
         self.known(model).unwrap_or(1.0)
     }
 
-    /// Its size, if it is known, under whatever alias and however quantized.
+    /// Its size, if it is known, under whatever alias and however quantized. An adapter `MODEL:NAME` counts as its model.
     pub fn known(&self, model: &str) -> Option<f64> {
         let exact = self.billions.get(model);
-        let plain = || self.billions.get(plain(model));
-        exact.or_else(plain).copied()
+        let plainly = || self.billions.get(plain(model));
+        let base = || {
+            let (base, _) = model.rsplit_once(':')?;
+            self.billions
+                .get(base)
+                .or_else(|| self.billions.get(plain(base)))
+        };
+        exact.or_else(plainly).or_else(base).copied()
     }
 }
 
@@ -126,6 +132,9 @@ mod tests {
         let prices = Prices::default().with("org/tiny", 7.0);
         assert_eq!(prices.known("org/tiny-Q4_K_M"), Some(7.0));
         assert_eq!(prices.known("org/tin"), None);
+        assert_eq!(prices.known("org/tiny:pirate"), Some(7.0));
+        assert_eq!(prices.known("org/tiny-Q8_0:pirate"), Some(7.0));
+        assert_eq!(prices.known("other:pirate"), None);
     }
 
     #[test]

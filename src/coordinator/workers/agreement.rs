@@ -97,12 +97,23 @@ impl Peer {
             .map(|(id, own)| dispatch::ServedModel {
                 name: id.clone(),
                 slots: listed(own).map_or(self.slots, |model| model.max).max(1),
-                offering: with_tokens(
+                offering: self.with_parent(with_tokens(
                     offering(listed(own), registration.kinds, self.context),
                     registration,
-                ),
+                )),
             })
             .collect()
+    }
+
+    /// The model of an adapter by its id, where the worker serves that, too.
+    fn with_parent(&self, mut offering: Offering) -> Offering {
+        if let Some(said) = &offering.details.parent {
+            let mut models = self.models.iter();
+            let parent = models.find(|(_, own)| **own == **said);
+            let parent = parent.map(|(id, _)| id.to_string());
+            Arc::make_mut(&mut offering.details).parent = parent;
+        }
+        offering
     }
 }
 

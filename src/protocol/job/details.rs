@@ -16,10 +16,13 @@ pub struct ModelDetails {
     pub family: Option<String>,
     /// Number format of the weights: `Q8_0`, `BF16`.
     pub quantization: Option<String>,
+    /// The model that an adapter changes.
+    pub parent: Option<String>,
 }
 
 /// Bytes of a name.
 const LONGEST_NAME: usize = 64;
+const LONGEST_PARENT: usize = 255;
 
 impl ModelDetails {
     /// Without names that are none: a worker may say what it likes.
@@ -34,6 +37,10 @@ impl ModelDetails {
             format: checked(self.format),
             family: checked(self.family),
             quantization: checked(self.quantization),
+            parent: self.parent.filter(|parent| {
+                let is_short = (1..=LONGEST_PARENT).contains(&parent.len());
+                is_short && !parent.contains(char::is_control)
+            }),
             ..self
         }
     }
@@ -50,10 +57,12 @@ mod tests {
             format: Some("gguf".to_owned()),
             family: Some("<script>".to_owned()),
             quantization: Some("Q".repeat(65)),
+            parent: Some("a\n".to_owned()),
             ..ModelDetails::default()
         };
         let checked = said.clone().checked();
         assert_eq!((checked.family, checked.quantization), (None, None));
+        assert_eq!(checked.parent, None);
         assert_eq!((checked.bytes, checked.format), (said.bytes, said.format));
     }
 }

@@ -39,7 +39,7 @@ fn entry(model: &ListedModel) -> Value {
 fn details(details: &ModelDetails) -> Value {
     let family = details.family.as_ref();
     json!({
-        "parent_model": "",
+        "parent_model": details.parent.as_deref().unwrap_or(""),
         "format": details.format.as_deref().unwrap_or(""),
         "family": family.map_or("", String::as_str),
         "families": family.map(|family| [family]),
@@ -57,8 +57,19 @@ fn digest(model: &ListedModel) -> String {
         format,
         family,
         quantization,
+        parent,
     } = &*model.details;
-    let facts = json!([model.name, bytes, parameters, format, family, quantization]);
+    let mut facts = vec![
+        json!(model.name),
+        json!(bytes),
+        json!(parameters),
+        json!(format),
+        json!(family),
+        json!(quantization),
+    ];
+    // Without one the digest is that of earlier versions.
+    facts.extend(parent.as_ref().map(|parent| json!(parent)));
+    let facts = Value::from(facts);
     let digest = Sha256::digest(facts.to_string());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{error, info, warn};
 
 use super::control::{CommandCause, CommandFailure, CommandOutcome, CommandReply, OwnerCommand};
-use super::devices::WantedModel;
+use super::devices::NewAdapters;
 use super::downloads::{Downloads, can_be_fetched};
 use super::owner::{Availability, OwnerPause, OwnerRules, PauseOrder};
 use super::residency::{LoadOutcome, UnloadOutcome};
@@ -18,7 +18,7 @@ use super::state::WorkerState;
 use super::{DeviceModel, Devices, LAST_TASKS, Post, Served, Stock, Worker, here_already};
 use crate::catalog::Catalog;
 use crate::daemon::DaemonError;
-use crate::daemon::locate::{LocateError, Located};
+use crate::daemon::locate::Located;
 use crate::hub::Hub;
 use muster_config::{Config, nearest, show_duration};
 use muster_process::tasks::Tasks;
@@ -57,15 +57,6 @@ pub struct OwnerChoices {
     /// Names of models that the owner unloaded, also where a job has loaded them again.
     pub unloaded: Vec<String>,
     pub pause: OwnerPause,
-}
-
-/// The models of the configuration at the start.
-#[derive(Default)]
-pub struct FirstModels {
-    /// By the names of the configuration.
-    pub loaded: Vec<(String, DeviceModel)>,
-    /// Names of models that are to be fetched while the worker goes on.
-    pub missing: Vec<String>,
 }
 
 /// Models whose files are here and that are not loaded yet.
@@ -121,6 +112,8 @@ impl Crew {
         (state, catalog): (WorkerState, &Catalog),
         whole: &Tasks,
     ) -> Self {
+        let mut models = models;
+        add_adapters(&devices, &mut models).await;
         let tasks = whole.part();
         let Stock { fleet, served } = stock(&devices, &models, catalog).await;
         let worker = Worker::start(fleet, served, posts.clone(), &tasks);
@@ -175,10 +168,22 @@ impl Crew {
     /// Whether the configuration names other models than are loaded.
     pub fn has_left_overs(&self, config: &Config) -> bool {
         let mut loaded = self.models.iter();
-        loaded.any(|(name, _)| !self.is_wanted(name, config))
+        loaded.any(|model| !self.is_wanted(model, config))
     }
 
-    fn is_wanted(&self, name: &String, config: &Config) -> bool {
+    /// Whether the folder of adapters has some that are not served.
+    pub async fn has_new_adapters(&self) -> bool {
+        self.devices.has_new_adapters().await
+    }
+
+    /// An adapter is wanted as long as it has files and its model is wanted.
+    fn is_wanted(&self, (name, model): &(String, DeviceModel), config: &Config) -> bool {
+        if let Some(base) = model.parent() {
+            let mut models = self.models.iter();
+            let base = models.find(|(_, model)| model.name() == base);
+            return self.devices.has_files(model.name())
+                && base.is_some_and(|base| self.is_wanted(base, config));
+        }
         config.models.serve.0.contains(name) || self.choices.loaded.contains(name)
     }
 
@@ -191,9 +196,11 @@ impl Crew {
         grace: Duration,
     ) -> Self {
         let began = Instant::now();
-        let (kept, leaving): (Vec<_>, Vec<_>) = std::mem::take(&mut self.models)
-            .into_iter()
-            .partition(|(name, _)| self.is_wanted(name, context.0));
+        let all = self.models.clone().into_iter();
+        let (kept, mut leaving): (Vec<_>, Vec<_>) =
+            all.partition(|model| self.is_wanted(model, context.0));
+        // An adapter leaves before its model.
+        leaving.sort_by_key(|(_, model)| model.parent().is_none());
         self.models = kept;
         let change = async |devices: &Devices, mut models: Vec<(String, DeviceModel)>| {
             for (name, model) in &leaving {
@@ -205,6 +212,7 @@ impl Crew {
             for (name, located) in recruits {
                 models.extend(load(devices, name, located).await);
             }
+            add_adapters(devices, &mut models).await;
             models
         };
         if !self.leave_out(&leaving, context, grace).await {
@@ -500,6 +508,15 @@ impl Crew {
             return (self, Err(failure));
         };
         let mut models = self.models.iter();
+        let is_adapter = |model: &DeviceModel| model.parent().is_some();
+        if models.any(|(_, model)| model.name() == name && is_adapter(model)) {
+            let text = format!(
+                "this worker serves {name} as long as its files are in the folder of engine.adapters"
+            );
+            let failure = CommandFailure::new(CommandCause::Configured, text);
+            return (self, Err(failure));
+        }
+        let mut models = self.models.iter();
         let is_configured = models
             .any(|(known, model)| model.name() == name && config.models.serve.0.contains(known));
         if is_configured {
@@ -526,6 +543,17 @@ impl Crew {
         (config, catalog, hub): (&Config, &Catalog, &Hub),
         grace: Duration,
     ) -> (Self, CommandReply) {
+        // A new adapter may be in the folder since the last look.
+        if self.name_of(wanted).is_none() && wanted.contains(':') {
+            let mut models = Vec::new();
+            let mut refused = add_adapters(&self.devices, &mut models).await.into_iter();
+            if let Some((_, failure)) = refused.find(|(name, _)| name == wanted) {
+                return (self, Err(failure.into()));
+            }
+            if !models.is_empty() {
+                self = self.add(models, (config, catalog), grace).await;
+            }
+        }
         let located = match self.name_of(wanted) {
             Some(name) => Err(name),
             None => match here_already(wanted, config, catalog, hub) {
@@ -556,7 +584,8 @@ impl Crew {
             }
         };
         let name = model.name().to_owned();
-        let models = vec![(wanted.to_owned(), model)];
+        let mut models = vec![(wanted.to_owned(), model)];
+        add_adapters(&self.devices, &mut models).await;
         let mut changed = self.add(models, (config, catalog), grace).await;
         if !changed.choices.loaded.iter().any(|name| name == wanted) {
             changed.choices.loaded.push(wanted.to_owned());
@@ -635,6 +664,17 @@ impl Crew {
     }
 }
 
+/// Adds the new adapters in the folder of the models that are offered; gives those with errors.
+async fn add_adapters(
+    devices: &Devices,
+    models: &mut Vec<(String, DeviceModel)>,
+) -> Vec<(String, DaemonError)> {
+    let NewAdapters { offered, refused } = devices.offer_adapters().await;
+    let offered = offered.into_iter();
+    models.extend(offered.map(|model| (model.name().to_owned(), model)));
+    refused
+}
+
 /// Loads a model; None, and a line in the log, where that fails.
 async fn load(devices: &Devices, name: String, located: Located) -> Option<(String, DeviceModel)> {
     match devices.load_new(&name, located).await {
@@ -702,60 +742,4 @@ fn other_names(models: &[DeviceModel], catalog: &Catalog) -> BTreeMap<String, Ve
         Some((model.name().to_owned(), entry.names.legacy.clone()))
     };
     models.iter().filter_map(names).collect()
-}
-
-/// Loads the models that are on disk. A model that is neither on disk nor to be fetched ends the start; offline, only
-/// where no other model is on disk.
-pub async fn first_models(
-    devices: &Devices,
-    config: &Config,
-    (catalog, hub): (&Catalog, &Hub),
-    state: &WorkerState,
-) -> Result<FirstModels, DaemonError> {
-    let mut models = FirstModels::default();
-    let serve = &config.models.serve.0;
-    // Models that are downloaded are not known yet.
-    let here_now = serve
-        .iter()
-        .map(|wanted| here_already(wanted, config, catalog, hub));
-    let here_now = here_now.map(|here| match here {
-        Ok(located) => (Some(located), None),
-        Err(failure) => (None, Some(failure)),
-    });
-    let (here_now, failures): (Vec<Option<Located>>, Vec<Option<LocateError>>) = here_now.unzip();
-    for (at, (wanted, failure)) in serve.iter().zip(failures).enumerate() {
-        match failure {
-            None => {}
-            Some(failure) if can_be_fetched(wanted, &failure, config, catalog) => {
-                models.missing.push(wanted.clone());
-            }
-            Some(failure @ LocateError::NotHere { .. })
-                if here_now.iter().flatten().count() > 0 =>
-            {
-                error!("not serving {wanted}: {failure}");
-            }
-            Some(failure) => return Err(failure.into()),
-        }
-        let Some(located) = here_now[at].clone() else {
-            continue;
-        };
-        state.is_starting(format!("loading {}", located.name));
-        info!("loading {}, no jobs until it is loaded", located.name);
-        let following = serve.iter().zip(&here_now).skip(at + 1);
-        let following = following.filter_map(|(name, here)| Some((name.as_str(), here.as_ref()?)));
-        let following: Vec<WantedModel<'_>> = following.collect();
-        let model = devices.load_before(wanted, located, &following).await?;
-        match &model {
-            DeviceModel::Text(info) => info!(
-                model.name = %info.name,
-                "loaded {}: KV cache for {} tokens, up to {} per job",
-                info.name, info.cache_tokens, info.context
-            ),
-            DeviceModel::Media(model) => {
-                info!(model.name = %model.name, "loaded {} for {}", model.name, model.kind.ability());
-            }
-        }
-        models.loaded.push((wanted.clone(), model));
-    }
-    Ok(models)
 }

@@ -1,7 +1,9 @@
 //! A device with its engine and what room it has left.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use super::adapters::adapters_of;
 use super::fit::{Fit, Needs, Refusal, Room, Wishes, fit, max_running, prefill_chunk, rooms};
 use super::locate::{Located, LocatedSource};
 use super::media::MediaSource;
@@ -16,8 +18,8 @@ use muster_engine::runtime::maker::{Maker, MakerLimits, PipelineLoader};
 use muster_engine::runtime::safety::SafetyChecker;
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::{
-    CacheRoom, DeviceChoice, EngineLimits, Footprint, KvDtype, LoadError, ModelSource, Runtime,
-    SharedWeights, Speculation, gpu_faults,
+    CacheRoom, DeviceChoice, EngineLimits, Footprint, KvDtype, LoadError, ModelInfo, ModelSource,
+    Runtime, SharedWeights, Speculation, adapter_bytes, gpu_faults,
 };
 use muster_process::child::THIS_PROGRAM;
 
@@ -33,6 +35,8 @@ pub struct Device {
     next: NextModels,
     limits: EngineLimits,
     kv: Option<KvDtype>,
+    /// The folder of adapters of text models.
+    adapters: Option<PathBuf>,
 }
 
 /// A model's part of the memory, which others may use while the model is not in memory.
@@ -41,6 +45,8 @@ struct HeldModel {
     fit: Fit,
     /// The weights that other models may hold, too.
     shared: Vec<SharedWeights>,
+    /// The model of an adapter, with which it leaves the memory.
+    base: Option<String>,
     is_loaded: bool,
 }
 
@@ -144,6 +150,7 @@ impl Device {
             next: NextModels::default(),
             limits,
             kv: kv_dtype(config),
+            adapters: config.engine.adapters.clone(),
         })
     }
 
@@ -162,11 +169,46 @@ impl Device {
                 name: model.name().to_owned(),
                 fit: fitted,
                 shared,
+                base: None,
                 is_loaded: true,
             });
         }
         self.room = self.room_for(&[], &[]);
         loaded
+    }
+
+    /// The adapters in the folder for a model.
+    pub fn adapters_of(&self, base: &Located) -> Vec<Located> {
+        let folder = self.adapters.as_deref();
+        folder.map_or_else(Vec::new, |folder| adapters_of(folder, base))
+    }
+
+    /// Takes an adapter of a text model in without loading it, if its headers fit the model and its memory the device.
+    pub fn offer_adapter(
+        &mut self,
+        located: &Located,
+        base: &ModelInfo,
+    ) -> Result<DeviceModel, DaemonError> {
+        let needs = self.needs(located, &self.whole)?;
+        let fitted = fit(needs, self.wishes, &self.whole);
+        let fitted = fitted.map_err(|refusal| DaemonError::DoesNotFit {
+            model: located.name.clone(),
+            refusal: Box::new(refusal),
+        })?;
+        self.held.push(HeldModel {
+            name: located.name.clone(),
+            fit: fitted,
+            shared: Vec::new(),
+            base: Some(base.name.clone()),
+            is_loaded: false,
+        });
+        Ok(DeviceModel::Text(Arc::new(ModelInfo {
+            name: located.name.clone(),
+            parent: Some(base.name.clone()),
+            weight_bytes: needs.weight_bytes,
+            cache_bytes: 0,
+            ..base.clone()
+        })))
     }
 
     /// Keeps a model's part of the memory without loading it.
@@ -177,6 +219,7 @@ impl Device {
             name: located.name.clone(),
             fit: fitted,
             shared,
+            base: None,
             is_loaded: true,
         });
         self.room = self.room_for(&[], &[]);
@@ -243,6 +286,10 @@ impl Device {
         for held in self.held.iter_mut().filter(|held| held.name == name) {
             held.is_loaded = is_loaded;
         }
+        let is_its = |held: &&mut HeldModel| held.base.as_deref() == Some(name);
+        for adapter in self.held.iter_mut().filter(is_its) {
+            adapter.is_loaded &= is_loaded;
+        }
         self.room = self.room_for(&[], &[]);
     }
 
@@ -267,6 +314,11 @@ impl Device {
                     source.isolate(isolation(&name));
                 }
                 self.load_media(name, source, &fitted).await?
+            }
+            LocatedSource::Adapter(source) => {
+                let runtime = &self.engines.runtime;
+                let loaded = runtime.load_adapter(&name, &source.base, source.path);
+                DeviceModel::Text(loaded.await?)
             }
         };
         Ok(model)
@@ -363,8 +415,11 @@ impl Device {
     fn fit_beside_next(&self, located: &Located) -> Result<Fit, DaemonError> {
         let all = self.room_for(&shared(located)?, &[]);
         let needs = self.needs(located, &all)?;
+        let adapters = self.adapters_of(located);
+        let adapters = adapters.iter().map(|adapter| self.least_bytes(adapter));
+        let next = adapters.fold(self.next.bytes, u64::saturating_add);
         let beside = Room {
-            free_bytes: all.free_bytes.saturating_sub(self.next.bytes),
+            free_bytes: all.free_bytes.saturating_sub(next),
             ..all
         };
         let wishes = Wishes {
@@ -403,6 +458,10 @@ impl Device {
                 needs(&source, room, &self.limits)?
             }
             LocatedSource::Media(source) => source.needs()?,
+            LocatedSource::Adapter(source) => {
+                let bytes = adapter_bytes(&source.model.path, &source.path)?;
+                Needs::beside(bytes, 0)
+            }
         })
     }
 
@@ -438,6 +497,12 @@ impl Device {
         self.room = self.room_for(&[], &[]);
     }
 
+    #[cfg(test)]
+    pub fn leave_no_room(&mut self) {
+        self.whole.free_bytes -= self.room.left_bytes();
+        self.room = self.room_for(&[], &[]);
+    }
+
     pub fn engines(&self) -> &Engines {
         &self.engines
     }
@@ -450,7 +515,7 @@ impl Device {
 /// Weights of a model that others in memory may hold, too.
 pub fn shared(located: &Located) -> Result<Vec<SharedWeights>, DaemonError> {
     Ok(match &located.source {
-        LocatedSource::Text(_) => Vec::new(),
+        LocatedSource::Text(_) | LocatedSource::Adapter(_) => Vec::new(),
         LocatedSource::Media(source) => source.shared()?,
     })
 }

@@ -167,6 +167,46 @@ impl Devices {
         loaded.ok_or_else(|| LoadError::Stopped.into())
     }
 
+    /// Offers the new adapters in the folder of the models that are offered, on each device of their model.
+    pub async fn offer_adapters(&self) -> NewAdapters {
+        let mut new = NewAdapters::default();
+        for residency in &self.list {
+            for located in residency.new_adapters().await {
+                let name = located.name.clone();
+                match residency.offer_adapter(located).await {
+                    Ok(model) => {
+                        info!("serving the adapter {name}; its first job loads it");
+                        if !new.offered.iter().any(|known| known.name() == name) {
+                            new.offered.push(model);
+                        }
+                    }
+                    Err(failure) => {
+                        error!("not serving the adapter {name}: {failure}");
+                        new.refused.push((name, failure));
+                    }
+                }
+            }
+        }
+        new
+    }
+
+    /// Whether the folder has adapters that are not offered.
+    pub async fn has_new_adapters(&self) -> bool {
+        for residency in &self.list {
+            if !residency.new_adapters().await.is_empty() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether the files of an adapter are still there; true of another model.
+    pub fn has_files(&self, name: &str) -> bool {
+        let located = self.offering(name).flat_map(Residency::located);
+        let mut adapters = located.filter(|(known, it)| known == name && it.base().is_some());
+        adapters.all(|(_, located)| located.source.path().exists())
+    }
+
     fn is_replicated(&self, wanted: &str, located: &Located) -> bool {
         let mut names = self.replicated.iter();
         names.any(|name| name == wanted || *name == located.name)
@@ -245,6 +285,21 @@ impl Devices {
         Ok(())
     }
 
+    /// Offers an adapter where its model went.
+    async fn offer_again(&self, base: &str, located: Located) -> Result<(), DaemonError> {
+        for residency in self.offering(base) {
+            residency.offer_adapter(located.clone()).await?;
+        }
+        match self.copies(base) {
+            0 => Err(LoadError::NoBase {
+                name: located.name,
+                base: base.to_owned(),
+            }
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Waits until a model has no jobs.
     pub async fn until_idle(&self, name: &str) {
         for residency in self.offering(name) {
@@ -299,12 +354,18 @@ impl Devices {
             lost.place()
         );
         let mut gone = Vec::new();
-        for (name, located) in lost.located() {
+        let mut located = lost.located();
+        located.sort_by_key(|(_, located)| located.base().is_some());
+        for (name, located) in located {
             if self.copies(&name) > 0 {
                 continue;
             }
-            match self.load_new(&name, located).await {
-                Ok(_) => info!("{name} is on {} now", self.places(&name).join(", ")),
+            let loaded = match located.base().map(str::to_owned) {
+                Some(base) => self.offer_again(&base, located).await,
+                None => self.load_new(&name, located).await.map(drop),
+            };
+            match loaded {
+                Ok(()) => info!("{name} is on {} now", self.places(&name).join(", ")),
                 Err(failure) => {
                     error!("not serving {name} any more: {failure}");
                     gone.push(name);
@@ -313,6 +374,14 @@ impl Devices {
         }
         gone
     }
+}
+
+/// Adapters that were found in the folder.
+#[derive(Debug, Default)]
+pub struct NewAdapters {
+    pub offered: Vec<DeviceModel>,
+    /// Adapters with errors, by name.
+    pub refused: Vec<(String, DaemonError)>,
 }
 
 /// A name of the configuration, and the files of its model.

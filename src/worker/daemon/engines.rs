@@ -119,6 +119,14 @@ impl DeviceModel {
         }
     }
 
+    /// The model that an adapter changes.
+    pub fn parent(&self) -> Option<&str> {
+        match self {
+            Self::Text(info) => info.parent.as_deref(),
+            Self::Media(_) => None,
+        }
+    }
+
     /// Of the same model on two devices, the one with the smaller context.
     #[must_use]
     pub fn with_smaller_context(self, other: Self) -> Self {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 
+use super::AdapterSource;
 use super::media::MediaSource;
 use crate::catalog::{
     Catalog, Defaults, Entry, EntrySource, Facts, FindError, IMAGE_INDEX, Source,
@@ -31,6 +32,8 @@ pub struct Located {
 pub enum LocatedSource {
     Text(Box<ModelSource>),
     Media(MediaSource),
+    /// What a text model computes is changed by it.
+    Adapter(AdapterSource),
 }
 
 /// Files of a model of the catalog.
@@ -120,6 +123,16 @@ fn find(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
     }
 }
 
+impl Located {
+    /// The name of the model of an adapter.
+    pub fn base(&self) -> Option<&str> {
+        match &self.source {
+            LocatedSource::Adapter(source) => Some(&source.base),
+            LocatedSource::Text(_) | LocatedSource::Media(_) => None,
+        }
+    }
+}
+
 impl LocatedSource {
     /// A file or a folder.
     fn at(path: &Path) -> Self {
@@ -131,6 +144,7 @@ impl LocatedSource {
         match self {
             Self::Text(source) => &source.path,
             Self::Media(source) => source.path(),
+            Self::Adapter(source) => &source.path,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `fit`, `locate`, `fetch` | which models this machine holds, and where their files are |
 //! | `device`, `devices` | the memory of a device and its models; which model goes to which device |
+//! | `adapters` | adapters of text models in their folder |
 //! | `downloads` | models that are fetched while the others are served |
 //! | `media/` | models that make media or transcribe, by kind: their files and their jobs |
 //! | `crew` | the loaded models and the worker that serves them |
@@ -23,6 +24,7 @@
 //! | `summary` | what the owner's log says of it every minute |
 //! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |
 
+mod adapters;
 mod blame;
 pub mod control;
 mod crew;
@@ -32,6 +34,7 @@ mod downloads;
 mod engines;
 mod error;
 mod fetch;
+mod first_models;
 pub mod fit;
 mod jobs;
 pub mod locate;
@@ -58,15 +61,16 @@ use crate::hub::Hub;
 use muster_config::{Config, Quantization, show_duration};
 use muster_process::tasks::Tasks;
 
+pub use adapters::AdapterSource;
 use control::ControlSocket;
 pub use crew::{Crew, OwnerChoices};
-use crew::{FirstModels, first_models};
 pub use device::{Device, TEXT_PROCESS, kv_dtype, limits, needs, shared};
 pub use devices::{Devices, WantedModel};
 use downloads::Downloads;
 pub use engines::{AdapterFolders, DeviceModel, Engines, Fleet, MediaModel};
 pub use error::DaemonError;
 use fetch::Transfer;
+use first_models::{FirstModels, first_models};
 use fit::Wishes;
 use locate::{LocateError, Located, Shelves};
 pub use media::{FilmType, VideoFile, infotext, transcript};
@@ -152,7 +156,8 @@ pub async fn run(
                     rules.change(&config.owner);
                     let grace = config.worker.drain;
                     let recruits = crew.recruits(&config, catalog, hub, &mut downloads).await;
-                    if recruits.is_empty() && !crew.has_left_overs(&config) {
+                    let is_same = !crew.has_left_overs(&config) && !crew.has_new_adapters().await;
+                    if recruits.is_empty() && is_same {
                         continue;
                     }
                     let change = crew.change(recruits, (&config, catalog), grace);

@@ -90,7 +90,10 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         voices: Vec::new(),
         clip: None,
         limits: ModelLimits::default(),
-        details: details(&info.files),
+        details: ModelDetails {
+            parent: info.parent.clone(),
+            ..details(&info.files)
+        },
     };
     let media = |model: &MediaModel| ModelCapacity {
         name: model.name.clone(),
@@ -146,6 +149,7 @@ fn details(files: &CheckpointSummary) -> ModelDetails {
         format: Some(files.format.to_owned()),
         family: files.family.clone(),
         quantization: files.quantization.clone(),
+        parent: None,
     }
 }
 

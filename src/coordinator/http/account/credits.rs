@@ -51,9 +51,8 @@ pub async fn quote(
     let overview = board.current().await;
     let online = overview.models.iter().find(|online| online.name == model);
     let context = online.map_or(0, |online| online.context);
-    let others = models.other_names(&model).iter().map(|name| &**name);
-    let names = std::iter::once(&*model).chain(others);
-    let rates = settings.price_book.rates(names);
+    let names = models.priced_names(&model);
+    let rates = settings.price_book.rates(names.iter().map(|name| &**name));
     let cost = rates.and_then(|rates| cost(rates, &request, context));
     let credits = Credits::of(&caller, &store, &settings).await?;
     let mut summary = credits.summary(&caller, &settings);

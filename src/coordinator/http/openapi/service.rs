@@ -350,6 +350,7 @@ fn model() -> Value {
             "output_modalities": texts(),
             "max_context_length": {"type": "integer", "description": "Tokens; of models that read texts."},
             "aliases": texts(),
+            "parent": {"type": "string", "description": "The model that it is an adapter of."},
             "limits": {
                 "type": "object",
                 "description": "What a request for media may ask of it at most, where its workers say it.",

@@ -75,7 +75,7 @@ impl Auto {
         online: &[ModelOnline],
         sizes: &Prices,
     ) -> Vec<Candidate> {
-        let mut models: Vec<&ModelOnline> = online.iter().filter(|it| is_chat_model(it)).collect();
+        let mut models: Vec<&ModelOnline> = online.iter().filter(|it| is_candidate(it)).collect();
         models.sort_by(|one, other| {
             let able = can_serve(one, request, formats).cmp(&can_serve(other, request, formats));
             able.then_with(|| self.compare(one, other, sizes)).reverse()
@@ -98,7 +98,7 @@ impl Auto {
 
     /// The text models that this mode chooses from, the best first, for a request that any of them can serve.
     pub fn ranked<'a>(self, online: &'a [ModelOnline], sizes: &Prices) -> Vec<&'a ModelOnline> {
-        let mut models: Vec<&ModelOnline> = online.iter().filter(|it| is_chat_model(it)).collect();
+        let mut models: Vec<&ModelOnline> = online.iter().filter(|it| is_candidate(it)).collect();
         models.sort_by(|one, other| self.compare(one, other, sizes).reverse());
         models
     }
@@ -126,6 +126,11 @@ impl Auto {
 /// A chat with it would be answered now.
 pub fn is_chat_model(model: &ModelOnline) -> bool {
     model.writes_text() && model.is_interactive()
+}
+
+/// An adapter is for those who name it.
+pub fn is_candidate(model: &ModelOnline) -> bool {
+    is_chat_model(model) && model.details.parent.is_none()
 }
 
 fn can_serve(model: &ModelOnline, request: &ChatRequest, formats: Formats) -> bool {

@@ -553,7 +553,9 @@ impl Decoder {
             norms.after.as_ref(),
             layer.feed_norms.before.as_ref(),
         )?;
-        let fed = layer.feed_forward.forward(&state.normed, &state.sum, adaptation)?;
+        let fed = layer
+            .feed_forward
+            .forward(&state.normed, &state.sum, adaptation)?;
         let (after, next) = (layer.feed_norms.after.as_ref(), self.norm_before(index + 1));
         if layer.input.is_none() && layer.scale.is_none() {
             let sum = step.images.after_layer(index, state.sum)?;
@@ -610,7 +612,9 @@ impl Decoder {
         let sum = ((&predicted[active] + attended)? + beside)?;
         let sum = (sum * std::f64::consts::FRAC_1_SQRT_2)?;
         let fed = normed(layer.feed_norms.before.as_ref(), &sum)?;
-        let fed = layer.feed_forward.forward(&fed, &sum, LayerAdaptation::NONE)?;
+        let fed = layer
+            .feed_forward
+            .forward(&fed, &sum, LayerAdaptation::NONE)?;
         let activated = (&sum + normed(layer.feed_norms.after.as_ref(), &fed)?)?;
         let mut streams = alternating.correct(&predicted, &activated)?;
         if let (Some(input), Some(inputs)) = (&layer.input, step.inputs_of(index, rows)?) {

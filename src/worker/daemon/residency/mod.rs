@@ -14,6 +14,7 @@ use tracing::{error, info};
 use super::locate::Located;
 use super::{DaemonError, Device, DeviceModel};
 use muster_config::show_duration;
+use muster_engine::runtime::{LoadError, ModelInfo, Purpose};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{KeepAlive, MemoryStay};
 
@@ -54,10 +55,10 @@ struct ResidentModel {
     is_leaving: bool,
 }
 
-/// Keeps a model in memory for a job.
+/// Keeps a model in memory for a job, and that of an adapter with it.
 pub struct ResidencyHold {
     models: Arc<Residents>,
-    name: String,
+    names: Vec<String>,
 }
 
 /// The use of a model on a device.
@@ -141,8 +142,15 @@ impl Residency {
 
     /// Takes note of a model that was just loaded.
     pub fn note(&self, device: &Device, located: Located, model: DeviceModel) {
-        let resident = ResidentModel {
+        self.insert(ResidentModel {
             calls_tools: device.calls_tools(&model),
+            ..self.resident(located, model)
+        });
+    }
+
+    fn resident(&self, located: Located, model: DeviceModel) -> ResidentModel {
+        ResidentModel {
+            calls_tools: false,
             located,
             is_loaded: true,
             jobs: 0,
@@ -151,10 +159,47 @@ impl Residency {
             keep_alive: self.keep_alive,
             is_leaving: false,
             model,
-        };
+        }
+    }
+
+    fn insert(&self, resident: ResidentModel) {
         let name = resident.model.name().to_owned();
         self.lock().insert(name, resident);
         self.models.changes.send_replace(());
+    }
+
+    /// The adapters in the folder for the models that are offered, without those that are offered themselves.
+    pub async fn new_adapters(&self) -> Vec<Located> {
+        let device = self.device.lock().await;
+        let bases: Vec<Located> = {
+            let models = self.lock();
+            let bases = models.values().filter(|resident| resident.writes_text());
+            bases.map(|resident| resident.located.clone()).collect()
+        };
+        let adapters = bases.iter().flat_map(|base| device.adapters_of(base));
+        adapters.filter(|it| !self.offers(&it.name)).collect()
+    }
+
+    /// Offers an adapter of a model that is offered. The first job loads it.
+    pub async fn offer_adapter(&self, located: Located) -> Result<DeviceModel, DaemonError> {
+        let mut device = self.device.lock().await;
+        let base = {
+            let models = self.lock();
+            let base = located.base().and_then(|base| models.get(base));
+            base.map(|base| (base.model.clone(), base.calls_tools))
+        };
+        let Some((DeviceModel::Text(info), calls_tools)) = base else {
+            let base = located.base().unwrap_or_default().to_owned();
+            let name = located.name;
+            return Err(LoadError::NoBase { name, base }.into());
+        };
+        let model = device.offer_adapter(&located, &info)?;
+        self.insert(ResidentModel {
+            calls_tools,
+            is_loaded: false,
+            ..self.resident(located, model.clone())
+        });
+        Ok(model)
     }
 
     /// Loads a model that is not offered yet. Models without jobs make room for it where that is enough; gives their names.
@@ -203,20 +248,25 @@ impl Residency {
     /// Sees to it that a model is in memory and stays there as long as the hold is kept. None for a model that is not
     /// one of these.
     pub async fn hold(&self, name: &str) -> Result<Option<ResidencyHold>, DaemonError> {
-        let is_loaded = match self.lock().get_mut(name) {
-            Some(resident) => {
-                resident.jobs += 1;
-                resident.touch();
-                resident.is_loaded
-            }
-            None => return Ok(None),
-        };
-        let hold = ResidencyHold {
+        let base = self.lock().get(name).and_then(ResidentModel::base);
+        let mut hold = ResidencyHold {
             models: Arc::clone(&self.models),
-            name: name.to_owned(),
+            names: Vec::new(),
         };
-        if !is_loaded {
-            self.wake(name).await?;
+        // An adapter is nothing without its model.
+        for name in base.into_iter().chain([name.to_owned()]) {
+            let is_loaded = match self.lock().get_mut(&name) {
+                Some(resident) => {
+                    resident.jobs += 1;
+                    resident.touch();
+                    resident.is_loaded
+                }
+                None => return Ok(None),
+            };
+            hold.names.push(name.clone());
+            if !is_loaded {
+                self.wake(&name).await?;
+            }
         }
         Ok(Some(hold))
     }
@@ -350,21 +400,29 @@ impl Residency {
 
     fn others_run(&self, name: &str) -> bool {
         let models = self.lock();
-        let mut others = models.iter().filter(|(other, _)| *other != name);
+        // The model of an adapter stays as long as the adapter is wanted.
+        let base = models.get(name).and_then(ResidentModel::base);
+        let others = models.iter().filter(|(other, _)| *other != name);
+        let mut others = others.filter(|(other, _)| Some(*other) != base.as_ref());
         others.any(|(_, other)| other.is_loaded && other.jobs > 0)
     }
 
     /// Unloads a model that is in memory and has no jobs; false for any other.
     async fn put_away(&self, device: &mut Device, name: &str, why: &str) -> bool {
-        let model = match self.lock().get_mut(name) {
-            Some(resident) if resident.is_idle() => {
-                // A job that comes from here on waits for the device.
-                resident.is_loaded = false;
-                resident.is_leaving = false;
-                resident.keep_alive = self.keep_alive;
-                resident.model.clone()
-            }
-            _ => return false,
+        let model = {
+            let mut models = self.lock();
+            let model = match models.get_mut(name) {
+                Some(resident) if resident.is_idle() => {
+                    resident.put_away(self.keep_alive);
+                    resident.model.clone()
+                }
+                _ => return false,
+            };
+            // A model without jobs has no adapter with jobs.
+            let adapters = models.values_mut();
+            let adapters = adapters.filter(|it| it.located.base() == Some(name));
+            adapters.for_each(|adapter| adapter.put_away(self.keep_alive));
+            model
         };
         match device.unload_for_now(&model).await {
             Ok(()) => info!(
@@ -458,6 +516,23 @@ impl ResidentModel {
         end.map_or(MemoryStay::Always, MemoryStay::Until)
     }
 
+    /// The name of the model of an adapter.
+    fn base(&self) -> Option<String> {
+        self.located.base().map(str::to_owned)
+    }
+
+    fn writes_text(&self) -> bool {
+        let writes = |info: &ModelInfo| info.purpose == Purpose::Generate && info.parent.is_none();
+        matches!(&self.model, DeviceModel::Text(info) if writes(info))
+    }
+
+    /// A job that comes from here on waits for the device.
+    fn put_away(&mut self, keep_alive: Option<Duration>) {
+        self.is_loaded = false;
+        self.is_leaving = false;
+        self.keep_alive = keep_alive;
+    }
+
     fn is_idle(&self) -> bool {
         self.is_loaded && self.jobs == 0
     }
@@ -483,9 +558,11 @@ impl ResidentModel {
 
 impl Drop for ResidencyHold {
     fn drop(&mut self) {
-        if let Some(resident) = self.models.lock().get_mut(&self.name) {
-            resident.jobs -= 1;
-            resident.touch();
+        for name in &self.names {
+            if let Some(resident) = self.models.lock().get_mut(name) {
+                resident.jobs -= 1;
+                resident.touch();
+            }
         }
         self.models.changes.send_replace(());
     }

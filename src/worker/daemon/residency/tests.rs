@@ -5,10 +5,11 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::catalog::Catalog;
-use crate::daemon::locate::{Shelves, locate};
+use crate::daemon::locate::{LocatedSource, Shelves, locate};
 use crate::hardware;
 use crate::hub::{Hub, HubSettings};
 use muster_config::{Config, Sources};
+use muster_engine::runtime::ModelSource;
 
 /// The text model of the program, served under this name.
 pub fn located(folder: &Path, name: &str) -> Located {
@@ -34,9 +35,13 @@ pub fn device(folder: &Path) -> Device {
 }
 
 pub fn config(folder: &Path) -> Config {
+    config_with(folder, "")
+}
+
+fn config_with(folder: &Path, engine: &str) -> Config {
     let (file, place) = (folder.join("worker.toml"), folder.display());
     let text = format!(
-        "[engine]\nkv_memory = \"16MiB\"\ndevice = \"cpu\"\n\
+        "[engine]\nkv_memory = \"16MiB\"\ndevice = \"cpu\"\n{engine}\
          [worker]\ndata_dir = \"{place}\"\n[hub]\ncache_dir = \"{place}/hub\"\n"
     );
     fs::write(&file, text).unwrap();
@@ -160,4 +165,95 @@ async fn an_unloaded_model_leaves_after_its_jobs() {
     residency.load("one").await.unwrap();
     assert_eq!(residency.stay("one"), MemoryStay::Always);
     tasks.stop(Duration::from_secs(1)).await;
+}
+
+const TINY: &str = "tiny-llama";
+const PIRATE: &str = "tiny-llama:pirate";
+
+/// The small Llama of the tests, and in the folder two adapters: its own one, and one of another model.
+async fn with_adapters(folder: &Path) -> Residency {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+    let adapters = folder.join("adapters");
+    for (from, to) in [("tiny-llama/pirate", "pirate"), ("qwen2/all", "broken")] {
+        let to = adapters.join(TINY).join(to);
+        fs::create_dir_all(&to).unwrap();
+        for file in ["adapter_config.json", "adapter_model.safetensors"] {
+            let from = fixtures.join("golden/text-adapters").join(from);
+            fs::copy(from.join(file), to.join(file)).unwrap();
+        }
+    }
+    let engine = format!("adapters = \"{}\"\n", adapters.display());
+    let config = config_with(folder, &engine);
+    let mut device = Device::start(&config, &hardware::probe()).unwrap();
+    let base = Located {
+        name: TINY.to_owned(),
+        source: LocatedSource::Text(Box::new(ModelSource::new(fixtures.join(TINY)))),
+        is_vouched: true,
+    };
+    let model = device.load(base.clone(), |_, _| {}).await.unwrap();
+    let residency = Residency::new(device, None);
+    let device = residency.device().await;
+    residency.note(&device, base, model);
+    drop(device);
+    residency
+}
+
+async fn offer_pirate(residency: &Residency) {
+    let mut new = residency.new_adapters().await.into_iter();
+    let pirate = new.find(|adapter| adapter.name == PIRATE).unwrap();
+    let model = residency.offer_adapter(pirate).await.unwrap();
+    assert_eq!((model.name(), model.parent()), (PIRATE, Some(TINY)));
+}
+
+#[tokio::test]
+async fn an_adapter_is_offered_beside_its_model_and_loaded_by_its_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let residency = with_adapters(folder.path()).await;
+    let new = residency.new_adapters().await;
+    let names: Vec<&str> = new.iter().map(|adapter| adapter.name.as_str()).collect();
+    assert_eq!(names, ["tiny-llama:broken", PIRATE]);
+    let refused = residency.offer_adapter(new[0].clone()).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("made for another model (\"qwen2\")"),
+        "{refused}"
+    );
+    offer_pirate(&residency).await;
+    assert_eq!(residency.new_adapters().await.len(), 1, "the broken one");
+    assert_eq!(in_memory(&residency), [TINY]);
+
+    let hold = residency.hold(PIRATE).await.unwrap().unwrap();
+    assert_eq!(in_memory(&residency), [TINY, PIRATE]);
+    let runtime = residency.device().await.engines().runtime.clone();
+    assert_eq!(runtime.info(PIRATE).unwrap().parent.as_deref(), Some(TINY));
+    // The model of a job stays, and takes its adapters along when it leaves.
+    assert_eq!(residency.unload(TINY).await, UnloadOutcome::AfterJobs(1));
+    drop(hold);
+    residency.unload_due().await;
+    assert_eq!(in_memory(&residency), [""; 0]);
+    assert!(runtime.info(PIRATE).is_err() && runtime.info(TINY).is_err());
+    let hold = residency.hold(PIRATE).await.unwrap().unwrap();
+    assert_eq!(in_memory(&residency), [TINY, PIRATE]);
+    assert!(runtime.info(PIRATE).is_ok());
+    drop(hold);
+    assert_eq!(residency.unload(PIRATE).await, UnloadOutcome::Unloaded);
+    assert_eq!(in_memory(&residency), [TINY]);
+    assert!(runtime.info(PIRATE).is_err() && runtime.info(TINY).is_ok());
+}
+
+/// The job would wait for the end of its model's jobs, which are its own.
+#[tokio::test]
+async fn a_job_whose_adapter_does_not_fit_beside_its_model_fails_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let residency = with_adapters(folder.path()).await;
+    offer_pirate(&residency).await;
+    residency.device().await.leave_no_room();
+    let held = timeout(Duration::from_secs(60), residency.hold(PIRATE)).await;
+    let failure = held.unwrap().err().unwrap().to_string();
+    assert!(
+        failure.contains("tiny-llama:pirate does not fit"),
+        "{failure}"
+    );
+    assert_eq!(residency.load_of(TINY).unwrap().jobs, 0);
+    assert!(residency.hold(TINY).await.unwrap().is_some());
 }

@@ -8,6 +8,7 @@ use candle_core::{DType, Device};
 use super::modules::{AdapterModule, AdapterModules};
 use super::settings::AdapterSettings;
 use crate::networks::layers::{DecoderAdapter, LowRank};
+use crate::networks::text::family::Family;
 use crate::networks::text::spec::DecoderSpec;
 use crate::networks::weights::{
     Checkpoint, CheckpointError, Flaw, TensorHeader, TensorType, Weight, convert,
@@ -166,6 +167,13 @@ impl TextAdapterFile {
     }
 
     fn fitting(&self, spec: &DecoderSpec) -> Result<Vec<FittingChange<'_>>, Flaw> {
+        if matches!(
+            spec.family,
+            Family::Gemma3n | Family::Gemma4 | Family::Llama4
+        ) {
+            let found = format!("a {} decoder", spec.family);
+            return Err(Flaw::unsupported("the model of the adapter", found, TRAIN));
+        }
         if let Some(metadata) = self.checkpoint.gguf_metadata() {
             let found = metadata.text("general.architecture").unwrap_or("nothing");
             let wanted = spec.family.gguf_name();
