@@ -126,7 +126,11 @@ fn modules_of(spec: &DecoderSpec, layer: usize) -> Vec<(Part, AdapterModule)> {
 
 fn attention(spec: &DecoderSpec, layer: usize) -> Vec<(Part, AdapterModule)> {
     use AdapterTarget as T;
-    let (hidden, query, kv) = (spec.hidden_size, spec.query_size(), spec.kv_size());
+    let (hidden, query, kv) = (
+        spec.hidden_size,
+        spec.query_size(layer),
+        spec.kv_size(layer),
+    );
     let module = |outputs, inputs, pieces| AdapterModule {
         layer,
         outputs,
@@ -137,7 +141,7 @@ fn attention(spec: &DecoderSpec, layer: usize) -> Vec<(Part, AdapterModule)> {
         let piece = ModulePiece::neighbours(target, 0, outputs);
         module(outputs, inputs, vec![piece])
     };
-    let gathered = spec.gathered_size();
+    let gathered = spec.gathered_size(layer);
     let output = (
         Part::AttentionOutput,
         whole(T::AttentionOutput, hidden, gathered),
