@@ -290,7 +290,7 @@ mod tests {
     fn a_machine_without_a_gpu_gets_the_largest_model_that_fits_and_reads_little_for_each_token() {
         // Free memory of machines with 4, 8, 16, 32 and 64 GB.
         let free = [
-            (3, "ministral-3-3b-instruct"),
+            (3, "gemma-4-e2b-it"),
             (6, "lfm2.5-8b-a1b"),
             (13, "gpt-oss-20b"),
             (28, "qwen3.6-35b-a3b"),

@@ -47,6 +47,7 @@ pub enum Family {
     Qwen3Reranker,
     Gemma2,
     Gemma3,
+    Gemma4,
     EmbeddingGemma,
     /// Phi 4 as well.
     Phi3,
@@ -89,6 +90,7 @@ impl Family {
         ("ministral3", Self::Ministral3),
         ("gemma2", Self::Gemma2),
         ("gemma3", Self::Gemma3),
+        ("gemma4", Self::Gemma4),
         ("embeddinggemma", Self::EmbeddingGemma),
         ("phi3", Self::Phi3),
         ("olmo2", Self::Olmo2),
@@ -135,14 +137,15 @@ impl Family {
         !has_not_yet && !self.is_refused_on_gpus()
     }
 
-    /// Whether the engine has this family on CPUs alone: recurrent layers, latent attention, attention sinks and attention
-    /// in both directions.
+    /// Whether the engine has this family on CPUs alone: recurrent layers, latent attention, attention sinks, attention
+    /// in both directions and caches that layers share.
     pub fn is_refused_on_gpus(self) -> bool {
         matches!(
             self,
             Self::Qwen3Next
                 | Self::Qwen35
                 | Self::Qwen35Moe
+                | Self::Gemma4
                 | Self::EmbeddingGemma
                 | Self::GptOss
                 | Self::Glm4MoeLite

@@ -58,6 +58,7 @@ impl ModelFacts for TextFacts {
             Family::Qwen35Moe,
             Family::Gemma2,
             Family::Gemma3,
+            Family::Gemma4,
             Family::Phi3,
             Family::Olmo2,
             Family::Olmoe,
