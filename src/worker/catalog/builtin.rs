@@ -24,7 +24,6 @@ pub const ENTRIES: &[(&str, &str)] = &[
     entry!("gemma-3-1b-it.toml"),
     entry!("gemma-3-4b-it.toml"),
     entry!("gemma-4-26b-a4b-it.toml"),
-    entry!("gemma-4-31b-it.toml"),
     entry!("gemma-4-e2b-it.toml"),
     entry!("gemma-4-e4b-it.toml"),
     entry!("glm-4.7-flash.toml"),
