@@ -260,7 +260,9 @@ impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         let exit = match error {
             LoadError::Checkpoint(error) => return error.into(),
-            LoadError::Text(_) | LoadError::Bidirectional => Exit::BadData,
+            LoadError::Text(_) | LoadError::Bidirectional | LoadError::ImageTokens(_) => {
+                Exit::BadData
+            }
             LoadError::CacheTooSmall { .. }
             | LoadError::KvHeadSize { .. }
             | LoadError::KvLatents { .. }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::{
-    family::{Family, Naming, Part, Role},
+    family::{Family, Naming, Nesting, Part, Role},
     spec::DecoderSpec,
 };
 use crate::networks::layers::AdapterTarget;
@@ -52,7 +52,12 @@ impl AdapterModules {
             (true, _) => &[Naming::Gguf],
             (false, Family::Lfm2 | Family::Lfm2Moe) => &[Naming::Lfm2],
             (false, Family::GraniteHybrid) => &[Naming::GraniteHybrid],
-            (false, _) => &[Naming::Hub, Naming::BesideTower],
+            (false, _) => &[
+                Naming::Hub,
+                Naming::BesideTower(Nesting::LanguageModel),
+                Naming::BesideTower(Nesting::Llava),
+                Naming::BesideTower(Nesting::TextModel),
+            ],
         };
         let mut by_name = HashMap::new();
         for layer in 0..spec.layers {
