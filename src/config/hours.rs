@@ -59,7 +59,7 @@ impl HourSpan {
         };
         let (from, to) = time.split_once('-')?;
         let (from, to) = (minutes(from)?, minutes(to)?);
-        // Nobody can tell which of the two is meant.
+        // A whole day and no time at all are written alike.
         if from == to || from == DAY_MINUTES {
             return None;
         }

@@ -636,7 +636,9 @@ fn the_owner_has_the_machine_back_and_a_stream_goes_on_afterwards() {
     paused(false);
     let said = beside(folder.path(), &["pause", "--after-job"]);
     assert!(said.starts_with("paused by command"), "{said}");
-    worker(&["pause", "--for", "soon"]).run().fails(2, "expected a time such as 90min or 2h");
+    worker(&["pause", "--for", "soon"])
+        .run()
+        .fails(2, "expected a time such as 90min or 2h");
 }
 
 #[test]

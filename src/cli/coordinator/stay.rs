@@ -27,7 +27,7 @@ impl Stay {
             match self.told().await {
                 Signal::Stop => return,
                 Signal::Reload => reload().await,
-                // It has no worker.
+                // A worker alone is paused.
                 Signal::Pause | Signal::Resume => {}
             }
         }

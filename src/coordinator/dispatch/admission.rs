@@ -78,7 +78,7 @@ impl Dispatcher {
         }
     }
 
-    /// Nobody waits for workers whose owners have all their machines back.
+    /// A request does not wait for workers that are all paused by their owners.
     fn check_pause(&self, lane: LaneId, job: &Job) -> Result<(), Refusal> {
         let listings = self.workers.values().flat_map(|worker| {
             let listings = worker.listings.iter();

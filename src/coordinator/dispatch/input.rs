@@ -285,6 +285,6 @@ pub struct ModelReport {
     pub prefill_per_second: Option<f64>,
     pub decode_per_second: Option<f64>,
     pub stay: MemoryStay,
-    /// Its owner has the machine back: until this second since the epoch, or 0.
+    /// The owner has the machine back until this second since the epoch, or for an unknown time where it is 0.
     pub paused_until: Option<i64>,
 }

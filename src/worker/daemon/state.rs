@@ -64,7 +64,7 @@ impl WorkerState {
         sources.lines = worker.named_links();
     }
 
-    /// What the owner has said, and what has come of it.
+    /// The owner's pause, and how far it has come.
     pub fn is_available(&self, availability: Availability, pause: &OwnerPause) {
         let mut sources = self.lock();
         sources.availability = availability;

@@ -147,7 +147,7 @@ fn a_request_is_refused_while_all_owners_have_their_machines_back() {
         Some(90),
         "{text}"
     );
-    // What is on disk waits.
+    // Durable jobs wait.
     let durable = Job {
         durable: true,
         ..desk.new_job()

@@ -32,6 +32,7 @@ mod llama4_names;
 mod load;
 mod memory;
 mod mistral;
+mod naming;
 mod olmo;
 mod phi;
 mod qwen;

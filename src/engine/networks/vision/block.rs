@@ -83,7 +83,7 @@ pub struct Block {
     attention: Mixing,
     output: Projection,
     feed_norm: Norm,
-    feed: Feed,
+    feed: FeedProducts,
 }
 
 enum Mixing {
@@ -91,7 +91,7 @@ enum Mixing {
     Apart([Projection; 3]),
 }
 
-enum Feed {
+enum FeedProducts {
     Plain {
         up: Projection,
         down: Projection,
@@ -156,11 +156,11 @@ impl Block {
             output: matrix(names.output, square)?,
             feed_norm,
             feed: match names.feed {
-                FeedNames::Plain([up, down]) => Feed::Plain {
+                FeedNames::Plain([up, down]) => FeedProducts::Plain {
                     up: matrix(up, (feed, hidden))?,
                     down: matrix(down, (hidden, feed))?,
                 },
-                FeedNames::Gated([gate, up, down]) => Feed::Gated {
+                FeedNames::Gated([gate, up, down]) => FeedProducts::Gated {
                     gate: matrix(gate, (feed, hidden))?,
                     up: matrix(up, (feed, hidden))?,
                     down: matrix(down, (hidden, feed))?,
@@ -228,7 +228,7 @@ impl Block {
     }
 }
 
-impl Feed {
+impl FeedProducts {
     fn forward(&self, x: &Tensor, kind: GateKind) -> Result<Tensor> {
         match self {
             Self::Plain { up, down } => down.apply(&gelu(&up.apply(x)?)?),

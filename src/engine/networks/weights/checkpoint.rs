@@ -13,9 +13,9 @@ use serde::Deserialize;
 use super::{
     error::{CheckpointError, Flaw},
     gguf::{self, GgufMetadata},
-    header::{Stored, TensorHeader},
+    header::{StoredForm, TensorHeader},
     mapping::{Mapping, TensorBytes},
-    packed::{Packing, Place},
+    packed::{Packing, StoredRange},
     safetensors, whisper_cpp,
 };
 
@@ -202,18 +202,18 @@ impl Checkpoint {
     }
 
     pub fn bytes(&self, header: &TensorHeader) -> TensorBytes {
-        let mapped = |place: &Place| {
+        let mapped = |place: &StoredRange| {
             TensorBytes::mapped(self.files[place.file].clone(), place.range.clone())
         };
         let converted = match &header.converted_from {
             None => return mapped(&header.place()),
-            Some(Stored::Iq(iq)) => {
+            Some(StoredForm::Iq(iq)) => {
                 let stored = mapped(&header.place());
                 let converted = iq.as_q8_0(&stored);
                 stored.release();
                 converted
             }
-            Some(Stored::Packed(parts)) => {
+            Some(StoredForm::Packed(parts)) => {
                 let converted =
                     parts.converted(|place| &self.files[place.file].bytes()[place.range.clone()]);
                 parts.places().for_each(|place| mapped(place).release());

@@ -6,7 +6,7 @@ use candle_core::quantized::GgmlDType;
 
 use super::error::Flaw;
 use super::iq::IqType;
-use super::packed::{PackedMatrixParts, Place};
+use super::packed::{PackedMatrixParts, StoredRange};
 use muster_kernels::WeightType;
 
 /// One tensor of a checkpoint, as its file describes it.
@@ -18,8 +18,8 @@ pub struct TensorHeader {
     pub dtype: TensorType,
     /// Its size in the file, or once it is converted.
     pub bytes: u64,
-    /// Stored so, and converted to `dtype` when it is read.
-    pub converted_from: Option<Stored>,
+    /// StoredForm so, and converted to `dtype` when it is read.
+    pub converted_from: Option<StoredForm>,
     /// Which of the checkpoint's files holds it, and where in that file.
     pub(super) file: usize,
     pub(super) range: Range<usize>,
@@ -27,7 +27,7 @@ pub struct TensorHeader {
 
 /// What a tensor is made of when it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stored {
+pub enum StoredForm {
     Iq(IqType),
     Packed(Arc<PackedMatrixParts>),
 }
@@ -37,13 +37,13 @@ impl TensorHeader {
     pub fn packed(name: String, shape: Vec<usize>, parts: PackedMatrixParts) -> Self {
         let dtype = TensorType::Weight(parts.held());
         Self {
-            converted_from: Some(Stored::Packed(Arc::new(parts))),
+            converted_from: Some(StoredForm::Packed(Arc::new(parts))),
             ..Self::described(name, shape, dtype)
         }
     }
 
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn place(&self) -> StoredRange {
+        StoredRange {
             file: self.file,
             range: self.range.clone(),
         }
@@ -133,7 +133,7 @@ pub struct Claim {
     pub name: String,
     pub shape: Vec<usize>,
     pub dtype: TensorType,
-    /// Stored so, and held as `dtype`.
+    /// StoredForm so, and held as `dtype`.
     pub converted_from: Option<IqType>,
     pub start: u64,
 }
@@ -192,7 +192,7 @@ fn placed(claim: Claim, data_start: u64, file_bytes: u64) -> Result<TensorHeader
         shape: claim.shape,
         dtype: claim.dtype,
         bytes: held,
-        converted_from: claim.converted_from.map(Stored::Iq),
+        converted_from: claim.converted_from.map(StoredForm::Iq),
         file: 0,
     })
 }

@@ -37,17 +37,17 @@ pub struct PackedMatrixParts {
     rows: usize,
     cols: usize,
     groups: usize,
-    codes: Place,
-    scales: Place,
+    codes: StoredRange,
+    scales: StoredRange,
     scale_type: GgmlDType,
-    zeros: Option<Place>,
+    zeros: Option<StoredRange>,
     /// The group of each column.
-    order: Option<Place>,
+    order: Option<StoredRange>,
 }
 
 /// Where bytes of the checkpoint are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct StoredRange {
     pub file: usize,
     pub range: Range<usize>,
 }
@@ -297,13 +297,13 @@ impl PackedMatrixParts {
     }
 
     /// All the places that it is read from.
-    pub fn places(&self) -> impl Iterator<Item = &Place> {
+    pub fn places(&self) -> impl Iterator<Item = &StoredRange> {
         let optional = self.zeros.iter().chain(&self.order);
         [&self.codes, &self.scales].into_iter().chain(optional)
     }
 
     /// The matrix as [`Self::held`], on all the machine's threads.
-    pub fn converted<'a>(&self, bytes: impl Fn(&Place) -> &'a [u8]) -> Vec<u8> {
+    pub fn converted<'a>(&self, bytes: impl Fn(&StoredRange) -> &'a [u8]) -> Vec<u8> {
         let numbers = Numbers {
             parts: self,
             codes: bytes(&self.codes),

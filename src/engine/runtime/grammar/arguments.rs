@@ -29,12 +29,12 @@ const LONGEST_BOUND: u64 = 1000;
 pub struct Argument {
     pub name: String,
     pub is_required: bool,
-    pub written: Written,
+    pub written: ArgumentForm,
 }
 
 /// How its value is written.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Written {
+pub enum ArgumentForm {
     /// As it stands.
     Text { least: u64, most: Option<u64> },
     /// One of these, as they stand.
@@ -63,7 +63,7 @@ pub fn one_by_one(parameters: &Value, strict: bool, is_json: bool) -> Option<Vec
     }
     let argument = |(name, schema): (&String, &Value)| {
         let written = match is_json {
-            true => with_definitions(schema, entries).map(Written::Json),
+            true => with_definitions(schema, entries).map(ArgumentForm::Json),
             false => written(schema, entries, parameters, strict),
         };
         Some(Argument {
@@ -80,7 +80,7 @@ fn written(
     root: &Map<String, Value>,
     parameters: &Value,
     strict: bool,
-) -> Option<Written> {
+) -> Option<ArgumentForm> {
     let types = JsonTypes::of(schema, parameters);
     if let Some(values) = schema["enum"].as_array() {
         return one_of(values, types);
@@ -89,9 +89,9 @@ fn written(
         return one_of(std::slice::from_ref(value), types);
     }
     if !types.string {
-        return with_definitions(schema, root).map(Written::Json);
+        return with_definitions(schema, root).map(ArgumentForm::Json);
     }
-    let free = Written::Text {
+    let free = ArgumentForm::Text {
         least: 0,
         most: None,
     };
@@ -111,13 +111,13 @@ fn written(
     let (least, most) = (bound("minLength").unwrap_or(0), bound("maxLength"));
     let is_short = least <= LONGEST_BOUND && most.is_none_or(|most| most <= LONGEST_BOUND);
     match is_short {
-        true => Some(Written::Text { least, most }),
+        true => Some(ArgumentForm::Text { least, most }),
         false => (!strict).then_some(free),
     }
 }
 
 /// Where each of them reads as what it is.
-fn one_of(values: &[Value], types: JsonTypes) -> Option<Written> {
+fn one_of(values: &[Value], types: JsonTypes) -> Option<ArgumentForm> {
     let text = |value: &Value| {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -127,7 +127,7 @@ fn one_of(values: &[Value], types: JsonTypes) -> Option<Written> {
         (is_read && !text.is_empty() && !text.contains('<')).then_some(text)
     };
     let texts = values.iter().map(text).collect::<Option<Vec<_>>>()?;
-    (!texts.is_empty()).then_some(Written::OneOf(texts))
+    (!texts.is_empty()).then_some(ArgumentForm::OneOf(texts))
 }
 
 /// A property on its own, with what its references lead to.
@@ -150,15 +150,15 @@ fn with_definitions(schema: &Value, root: &Map<String, Value>) -> Option<Value> 
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Written, one_by_one};
+    use super::{ArgumentForm, one_by_one};
 
-    fn written(schema: Value, strict: bool) -> Option<Written> {
+    fn written(schema: Value, strict: bool) -> Option<ArgumentForm> {
         let parameters = json!({"type": "object", "properties": {"a": schema}});
         one_by_one(&parameters, strict, false).map(|mut it| it.remove(0).written)
     }
 
-    fn text(least: u64, most: Option<u64>) -> Option<Written> {
-        Some(Written::Text { least, most })
+    fn text(least: u64, most: Option<u64>) -> Option<ArgumentForm> {
+        Some(ArgumentForm::Text { least, most })
     }
 
     #[test]
@@ -171,9 +171,12 @@ mod tests {
             let short = json!({"type": "string", "minLength": 1, "maxLength": 8});
             assert_eq!(written(short, strict), text(1, Some(8)));
             let count = json!({"type": "integer", "minimum": 3});
-            assert_eq!(written(count.clone(), strict), Some(Written::Json(count)));
+            assert_eq!(
+                written(count.clone(), strict),
+                Some(ArgumentForm::Json(count))
+            );
             let moods = json!({"enum": ["calm", null]});
-            let calm = Written::OneOf(vec!["calm".to_owned(), "null".to_owned()]);
+            let calm = ArgumentForm::OneOf(vec!["calm".to_owned(), "null".to_owned()]);
             assert_eq!(written(moods, strict), Some(calm));
             // A text that reads as null, and one that would end its tag.
             assert_eq!(written(json!({"enum": ["null", null]}), strict), None);
@@ -216,6 +219,6 @@ mod tests {
         });
         let arguments = one_by_one(&parameters, true, false).unwrap();
         let wanted = json!({"$ref": "#/$defs/point", "$defs": {"point": point}});
-        assert_eq!(arguments[0].written, Written::Json(wanted));
+        assert_eq!(arguments[0].written, ArgumentForm::Json(wanted));
     }
 }

@@ -4,7 +4,7 @@ use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use llguidance::regex_to_lark;
 use serde_json::{Map, Value, json};
 
-use super::arguments::{Argument, Written, one_by_one};
+use super::arguments::{Argument, ArgumentForm, one_by_one};
 use super::{Answer, Calls, Function, Grammar, Thought};
 use crate::runtime::text::{
     DEEPSEEK_CALL, DEEPSEEK_CALLS, DEEPSEEK_END_CALL, DEEPSEEK_SEPARATOR, MISTRAL_ARGUMENTS,
@@ -174,7 +174,7 @@ impl Main {
                 false => format!("{} {space} {}", literal(&key), literal(tags.value)),
             };
             let value = match argument.written {
-                Written::Text { least, most } => {
+                ArgumentForm::Text { least, most } => {
                     let rule = format!("text_{index}_{place}");
                     let most = most.map_or(String::new(), |most| most.to_string());
                     let text = format!(r"/(.|\n){{{least},{most}}}/");
@@ -182,11 +182,11 @@ impl Main {
                         .push(format!("{rule}[suffix={end_value}]: {text}"));
                     rule
                 }
-                Written::OneOf(values) => {
+                ArgumentForm::OneOf(values) => {
                     let values: Vec<String> = values.iter().map(|value| literal(value)).collect();
                     format!("({}) {end_value}", values.join(" | "))
                 }
-                Written::Json(schema) => {
+                ArgumentForm::Json(schema) => {
                     let rule = format!("argument_{index}_{place}");
                     let grammar = json_grammar(rule.clone(), schema, function.strict);
                     self.others.push(grammar);
@@ -215,8 +215,8 @@ impl Main {
         };
         for (place, argument) in arguments.into_iter().enumerate() {
             let value = match argument.written {
-                Written::Json(schema) => schema,
-                Written::Text { .. } | Written::OneOf(_) => Value::Bool(true),
+                ArgumentForm::Json(schema) => schema,
+                ArgumentForm::Text { .. } | ArgumentForm::OneOf(_) => Value::Bool(true),
             };
             let name = format!("argument_{index}_{place}");
             let item = format!("{} @{name}", literal(&format!("{}=", argument.name)));

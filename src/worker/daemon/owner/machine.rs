@@ -1,4 +1,4 @@
-//! What is known of the machine: its time, programs, load, people and GPUs.
+//! The state of the machine that rules ask for: time, programs, load, people and GPUs.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -10,7 +10,7 @@ use super::rules::{GpuUse, MachineUse};
 use crate::hardware::Cards;
 use muster_config::OwnerConfig;
 
-/// Looks at the machine again and again, and only at what a rule wants to know.
+/// Reads the state of the machine again and again, as far as a rule asks for it.
 pub struct MachineWatch {
     cards: Option<Cards>,
     /// Ticks of all processors and of this process at the last look.
@@ -83,7 +83,7 @@ impl MachineWatch {
                 self.keyboard = Some((count, Instant::now()));
                 Duration::ZERO
             }
-            // Nobody knows when it was used before.
+            // The time of its last use is unknown.
             None => {
                 self.keyboard = Some((count, Instant::now()));
                 Duration::MAX

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `pause` | commands and rules in force, and what they come to |
 //! | `rules` | the rules of the configuration, and the reasons that come of them |
-//! | `machine` | what is known of the machine |
+//! | `machine` | the state of the machine that rules ask for |
 
 mod machine;
 mod pause;

@@ -1,10 +1,10 @@
-//! The rules of `[owner]`: from what is known of the machine to the reasons why it takes no jobs.
+//! The rules of `[owner]`: from the state of the machine to the reasons why it takes no jobs.
 
 use std::time::{Duration, Instant};
 
 use muster_config::{OwnerConfig, Size, show_duration};
 
-/// The machine at one moment. What could not be read is absent, and no rule holds because of it.
+/// The machine at one moment. A value that could not be read is absent, and no rule holds because of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MachineUse {
     /// Days since Monday and minutes since midnight, in local time.
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// At night, when nobody is there.
+    /// At night, with no one at the machine.
     fn night() -> MachineUse {
         MachineUse {
             time: Some((2, 23 * 60)),
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// A week of nights, with a game on each evening: jobs are taken when nobody plays, and not at once after it.
+    /// A week of nights, with a game on each evening: jobs are taken when no game runs, and not at once after it.
     #[test]
     fn a_week_is_followed_minute_by_minute() {
         let (mut rules, begin) = (Rules::default(), Instant::now());

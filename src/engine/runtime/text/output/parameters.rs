@@ -229,7 +229,7 @@ impl ParametersCall {
         Read::Named { name, arguments }
     }
 
-    /// What is neither a key nor the end is passed over.
+    /// Text that is neither a key nor the end is passed over.
     fn between(&mut self, c: char) -> Read {
         self.held.push(c);
         if self.held == self.tags.key {

@@ -17,13 +17,13 @@ pub struct PythonicCall {
     arguments: Option<String>,
     /// The brackets that are open.
     open: usize,
-    text: Quoted,
+    text: QuoteState,
     has_ended: bool,
 }
 
 /// Where the scan is with regard to strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Quoted {
+enum QuoteState {
     Outside,
     Inside {
         quote: char,
@@ -42,7 +42,7 @@ impl PythonicCall {
             name: String::new(),
             arguments: None,
             open: 0,
-            text: Quoted::Outside,
+            text: QuoteState::Outside,
             has_ended: false,
         }
     }
@@ -68,37 +68,37 @@ impl PythonicCall {
         if self.has_ended || arguments.len() > MOST_GATHERED {
             return Read::Bad;
         }
-        if let Quoted::Behind { quote } = self.text {
+        if let QuoteState::Behind { quote } = self.text {
             self.text = match c {
                 c if c.is_whitespace() => self.text,
-                c if can_follow(c) => Quoted::Outside,
-                '\\' => Quoted::Inside {
+                c if can_follow(c) => QuoteState::Outside,
+                '\\' => QuoteState::Inside {
                     quote,
                     is_escaped: true,
                 },
                 c if c == quote => self.text,
-                _ => Quoted::Inside {
+                _ => QuoteState::Inside {
                     quote,
                     is_escaped: false,
                 },
             };
-            if self.text != Quoted::Outside {
+            if self.text != QuoteState::Outside {
                 arguments.push(c);
                 return Read::More;
             }
         }
         match (self.text, c) {
-            (Quoted::Inside { quote, is_escaped }, c) => {
+            (QuoteState::Inside { quote, is_escaped }, c) => {
                 self.text = match c == quote && !is_escaped {
-                    true => Quoted::Behind { quote },
-                    false => Quoted::Inside {
+                    true => QuoteState::Behind { quote },
+                    false => QuoteState::Inside {
                         quote,
                         is_escaped: c == '\\' && !is_escaped,
                     },
                 };
             }
             (_, '\'' | '"') => {
-                self.text = Quoted::Inside {
+                self.text = QuoteState::Inside {
                     quote: c,
                     is_escaped: false,
                 };

@@ -1,32 +1,35 @@
 //! The models of the daemon and the worker that serves them; both change when the configuration does.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `commands` | the owner's commands, carried out |
+//! | `pause` | the owner's pause |
+
+mod commands;
+mod pause;
 
 use std::collections::BTreeMap;
-use std::future::pending;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::DropGuard;
 use tracing::{error, info, warn};
 
-use super::control::{CommandCause, CommandFailure, CommandOutcome, CommandReply, OwnerCommand};
 use super::devices::NewAdapters;
 use super::downloads::{Downloads, can_be_fetched};
-use super::owner::{Availability, OwnerPause, OwnerRules, PauseOrder};
-use super::residency::{LoadOutcome, UnloadOutcome};
+use super::owner::{Availability, OwnerPause, OwnerRules};
 use super::state::WorkerState;
 use super::{DeviceModel, Devices, LAST_TASKS, Post, Served, Stock, Worker, here_already};
 use crate::catalog::Catalog;
 use crate::daemon::DaemonError;
 use crate::daemon::locate::Located;
 use crate::hub::Hub;
-use muster_config::{Config, nearest, show_duration};
+use muster_config::{Config, show_duration};
 use muster_process::tasks::Tasks;
 
 /// For a coordinator to hear of a new model before the owner's command ends.
 const RETURN_TIME: Duration = Duration::from_secs(10);
-/// Between looks whether the last job has ended before a pause.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// The devices, their models under the names of the configuration, and the worker.
 pub struct Crew {
@@ -35,11 +38,11 @@ pub struct Crew {
     choices: OwnerChoices,
     /// Why the owner's rules keep jobs away.
     rules: watch::Receiver<Vec<String>>,
-    /// What has come of the owner's pause.
+    /// The effect of the owner's pause.
     availability: Availability,
     /// Models that left memory for a pause.
     put_away: Vec<String>,
-    /// They come back to memory as long as this is kept.
+    /// Kept while they come back to memory.
     coming_back: Option<DropGuard>,
     pub worker: Worker,
     posts: Vec<Post>,
@@ -329,329 +332,6 @@ impl Crew {
         &self.choices
     }
 
-    /// Carries out a command of the owner.
-    pub async fn carry_out(
-        mut self,
-        command: OwnerCommand,
-        context: (&Config, &Catalog, &Hub),
-        grace: Duration,
-    ) -> (Self, CommandReply) {
-        match command {
-            OwnerCommand::Load(wanted) => self.load(&wanted, context, grace).await,
-            OwnerCommand::Unload(wanted) => {
-                let reply = self.unload(&wanted).await;
-                if let Ok(outcome) = &reply
-                    && !self.choices.unloaded.contains(&outcome.model)
-                {
-                    self.choices.unloaded.push(outcome.model.clone());
-                }
-                (self, reply)
-            }
-            OwnerCommand::Withdraw(wanted) => self.withdraw(&wanted, context, grace).await,
-            OwnerCommand::Pause {
-                duration,
-                after_jobs,
-            } => {
-                let until = duration.and_then(|time| SystemTime::now().checked_add(time));
-                self.pause(PauseOrder { until, after_jobs }).await;
-                let reply = Ok(self.standing());
-                (self, reply)
-            }
-            OwnerCommand::Resume => {
-                self.resume().await;
-                let reply = Ok(self.standing());
-                (self, reply)
-            }
-        }
-    }
-
-    /// Takes no jobs from now on; a later command takes the place of an earlier one.
-    pub async fn pause(&mut self, order: PauseOrder) {
-        self.choices.pause.order = Some(order);
-        self.settle().await;
-    }
-
-    /// Takes jobs again, where no rule forbids it.
-    pub async fn resume(&mut self) {
-        self.choices.pause.order = None;
-        self.settle().await;
-    }
-
-    /// Waits until there is something to do for the owner's pause.
-    pub async fn owner_due(&self) {
-        let ends = async {
-            match self.choices.pause.remaining(SystemTime::now()) {
-                Some(left) => sleep(left).await,
-                None => pending().await,
-            }
-        };
-        let last_job = async {
-            match self.availability {
-                Availability::Closing => {
-                    while !self.worker.is_idle() {
-                        sleep(LOOK).await;
-                    }
-                }
-                _ => pending().await,
-            }
-        };
-        let mut rules = self.rules.clone();
-        let changed = async {
-            if rules.changed().await.is_err() {
-                pending::<()>().await;
-            }
-        };
-        tokio::select! {
-            () = ends => {}
-            () = last_job => {}
-            () = changed => {}
-        }
-    }
-
-    pub async fn follow_owner(&mut self) {
-        self.choices.pause.expire(SystemTime::now());
-        self.choices.pause.rules = self.rules.borrow_and_update().clone();
-        self.settle().await;
-    }
-
-    /// Does what the owner's commands and rules come to now.
-    async fn settle(&mut self) {
-        let wanted = self.choices.pause.availability(self.worker.is_idle());
-        let until = self.choices.pause.until();
-        let before = std::mem::replace(&mut self.availability, wanted);
-        let done = match (before, wanted) {
-            (Availability::Paused, Availability::Closing) => {
-                self.availability = Availability::Paused;
-                Ok(())
-            }
-            (Availability::Paused, Availability::Paused) => self.worker.pause(until).await,
-            (before, wanted) if before == wanted => Ok(()),
-            (_, Availability::Open) => self.open().await,
-            (_, Availability::Closing) => {
-                info!("paused after running jobs: no new ones until the owner resumes");
-                self.worker.close(until);
-                Ok(())
-            }
-            (_, Availability::Paused) => self.give_back().await,
-        };
-        if let Err(failure) = done {
-            error!("pausing or resuming failed: {failure}");
-        }
-        self.state
-            .is_available(self.availability, &self.choices.pause);
-    }
-
-    /// Hands running jobs back and frees the memory of all models.
-    async fn give_back(&mut self) -> Result<(), muster_engine::runtime::Failure> {
-        self.coming_back = None;
-        let reasons = self.choices.pause.reasons(SystemTime::now()).join("; ");
-        info!("paused {reasons}: running jobs are handed back, models leave memory");
-        let paused = self.worker.pause(self.choices.pause.until()).await;
-        for (_, model) in &self.models {
-            let name = model.name();
-            match self.devices.unload(name).await {
-                UnloadOutcome::Unloaded | UnloadOutcome::AfterJobs(_) => {
-                    if !self.put_away.iter().any(|known| known == name) {
-                        self.put_away.push(name.to_owned());
-                    }
-                }
-                UnloadOutcome::NotOffered | UnloadOutcome::NotLoaded => {}
-            }
-        }
-        paused
-    }
-
-    /// Takes jobs again. Models come back one after the other, one that a job asks for before the others.
-    async fn open(&mut self) -> Result<(), muster_engine::runtime::Failure> {
-        info!("resumed: jobs are taken again");
-        self.worker.resume().await?;
-        let names = std::mem::take(&mut self.put_away);
-        let (devices, stop) = (self.devices.clone(), CancellationToken::new());
-        self.coming_back = Some(stop.clone().drop_guard());
-        self.tasks.start(async move {
-            for name in names {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    loaded = devices.load(&name) => if let Err(failure) = loaded {
-                        error!("loading {name} again failed: {failure}");
-                    }
-                }
-            }
-        });
-        Ok(())
-    }
-
-    /// As the reply to a command.
-    fn standing(&self) -> CommandOutcome {
-        let reasons = self.choices.pause.reasons(SystemTime::now()).join("; ");
-        let (state, text) = match self.availability {
-            Availability::Open => ("open", "this worker takes jobs".to_owned()),
-            Availability::Closing => {
-                let text =
-                    format!("no new jobs; paused once the running ones have ended: {reasons}");
-                ("closing", text)
-            }
-            Availability::Paused => ("paused", format!("paused {reasons}")),
-        };
-        outcome(String::new(), state, text)
-    }
-
-    /// Serves a model no more that the owner has loaded.
-    async fn withdraw(
-        mut self,
-        wanted: &str,
-        (config, catalog, _): (&Config, &Catalog, &Hub),
-        grace: Duration,
-    ) -> (Self, CommandReply) {
-        let Some(name) = self.name_of(wanted) else {
-            let failure = self.not_served(wanted);
-            return (self, Err(failure));
-        };
-        let mut models = self.models.iter();
-        let is_adapter = |model: &DeviceModel| model.parent().is_some();
-        if models.any(|(_, model)| model.name() == name && is_adapter(model)) {
-            let text = format!(
-                "this worker serves {name} as long as its files are in the folder of engine.adapters"
-            );
-            let failure = CommandFailure::new(CommandCause::Configured, text);
-            return (self, Err(failure));
-        }
-        let mut models = self.models.iter();
-        let is_configured = models
-            .any(|(known, model)| model.name() == name && config.models.serve.0.contains(known));
-        if is_configured {
-            let text = format!("this worker serves {name} as long as models.serve names it");
-            let failure = CommandFailure::new(CommandCause::Configured, text);
-            return (self, Err(failure));
-        }
-        let models = &self.models;
-        let is_it = |wanted: &String| {
-            let mut known = models.iter();
-            known.any(|(known, model)| known == wanted && model.name() == name)
-        };
-        self.choices.loaded.retain(|wanted| !is_it(wanted));
-        self.choices.unloaded.retain(|unloaded| *unloaded != name);
-        let changed = self.change(Vec::new(), (config, catalog), grace).await;
-        let text = format!("{name} is served no more");
-        (changed, Ok(outcome(name, "withdrawn", text)))
-    }
-
-    /// Loads a model that is served, or serves another one until the worker ends.
-    async fn load(
-        mut self,
-        wanted: &str,
-        (config, catalog, hub): (&Config, &Catalog, &Hub),
-        grace: Duration,
-    ) -> (Self, CommandReply) {
-        // A new adapter may be in the folder since the last look.
-        if self.name_of(wanted).is_none() && wanted.contains(':') {
-            let mut models = Vec::new();
-            let mut refused = add_adapters(&self.devices, &mut models).await.into_iter();
-            if let Some((_, failure)) = refused.find(|(name, _)| name == wanted) {
-                return (self, Err(failure.into()));
-            }
-            if !models.is_empty() {
-                self = self.add(models, (config, catalog), grace).await;
-            }
-        }
-        let located = match self.name_of(wanted) {
-            Some(name) => Err(name),
-            None => match here_already(wanted, config, catalog, hub) {
-                Ok(located) => match self.name_of(&located.name) {
-                    Some(name) => Err(name),
-                    None => Ok(located),
-                },
-                Err(failure) => return (self, Err(DaemonError::from(failure).into())),
-            },
-        };
-        let located = match located {
-            Ok(located) => located,
-            Err(name) => {
-                let reply = self.load_served(&name).await;
-                if reply.is_ok() {
-                    self.choices.unloaded.retain(|unloaded| *unloaded != name);
-                }
-                return (self, reply);
-            }
-        };
-        info!("loading {} as the owner says", located.name);
-        // The models that are served go on meanwhile.
-        let (model, unloaded) = match self.devices.load_new(wanted, located).await {
-            Ok(loaded) => loaded,
-            Err(failure) => {
-                error!("{failure}");
-                return (self, Err(failure.into()));
-            }
-        };
-        let name = model.name().to_owned();
-        let mut models = vec![(wanted.to_owned(), model)];
-        add_adapters(&self.devices, &mut models).await;
-        let mut changed = self.add(models, (config, catalog), grace).await;
-        if !changed.choices.loaded.iter().any(|name| name == wanted) {
-            changed.choices.loaded.push(wanted.to_owned());
-        }
-        // Where no coordinator can be reached the model is loaded as well.
-        let _ = timeout(RETURN_TIME, changed.worker.until_up_to_date()).await;
-        let mut text = format!("loaded {name}; served until this worker ends");
-        if !unloaded.is_empty() {
-            text.push_str(&format!("; unloaded to make room: {}", unloaded.join(", ")));
-        }
-        info!("{text}");
-        (changed, Ok(outcome(name, "loaded", text)))
-    }
-
-    async fn load_served(&self, name: &str) -> CommandReply {
-        let text = match self.devices.load(name).await? {
-            LoadOutcome::Loaded => format!("loaded {name}"),
-            LoadOutcome::AlreadyLoaded => format!("{name} is already in memory"),
-            LoadOutcome::NotOffered => return Err(self.not_served(name)),
-        };
-        Ok(outcome(name.to_owned(), "loaded", text))
-    }
-
-    async fn unload(&self, wanted: &str) -> CommandReply {
-        let Some(name) = self.name_of(wanted) else {
-            return Err(self.not_served(wanted));
-        };
-        let (state, text) = match self.devices.unload(&name).await {
-            UnloadOutcome::NotOffered => return Err(self.not_served(wanted)),
-            UnloadOutcome::NotLoaded => ("unloaded", format!("{name} is not in memory")),
-            UnloadOutcome::Unloaded => (
-                "unloaded",
-                format!("unloaded {name}; its next job loads it again"),
-            ),
-            UnloadOutcome::AfterJobs(jobs) => (
-                "unloading",
-                format!("{name} leaves memory when its running jobs end ({jobs} now)"),
-            ),
-        };
-        Ok(outcome(name, state, text))
-    }
-
-    /// The name of a served model, by it or by its name in the configuration.
-    fn name_of(&self, wanted: &str) -> Option<String> {
-        let mut models = self.models.iter();
-        let is_it =
-            |(name, model): &&(String, DeviceModel)| name == wanted || model.name() == wanted;
-        let found = models.find(is_it);
-        found.map(|(_, model)| model.name().to_owned())
-    }
-
-    fn not_served(&self, wanted: &str) -> CommandFailure {
-        let names: Vec<&str> = self.models.iter().map(|(_, model)| model.name()).collect();
-        let text = match (nearest(wanted, names.iter().copied()), names.as_slice()) {
-            (Some(near), _) => {
-                format!("this worker serves no model {wanted}; did you mean {near}?")
-            }
-            (None, []) => format!("this worker serves no model {wanted}, and no other"),
-            (None, names) => format!(
-                "this worker serves no model {wanted}; it serves {}",
-                names.join(", ")
-            ),
-        };
-        CommandFailure::new(CommandCause::Unknown, text)
-    }
-
     /// The models of the configuration, without those that could not be loaded.
     pub fn loaded_of<'c>(&self, config: &'c Config) -> Vec<&'c str> {
         let is_loaded = |name: &&'c String| self.models.iter().any(|(loaded, _)| loaded == *name);
@@ -704,14 +384,6 @@ impl OwnerChoices {
         for name in &self.unloaded {
             devices.unload(name).await;
         }
-    }
-}
-
-fn outcome(model: String, state: &str, text: String) -> CommandOutcome {
-    CommandOutcome {
-        model,
-        state: state.to_owned(),
-        text,
     }
 }
 

@@ -1,4 +1,14 @@
 //! The decoder: embeddings, layers, a last norm and the way to logits.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `pages` | the caches of all layers |
+//! | `step` | a step on its way through the layers |
+//! | `streams` | layers of several streams |
+
+mod pages;
+mod step;
+mod streams;
 
 use std::sync::Arc;
 
@@ -11,15 +21,19 @@ use super::{
 };
 use crate::networks::{
     layers::{
-        AdapterTarget, AlternatingUpdate, DecoderAdapter, Embedding, FeedForward, LayerAdaptation,
-        LayerCache, PerLayerEmbeddings, PerLayerInput, Positions, RmsNorm, Streams, TokenMixer,
+        AdapterTarget, AlternatingUpdate, DecoderAdapter, Embedding, FeedForward, LayerCache,
+        PerLayerEmbeddings, PerLayerInput, Positions, RmsNorm, Streams, TokenMixer,
     },
     weights::Weight,
 };
 use muster_kernels::{
     self as kernels, AttentionPlan, KvDtype, LayerPages, LayerStates, PAGE_TOKENS, RopeTable, Span,
-    StateSpan,
 };
+
+pub use pages::KvPages;
+use pages::{CacheKind, CacheSlot, ScratchCache};
+pub use step::LastStatesPass;
+use step::{State, Step, state_spans};
 
 /// A text decoder on a device.
 pub struct Decoder {
@@ -95,57 +109,6 @@ pub enum StateRows {
     All,
     /// The last one of each sequence.
     Last,
-}
-
-/// The keys and values of every layer that keeps them, in pages of [`PAGE_TOKENS`] tokens, and the states of the others.
-#[derive(Debug)]
-pub struct KvPages {
-    layers: Vec<CacheSlot>,
-}
-
-/// What a layer reads and writes.
-#[derive(Debug)]
-enum CacheSlot {
-    Own(LayerCache),
-    /// That of another layer, which it only reads.
-    Of(usize),
-}
-
-impl KvPages {
-    pub fn bytes(&self) -> u64 {
-        let own = self.layers.iter().filter_map(CacheSlot::own);
-        own.map(|layer| layer.bytes() as u64).sum()
-    }
-
-    fn of_layer(&mut self, layer: usize) -> Result<&mut LayerCache> {
-        let index = match self.layers.get(layer) {
-            Some(CacheSlot::Of(source)) => *source,
-            _ => layer,
-        };
-        match self.layers.get_mut(index) {
-            Some(CacheSlot::Own(cache)) => Ok(cache),
-            _ => bail!("layer {layer} has no cache"),
-        }
-    }
-
-    /// Gives a slot the state of another one.
-    pub fn copy_state(&mut self, from: usize, to: usize) -> Result<()> {
-        for layer in &mut self.layers {
-            if let CacheSlot::Own(LayerCache::States(states)) = layer {
-                states.copy(from, to)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl CacheSlot {
-    fn own(&self) -> Option<&LayerCache> {
-        match self {
-            Self::Own(cache) => Some(cache),
-            Self::Of(_) => None,
-        }
-    }
 }
 
 impl Decoder {
@@ -575,71 +538,6 @@ impl Decoder {
             ..State::plain(sum)
         })
     }
-
-    /// The same of several streams, of which the layer computes one.
-    fn through_streams(
-        &self,
-        index: usize,
-        alternating: &AlternatingUpdate,
-        state: State,
-        step: &Step,
-        cache: &mut LayerCache,
-        rows: Option<&Tensor>,
-    ) -> Result<State> {
-        let layer = &self.layers[index];
-        let normed = |norm: Option<&RmsNorm>, x: &Tensor| match norm {
-            Some(norm) => norm.forward(x),
-            None => Ok(x.clone()),
-        };
-        let mut predicted = alternating.predict(&state.streams)?;
-        let active = alternating.active;
-        let first = normed(layer.attention_norms.before.as_ref(), &predicted[active])?;
-        let mut beside = alternating.residual.forward(&first)?;
-        let positions = self.positions(step, index);
-        let mut gathered = layer.mixer.gather(&first, &positions, cache)?;
-        if let Some(rows) = rows {
-            if rows.elem_count() == 0 {
-                return Ok(State::plain(state.sum));
-            }
-            gathered = gathered.index_select(rows, 0)?;
-            beside = beside.index_select(rows, 0)?;
-            for stream in &mut predicted {
-                *stream = stream.index_select(rows, 0)?;
-            }
-        }
-        let attended = layer.mixer.output().forward(&gathered)?;
-        let attended = normed(layer.attention_norms.after.as_ref(), &attended)?;
-        let sum = ((&predicted[active] + attended)? + beside)?;
-        let sum = (sum * std::f64::consts::FRAC_1_SQRT_2)?;
-        let fed = normed(layer.feed_norms.before.as_ref(), &sum)?;
-        let fed = layer
-            .feed_forward
-            .forward(&fed, &sum, LayerAdaptation::NONE)?;
-        let activated = (&sum + normed(layer.feed_norms.after.as_ref(), &fed)?)?;
-        let mut streams = alternating.correct(&predicted, &activated)?;
-        if let (Some(input), Some(inputs)) = (&layer.input, step.inputs_of(index, rows)?) {
-            let scaled = match &alternating.scale {
-                Some(scale) => streams[active].broadcast_mul(scale)?,
-                None => streams[active].clone(),
-            };
-            let added = input.forward(&scaled, &inputs)?;
-            for stream in &mut streams[1..] {
-                *stream = (&*stream + &added)?;
-            }
-        }
-        let sum = streams[active].clone();
-        let merged = match &self.streams {
-            Some(all) if index + 1 == self.layers.len() => {
-                normed(Some(&self.norm), &all.merge(&streams)?)?
-            }
-            _ => sum.clone(),
-        };
-        Ok(State {
-            sum,
-            normed: merged,
-            streams,
-        })
-    }
 }
 
 /// Adds what a part of a layer has to say to the running sum, and norms the sum for the next part.
@@ -670,105 +568,6 @@ fn scaled(tensor: Tensor, factor: f64) -> Result<Tensor> {
         return Ok(tensor);
     }
     tensor * factor
-}
-
-/// The rows of each sequence's state.
-fn state_spans(spans: &[Span], slots: &[u32]) -> Result<Vec<StateSpan>> {
-    if spans.len() != slots.len() {
-        let (found, wanted) = (slots.len(), spans.len());
-        bail!("a step of {wanted} sequences has {found} states");
-    }
-    let spans = spans.iter().zip(slots).map(|(span, slot)| StateSpan {
-        new_tokens: span.new_tokens,
-        is_first: span.past_tokens == 0,
-        slot: *slot as usize,
-    });
-    Ok(spans.collect())
-}
-
-/// A layer's cache for each kind of layer that the decoder has.
-struct ScratchCache {
-    pages: Option<LayerCache>,
-    windowed: Option<LayerCache>,
-    states: Option<LayerCache>,
-}
-
-/// Layers whose caches have the same shape, one of which may be read in place of another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CacheKind {
-    Pages,
-    /// Of layers with a window, where those of the others differ.
-    Windowed,
-    States,
-}
-
-impl ScratchCache {
-    fn of_kind(&mut self, kind: CacheKind) -> Result<&mut LayerCache> {
-        let cache = match kind {
-            CacheKind::Pages => &mut self.pages,
-            CacheKind::Windowed => &mut self.windowed,
-            CacheKind::States => &mut self.states,
-        };
-        match cache {
-            Some(cache) => Ok(cache),
-            None => bail!("the decoder has no layers of this kind"),
-        }
-    }
-}
-
-/// What all layers of a step know of its rows.
-struct Step {
-    plan: AttentionPlan,
-    states: Vec<StateSpan>,
-    query_scales: Option<Tensor>,
-    images: StepImages,
-    /// The inputs that layers have besides the hidden state, `[rows, layers, size]`.
-    layer_inputs: Option<Tensor>,
-    adapters: StepAdapters,
-}
-
-/// The running sum of a step, and the same as the next layer wants it.
-/// Sequences on their way to the hidden states of their last tokens.
-pub struct LastStatesPass {
-    step: Step,
-    /// Rows of the last tokens.
-    asked: Tensor,
-    scratch: ScratchCache,
-    /// None once the pass has ended or failed.
-    state: Option<State>,
-    /// Layers that they have been through.
-    layers: usize,
-}
-
-struct State {
-    /// Divided by the residual scale; of several streams the active one.
-    sum: Tensor,
-    normed: Tensor,
-    streams: Vec<Tensor>,
-}
-
-impl State {
-    fn plain(sum: Tensor) -> Self {
-        Self {
-            normed: sum.clone(),
-            sum,
-            streams: Vec::new(),
-        }
-    }
-}
-
-impl Step {
-    /// The inputs of a layer, of these rows or of all.
-    fn inputs_of(&self, layer: usize, rows: Option<&Tensor>) -> Result<Option<Tensor>> {
-        let Some(inputs) = &self.layer_inputs else {
-            return Ok(None);
-        };
-        let inputs = inputs.narrow(1, layer, 1)?.squeeze(1)?.contiguous()?;
-        match rows {
-            Some(rows) => inputs.index_select(rows, 0).map(Some),
-            None => Ok(Some(inputs)),
-        }
-    }
 }
 
 impl Layer {
