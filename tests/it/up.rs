@@ -593,15 +593,17 @@ fn the_owner_has_the_machine_back_and_a_stream_goes_on_afterwards() {
         "{shown}"
     );
 
-    // Others are told, and when to come back.
-    let mut curl = Command::new("curl");
+    // Others are told, and when to come back, once the coordinator has heard of it.
     let body = r#"{"model":"demo-text","messages":[{"role":"user","content":"Hello?"}]}"#;
-    let refused = curl
-        .args(["-si", "-d", body, "-H", &key, &route])
-        .output()
-        .unwrap();
-    let refused = String::from_utf8(refused.stdout).unwrap();
-    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    let refused = eventually_blocking("a refusal", || {
+        let mut curl = Command::new("curl");
+        curl.args(["-si", "-m", "2", "-d", body, "-H", &key, &route]);
+        let said = String::from_utf8(curl.output().unwrap().stdout).unwrap();
+        match said.starts_with("HTTP/1.1 503 ") {
+            true => Ok(said),
+            false => Err(said),
+        }
+    });
     assert!(refused.contains("retry-after: 60"), "{refused}");
     assert!(refused.contains("paused by their owners"), "{refused}");
 

@@ -37,7 +37,7 @@ pub struct Argument {
 pub enum ArgumentForm {
     /// As it stands.
     Text { least: u64, most: Option<u64> },
-    /// One of these, as they stand.
+    /// A choice of texts, as they stand.
     OneOf(Vec<String>),
     /// As JSON of this schema.
     Json(Value),
