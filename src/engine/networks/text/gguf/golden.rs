@@ -132,6 +132,8 @@ pub fn convert_file(checkpoint: &Checkpoint, path: &Path) {
 /// The spec of a checkpoint after conversion: families share names, and Llama 3's scaling becomes factors.
 fn as_converted(mut spec: DecoderSpec) -> DecoderSpec {
     spec.family = Family::of_gguf(spec.family.gguf_name()).unwrap();
+    // Files of texts have no tower, and without images the axes of a position are alike.
+    spec.rope_axes = None;
     let style = spec.family.rules().gguf_rope_style;
     spec.rope.style = style;
     if let Some(rope) = &mut spec.window_rope {
