@@ -21,7 +21,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("muster", [18, 21, 15]),
     ("process", [6, 4, 0]),
     ("protocol", [79, 53, 51]),
-    ("worker", [72, 53, 22]),
+    ("worker", [72, 53, 21]),
 ];
 
 /// Type names, per crate: participles, names that occur more than once.
