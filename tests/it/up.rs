@@ -612,6 +612,7 @@ fn the_owner_has_the_machine_back_and_a_stream_goes_on_afterwards() {
     assert_eq!(said["state"], "open", "{said}");
     let rest = stream.rest();
     assert!(rest.contains("\"completion_tokens\":900"), "{rest}");
+    curl.wait().unwrap();
     assert!(worker_of()["pause"].is_null());
 
     // For a time, and by a signal to the process that people know.

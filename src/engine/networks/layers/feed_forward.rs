@@ -6,6 +6,10 @@ use super::{AdapterTarget, Experts, LayerAdaptation, Linear, RmsNorm};
 use muster_kernels as kernels;
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of these in a layer"
+)]
 pub enum FeedForward {
     Dense(GatedFeedForward),
     Experts(Box<Experts>),

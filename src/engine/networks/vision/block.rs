@@ -86,11 +86,19 @@ pub struct Block {
     feed: FeedProducts,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of these in a layer"
+)]
 enum Mixing {
     Joined(Projection),
     Apart([Projection; 3]),
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of these in a layer"
+)]
 enum FeedProducts {
     Plain {
         up: Projection,

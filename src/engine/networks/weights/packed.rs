@@ -197,14 +197,11 @@ impl Packing {
             let wanted = format!("scales for groups of the {cols} columns of {rows} rows");
             return Err(broken(names.scales, scales, wanted));
         };
-        let scale_type = match scales.dtype {
-            TensorType::Weight(dtype @ (GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16)) => {
-                dtype
-            }
-            _ => {
-                let wanted = "f32, f16 or bf16".to_owned();
-                return Err(broken(names.scales, Some(scales), wanted));
-            }
+        let TensorType::Weight(scale_type @ (GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16)) =
+            scales.dtype
+        else {
+            let wanted = "f32, f16 or bf16".to_owned();
+            return Err(broken(names.scales, Some(scales), wanted));
         };
         let zeros = part(names.zeros);
         let zero_shape = match is_by_row {

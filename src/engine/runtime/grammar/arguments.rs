@@ -123,7 +123,8 @@ fn one_of(values: &[Value], types: JsonTypes) -> Option<ArgumentForm> {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let is_read = types.json_of(&text) == value.to_string() && text.trim() == text;
+        let json = value.to_string();
+        let is_read = types.json_of(&text) == json && text.trim() == text;
         (is_read && !text.is_empty() && !text.contains('<')).then_some(text)
     };
     let texts = values.iter().map(text).collect::<Option<Vec<_>>>()?;

@@ -139,6 +139,8 @@ mod tests {
         }
     }
 
+    type MachineChange = fn(&mut MachineUse);
+
     /// At night, with no one at the machine.
     fn night() -> MachineUse {
         MachineUse {
@@ -157,7 +159,7 @@ mod tests {
     fn each_rule_has_its_reason() {
         assert_eq!(reasons(&config(), &night()), [""; 0]);
         assert_eq!(reasons(&config(), &MachineUse::default()), [""; 0]);
-        let changes: [(fn(&mut MachineUse), &str); 7] = [
+        let changes: [(MachineChange, &str); 7] = [
             (
                 |machine| machine.time = Some((2, 12 * 60)),
                 "outside owner.hours (22:00-07:00)",
