@@ -443,7 +443,7 @@ fn rows_of_a_block_see_all_of_it() {
         assert!(bits(row(&whole, at)) == bits(alone.unwrap()), "row {at}");
     }
     let plan = AttentionPlan::new(vec![span(0, 4), span(0, 4)], &Device::Cpu).unwrap();
-    assert!(plan.with_blocks(&[2..6]).is_err());
+    assert!(plan.with_blocks(std::slice::from_ref(&(2..6))).is_err());
 }
 
 #[test]
