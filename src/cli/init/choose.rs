@@ -13,7 +13,7 @@ pub struct Candidate {
     /// The model's name alone may stand for another quantization: this is not the usual one, or another is preferred.
     pub is_unusual: bool,
     pub total_bytes: u64,
-    /// What each step reads: of a text model the weights that one token goes through, of others all that it takes.
+    /// Bytes that each step reads: of a text model the weights that one token goes through, of others all that it takes.
     pub step_bytes: u64,
     pub files: Files,
     pub has_run_on_gpus: bool,
@@ -59,7 +59,7 @@ pub fn quick(candidates: &[Candidate], device: DeviceChoice) -> Vec<&Candidate> 
         .collect()
 }
 
-/// What a model that is quick on this device reads at most in each step.
+/// The most bytes that a model reads in each step which is quick on this device.
 pub fn most_step_bytes(device: DeviceChoice) -> u64 {
     match device {
         DeviceChoice::Cpu => MOST_ON_A_CPU_BYTES,

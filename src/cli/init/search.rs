@@ -59,7 +59,7 @@ impl<'a> Search<'a> {
     fn all(&self, choose: impl Fn(&'a Entry) -> Option<(&'a str, Fit)>) -> Vec<Candidate> {
         let mut entries: Vec<&Entry> = self.place.catalog.entries().iter().collect();
         entries.retain(|entry| entry.kind() == self.kind && self.is_for_device(entry));
-        // Of equals the later name, whose version is newer: Qwen3.6 before Qwen3.5.
+        // The later name wins among equals, since its version is newer: Qwen3.6 before Qwen3.5.
         entries.sort_by_key(|entry| Reverse((entry.parameters(), &entry.id)));
         let chosen = entries.into_iter().filter_map(|entry| {
             let (name, fit) = choose(entry)?;

@@ -125,14 +125,14 @@ impl Look {
                 ..ModelState::default()
             }
         });
-        let state = State {
+        let mut state = State {
             models: texts.chain(media).collect(),
             gpus: self.gpus.clone(),
         };
         self.condition.send_if_modified(|condition| {
+            set_status(&mut state, condition.paused_until);
             let is_new = condition.state != state;
             condition.state = state;
-            set_status(&mut condition.state, condition.paused_until);
             is_new
         });
     }

@@ -7,7 +7,7 @@ use candle_core::{D, Result, Tensor};
 
 use super::{Linear, RmsNorm};
 
-/// What a layer has to predict and correct its streams, and beside its attention.
+/// The matrices that predict and correct the streams of a layer, and those beside its attention.
 #[derive(Debug)]
 pub struct AlternatingUpdate {
     /// From the active stream, normed, to as many numbers as there are streams.
