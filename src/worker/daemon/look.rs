@@ -1,6 +1,5 @@
 //! What the coordinators are told of the worker: how busy it is, how fast, and what its cards have left.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -10,7 +9,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::jobs::Shop;
 use super::registration::small;
 use super::worker::Stock;
-use crate::hardware::{Cards, GpuLoad};
+use crate::hardware::{GpuLoad, follow_gpus};
 use crate::link::Condition;
 use muster_engine::runtime::maker::Maker;
 use muster_engine::runtime::{self, Status};
@@ -49,8 +48,8 @@ impl Look {
 
     pub async fn keep(mut self, tasks: Tasks) {
         let stopping = tasks.stopping();
-        let cards = spawn_blocking(Cards::open).await.ok().flatten();
-        let cards = cards.map(Arc::new);
+        // Opening NVML may take its time.
+        let gpus = spawn_blocking(follow_gpus).await.ok();
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks = 0_u32;
@@ -61,8 +60,8 @@ impl Look {
                 Ok(()) = self.stock.changed() => {}
                 _ = ticks.tick() => {}
             }
-            if let (0, Some(cards)) = (looks % LOOKS_PER_READING, &cards) {
-                self.gpus = read(cards.clone()).await;
+            if let (0, Some(gpus)) = (looks % LOOKS_PER_READING, &gpus) {
+                self.gpus = gpus.borrow().iter().map(gpu_state).collect();
             }
             looks = looks.wrapping_add(1);
             self.look();
@@ -148,13 +147,6 @@ fn told(stay: Option<MemoryStay>) -> (Option<bool>, Option<i64>) {
     }
 }
 
-/// The driver may take its time.
-async fn read(cards: Arc<Cards>) -> Vec<GpuState> {
-    let loads = spawn_blocking(move || cards.loads()).await;
-    let loads = loads.unwrap_or_default();
-    loads.iter().map(gpu_state).collect()
-}
-
 fn gpu_state(load: &GpuLoad) -> GpuState {
     GpuState {
         name: load.name.clone(),
@@ -205,6 +197,7 @@ mod tests {
             memory_total_bytes: 150_754_820_096,
             memory_free_bytes: 44_023_414_784,
             utilization: Some(0.83),
+            ..GpuLoad::default()
         });
         assert_eq!(
             (state.vram_total, state.vram_free, state.util),

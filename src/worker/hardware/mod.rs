@@ -6,13 +6,16 @@
 
 mod cpu;
 mod disk;
+mod gpus;
 mod memory;
 mod nvml;
+mod power;
 pub mod readings;
 mod visible;
 
 pub use disk::{Disk, disk, is_writable};
-pub use nvml::Cards;
+pub use gpus::follow as follow_gpus;
+pub use power::{PowerReading, ProcessorPower};
 pub use visible::CudaEnvironment;
 
 use readings::{Graphics, NoDriver, Readings};
@@ -74,14 +77,19 @@ pub struct GpuProcess {
     pub memory_bytes: Option<u64>,
 }
 
-/// How busy a card is.
-#[derive(Debug, Clone, PartialEq)]
+/// The state of a GPU at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct GpuLoad {
     pub name: String,
     pub memory_total_bytes: u64,
     pub memory_free_bytes: u64,
     /// The share of the last moments in which it did something.
     pub utilization: Option<f64>,
+    pub watts: Option<f64>,
+    pub celsius: Option<u32>,
+    /// Energy since the driver was loaded, where the GPU counts it.
+    pub joules: Option<f64>,
+    pub processes: Vec<GpuProcess>,
 }
 
 /// Reads the machine.

@@ -42,23 +42,11 @@ impl Cards {
         Some(Self { nvml, shown })
     }
 
-    /// How busy they are now, in the order of their numbers. A card that does not answer is left out.
+    /// Their state now, in the order of their numbers. A card that does not answer is left out.
     pub fn loads(&self) -> Vec<GpuLoad> {
         let devices = self.shown.iter().map(|known| known.open(&self.nvml));
-        devices.filter_map(|device| load(&device.ok()?)).collect()
-    }
-}
-
-impl Cards {
-    /// The programs on each card, and its temperature, in the order of their numbers.
-    pub fn uses(&self) -> Vec<(Vec<GpuProcess>, Option<u32>)> {
-        let devices = self.shown.iter().map(|known| known.open(&self.nvml));
         devices
-            .filter_map(Result::ok)
-            .map(|device| {
-                let celsius = device.temperature(TemperatureSensor::Gpu).ok();
-                (processes(&self.nvml, &device), celsius)
-            })
+            .filter_map(|device| load(&self.nvml, &device.ok()?))
             .collect()
     }
 }
@@ -72,7 +60,7 @@ impl Known {
     }
 }
 
-fn load(device: &Device<'_>) -> Option<GpuLoad> {
+fn load(nvml: &Nvml, device: &Device<'_>) -> Option<GpuLoad> {
     let memory = device.memory_info().ok()?;
     let rates = device.utilization_rates().ok();
     Some(GpuLoad {
@@ -80,7 +68,18 @@ fn load(device: &Device<'_>) -> Option<GpuLoad> {
         memory_total_bytes: memory.total,
         memory_free_bytes: memory.free.min(memory.total),
         utilization: rates.map(|rates| f64::from(rates.gpu) / 100.0),
+        watts: device.power_usage().ok().map(from_thousandths),
+        celsius: device.temperature(TemperatureSensor::Gpu).ok(),
+        joules: device
+            .total_energy_consumption()
+            .ok()
+            .map(|millijoules| millijoules as f64 / 1000.0),
+        processes: processes(nvml, device),
     })
+}
+
+fn from_thousandths(value: u32) -> f64 {
+    f64::from(value) / 1000.0
 }
 
 pub fn read() -> Result<Readings, NoDriver> {

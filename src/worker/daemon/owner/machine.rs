@@ -5,14 +5,15 @@ use std::os::unix::fs::FileTypeExt;
 use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{Datelike, Local, Timelike};
+use tokio::sync::watch;
 
 use super::rules::{GpuUse, MachineUse};
-use crate::hardware::Cards;
+use crate::hardware::{GpuLoad, follow_gpus};
 use muster_config::OwnerConfig;
 
 /// Reads the state of the machine again and again, as far as a rule asks for it.
 pub struct MachineWatch {
-    cards: Option<Cards>,
+    gpus: watch::Receiver<Vec<GpuLoad>>,
     /// Ticks of all processors and of this process at the last look.
     ticks: Option<Ticks>,
     /// Interrupts of the keyboard and mouse, and when they changed.
@@ -29,7 +30,7 @@ struct Ticks {
 impl MachineWatch {
     pub fn new() -> Self {
         Self {
-            cards: Cards::open(),
+            gpus: follow_gpus(),
             ticks: None,
             keyboard: None,
         }
@@ -47,20 +48,9 @@ impl MachineWatch {
             },
             others_load: config.others_load.and_then(|_| self.others_load()),
             idle: config.idle_for.and_then(|_| self.idle()),
-            gpus: match &self.cards {
-                Some(cards) if wants_gpus => cards
-                    .uses()
-                    .iter()
-                    .map(|(processes, celsius)| GpuUse {
-                        others_bytes: processes
-                            .iter()
-                            .filter(|process| process.pid != std::process::id())
-                            .filter_map(|process| process.memory_bytes)
-                            .sum(),
-                        celsius: *celsius,
-                    })
-                    .collect(),
-                _ => Vec::new(),
+            gpus: match wants_gpus {
+                true => self.gpus.borrow().iter().map(gpu_use).collect(),
+                false => Vec::new(),
             },
         }
     }
@@ -90,6 +80,15 @@ impl MachineWatch {
             }
         });
         terminals().into_iter().chain(keyboard).min()
+    }
+}
+
+fn gpu_use(gpu: &GpuLoad) -> GpuUse {
+    let processes = gpu.processes.iter();
+    let others = processes.filter(|process| process.pid != std::process::id());
+    GpuUse {
+        others_bytes: others.filter_map(|process| process.memory_bytes).sum(),
+        celsius: gpu.celsius,
     }
 }
 
