@@ -50,7 +50,7 @@ use muster_protocol::link::{Registration, State};
 
 pub use address::{AddressError, api, base, endpoint};
 pub use dial::DialError;
-pub use feedback::Feedback;
+pub use feedback::{ActiveJob, Feedback, LinkProblem, Tally};
 pub use offer::{LineId, Offer, Reply, Said, Stop};
 use session::Peer;
 use sockets::Sockets;

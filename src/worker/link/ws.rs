@@ -15,11 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::dial::{DialError, Socket};
+use super::feedback::{JobRecord, LinkProblem};
 use super::offer::{LineId, Offer, Reply, Said, Stop};
 use super::session::{Ending, Input, Moment, Output, Peer, Session, Slot, Work};
 use super::wire::{Closed, Wire};
 use super::{Condition, Dial, Feedback, Present, Standing, Transfers};
-use muster_protocol::link::{Extension, Registration, ToWorker};
+use muster_protocol::link::{Extension, RefusalCode, Registration, ToWorker};
 
 /// Words of jobs that may wait for the line.
 const WAITING_WORDS: usize = 1024;
@@ -81,6 +82,10 @@ struct Running {
     words: mpsc::Receiver<(Slot, Said)>,
     mouth: mpsc::Sender<(Slot, Said)>,
     stops: BTreeMap<Slot, Stop>,
+    /// Of the jobs that are being done.
+    records: BTreeMap<Slot, JobRecord>,
+    /// Held jobs as the owner was told them last.
+    held: usize,
     is_retired: bool,
     /// The coordinator has closed the last socket, and not just gone.
     was_closed: bool,
@@ -105,6 +110,8 @@ impl Shell {
             words,
             mouth,
             stops: BTreeMap::new(),
+            records: BTreeMap::new(),
+            held: 0,
             is_retired: false,
             was_closed: false,
             ending: None,
@@ -141,6 +148,7 @@ impl Running {
         for stop in self.stops.values() {
             stop.want();
         }
+        self.shell.feedback.change_held(self.held, 0);
         if self.wire.is_some() {
             self.close(Some(GOING_AWAY));
         }
@@ -195,6 +203,18 @@ impl Running {
 
     fn report(&self, closed: &Closed) {
         let label = &self.shell.label;
+        if self.shell.session.refusal().is_none() {
+            let text = match (closed.code, closed.why.as_str()) {
+                (None, "") => "the connection was lost".to_owned(),
+                (None, why) => format!("the connection was lost: {why}"),
+                (Some(code), "") => format!("the coordinator closed the socket with code {code}"),
+                (Some(code), why) => {
+                    format!("the coordinator closed the socket with code {code}: {why}")
+                }
+            };
+            let problem = LinkProblem::failure(on_one_line(&text));
+            self.shell.feedback.set_problem(Some(problem));
+        }
         match (closed.code, closed.why.as_str()) {
             (None, _) => {}
             (Some(code), "") => info!("{label} closed the socket with code {code}"),
@@ -203,6 +223,9 @@ impl Running {
         if !self.shell.session.is_replaced(closed.code) {
             return;
         }
+        let problem = "another machine connected with the name of this worker";
+        let problem = LinkProblem::refusal(problem, Some(RefusalCode::NameTaken));
+        self.shell.feedback.set_problem(Some(problem));
         match self.shell.session.peer() {
             Some(Peer::Ours) => warn!(
                 "another machine connected to {label} with the name of this worker; give each worker its own name"
@@ -222,6 +245,8 @@ impl Running {
                 self.turn(Input::Opened, out);
             }
             Err(error) => {
+                let problem = LinkProblem::failure(error.to_string());
+                self.shell.feedback.set_problem(Some(problem));
                 self.turn(Input::Lost { code: None }, out);
                 let (label, next) = (&self.shell.label, self.next_attempt());
                 warn!("connecting to {label} failed, {next}: {error}");
@@ -258,10 +283,18 @@ impl Running {
     fn take_feedback(&self, frame: &ToWorker) {
         let feedback = &self.shell.feedback;
         match frame {
-            ToWorker::Ack { reward, .. } => feedback.earn(*reward),
+            ToWorker::Ack { about, reward } => {
+                let model = self.shell.session.model_of(*about).unwrap_or_default();
+                feedback.earn(model, *reward);
+            }
+            ToWorker::Error(refusal) => {
+                let text = on_one_line(&refusal.message);
+                feedback.set_problem(Some(LinkProblem::refusal(text, refusal.code)));
+            }
             // What is still so is told again.
             ToWorker::Ready(ready) => {
                 feedback.set_maintenance(None);
+                feedback.set_problem(None);
                 let hosts = ready.ext.as_ref().and_then(|ext| ext.hosts.as_deref());
                 self.shell.transfers.set_hosts(hosts);
             }
@@ -284,8 +317,12 @@ impl Running {
         let mut next = Some((slot, said));
         let mut left = WORDS_A_TURN;
         while let Some((slot, said)) = next {
+            if let Some(record) = self.records.get(&slot) {
+                record.hear(&said);
+            }
             if said.is_last() {
                 self.stops.remove(&slot);
+                self.records.remove(&slot);
             }
             self.turn(Input::Said { slot, said }, out);
             left -= 1;
@@ -319,6 +356,11 @@ impl Running {
         let mut refused = Vec::new();
         for output in out.drain(..) {
             self.perform(output, &mut refused);
+        }
+        let held = self.shell.session.held();
+        if held != self.held {
+            self.shell.feedback.change_held(self.held, held);
+            self.held = held;
         }
         for slot in refused {
             let said = Said::Busy {
@@ -357,6 +399,7 @@ impl Running {
 
     fn begin(&mut self, work: Work, refused: &mut Vec<Slot>) {
         let (slot, stop) = (work.slot, Stop::default());
+        let record = self.shell.feedback.begin(&work.model);
         debug!(job.id = %work.job, "job {} from {}", work.job, self.shell.label);
         let offer = Offer {
             line: self.shell.line,
@@ -366,7 +409,10 @@ impl Running {
             stop: stop.clone(),
         };
         match self.shell.offers.try_send(offer) {
-            Ok(()) => drop(self.stops.insert(slot, stop)),
+            Ok(()) => {
+                self.stops.insert(slot, stop);
+                self.records.insert(slot, record);
+            }
             Err(_) => refused.push(slot),
         }
     }

@@ -117,7 +117,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "cli/chat",
             "coordinator/egress",
             "worker/hub",
-            "worker/link/inquiry.rs",
+            "worker/link/inquiry",
             "worker/link/legacy",
             "worker/link/transfer.rs",
         ],

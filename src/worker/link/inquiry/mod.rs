@@ -1,5 +1,8 @@
 //! One look at a coordinator, step by step as a worker would meet it, without registering: name, connection, TLS, key
 //! and name of the worker, clock, and how jobs come. A step that needs an earlier one is left out when that failed.
+//! `demand` asks a coordinator that is connected how often models are requested there.
+
+mod demand;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,6 +16,8 @@ use url::Url;
 
 use super::dial::{connect, encrypt, lookup};
 use super::{AddressError, Dial, DialError, api, base, endpoint, tls};
+pub use demand::{Demand, ModelDemand};
+use muster_protocol::link::RefusalCode;
 
 /// Each step may take this long.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -213,6 +218,15 @@ impl Inquiry {
     }
 
     async fn get(&self, client: &Client, url: &str) -> Result<Answer, String> {
+        self.get_at_most(client, url, LARGEST_ANSWER).await
+    }
+
+    async fn get_at_most(
+        &self,
+        client: &Client,
+        url: &str,
+        most_bytes: usize,
+    ) -> Result<Answer, String> {
         let request = client.get(url).header("apikey", &self.key);
         let failed = |error: reqwest::Error| {
             let error = error.without_url();
@@ -222,7 +236,7 @@ impl Inquiry {
         let (status, headers) = (response.status(), response.headers().clone());
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            if bytes.len() + chunk.len() > LARGEST_ANSWER {
+            if bytes.len() + chunk.len() > most_bytes {
                 break;
             }
             bytes.extend_from_slice(&chunk);
@@ -260,13 +274,17 @@ impl Inquiry {
             }
             (200, Some(false)) => {
                 let reason = body["reason"].as_str().unwrap_or("no reason given");
-                let remedy = match body["code"].as_str() {
-                    Some("name_taken") => "choose another name in this [[coordinator]]",
-                    Some("scope") => {
-                        "ask the coordinator's operator for a key with the scope worker.connect"
-                    }
-                    _ => "ask the coordinator's operator",
-                };
+                let code = serde_json::from_value(body["code"].clone()).ok();
+                if let Some(bound) = self.bound_name(client, base, code).await {
+                    return Finding::bad(
+                        Step::Key,
+                        format!("the key belongs to the worker {bound}, and this one is {name}"),
+                        format!(
+                            "set name = \"{bound}\" in this [[coordinator]], or create a key for {name} with `worker key join`"
+                        ),
+                    );
+                }
+                let remedy = remedy(code, reason);
                 Finding::bad(
                     Step::Key,
                     format!("the worker {name} would be refused ({reason})"),
@@ -276,6 +294,22 @@ impl Inquiry {
             (401, _) => unknown_key(),
             _ => self.public_key(client, base).await,
         }
+    }
+
+    /// The worker that a refused key is bound to, where the coordinator tells.
+    async fn bound_name(
+        &self,
+        client: &Client,
+        base: &str,
+        code: Option<RefusalCode>,
+    ) -> Option<String> {
+        if code != Some(RefusalCode::Scope) {
+            return None;
+        }
+        let answer = self.get(client, &format!("{base}/v1/workers/self")).await;
+        let name = answer.ok()?.body["worker"]["name"].as_str()?.to_owned();
+        let is_name = name.len() <= 200 && !name.chars().any(char::is_control);
+        (is_name && name != self.name).then_some(name)
     }
 
     /// Other coordinators say at least whether they know a key.
@@ -338,11 +372,29 @@ impl Inquiry {
 }
 
 fn unknown_key() -> Finding {
-    Finding::bad(
-        Step::Key,
-        "the coordinator does not accept the key",
-        "ask the coordinator's operator for a key (`worker key join` creates one), and set key in this [[coordinator]]",
-    )
+    let found = "the coordinator does not accept the key";
+    Finding::bad(Step::Key, found, remedy(Some(RefusalCode::Auth), ""))
+}
+
+/// What to do about a refusal. The words of a coordinator tell a key of another worker from one without the permission.
+pub fn remedy(code: Option<RefusalCode>, words: &str) -> &'static str {
+    match code {
+        Some(RefusalCode::Auth) => {
+            "ask the coordinator's operator for a key (`worker key join` creates one), and set key in this [[coordinator]]"
+        }
+        Some(RefusalCode::Scope) if words.contains("another name") => {
+            "set name in this [[coordinator]] to the worker that the key was made for, or create a key for this one with `worker key join`"
+        }
+        Some(RefusalCode::Scope) => {
+            "ask the coordinator's operator for a key with the scope worker.connect"
+        }
+        Some(RefusalCode::NameTaken) => "choose another name in this [[coordinator]]",
+        Some(RefusalCode::Cooldown) => {
+            "wait: the worker tries again by itself; its log says why jobs failed"
+        }
+        Some(RefusalCode::RetiredModel) => "take the model out of models.serve",
+        _ => "ask the coordinator's operator",
+    }
 }
 
 /// How far this machine's clock is from the coordinator's, where it says the time.

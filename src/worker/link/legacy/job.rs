@@ -205,10 +205,10 @@ impl Errand {
         let tasks = self.tasks.clone();
         tasks.start(async move {
             match self.make(&id, &job).await {
-                Some(brought) => self.bring(&id, Some(&brought)).await,
+                Some(brought) => self.bring(&id, &job.model, Some(&brought)).await,
                 None => {
                     self.note_return();
-                    self.bring(&id, None).await;
+                    self.bring(&id, &job.model, None).await;
                 }
             }
             drop(seat);
@@ -219,7 +219,7 @@ impl Errand {
         // Before the next question.
         self.note_return();
         let tasks = self.tasks.clone();
-        tasks.start(async move { self.bring(&id, None).await });
+        tasks.start(async move { self.bring(&id, "", None).await });
     }
 
     fn note_return(&self) {
@@ -239,6 +239,7 @@ impl Errand {
             stop: stop.clone(),
         };
         self.offers.try_send(offer).ok()?;
+        let record = self.feedback.begin(&job.model);
         let mut draft = Draft::default();
         let mut ticks = interval(PROGRESS);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -249,14 +250,18 @@ impl Errand {
         loop {
             tokio::select! {
                 biased;
-                said = words.recv() => match draft.hear(said?.1) {
-                    None => {}
-                    Some(Ended::Whole) => return draft.brought(&job.body),
-                    Some(Ended::Given(why)) => {
-                        warn!("{}: handing back job {id}: {why}", self.label);
-                        return None;
+                said = words.recv() => {
+                    let (_, said) = said?;
+                    record.hear(&said);
+                    match draft.hear(said) {
+                        None => {}
+                        Some(Ended::Whole) => return draft.brought(&job.body),
+                        Some(Ended::Given(why)) => {
+                            warn!("{}: handing back job {id}: {why}", self.label);
+                            return None;
+                        }
                     }
-                },
+                }
                 () = self.ending.cancelled(), if !stop.is_wanted() => stop.want(),
                 () = sleep_until(job.ends), if !stop.is_wanted() => {
                     warn!("{}: job {id} exceeded its time limit, stopping it", self.label);
@@ -274,13 +279,14 @@ impl Errand {
     }
 
     /// Until it is taken, or nobody wants it.
-    async fn bring(&self, id: &str, mut brought: Option<&FinishedOutput>) {
+    async fn bring(&self, id: &str, model: &str, mut brought: Option<&FinishedOutput>) {
         let mut backoff = Backoff::new(rand_seed());
         let until = Instant::now() + STUBBORN;
         loop {
             let (after, why) = match self.client.submit(self.kind, id, brought).await {
                 Receipt::Taken { reward } if brought.is_some() => {
-                    self.feedback.earn(Kudos((reward * 1000.0).round() as i64));
+                    let reward_thousandths = Kudos((reward * 1000.0).round() as i64);
+                    self.feedback.earn(model, reward_thousandths);
                     return debug!("{}: job {id} accepted for {reward} kudos", self.label);
                 }
                 Receipt::Taken { .. } => {

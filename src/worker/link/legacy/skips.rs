@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 #[derive(Debug, Default)]
-pub struct Skips(BTreeSet<String>);
+pub struct Skips {
+    reasons: BTreeSet<String>,
+    words: Option<String>,
+}
 
 impl Skips {
     /// Words for the log, if they are news.
@@ -17,15 +20,19 @@ impl Skips {
         });
         let acting: Vec<_> = acting.collect();
         let reasons = acting.iter().map(|(reason, _)| (*reason).clone()).collect();
-        if reasons == self.0 {
-            return None;
-        }
-        self.0 = reasons;
         let told = acting
             .into_iter()
             .map(|(reason, count)| format!("{count} for {}", worded(reason)));
         let told: Vec<String> = told.collect();
-        (!told.is_empty()).then(|| told.join(", "))
+        self.words = (!told.is_empty()).then(|| told.join(", "));
+        let is_new = reasons != self.reasons;
+        self.reasons = reasons;
+        self.words.clone().filter(|_| is_new)
+    }
+
+    /// The reasons as they were told last, with their numbers.
+    pub fn words(&self) -> Option<String> {
+        self.words.clone()
     }
 }
 

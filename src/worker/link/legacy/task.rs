@@ -14,6 +14,7 @@ use super::job::{Errand, Job, Records};
 use super::rounds::{Came, Rounds};
 use super::skips::Skips;
 use super::{Polling, Served};
+use crate::link::feedback::LinkProblem;
 use crate::link::session::Peer;
 use crate::link::ws::{report_maintenance, whole_seconds};
 use crate::link::{Condition, Feedback, Offer, Present, Standing, Transfers, rand_seed};
@@ -193,6 +194,7 @@ impl Task {
                     let label = &self.line.label;
                     info!("{label} skipped jobs for this worker: {why}");
                 }
+                self.feedback.set_skips(self.skips.words());
                 Came::Nothing
             }
             PoppedWork::Unreadable { ids, why } => {
@@ -264,12 +266,16 @@ impl Task {
     ) {
         let label = &self.line.label;
         let (why, wait) = (refusal.unwrap_or_default(), whole_seconds(wait));
+        if came != Came::NoAnswer {
+            self.feedback.set_problem(None);
+        }
         match came {
             Came::Jobs | Came::Nothing => report_maintenance(label, &self.feedback, None),
             Came::Maintenance => report_maintenance(label, &self.feedback, Some(why)),
             Came::TooOften(_) => info!("{label}: rate limited, polling again in {wait}: {why}"),
             Came::NoAnswer => {
                 warn!("polling {label} failed, retrying in {wait}: {why}");
+                self.feedback.set_problem(Some(LinkProblem::failure(why)));
                 told.send_replace(Standing::Away);
             }
         }

@@ -116,7 +116,7 @@ impl Session {
         }
         self.slots += 1;
         let slot = Slot(self.slots);
-        let mut job = Job::new(about, agreement, self.now);
+        let mut job = Job::new(about, &frame.model, agreement, self.now);
         let deadline = frame.deadline.filter(|_| agreement.has(Extension::Lease));
         job.deadline = deadline.map(|left| self.now.after(left));
         self.jobs.insert(slot, job);

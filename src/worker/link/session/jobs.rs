@@ -17,6 +17,7 @@ pub const MOST_KEPT_BYTES: usize = 8 << 20;
 pub struct Job {
     /// Without a number: each frame gets its own.
     pub about: About,
+    pub model: String,
     agreement: Agreement,
     pub phase: Phase,
     /// The number of the newest frame.
@@ -60,10 +61,11 @@ struct Kept {
 }
 
 impl Job {
-    pub fn new(about: About, agreement: Agreement, now: Moment) -> Self {
+    pub fn new(about: About, model: &str, agreement: Agreement, now: Moment) -> Self {
         let is_public = !agreement.has(Extension::Multi);
         Self {
             about: About { seq: None, ..about },
+            model: model.to_owned(),
             agreement,
             phase: Phase::Running,
             seq: 0,

@@ -31,7 +31,9 @@ use std::time::Duration;
 
 use super::sockets::first_public_registration;
 use muster_protocol::job::JobId;
-use muster_protocol::link::{Extension, FromWorker, RefusalFrame, Registration, Resume, State};
+use muster_protocol::link::{
+    About, Extension, FromWorker, RefusalFrame, Registration, Resume, State,
+};
 
 pub(super) use backoff::Backoff;
 use jobs::Job;
@@ -236,6 +238,24 @@ impl Session {
     pub fn uses(&self, extension: Extension) -> bool {
         self.open()
             .is_some_and(|open| open.agreement.has(extension))
+    }
+
+    /// The model of a job that is not forgotten yet.
+    pub fn model_of(&self, about: About) -> Option<&str> {
+        let slot = self.slot_of(about.job, about.attempt)?;
+        self.jobs.get(&slot).map(|job| job.model.as_str())
+    }
+
+    /// Jobs that wait for the connection to come back, or that have ended and are not confirmed.
+    pub fn held(&self) -> usize {
+        let is_open = self.open().is_some();
+        let is_held = |job: &&Job| !is_open || (job.has_ended() && !job.is_over());
+        self.jobs.values().filter(is_held).count()
+    }
+
+    /// The refusal that came last, until the next registration.
+    pub fn refusal(&self) -> Option<&RefusalFrame> {
+        self.refusal.as_ref()
     }
 
     fn slot_of(&self, job: JobId, attempt: Option<u32>) -> Option<Slot> {
