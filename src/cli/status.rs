@@ -11,7 +11,10 @@ use super::table::Table;
 use super::{Failure, Root, output};
 use crate::config::{Config, show_duration};
 use crate::daemon::control;
-use crate::daemon::report::{DownloadReport, ModelReport, WorkerReport};
+use crate::daemon::report::{
+    CoordinatorReport, DownloadReport, GpuReport, ModelReport, NoJobsReport, TallyReport,
+    WorkerReport,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -136,42 +139,181 @@ fn of_worker(report: &WorkerReport) -> String {
             _ => format!("paused {reasons}\n"),
         };
     }
+    if !report.rules.is_empty() {
+        text += &format!("rules: {}\n", report.rules.join(", "));
+    }
+    if !report.gpus.is_empty() {
+        text += &format!("\n{}", of_gpus(report));
+    }
+    text += &energy(report);
     if !report.models.is_empty() {
-        let mut table = Table::new(["MODEL", "KIND", "CONTEXT", "STATE", "DEVICE"]);
+        let mut table = Table::new([
+            "MODEL", "KIND", "CONTEXT", "STATE", "DEVICE", "TOKENS/S", "TODAY", "KUDOS",
+        ]);
         for model in &report.models {
             let kind = model.kind.clone().unwrap_or_else(|| "-".to_owned());
             let context = model
                 .context
                 .map_or("-".to_owned(), |tokens| tokens.to_string());
             let devices = model.devices.join(", ");
-            table.row([model.name.clone(), kind, context, state(model), devices]);
+            let speed = model.tokens_per_second;
+            table.row([
+                model.name.clone(),
+                kind,
+                context,
+                state(model),
+                devices,
+                speed.map_or("-".to_owned(), |speed| format!("{speed:.1}")),
+                jobs(&model.today),
+                kudos(model.today.earned_thousandths),
+            ]);
         }
         text += &format!("\n{table}");
     }
     if !report.coordinators.is_empty() {
-        let mut table = Table::new(["COORDINATOR", "STATE"]);
+        let mut table = Table::new(["COORDINATOR", "STATE", "TODAY", "KUDOS", "HELD"]);
         for coordinator in &report.coordinators {
             let reason = coordinator.reason.as_ref();
             let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
             let state = format!("{}{reason}", coordinator.state);
-            table.row([coordinator.name.clone(), state]);
+            table.row([
+                coordinator.name.clone(),
+                state,
+                jobs(&coordinator.today),
+                kudos(coordinator.today.earned_thousandths),
+                held(coordinator),
+            ]);
         }
         text += &format!("\n{table}");
     }
+    text += &format!("\n{}", of_jobs(report));
+    if !report.no_jobs.is_empty() {
+        text += "\nwhy no jobs come:\n";
+    }
+    for reason in &report.no_jobs {
+        text += &format!("  {}\n", of_reason(reason));
+    }
+    text
+}
+
+fn of_jobs(report: &WorkerReport) -> String {
     let jobs = &report.jobs;
-    text + &format!(
-        "\njobs: {} running, {} done, {} failed, {} handed back, {} cancelled; {} tokens, {:.2} kudos since the start\n",
+    let mut text = format!(
+        "jobs: {} running, {} done, {} failed, {} handed back, {} cancelled; {} tokens, {} kudos since the start\n",
         jobs.running,
         jobs.done,
         jobs.failed,
         jobs.handed_back,
         jobs.cancelled,
         jobs.tokens,
-        jobs.earned_thousandths as f64 / 1000.0,
+        kudos(jobs.earned_thousandths),
+    );
+    let today = &report.today;
+    text += &format!(
+        "today: {} done, {} tokens, {} kudos\n",
+        today.done,
+        today.tokens,
+        kudos(today.earned_thousandths)
+    );
+    text
+}
+
+/// One reason why no jobs come, on one line.
+pub fn of_reason(reason: &NoJobsReport) -> String {
+    let mut text = String::new();
+    for of in [&reason.coordinator, &reason.model].into_iter().flatten() {
+        text += &format!("{of}: ");
+    }
+    text += &reason.text;
+    if let Some(remedy) = &reason.remedy {
+        text += &format!("; {remedy}");
+    }
+    text
+}
+
+fn of_gpus(report: &WorkerReport) -> Table {
+    let mut table = Table::new(["GPU", "NAME", "LOAD", "MEMORY", "WATTS", "HEAT"]);
+    for (at, gpu) in report.gpus.iter().enumerate() {
+        table.row([
+            at.to_string(),
+            gpu.name.clone(),
+            percent(gpu.load),
+            memory(gpu),
+            whole(gpu.watts, ""),
+            whole(gpu.celsius.map(f64::from), " °C"),
+        ]);
+    }
+    table
+}
+
+pub fn memory(gpu: &GpuReport) -> String {
+    format!(
+        "{} of {}",
+        bytes(gpu.memory_used_bytes),
+        bytes(gpu.memory_total_bytes)
     )
 }
 
-fn state(model: &ModelReport) -> String {
+/// A share from 0 to 1.
+pub fn percent(share: Option<f64>) -> String {
+    whole(share.map(|share| share * 100.0), " %")
+}
+
+/// A number without its fraction; a dash for an unknown one.
+pub fn whole(value: Option<f64>, unit: &str) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.0}{unit}"))
+}
+
+/// Power now, and today's energy with its cost.
+pub fn energy(report: &WorkerReport) -> String {
+    let energy = &report.energy;
+    let mut parts = Vec::new();
+    if let Some(watts) = energy.processor_watts {
+        parts.push(format!("processors {watts:.0} W now"));
+    }
+    if let Some(watt_hours) = energy.today_watt_hours {
+        let cost = energy
+            .today_cost
+            .map(|cost| format!(", which cost {cost:.2}"));
+        parts.push(format!(
+            "{watt_hours:.1} Wh today{}",
+            cost.unwrap_or_default()
+        ));
+    }
+    if let Some(note) = &energy.processor_note {
+        parts.push(note.clone());
+    }
+    match parts.as_slice() {
+        [] => String::new(),
+        parts => format!("energy: {}\n", parts.join("; ")),
+    }
+}
+
+fn jobs(tally: &TallyReport) -> String {
+    format!("{} jobs", tally.done)
+}
+
+pub fn kudos(thousandths: i64) -> String {
+    format!("{:.2}", thousandths as f64 / 1000.0)
+}
+
+/// Jobs and kudos that a coordinator has not settled.
+pub fn held(coordinator: &CoordinatorReport) -> String {
+    let jobs = match coordinator.held_jobs {
+        0 => None,
+        jobs => Some(format!("{jobs} jobs")),
+    };
+    let kudos = coordinator.held_kudos.filter(|kudos| *kudos > 0.0);
+    let kudos = kudos.map(|kudos| format!("{kudos:.2} kudos"));
+    let held: Vec<String> = jobs.into_iter().chain(kudos).collect();
+    match held.as_slice() {
+        [] => "-".to_owned(),
+        held => held.join(", "),
+    }
+}
+
+/// In memory or not, or how far its download is.
+pub fn state(model: &ModelReport) -> String {
     if let Some(download) = &model.download {
         return downloading(download);
     }

@@ -53,7 +53,7 @@ pub use media::MediaConfig;
 pub use models::{ModelsConfig, Quantization, Served, is_path};
 pub use nearest::nearest;
 pub use network::Networks;
-pub use owner::OwnerConfig;
+pub use owner::{EnergyPrice, OwnerConfig};
 pub use price::{PriceConfig, Usd};
 pub use problem::{ConfigError, Problem};
 pub use secret::Secret;

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::hours::Hours;
+use super::raw::Raw;
 use super::setting::settings;
-use super::units::Size;
+use super::units::{Size, show_duration};
+use super::value::{Place, Value};
 
 settings! {
     /// Resources kept for the owner of the machine, and when the worker is paused. While a rule holds, no jobs are taken, running ones are handed back, and no model is in memory.
@@ -25,6 +27,35 @@ settings! {
         most_heat: Option<usize> where (30..=110); unset "as hot as the driver allows",
         /// For how long no rule may hold before jobs are taken again. Raise it where programs come and go.
         resume_after: Duration where (0..=86400) = "30s",
+        /// Price of a kilowatt-hour, in any currency. With it `worker status` shows the cost of today's energy.
+        energy_price: Option<EnergyPrice>; unset "the cost of energy is not shown",
+    }
+}
+
+/// An amount of any currency for a kilowatt-hour.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EnergyPrice(pub f64);
+
+impl Value for EnergyPrice {
+    fn wanted() -> String {
+        "a price of a kilowatt-hour from 0 to 1000000, such as 0.3".to_owned()
+    }
+
+    fn parse(raw: &Raw, _: &Place<'_>) -> Result<Self, String> {
+        let price = match raw {
+            Raw::Whole(price) => *price as f64,
+            Raw::Fraction(price) => *price,
+            Raw::Untyped(text) => text.trim().parse().map_err(|_| String::new())?,
+            _ => return Err(String::new()),
+        };
+        match (0.0..=1e6).contains(&price) {
+            true => Ok(Self(price)),
+            false => Err(String::new()),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
     }
 }
 
@@ -37,5 +68,27 @@ impl OwnerConfig {
             || self.others_load.is_some()
             || self.idle_for.is_some()
             || self.most_heat.is_some()
+    }
+
+    /// The rules that are set, as they stand in the file.
+    pub fn rules(&self) -> Vec<String> {
+        let programs = (!self.pause_for.is_empty()).then(|| self.pause_for.join(", "));
+        let all = [
+            ("hours", self.hours.as_ref().map(ToString::to_string)),
+            ("pause_for", programs),
+            (
+                "others_gpu_memory",
+                self.others_gpu_memory.map(|size| size.to_string()),
+            ),
+            (
+                "others_load",
+                self.others_load.map(|most| format!("{most} %")),
+            ),
+            ("idle_for", self.idle_for.map(show_duration)),
+            ("most_heat", self.most_heat.map(|most| format!("{most} °C"))),
+        ];
+        let set = all.into_iter();
+        set.filter_map(|(key, value)| Some(format!("owner.{key} = {}", value?)))
+            .collect()
     }
 }

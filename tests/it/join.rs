@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use muster_testing::Lines;
+use muster_testing::{Lines, eventually_blocking};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -154,6 +154,38 @@ fn the_key_of_a_join_token_only_connects_workers() {
     let joins = keys.iter().filter(|key| key["label"] == "worker key join");
     let scopes: Vec<&Value> = joins.map(|key| &key["scopes"]).collect();
     assert_eq!(scopes, [&serde_json::json!(["worker.connect"])]);
+}
+
+#[test]
+fn a_worker_whose_key_belongs_to_another_one_says_so_with_the_remedy() {
+    let coordinator = Coordinator::start(&["--self-signed"]);
+    let owner = Owner::new();
+    let token = coordinator.token(&["--worker", "attic"]);
+    owner.types(&["join", &token]).run().ok();
+    // The coordinator knows the worker of the key from now on.
+    log_until(owner.types(&["--config", "worker.toml"]), "connected to");
+    let text = owner.text().replace("\"attic\"", "\"cellar\"");
+    assert!(text.contains("cellar"), "{text}");
+    fs::write(owner.file(), text).unwrap();
+
+    let mut command = owner.types(&["--config", "worker.toml"]).command();
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let status = ["status", "--config", "worker.toml", "--json"];
+    let cause = eventually_blocking("the cause", || {
+        let run = owner.types(&status).command().output().unwrap();
+        let report: Value = serde_json::from_slice(&run.stdout).unwrap_or_default();
+        let cause = report["worker"]["no_jobs"][0].clone();
+        match cause["text"].as_str().unwrap_or_default().contains("attic") {
+            true => Ok(cause),
+            false => Err(report),
+        }
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(cause["cause"], "key_of_another_worker", "{cause}");
+    let remedy = cause["remedy"].as_str().unwrap();
+    assert!(remedy.contains("set name = \"attic\""), "{remedy}");
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use muster_testing::{Lines, PATIENCE, ended, eventually_blocking};
@@ -18,7 +19,7 @@ struct Running {
     child: Child,
     /// What it says on standard error.
     log: Lines,
-    folder: TempDir,
+    folder: Arc<TempDir>,
 }
 
 /// `worker serve` that is ready.
@@ -37,7 +38,11 @@ impl Drop for Running {
 
 impl Running {
     fn start(arguments: &[&str], configuration: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Self::start_in(folder, arguments, configuration)
+    }
+
+    fn start_in(folder: Arc<TempDir>, arguments: &[&str], configuration: &str) -> Self {
         let file = folder.path().join("worker.toml");
         fs::write(&file, configuration).unwrap();
         let data = folder.path().join("data");
@@ -52,6 +57,14 @@ impl Running {
 
     fn file(&self) -> PathBuf {
         self.folder.path().join("worker.toml")
+    }
+
+    /// The worker of this process, as `worker status` tells it.
+    fn report(&self) -> Value {
+        let data = self.folder.path().join("data");
+        let said = worker(&["status", "--json", "--data-dir", data.to_str().unwrap()]);
+        let report: Value = serde_json::from_str(&said.run().ok()).unwrap();
+        report["worker"].clone()
     }
 
     fn signal(&self, name: &str) {
@@ -227,7 +240,7 @@ fn a_coordinator_needs_no_home() {
     let mut running = Running {
         log: Lines::of(child.stderr.take().unwrap()),
         child,
-        folder,
+        folder: Arc::new(folder),
     };
     running.wait_for(&format!("the data folder is {}", data.display()));
     running.signal("-TERM");
@@ -284,7 +297,7 @@ fn a_full_disk_refuses_the_first_request_within_a_second() {
         running: Running {
             log: Lines::of(child.stderr.take().unwrap()),
             child,
-            folder,
+            folder: Arc::new(folder),
         },
     };
     serve.wait_for_status("/health/ready", 200);
@@ -528,13 +541,7 @@ fn a_worker_rests_while_a_program_of_its_owner_runs() {
     daemon.wait_for("SIGHUP reloads the configuration");
     let data = daemon.folder.path().join("data");
     let data = data.to_str().unwrap().to_owned();
-    let report = || {
-        let said = worker(&["status", "--json", "--data-dir", &data])
-            .run()
-            .ok();
-        let report: Value = serde_json::from_str(&said).unwrap();
-        report["worker"].clone()
-    };
+    let report = || daemon.report();
     assert!(report()["pause"].is_null());
 
     let folder = tempfile::tempdir().unwrap();
@@ -562,10 +569,148 @@ fn a_worker_rests_while_a_program_of_its_owner_runs() {
             false => Err(()),
         }
     });
-    let answer = serve.chat();
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    // The coordinator hears of it a moment later.
+    eventually_blocking("a reply", || {
+        let answer = serve.chat();
+        match answer.starts_with("HTTP/1.1 200 ") {
+            true => Ok(()),
+            false => Err(answer),
+        }
+    });
     daemon.signal("-TERM");
     assert_eq!(daemon.ends(), Some(0));
+}
+
+#[test]
+fn jobs_and_kudos_of_today_survive_a_restart_of_the_worker() {
+    let serve = serve("");
+    let (address, key) = (&serve.address, &serve.key);
+    let configuration = format!(
+        "[models]\nserve = [\"demo-text\"]\n[owner]\nenergy_price = 0.25\nhours = [\"00:00-24:00\"]\n\
+         [[coordinator]]\nurl = \"ws://{address}\"\nkey = \"{key}\"\n"
+    );
+    let mut first = Running::start(&["--offline"], &configuration);
+    first.wait_for("connected to");
+    for _ in 0..2 {
+        let answer = serve.chat();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    let report = eventually_blocking("both jobs to be counted", || {
+        let report = first.report();
+        let is_settled = report["coordinators"][0]["held_jobs"] == 0;
+        match report["today"]["done"] == 2 && is_settled {
+            true => Ok(report),
+            false => Err(report),
+        }
+    });
+    for counts in [
+        &report["jobs"],
+        &report["models"][0]["since_start"],
+        &report["models"][0]["today"],
+        &report["coordinators"][0]["since_start"],
+        &report["coordinators"][0]["today"],
+    ] {
+        assert_eq!(counts["done"], 2, "{report}");
+        assert!(counts["tokens"].as_u64() > Some(0), "{report}");
+    }
+    let earned = report["today"]["earned_thousandths"].as_i64().unwrap();
+    assert_eq!(report["jobs"]["earned_thousandths"], earned, "{report}");
+    assert_eq!(report["no_jobs"].as_array().unwrap().len(), 0, "{report}");
+    assert_eq!(report["rules"][0], "owner.hours = 00:00-24:00", "{report}");
+    let energy = &report["energy"];
+    assert_eq!(energy["price"], 0.25, "{report}");
+    let tells_power = energy["processor_watts"].is_number() || energy["processor_note"].is_string();
+    assert!(tells_power, "{report}");
+    first.signal("-TERM");
+    assert_eq!(first.ends(), Some(0));
+
+    let history = first.folder.path().join("data/worker-history.jsonl");
+    let mut lines = fs::OpenOptions::new().append(true).open(history).unwrap();
+    lines.write_all(b"{\"at\": 5, \xff").unwrap();
+    let mut second = Running::start_in(Arc::clone(&first.folder), &["--offline"], &configuration);
+    second.wait_for("connected to");
+    let report = eventually_blocking("the history to be read", || {
+        let report = second.report();
+        match report["today"]["done"] == 2 {
+            true => Ok(report),
+            false => Err(report),
+        }
+    });
+    assert_eq!(report["jobs"]["done"], 0, "{report}");
+    let today = &report["coordinators"][0]["today"];
+    assert_eq!(today["earned_thousandths"], earned, "{report}");
+    let data = second.folder.path().join("data");
+    let shown = worker(&["status", "--data-dir", data.to_str().unwrap()])
+        .run()
+        .ok();
+    assert!(shown.contains("today: 2 done, "), "{shown}");
+    second.signal("-TERM");
+    assert_eq!(second.ends(), Some(0));
+}
+
+#[test]
+fn a_worker_says_why_no_jobs_come() {
+    let serve = serve("");
+    // Nobody listens there any more.
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let (address, key) = (&serve.address, &serve.key);
+    let configuration = format!(
+        "[models]\nserve = [\"demo-text\"]\n\
+         [[coordinator]]\nurl = \"ws://{closed}\"\nkey = \"any\"\n\
+         [[coordinator]]\nurl = \"ws://{address}\"\nkey = \"not-a-key\"\n"
+    );
+    let mut daemon = Running::start(&["--offline"], &configuration);
+    daemon.wait_for("SIGHUP reloads the configuration");
+    let causes = eventually_blocking("both causes", || {
+        let report = daemon.report();
+        let causes: Vec<Value> = report["no_jobs"].as_array().unwrap().clone();
+        let names: Vec<&str> = causes
+            .iter()
+            .filter_map(|one| one["cause"].as_str())
+            .collect();
+        let first = causes.first().and_then(|cause| cause["text"].as_str());
+        let is_examined = first.is_some_and(|text| text.contains("refused"));
+        match names == ["not_connected", "wrong_key"] && is_examined {
+            true => Ok(causes),
+            false => Err(report),
+        }
+    });
+    assert_eq!(causes[0]["coordinator"], closed.to_string());
+    let remedy = causes[1]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("worker key join"), "{remedy}");
+    let data = daemon.folder.path().join("data");
+    let data = data.to_str().unwrap();
+    let shown = worker(&["status", "--data-dir", data]).run().ok();
+    let (_, shown) = shown.split_once("why no jobs come:").unwrap();
+    assert!(shown.contains(&closed.to_string()), "{shown}");
+    worker(&["pause", "--data-dir", data]).run().ok();
+    let report = daemon.report();
+    assert_eq!(report["no_jobs"][0]["cause"], "paused", "{report}");
+    drop(daemon);
+
+    // A model that nobody requests.
+    let configuration = format!(
+        "[models]\nserve = [\"demo-text\"]\n[[coordinator]]\nurl = \"ws://{address}\"\nkey = \"{key}\"\n"
+    );
+    let mut daemon = Running::start(&["--offline"], &configuration);
+    daemon.wait_for("connected to");
+    let cause = eventually_blocking("half a minute without jobs", || {
+        let report = daemon.report();
+        match &report["no_jobs"][0]["cause"] {
+            Value::Null => Err(report),
+            _ => Ok(report["no_jobs"][0].clone()),
+        }
+    });
+    assert_eq!(cause["cause"], "no_demand", "{cause}");
+    assert_eq!(cause["model"], "demo-text", "{cause}");
+    let text = cause["text"].as_str().unwrap();
+    assert!(
+        text.contains("no client requested this model in the last 24 hours"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -585,6 +585,7 @@ fn the_owner_has_the_machine_back_and_a_stream_goes_on_afterwards() {
         }
     });
     assert_eq!(unloaded["pause"]["state"], "paused", "{unloaded}");
+    assert_eq!(unloaded["no_jobs"][0]["cause"], "paused", "{unloaded}");
     assert_eq!(unloaded["jobs"]["running"], 0, "{unloaded}");
     assert_eq!(unloaded["jobs"]["handed_back"], 1, "{unloaded}");
     let shown = beside(folder.path(), &["status"]);

@@ -182,6 +182,8 @@ async fn start(
     let devices = Devices::start(config, &machine)?;
     let choice = choice(args, config, &place, &*devices.first().await).await?;
     let state = WorkerState::new(&config.worker.name());
+    state.follows(&config.owner);
+    state.history().keep(&config.worker.data_dir, &state, tasks);
     state.runs_on(&devices);
     let Choice {
         models,

@@ -1,10 +1,9 @@
 //! The coordinators of the configuration: whether each can be reached, is who it should be, and accepts this worker.
 
 use super::Check;
-use crate::cli::Failure;
-use crate::config::{Config, CoordinatorConfig, CoordinatorKind};
-use crate::daemon;
-use crate::link::inquiry::{Finding, Inquiry, Step, Verdict};
+use crate::config::Config;
+use crate::daemon::inquiry;
+use crate::link::inquiry::{Finding, Step, Verdict};
 
 /// Everything about every one of them, in the order of the file.
 pub async fn checks(config: &Config, is_offline: bool) -> Vec<Check> {
@@ -38,21 +37,6 @@ pub async fn checks(config: &Config, is_offline: bool) -> Vec<Check> {
         }
     }
     checks
-}
-
-pub fn inquiry(coordinator: &CoordinatorConfig, worker: &str) -> Result<Inquiry, Failure> {
-    Ok(Inquiry {
-        url: coordinator.url.clone(),
-        insecure: coordinator.insecure,
-        tls: daemon::tls(coordinator)?,
-        is_pinned: coordinator.certificate_sha256.is_some(),
-        polls: coordinator.kind == CoordinatorKind::Legacy,
-        key: coordinator.key.expose().to_owned(),
-        name: coordinator
-            .name
-            .clone()
-            .unwrap_or_else(|| worker.to_owned()),
-    })
 }
 
 fn check(url: &url::Url, finding: Finding) -> Check {

@@ -5,10 +5,10 @@ pub mod token;
 
 use std::path::{Path, PathBuf};
 
-use super::doctor::coordinators;
 use super::init::{self, write};
 use super::{Exit, Failure, Root, load, output, publish};
 use crate::config::{Config, CoordinatorConfig, Loaded};
+use crate::daemon;
 use crate::link::inquiry::{Finding, Verdict};
 use section::Section;
 use token::Token;
@@ -91,7 +91,7 @@ fn examine(config: &Config, section: &Section) -> Result<(), Failure> {
         return Ok(());
     };
     let findings = load::block_on(async {
-        let inquiry = coordinators::inquiry(coordinator, &config.worker.name())?;
+        let inquiry = daemon::inquiry(coordinator, &config.worker.name())?;
         Ok(inquiry.run().await)
     })?;
     let bad = |finding: &&Finding| finding.verdict == Verdict::Bad;

@@ -4,7 +4,7 @@ use super::Made;
 use muster_protocol::job::Kind;
 
 /// Less work says nothing about a speed.
-const LEAST_SECONDS: f64 = 0.05;
+const LEAST_SECONDS: f64 = 0.1;
 
 impl Made {
     /// What one job gets done in a second, if any was done.

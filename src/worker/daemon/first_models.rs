@@ -49,6 +49,7 @@ pub async fn first_models(
                 if here_now.iter().flatten().count() > 0 =>
             {
                 error!("not serving {wanted}: {failure}");
+                state.is_refused(wanted, failure);
             }
             Some(failure) => return Err(failure.into()),
         }

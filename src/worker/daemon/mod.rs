@@ -15,6 +15,9 @@
 //! | `residency` | which models are in memory |
 //! | `control` | commands of the owner to the running worker |
 //! | `state`, `report` | the worker's state, as its owner asks for it |
+//! | `causes` | why no jobs come |
+//! | `inquiries` | demand for models, and why a coordinator is not connected |
+//! | `history/` | the minutes of the last week |
 //! | `engines` | the threads of a device, for text and for media |
 //! | `posts` | the configured coordinators, checked |
 //! | `worker` | the engine and its lines to coordinators |
@@ -26,6 +29,7 @@
 
 mod adapters;
 mod blame;
+mod causes;
 pub mod control;
 mod crew;
 mod device;
@@ -36,6 +40,8 @@ mod error;
 mod fetch;
 mod first_models;
 pub mod fit;
+mod history;
+mod inquiries;
 mod jobs;
 pub mod locate;
 mod look;
@@ -76,7 +82,7 @@ use locate::{LocateError, Located, Shelves};
 pub use media::{FilmType, VideoFile, infotext, transcript};
 pub use owner::{OwnerPause, OwnerRules, PauseOrder};
 use posts::posts;
-pub use posts::tls;
+pub use posts::{inquiry, tls};
 pub use signals::{Signal, Signals};
 use state::WorkerState;
 pub use summary::Activity;
@@ -95,6 +101,11 @@ pub async fn run(
     let tasks = Tasks::default();
     let state = WorkerState::new(&config.worker.name());
     let mut control = ControlSocket::open(&config.worker.data_dir, state.clone(), &tasks).await;
+    state.follows(&config.owner);
+    state
+        .history()
+        .keep(&config.worker.data_dir, &state, &tasks);
+    state.inquiries().follow(config, &state, &tasks);
     let starting = start(config, catalog, hub, &state);
     let Some(started) = unless_stopped(&mut signals, starting).await else {
         return stopped(&tasks).await;
@@ -112,7 +123,7 @@ pub async fn run(
         downloads.start(wanted, &room, config, catalog, hub);
     }
     let rules = OwnerRules::follow(&config.owner, &tasks);
-    let context = (state, catalog);
+    let context = (state.clone(), catalog);
     let mut crew = Crew::start(devices, models.loaded, posts, &rules, context, &tasks).await;
     let mut config = config.clone();
     match models.missing.as_slice() {
@@ -154,6 +165,7 @@ pub async fn run(
                     let Some(reloaded) = reload() else { continue };
                     config = reloaded;
                     rules.change(&config.owner);
+                    state.follows(&config.owner);
                     let grace = config.worker.drain;
                     let recruits = crew.recruits(&config, catalog, hub, &mut downloads).await;
                     let is_same = !crew.has_left_overs(&config) && !crew.has_new_adapters().await;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// The share of the newest job in what is reported.
 const NEWEST: f64 = 0.2;
+/// Below it a job is too short for a speed.
+pub const LEAST_TIME: Duration = Duration::from_millis(100);
 
 /// One finished job's times.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +66,7 @@ impl Paces {
 /// Jobs too short to measure say nothing.
 fn mix(speed: &mut Option<f64>, tokens: u32, time: Duration) {
     const LEAST: u32 = 8;
-    if tokens < LEAST || time.is_zero() {
+    if tokens < LEAST || time < LEAST_TIME {
         return;
     }
     let newest = f64::from(tokens) / time.as_secs_f64();
@@ -105,6 +107,13 @@ mod tests {
         note(11);
         note(21);
         note(3);
+        let short = Pace {
+            read: 1000,
+            reading: Duration::from_millis(99),
+            written: 1000,
+            writing: Duration::from_millis(99),
+        };
+        paces.note("m", &short);
         let model = paces.of("m");
         assert_eq!((model.running, model.decode_per_second), (1, Some(12.0)));
         assert_eq!(model.prefill_per_second, Some(100.0));

@@ -6,6 +6,7 @@ use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
 use super::{DaemonError, Post, Way};
+use crate::link::inquiry::Inquiry;
 use crate::link::{Dial, Fingerprint, base, endpoint, native_tls, pinned_tls};
 use muster_config::{Config, CoordinatorConfig, CoordinatorKind};
 
@@ -48,6 +49,32 @@ fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError
         key: coordinator.key.expose().to_owned(),
         name: coordinator.name.clone().unwrap_or_else(|| name.to_owned()),
     })
+}
+
+/// One look at a coordinator, as the worker of this name would meet it.
+pub fn inquiry(coordinator: &CoordinatorConfig, worker: &str) -> Result<Inquiry, DaemonError> {
+    Ok(Inquiry {
+        url: coordinator.url.clone(),
+        insecure: coordinator.insecure,
+        tls: tls(coordinator)?,
+        is_pinned: coordinator.certificate_sha256.is_some(),
+        polls: coordinator.kind == CoordinatorKind::Legacy,
+        key: coordinator.key.expose().to_owned(),
+        name: coordinator
+            .name
+            .clone()
+            .unwrap_or_else(|| worker.to_owned()),
+    })
+}
+
+/// The same of all coordinators, with their names in the log; a wrong address has ended the start.
+pub fn labelled_inquiries(config: &Config) -> Vec<(String, Inquiry)> {
+    let name = config.worker.name();
+    let labelled = |coordinator: &CoordinatorConfig| {
+        let post = post(coordinator, &name).ok()?;
+        Some((post.label, inquiry(coordinator, &name).ok()?))
+    };
+    config.coordinators.iter().filter_map(labelled).collect()
 }
 
 /// Which certificates are accepted there.

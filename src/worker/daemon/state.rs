@@ -1,43 +1,79 @@
 //! The state of a running worker, for `worker status`: its device, models, downloads, coordinators and jobs. Read at any time,
 //! also while a model loads.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::time::Instant;
+
+use super::causes::{LineState, Situation, causes};
 use super::devices::Devices;
 use super::downloads::DownloadStates;
+use super::history::{History, Totals};
+use super::inquiries::Inquiries;
 use super::owner::{Availability, OwnerPause};
-use super::report::{CoordinatorReport, JobsReport, ModelReport, PauseReport, WorkerReport};
-use super::summary::{self, Counters};
+use super::pace::{self, Paces};
+use super::report::{
+    CoordinatorReport, JobsReport, ModelReport, PauseReport, RunningJobReport, TallyReport,
+    WorkerReport,
+};
+use super::summary::{Activity, Counters};
 use super::{DeviceModel, Worker};
-use crate::link::{Link, Standing};
+use crate::link::{Link, Standing, Tally};
+use muster_config::OwnerConfig;
 use muster_engine::runtime::Purpose;
-use muster_protocol::job::MemoryStay;
+use muster_protocol::job::{Kudos, MemoryStay};
 
 /// Clones are the same.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct WorkerState(Arc<Mutex<Sources>>);
 
 /// The parts of the worker that know its state. None of a worker that is starting.
-#[derive(Default)]
 struct Sources {
     name: String,
+    began: Instant,
     /// What it does before it serves.
     starting: Option<String>,
     availability: Availability,
     pause: OwnerPause,
+    /// The rules of `[owner]` that are set.
+    rules: Vec<String>,
+    energy_price: Option<f64>,
     models: Vec<DeviceModel>,
+    /// Models that could not be loaded, and why.
+    refused_models: BTreeMap<String, String>,
     devices: Option<Devices>,
     downloads: DownloadStates,
     counters: Counters,
+    paces: Arc<Paces>,
     lines: Vec<(String, Link)>,
+    /// What earlier workers of this process did.
+    earlier: (Totals, Activity),
+    history: History,
+    inquiries: Inquiries,
 }
 
 impl WorkerState {
     pub fn new(name: &str) -> Self {
         Self(Arc::new(Mutex::new(Sources {
             name: name.to_owned(),
-            ..Sources::default()
+            began: Instant::now(),
+            starting: None,
+            availability: Availability::default(),
+            pause: OwnerPause::default(),
+            rules: Vec::new(),
+            energy_price: None,
+            models: Vec::new(),
+            refused_models: BTreeMap::new(),
+            devices: None,
+            downloads: DownloadStates::default(),
+            counters: Counters::default(),
+            paces: Arc::default(),
+            lines: Vec::new(),
+            earlier: Default::default(),
+            history: History::default(),
+            inquiries: Inquiries::default(),
         })))
     }
 
@@ -54,13 +90,55 @@ impl WorkerState {
         self.lock().downloads = downloads;
     }
 
+    /// The settings of the owner, at the start and after a reload.
+    pub fn follows(&self, owner: &OwnerConfig) {
+        let mut sources = self.lock();
+        sources.rules = owner.rules();
+        sources.energy_price = owner.energy_price.map(|price| price.0);
+    }
+
+    /// The minutes of the last week, which are kept beside the state.
+    pub fn history(&self) -> History {
+        self.lock().history.clone()
+    }
+
+    pub fn inquiries(&self) -> Inquiries {
+        self.lock().inquiries.clone()
+    }
+
+    /// A model could not be loaded.
+    pub fn is_refused(&self, model: &str, failure: impl ToString) {
+        let failure = failure.to_string();
+        self.lock().refused_models.insert(model.to_owned(), failure);
+    }
+
+    /// A model is loaded, or no longer wanted.
+    pub fn is_not_refused(&self, model: &str) {
+        self.lock().refused_models.remove(model);
+    }
+
+    /// All models that are not loaded are tried again.
+    pub fn forget_refusals(&self) {
+        self.lock().refused_models.clear();
+    }
+
     /// Jobs for these models come from now on.
     pub fn serves(&self, models: Vec<DeviceModel>, devices: &Devices, worker: &Worker) {
         let mut sources = self.lock();
         sources.starting = None;
+        for model in &models {
+            sources.refused_models.remove(model.name());
+        }
         sources.models = models;
         sources.devices = Some(devices.clone());
+        if !sources.counters.are(worker.counters()) {
+            let ended = sources.counters.activity(Kudos(0));
+            let totals = Totals::of(&sources.lines);
+            sources.earlier.0.add_all(&totals);
+            sources.earlier.1.add(&ended);
+        }
         sources.counters = worker.counters().clone();
+        sources.paces = Arc::clone(&worker.paces);
         sources.lines = worker.named_links();
     }
 
@@ -71,33 +149,74 @@ impl WorkerState {
         sources.pause = pause.clone();
     }
 
-    pub fn report(&self) -> WorkerReport {
+    pub fn is_paused(&self) -> bool {
+        self.lock().availability == Availability::Paused
+    }
+
+    /// Whether the coordinator of this name is connected. None where there is no line to it.
+    pub fn is_connected(&self, label: &str) -> Option<bool> {
         let sources = self.lock();
-        let served = sources
-            .models
+        let mut lines = sources.lines.iter().filter(|(name, _)| name == label);
+        let first = lines.next()?;
+        let is_connected =
+            |(_, link): &(String, Link)| matches!(link.standing(), Standing::Connected(_));
+        Some(is_connected(first) || lines.any(is_connected))
+    }
+
+    /// Jobs since the start of the process.
+    pub fn totals(&self) -> Totals {
+        self.lock().totals()
+    }
+
+    pub fn report(&self) -> WorkerReport {
+        self.lock().report()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sources> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sources {
+    fn totals(&self) -> Totals {
+        let mut totals = self.earlier.0.clone();
+        totals.add_all(&Totals::of(&self.lines));
+        totals
+    }
+
+    fn report(&self) -> WorkerReport {
+        let totals = self.totals();
+        let (today, watt_hours) = self.history.today(&totals);
+        let mut activity = self.counters.activity(totals.all().kudos);
+        activity.add(&self.earlier.1);
+        let coordinators = self.coordinators(&totals, &today);
+        let models = self.model_reports(&totals, &today);
+        let pause = self.pause_report();
+        let lines: Vec<LineState> = self
+            .lines
             .iter()
-            .map(|model| ModelReport::of(model, sources.devices.as_ref()));
-        let downloads = sources.downloads.report().into_iter();
-        let downloads = downloads.map(|(name, download)| ModelReport {
-            name,
-            kind: None,
-            context: None,
-            devices: Vec::new(),
-            state: "downloading".to_owned(),
-            unloads_at: None,
-            download: Some(download),
+            .map(|line| self.line_state(line))
+            .collect();
+        let last_job = self.last_job(|_| true);
+        let idle = last_job.and_then(|at| SystemTime::now().duration_since(at).ok());
+        let no_jobs = causes(&Situation {
+            starting: self.starting.as_deref(),
+            pause: pause.as_ref(),
+            models: &models,
+            refused_models: &self.refused_models,
+            lines: &lines,
+            idle: idle.unwrap_or_else(|| self.began.elapsed()),
+            had_jobs: last_job.is_some(),
+            is_running: activity.running > 0,
         });
-        let devices = sources.devices.as_ref();
-        let links = sources.lines.iter().map(|(_, link)| link);
-        let activity = sources.counters.activity(summary::earned(links));
+        let devices = self.devices.as_ref();
         WorkerReport {
-            name: sources.name.clone(),
+            name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             placement: devices.map_or_else(String::new, |of| of.placement().to_owned()),
-            starting: sources.starting.clone(),
-            pause: sources.pause_report(),
-            models: served.chain(downloads).collect(),
-            coordinators: sources.lines.iter().map(CoordinatorReport::of).collect(),
+            starting: self.starting.clone(),
+            pause,
+            models,
             jobs: JobsReport {
                 running: activity.running,
                 done: activity.done,
@@ -107,15 +226,98 @@ impl WorkerState {
                 tokens: activity.tokens,
                 earned_thousandths: activity.kudos,
             },
+            running: self.running(),
+            today: (&today.all()).into(),
+            last_job_at: last_job.and_then(seconds),
+            gpus: self.history.gpus(),
+            energy: self.history.energy(watt_hours, self.energy_price),
+            rules: self.rules.clone(),
+            no_jobs,
+            coordinators,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Sources> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn model_reports(&self, totals: &Totals, today: &Totals) -> Vec<ModelReport> {
+        let served = self.models.iter().map(|model| {
+            let pace = self.paces.of(model.name());
+            ModelReport {
+                since_start: tally_of(&totals.models, model.name()),
+                today: tally_of(&today.models, model.name()),
+                ..ModelReport::of(model, &pace, self.devices.as_ref())
+            }
+        });
+        let downloads = self.downloads.report().into_iter();
+        let downloads = downloads.map(|(name, download)| ModelReport {
+            name,
+            state: "downloading".to_owned(),
+            download: Some(download),
+            ..ModelReport::default()
+        });
+        served.chain(downloads).collect()
     }
-}
 
-impl Sources {
+    /// A polled coordinator has a line for each kind of jobs, and one report.
+    fn coordinators(&self, totals: &Totals, today: &Totals) -> Vec<CoordinatorReport> {
+        let mut reports: Vec<CoordinatorReport> = Vec::new();
+        for (label, link) in &self.lines {
+            let held_jobs = link.feedback().held();
+            let mut known = reports.iter_mut();
+            if let Some(report) = known.find(|report| report.name == *label) {
+                report.held_jobs += held_jobs;
+                continue;
+            }
+            let demand = self.inquiries.of(label).demand;
+            reports.push(CoordinatorReport {
+                since_start: tally_of(&totals.coordinators, label),
+                today: tally_of(&today.coordinators, label),
+                held_jobs,
+                held_kudos: demand.and_then(|demand| demand.held_kudos),
+                last_job_at: self.last_job(|name| name == label).and_then(seconds),
+                ..CoordinatorReport::of(label, link)
+            });
+        }
+        reports
+    }
+
+    fn last_job(&self, is_wanted: impl Fn(&str) -> bool) -> Option<SystemTime> {
+        let lines = self.lines.iter().filter(|(label, _)| is_wanted(label));
+        lines
+            .filter_map(|(_, link)| link.feedback().last_job())
+            .max()
+    }
+
+    fn running(&self) -> Vec<RunningJobReport> {
+        let mut running = Vec::new();
+        for (label, link) in &self.lines {
+            running.extend(
+                link.feedback()
+                    .running()
+                    .into_iter()
+                    .map(|job| RunningJobReport {
+                        model: job.model,
+                        coordinator: label.clone(),
+                        seconds: job.began.elapsed().as_secs_f64(),
+                        tokens: job.tokens,
+                        steps: job.steps,
+                    }),
+            );
+        }
+        running.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+        running
+    }
+
+    fn line_state(&self, (label, link): &(String, Link)) -> LineState {
+        let feedback = link.feedback();
+        LineState {
+            label: label.clone(),
+            standing: link.standing(),
+            maintenance: feedback.maintenance(),
+            problem: feedback.problem(),
+            skips: feedback.skips(),
+            reply: self.inquiries.of(label),
+        }
+    }
+
     fn pause_report(&self) -> Option<PauseReport> {
         let state = match self.availability {
             Availability::Open => return None,
@@ -123,17 +325,26 @@ impl Sources {
             Availability::Paused => "paused",
         };
         let until = self.pause.order.and_then(|order| order.until);
-        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
         Some(PauseReport {
             state: state.to_owned(),
             reasons: self.pause.reasons(SystemTime::now()),
-            until: until.and_then(|until| i64::try_from(since(until).as_secs()).ok()),
+            until: until.and_then(seconds),
         })
     }
 }
 
+/// Since the epoch.
+fn seconds(time: SystemTime) -> Option<i64> {
+    let since: Duration = time.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_secs()).ok()
+}
+
+fn tally_of(tallies: &BTreeMap<String, Tally>, name: &str) -> TallyReport {
+    tallies.get(name).map(TallyReport::from).unwrap_or_default()
+}
+
 impl ModelReport {
-    fn of(model: &DeviceModel, devices: Option<&Devices>) -> Self {
+    fn of(model: &DeviceModel, pace: &pace::Model, devices: Option<&Devices>) -> Self {
         let name = model.name();
         let stay = devices.map_or(MemoryStay::Always, |devices| devices.stay(name));
         let places = devices.map(|devices| devices.places(name));
@@ -160,24 +371,32 @@ impl ModelReport {
             devices: places.unwrap_or_default(),
             state: state.to_owned(),
             unloads_at,
-            download: None,
+            tokens_per_second: pace.decode_per_second,
+            prompt_tokens_per_second: pace.prefill_per_second,
+            running: pace.running,
+            ..Self::default()
         }
     }
 }
 
 impl CoordinatorReport {
-    fn of((name, link): &(String, Link)) -> Self {
-        let (state, reason) = match (link.standing(), link.feedback().maintenance()) {
-            (Standing::Away, _) => ("connecting", None),
+    fn of(name: &str, link: &Link) -> Self {
+        let feedback = link.feedback();
+        let (state, reason) = match (link.standing(), feedback.maintenance()) {
+            (Standing::Away, _) => {
+                let problem = feedback.problem().map(|problem| problem.text);
+                ("connecting", problem)
+            }
             (Standing::Connected(_), Some(reason)) => ("maintenance", Some(reason)),
             (Standing::Connected(_), None) => ("connected", None),
             (Standing::Refused(reason), _) => ("refused", Some(reason)),
             (Standing::Left, _) => ("left", None),
         };
         Self {
-            name: name.clone(),
+            name: name.to_owned(),
             state: state.to_owned(),
             reason,
+            ..Self::default()
         }
     }
 }

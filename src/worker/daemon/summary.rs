@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::info;
 
 use super::owner::Availability;
-use super::pace::Pace;
+use super::pace::{LEAST_TIME, Pace};
 use crate::link::session::Peer;
 use crate::link::{Link, Said, Standing};
 use muster_process::tasks::Tasks;
@@ -54,6 +54,11 @@ pub struct Activity {
 pub struct RunningJob(Counters);
 
 impl Counters {
+    /// Whether these are the counts of the same worker.
+    pub fn are(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub fn begin(&self) -> RunningJob {
         self.0.running.fetch_add(1, Ordering::Relaxed);
         RunningJob(self.clone())
@@ -63,7 +68,11 @@ impl Counters {
         self.0.tokens.fetch_add(tokens as u64, Ordering::Relaxed);
     }
 
+    /// Jobs that are too short to measure say nothing.
     pub fn add_pace(&self, pace: &Pace) {
+        if pace.writing < LEAST_TIME {
+            return;
+        }
         let tokens = u64::from(pace.written.saturating_sub(1));
         let micros = u64::try_from(pace.writing.as_micros()).unwrap_or(u64::MAX);
         self.0.timed_tokens.fetch_add(tokens, Ordering::Relaxed);
@@ -104,6 +113,19 @@ impl Counters {
             timed_micros: load(&self.0.timed_micros),
             kudos: kudos.0,
         }
+    }
+}
+
+impl Activity {
+    /// Adds what an earlier worker did; its kudos are counted elsewhere.
+    pub fn add(&mut self, earlier: &Self) {
+        self.done += earlier.done;
+        self.failed += earlier.failed;
+        self.handed_back += earlier.handed_back;
+        self.cancelled += earlier.cancelled;
+        self.tokens += earlier.tokens;
+        self.timed_tokens += earlier.timed_tokens;
+        self.timed_micros += earlier.timed_micros;
     }
 }
 

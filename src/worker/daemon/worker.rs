@@ -15,6 +15,7 @@ use super::engines::{DeviceModel, Fleet, MediaModel};
 use super::jobs::{self, CAPTION, NSFW, Shop};
 use super::look::{Look, set_status};
 use super::owner::Availability;
+use super::pace::Paces;
 use super::registration::{claims, registration, small};
 use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, PolledKind, Polling};
@@ -95,6 +96,8 @@ pub struct Worker {
     availability: watch::Sender<Availability>,
     lines: Vec<PostLine>,
     counters: Counters,
+    /// How fast its jobs were lately.
+    pub paces: Arc<Paces>,
 }
 
 /// A line to a coordinator.
@@ -136,7 +139,7 @@ impl Worker {
             counters: Counters::default(),
             captioning: served.captioning(),
         };
-        let counters = shop.counters.clone();
+        let (counters, paces) = (shop.counters.clone(), Arc::clone(&shop.paces));
         let (stock, stocked) = watch::channel(Stock { fleet, served });
         let look = Look::new(stocked.clone(), shop.clone(), condition.clone());
         tasks.start(look.keep(tasks.clone()));
@@ -209,14 +212,8 @@ impl Worker {
             }
         };
         let lines: Vec<PostLine> = posts.into_iter().flat_map(keep).collect();
-        let named = |line: &PostLine| (line.label.clone(), line.link.clone());
-        let named = lines.iter().map(named).collect();
-        let summary = summary::keep(
-            counters.clone(),
-            named,
-            availability.subscribe(),
-            tasks.clone(),
-        );
+        let is_available = availability.subscribe();
+        let summary = summary::keep(counters.clone(), named(&lines), is_available, tasks.clone());
         tasks.start(summary);
         Self {
             stock,
@@ -224,6 +221,7 @@ impl Worker {
             availability,
             lines,
             counters,
+            paces,
         }
     }
 
@@ -354,8 +352,7 @@ impl Worker {
 
     /// The lines, by the names of the coordinators in the log.
     pub fn named_links(&self) -> Vec<(String, Link)> {
-        let named = |line: &PostLine| (line.label.clone(), line.link.clone());
-        self.lines.iter().map(named).collect()
+        named(&self.lines)
     }
 
     pub fn counters(&self) -> &Counters {
@@ -426,6 +423,11 @@ impl Worker {
         };
         timeout(grace + FAREWELL, leave).await.is_ok()
     }
+}
+
+fn named(lines: &[PostLine]) -> Vec<(String, Link)> {
+    let named = |line: &PostLine| (line.label.clone(), line.link.clone());
+    lines.iter().map(named).collect()
 }
 
 /// Whether the new value is another one.

@@ -93,6 +93,7 @@ impl Crew {
                 Ok(located) => located,
                 Err(failure) => {
                     error!("not serving {wanted}, which the owner loaded: {failure}");
+                    state.is_refused(wanted, failure);
                     continue;
                 }
             };
@@ -100,7 +101,7 @@ impl Crew {
             if names.any(|name| name == located.name) {
                 continue;
             }
-            models.extend(load(&devices, wanted.clone(), located).await);
+            models.extend(load(&devices, wanted.clone(), located, &state).await);
         }
         choices.unload(&devices).await;
         let owner = (choices, rules.reasons.clone());
@@ -151,6 +152,7 @@ impl Crew {
         downloads: &mut Downloads,
     ) -> Recruits {
         downloads.retain(config);
+        self.state.forget_refusals();
         let mut recruits = Vec::new();
         for wanted in &config.models.serve.0 {
             if self.models.iter().any(|(name, _)| name == wanted) {
@@ -162,7 +164,10 @@ impl Crew {
                     let room = self.devices.most_room().await;
                     downloads.start(wanted, &room, config, catalog, hub);
                 }
-                Err(failure) => error!("not serving {wanted}: {failure}"),
+                Err(failure) => {
+                    error!("not serving {wanted}: {failure}");
+                    self.state.is_refused(wanted, failure);
+                }
             }
         }
         recruits
@@ -205,6 +210,7 @@ impl Crew {
         // An adapter leaves before its model.
         leaving.sort_by_key(|(_, model)| model.parent().is_none());
         self.models = kept;
+        let state = self.state.clone();
         let change = async |devices: &Devices, mut models: Vec<(String, DeviceModel)>| {
             for (name, model) in &leaving {
                 match devices.remove(model).await {
@@ -213,7 +219,7 @@ impl Crew {
                 }
             }
             for (name, located) in recruits {
-                models.extend(load(devices, name, located).await);
+                models.extend(load(devices, name, located, &state).await);
             }
             add_adapters(devices, &mut models).await;
             models
@@ -356,14 +362,21 @@ async fn add_adapters(
 }
 
 /// Loads a model; None, and a line in the log, where that fails.
-async fn load(devices: &Devices, name: String, located: Located) -> Option<(String, DeviceModel)> {
+async fn load(
+    devices: &Devices,
+    name: String,
+    located: Located,
+    state: &WorkerState,
+) -> Option<(String, DeviceModel)> {
     match devices.load_new(&name, located).await {
         Ok((model, _)) => {
             info!("loaded {name}");
+            state.is_not_refused(&name);
             Some((name, model))
         }
         Err(failure) => {
             error!("not serving {name}: {failure}");
+            state.is_refused(&name, failure);
             None
         }
     }

@@ -119,14 +119,20 @@ impl Crew {
         info!("resumed: jobs are taken again");
         self.worker.resume().await?;
         let names = std::mem::take(&mut self.put_away);
-        let (devices, stop) = (self.devices.clone(), CancellationToken::new());
+        let (devices, state) = (self.devices.clone(), self.state.clone());
+        let stop = CancellationToken::new();
         self.coming_back = Some(stop.clone().drop_guard());
         self.tasks.start(async move {
             for name in names {
                 tokio::select! {
                     () = stop.cancelled() => return,
-                    loaded = devices.load(&name) => if let Err(failure) = loaded {
-                        error!("loading {name} again failed: {failure}");
+                    loaded = devices.load(&name) => match loaded {
+                        Ok(_) => state.is_not_refused(&name),
+                        Err(failure) => {
+                            error!("loading {name} again failed: {failure}");
+                            let failure = format!("loading it again failed, its next job tries it: {failure}");
+                            state.is_refused(&name, failure);
+                        }
                     }
                 }
             }

@@ -136,6 +136,7 @@ mod tests {
             idle_for: Some(Duration::from_secs(600)),
             most_heat: Some(80),
             resume_after: Duration::from_secs(30),
+            energy_price: None,
         }
     }
 
