@@ -10,7 +10,7 @@
 //! | `muster-kernels` | `src/kernels` | operations that candle lacks or does slowly | |
 //! | `muster-protocol` | `src/protocol` | the neutral job and every wire shape | schema |
 //! | `muster-schema` | `src/schema` | what schemas and patterns of clients may hold | |
-//! | `muster-reader` | `src/reader` | foreign sounds and videos, read in a process with limits | media, process |
+//! | `muster-reader` | `src/reader` | foreign sounds, videos and PDF files, read in a process with limits | media, process |
 //! | `muster-media` | `src/media` | types and codecs of images, sound and video | |
 //! | `muster-characters` | `src/characters` | which characters of a text are read aloud, and names of others | |
 //! | `muster-config` | `src/config` | `worker.toml`: raw text in, checked values out | |

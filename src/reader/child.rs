@@ -8,6 +8,7 @@ use muster_media::sound::{DecodedSound, FlacStream, SoundError, decode, listen_i
 use muster_media::video;
 use muster_process::child::{self, Watch};
 
+use crate::pdf;
 use crate::task::{Reply, SoundForm, Task};
 
 /// Samples that are sent on together.
@@ -56,6 +57,7 @@ pub fn read(
                 Err(error) => Reply::Refused(error.to_string()),
             });
         }
+        Task::ReadPages { form, limits } => return pdf::read(file, form, limits, each),
     };
     Ok(sound(found, Vec::new()))
 }

@@ -11,7 +11,10 @@ use muster_media::video::VideoTrack;
 use muster_process::child::{self, ChildProcess, Death, Killer};
 
 use crate::READER_COMMAND;
-use crate::task::{FlacSound, MeasuredSound, Reply, SampledSound, SoundForm, SoundLimits, Task};
+use crate::task::{
+    FlacSound, MeasuredSound, PageForm, PageLengths, PdfLimits, PdfPage, Reply, SampledSound,
+    SoundForm, SoundLimits, Task,
+};
 
 /// Reads foreign files. Clones are the same.
 #[derive(Debug, Clone)]
@@ -117,7 +120,24 @@ impl Reader {
         match reply {
             Reply::Video(track) => Ok(track.into()),
             Reply::Refused(why) => Err(ReadError::Refused(why)),
-            Reply::Sound { .. } => Err(broken("a report of another kind")),
+            Reply::Sound { .. } | Reply::Pages(_) => Err(broken("a report of another kind")),
+        }
+    }
+
+    /// The pages of a PDF.
+    pub async fn pages(
+        &self,
+        file: Bytes,
+        form: PageForm,
+        limits: PdfLimits,
+    ) -> Result<Vec<PdfPage>, ReadError> {
+        let task = Task::ReadPages { form, limits };
+        let collect = |bytes: &mut Vec<u8>, block: &[u8]| bytes.extend(block);
+        let (reply, bytes) = self.read(task, file, Vec::new(), collect).await?;
+        match reply {
+            Reply::Pages(lengths) => split(&lengths, &bytes, form),
+            Reply::Refused(why) => Err(ReadError::Refused(why)),
+            Reply::Sound { .. } | Reply::Video(_) => Err(broken("a report of another kind")),
         }
     }
 
@@ -226,6 +246,24 @@ fn receive(
     serde_json::from_slice(&next()?).map_err(|_| broken("a reply that cannot be read"))
 }
 
+/// Blocks to the pages that they are of.
+fn split(lengths: &[PageLengths], bytes: &[u8], form: PageForm) -> Result<Vec<PdfPage>, ReadError> {
+    let mut rest = bytes;
+    let mut take = |length: usize| {
+        let (taken, left) = rest.split_at_checked(length)?;
+        rest = left;
+        Some(taken.to_vec())
+    };
+    let pages = lengths.iter().map(|page| {
+        let text = String::from_utf8(take(page.text)?).ok()?;
+        let image = take(page.image)?;
+        let image = (form == PageForm::Image).then_some(image);
+        Some(PdfPage { text, image })
+    });
+    let pages: Option<Vec<PdfPage>> = pages.collect();
+    pages.ok_or_else(|| broken("pages of other lengths"))
+}
+
 fn broken(what: &str) -> ReadError {
     ReadError::Ended(Death::Other(format!("the reader sent {what}")))
 }
@@ -235,7 +273,7 @@ impl Reply {
         match self {
             Self::Sound { found, header } => Ok((found, header)),
             Self::Refused(why) => Err(ReadError::Refused(why)),
-            Self::Video(_) => Err(broken("a report of another kind")),
+            Self::Video(_) | Self::Pages(_) => Err(broken("a report of another kind")),
         }
     }
 }

@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 const DECODER_BYTES: u64 = 192 << 20;
 /// Two hours of sound take a minute.
 const DECODING_TIME: Duration = Duration::from_secs(300);
+/// Twenty pages of scans take some seconds.
+const PAGES_TIME: Duration = Duration::from_secs(20);
+/// Of the largest page: its pixels, fonts and images.
+const PAGE_BYTES: u64 = 384 << 20;
 /// Tables of a video are read and no frames.
 const TABLES_TIME: Duration = Duration::from_secs(20);
 
@@ -34,6 +38,26 @@ pub enum Task {
     MeasureSound { limits: SoundLimits },
     /// Reads the tables of a video.
     MeasureVideo,
+    /// Reads the pages of a PDF.
+    ReadPages { form: PageForm, limits: PdfLimits },
+}
+
+/// The form in which a page is returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PageForm {
+    /// An image, and its text beside it.
+    Image,
+    Text,
+}
+
+/// The largest PDF to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PdfLimits {
+    pub pages: u32,
+    /// Pixels of the longer side of a page's image.
+    pub side: u16,
+    /// Of all pages.
+    pub text_bytes: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +77,8 @@ pub enum Reply {
         header: Vec<u8>,
     },
     Video(Track),
+    /// How long the text and the image of each page are, which came as blocks.
+    Pages(Vec<PageLengths>),
     /// The file is unusable, and why.
     Refused(String),
 }
@@ -76,6 +102,22 @@ pub struct Track {
     pub height: u32,
     pub frames: u32,
     pub seconds: f64,
+}
+
+/// Bytes of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageLengths {
+    pub text: usize,
+    /// 0 without an image.
+    pub image: usize,
+}
+
+/// A page of a PDF.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PdfPage {
+    pub text: String,
+    /// A PNG or JPEG.
+    pub image: Option<Vec<u8>>,
 }
 
 /// A sound of one channel as a FLAC file.
@@ -107,6 +149,7 @@ impl Task {
         match self {
             Self::Listen { .. } | Self::MeasureSound { .. } => DECODING_TIME,
             Self::MeasureVideo => TABLES_TIME,
+            Self::ReadPages { .. } => PAGES_TIME,
         }
     }
 
@@ -114,6 +157,7 @@ impl Task {
     pub fn memory(&self) -> u64 {
         match self {
             Self::Listen { .. } | Self::MeasureSound { .. } | Self::MeasureVideo => DECODER_BYTES,
+            Self::ReadPages { .. } => PAGE_BYTES,
         }
     }
 
@@ -129,6 +173,11 @@ impl Task {
                     SoundForm::Samples => 4,
                 };
                 samples.saturating_mul(bytes) + ASIDE
+            }
+            Self::ReadPages { limits, .. } => {
+                // A JPEG of noise has a byte or two for each pixel.
+                let page = u64::from(limits.side) * u64::from(limits.side) * 2;
+                u64::from(limits.pages) * page + u64::from(limits.text_bytes) + ASIDE
             }
             Self::MeasureSound { .. } | Self::MeasureVideo => 0,
         }

@@ -31,6 +31,8 @@ mod demo_vision;
 mod demo_voices;
 mod documents;
 #[cfg(feature = "coordinator")]
+mod documents_in_chats;
+#[cfg(feature = "coordinator")]
 mod encode;
 mod engine;
 #[cfg(feature = "coordinator")]

@@ -1,5 +1,5 @@
 //! How tests wait and measure: for a condition, for a line or the end of a child process, never without a limit; memory
-//! at its peak.
+//! at its peak. And PDF files for them.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,6 +7,7 @@
 )]
 
 mod child;
+pub mod pdf;
 pub mod peak;
 
 use std::fmt::Debug;

@@ -275,6 +275,9 @@ impl Limits {
         redirects: 3,
     };
 
+    /// A file of a chat.
+    pub const DOCUMENT: Self = Self::PHOTO;
+
     /// F-117: one of the attempts at a webhook.
     pub const WEBHOOK: Self = Self {
         schemes: Schemes::Https,

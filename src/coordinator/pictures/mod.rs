@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `text` | base64 in and out |
+//! | `document` | files that come along with a chat: PDF files, read by a process of their own, and texts |
 //! | `sound` | the sounds that come along with a request, read by a process of their own |
 //! | `budget` | samples of sound that a sender may have decoded |
 //! | `results` | images that workers upload: looked at before anybody is paid for them |
@@ -13,6 +14,7 @@
 //! image or two of each, and what workers bring in places of its own.
 
 mod budget;
+mod document;
 mod results;
 mod sound;
 mod source;
@@ -21,6 +23,7 @@ mod text;
 #[cfg(test)]
 pub mod tests;
 
+pub use document::{ChatFile, ChatFileError};
 pub use results::{Results, Unfit, UploadCheck, VideoCheck, sound_bytes, video_bytes};
 pub use sound::{
     SourceSound, SourceSoundError, SpokenFile, endless_wav, least_seconds, to_sound_file,

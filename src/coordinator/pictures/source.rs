@@ -19,14 +19,16 @@ use super::{
 /// Takes in what clients send along. Clones share the way out and the store.
 #[derive(Debug, Clone)]
 pub struct Sources {
-    egress: Egress,
-    pictures: Pictures,
+    pub(super) egress: Egress,
+    pub(super) pictures: Pictures,
     media: Media,
     /// Of each sender a few images are worked at, so that nobody waits for many of another.
     pub(super) turns: Turns<Sender>,
     pub(super) reader: Reader,
     /// Of each sender one sound is decoded at a time.
     pub(super) sound_turns: Turns<Sender>,
+    /// Of each sender one document is read at a time.
+    pub(super) document_turns: Turns<Sender>,
     pub(super) sample_budget: SampleBudget,
     pub(super) quota: StorageQuota<Sender>,
 }
@@ -97,6 +99,7 @@ impl Sources {
             turns: Turns::for_each(at_once),
             reader,
             sound_turns: Turns::for_each(|_| 1),
+            document_turns: Turns::for_each(|_| 1),
             sample_budget: SampleBudget::default(),
             quota: StorageQuota::new(most_stored),
         }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::openai::chat::file_part;
 use crate::openai::nearest::shortened;
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Shape, field};
@@ -62,28 +63,63 @@ fn no_source(place: &str, wanted: &str) -> Problem {
     Problem::unsupported(param, message)
 }
 
-pub fn document(place: &str, block: &Value) -> Result<String, Problem> {
-    entries(place, block, &["source", "title", "context", "citations"])?;
-    no_citations(place, block)?;
+/// A document to the parts that a message has of it: its text, or a file with its title and context before it.
+pub fn document(place: &str, block: &Value) -> Result<Vec<Value>, Problem> {
+    let inner = format!("{place}.source");
+    let source = &block["source"];
+    let file = match source["type"].as_str() {
+        Some("base64") => {
+            let param = format!("{inner}.media_type");
+            Shape::Word(&["application/pdf"]).check(&param, &source["media_type"])?;
+            let data = string(&inner, "data", source)?;
+            format!("data:application/pdf;base64,{data}")
+        }
+        Some("url") => string(&inner, "url", source)?.to_owned(),
+        Some("text" | "content") => {
+            return Ok(vec![text_part(text_document(place, block)?)]);
+        }
+        _ => return Err(no_source(&inner, "base64, url, text or content")),
+    };
+    let about = about_document(place, block)?;
+    let about = about.trim_end();
+    let text = (!about.is_empty()).then(|| text_part(about.to_owned()));
+    let file = file_part(file.into(), &Value::Null, &Value::Null);
+    Ok(text.into_iter().chain([file]).collect())
+}
+
+pub fn text_part(text: String) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+/// A document that is text already.
+fn text_document(place: &str, block: &Value) -> Result<String, Problem> {
+    let mut whole = about_document(place, block)?;
     let source = &block["source"];
     let inner = format!("{place}.source");
     let text = match source["type"].as_str() {
         Some("text") => string(&inner, "data", source)?.to_owned(),
         Some("content") => texts(&format!("{inner}.content"), &source["content"])?,
         _ => {
-            let wanted = "text or content (other documents cannot be read)";
+            let wanted = "text or content (other documents are read in messages of the user)";
             return Err(no_source(&inner, wanted));
         }
     };
-    let mut whole = String::new();
-    for name in ["title", "context"] {
-        if !block[name].is_null() {
-            whole.push_str(string(place, name, block)?);
-            whole.push('\n');
-        }
-    }
     whole.push_str(&text);
     Ok(whole)
+}
+
+/// Title and context, a line each.
+fn about_document(place: &str, block: &Value) -> Result<String, Problem> {
+    entries(place, block, &["source", "title", "context", "citations"])?;
+    no_citations(place, block)?;
+    let mut about = String::new();
+    for name in ["title", "context"] {
+        if !block[name].is_null() {
+            about.push_str(string(place, name, block)?);
+            about.push('\n');
+        }
+    }
+    Ok(about)
 }
 
 pub fn search_result(place: &str, block: &Value) -> Result<String, Problem> {
@@ -119,7 +155,7 @@ fn texts(place: &str, content: &Value) -> Result<String, Problem> {
                     let place = format!("{place}.{index}");
                     match block["type"].as_str() {
                         Some("text") => text_of(&place, block),
-                        Some("document") => document(&place, block),
+                        Some("document") => text_document(&place, block),
                         Some("search_result") => search_result(&place, block),
                         Some("tool_reference") => tool_reference(&place, block),
                         _ => {

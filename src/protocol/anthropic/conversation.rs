@@ -6,7 +6,9 @@ use crate::openai::nearest::shortened;
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Shape, field};
 
-use super::blocks::{document, image, search_result, text_of, thinking, tool_result, tool_use};
+use super::blocks::{
+    document, image, search_result, text_of, text_part, thinking, tool_result, tool_use,
+};
 use super::dialect::Signer;
 
 /// Chat messages, and of each the index of the client's message.
@@ -190,7 +192,7 @@ impl MessageTurn {
     }
 
     fn text(&mut self, text: String) {
-        self.parts.push(json!({"type": "text", "text": text}));
+        self.parts.push(text_part(text));
     }
 
     fn block(
@@ -207,10 +209,7 @@ impl MessageTurn {
                 self.text(text);
             }
             (TurnRole::User, "image") => self.parts.push(image(place, &block)?),
-            (TurnRole::User, "document") => {
-                let text = document(place, &block)?;
-                self.text(text);
-            }
+            (TurnRole::User, "document") => self.parts.extend(document(place, &block)?),
             (TurnRole::User, "search_result") => {
                 let text = search_result(place, &block)?;
                 self.text(text);

@@ -119,6 +119,23 @@ fn documents_and_images_are_read() {
 }
 
 #[test]
+fn a_pdf_becomes_a_file_with_its_title_before_it() {
+    let pdf = json!({"type": "base64", "media_type": "application/pdf", "data": "AA=="});
+    let link = json!({"type": "url", "url": "https://example.com/a.pdf"});
+    let messages = chat(json!([{"role": "user", "content": [
+        {"type": "document", "title": "T", "context": "C", "source": pdf},
+        {"type": "document", "source": link},
+    ]}]));
+    let file = |data: &str| json!({"type": "file", "file": {"file_data": data}});
+    let expected = json!([
+        {"type": "text", "text": "T\nC"},
+        file("data:application/pdf;base64,AA=="),
+        file("https://example.com/a.pdf"),
+    ]);
+    assert_eq!(messages[0]["content"], expected);
+}
+
+#[test]
 fn refusals_name_the_place() {
     let user = |block: Value| with(json!([{"role": "user", "content": [block]}]));
     refused(
@@ -130,9 +147,14 @@ fn refusals_name_the_place() {
         user(json!({"type": "text", "text": "x", "txet": 1})),
         "messages.0.content.0.txet",
     );
-    let pdf = json!({"type": "base64", "media_type": "application/pdf", "data": ""});
+    let word = json!({"type": "base64", "media_type": "application/msword", "data": ""});
     refused(
-        user(json!({"type": "document", "source": pdf})),
+        user(json!({"type": "document", "source": word})),
+        "messages.0.content.0.source.media_type",
+    );
+    let stored = json!({"type": "file", "file_id": "file_1"});
+    refused(
+        user(json!({"type": "document", "source": stored})),
         "messages.0.content.0.source.type",
     );
     let result = json!({"type": "tool_result", "tool_use_id": "t9"});

@@ -42,7 +42,8 @@ fn capabilities(can: Capabilities) -> Value {
         "context_management": no,
         "effort": {"supported": true, "low": yes, "medium": yes, "high": yes, "xhigh": yes, "max": yes},
         "image_input": has(can.contains(Capabilities::IMAGE_INPUT)),
-        "pdf_input": no,
+        // Pages as images where the model reads them, else as text.
+        "pdf_input": yes,
         "server_tools": {"supported": false, "code_execution": no, "web_search": no},
         "structured_outputs": has(can.contains(Capabilities::GRAMMAR)),
         "thinking": {

@@ -42,7 +42,7 @@ use super::stream::Relay;
 /// A body of more bytes is read beside the tasks that relay tokens.
 const LARGE: usize = 128 << 10;
 /// How many times its bytes a body takes while it is looked at: in each form that a filter may find something in.
-const LOOKED_AT: usize = 12;
+pub(super) const LOOKED_AT: usize = 12;
 /// Forms of a stored conversation that exist at the same time: as it is stored, as JSON, and as parts of the request.
 const STORED_COPIES: usize = 5;
 
@@ -254,11 +254,21 @@ impl TextEndpoint {
         }
         let grown = self.take_images(&mut chat, &who, &mut room).await;
         let grown = grown.map_err(|error| named_for_client(error, &*dialect))?;
-        let size = size.saturating_add(grown);
+        let mut size = size.saturating_add(grown);
         if grown > 0 {
             // Only the chat body has the images.
             native = None;
         }
+        let files = self.take_files(&mut chat, &who, (&mut room, size)).await;
+        let files = files.map_err(|error| named_for_client(error, &*dialect))?;
+        let dialect = match files {
+            None => dialect,
+            Some(files) => {
+                size = size.saturating_add(files.grown);
+                native = None;
+                files.dialect(dialect)
+            }
+        };
         let order = Order::new(
             self.admission.request,
             self.admission.caller.account,

@@ -15,7 +15,7 @@ use muster_protocol::openai::Problem;
 use super::auto::Auto;
 
 /// In one request.
-const MOST_IMAGES: usize = 100;
+pub(super) const MOST_IMAGES: usize = 100;
 
 impl TextEndpoint {
     /// Reads images of a chat for a model that reads images, and returns how many bytes the chat grew by. Other models
@@ -48,7 +48,7 @@ impl TextEndpoint {
         Ok(grown)
     }
 
-    async fn reads_images(&self, name: &str) -> bool {
+    pub(super) async fn reads_images(&self, name: &str) -> bool {
         let overview = self.admission.board.current().await;
         let named = self.admission.models.id(name);
         let is_meant = |model: &str| model == &*named || Auto::called(name).is_some();
@@ -60,7 +60,7 @@ impl TextEndpoint {
 }
 
 /// The links of images in messages, by their places.
-fn images(chat: &mut Value) -> Vec<(String, &mut String)> {
+pub(super) fn images(chat: &mut Value) -> Vec<(String, &mut String)> {
     let messages = chat.get_mut("messages").and_then(Value::as_array_mut);
     let messages = messages.into_iter().flatten().enumerate();
     let parts = messages.flat_map(|(at, message)| {

@@ -6,6 +6,7 @@
 //! | `incoming` | a body on its way to jobs |
 //! | `auto` | which model `auto` is |
 //! | `dictation` | jobs that write down audio parts |
+//! | `files` | files that models read as images or text |
 //! | `images` | images that models read |
 //! | `moderated` | messages as filters let them pass |
 //! | `order` | a request that was read to jobs for the queue |
@@ -18,6 +19,7 @@ pub mod auto;
 mod choices;
 mod dictation;
 mod endpoint;
+mod files;
 mod ignored;
 mod images;
 mod incoming;

@@ -105,7 +105,7 @@ fn visit_entry(name: &str, value: &mut Value, said: Said, visit: Visit<'_>) {
         ("role" | "type" | "name" | "id" | "tool_call_id", Value::String(name)) => {
             visit_name(name, visit);
         }
-        ("url", Value::String(url)) if url.starts_with("data:") => {}
+        ("url" | "file_data", Value::String(url)) if url.starts_with("data:") => {}
         ("url", Value::String(url)) => visit_name(url, visit),
         ("description", Value::String(text)) => visit(text, Said::ByClient),
         ("arguments", Value::String(text)) => visit_arguments(text, said, visit),

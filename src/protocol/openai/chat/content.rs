@@ -93,6 +93,10 @@ fn read_part(
             let message = format!("{place}: a part of type {known} is not allowed with this role");
             Err(Problem::invalid(place.to_owned(), message))
         }
+        Some("file") if role != Role::User => {
+            let message = format!("{place}: a part of type file is not allowed with this role");
+            Err(Problem::invalid(place.to_owned(), message))
+        }
         Some(known @ ("input_audio" | "file")) => {
             let message = format!("{place}: parts of type {known} are not supported here");
             Err(Problem::unsupported(place.to_owned(), message))
@@ -107,7 +111,7 @@ fn unknown_type(place: &str, word: &Value) -> Problem {
         other => kind(other),
     };
     let param = format!("{place}.type");
-    let message = format!("{param} must be \"text\" or \"image_url\", found {found}");
+    let message = format!("{param} must be \"text\", \"image_url\" or \"file\", found {found}");
     Problem::invalid(param, message)
 }
 

@@ -7,6 +7,7 @@
 //! | `dialect` | this API as a [`Dialect`](crate::dialect::Dialect) |
 //! | `aside` | what a coordinator passes on beyond all this |
 //! | `messages`, `content` | what was said so far, as a chat template takes it |
+//! | `files` | files in messages, which a coordinator replaces by texts and images |
 //! | `tools` | tools, what may be called, and the old functions |
 //! | `reasoning` | OpenRouter's object for it |
 //! | `format` | the form the answer must have |
@@ -25,6 +26,7 @@ mod chunks;
 mod content;
 mod dialect;
 mod fields;
+mod files;
 mod format;
 mod head;
 mod keywords;
@@ -37,6 +39,7 @@ pub mod schema;
 mod tools;
 mod usage;
 
+pub(crate) use files::file_part;
 pub(crate) use reasoning::effort_of;
 pub(crate) use usage::{RunningUsage, Total, logprob, shown};
 
@@ -46,6 +49,7 @@ mod tests;
 pub use chunks::ChunkWriter;
 pub use dialect::ChatDialect;
 pub use fields::for_strangers;
+pub use files::{FilePart, take_files};
 pub use head::{Ending, Grid, Head, Routing, finish_word};
 pub use media::{MediaChat, MediaChatHead, MediaChatStream};
 pub use reply::Reply;

@@ -80,13 +80,22 @@ fn content_part() -> Value {
         }),
         &["url"],
     );
+    let file = object(
+        json!({
+            "file_data": {"type": "string", "description": "A PDF or text as a data URL or base64, or an http or https URL of one."},
+            "filename": {"type": "string"},
+            "detail": {"type": "string", "enum": ["auto", "low", "high"]},
+        }),
+        &["file_data"],
+    );
     object(
         json!({
-            "type": {"type": "string", "enum": ["text", "image_url", "video_url", "refusal"]},
+            "type": {"type": "string", "enum": ["text", "image_url", "video_url", "file", "refusal"]},
             "text": {"type": "string"},
             "refusal": {"type": "string"},
             "image_url": link,
             "video_url": link,
+            "file": file,
         }),
         &["type"],
     )

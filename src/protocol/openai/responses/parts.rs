@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::openai::chat::file_part;
 use crate::openai::nearest::shortened;
 use crate::openai::shape::kind;
 use crate::openai::{Problem, Shape, field};
@@ -84,10 +85,21 @@ fn one(place: &str, part: &Value, is_output: bool) -> Result<Value, Problem> {
             }
             Ok(json!({"type": "image_url", "image_url": image}))
         }
+        "input_file" if !is_output => {
+            known(&[
+                "type",
+                "file_data",
+                "file_url",
+                "filename",
+                "file_id",
+                "detail",
+            ])?;
+            file(place, part)
+        }
         other => {
             let wanted = match is_output {
                 true => "output_text or refusal",
-                false => "input_text or input_image",
+                false => "input_text, input_image or input_file",
             };
             let param = format!("{place}.type");
             let found = shortened(other);
@@ -95,4 +107,50 @@ fn one(place: &str, part: &Value, is_output: bool) -> Result<Value, Problem> {
             Err(Problem::unsupported(param, message))
         }
     }
+}
+
+fn file(place: &str, part: &Value) -> Result<Value, Problem> {
+    if !part["file_id"].is_null() {
+        let param = format!("{place}.file_id");
+        let message =
+            format!("{param} is not supported here: send the file as a data URL in file_data");
+        return Err(Problem::unsupported(param, message));
+    }
+    let name = match (part["file_data"].is_null(), part["file_url"].is_null()) {
+        (false, true) => "file_data",
+        (true, false) => "file_url",
+        (both_missing, _) => {
+            let found = match both_missing {
+                true => "neither",
+                false => "both",
+            };
+            let message = format!("{place} must have either file_data or file_url, found {found}");
+            return Err(Problem::invalid(place.to_owned(), message));
+        }
+    };
+    for name in [name, "filename"] {
+        if !part[name].is_null() {
+            Shape::Text.check(&format!("{place}.{name}"), &part[name])?;
+        }
+    }
+    if name == "file_url" {
+        let url = part[name].as_str().unwrap_or_default();
+        if !["https://", "http://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme))
+        {
+            let param = format!("{place}.{name}");
+            let message = format!("{param} must begin with https:// or http://");
+            return Err(Problem::invalid(param, message));
+        }
+    }
+    if !part["detail"].is_null() {
+        let words = Shape::Word(&["auto", "low", "high"]);
+        words.check(&format!("{place}.detail"), &part["detail"])?;
+    }
+    Ok(file_part(
+        part[name].clone(),
+        &part["filename"],
+        &part["detail"],
+    ))
 }
