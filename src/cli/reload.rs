@@ -18,10 +18,30 @@ pub struct Reload {
 }
 
 /// Settings that a worker applies while it runs.
-pub const OF_WORKERS: &[&str] = &["models.serve", "worker.log_level", "worker.drain"];
+pub const OF_WORKERS: &[&str] = &[
+    "models.serve",
+    "owner.energy_price",
+    "owner.hours",
+    "owner.idle_for",
+    "owner.most_heat",
+    "owner.others_gpu_memory",
+    "owner.others_load",
+    "owner.pause_for",
+    "owner.resume_after",
+    "worker.log_level",
+    "worker.drain",
+];
 /// What a coordinator can change besides: `Coordinator::reload` takes it over.
 #[cfg(feature = "coordinator")]
 pub const OF_COORDINATORS: &[&str] = &[
+    "owner.energy_price",
+    "owner.hours",
+    "owner.idle_for",
+    "owner.most_heat",
+    "owner.others_gpu_memory",
+    "owner.others_load",
+    "owner.pause_for",
+    "owner.resume_after",
     "worker.log_level",
     "worker.drain",
     "serve.chat_audio_model",

@@ -162,6 +162,7 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
                     // The coordinator's process tells its mistakes, and the settings that need a restart.
                     Signal::Reload => if let Ok(loaded) = root.load() {
                         rules.change(&loaded.config.owner);
+                        crew.settings_changed(&loaded.config.owner);
                         root.raise_log(&loaded.config);
                     }
                 },

@@ -165,7 +165,7 @@ pub async fn run(
                     let Some(reloaded) = reload() else { continue };
                     config = reloaded;
                     rules.change(&config.owner);
-                    state.follows(&config.owner);
+                    crew.settings_changed(&config.owner);
                     let grace = config.worker.drain;
                     let recruits = crew.recruits(&config, catalog, hub, &mut downloads).await;
                     let is_same = !crew.has_left_overs(&config) && !crew.has_new_adapters().await;

@@ -12,6 +12,7 @@ use super::commands::outcome;
 use crate::daemon::control::CommandOutcome;
 use crate::daemon::owner::{Availability, PauseOrder};
 use crate::daemon::residency::UnloadOutcome;
+use muster_config::OwnerConfig;
 use muster_engine::runtime::Failure;
 
 /// Between looks whether the last job has ended before a pause.
@@ -28,6 +29,11 @@ impl Crew {
     pub async fn resume(&mut self) {
         self.choices.pause.order = None;
         self.settle().await;
+    }
+
+    /// The settings of the owner were read again.
+    pub fn settings_changed(&self, owner: &OwnerConfig) {
+        self.state.follows(owner);
     }
 
     /// Waits until there is something to do for the owner's pause.
