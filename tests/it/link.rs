@@ -182,7 +182,15 @@ async fn a_paused_worker_hands_its_jobs_back_and_another_goes_on_with_the_same_t
 
     second.pause(None).await.unwrap();
     first.resume().await.unwrap();
-    let (_, outcome) = read_all(&mut submit(&board, story("Again", 5)).await).await;
+    // The coordinator hears of it a moment later.
+    let mut stream = eventually("a worker", async || {
+        board
+            .try_submit(story("Again", 5))
+            .await
+            .map_err(|refused| format!("{refused:?}"))
+    })
+    .await;
+    let (_, outcome) = read_all(&mut stream).await;
     assert_eq!(completion_tokens(&outcome), 5);
 }
 

@@ -326,7 +326,7 @@ fn a_worker_reloads_its_log_level_and_goes_on() {
     worker.wait_for("SIGHUP reloads the configuration");
     fs::write(
         worker.file(),
-        "[worker]\nlog_level = \"warn\"\ndrain = \"5s\"\n[engine]\nmax_running = 3\n",
+        "[worker]\nlog_level = \"warn\"\ndrain = \"5s\"\n[engine]\nmax_running = 3\n[owner]\nmost_heat = 100\n",
     )
     .unwrap();
     worker.signal("-HUP");
@@ -335,6 +335,8 @@ fn a_worker_reloads_its_log_level_and_goes_on() {
     assert_eq!(worker.ends(), Some(0));
     let said = worker.log.text();
     assert!(!said.contains("INFO stopping"), "{said}");
+    // The rules of the owner are followed at once.
+    assert!(!said.contains("owner.most_heat"), "{said}");
 }
 
 /// With a real coordinator: what it lists is what the worker serves.
