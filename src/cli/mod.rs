@@ -43,6 +43,7 @@ mod status;
 mod table;
 mod text_process;
 mod threads;
+mod top;
 mod transcribe;
 mod up;
 
@@ -89,6 +90,7 @@ enum Command {
     Up(up::Args),
     Chat(chat::ChatArgs),
     Status(status::StatusArgs),
+    Top(top::TopArgs),
     Pause(owner::PauseArgs),
     Resume(owner::ResumeArgs),
     Examples(examples::ExamplesArgs),
@@ -155,6 +157,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Up(args)) => up::run(args, &root),
         Some(Command::Chat(args)) => chat::run(args, &root),
         Some(Command::Status(args)) => status::run(&args, &root),
+        Some(Command::Top(args)) => top::run(&args, &root),
         Some(Command::Pause(args)) => owner::pause(&args, &root),
         Some(Command::Resume(args)) => owner::resume(&args, &root),
         Some(Command::Examples(args)) => examples::run(&args, &root),

@@ -1,4 +1,4 @@
-//! `worker chat` at a terminal, which `script` plays, against a coordinator of the test.
+//! `worker chat` and `worker top` at a terminal, which `script` plays.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,11 +6,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use muster_testing::{Lines, PATIENCE, ended};
+use muster_testing::{Lines, PATIENCE, ended, eventually_blocking};
 use serde_json::Value;
 
-/// A chat on a terminal; ended with its test.
-struct Chat {
+use crate::support::worker::worker;
+
+/// A command on a terminal; ended with its test.
+struct Terminal {
     child: Child,
     screen: Lines,
     /// Bytes of the screen that a test has looked at.
@@ -23,13 +25,14 @@ struct Observed {
     closed: mpsc::Receiver<()>,
 }
 
-impl Chat {
-    fn start(url: &str, data: &str) -> Self {
+impl Terminal {
+    fn start(arguments: &str, data: &str) -> Self {
         let binary = env!("CARGO_BIN_EXE_worker");
-        let line = format!("exec {binary} chat --url {url} --data-dir {data} tiny");
+        let line = format!("stty cols 120 rows 40; exec {binary} {arguments} --data-dir {data}");
         let mut command = Command::new("script");
         command.args(["-qfec", &line, "/dev/null"]).env_clear();
         command.env("PATH", "/usr/bin:/bin").env("HOME", data);
+        command.env("TERM", "xterm");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let screen = Lines::of(child.stdout.take().unwrap());
@@ -59,7 +62,7 @@ impl Chat {
     }
 }
 
-impl Drop for Chat {
+impl Drop for Terminal {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -135,7 +138,8 @@ fn coordinator() -> (String, Observed) {
 fn ctrl_c_stops_an_answer_and_the_chat_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let (url, observed) = coordinator();
-    let mut chat = Chat::start(&url, folder.path().to_str().unwrap());
+    let arguments = format!("chat --url {url} tiny");
+    let mut chat = Terminal::start(&arguments, folder.path().to_str().unwrap());
     chat.until("> ");
     chat.types("Tell me a story\r");
     chat.until("Once upon");
@@ -167,4 +171,53 @@ fn ctrl_c_stops_an_answer_and_the_chat_goes_on() {
     chat.until("> ");
     chat.types("/bye\r");
     assert_eq!(ended(&mut chat.child).code(), Some(0));
+}
+
+#[test]
+fn top_shows_the_running_worker_and_its_keys_pause_and_resume() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let file = folder.path().join("worker.toml");
+    std::fs::write(&file, "[models]\nserve = [\"demo-text\"]\n").unwrap();
+    let arguments = [
+        "--offline",
+        "--config",
+        file.to_str().unwrap(),
+        "--data-dir",
+        data,
+    ];
+    let mut command = worker(&arguments).command();
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut running = command.stderr(Stdio::piped()).spawn().unwrap();
+    Lines::of(running.stderr.take().unwrap()).until("ready; SIGTERM");
+    let is_paused = || {
+        let status = worker(&["status", "--json", "--data-dir", data]).run().ok();
+        let report: Value = serde_json::from_str(&status).unwrap();
+        !report["worker"]["pause"].is_null()
+    };
+
+    let mut top = Terminal::start("top", data);
+    top.until("Models");
+    top.until("demo-text");
+    top.until("configured");
+    top.types("p");
+    top.until("until `worker resume`");
+    assert!(is_paused());
+    top.types("r");
+    eventually_blocking("the end of the pause", || match is_paused() {
+        true => Err(()),
+        false => Ok(()),
+    });
+    top.types("q");
+    assert_eq!(ended(&mut top.child).code(), Some(0));
+    // The screen is as it was before.
+    top.until("\x1b[?1049l");
+    running.kill().unwrap();
+    running.wait().unwrap();
+}
+
+#[test]
+fn top_without_a_terminal_names_the_command_for_programs() {
+    let said = worker(&["top"]).run().fails(2, "needs a terminal");
+    assert!(said.contains("`worker status --json`"), "{said}");
 }

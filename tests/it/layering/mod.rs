@@ -122,6 +122,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "worker/link/transfer.rs",
         ],
     ),
+    ("ratatui", &["cli/top"]),
     ("ring", &["coordinator/accounts"]),
     ("sqlx", &["coordinator/storage"]),
     ("tokenizers", &["engine/runtime/text"]),
