@@ -292,7 +292,7 @@ mod tests {
 
     use super::{CacheRoom, LoadError, ModelSource, open_language, pages};
     use crate::networks::weights::{Checkpoint, GgufValue, GgufWriter, fuzz::fuzz};
-    use crate::runtime::{Chat, Prompt};
+    use crate::runtime::{Chat, PairTemplate, Prompt};
 
     fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> GgufValue {
         let texts = texts.into_iter().map(str::to_owned);
@@ -325,6 +325,63 @@ mod tests {
         let mut file = Vec::new();
         writer.write(&mut file, |_| Ok(Vec::new())).unwrap();
         file
+    }
+
+    /// The text side of a model that reads, whose hidden states are pooled like this.
+    fn reading_side(pooling: u64) -> Vec<u8> {
+        let letters = ('!'..='~').map(String::from);
+        let tokens = ["<unk>", "<s>", "</s>"].map(str::to_owned);
+        let tokens: Vec<String> = tokens.into_iter().chain(letters).collect();
+        let kind = |id| GgufValue::Signed(if id < 3 { 3 } else { 1 });
+        let scores = vec![GgufValue::Float(0.0); tokens.len()];
+        let mut writer = GgufWriter::default();
+        writer
+            .text("general.architecture", "qwen3")
+            .unsigned("qwen3.pooling_type", pooling)
+            .text("tokenizer.ggml.model", "llama")
+            .unsigned("tokenizer.ggml.unknown_token_id", 0)
+            .unsigned("tokenizer.ggml.bos_token_id", 1)
+            .unsigned("tokenizer.ggml.eos_token_id", 2)
+            .value("tokenizer.ggml.add_bos_token", GgufValue::Bool(true))
+            .value("tokenizer.ggml.add_eos_token", GgufValue::Bool(true))
+            .value("tokenizer.ggml.add_space_prefix", GgufValue::Bool(false))
+            .text("tokenizer.chat_template", "nothing")
+            .text(
+                "tokenizer.chat_template.rerank",
+                "<s>q=\"{query}\"{{d={document}</s>",
+            )
+            .value("tokenizer.ggml.scores", GgufValue::List(scores))
+            .value(
+                "tokenizer.ggml.token_type",
+                GgufValue::List((0..tokens.len()).map(kind).collect()),
+            )
+            .value(
+                "tokenizer.ggml.tokens",
+                texts(tokens.iter().map(String::as_str)),
+            );
+        let mut file = Vec::new();
+        writer.write(&mut file, |_| Ok(Vec::new())).unwrap();
+        file
+    }
+
+    #[test]
+    fn texts_that_are_pooled_end_with_eos_and_pairs_have_a_text_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.gguf");
+        let language = |pooling: u64| {
+            std::fs::write(&path, reading_side(pooling)).unwrap();
+            let checkpoint = Checkpoint::open(&path).unwrap();
+            open_language(&ModelSource::new(&path), &checkpoint).unwrap()
+        };
+        let text = |text: &str| Prompt::Text(text.to_owned());
+        let last = |pooling| language(pooling).read(&text("a"), true).unwrap().pop();
+        assert_eq!(last(3), Some(2));
+        assert_ne!(last(0), Some(2));
+        let ranking = language(4);
+        let pair = Prompt::Chat(PairTemplate::default().chat("{{x}}", "{document}"));
+        let wanted = text("<s>q=\"{{x}}\"{{d={document}</s>");
+        let wanted = ranking.read(&wanted, false).unwrap();
+        assert_eq!(ranking.read(&pair, false).unwrap(), wanted);
     }
 
     /// A chat read as a loaded model would read it.

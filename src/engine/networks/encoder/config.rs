@@ -4,6 +4,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::gguf;
 use crate::networks::weights::{Checkpoint, CheckpointError, Description, Flaw, layered};
 
 /// Everything the one encoder needs to know to be a BERT or a RoBERTa.
@@ -101,10 +102,11 @@ fn usual_eps() -> f64 {
 impl Checkpoint {
     /// The encoder in these files; none where they hold another network.
     pub fn encoder_spec(&self) -> Result<Option<EncoderSpec>, CheckpointError> {
-        let Description::Config(config) = self.description() else {
-            return Ok(None);
+        let spec = match self.description() {
+            Description::Config(config) => spec(config),
+            Description::Gguf(metadata) => gguf::spec(self, metadata),
         };
-        let spec = spec(config).transpose();
+        let spec = spec.transpose();
         spec.map_err(|flaw| flaw.in_file(self.path()))
     }
 }
@@ -197,7 +199,7 @@ impl EncoderSpec {
     }
 
     /// Sizes that an encoder can have at all, so that arithmetic on them later needs no second thought.
-    fn check(&self) -> Result<(), Flaw> {
+    pub(super) fn check(&self) -> Result<(), Flaw> {
         for (name, size, most) in [
             ("the vocabulary size", self.vocab_size, 1 << 24),
             ("the hidden size", self.hidden_size, 1 << 16),

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use candle_core::{DType, Device, Tensor, quantized::GgmlDType};
 
 use super::config::{EncoderFamily, EncoderSpec, Task};
+use super::gguf;
 use super::network::{Encoder, EncoderLayer, LayerNorm, ScoreHead, Tables};
 use crate::networks::layers::{Embedding, Linear};
 use crate::networks::weights::{
@@ -18,6 +19,7 @@ const PREFIXES: [&str; 3] = ["", "bert.", "roberta."];
 struct TensorPlacer<'a> {
     checkpoint: &'a Checkpoint,
     prefix: &'static str,
+    is_gguf: bool,
     device: &'a Device,
     progress: &'a mut dyn FnMut(u64, u64),
     total: u64,
@@ -36,6 +38,7 @@ impl Encoder {
         let mut loader = TensorPlacer {
             checkpoint,
             prefix: prefix(checkpoint),
+            is_gguf: checkpoint.gguf_metadata().is_some(),
             device,
             progress,
             total: checkpoint.tensors().iter().map(|header| header.bytes).sum(),
@@ -53,7 +56,8 @@ impl Encoder {
 impl Checkpoint {
     /// What an encoder's weights take: all of them in f32, but tables on the CPU, whose rows stay in the file.
     pub fn encoder_bytes(&self, on_cpu: bool) -> u64 {
-        let is_held = |header: &&TensorHeader| !(on_cpu && header.name.contains("_embeddings."));
+        let is_table = |name: &str| name.contains("_embeddings.") || gguf::TABLES.contains(&name);
+        let is_held = |header: &&TensorHeader| !(on_cpu && is_table(&header.name));
         let held = self.tensors().iter().filter(is_held);
         held.map(|header| 4 * header.shape.iter().product::<usize>() as u64)
             .sum()
@@ -184,10 +188,11 @@ impl TensorPlacer<'_> {
         name: &str,
         shape: &[usize],
     ) -> Result<(TensorHeader, GgmlDType, TensorBytes), Flaw> {
-        let found = self
-            .checkpoint
-            .weight(name, &[shape], "f32, f16 and bf16")?;
-        self.used.insert(name.to_owned());
+        let converted = self.is_gguf.then(|| gguf::name(name)).flatten();
+        let name = converted.unwrap_or_else(|| name.to_owned());
+        let known = "f32, f16, bf16 and GGUF quantizations";
+        let found = self.checkpoint.weight(&name, &[shape], known)?;
+        self.used.insert(name);
         Ok(found)
     }
 

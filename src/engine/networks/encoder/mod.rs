@@ -6,15 +6,20 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `config` | `config.json` as an [`EncoderSpec`] |
+//! | `gguf` | the same of a GGUF file, and its names of tensors |
 //! | `load` | a checkpoint's tensors to an encoder on a device |
 //! | `network` | embeddings, layers, pooling and the scoring head |
 
 mod config;
+mod gguf;
 mod load;
 mod network;
 
 pub use config::{EncoderFamily, EncoderSpec, Task};
 pub use network::{Encoder, EncoderInput, EncoderPass, Pooling};
+
+#[cfg(test)]
+pub use gguf::name as gguf_name;
 
 #[cfg(test)]
 mod golden;

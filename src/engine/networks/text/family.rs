@@ -82,7 +82,7 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Gemma3, "Gemma3ForCausalLM", "gemma3"),
     (Family::Gemma3, "Gemma3ForConditionalGeneration", "gemma3"),
     // Without the way to logits: the text encoder of EmbeddingGemma.
-    (Family::Gemma3, "Gemma3TextModel", "gemma3"),
+    (Family::Gemma3, "Gemma3TextModel", BIDIRECTIONAL_GEMMA),
     (Family::Gemma3n, "Gemma3nForCausalLM", "gemma3n"),
     (
         Family::Gemma3n,
@@ -118,6 +118,11 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::SmolLm3, "SmolLM3ForCausalLM", "smollm3"),
 ];
 
+/// `general.architecture` of a Gemma 3 that reads in both directions.
+pub const BIDIRECTIONAL_GEMMA: &str = "gemma-embedding";
+/// Tensors of GGUF files of models that read: products after the pooling, and the rows of answers.
+const AFTER_POOLING: [&str; 3] = ["dense_2.weight", "dense_3.weight", "cls.output.weight"];
+
 impl Family {
     pub fn of_architecture(name: &str) -> Option<Self> {
         FAMILIES
@@ -138,10 +143,11 @@ impl Family {
         entry.map_or("llama", |entry| entry.2)
     }
 
-    /// Whether files of the family hold a tensor that is not loaded: layers that predict further tokens, and towers of
-    /// families whose images and sounds are refused.
+    /// Whether files of the family hold a tensor that is not part of the decoder: layers that predict further tokens, towers
+    /// of families whose images and sounds are refused, and the parts of models that read.
     pub fn leaves_in_file(self, tensor: &str) -> bool {
         match self {
+            _ if AFTER_POOLING.contains(&tensor) => true,
             Self::Llama4 => {
                 tensor.starts_with("vision_model.") || tensor.starts_with("multi_modal_projector.")
             }

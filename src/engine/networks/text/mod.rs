@@ -64,6 +64,9 @@ pub use self::{
 pub use crate::networks::layers::DecoderAdapter;
 
 #[cfg(test)]
+pub use self::gguf::golden::{ConvertedTensor, convert_with};
+
+#[cfg(test)]
 mod fuzz;
 #[cfg(test)]
 pub mod golden;

@@ -2,14 +2,14 @@
 
 use candle_core::{Device, Result, Tensor};
 
-use super::sentence::{Answers, DenseActivation, DenseModule};
+use super::sentence::{AnswerRows, DenseActivation, DenseModule, DenseWeights};
 use crate::networks::layers::Linear;
 use crate::networks::text::head_rows;
 use crate::networks::weights::{
     Checkpoint, CheckpointError, Flaw, TensorSource, Weight, tensor_floats,
 };
 
-const KNOWN: &str = "f32, f16 and bf16";
+const KNOWN: &str = "f32, f16, bf16 and GGUF quantizations";
 
 /// A product with vectors, and the function after it.
 pub struct Dense {
@@ -20,13 +20,20 @@ pub struct Dense {
 impl Dense {
     pub fn load(
         module: &DenseModule,
+        network: &Checkpoint,
         device: &Device,
     ) -> std::result::Result<Self, CheckpointError> {
-        let path = module.folder.join("model.safetensors");
-        let checkpoint = Checkpoint::open_tensors(&path)?;
+        let beside;
+        let (checkpoint, name) = match &module.weights {
+            DenseWeights::Tensor(name) => (network, *name),
+            DenseWeights::Folder(folder) => {
+                beside = Checkpoint::open_tensors(&folder.join("model.safetensors"))?;
+                (&beside, "linear.weight")
+            }
+        };
         let load = || -> std::result::Result<Self, Flaw> {
             let shape = [module.outputs, module.inputs];
-            let (_, dtype, bytes) = checkpoint.weight("linear.weight", &[&shape], KNOWN)?;
+            let (_, dtype, bytes) = checkpoint.weight(name, &[&shape], KNOWN)?;
             // Vectors are f32 on every device, and these products are few.
             let dense = Some(candle_core::DType::F32);
             let weight = Weight::place(dtype, &bytes, (shape[0], shape[1]), device, dense)?;
@@ -44,7 +51,7 @@ impl Dense {
                 activation: module.activation,
             })
         };
-        load().map_err(|flaw| flaw.in_file(&path))
+        load().map_err(|flaw| flaw.in_file(checkpoint.path()))
     }
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
@@ -72,13 +79,18 @@ pub struct TokenScore(Vec<f32>);
 impl TokenScore {
     pub fn load(
         checkpoint: &Checkpoint,
-        answers: Answers,
+        answers: AnswerRows,
     ) -> std::result::Result<Self, CheckpointError> {
-        let tokens: Vec<u32> = [Some(answers.yes), answers.no]
-            .into_iter()
-            .flatten()
-            .collect();
-        let rows = head_rows(checkpoint, &tokens)?;
+        let rows = match answers {
+            AnswerRows::Tokens(answers) => {
+                let tokens = [Some(answers.yes), answers.no];
+                let tokens: Vec<u32> = tokens.into_iter().flatten().collect();
+                head_rows(checkpoint, &tokens)?
+            }
+            AnswerRows::Tensor(name) => {
+                answer_rows(checkpoint, name).map_err(|flaw| flaw.in_file(checkpoint.path()))?
+            }
+        };
         let mut rows = rows.into_iter();
         let mut weights = rows.next().unwrap_or_default();
         for (weight, no) in weights.iter_mut().zip(rows.flatten()) {
@@ -92,4 +104,17 @@ impl TokenScore {
         let sum: f64 = products.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
         sum as f32
     }
+}
+
+/// The two rows of a tensor.
+fn answer_rows(checkpoint: &Checkpoint, name: &str) -> std::result::Result<Vec<Vec<f32>>, Flaw> {
+    let hidden = checkpoint
+        .tensor(name)
+        .map_or(0, |header| header.shape.last().copied().unwrap_or(0));
+    let (_, dtype, bytes) = checkpoint.weight(name, &[&[2, hidden]], KNOWN)?;
+    let numbers = tensor_floats(dtype, &bytes)?;
+    Ok(numbers
+        .chunks_exact(hidden.max(1))
+        .map(<[f32]>::to_vec)
+        .collect())
 }

@@ -10,7 +10,7 @@ use super::sentence::SentenceConfig;
 use super::{Bidirectional, DecoderStates, Encode, NextToken, Pairing, Purpose, Shorter, Vectors};
 use crate::networks::encoder::{Encoder, EncoderSpec, Task};
 use crate::networks::text::{Decoder, DecoderSpec, Family, LoadOptions};
-use crate::networks::weights::{Checkpoint, CheckpointError, Description};
+use crate::networks::weights::{Checkpoint, CheckpointError, Description, Flaw, GgufMetadata};
 use crate::runtime::load::{LoadError, ModelSource};
 
 /// A model that encodes, as its files describe it.
@@ -27,8 +27,9 @@ enum NetworkSpec {
 
 /// The encoding network in these files; none where they hold a model that writes.
 pub fn open(checkpoint: &Checkpoint, path: &Path) -> Result<Option<Encoding>, CheckpointError> {
-    let Description::Config(config) = checkpoint.description() else {
-        return Ok(None);
+    let config = match checkpoint.description() {
+        Description::Config(config) => config,
+        Description::Gguf(metadata) => return open_gguf(checkpoint, metadata),
     };
     let folder = match path.is_dir() {
         true => path,
@@ -48,6 +49,30 @@ pub fn open(checkpoint: &Checkpoint, path: &Path) -> Result<Option<Encoding>, Ch
             matches!(network, NetworkSpec::Decoder(_)),
         )
         .map_err(|flaw| flaw.in_file(&folder.join("modules.json")))?;
+    Ok(Some(Encoding {
+        network,
+        sentence,
+        vectors,
+    }))
+}
+
+/// The same of a GGUF file, whose metadata say how hidden states are pooled.
+fn open_gguf(
+    checkpoint: &Checkpoint,
+    metadata: &GgufMetadata,
+) -> Result<Option<Encoding>, CheckpointError> {
+    let refuse = |flaw: Flaw| flaw.in_file(checkpoint.path());
+    let Some(sentence) = SentenceConfig::of_gguf(checkpoint, metadata).map_err(refuse)? else {
+        return Ok(None);
+    };
+    let network = match checkpoint.encoder_spec()? {
+        Some(spec) => NetworkSpec::Encoder(spec),
+        None => NetworkSpec::Decoder(Box::new(checkpoint.spec()?)),
+    };
+    let vectors = network.vectors(&Value::Null, &sentence);
+    let is_decoder = matches!(network, NetworkSpec::Decoder(_));
+    let checked = sentence.check(network.hidden_size(), is_decoder);
+    checked.map_err(refuse)?;
     Ok(Some(Encoding {
         network,
         sentence,
@@ -130,7 +155,7 @@ impl Encoding {
         let context = self.context();
         let pooling = self.sentence.pooling.unwrap_or_default();
         let dense = self.sentence.dense.iter();
-        let dense = dense.map(|module| Dense::load(module, device));
+        let dense = dense.map(|module| Dense::load(module, checkpoint, device));
         let dense = dense.collect::<Result<Vec<_>, _>>()?;
         let after: u64 = dense.iter().map(Dense::bytes).sum();
         match self.network {

@@ -3,9 +3,11 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `sentence` | pooling and length as the files of sentence-transformers state them |
+//! | `gguf` | the same as the metadata of a GGUF file states it |
 //! | `load` | files to a network that encodes |
 //! | `head` | what becomes of hidden states: products after the pooling, scores by the next token |
 
+mod gguf;
 #[cfg(test)]
 mod golden;
 mod head;

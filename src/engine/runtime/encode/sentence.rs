@@ -20,7 +20,7 @@ pub struct SentenceConfig {
     /// Products after the pooling, in order.
     pub dense: Vec<DenseModule>,
     /// Of a decoder that scores.
-    pub answers: Option<Answers>,
+    pub answers: Option<AnswerRows>,
     pub template: PairTemplate,
     pub normalizes: bool,
     pub max_tokens: Option<usize>,
@@ -29,18 +29,35 @@ pub struct SentenceConfig {
 /// A product with vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DenseModule {
-    /// Where its weights are.
-    pub folder: PathBuf,
+    pub weights: DenseWeights,
     pub inputs: usize,
     pub outputs: usize,
     pub has_bias: bool,
     pub activation: DenseActivation,
 }
 
+/// Where the weights of a product are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DenseWeights {
+    /// In a file of this folder.
+    Folder(PathBuf),
+    /// In the file of the network, under this name.
+    Tensor(&'static str),
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenseActivation {
     Identity,
     Tanh,
+}
+
+/// The rows whose products with the last hidden state are the logits of the answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerRows {
+    /// Of the way to logits.
+    Tokens(Answers),
+    /// A tensor of their own: yes, then no.
+    Tensor(&'static str),
 }
 
 /// Whether a document fits a query is what a decoder would say next.
@@ -88,7 +105,9 @@ impl SentenceConfig {
                 "Dense" if config.pooling.is_some() && !config.normalizes => {
                     config.dense.push(dense(folder, module, &path)?);
                 }
-                "LogitScore" => config.answers = Some(answers(folder, module, &path)?),
+                "LogitScore" => {
+                    config.answers = Some(AnswerRows::Tokens(answers(folder, module, &path)?));
+                }
                 "Normalize" => config.normalizes = true,
                 _ => {
                     let known =
@@ -182,7 +201,7 @@ fn dense_of(folder: &Path, config: &Value) -> Result<DenseModule, Flaw> {
     }
     let activation = config["activation_function"].as_str().unwrap_or("Tanh");
     Ok(DenseModule {
-        folder: folder.to_owned(),
+        weights: DenseWeights::Folder(folder.to_owned()),
         inputs: size("in_features")?,
         outputs: size("out_features")?,
         has_bias: config["bias"].as_bool().unwrap_or(true),
@@ -267,7 +286,9 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{Answers, DenseActivation, PairTemplate, SentenceConfig, mode};
+    use super::{
+        AnswerRows, Answers, DenseActivation, DenseWeights, PairTemplate, SentenceConfig, mode,
+    };
     use crate::networks::encoder::Pooling;
 
     fn write(folder: &Path, name: &str, value: &Value) {
@@ -351,7 +372,8 @@ mod tests {
         let found = dense(json!({})).unwrap().dense;
         assert_eq!((found[0].inputs, found[0].outputs), (768, 3072));
         assert_eq!(found[0].activation, DenseActivation::Identity);
-        assert!(!found[0].has_bias && found[0].folder.ends_with("2_Dense"));
+        let beside = DenseWeights::Folder(folder.join("2_Dense"));
+        assert!(!found[0].has_bias && found[0].weights == beside);
         for (changes, expected) in [
             (
                 json!({"in_features": 0}),
@@ -389,7 +411,7 @@ mod tests {
         write(folder, "1_LogitScore/config.json", &tokens);
         let found = SentenceConfig::read(folder).unwrap().answers;
         let (yes, no) = (9693, Some(2152));
-        assert_eq!(found, Some(Answers { yes, no }));
+        assert_eq!(found, Some(AnswerRows::Tokens(Answers { yes, no })));
         assert_eq!(
             SentenceConfig::read(folder).unwrap().template,
             PairTemplate::default()
@@ -410,7 +432,8 @@ mod tests {
         let without = json!({"true_token_id": 9693, "false_token_id": null});
         write(folder, "1_LogitScore/config.json", &without);
         let found = SentenceConfig::read(folder).unwrap().answers;
-        assert_eq!(found, Some(Answers { yes, no: None }));
+        let answers = Answers { yes, no: None };
+        assert_eq!(found, Some(AnswerRows::Tokens(answers)));
         write(
             folder,
             "1_LogitScore/config.json",

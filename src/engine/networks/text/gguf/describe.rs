@@ -8,7 +8,7 @@ use crate::networks::{
     layers::RouterScore,
     text::{
         config,
-        family::Family,
+        family::{BIDIRECTIONAL_GEMMA, Family},
         recurrent::RecurrenceSpec,
         rope::{RopeScaling, Yarn},
         spec::{DecoderSpec, SoftCaps},
@@ -18,7 +18,10 @@ use crate::networks::{
 
 /// Writes down a spec as `spec` of this module reads it.
 pub fn describe(spec: &DecoderSpec, writer: &mut GgufWriter) {
-    let arch = spec.family.gguf_name();
+    let arch = match spec.family {
+        Family::Gemma3 if spec.is_bidirectional => BIDIRECTIONAL_GEMMA,
+        family => family.gguf_name(),
+    };
     writer.text("general.architecture", arch);
     let mut keys = Keys { arch, writer };
     for (name, size) in [
@@ -240,7 +243,11 @@ impl Keys<'_> {
             }
             return;
         };
-        self.size("attention.sliding_window", window);
+        let whole = match spec.is_bidirectional {
+            true => 2 * window.saturating_sub(1),
+            false => window,
+        };
+        self.size("attention.sliding_window", whole);
         let by_rule = rules
             .window_period
             .map(|period| config::windows(window, spec.layers, |layer| is_within(layer, period)));

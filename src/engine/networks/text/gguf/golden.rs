@@ -22,7 +22,7 @@ use crate::networks::{
         rope::{Rope, RopeScaling},
         spec::NormPlacement,
     },
-    weights::{Checkpoint, GgufWriter, TensorHeader, TensorType, convert, mxfp4},
+    weights::{Checkpoint, GgufValue, GgufWriter, TensorHeader, TensorType, convert, mxfp4},
 };
 use muster_kernels::{KvDtype, RopeStyle};
 
@@ -129,6 +129,23 @@ pub fn convert_file(checkpoint: &Checkpoint, path: &Path) {
     write(checkpoint, &as_converted(checkpoint.spec().unwrap()), path);
 }
 
+/// The same with further keys and tensors, and with the matrices of layers in this type.
+pub fn convert_with(
+    checkpoint: &Checkpoint,
+    path: &Path,
+    (values, tensors): (Vec<(&str, GgufValue)>, Vec<ConvertedTensor>),
+    stored: GgmlDType,
+) {
+    let spec = as_converted(checkpoint.spec().unwrap());
+    let mut writer = GgufWriter::default();
+    for (key, value) in values {
+        writer.value(key, value);
+    }
+    let mut all = converted(checkpoint, &spec);
+    all.extend(tensors);
+    write_tensors(&spec, (writer, all), stored, path);
+}
+
 /// The spec of a checkpoint after conversion: families share names, and Llama 3's scaling becomes factors.
 fn as_converted(mut spec: DecoderSpec) -> DecoderSpec {
     spec.family = Family::of_gguf(spec.family.gguf_name()).unwrap();
@@ -192,21 +209,40 @@ fn rounded(mut spec: DecoderSpec) -> DecoderSpec {
 
 fn write(checkpoint: &Checkpoint, spec: &DecoderSpec, path: &Path) {
     let tensors = converted(checkpoint, spec);
-    let mut writer = GgufWriter::default();
+    write_tensors(spec, (GgufWriter::default(), tensors), GgmlDType::F32, path);
+}
+
+fn write_tensors(
+    spec: &DecoderSpec,
+    (mut writer, tensors): (GgufWriter, Vec<ConvertedTensor>),
+    stored: GgmlDType,
+    path: &Path,
+) {
     describe(spec, &mut writer);
+    let dtype = |tensor: &ConvertedTensor| match tensor.shape[..] {
+        [_, cols] if cols % stored.block_size() == 0 && tensor.name.starts_with("blk.") => stored,
+        _ => GgmlDType::F32,
+    };
     for tensor in &tensors {
         let dtype = match &tensor.blocks {
             Some(_) => TensorType::MxFp4,
-            None => TensorType::Weight(GgmlDType::F32),
+            None => TensorType::Weight(dtype(tensor)),
         };
         writer.tensor(&tensor.name, &tensor.shape, dtype);
     }
     let bytes = |index: usize| {
-        if let Some(blocks) = &tensors[index].blocks {
+        let tensor = &tensors[index];
+        if let Some(blocks) = &tensor.blocks {
             return Ok(blocks.clone());
         }
-        let numbers = tensors[index].numbers.iter();
-        Ok(numbers.flat_map(|number| number.to_le_bytes()).collect())
+        let numbers = tensor.numbers.iter();
+        let plain: Vec<u8> = numbers.flat_map(|number| number.to_le_bytes()).collect();
+        Ok(match (dtype(tensor), &tensor.shape[..]) {
+            (GgmlDType::F32, _) | (_, []) => plain,
+            (stored, [.., cols]) => {
+                convert::quantized(GgmlDType::F32, &plain, *cols, stored).unwrap()
+            }
+        })
     };
     writer.write(File::create(path).unwrap(), bytes).unwrap();
 }

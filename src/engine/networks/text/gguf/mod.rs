@@ -16,7 +16,7 @@ mod tests;
 
 use super::{
     config,
-    family::{Family, Naming, Part, Role},
+    family::{BIDIRECTIONAL_GEMMA, Family, Naming, Part, Role},
     limits,
     rules::FamilyRules,
     spec::{Biases, DecoderSpec, QueryKeyNorm, Scales, SoftCaps},
@@ -31,6 +31,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
     let file = File {
         checkpoint,
         metadata,
+        architecture: metadata.text("general.architecture").unwrap_or_default(),
         family,
         rules: family.rules(),
     };
@@ -120,7 +121,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
             attention_output: file.has_bias(Part::AttentionOutput),
             feed_forward: file.has_bias(Part::Gate),
         },
-        is_bidirectional: false,
+        is_bidirectional: file.is_bidirectional(),
         tied_embeddings: checkpoint
             .tensor(&Naming::Gguf.weight(Role::Head))
             .is_none(),
@@ -143,13 +144,21 @@ fn family(metadata: &GgufMetadata) -> Result<Family, Flaw> {
 struct File<'a> {
     checkpoint: &'a Checkpoint,
     metadata: &'a GgufMetadata,
+    /// The prefix of the keys.
+    architecture: &'a str,
     family: Family,
     rules: FamilyRules,
 }
 
 impl File<'_> {
     fn key(&self, name: &str) -> String {
-        format!("{}.{name}", self.family.gguf_name())
+        format!("{}.{name}", self.architecture)
+    }
+
+    /// Whether each token sees those after it, too.
+    fn is_bidirectional(&self) -> bool {
+        let is_causal = self.metadata.flag(&self.key("attention.causal"));
+        self.architecture == BIDIRECTIONAL_GEMMA || is_causal == Some(false)
     }
 
     fn size(&self, name: &str) -> Result<usize, Flaw> {
@@ -300,7 +309,12 @@ impl File<'_> {
     fn window(&self) -> Result<Option<usize>, Flaw> {
         let window = self.optional_size("attention.sliding_window")?;
         let window = window.or(self.rules.window);
-        Ok(window.filter(|&window| window > 0))
+        let window = window.filter(|&window| window > 0);
+        Ok(match self.is_bidirectional() {
+            // Half of it lies on each side of a token.
+            true => window.map(|window| window / 2 + 1),
+            false => window,
+        })
     }
 
     fn refuse_what_we_do_not_compute(&self) -> Result<(), Flaw> {

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
+use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::{AddedToken, ModelWrapper};
 
 use super::TextError;
@@ -19,9 +20,12 @@ pub struct Vocabulary {
     /// One of the format's token types each, or nothing at all.
     pub types: Vec<u64>,
     pub bos: Option<u32>,
+    pub eos: Option<u32>,
     pub unknown: Option<u32>,
     /// Whether a text begins with BOS; the kind decides where the file does not.
     pub add_bos: Option<bool>,
+    /// Whether a text ends with EOS.
+    pub add_eos: bool,
     /// Whether a text is read as if a space stood before it (SentencePiece only).
     pub add_space_prefix: Option<bool>,
 }
@@ -32,6 +36,9 @@ pub enum VocabularyKind {
     BytePairs { pre: String, merges: Vec<String> },
     /// Pairs of characters with byte fallback, without words: spaces are part of tokens (Gemma 4).
     CharacterPairs { merges: Vec<String> },
+    /// BERT's: a word is its longest beginning that is a token, then the longest of the rest. Tokens that begin a word have a mark
+    /// before them.
+    WordPieces,
     /// SentencePiece BPE with byte fallback: of all neighbours the pair with the best score merges.
     SentencePiece {
         #[serde(with = "exact")]
@@ -63,6 +70,9 @@ const NORMAL: u64 = 1;
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNKNOWN: u64 = 2;
+
+/// Before the spelling of a token that goes on with a word.
+const WORD_END: &str = "##";
 
 /// The longest tokens of real files are runs of a hundred spaces or dashes. What a token is put together from
 /// takes the square of its length to find.
@@ -144,8 +154,9 @@ impl Vocabulary {
                 self.characters(pairs(merges, &self.ids())?, false)?
             }
             VocabularyKind::SentencePiece { scores } => self.sentence_piece(scores)?,
+            VocabularyKind::WordPieces => self.word_pieces()?,
         };
-        if let Some(processor) = self.bos_processor() {
+        if let Some(processor) = self.marks_processor() {
             tokenizer
                 .with_post_processor(Some(part::<tokenizers::PostProcessorWrapper>(processor)?));
         }
@@ -236,6 +247,46 @@ impl Vocabulary {
         Ok(tokenizer)
     }
 
+    fn word_pieces(&self) -> Result<tokenizers::Tokenizer, TextError> {
+        let is_mark = |id: usize| matches!(self.types.get(id), Some(&(CONTROL | UNKNOWN)));
+        let spelled = |(id, token): (usize, &String)| match token.strip_prefix('▁') {
+            _ if is_mark(id) => token.clone(),
+            Some(beginning) => beginning.to_owned(),
+            None => format!("{WORD_END}{token}"),
+        };
+        let spelled: Vec<String> = self.tokens.iter().enumerate().map(spelled).collect();
+        let has_capitals = (0..).zip(&spelled).any(|(id, token)| {
+            let is_unused = token.starts_with("[unused");
+            !is_mark(id) && !is_unused && token.chars().any(|letter| letter.is_ascii_uppercase())
+        });
+        let mut ids = Vocab::default();
+        for (id, token) in (0_u32..).zip(spelled) {
+            ids.entry(token).or_insert(id);
+        }
+        let unknown = self.unknown.and_then(|id| self.tokens.get(id as usize));
+        let unknown = unknown
+            .ok_or_else(|| TextError::broken("tokenizer.ggml.unknown_token_id", "no such token"))?;
+        let model = WordPiece::builder()
+            .vocab(ids)
+            .unk_token(unknown.clone())
+            .continuing_subword_prefix(WORD_END.to_owned())
+            .build()
+            .map_err(broken)?;
+        let mut tokenizer = tokenizers::Tokenizer::new(ModelWrapper::WordPiece(model));
+        let normalizer = part::<tokenizers::NormalizerWrapper>(json!({
+            "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+            "strip_accents": null, "lowercase": !has_capitals,
+        }))?;
+        tokenizer
+            .with_normalizer(Some(normalizer))
+            .map_err(broken)?;
+        let words = part::<tokenizers::PreTokenizerWrapper>(json!({"type": "BertPreTokenizer"}))?;
+        tokenizer.with_pre_tokenizer(Some(words));
+        let decoder = json!({"type": "WordPiece", "prefix": WORD_END, "cleanup": true});
+        tokenizer.with_decoder(Some(part::<tokenizers::DecoderWrapper>(decoder)?));
+        Ok(tokenizer)
+    }
+
     /// The first of equal tokens keeps the name.
     fn ids(&self) -> Vocab {
         let mut ids = Vocab::default();
@@ -279,25 +330,50 @@ impl Vocabulary {
             .collect()
     }
 
-    fn bos_processor(&self) -> Option<Value> {
+    /// Puts BOS before a text and EOS behind it, as the file says.
+    fn marks_processor(&self) -> Option<Value> {
         let by_default = match &self.kind {
             VocabularyKind::BytePairs { pre, .. } => {
                 Words::named(pre).is_ok_and(Words::takes_whole_tokens)
             }
-            VocabularyKind::SentencePiece { .. } | VocabularyKind::CharacterPairs { .. } => true,
+            VocabularyKind::SentencePiece { .. }
+            | VocabularyKind::CharacterPairs { .. }
+            | VocabularyKind::WordPieces => true,
         };
-        let id = self.bos.filter(|_| self.add_bos.unwrap_or(by_default))?;
-        let bos = self.tokens.get(id as usize)?;
-        let first = json!({"SpecialToken": {"id": bos, "type_id": 0}});
-        let text = |name: &str| json!({"Sequence": {"id": name, "type_id": 0}});
-        let special = serde_json::Map::from_iter([(
-            bos.clone(),
-            json!({"id": bos, "ids": [id], "tokens": [bos]}),
-        )]);
+        let bos = self.bos.filter(|_| self.add_bos.unwrap_or(by_default));
+        let eos = self.eos.filter(|_| self.add_eos);
+        let mark = |id: Option<u32>| Some((id?, self.tokens.get(id? as usize)?));
+        let (bos, eos) = (mark(bos), mark(eos));
+        if bos.is_none() && eos.is_none() {
+            return None;
+        }
+        let special = bos.into_iter().chain(eos).map(|(id, token)| {
+            let ids = json!({"id": token, "ids": [id], "tokens": [token]});
+            (token.clone(), ids)
+        });
+        let special: serde_json::Map<String, Value> = special.collect();
+        let mark = |mark: Option<(u32, &String)>, of: u32| {
+            mark.map(|(_, token)| json!({"SpecialToken": {"id": token, "type_id": of}}))
+        };
+        let text = |name: &str, of: u32| Some(json!({"Sequence": {"id": name, "type_id": of}}));
+        let pair = match self.kind {
+            // Each of the two has an end, and a type.
+            VocabularyKind::WordPieces => [
+                mark(bos, 0),
+                text("A", 0),
+                mark(eos, 0),
+                text("B", 1),
+                mark(eos, 1),
+            ],
+            _ => [mark(bos, 0), text("A", 0), text("B", 0), mark(eos, 0), None],
+        };
+        let single = [mark(bos, 0), text("A", 0), mark(eos, 0)];
+        let parts =
+            |parts: &[Option<Value>]| -> Vec<Value> { parts.iter().flatten().cloned().collect() };
         Some(json!({
             "type": "TemplateProcessing",
-            "single": [first, text("A")],
-            "pair": [first, text("A"), text("B")],
+            "single": parts(&single),
+            "pair": parts(&pair),
             "special_tokens": special,
         }))
     }
