@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 
-use super::{PAGE_TOKENS, cpu, cuda};
+use super::{Constants, PAGE_TOKENS, cpu, cuda};
 
 /// One sequence's part of a step: which rows of the flat batch are its new tokens, and where its context lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +107,8 @@ pub struct AttentionShape {
     pub head_dim: usize,
     /// What keys and values are stored as.
     pub stored: KvDtype,
+    /// Each layer sees the past through a window at most: no sinks, no chunks, no latents, both directions nowhere.
+    pub is_plain: bool,
 }
 
 /// What attention takes of a device other than the CPU besides its operands and pages.
@@ -247,7 +249,10 @@ impl LayerPages {
                 let pages = cpu::Pages::of_latents(pages, dim, value_dim, dtype)?;
                 Ok(Self(Store::Cpu(pages)))
             }
-            _ => bail!("latent attention on a GPU is not supported; use the CPU"),
+            _ => {
+                let pages = cuda::Pages::of_latents(pages, [dim, value_dim], dtype, device)?;
+                Ok(Self(Store::Device(pages)))
+            }
         }
     }
 
@@ -275,18 +280,28 @@ pub fn paged_attention(
             let rows = (plan.spans(), &plan.block_ends[..]);
             cpu::paged_attention_in_blocks([q, k, v], pages, rows, options)
         }
-        (Store::Device(_), _)
-            if options.reach != AttentionReach::Past || !plan.block_ends.is_empty() =>
-        {
-            bail!(
-                "attention in chunks or in both directions on a GPU is not supported; use the CPU"
-            )
-        }
-        (Store::Device(pages), Some(plan)) => cuda::paged_attention(q, k, v, pages, plan, options),
-        (Store::Device(_), None) => {
-            bail!("the plan is for the CPU, but the pages are on another device")
-        }
+        (Store::Device(pages), _) => attend_on_device(q, Some([k, v]), pages, plan, options, None),
     }
+}
+
+/// Without new keys and values to those that are in the pages.
+fn attend_on_device(
+    q: &Tensor,
+    new: Option<[&Tensor; 2]>,
+    pages: &cuda::Pages,
+    plan: &AttentionPlan,
+    options: AttentionOptions,
+    sinks: Option<&Constants>,
+) -> Result<Tensor> {
+    let Some(on_device) = &plan.on_device else {
+        bail!("the plan is for the CPU, but the pages are on another device");
+    };
+    let seen = cuda::AttentionScope {
+        options,
+        block_ends: &plan.block_ends,
+        sinks: sinks.map(|sinks| sinks.on(q.device())).transpose()?,
+    };
+    cuda::paged_attention(q, new, pages, on_device, &seen)
 }
 
 /// The same with a sink for each head: a score in the softmax that no token has and that gives nothing to the sum.
@@ -295,13 +310,15 @@ pub fn paged_attention_with_sinks(
     pages: &mut LayerPages,
     plan: &AttentionPlan,
     options: AttentionOptions,
-    sinks: &[f32],
+    sinks: &Constants,
 ) -> Result<Tensor> {
     match &mut pages.0 {
         Store::Cpu(pages) => {
             cpu::paged_attention([q, k, v], pages, plan.spans(), options, Some(sinks))
         }
-        Store::Device(_) => bail!("attention sinks on a GPU are not supported; use the CPU"),
+        Store::Device(pages) => {
+            attend_on_device(q, Some([k, v]), pages, plan, options, Some(sinks))
+        }
     }
 }
 
@@ -315,9 +332,7 @@ pub fn shared_attention(
 ) -> Result<Tensor> {
     match &pages.0 {
         Store::Cpu(pages) => cpu::shared_attention(q, pages, plan.spans(), options),
-        Store::Device(_) => {
-            bail!("attention to the cache of another layer on a GPU is not supported; use the CPU")
-        }
+        Store::Device(pages) => attend_on_device(q, None, pages, plan, options, None),
     }
 }
 
@@ -335,6 +350,9 @@ pub fn paged_latent_attention(
             cpu::paged_attention([q, latents, latents], pages, plan.spans(), options, None)
         }
         Store::Cpu(_) => bail!("the pages hold keys and values, but latents are written"),
-        Store::Device(_) => bail!("latent attention on a GPU is not supported; use the CPU"),
+        Store::Device(pages) if pages.holds_latents() => {
+            attend_on_device(q, Some([latents, latents]), pages, plan, options, None)
+        }
+        Store::Device(_) => bail!("the pages hold keys and values, but latents are written"),
     }
 }

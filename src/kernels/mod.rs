@@ -14,6 +14,7 @@
 pub mod cpu;
 
 mod attention;
+mod constants;
 mod convolution;
 mod cuda;
 mod dense_attention;
@@ -32,6 +33,7 @@ pub use attention::{
     LayerPages, Span, paged_attention, paged_attention_with_sinks, paged_latent_attention,
     shared_attention,
 };
+pub use constants::Constants;
 pub use convolution::{Axis, Convolution, Edges};
 pub use cuda::{
     floats_on_host, give_back_gpu_memory, gpu_faults, gpu_free_bytes, has_vendor_products, open_gpu,

@@ -6,7 +6,7 @@
 
 use candle_core::{Device, Result, Tensor, bail};
 
-use super::cpu;
+use super::{Constants, cpu, cuda};
 
 /// One sequence's rows of a step, and its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,13 @@ impl StateShape {
 #[derive(Debug)]
 pub struct LayerStates {
     shape: StateShape,
-    slots: Vec<SequenceState>,
+    store: StateStore,
+}
+
+#[derive(Debug)]
+enum StateStore {
+    Cpu(Vec<SequenceState>),
+    Device(cuda::States),
 }
 
 /// What a layer keeps of one sequence.
@@ -51,69 +57,88 @@ pub struct SequenceState {
 
 impl LayerStates {
     pub fn new(shape: StateShape, device: &Device) -> Result<Self> {
-        match device {
-            Device::Cpu => Ok(Self {
-                shape,
-                slots: Vec::new(),
-            }),
-            _ => bail!("recurrent layers run on the CPU only"),
-        }
+        let store = match device {
+            Device::Cpu => StateStore::Cpu(Vec::new()),
+            _ => StateStore::Device(cuda::States::new(shape, device)?),
+        };
+        Ok(Self { shape, store })
     }
 
     pub fn bytes(&self) -> usize {
-        self.slots.len() * self.shape.bytes()
+        match &self.store {
+            StateStore::Cpu(slots) => slots.len() * self.shape.bytes(),
+            StateStore::Device(states) => states.bytes(),
+        }
     }
 
     /// Makes the slots of a step, and empties those of new sequences.
-    pub fn prepare(&mut self, spans: &[StateSpan]) {
+    pub fn prepare(&mut self, spans: &[StateSpan]) -> Result<()> {
         let slots = spans.iter().map(|span| span.slot + 1).max().unwrap_or(0);
-        self.make(slots);
+        self.make(slots)?;
+        // Kernels of devices do not read the states of new sequences.
+        let StateStore::Cpu(states) = &mut self.store else {
+            return Ok(());
+        };
         for span in spans.iter().filter(|span| span.is_first) {
-            let state = &mut self.slots[span.slot];
+            let state = &mut states[span.slot];
             state.convolution.fill(0.0);
             state.recurrence.fill(0.0);
         }
+        Ok(())
     }
 
     /// Gives a slot the state of another one.
     pub fn copy(&mut self, from: usize, to: usize) -> Result<()> {
-        self.make(to + 1);
-        let Some(state) = self.slots.get(from).cloned() else {
-            bail!("there is no state {from} to copy");
-        };
-        self.slots[to] = state;
-        Ok(())
-    }
-
-    fn make(&mut self, slots: usize) {
-        let shape = self.shape;
-        self.slots
-            .resize_with(slots.max(self.slots.len()), || SequenceState {
-                convolution: vec![0.0; shape.convolution],
-                recurrence: vec![0.0; shape.recurrence],
-            });
-    }
-
-    /// The states of the spans of a prepared step.
-    fn of_spans(&mut self, spans: &[StateSpan]) -> Result<Vec<&mut SequenceState>> {
-        let mut slots: Vec<_> = self.slots.iter_mut().map(Some).collect();
-        let states = spans.iter().map(|span| {
-            let state = slots.get_mut(span.slot).and_then(Option::take);
-            match state {
-                Some(state) => Ok(state),
-                None => bail!("two spans share the state {}", span.slot),
+        self.make(to + 1)?;
+        match &mut self.store {
+            StateStore::Cpu(slots) => {
+                let Some(state) = slots.get(from).cloned() else {
+                    bail!("there is no state {from} to copy");
+                };
+                slots[to] = state;
+                Ok(())
             }
-        });
-        states.collect()
+            StateStore::Device(states) => states.copy(from, to),
+        }
     }
+
+    fn make(&mut self, slots: usize) -> Result<()> {
+        let shape = self.shape;
+        match &mut self.store {
+            StateStore::Cpu(states) => {
+                states.resize_with(slots.max(states.len()), || SequenceState {
+                    convolution: vec![0.0; shape.convolution],
+                    recurrence: vec![0.0; shape.recurrence],
+                });
+                Ok(())
+            }
+            StateStore::Device(states) => states.make(slots),
+        }
+    }
+}
+
+/// The states of the spans of a prepared step.
+fn of_spans<'s>(
+    slots: &'s mut [SequenceState],
+    spans: &[StateSpan],
+) -> Result<Vec<&'s mut SequenceState>> {
+    let mut slots: Vec<_> = slots.iter_mut().map(Some).collect();
+    let states = spans.iter().map(|span| {
+        let state = slots.get_mut(span.slot).and_then(Option::take);
+        match state {
+            Some(state) => Ok(state),
+            None => bail!("two spans share the state {}", span.slot),
+        }
+    });
+    states.collect()
 }
 
 /// A causal convolution of each channel over its last few tokens.
 #[derive(Debug)]
 pub struct ShortConvolution {
     /// `[kernel, channels]`.
-    weight: Vec<f32>,
-    bias: Option<Vec<f32>>,
+    weight: Constants,
+    bias: Option<Constants>,
     kernel: usize,
     channels: usize,
     has_silu: bool,
@@ -137,8 +162,8 @@ impl ShortConvolution {
         }
         let by_token = (0..kernel).flat_map(|at| weight.iter().skip(at).step_by(kernel).copied());
         Ok(Self {
-            weight: by_token.collect(),
-            bias,
+            weight: by_token.collect::<Vec<f32>>().into(),
+            bias: bias.map(Constants::from),
             kernel,
             channels,
             has_silu,
@@ -158,14 +183,29 @@ impl ShortConvolution {
         spans: &[StateSpan],
     ) -> Result<Tensor> {
         check_rows(x, self.channels, spans)?;
-        let convolution = cpu::ChannelTaps {
-            weight: &self.weight,
-            bias: self.bias.as_deref(),
-            kernel: self.kernel,
-            channels: self.channels,
-            has_silu: self.has_silu,
-        };
-        cpu::short_convolution(&convolution, x, &mut states.of_spans(spans)?, spans)
+        match &mut states.store {
+            StateStore::Cpu(slots) => {
+                let convolution = cpu::ChannelTaps {
+                    weight: &self.weight,
+                    bias: self.bias.as_deref(),
+                    kernel: self.kernel,
+                    channels: self.channels,
+                    has_silu: self.has_silu,
+                };
+                cpu::short_convolution(&convolution, x, &mut of_spans(slots, spans)?, spans)
+            }
+            StateStore::Device(states) => {
+                let bias = self.bias.as_ref().map(|bias| bias.on(x.device()));
+                let taps = cuda::DeviceTaps {
+                    weight: self.weight.on(x.device())?,
+                    bias: bias.transpose()?,
+                    kernel: self.kernel,
+                    channels: self.channels,
+                    has_silu: self.has_silu,
+                };
+                states.short_convolution(&taps, x, spans)
+            }
+        }
     }
 }
 
@@ -211,9 +251,9 @@ impl RecurrenceShape {
 pub struct DeltaRule {
     pub shape: RecurrenceShape,
     /// Below zero, of each value head: what a decay's logarithm is beside the step.
-    pub rates: Vec<f32>,
+    pub rates: Constants,
     /// Added to the steps before their softplus.
-    pub step_bias: Vec<f32>,
+    pub step_bias: Constants,
 }
 
 impl DeltaRule {
@@ -231,13 +271,19 @@ impl DeltaRule {
         check_rows(qkv, 2 * shape.key_size() + shape.value_size(), spans)?;
         check_rows(steps, shape.value_heads, spans)?;
         check_rows(betas, shape.value_heads, spans)?;
-        if [&self.rates, &self.step_bias].map(Vec::len) != [shape.value_heads; 2] {
+        if [&self.rates, &self.step_bias].map(|numbers| numbers.len()) != [shape.value_heads; 2] {
             bail!("the rates do not fit {} value heads", shape.value_heads);
         }
+        let slots = match &mut states.store {
+            StateStore::Cpu(slots) => slots,
+            StateStore::Device(states) => {
+                return states.delta_rule(self, [qkv, steps, betas], spans);
+            }
+        };
         cpu::delta_rule(
             self,
             [qkv, steps, betas],
-            &mut states.of_spans(spans)?,
+            &mut of_spans(slots, spans)?,
             spans,
         )
     }
@@ -249,13 +295,13 @@ impl DeltaRule {
 pub struct StateSpace {
     pub shape: RecurrenceShape,
     /// Below zero, of each value head: what a decay's logarithm is beside the step.
-    pub rates: Vec<f32>,
+    pub rates: Constants,
     /// Added to the steps before their softplus.
-    pub step_bias: Vec<f32>,
+    pub step_bias: Constants,
     /// Steps are no smaller and no larger.
     pub step_limits: (f32, f32),
     /// What each head adds of a value to what its query reads.
-    pub skips: Vec<f32>,
+    pub skips: Constants,
 }
 
 impl StateSpace {
@@ -272,10 +318,16 @@ impl StateSpace {
         check_rows(inputs, 2 * shape.key_size() + shape.value_size(), spans)?;
         check_rows(steps, shape.value_heads, spans)?;
         let of_heads = [&self.rates, &self.step_bias, &self.skips];
-        if of_heads.map(Vec::len) != [shape.value_heads; 3] {
+        if of_heads.map(|numbers| numbers.len()) != [shape.value_heads; 3] {
             bail!("the rates do not fit {} value heads", shape.value_heads);
         }
-        cpu::state_space(self, [inputs, steps], &mut states.of_spans(spans)?, spans)
+        match &mut states.store {
+            StateStore::Cpu(slots) => {
+                let mut states = of_spans(slots, spans)?;
+                cpu::state_space(self, [inputs, steps], &mut states, spans)
+            }
+            StateStore::Device(states) => states.state_space(self, [inputs, steps], spans),
+        }
     }
 }
 

@@ -61,7 +61,7 @@ impl Args {
         let sources = entry.sources_of(quantization);
         let state = || place.state_of(sources.iter().map(|it| it.source));
         self.kind.is_none_or(|kind| kind == entry.kind())
-            && (!self.fits || needs.is_some_and(|bytes| place.fits(entry, bytes)))
+            && (!self.fits || needs.is_some_and(|bytes| place.fits(bytes)))
             && (!self.on_disk || state().is_whole())
     }
 
@@ -149,7 +149,7 @@ fn row(
         format!("{quantization}{mark}"),
         download(entry, quantization, sources),
         needs.map_or_else(|| "?".to_owned(), quantity::bytes),
-        fits(entry, needs, place).to_owned(),
+        fits(needs, place).to_owned(),
         on_disk(place.state_of(sources.iter().map(|it| it.source))),
         entry.licence.clone(),
     ]
@@ -195,8 +195,8 @@ fn size(source: &Source) -> Option<u64> {
     }
 }
 
-fn fits(entry: &Entry, needs: Option<u64>, place: &Place) -> &'static str {
-    match needs.map(|bytes| place.fits(entry, bytes)) {
+fn fits(needs: Option<u64>, place: &Place) -> &'static str {
+    match needs.map(|bytes| place.fits(bytes)) {
         Some(true) => "yes",
         Some(false) => "no",
         None => "?",
@@ -350,7 +350,7 @@ fn show_quantization(entry: &Entry, quantization: &str, place: &Place) -> Result
         Some(bytes) => format!("needs about {} of memory", quantity::bytes(bytes)),
         None => "needs an unknown amount of memory".to_owned(),
     };
-    let fits = fits(entry, needs, place);
+    let fits = fits(needs, place);
     let state = on_disk(place.state_of(sources.iter().map(|it| it.source)));
     output::line(format!(
         "{quantization}: {words}, fits: {fits}, on disk: {state}"

@@ -19,8 +19,6 @@ pub struct Place {
     preferred: Option<&'static str>,
     /// Of the largest GPU, or of the machine when it has none.
     device_bytes: u64,
-    /// Of the machine.
-    main_bytes: u64,
 }
 
 impl Place {
@@ -42,7 +40,6 @@ impl Place {
             unpacked: config.worker.data_dir.join("models"),
             preferred: config.models.quantization.map(Quantization::word),
             device_bytes: most_memory(&machine),
-            main_bytes: machine.memory.total_bytes,
         })
     }
 
@@ -60,11 +57,8 @@ impl Place {
     }
 
     /// Whether so much memory is here at all where the model would run: on one GPU or, without any, on the machine.
-    pub fn fits(&self, entry: &Entry, bytes: u64) -> bool {
-        match entry.family.is_refused_on_gpus() {
-            true => bytes <= self.main_bytes,
-            false => bytes <= self.device_bytes,
-        }
+    pub fn fits(&self, bytes: u64) -> bool {
+        bytes <= self.device_bytes
     }
 
     /// The same of several sources together.

@@ -239,7 +239,7 @@ fn source_report<'a>(
         size_bytes: size.or_else(|| entry.weight_bytes(quantization)),
         size_is_computed: size.is_none(),
         minimum_memory_bytes,
-        fits: minimum_memory_bytes.map(|bytes| place.fits(entry, bytes)),
+        fits: minimum_memory_bytes.map(|bytes| place.fits(bytes)),
         files: files(own, place),
         components: components.collect(),
     }

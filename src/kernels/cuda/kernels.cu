@@ -218,11 +218,12 @@ __device__ __forceinline__ u32 pair(float first, float second) {
 
 // Attention that never holds a whole score matrix. A block has QUERIES queries of a head, a warp 16 of them; keys
 // and values come KEYS at a time. D is the size of a head, rounded up to what the matrix units take. Scores beyond `cap`
-// are bent, unless it is zero.
+// are bent, unless it is zero. A query sees the keys of its chunk alone, unless `chunk` is zero. A sink is a score of
+// each head in the softmax that no key has.
 template <int D, int QUERIES, int KEYS>
 __device__ __forceinline__ void attend(const __half *q, const __half *k, const __half *v, float *to, int queries,
                                        int keys, int heads, int kv_heads, int size, float scale, int before,
-                                       int after, float cap) {
+                                       int after, float cap, int chunk, const float *sinks, int has_sinks) {
     constexpr int STRIDE = D + 8, PIECES = D / 8;
     static_assert(QUERIES >= 2 * KEYS);
     __shared__ __align__(16) __half held[QUERIES * STRIDE];
@@ -256,9 +257,25 @@ __device__ __forceinline__ void attend(const __half *q, const __half *k, const _
     // The position of the first query among the keys, and the keys that any query of the block sees.
     const int shift = keys - queries;
     const int last = min(first + QUERIES, queries) - 1;
-    int from = before < 0 ? 0 : max(0, first + shift - before) / KEYS * KEYS;
+    // The oldest keys that the first and the last query see.
+    int oldest = before < 0 ? 0 : max(0, first + shift - before);
+    int oldest_of_last = before < 0 ? 0 : max(0, last + shift - before);
+    if (chunk > 0) {
+        oldest = max(oldest, (first + shift) / chunk * chunk);
+        oldest_of_last = max(oldest_of_last, (last + shift) / chunk * chunk);
+    }
+    int from = oldest / KEYS * KEYS;
     int end = after < 0 ? keys : min(keys, last + shift + after + 1);
     const float factor = (cap > 0.f ? 1.f : scale) * 1.4426950408889634f;
+    // The keys that the two queries of a thread see.
+    int lowest[2], highest[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int place = first + warp * 16 + lane / 4 + half * 8 + shift;
+        lowest[half] = before < 0 ? 0 : place - before;
+        if (chunk > 0) lowest[half] = max(lowest[half], place / chunk * chunk);
+        highest[half] = after < 0 ? keys - 1 : min(keys - 1, place + after);
+    }
 
     for (int start = from; start < end; start += KEYS) {
         __syncthreads();
@@ -295,7 +312,7 @@ __device__ __forceinline__ void attend(const __half *q, const __half *k, const _
 #pragma unroll
                 for (int j = 0; j < 4; j++) scores[i][j] = cap * tanhf(scores[i][j] * scale / cap);
         }
-        bool is_whole = start + KEYS <= keys && (before < 0 || start >= last + shift - before) &&
+        bool is_whole = start + KEYS <= keys && start >= oldest_of_last &&
                         (after < 0 || start + KEYS - 1 <= first + shift + after);
         if (!is_whole) {
 #pragma unroll
@@ -303,9 +320,7 @@ __device__ __forceinline__ void attend(const __half *q, const __half *k, const _
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
                     int key = start + i * 8 + lane % 4 * 2 + j % 2;
-                    int place = first + warp * 16 + lane / 4 + j / 2 * 8 + shift;
-                    bool is_seen = key < keys && (before < 0 || key >= place - before) &&
-                                   (after < 0 || key <= place + after);
+                    bool is_seen = key >= lowest[j / 2] && key <= highest[j / 2];
                     if (!is_seen) scores[i][j] = -INFINITY;
                 }
         }
@@ -355,6 +370,7 @@ __device__ __forceinline__ void attend(const __half *q, const __half *k, const _
         float sum = total[half];
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
+        if (has_sinks) sum += exp2f(sinks[head] * 1.4426950408889634f - most[half] * factor);
         // Not zero for sums that are no numbers.
         float share = sum == 0.f ? 0.f : 1.f / sum;
         int query = first + warp * 16 + lane / 4 + half * 8;
@@ -370,20 +386,23 @@ __device__ __forceinline__ void attend(const __half *q, const __half *k, const _
     }
 }
 
-#define ATTEND(D, QUERIES, KEYS)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(QUERIES * 2)                                                          \
+// BLOCKS of them at once on a multiprocessor, at least.
+#define ATTEND(D, QUERIES, KEYS, BLOCKS)                                                                               \
+    extern "C" __global__ void __launch_bounds__(QUERIES * 2, BLOCKS)                                                  \
         attend_##D(const __half *q, const __half *k, const __half *v, float *to, int queries, int keys, int heads,     \
-                   int kv_heads, int size, float scale, int before, int after, float cap) {                            \
-        attend<D, QUERIES, KEYS>(q, k, v, to, queries, keys, heads, kv_heads, size, scale, before, after, cap);        \
+                   int kv_heads, int size, float scale, int before, int after, float cap, int chunk,                   \
+                   const float *sinks, int has_sinks) {                                                                \
+        attend<D, QUERIES, KEYS>(q, k, v, to, queries, keys, heads, kv_heads, size, scale, before, after, cap, chunk,  \
+                                 sinks, has_sinks);                                                                    \
     }
-ATTEND(32, 128, 64)
-ATTEND(48, 128, 64)
-ATTEND(64, 128, 64)
-ATTEND(80, 128, 64)
-ATTEND(96, 128, 64)
-ATTEND(128, 128, 64)
-ATTEND(160, 128, 64)
-ATTEND(256, 64, 32)
+ATTEND(32, 128, 64, 2)
+ATTEND(48, 128, 64, 2)
+ATTEND(64, 128, 64, 2)
+ATTEND(80, 128, 64, 1)
+ATTEND(96, 128, 64, 1)
+ATTEND(128, 128, 64, 1)
+ATTEND(160, 128, 64, 1)
+ATTEND(256, 64, 32, 2)
 
 // Text: activations are f32, f16 or bf16, and so are keys and values in pages.
 
@@ -573,14 +592,15 @@ template <typename S, int G>
 __device__ __forceinline__ void attend_pages(const float *q, S keys, S values, const u32 *rows, const u32 *spans,
                                              const u32 *positions, const u32 *page_table, float *to, float *sums,
                                              u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale, u32 window,
-                                             float cap) {
+                                             float cap, u32 chunk, const float *sinks, u32 has_sinks) {
     __shared__ float own[G][MOST_SIZE], scores[G][64], of_heads[G][3], joined[G][MOST_SIZE];
     __shared__ float halves[G][64];
     const u32 kv_head = blockIdx.x, item = blockIdx.y, part = blockIdx.z, parts = gridDim.z;
     const u32 shared = heads / kv_heads, thread = threadIdx.x;
     const u32 row = rows[item], position = positions[item];
     const u32 *pages = page_table + (u64)spans[item] * most_pages;
-    const u32 oldest = position + 1 > window ? position + 1 - window : 0;
+    const u32 of_window = position + 1 > window ? position + 1 - window : 0;
+    const u32 oldest = chunk > 0 ? max(of_window, position / chunk * chunk) : of_window;
     const u32 begin = max(part * PART_KEYS, oldest), end = min((part + 1) * PART_KEYS, position + 1);
     for (u32 index = thread; index < G * size; index += blockDim.x) {
         u32 head = index / size, at = index % size;
@@ -683,9 +703,10 @@ __device__ __forceinline__ void attend_pages(const float *q, S keys, S values, c
     for (u32 index = thread; index < shared * size; index += blockDim.x) {
         u32 head = index / size, at = index % size, query = kv_head * shared + head;
         float sum = of_heads[head][1];
-        if (parts == 1)
+        if (parts == 1) {
+            if (has_sinks) sum += expf(sinks[query] - of_heads[head][0]);
             to[((u64)row * heads + query) * size + at] = joined[head][at] / sum;
-        else {
+        } else {
             u64 into = ((u64)item * heads + query) * parts + part;
             to[into * size + at] = joined[head][at];
             if (at == 0) {
@@ -700,9 +721,9 @@ __device__ __forceinline__ void attend_pages(const float *q, S keys, S values, c
     extern "C" __global__ void __launch_bounds__(128) attend_pages_##name##_##G(                                       \
         const float *q, const P *keys, const P *values, const u32 *rows, const u32 *spans, const u32 *positions,       \
         const u32 *page_table, float *to, float *sums, u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale, \
-        u32 window, float cap) {                                                                                       \
+        u32 window, float cap, u32 chunk, const float *sinks, u32 has_sinks) {                                         \
         attend_pages<Numbers<P>, G>(q, {keys}, {values}, rows, spans, positions, page_table, to, sums, heads,          \
-                                    kv_heads, size, most_pages, scale, window, cap);                                   \
+                                    kv_heads, size, most_pages, scale, window, cap, chunk, sinks, has_sinks);          \
     }
 #define ATTEND_PAGES(name, P)                                                                                          \
     ATTEND_PAGES_OF(name, P, 1)                                                                                        \
@@ -715,9 +736,9 @@ FOR_ALL_TYPES(ATTEND_PAGES)
         const float *q, const unsigned char *keys, const unsigned char *values, const __half *key_scales,              \
         const __half *value_scales, const u32 *rows, const u32 *spans, const u32 *positions, const u32 *page_table,    \
         float *to, float *sums, u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale, u32 window,            \
-        float cap) {                                                                                                   \
+        float cap, u32 chunk, const float *sinks, u32 has_sinks) {                                                     \
         attend_pages<Blocks, G>(q, {keys, key_scales}, {values, value_scales}, rows, spans, positions, page_table, to, \
-                                sums, heads, kv_heads, size, most_pages, scale, window, cap);                          \
+                                sums, heads, kv_heads, size, most_pages, scale, window, cap, chunk, sinks, has_sinks); \
     }
 ATTEND_BLOCKS(1)
 ATTEND_BLOCKS(2)
@@ -726,13 +747,14 @@ ATTEND_BLOCKS(8)
 
 // A block for each head of each query.
 extern "C" __global__ void join_parts(const float *parts_of, const float *sums, const u32 *rows, float *to, u32 heads,
-                                      u32 size, u32 parts) {
+                                      u32 size, u32 parts, const float *sinks, u32 has_sinks) {
     u32 head = blockIdx.x, item = blockIdx.y;
     u64 first = ((u64)item * heads + head) * parts;
     float largest = -INFINITY, total = 0.f;
     for (u32 part = 0; part < parts; part++) largest = fmaxf(largest, sums[2 * (first + part)]);
     for (u32 part = 0; part < parts; part++)
         total += expf(sums[2 * (first + part)] - largest) * sums[2 * (first + part) + 1];
+    if (has_sinks) total += expf(sinks[head] - largest);
     for (u32 at = threadIdx.x; at < size; at += blockDim.x) {
         float value = 0.f;
         for (u32 part = 0; part < parts; part++)
@@ -740,6 +762,161 @@ extern "C" __global__ void join_parts(const float *parts_of, const float *sums, 
         to[((u64)rows[item] * heads + head) * size + at] = value / total;
     }
 }
+
+// Recurrent layers: each span is a sequence with a state of its own, and its tokens go one after the other.
+struct StateSpans {
+    // Four numbers of each: its first row, its rows, its slot, and whether they are the first of their sequence.
+    const u32 *numbers;
+    __device__ __forceinline__ u32 first(u32 span) const { return numbers[4 * span]; }
+    __device__ __forceinline__ u32 rows(u32 span) const { return numbers[4 * span + 1]; }
+    __device__ __forceinline__ u32 slot(u32 span) const { return numbers[4 * span + 2]; }
+    __device__ __forceinline__ bool is_new(u32 span) const { return numbers[4 * span + 3] != 0; }
+};
+
+#define MOST_TAPS 8
+
+// A causal convolution of each channel over its last few tokens; a thread has a channel of a span. `states` are the rows
+// before the span, `[slots, taps - 1, channels]`.
+extern "C" __global__ void short_convolution(const float *x, const float *weight, const float *bias, const u32 *spans_of,
+                                             float *states, float *to, u32 channels, u32 taps, u32 has_bias,
+                                             u32 has_silu) {
+    const StateSpans spans{spans_of};
+    const u32 channel = blockIdx.x * blockDim.x + threadIdx.x, span = blockIdx.y;
+    if (channel >= channels) return;
+    float *past = states + (u64)spans.slot(span) * (taps - 1) * channels + channel;
+    // The newest token last.
+    float seen[MOST_TAPS], weights[MOST_TAPS];
+#pragma unroll
+    for (int tap = 0; tap < MOST_TAPS; tap++) {
+        weights[tap] = tap < taps ? weight[(u64)tap * channels + channel] : 0.f;
+        seen[tap] = tap + 1 < taps && !spans.is_new(span) ? past[(u64)tap * channels] : 0.f;
+    }
+    const float start = has_bias ? bias[channel] : 0.f;
+    for (u32 row = spans.first(span); row < spans.first(span) + spans.rows(span); row++) {
+        float newest = x[(u64)row * channels + channel], sum = start;
+#pragma unroll
+        for (int tap = 0; tap < MOST_TAPS; tap++) {
+            if (tap + 1 == taps) seen[tap] = newest;
+            if (tap < taps) sum += weights[tap] * seen[tap];
+        }
+        to[(u64)row * channels + channel] = has_silu ? sum / (1.f + expf(-sum)) : sum;
+#pragma unroll
+        for (int tap = 0; tap + 1 < MOST_TAPS; tap++) seen[tap] = seen[tap + 1];
+    }
+#pragma unroll
+    for (int tap = 0; tap < MOST_TAPS; tap++)
+        if (tap + 1 < taps) past[(u64)tap * channels] = seen[tap];
+}
+
+struct RecurrenceSizes {
+    u32 key_heads, value_heads, key_dim, value_dim, is_tiled;
+    // Numbers of a row, and where its queries, keys and values begin.
+    u32 width, query_offset, key_offset, value_offset;
+    // Numbers of the state of a sequence, of which all heads take these or less.
+    u32 state_size;
+    float least_step, most_step;
+};
+
+#define MOST_KEY_DIM 256
+#define STATE_COLUMNS 32
+#define STATE_SPLITS 4
+#define STATE_THREADS (STATE_COLUMNS * STATE_SPLITS)
+
+__device__ __forceinline__ float softplus(float x) { return x > 20.f ? x : log1pf(expf(x)); }
+
+// Linear recurrences: a token lets the state of a head decay, writes its value there with its key, and reads with its query.
+// With DELTA the share of the value that the key reads already is replaced, and keys and queries have unit length. A block
+// has 32 columns of a head's state, four threads for each; EACH rows of a column belong to a thread.
+template <int EACH, bool DELTA>
+__device__ __forceinline__ void recurrence(const float *x, const float *steps, const float *betas, const float *rates,
+                                           const float *biases, const float *skips, const u32 *spans_of, float *states,
+                                           float *to, RecurrenceSizes sizes) {
+    __shared__ float key[MOST_KEY_DIM], query[MOST_KEY_DIM], lengths[2];
+    const StateSpans spans{spans_of};
+    const u32 thread = threadIdx.x, split = thread % STATE_SPLITS;
+    const u32 column = blockIdx.x * STATE_COLUMNS + thread / STATE_SPLITS;
+    const u32 head = blockIdx.y, span = blockIdx.z;
+    const u32 key_head = sizes.is_tiled ? head % sizes.key_heads : head / (sizes.value_heads / sizes.key_heads);
+    const bool is_there = column < sizes.value_dim;
+    float *own = states + (u64)spans.slot(span) * sizes.state_size + (u64)head * sizes.key_dim * sizes.value_dim + column;
+    float state[EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        u32 row = i * STATE_SPLITS + split;
+        bool is_kept = is_there && row < sizes.key_dim && !spans.is_new(span);
+        state[i] = is_kept ? own[(u64)row * sizes.value_dim] : 0.f;
+    }
+    const u32 end = spans.first(span) + spans.rows(span);
+    for (u32 at = spans.first(span); at < end; at++) {
+        const float *row = x + (u64)at * sizes.width;
+        __syncthreads();
+        for (u32 index = thread; index < EACH * STATE_SPLITS; index += STATE_THREADS) {
+            bool is_number = index < sizes.key_dim;
+            key[index] = is_number ? row[sizes.key_offset + key_head * sizes.key_dim + index] : 0.f;
+            query[index] = is_number ? row[sizes.query_offset + key_head * sizes.key_dim + index] : 0.f;
+        }
+        __syncthreads();
+        float of_key = 1.f, of_query = 1.f;
+        if (DELTA) {
+            // A warp for each of both.
+            if (thread < 64) {
+                const float *numbers = thread < 32 ? key : query;
+                float sum = 0.f;
+                for (u32 index = thread % 32; index < EACH * STATE_SPLITS; index += 32)
+                    sum += numbers[index] * numbers[index];
+                sum = of_warp(sum);
+                if (thread % 32 == 0) lengths[thread / 32] = rsqrtf(sum + 1e-6f);
+            }
+            __syncthreads();
+            of_key = lengths[0];
+            of_query = lengths[1] * rsqrtf((float)sizes.key_dim);
+        }
+        const u64 gate = (u64)at * sizes.value_heads + head;
+        float step = softplus(steps[gate] + biases[head]);
+        if (!DELTA) step = fminf(fmaxf(step, sizes.least_step), sizes.most_step);
+        const float decay = expf(rates[head] * step);
+        const float share = DELTA ? 1.f / (1.f + expf(-betas[gate])) : step;
+        const float value = is_there ? row[sizes.value_offset + head * sizes.value_dim + column] : 0.f;
+        float written = value * share;
+        if (DELTA) {
+            float known = 0.f;
+#pragma unroll
+            for (int i = 0; i < EACH; i++) known += state[i] * key[i * STATE_SPLITS + split];
+            known += __shfl_xor_sync(~0u, known, 1);
+            known += __shfl_xor_sync(~0u, known, 2);
+            written = (value - known * of_key * decay) * share;
+        }
+        float read = 0.f;
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            state[i] = state[i] * decay + key[i * STATE_SPLITS + split] * of_key * written;
+            read += state[i] * query[i * STATE_SPLITS + split];
+        }
+        read += __shfl_xor_sync(~0u, read, 1);
+        read += __shfl_xor_sync(~0u, read, 2);
+        read *= of_query;
+        if (!DELTA) read += skips[head] * value;
+        if (is_there && split == 0) to[gate * sizes.value_dim + column] = read;
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        u32 row = i * STATE_SPLITS + split;
+        if (is_there && row < sizes.key_dim) own[(u64)row * sizes.value_dim] = state[i];
+    }
+}
+
+#define RECURRENCE(name, EACH, DELTA)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(STATE_THREADS)                                                        \
+        name(const float *x, const float *steps, const float *betas, const float *rates, const float *biases,          \
+             const float *skips, const u32 *spans, float *states, float *to, RecurrenceSizes sizes) {                  \
+        recurrence<EACH, DELTA>(x, steps, betas, rates, biases, skips, spans, states, to, sizes);                      \
+    }
+RECURRENCE(delta_rule_64, 16, true)
+RECURRENCE(delta_rule_128, 32, true)
+RECURRENCE(delta_rule_256, 64, true)
+RECURRENCE(state_space_64, 16, false)
+RECURRENCE(state_space_128, 32, false)
+RECURRENCE(state_space_256, 64, false)
 
 // Products of matrices where no library of the vendor is at hand, in cuBLAS's terms: C = alpha · A · B + beta · C, C by
 // columns. Steps say how far neighbours lie apart, so that either operand may be transposed. Sums are f32.
@@ -836,11 +1013,11 @@ __device__ __forceinline__ void product_of_few(const T *a, const T *b, C *c, Pro
 }
 
 #define PRODUCTS(name, T, C)                                                                                           \
-    extern "C" __global__ void __launch_bounds__(256) product_##name(const T *a, const T *b, C *c, ProductSizes sizes) {   \
+    extern "C" __global__ void __launch_bounds__(256) product_##name(const T *a, const T *b, C *c, ProductSizes sizes) {\
         product<T, C>(a, b, c, sizes);                                                                                 \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        product_of_few_##name(const T *a, const T *b, C *c, ProductSizes sizes) {                                          \
+        product_of_few_##name(const T *a, const T *b, C *c, ProductSizes sizes) {                                      \
         product_of_few<T, C>(a, b, c, sizes);                                                                          \
     }
 PRODUCTS(f32, float, float)

@@ -16,6 +16,9 @@ mod native;
 mod paged;
 #[cfg_attr(not(all(feature = "cuda", stand_ins)), path = "products_absent.rs")]
 mod products;
+#[cfg_attr(not(feature = "cuda"), path = "recurrence_absent.rs")]
+mod recurrence;
+mod states;
 #[cfg_attr(not(feature = "cuda"), path = "text_absent.rs")]
 mod text;
 #[cfg_attr(not(feature = "cuda"), path = "trial_absent.rs")]
@@ -25,8 +28,11 @@ use std::ops::Range;
 
 use candle_core::{D, DType, Device, Result, Tensor, bail};
 
-use super::{AttentionOptions, AttentionScratch, AttentionShape, KvDtype, PAGE_TOKENS, Span};
+use super::{
+    AttentionOptions, AttentionReach, AttentionScratch, AttentionShape, KvDtype, PAGE_TOKENS, Span,
+};
 pub use native::{attention, convolve, group_norm, layer_norm, product};
+pub use states::{DeviceTaps, States};
 pub use text::{add_rms_norm, gate, give_back_gpu_memory, gpu_free_bytes, open_gpu, rotate};
 pub use trial::gpu_faults;
 
@@ -76,6 +82,29 @@ pub struct Pages {
     scales: Option<[Tensor; 2]>,
     kv_heads: usize,
     head_dim: usize,
+    /// Of pages of latents, which are keys: as many of the first numbers are the value, and such pages have no others.
+    value_dim: Option<usize>,
+}
+
+/// What queries see of the pages.
+pub struct AttentionScope<'a> {
+    pub options: AttentionOptions,
+    /// See [`crate::AttentionPlan::with_blocks`].
+    pub block_ends: &'a [usize],
+    /// A score of each head that no token has, f32 `[heads]`.
+    pub sinks: Option<&'a Tensor>,
+}
+
+impl AttentionScope<'_> {
+    /// Whether kernels take it: each query sees tokens up to its own.
+    fn is_causal(&self) -> bool {
+        self.options.reach != AttentionReach::Sequence && self.block_ends.is_empty()
+    }
+
+    /// A window and a cap alone.
+    fn is_plain(&self) -> bool {
+        self.is_causal() && self.options.reach == AttentionReach::Past && self.sinks.is_none()
+    }
 }
 
 /// A step's spans as the device wants them. Spans without new tokens are left out.
@@ -261,6 +290,25 @@ impl Pages {
         stored: KvDtype,
         device: &Device,
     ) -> Result<Self> {
+        Self::of([kv_heads, head_dim], None, (pages, stored), device)
+    }
+
+    /// See [`crate::LayerPages::of_latents`].
+    pub fn of_latents(
+        pages: usize,
+        [dim, value_dim]: [usize; 2],
+        stored: KvDtype,
+        device: &Device,
+    ) -> Result<Self> {
+        Self::of([1, dim], Some(value_dim), (pages, stored), device)
+    }
+
+    fn of(
+        [kv_heads, head_dim]: [usize; 2],
+        value_dim: Option<usize>,
+        (pages, stored): (usize, KvDtype),
+        device: &Device,
+    ) -> Result<Self> {
         if !stored.takes(head_dim) {
             bail!(
                 "keys and values are stored as {stored} where 32 divides the size of a head, which is {head_dim}"
@@ -270,21 +318,32 @@ impl Pages {
         let dtype = stored.dtype().unwrap_or(DType::U8);
         let zeros = |width, dtype| Tensor::zeros((tokens, width), dtype, device);
         let scales = || zeros(width / KvDtype::BLOCK, DType::F16);
+        let keys = zeros(width, dtype)?;
         Ok(Self {
             stored,
-            keys: zeros(width, dtype)?,
-            values: zeros(width, dtype)?,
+            values: match value_dim {
+                // Latents are keys, and so are their values.
+                Some(_) => keys.clone(),
+                None => zeros(width, dtype)?,
+            },
+            keys,
             scales: match stored.dtype() {
                 Some(_) => None,
                 None => Some([scales()?, scales()?]),
             },
             kv_heads,
             head_dim,
+            value_dim,
         })
     }
 
+    pub fn holds_latents(&self) -> bool {
+        self.value_dim.is_some()
+    }
+
     pub fn bytes(&self) -> usize {
-        2 * self.stored.bytes(self.keys.elem_count())
+        let copies = if self.holds_latents() { 1 } else { 2 };
+        copies * self.stored.bytes(self.keys.elem_count())
     }
 
     fn write(&self, k: &Tensor, v: &Tensor, slots: &Tensor) -> Result<()> {
@@ -294,7 +353,8 @@ impl Pages {
             let new = new.reshape(shape)?.to_dtype(pages.dtype())?.contiguous()?;
             pages.scatter_set(&slots, &new, 0)
         };
-        for (at, (pages, new)) in [(&self.keys, k), (&self.values, v)].into_iter().enumerate() {
+        let both = [(&self.keys, k), (&self.values, v)].into_iter().enumerate();
+        for (at, (pages, new)) in both.take(if self.holds_latents() { 1 } else { 2 }) {
             match &self.scales {
                 None => put(pages, new)?,
                 Some(scales) => {
@@ -343,11 +403,10 @@ impl Pages {
 /// See [`crate::paged_attention`].
 pub fn paged_attention(
     q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
+    new: Option<[&Tensor; 2]>,
     pages: &Pages,
     plan: &Plan,
-    options: AttentionOptions,
+    seen: &AttentionScope<'_>,
 ) -> Result<Tensor> {
     let (tokens, heads, head_dim) = q.dims3()?;
     if head_dim != pages.head_dim || heads % pages.kv_heads.max(1) != 0 {
@@ -365,23 +424,28 @@ pub fn paged_attention(
         );
     }
     if tokens == 0 {
-        return Ok(q.clone());
+        return q.narrow(2, 0, pages.value_dim.unwrap_or(head_dim));
     }
-    if !flash::takes(pages.stored, head_dim)
-        && let Some(result) = paged::paged_attention(q, k, v, pages, plan, options)?
+    let is_gathered = pages.holds_latents() || !seen.is_causal();
+    let is_flash = !is_gathered && seen.is_plain() && flash::takes(pages.stored, head_dim);
+    if !is_gathered
+        && !is_flash
+        && let Some(result) = paged::paged_attention(q, new, pages, plan, seen)?
     {
         return Ok(result);
     }
-    pages.write(k, v, &plan.slots)?;
-    match flash::attend(q, pages, plan, options)? {
-        Some(result) => Ok(result),
-        None => attend_gathered(q, pages, plan, options, MAX_SCORES_BYTES),
+    if let Some([k, v]) = new {
+        pages.write(k, v, &plan.slots)?;
     }
+    if is_flash && let Some(result) = flash::attend(q, pages, plan, seen.options)? {
+        return Ok(result);
+    }
+    attend_gathered(q, pages, plan, seen, MAX_SCORES_BYTES)
 }
 
 /// What the above takes besides its operands.
 pub fn scratch(shape: &AttentionShape, new_tokens: usize, context: usize) -> AttentionScratch {
-    if flash::takes(shape.stored, shape.head_dim) {
+    if shape.is_plain && flash::takes(shape.stored, shape.head_dim) {
         return AttentionScratch::default();
     }
     // One query's scores, which are computed at once whatever they take.
@@ -400,7 +464,7 @@ fn attend_gathered(
     q: &Tensor,
     pages: &Pages,
     plan: &Plan,
-    options: AttentionOptions,
+    seen: &AttentionScope<'_>,
     most_scores_bytes: usize,
 ) -> Result<Tensor> {
     let mut results = Vec::with_capacity(plan.spans.len());
@@ -411,19 +475,51 @@ fn attend_gathered(
         let ids = plan.page_table.get(index)?.narrow(0, 0, needed)?;
         let (heads, tokens) = (q.dim(1)?, context(span));
         let keys = pages.gathered(PagePart::Keys, &ids, tokens)?;
-        let values = pages.gathered(PagePart::Values, &ids, tokens)?;
+        let values = match pages.value_dim {
+            Some(value_dim) => keys.narrow(2, 0, value_dim)?.contiguous()?,
+            None => pages.gathered(PagePart::Values, &ids, tokens)?,
+        };
         let row_bytes = heads * tokens * size_of::<f32>();
         let at_once = (most_scores_bytes / row_bytes.max(1)).max(1);
         for start in (0..span.new_tokens).step_by(at_once) {
             let count = at_once.min(span.new_tokens - start);
             let position = span.past_tokens + start;
             let rows = rows.narrow(0, start, count)?;
-            let positions = position..position + count;
-            results.push(attend_rows(&rows, &keys, &values, positions, options)?);
+            let ends = seen.block_ends.get(first + start..first + start + count);
+            let queries = Queries {
+                positions: position..position + count,
+                block_ends: ends.unwrap_or_default(),
+                total: tokens,
+            };
+            results.push(attend_rows(&rows, &keys, &values, &queries, seen)?);
         }
         first += span.new_tokens;
     }
     Tensor::cat(&results, 0)?.to_dtype(q.dtype())
+}
+
+/// Some of a sequence's new tokens.
+struct Queries<'a> {
+    positions: Range<usize>,
+    /// None of a step without blocks.
+    block_ends: &'a [usize],
+    /// Tokens of the sequence.
+    total: usize,
+}
+
+impl Queries<'_> {
+    /// What the query in this place sees.
+    fn seen(&self, at: usize, options: AttentionOptions) -> Range<usize> {
+        let position = self.positions.start + at;
+        let (end, window) = (position + 1, options.window.unwrap_or(self.total));
+        let first = end.saturating_sub(window);
+        let of_block = self.block_ends.get(at).copied().unwrap_or(0);
+        match options.reach {
+            AttentionReach::Past => first..end.max(of_block),
+            AttentionReach::Chunk(tokens) => first.max(position - position % tokens)..end,
+            AttentionReach::Sequence => first..self.total.min(position.saturating_add(window)),
+        }
+    }
 }
 
 /// What some of a sequence's new tokens gather from its keys and values.
@@ -431,17 +527,29 @@ fn attend_rows(
     q: &Tensor,
     keys: &Tensor,
     values: &Tensor,
-    positions: Range<usize>,
-    options: AttentionOptions,
+    queries: &Queries<'_>,
+    seen: &AttentionScope<'_>,
 ) -> Result<Tensor> {
-    let (new, heads, head_dim) = q.dims3()?;
+    let (new, heads, _) = q.dims3()?;
     let (kv_heads, total, _) = keys.dims3()?;
-    let scores = masked_scores(q, keys, positions, options)?;
-    let weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
+    let value_dim = values.dim(2)?;
+    let scores = masked_scores(q, keys, queries, seen.options)?;
+    let weights = match seen.sinks {
+        None => candle_nn::ops::softmax(&scores, D::Minus1)?,
+        Some(sinks) => {
+            // A further key, whose value is left out.
+            let sinks = sinks
+                .reshape((heads, 1, 1))?
+                .broadcast_as((heads, new, 1))?;
+            let scores = Tensor::cat(&[&scores, &sinks.contiguous()?], 2)?;
+            let weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
+            weights.narrow(2, 0, total)?.contiguous()?
+        }
+    };
     weights
         .reshape((kv_heads, heads / kv_heads * new, total))?
         .matmul(values)?
-        .reshape((heads, new, head_dim))?
+        .reshape((heads, new, value_dim))?
         .transpose(0, 1)?
         .contiguous()
 }
@@ -450,11 +558,12 @@ fn attend_rows(
 fn masked_scores(
     q: &Tensor,
     keys: &Tensor,
-    positions: Range<usize>,
+    queries: &Queries<'_>,
     options: AttentionOptions,
 ) -> Result<Tensor> {
     let (new, heads, head_dim) = q.dims3()?;
     let (kv_heads, total, _) = keys.dims3()?;
+    let hidden = hidden(queries, options, q.device())?;
     let queries = q
         .to_dtype(DType::F32)?
         .transpose(0, 1)?
@@ -464,23 +573,16 @@ fn masked_scores(
     if let Some(cap) = options.softcap.map(f64::from) {
         scores = ((scores / cap)?.tanh()? * cap)?;
     }
-    let hidden = hidden(positions, total, options, q.device())?;
     scores.reshape((heads, new, total))?.broadcast_add(&hidden)
 }
 
 /// Zero where the token at a position may see a token of the context, minus infinity elsewhere:
 /// `[1, positions, context]`.
-fn hidden(
-    positions: Range<usize>,
-    total: usize,
-    options: AttentionOptions,
-    device: &Device,
-) -> Result<Tensor> {
-    let window = options.window.unwrap_or(total);
-    let new = positions.len();
+fn hidden(queries: &Queries<'_>, options: AttentionOptions, device: &Device) -> Result<Tensor> {
+    let (new, total) = (queries.positions.len(), queries.total);
     let mut mask = Vec::with_capacity(new * total);
-    for position in positions {
-        let seen = (position + 1).saturating_sub(window)..=position;
+    for at in 0..new {
+        let seen = queries.seen(at, options);
         mask.extend((0..total).map(|past| match seen.contains(&past) {
             true => 0f32,
             false => f32::NEG_INFINITY,
@@ -490,15 +592,22 @@ fn hidden(
 }
 
 #[cfg(all(test, feature = "cuda"))]
-#[path = "agreement.rs"]
 mod agreement;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AttentionPlan, AttentionReach, LayerPages};
+    use crate::{AttentionPlan, Constants, LayerPages};
 
     fn check(dtype: KvDtype, options: AttentionOptions) {
+        check_with(dtype, options, None);
+        if options.reach == AttentionReach::Past {
+            let sinks = Constants::from(vec![-3.0, 0.5, 2.0, 9.0, 40.0, -200.0]);
+            check_with(dtype, options, Some(sinks));
+        }
+    }
+
+    fn check_with(dtype: KvDtype, options: AttentionOptions, sinks: Option<Constants>) {
         let device = Device::Cpu;
         let span = |new_tokens, past_tokens, pages: &[u32]| Span {
             new_tokens,
@@ -516,13 +625,27 @@ mod tests {
             let random = |heads| Tensor::randn(0f32, 1.0, (rows, heads, 32), &device).unwrap();
             let (q, k, v) = (random(6), random(2), random(2));
             let plan = Plan::new(&spans, &device).unwrap();
-            let found = paged_attention(&q, &k, &v, &ours, &plan, options).unwrap();
+            let of_sinks = sinks.as_ref().map(|sinks| sinks.on(&device).unwrap());
+            let seen = AttentionScope {
+                options,
+                block_ends: &[],
+                sinks: of_sinks,
+            };
+            let found = paged_attention(&q, Some([&k, &v]), &ours, &plan, &seen).unwrap();
+            let shared = paged_attention(&q, None, &ours, &plan, &seen).unwrap();
             // Three queries at once, or two where the context is longer.
-            let in_turns = attend_gathered(&q, &ours, &plan, options, 3 * 6 * 40 * 4).unwrap();
+            let in_turns = attend_gathered(&q, &ours, &plan, &seen, 3 * 6 * 40 * 4).unwrap();
             let plan = AttentionPlan::new(spans, &device).unwrap();
-            let wanted =
-                crate::paged_attention(&q, &k, &v, &mut reference, &plan, options).unwrap();
-            for found in [found, in_turns] {
+            let pages = &mut reference;
+            let wanted = match &sinks {
+                None => crate::paged_attention(&q, &k, &v, pages, &plan, options),
+                Some(sinks) => {
+                    let qkv = [&q, &k, &v];
+                    crate::paged_attention_with_sinks(qkv, pages, &plan, options, sinks)
+                }
+            };
+            let wanted = wanted.unwrap();
+            for found in [found, shared, in_turns] {
                 let gap = (found - &wanted).unwrap().abs().unwrap();
                 let gap = gap.max_all().unwrap().to_scalar::<f32>().unwrap();
                 assert!(gap < 1e-5, "{gap}");
@@ -537,6 +660,7 @@ mod tests {
             kv_heads: 8,
             head_dim: 128,
             stored: KvDtype::F32,
+            is_plain: true,
         };
         let short = shape.scratch(16, 100);
         assert_eq!(short.bytes, 5 * 32 * 16 * 100 * 4);
@@ -548,12 +672,19 @@ mod tests {
     #[test]
     fn gathered_attention_agrees_with_the_reference() {
         for dtype in KvDtype::ALL {
-            for (window, softcap) in [(None, None), (Some(7), None), (None, Some(5.0))] {
+            let past = AttentionReach::Past;
+            for (window, softcap, reach) in [
+                (None, None, past),
+                (Some(7), None, past),
+                (None, Some(5.0), past),
+                (None, None, AttentionReach::Chunk(16)),
+                (Some(9), None, AttentionReach::Sequence),
+            ] {
                 let options = AttentionOptions {
                     scale: 0.25,
                     window,
                     softcap,
-                    reach: AttentionReach::Past,
+                    reach,
                 };
                 check(dtype, options);
             }

@@ -488,7 +488,11 @@ pub fn attention(
     let [q, k, v] = [q, k, v].map(|x| narrowed(x, DType::F16));
     let (q, k, v) = (q?, k?, v?);
     let mut result = room::<f32>(device, q.elem_count())?;
-    attend_into(device, [&q, &k, &v], (scale, None), mask, &mut result, 0)?;
+    let shape = ScoreShape {
+        scale,
+        ..ScoreShape::default()
+    };
+    attend_into(device, [&q, &k, &v], shape, mask, &mut result, 0)?;
     Ok(Some(tensor(result, device, q.dims())))
 }
 
@@ -497,11 +501,23 @@ pub fn takes_heads_of(size: usize) -> bool {
     size.is_multiple_of(8) && HEAD_SIZES.iter().any(|padded| size <= *padded)
 }
 
+/// How scores are made of products.
+#[derive(Clone, Copy, Default)]
+pub struct ScoreShape<'a> {
+    pub scale: f32,
+    /// See [`crate::AttentionOptions`].
+    pub cap: Option<f32>,
+    /// Tokens of a chunk, 0 where there are none.
+    pub chunk: usize,
+    /// A score of each head that no key has, f32 `[heads]`.
+    pub sinks: Option<&'a Tensor>,
+}
+
 /// Attention of f16 operands that fit each other, written to a place of `result`.
 pub fn attend_into(
     device: &CudaDevice,
     [q, k, v]: [&Tensor; 3],
-    (scale, cap): (f32, Option<f32>),
+    shape: ScoreShape<'_>,
     mask: Mask,
     result: &mut CudaSlice<f32>,
     at: usize,
@@ -539,24 +555,40 @@ pub fn attend_into(
         shared_mem_bytes: 0,
     };
     let int = |size: usize| size as i32;
+    // Without sinks the kernel does not look at them.
+    let held_sinks = shape.sinks.map(DeviceOperand::of).transpose()?;
+    let sinks = held_sinks.as_ref().map(DeviceOperand::view::<f32>);
+    let none = held_q.view::<f16>()?;
     let mut result = result.slice_mut(at..);
-    launch!(
-        device,
-        &format!("attend_{padded}"),
-        config,
-        &held_q.view::<f16>()?,
-        &held_k.view::<f16>()?,
-        &held_v.view::<f16>()?,
-        &mut result,
-        &int(queries),
-        &int(keys),
-        &int(heads),
-        &int(kv_heads),
-        &int(size),
-        &scale,
-        &before,
-        &after,
-        &cap.unwrap_or(0.0),
-    );
+    let name = format!("attend_{padded}");
+    macro_rules! attend {
+        ($sinks:expr) => {
+            launch!(
+                device,
+                &name,
+                config,
+                &held_q.view::<f16>()?,
+                &held_k.view::<f16>()?,
+                &held_v.view::<f16>()?,
+                &mut result,
+                &int(queries),
+                &int(keys),
+                &int(heads),
+                &int(kv_heads),
+                &int(size),
+                &shape.scale,
+                &before,
+                &after,
+                &shape.cap.unwrap_or(0.0),
+                &int(shape.chunk),
+                $sinks,
+                &i32::from(shape.sinks.is_some()),
+            )
+        };
+    }
+    match sinks.transpose()? {
+        Some(sinks) => attend!(&sinks),
+        None => attend!(&none),
+    }
     Ok(())
 }

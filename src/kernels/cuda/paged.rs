@@ -13,12 +13,12 @@ use half::{bf16, f16};
 use super::launch::{
     DeviceOperand, THREADS, blocks, device_for, floats, function, launch, narrowed, room, tensor,
 };
-use super::native::attend_into;
+use super::native::{ScoreShape, attend_into};
 use super::text::of_type;
 use super::trial::Operation;
-use super::{PagePart, Pages, Plan, SingleTokens, context};
+use super::{AttentionScope, PagePart, Pages, Plan, SingleTokens, context};
 use crate::cpu::Mask;
-use crate::{AttentionOptions, KvDtype};
+use crate::{AttentionOptions, AttentionReach, KvDtype};
 
 /// The largest head that single queries attend with, and of how many heads that share keys.
 const MOST_SIZE: usize = 256;
@@ -32,12 +32,12 @@ const SINGLE_THREADS: u32 = 128;
 /// options that the kernels do not take.
 pub fn paged_attention(
     q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
+    new: Option<[&Tensor; 2]>,
     pages: &Pages,
     plan: &Plan,
-    options: AttentionOptions,
+    seen: &AttentionScope<'_>,
 ) -> Result<Option<Tensor>> {
+    let options = seen.options;
     let Some(device) = device_for(Operation::PagedAttention, q) else {
         return Ok(None);
     };
@@ -51,7 +51,9 @@ pub fn paged_attention(
     let (Some(group), true) = (group, fits) else {
         return Ok(None);
     };
-    write(device, k, v, pages, plan)?;
+    if let Some([k, v]) = new {
+        write(device, k, v, pages, plan)?;
+    }
     let mut result = room::<f32>(device, tokens * heads * size)?;
     if let Some(single) = &plan.single {
         attend_single(
@@ -60,7 +62,7 @@ pub fn paged_attention(
             pages,
             plan,
             single,
-            options,
+            seen,
             group,
             &mut result,
         )?;
@@ -85,7 +87,12 @@ pub fn paged_attention(
                 &gathered(PagePart::Keys)?,
                 &gathered(PagePart::Values)?,
             ],
-            (options.scale, options.softcap),
+            ScoreShape {
+                scale: options.scale,
+                cap: options.softcap,
+                chunk: chunk_of(options),
+                sinks: seen.sinks,
+            },
             mask,
             &mut result,
             prompt.first * heads * size,
@@ -94,6 +101,14 @@ pub fn paged_attention(
     tensor(result, device, q.dims())
         .to_dtype(q.dtype())
         .map(Some)
+}
+
+/// Tokens of a chunk, 0 where there are none.
+fn chunk_of(options: AttentionOptions) -> usize {
+    match options.reach {
+        AttentionReach::Chunk(tokens) => tokens,
+        AttentionReach::Past | AttentionReach::Sequence => 0,
+    }
 }
 
 fn write(device: &CudaDevice, k: &Tensor, v: &Tensor, pages: &Pages, plan: &Plan) -> Result<()> {
@@ -270,11 +285,12 @@ fn attend_single(
     pages: &Pages,
     plan: &Plan,
     single: &SingleTokens,
-    options: AttentionOptions,
+    seen: &AttentionScope<'_>,
     group: usize,
     result: &mut CudaSlice<f32>,
 ) -> Result<()> {
     let (_, heads, size) = q.dims3()?;
+    let options = seen.options;
     let items = single.rows.elem_count();
     let parts = single.longest.div_ceil(PART_KEYS);
     let (_, most_pages) = plan.page_table.dims2()?;
@@ -305,6 +321,10 @@ fn attend_single(
         .window
         .map_or(u32::MAX, |window| u32::try_from(window).unwrap_or(u32::MAX));
     let cap = options.softcap.unwrap_or(0.0);
+    // Without sinks the kernels do not look at them.
+    let sinks = DeviceOperand::of(seen.sinks.unwrap_or(q))?;
+    let (sinks, has_sinks) = (sinks.view::<f32>()?, u32::from(seen.sinks.is_some()));
+    let chunk = int(chunk_of(options));
     let target = if parts == 1 {
         &mut *result
     } else {
@@ -332,6 +352,9 @@ fn attend_single(
                 &options.scale,
                 &window,
                 &cap,
+                &chunk,
+                &sinks,
+                &has_sinks,
             )
         };
     }
@@ -370,6 +393,8 @@ fn attend_single(
             &int(heads),
             &int(size),
             &int(parts),
+            &sinks,
+            &has_sinks,
         );
     }
     Ok(())

@@ -2,16 +2,14 @@
 
 use candle_core::{Result, Tensor};
 
-use super::{Pages, Plan};
-use crate::AttentionOptions;
+use super::{AttentionScope, Pages, Plan};
 
 pub fn paged_attention(
     _: &Tensor,
-    _: &Tensor,
-    _: &Tensor,
+    _: Option<[&Tensor; 2]>,
     _: &Pages,
     plan: &Plan,
-    _: AttentionOptions,
+    _: &AttentionScope<'_>,
 ) -> Result<Option<Tensor>> {
     let (_, _) = (&plan.single, &plan.prompts);
     Ok(None)

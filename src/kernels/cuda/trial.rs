@@ -10,8 +10,9 @@ use candle_core::{DType, Device, Result, Tensor};
 use super::native;
 use crate::cpu::Mask;
 use crate::{
-    AttentionOptions, AttentionPlan, AttentionReach, Axis, Convolution, KvDtype, LayerPages,
-    RopeStyle, RopeTable, Span, dense_product, group_norm, layer_norm, paged_attention, rotate,
+    AttentionOptions, AttentionPlan, AttentionReach, Axis, Convolution, DeltaRule, KvDtype,
+    LayerPages, LayerStates, RecurrenceShape, RopeStyle, RopeTable, ShortConvolution, Span,
+    StateShape, StateSpan, dense_product, group_norm, layer_norm, paged_attention, rotate,
     silu_mul,
 };
 
@@ -27,6 +28,7 @@ pub enum Operation {
     PagedAttention,
     Product,
     Convolution,
+    Recurrence,
 }
 
 /// A kernel that a GPU fails at.
@@ -56,7 +58,7 @@ impl fmt::Display for KernelFault {
 }
 
 impl Operation {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Gate,
         Self::AddRmsNorm,
         Self::LayerNorm,
@@ -66,6 +68,7 @@ impl Operation {
         Self::PagedAttention,
         Self::Product,
         Self::Convolution,
+        Self::Recurrence,
     ];
 
     fn name(self) -> &'static str {
@@ -79,6 +82,7 @@ impl Operation {
             Self::PagedAttention => "attention to pages",
             Self::Product => "products",
             Self::Convolution => "convolutions",
+            Self::Recurrence => "recurrent layers",
         }
     }
 
@@ -139,6 +143,7 @@ impl Operation {
                 let layer = Convolution::new(&weight, None, [axis; 2], 1)?;
                 Ok(vec![layer.apply(&x(&[1, 9, 7, 8], device)?)?])
             }
+            Self::Recurrence => recurrent(device),
         }
     }
 }
@@ -166,6 +171,44 @@ fn paged(stored: KvDtype, device: &Device) -> Result<Vec<Tensor>> {
             x(&[new_tokens, 1, 64], device)?,
         );
         results.push(paged_attention(&q, &k, &k, &mut pages, &plan, options)?);
+    }
+    Ok(results)
+}
+
+/// Two steps of two sequences through a convolution and the delta rule.
+fn recurrent(device: &Device) -> Result<Vec<Tensor>> {
+    let shape = RecurrenceShape {
+        key_heads: 1,
+        value_heads: 2,
+        key_dim: 40,
+        value_dim: 40,
+        is_tiled: false,
+    };
+    let width = 2 * shape.key_size() + shape.value_size();
+    let numbers = |count: usize| x(&[count], &Device::Cpu)?.to_vec1::<f32>();
+    let convolution = ShortConvolution::new(&numbers(4 * width)?, None, 4, true)?;
+    let rule = DeltaRule {
+        shape,
+        rates: vec![-0.5, -0.1].into(),
+        step_bias: vec![0.1, 0.2].into(),
+    };
+    let state = StateShape {
+        convolution: convolution.state_numbers(),
+        recurrence: shape.state_numbers(),
+    };
+    let mut states = LayerStates::new(state, device)?;
+    let mut results = Vec::new();
+    for (is_first, tokens) in [(true, [5, 3]), (false, [1, 4])] {
+        let spans = [0, 1].map(|slot| StateSpan {
+            new_tokens: tokens[slot],
+            is_first,
+            slot,
+        });
+        let rows = tokens[0] + tokens[1];
+        states.prepare(&spans)?;
+        let qkv = convolution.forward(&x(&[rows, width], device)?, &mut states, &spans)?;
+        let (steps, betas) = (x(&[rows, 2], device)?, x(&[rows, 2], device)?);
+        results.push(rule.forward(&qkv, &steps, &betas, &mut states, &spans)?);
     }
     Ok(results)
 }

@@ -124,7 +124,7 @@ impl Family {
 
     /// Whether a model of this family has run on a GPU. No other is proposed for one.
     pub fn has_run_on_gpus(self) -> bool {
-        let has_not_yet = matches!(
+        !matches!(
             self,
             Self::Qwen3Moe
                 | Self::Olmoe
@@ -133,16 +133,7 @@ impl Family {
                 | Self::Glm4Moe
                 | Self::Qwen3Embedding
                 | Self::Qwen3Reranker
-        );
-        !has_not_yet && !self.is_refused_on_gpus()
-    }
-
-    /// Whether the engine has this family on CPUs alone: recurrent layers, latent attention, attention sinks, attention
-    /// in both directions and caches that layers share.
-    pub fn is_refused_on_gpus(self) -> bool {
-        matches!(
-            self,
-            Self::Qwen3Next
+                | Self::Qwen3Next
                 | Self::Qwen35
                 | Self::Qwen35Moe
                 | Self::Gemma4

@@ -4,7 +4,7 @@ use candle_core::{Result, Tensor};
 
 use super::{AdapterTarget, LayerAdaptation, Linear, RmsNorm};
 use muster_kernels::{
-    self as kernels, AttentionOptions, AttentionPlan, LayerPages, RopeTable, StateSpan,
+    self as kernels, AttentionOptions, AttentionPlan, Constants, LayerPages, RopeTable, StateSpan,
 };
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Attention {
     pub output: Linear,
     pub norms: Option<QueryKeyNorms>,
     /// For each head a score in the softmax that no token has.
-    pub sinks: Option<Vec<f32>>,
+    pub sinks: Option<Constants>,
     pub head_dim: usize,
     pub options: AttentionOptions,
 }

@@ -40,7 +40,7 @@ impl TokenMixer {
             (Self::Latent(latent), LayerCache::Pages(pages)) => latent.gather(x, positions, pages),
             (mixer, LayerCache::States(states)) => {
                 let spans = positions.states;
-                states.prepare(spans);
+                states.prepare(spans)?;
                 match mixer {
                     Self::DeltaNet(net) => net.gather(x, spans, states),
                     Self::Convolution(convolution) => convolution.gather(x, spans, states),

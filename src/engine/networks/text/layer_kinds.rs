@@ -122,18 +122,6 @@ impl DecoderSpec {
         let updates = self.alternating_updates.as_ref();
         inputs + updates.map_or(0, |it| 4 * it.streams * self.hidden_size)
     }
-
-    /// Why a decoder runs on CPUs only, where it does: what no GPU has kernels for.
-    pub fn cpu_only(&self) -> Option<&'static str> {
-        match () {
-            () if self.layer_inputs.is_some() => Some("inputs of each layer"),
-            () if self.shared_layers > 0 => Some("layers that share keys and values"),
-            () if self.global_heads.is_some() => Some("heads of several sizes"),
-            () if self.norms_values => Some("norms of values"),
-            () if !self.chunks.is_empty() => Some("attention in chunks"),
-            () => None,
-        }
-    }
 }
 
 /// Sizes of single layers that a file could have wrong.

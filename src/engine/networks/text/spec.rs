@@ -208,6 +208,10 @@ impl DecoderSpec {
             kv_heads: self.kv_heads,
             head_dim: self.widest_head(),
             stored,
+            is_plain: !self.attention_sinks
+                && self.chunks.is_empty()
+                && self.latent.is_none()
+                && !self.is_bidirectional,
         };
         shape.scratch(new_tokens, self.context)
     }

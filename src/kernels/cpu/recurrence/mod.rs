@@ -102,7 +102,7 @@ pub fn state_space(
 fn step_gates(space: &StateSpace, steps: &[f32]) -> Vec<TokenGate> {
     let rows = steps.chunks_exact(space.shape.value_heads);
     let gates = rows.flat_map(|steps| {
-        let rates = space.rates.iter().zip(&space.step_bias);
+        let rates = space.rates.iter().zip(space.step_bias.iter());
         steps.iter().zip(rates).map(|(step, (rate, bias))| {
             let (least, most) = space.step_limits;
             let step = softplus(step + bias).max(least).min(most);
@@ -120,7 +120,7 @@ fn delta_gates(rule: &DeltaRule, steps: &[f32], betas: &[f32]) -> Vec<TokenGate>
     let heads = rule.shape.value_heads;
     let rows = steps.chunks_exact(heads).zip(betas.chunks_exact(heads));
     let gates = rows.flat_map(|(steps, betas)| {
-        let rates = rule.rates.iter().zip(&rule.step_bias);
+        let rates = rule.rates.iter().zip(rule.step_bias.iter());
         let inputs = steps.iter().zip(betas);
         inputs
             .zip(rates)

@@ -29,7 +29,7 @@ fn in_parts(
     let mut found = Vec::new();
     let mut run = |first: usize, count: usize| {
         let spans = [span(count, first == 0, 2)];
-        states.prepare(&spans);
+        states.prepare(&spans).unwrap();
         let out = step(first, count, &mut states, &spans);
         found.extend(self::numbers(&out));
     };
@@ -47,8 +47,14 @@ fn rule(shape: RecurrenceShape) -> DeltaRule {
     let heads = shape.value_heads;
     DeltaRule {
         shape,
-        rates: (0..heads).map(|head| -0.02 - 3.0 * head as f32).collect(),
-        step_bias: (0..heads).map(|head| 0.3 - 0.2 * head as f32).collect(),
+        rates: (0..heads)
+            .map(|head| -0.02 - 3.0 * head as f32)
+            .collect::<Vec<f32>>()
+            .into(),
+        step_bias: (0..heads)
+            .map(|head| 0.3 - 0.2 * head as f32)
+            .collect::<Vec<f32>>()
+            .into(),
     }
 }
 
@@ -187,10 +193,19 @@ fn a_state_space_is_that_of_the_paper_however_a_prompt_is_cut() {
         let heads = shape.value_heads;
         let space = StateSpace {
             shape,
-            rates: (0..heads).map(|head| -0.1 - head as f32).collect(),
-            step_bias: (0..heads).map(|head| 0.3 - 0.2 * head as f32).collect(),
+            rates: (0..heads)
+                .map(|head| -0.1 - head as f32)
+                .collect::<Vec<f32>>()
+                .into(),
+            step_bias: (0..heads)
+                .map(|head| 0.3 - 0.2 * head as f32)
+                .collect::<Vec<f32>>()
+                .into(),
             step_limits,
-            skips: (0..heads).map(|head| 0.5 - head as f32).collect(),
+            skips: (0..heads)
+                .map(|head| 0.5 - head as f32)
+                .collect::<Vec<f32>>()
+                .into(),
         };
         let tokens = 75;
         let inputs = random((tokens, 2 * shape.key_size() + shape.value_size()));
@@ -236,7 +251,7 @@ fn a_sequence_is_computed_as_if_it_were_alone() {
     let inputs = [width, shape.value_heads, shape.value_heads].map(|cols| random((rows, cols)));
     let run = |spans: &[StateSpan], first: usize| {
         let mut states = LayerStates::new(sizes, &Device::Cpu).unwrap();
-        states.prepare(spans);
+        states.prepare(spans).unwrap();
         let count = spans.iter().map(|span| span.new_tokens).sum();
         let [x, steps, betas] = inputs
             .each_ref()
@@ -305,7 +320,7 @@ fn a_copied_state_goes_on_by_itself() {
     let mut states = LayerStates::new(sizes, &Device::Cpu).unwrap();
     let run = |states: &mut LayerStates, first: usize, count: usize, slot: usize| {
         let spans = [span(count, first == 0, slot)];
-        states.prepare(&spans);
+        states.prepare(&spans).unwrap();
         let [qkv, steps, betas] = inputs
             .each_ref()
             .map(|x| x.narrow(0, first, count).unwrap());
@@ -330,7 +345,7 @@ fn states_that_do_not_fit_are_refused() {
     };
     let mut states = LayerStates::new(sizes, &Device::Cpu).unwrap();
     let spans = [span(1, true, 0), span(1, true, 0)];
-    states.prepare(&spans);
+    states.prepare(&spans).unwrap();
     let inputs = [random((2, 16)), random((2, 2)), random((2, 2))];
     let error = rule.forward(&inputs[0], &inputs[1], &inputs[2], &mut states, &spans);
     let error = error.unwrap_err().to_string();

@@ -24,13 +24,6 @@ impl Loader<'_> {
         latent: &LatentSpec,
         index: usize,
     ) -> Result<LatentAttention, Flaw> {
-        if !self.device.is_cpu() {
-            return Err(Flaw::unsupported(
-                "the device",
-                format!("a GPU, and latent attention in a {} decoder", spec.family),
-                "the CPU (engine.device = \"cpu\")",
-            ));
-        }
         let (hidden, sizes) = (spec.hidden_size, latent.sizes);
         let biases = spec.biases;
         let rows = |part, rows| RowRange::all(Role::Layer(index, part), rows);

@@ -22,7 +22,7 @@ use crate::networks::{
     layers::{Attention, FeedForward, GatedFeedForward, KeyValues, QueryKeyNorms},
     weights::{Checkpoint, CheckpointError, Description, Flaw, Quantize, TensorSource},
 };
-use muster_kernels::AttentionOptions;
+use muster_kernels::{AttentionOptions, Constants};
 use tensors::{Loader, RowRange};
 
 /// What an operator may ask of the weights.
@@ -123,13 +123,6 @@ impl Decoder {
 
 impl Loader<'_> {
     fn decoder(&mut self, spec: DecoderSpec) -> Result<Decoder, Flaw> {
-        if let (Some(reason), false) = (spec.cpu_only(), self.device.is_cpu()) {
-            return Err(Flaw::unsupported(
-                "the device",
-                format!("a GPU, and {reason} in a {} decoder", spec.family),
-                "the CPU (engine.device = \"cpu\")",
-            ));
-        }
         let embedding = self.embedding(&spec)?;
         let layer_inputs = self.layer_inputs(&spec)?;
         let streams = self.streams(&spec)?;
@@ -279,19 +272,13 @@ impl Loader<'_> {
         })
     }
 
-    fn sinks(&mut self, spec: &DecoderSpec, index: usize) -> Result<Option<Vec<f32>>, Flaw> {
+    fn sinks(&mut self, spec: &DecoderSpec, index: usize) -> Result<Option<Constants>, Flaw> {
         if !spec.attention_sinks {
             return Ok(None);
         }
-        if !self.device.is_cpu() {
-            return Err(Flaw::unsupported(
-                "the device",
-                format!("a GPU, and attention sinks in a {} decoder", spec.family),
-                "the CPU (engine.device = \"cpu\")",
-            ));
-        }
         let name = self.naming.weight(Role::Layer(index, Part::Sinks));
-        self.numbers(&name, &[spec.heads]).map(Some)
+        let sinks = self.numbers(&name, &[spec.heads])?;
+        Ok(Some(sinks.into()))
     }
 
     fn query_key_norms(

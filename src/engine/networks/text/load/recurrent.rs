@@ -24,13 +24,6 @@ impl Loader<'_> {
             let attention = self.attention(spec, index)?;
             return Ok(TokenMixer::Attention(Box::new(attention)));
         };
-        if !self.device.is_cpu() {
-            return Err(Flaw::unsupported(
-                "the device",
-                format!("a GPU, and recurrent layers in a {} decoder", spec.family),
-                "the CPU (engine.device = \"cpu\")",
-            ));
-        }
         match recurrence {
             RecurrenceSpec::DeltaNet(net) => {
                 let net = self.delta_net(spec, net, index)?;
@@ -103,8 +96,8 @@ impl Loader<'_> {
             convolution: ShortConvolution::new(&convolution, None, net.kernel, true)?,
             rule: DeltaRule {
                 shape: heads,
-                rates,
-                step_bias,
+                rates: rates.into(),
+                step_bias: step_bias.into(),
             },
             norm: RmsNorm {
                 weight: self.vector(norm)?,
@@ -198,12 +191,15 @@ impl Loader<'_> {
             space: StateSpace {
                 shape: heads,
                 rates: match is_gguf {
-                    true => rates,
-                    false => rates.into_iter().map(|rate| -rate.exp()).collect(),
+                    true => rates.into(),
+                    false => {
+                        let rates = rates.into_iter().map(|rate| -rate.exp());
+                        rates.collect::<Vec<f32>>().into()
+                    }
                 },
-                step_bias: self.numbers(&step_bias, &[count])?,
+                step_bias: self.numbers(&step_bias, &[count])?.into(),
                 step_limits: space.step_limits,
-                skips,
+                skips: skips.into(),
             },
             norm: RmsNorm {
                 weight: self.vector(vec![1.0; values / heads.key_heads])?,

@@ -1,0 +1,40 @@
+//! Numbers of a layer that stay as they are: on the host, and a copy on a device that has asked for one.
+
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use candle_core::{Device, Result, Tensor};
+
+#[derive(Debug, Clone, Default)]
+pub struct Constants {
+    numbers: Vec<f32>,
+    there: OnceLock<Tensor>,
+}
+
+impl Constants {
+    /// On the one device that ever asks, f32 in one dimension.
+    pub fn on(&self, device: &Device) -> Result<&Tensor> {
+        if let Some(there) = self.there.get() {
+            return Ok(there);
+        }
+        let made = Tensor::new(&self.numbers[..], device)?;
+        Ok(self.there.get_or_init(|| made))
+    }
+}
+
+impl From<Vec<f32>> for Constants {
+    fn from(numbers: Vec<f32>) -> Self {
+        Self {
+            numbers,
+            there: OnceLock::new(),
+        }
+    }
+}
+
+impl Deref for Constants {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.numbers
+    }
+}
