@@ -3,7 +3,7 @@
 //! | crate | folder | what it is | uses |
 //! | --- | --- | --- | --- |
 //! | `muster` | `src/cli` | the binary `worker`: one file per subcommand | all |
-//! | `muster-worker` | `src/worker` | the daemon: [`daemon`], [`link`], [`hub`], [`catalog`], [`hardware`] | engine, media, protocol, reader, config, process |
+//! | `muster-worker` | `src/worker` | the daemon: [`daemon`], [`link`], [`hub`], [`upstream`], [`catalog`], [`hardware`] | engine, media, protocol, reader, config, process |
 //! | `muster-coordinator` | `src/coordinator` | accounts, request queue, ledger, APIs; feature `coordinator` | mcp, media, protocol, reader, process, characters |
 //! | `muster-mcp` | `src/mcp` | tools of the Model Context Protocol over the `/v1` API | |
 //! | `muster-engine` | `src/engine` | [`networks`] and the [`runtime`] that owns a device | kernels, process, schema, characters |
@@ -34,7 +34,7 @@ pub use muster_media as media;
 pub use muster_process::{child, intake, memory, tasks, telemetry};
 pub use muster_protocol as protocol;
 pub use muster_reader as reader;
-pub use muster_worker::{catalog, daemon, hardware, hub, link};
+pub use muster_worker::{catalog, daemon, hardware, hub, link, upstream};
 
 /// Of the binary, the tests and the benches of this package.
 #[global_allocator]

@@ -1,9 +1,9 @@
 //! How far long work is: a bar on a terminal, a line now and then elsewhere. All of it on standard error.
 
 use std::io::{IsTerminal, stderr};
-use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 
 use super::{output, quantity};
 use crate::telemetry::{self, Format};
@@ -54,7 +54,7 @@ impl Meter {
                 bar.set_position(done);
             }
             Shown::Lines(steps) => {
-                let mut steps = steps.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut steps = steps.lock();
                 if let Some(percent) = steps.passed(done, total) {
                     let total = quantity::bytes(total);
                     output::aside(format!("{}: {percent} % of {total}", self.what));

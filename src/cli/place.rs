@@ -73,6 +73,7 @@ pub fn hub_settings(config: &Config) -> HubSettings {
         token: token.or(usual.token),
         offline: hub.offline,
         connections: hub.connections,
+        bandwidth: hub.bandwidth.map(|size| size.bytes),
         ..usual
     }
 }

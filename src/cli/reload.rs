@@ -18,8 +18,9 @@ pub struct Reload {
 }
 
 /// Settings that a worker applies while it runs.
-pub const OF_WORKERS: &[&str] = &[
-    "models.serve",
+pub const OF_WORKERS: &[&str] = &["models.serve", "worker.log_level", "worker.drain"];
+/// The same, also of the worker of `worker up`.
+const OF_OWNERS: &[&str] = &[
     "owner.energy_price",
     "owner.hours",
     "owner.idle_for",
@@ -28,20 +29,12 @@ pub const OF_WORKERS: &[&str] = &[
     "owner.others_load",
     "owner.pause_for",
     "owner.resume_after",
-    "worker.log_level",
-    "worker.drain",
 ];
+/// In the name of each setting of a model that another program serves.
+const UPSTREAM: &str = ".upstream.";
 /// What a coordinator can change besides: `Coordinator::reload` takes it over.
 #[cfg(feature = "coordinator")]
 pub const OF_COORDINATORS: &[&str] = &[
-    "owner.energy_price",
-    "owner.hours",
-    "owner.idle_for",
-    "owner.most_heat",
-    "owner.others_gpu_memory",
-    "owner.others_load",
-    "owner.pause_for",
-    "owner.resume_after",
     "worker.log_level",
     "worker.drain",
     "serve.chat_audio_model",
@@ -148,7 +141,9 @@ impl Reload {
         let stays_encrypted = has_tls(&self.started) && has_tls(loaded);
         names.into_iter().partition(|name| {
             let name = name.as_str();
-            self.live.contains(&name) && (stays_encrypted || !TLS.contains(&name))
+            let lists = [self.live, OF_OWNERS];
+            let is_live = lists.iter().any(|list| list.contains(&name)) || name.contains(UPSTREAM);
+            is_live && (stays_encrypted || !TLS.contains(&name))
         })
     }
 }
@@ -195,5 +190,9 @@ fn secrets(config: &Config) -> Vec<(String, Option<&Secret>)> {
         .map(|(name, secret)| (name.to_owned(), secret));
     let keys = config.coordinators.iter().zip(1..);
     let keys = keys.map(|(one, number)| (format!("coordinator[{number}].key"), Some(&one.key)));
-    named.chain(keys).collect()
+    let upstreams = config.upstreams.iter().map(|one| {
+        let name = format!("models.{}.upstream.key", one.name);
+        (name, one.settings.key.as_ref())
+    });
+    named.chain(keys).chain(upstreams).collect()
 }

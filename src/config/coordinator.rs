@@ -25,6 +25,8 @@ settings! {
         agent: Option<String>; unset "Muster",
         /// Take image requests that may be not safe for work, with kind = "legacy". Otherwise such requests are not taken, and an image that engine.safety_checker flags is replaced by an empty one. Set it where you allow such images.
         nsfw: bool = false,
+        /// Models to offer there, by their names in `/v1/models`. Set it to keep others to yourself or to another coordinator.
+        models: Option<Vec<String>>; unset "all that the worker serves",
         /// Hosts, besides those of the coordinator and those that it names, from which jobs may fetch media and to which they may upload it: names, "*.DOMAIN", or "*" for every public host. Set it for a public coordinator that keeps media elsewhere.
         media_hosts: Option<Vec<String>>; unset "\"*.r2.cloudflarestorage.com\", where AI Horde keeps media, with kind = \"legacy\"; otherwise none",
         /// Connect to another machine without TLS, sending the key in plain text. Set it only on a private network.
@@ -101,7 +103,7 @@ impl CoordinatorConfig {
 }
 
 /// Whether an address leads to this machine.
-fn is_here(url: &Url) -> bool {
+pub(super) fn is_here(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),

@@ -23,8 +23,13 @@ pub struct Table {
     pub name: String,
     pub line: usize,
     pub repeated: bool,
+    /// The name that stands in its header for [`PLACEHOLDER`].
+    pub of: Option<String>,
     pub entries: Vec<Entry>,
 }
+
+/// In the name of a section that stands once for each of many names.
+pub const PLACEHOLDER: &str = "NAME";
 
 #[derive(Debug)]
 pub struct Entry {
@@ -125,6 +130,12 @@ impl Lines<'_> {
         for (key, value) in table {
             let inside = format!("{name}.{}", key.get_ref());
             if !is_section(&inside) {
+                if let Some(table) = value.get_ref().as_table()
+                    && self.named(name, key, table, into)
+                {
+                    own.entries
+                        .retain(|entry| entry.key != key.get_ref().as_ref());
+                }
                 continue;
             }
             match value.get_ref() {
@@ -145,6 +156,27 @@ impl Lines<'_> {
         into.push(own);
     }
 
+    /// The sections of one of many names: `[models.NAME.upstream]`, also as `upstream = { }` in `[models.NAME]`. False
+    /// where the table has another one.
+    fn named(&self, name: &str, of: &Key<'_>, table: &DeTable<'_>, into: &mut Vec<Table>) -> bool {
+        let section = |key: &str| format!("{name}.{PLACEHOLDER}.{key}");
+        let is_known = |(key, value): (&Key<'_>, &Spanned<DeValue<'_>>)| {
+            is_section(&section(key.get_ref())) && value.get_ref().is_table()
+        };
+        if table.is_empty() || !table.iter().all(is_known) {
+            return false;
+        }
+        into.extend(table.iter().filter_map(|(key, value)| {
+            let (line, inner) = (self.line(&key.span()), value.get_ref().as_table()?);
+            let table = self.table(&section(key.get_ref()), inner, line, true);
+            Some(Table {
+                of: Some(of.get_ref().to_string()),
+                ..table
+            })
+        }));
+        true
+    }
+
     fn table(&self, name: &str, table: &DeTable<'_>, line: usize, repeated: bool) -> Table {
         let mut entries: Vec<Entry> = table
             .iter()
@@ -155,6 +187,7 @@ impl Lines<'_> {
             name: name.to_owned(),
             line,
             repeated,
+            of: None,
             entries,
         }
     }

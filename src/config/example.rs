@@ -2,15 +2,15 @@
 
 use super::{
     AliasConfig, CoordinatorConfig, EngineConfig, HubConfig, MediaConfig, ModelsConfig,
-    OwnerConfig, PriceConfig, ServeConfig, Setting, WorkerConfig,
+    OwnerConfig, PriceConfig, ServeConfig, Setting, UpstreamSettings, WorkerConfig,
 };
 
 const PREFACE: &str = "\
 # Every setting of worker.toml with its default. To change a setting, remove the # before it.
 # A command-line flag overrides an environment variable, and a variable MUSTER_<SECTION>_<KEY>
 # (MUSTER_ENGINE_THREADS=4) overrides this file. A variable holds a list as written here or separated by commas
-# (MUSTER_MODELS_SERVE=qwen3-0.6b,./tiny.gguf). Settings of [[serve.price]], [[serve.alias]] and [[coordinator]],
-# which can repeat, come from this file only; a key may be \"env:NAME\". `worker config check` shows the values in use.
+# (MUSTER_MODELS_SERVE=qwen3-0.6b,./tiny.gguf). Settings of [[serve.price]], [[serve.alias]], [models.NAME.upstream]
+# and [[coordinator]], which can repeat, come from this file only; a key may be \"env:NAME\". `worker config check` shows the values in use.
 # Relative paths start at the folder of this file; ~ is your home folder.
 ";
 
@@ -34,6 +34,11 @@ pub fn example() -> String {
             "# [[serve.alias]]",
             AliasConfig::ABOUT,
             AliasConfig::SETTINGS,
+        ),
+        (
+            "# [models.NAME.upstream]",
+            UpstreamSettings::ABOUT,
+            UpstreamSettings::SETTINGS,
         ),
         (
             "# [[coordinator]]",

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::secret::Secret;
 use super::setting::settings;
+use super::units::Size;
 use super::value::WebAddress;
 
 settings! {
@@ -19,5 +20,7 @@ settings! {
         offline: bool = false; shared &[("HF_HUB_OFFLINE", "")],
         /// Parallel connections per download. Lower it on a slow network.
         connections: usize where (1..=64) = 8,
+        /// Bytes a second that all downloads together may take. Set it to keep the network usable for others.
+        bandwidth: Option<Size> where (65536..=1 << 50); unset "as much as there is",
     }
 }

@@ -38,6 +38,7 @@ mod setting;
 mod sources;
 mod units;
 mod unknown;
+mod upstream;
 mod value;
 mod worker;
 
@@ -61,6 +62,7 @@ pub use serve::{Charging, ServeConfig, StoreResponses};
 pub use setting::{Found, Origin, Setting};
 pub use sources::{Environment, Flag, Sources};
 pub use units::{Size, parse_duration, show_duration};
+pub use upstream::{UpstreamApi, UpstreamConfig, UpstreamKind, UpstreamSettings};
 pub use worker::{LogFormat, LogLevel, WorkerConfig};
 
 use document::Document;
@@ -78,6 +80,7 @@ pub struct Config {
     pub media: MediaConfig,
     pub prices: Vec<PriceConfig>,
     pub aliases: Vec<AliasConfig>,
+    pub upstreams: Vec<UpstreamConfig>,
     pub coordinators: Vec<CoordinatorConfig>,
 }
 
@@ -121,10 +124,11 @@ pub fn sections() -> [&'static [Setting]; 7] {
 }
 
 /// The sections that may be repeated.
-fn repeated_sections() -> [&'static [Setting]; 3] {
+fn repeated_sections() -> [&'static [Setting]; 4] {
     [
         PriceConfig::SETTINGS,
         AliasConfig::SETTINGS,
+        UpstreamSettings::SETTINGS,
         CoordinatorConfig::SETTINGS,
     ]
 }
@@ -169,6 +173,7 @@ impl Config {
             let what = "serve.charging needs prices: without [[serve.price]] every request that is charged is refused";
             reader.problem_about("serve.charging", what.to_owned());
         }
+        let upstreams = reader.each(UpstreamSettings::SECTION, UpstreamConfig::read_one);
         let coordinators = reader.each(CoordinatorConfig::SECTION, CoordinatorConfig::read_one);
         Some(Self {
             worker: worker?,
@@ -180,6 +185,7 @@ impl Config {
             media: media?,
             prices: prices?,
             aliases: aliases?,
+            upstreams: upstreams?,
             coordinators: coordinators?,
         })
     }

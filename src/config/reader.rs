@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::document::{Document, Table};
+use super::document::{Document, PLACEHOLDER, Table};
 use super::exposure::{Exposure, is_readable_by_all};
 use super::problem::{ConfigError, Problem};
 use super::raw::Raw;
@@ -127,6 +127,11 @@ impl<'a> Reader<'a> {
         values.into_iter().collect()
     }
 
+    /// What the table being read is for, where its name says it.
+    pub fn name_of_table(&self) -> Option<&'a str> {
+        self.one_of.and_then(|(table, _)| table.of.as_deref())
+    }
+
     /// Something about several values of the table being read.
     pub fn problem_here(&mut self, what: String) {
         self.problem(self.table_place(), what);
@@ -155,9 +160,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `engine.threads`, or `coordinator[2].url`.
+    /// `engine.threads`, `coordinator[2].url`, or `models.llama.upstream.url`.
     fn name(&self, setting: &Setting) -> String {
         match self.one_of {
+            Some((Table { of: Some(name), .. }, _)) => {
+                let section = setting.section.replace(PLACEHOLDER, name);
+                format!("{section}.{}", setting.key)
+            }
             Some((_, number)) => format!("{}[{number}].{}", setting.section, setting.key),
             None => setting.name(),
         }

@@ -2,9 +2,10 @@
 //! on. All of them are in memory, so that a guess costs no query; a new one is known within seconds.
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::time::sleep;
 use tracing::debug;
 
@@ -37,7 +38,7 @@ impl Passkeys {
     }
 
     pub fn contains(&self, passkey: &str) -> bool {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.read();
         known.contains(passkey)
     }
 
@@ -45,7 +46,7 @@ impl Passkeys {
         loop {
             match store.passkeys().await {
                 Ok(all) => {
-                    let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+                    let mut known = self.0.write();
                     let opened = all.iter().filter_map(|one| seal.open(Sealed::Passkey, one));
                     *known = opened.collect();
                 }

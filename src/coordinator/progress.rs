@@ -2,9 +2,10 @@
 //! hard to guess.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// The longest token, in bytes.
@@ -52,7 +53,7 @@ impl ProgressBoard {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Progress>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

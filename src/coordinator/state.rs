@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 use std::hash::RandomState;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::RwLock;
 
 use super::accounts::{Accounts, Caller};
 use super::address::{Network, Networks};
@@ -65,13 +67,12 @@ pub struct LiveSettings(Arc<RwLock<Arc<DoorSettings>>>);
 
 impl LiveSettings {
     pub fn current(&self) -> Arc<DoorSettings> {
-        let settings = self.0.read();
-        settings.unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 
     /// Takes over what may change while requests are served, and leaves the rest as it was at the start.
     pub fn change(&self, new: DoorSettings) {
-        let mut settings = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut settings = self.0.write();
         *settings = Arc::new(DoorSettings {
             documents: new.documents,
             rate_limits: new.rate_limits,

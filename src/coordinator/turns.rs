@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Clones are the same.
@@ -63,7 +64,7 @@ impl<Who: Eq + Hash + Clone> Turns<Who> {
 
 impl<Who> Turns<Who> {
     fn lines(&self) -> MutexGuard<'_, HashMap<Who, Arc<Semaphore>>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock()
     }
 }
 

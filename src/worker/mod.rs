@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | [`daemon`] | the worker process, from its configuration to its drain | every folder below, the engine, the protocol |
 //! | [`link`] | the connection to a coordinator: WebSocket or polling | the protocol |
+//! | [`upstream`] | models that other programs on this machine serve | the protocol |
 //! | [`catalog`] | which models exist and where their weights are | [`hub`], for file names |
 //! | [`hub`] | downloads: resumable, verified, in the shared cache | |
 //! | [`hardware`] | what this machine has, read once | |
@@ -18,3 +19,4 @@ pub mod daemon;
 pub mod hardware;
 pub mod hub;
 pub mod link;
+pub mod upstream;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use muster::config::{
     AliasConfig, Config, ConfigError, CoordinatorConfig, Environment, Flag, Loaded, PriceConfig,
-    Quantization, Setting, Sources, example, sections,
+    Quantization, Setting, Sources, UpstreamSettings, example, sections,
 };
 
 use proptest::prelude::*;
@@ -120,6 +120,7 @@ fn every_setting_is_in_the_example_and_every_line_of_it_is_a_setting() {
         .flatten()
         .chain(PriceConfig::SETTINGS)
         .chain(AliasConfig::SETTINGS)
+        .chain(UpstreamSettings::SETTINGS)
         .chain(CoordinatorConfig::SETTINGS);
     assert_eq!(
         in_example,
@@ -141,6 +142,7 @@ fn every_setting_says_what_it_is() {
         .flatten()
         .chain(PriceConfig::SETTINGS)
         .chain(AliasConfig::SETTINGS)
+        .chain(UpstreamSettings::SETTINGS)
         .chain(CoordinatorConfig::SETTINGS)
     {
         assert!(

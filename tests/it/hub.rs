@@ -56,6 +56,7 @@ impl Place {
             records_dir: self.folder.path().join("records"),
             offline: false,
             connections: 4,
+            bandwidth: None,
             piece_bytes: 64 * KIB as u64,
             patience: Patience {
                 first_wait: Duration::from_millis(1),

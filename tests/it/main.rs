@@ -114,6 +114,8 @@ mod terminal;
 #[cfg(feature = "coordinator")]
 mod up;
 #[cfg(feature = "coordinator")]
+mod upstreams;
+#[cfg(feature = "coordinator")]
 mod videos;
 #[cfg(feature = "coordinator")]
 mod workers;

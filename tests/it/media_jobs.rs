@@ -109,6 +109,7 @@ async fn serving_from(
     let tasks = app.tasks.part();
     let post = Post {
         media_hosts: Vec::new(),
+        models: None,
         key: app.key.clone(),
         ..post(name, dial)
     };

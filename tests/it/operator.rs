@@ -15,18 +15,18 @@ use tempfile::TempDir;
 use crate::support::worker::worker;
 
 /// A process that stays, killed when its test ends.
-struct Running {
+pub struct Running {
     child: Child,
     /// What it says on standard error.
     log: Lines,
-    folder: Arc<TempDir>,
+    pub folder: Arc<TempDir>,
 }
 
 /// `worker serve` that is ready.
-struct Serve {
-    running: Running,
-    address: String,
-    key: String,
+pub struct Serve {
+    pub running: Running,
+    pub address: String,
+    pub key: String,
 }
 
 impl Drop for Running {
@@ -37,7 +37,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    fn start(arguments: &[&str], configuration: &str) -> Self {
+    pub fn start(arguments: &[&str], configuration: &str) -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         Self::start_in(folder, arguments, configuration)
     }
@@ -55,7 +55,7 @@ impl Running {
         Self { child, log, folder }
     }
 
-    fn file(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         self.folder.path().join("worker.toml")
     }
 
@@ -67,7 +67,7 @@ impl Running {
         report["worker"].clone()
     }
 
-    fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let kill = Command::new("kill").args([name, &pid]).status();
         assert!(kill.unwrap().success());
@@ -75,17 +75,17 @@ impl Running {
 
     /// Waits until the log says this.
     #[track_caller]
-    fn wait_for(&mut self, words: &str) {
+    pub fn wait_for(&mut self, words: &str) {
         self.log.until(words);
     }
 
     #[track_caller]
-    fn ends(&mut self) -> Option<i32> {
+    pub fn ends(&mut self) -> Option<i32> {
         ended(&mut self.child).code()
     }
 }
 
-fn serve(configuration: &str) -> Serve {
+pub fn serve(configuration: &str) -> Serve {
     serve_at("127.0.0.1:0", configuration)
 }
 
@@ -106,7 +106,7 @@ fn serve_at(listen: &str, configuration: &str) -> Serve {
 }
 
 /// The whole answer to one request.
-fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> String {
+pub fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let length = body.len();
@@ -120,11 +120,11 @@ fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> St
 }
 
 impl Serve {
-    fn get(&self, path: &str) -> String {
+    pub fn get(&self, path: &str) -> String {
         ask(&self.address, "GET", path, "", "")
     }
 
-    fn post(&self, path: &str, body: &str) -> String {
+    pub fn post(&self, path: &str, body: &str) -> String {
         let headers = format!("apikey: {}\r\ncontent-type: application/json\r\n", self.key);
         ask(&self.address, "POST", path, &headers, body)
     }
@@ -581,6 +581,47 @@ fn a_worker_rests_while_a_program_of_its_owner_runs() {
     });
     daemon.signal("-TERM");
     assert_eq!(daemon.ends(), Some(0));
+}
+
+#[test]
+fn a_coordinator_is_offered_the_models_that_its_section_names() {
+    let (one, other) = (serve(""), serve(""));
+    let section = |serve: &Serve, models: &str| {
+        let (address, key) = (&serve.address, &serve.key);
+        format!("[[coordinator]]\nurl = \"ws://{address}\"\nkey = \"{key}\"\n{models}\n")
+    };
+    let configuration = format!(
+        "[models]\nserve = [\"demo-text\", \"demo-vision\"]\n{}{}",
+        section(&one, "models = [\"demo-text\"]"),
+        section(&other, "")
+    );
+    let mut daemon = Running::start(&["--offline"], &configuration);
+    daemon.wait_for("SIGHUP reloads the configuration");
+    let names = |serve: &Serve, count: usize| {
+        eventually_blocking("the models to be listed", || {
+            let answer = serve.get("/v1/models");
+            let body: Value =
+                serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+            let data = body["data"].as_array().unwrap().iter();
+            let names: Vec<String> = data
+                .map(|one| one["id"].as_str().unwrap().to_owned())
+                .collect();
+            let names: Vec<String> = names
+                .into_iter()
+                .filter(|name| name.starts_with("demo"))
+                .collect();
+            match names.len() == count {
+                true => Ok(names),
+                false => Err(answer),
+            }
+        })
+    };
+    let mut both = names(&other, 2);
+    both.sort();
+    assert_eq!(both, ["demo-text", "demo-vision"]);
+    assert_eq!(names(&one, 1), ["demo-text"]);
+    let answer = one.chat();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[test]

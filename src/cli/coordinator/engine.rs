@@ -20,11 +20,12 @@ use crate::daemon::locate::Located;
 use crate::daemon::state::WorkerState;
 use crate::daemon::{
     Crew, Device, DeviceModel, Devices, OwnerChoices, OwnerPause, OwnerRules, PauseOrder, Post,
-    Signal, Signals, WantedModel, Way,
+    Signal, Signals, WantedModel, Way, watch_upstreams,
 };
 use crate::hardware;
 use crate::link::Dial;
 use crate::tasks::Tasks;
+use crate::upstream::UpstreamWatch;
 
 /// The hidden command that runs it.
 pub const COMMAND: &str = "up-engine";
@@ -116,8 +117,9 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
         let mut signals = Signals::listen().map_err(anyhow::Error::from)?;
         let tasks = Tasks::default();
         let rules = OwnerRules::follow(&config.owner, &tasks);
+        let upstreams = watch_upstreams(config, &tasks).await;
         let started = tokio::select! {
-            started = start(args, config, &rules, &tasks) => started?,
+            started = start(args, config, (&rules, upstreams), &tasks) => started?,
             () = orphaned(args) => return Ok(()),
         };
         let (mut crew, place, mut control) = started;
@@ -141,6 +143,9 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
                     crew.follow_owner().await;
                     output::json_line(&EngineChoices::of(crew.choices()))?;
                 }
+                () = crew.upstreams_changed() => {
+                    crew = crew.follow_upstreams((config, &place.catalog), grace).await;
+                }
                 at = crew.worker.engine_ended(), if crew.devices() > 1 => {
                     crew = crew.lose(at, (config, &place.catalog), grace).await;
                 }
@@ -162,6 +167,7 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
                     // The coordinator's process tells its mistakes, and the settings that need a restart.
                     Signal::Reload => if let Ok(loaded) = root.load() {
                         rules.change(&loaded.config.owner);
+                        crew.change_upstreams(&loaded.config);
                         crew.settings_changed(&loaded.config.owner);
                         root.raise_log(&loaded.config);
                     }
@@ -174,7 +180,7 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
 async fn start(
     args: &EngineArgs,
     config: &Config,
-    rules: &OwnerRules,
+    (rules, upstreams): (&OwnerRules, UpstreamWatch),
     tasks: &Tasks,
 ) -> Result<(Crew, Place, ControlSocket), Failure> {
     let post = post(args, config)?;
@@ -225,7 +231,7 @@ async fn start(
         pause: pause_of(args.paused),
     };
     let context = (state.clone(), config, &place.catalog, &place.hub);
-    let owner = (choices, rules);
+    let owner = (choices, rules, upstreams);
     let crew = Crew::start_again(owner, devices, serving, vec![post], context, tasks).await;
     if !crew.worker.connected().await {
         return Err(Failure::new(
@@ -279,6 +285,7 @@ fn post(args: &EngineArgs, config: &Config) -> Result<Post, Failure> {
         key: key.ok_or_else(|| Failure::new(Exit::NotFound, "`worker up` has made no key"))?,
         name: config.worker.name(),
         media_hosts: Vec::new(),
+        models: None,
     })
 }
 

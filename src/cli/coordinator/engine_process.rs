@@ -5,8 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -117,17 +118,17 @@ impl EngineProgram {
 
 impl LastChoices {
     fn get(&self) -> EngineChoices {
-        let choices = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let choices = self.0.lock();
         choices.clone()
     }
 
     fn set(&self, choices: EngineChoices) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = choices;
+        *self.0.lock() = choices;
     }
 
     /// Forgets the models beside those of the first engine; false where there are none.
     pub fn leave_out_loaded(&self) -> bool {
-        let mut choices = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut choices = self.0.lock();
         !std::mem::take(&mut choices.loaded).is_empty()
     }
 }

@@ -6,6 +6,7 @@
 mod checks;
 pub mod coordinators;
 mod trial;
+mod upstreams;
 
 use serde_json::json;
 
@@ -77,6 +78,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         for check in load::block_on(models)? {
             report.add(check)?;
         }
+    }
+    for check in load::block_on(async { Ok(upstreams::checks(&config).await) })? {
+        report.add(check)?;
     }
     let coordinators =
         load::block_on(async { Ok(coordinators::checks(&config, root.offline).await) })?;

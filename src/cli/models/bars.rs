@@ -3,10 +3,10 @@
 use std::{
     collections::HashMap,
     io::{IsTerminal, Write, stderr},
-    sync::{Mutex, PoisonError},
 };
 
 use indicatif::ProgressBar;
+use parking_lot::Mutex;
 
 use crate::{
     cli::{meter, quantity},
@@ -47,7 +47,7 @@ impl Drop for Bar {
 
 impl Progress for Bar {
     fn report(&self, event: Event<'_>) {
-        let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut received = self.received.lock();
         match event {
             Event::Planned {
                 wanted_bytes,
@@ -102,7 +102,7 @@ struct Tally {
 
 impl Progress for Lines {
     fn report(&self, event: Event<'_>) {
-        let mut tally = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tally = self.0.lock();
         match event {
             Event::Planned {
                 wanted_bytes,

@@ -265,6 +265,7 @@ mod tests {
                 tokens_per_second: Some(41.26),
                 ..ModelReport::default()
             }],
+            upstreams: Vec::new(),
             coordinators: vec![CoordinatorReport {
                 name: "net:443".to_owned(),
                 state: "connected".to_owned(),

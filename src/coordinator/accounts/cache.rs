@@ -5,9 +5,10 @@
 //! returns from there. A flood of wrong keys has a room of its own and pushes out no caller.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, warn};
@@ -133,7 +134,7 @@ impl Cache {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -189,7 +190,7 @@ impl Inner {
 
     /// What is known of an account without asking for its keys.
     pub fn note_roles(&self, account: AccountId, roles: Roles) {
-        let mut trusted = self.trusted.write().unwrap_or_else(PoisonError::into_inner);
+        let mut trusted = self.trusted.write();
         match roles.contains(Roles::TRUSTED) {
             true => trusted.insert(account),
             false => trusted.remove(&account),

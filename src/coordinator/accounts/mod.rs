@@ -43,9 +43,10 @@ pub use server_secret::{OpenError, SecretError, SecretSource};
 pub use thoughts::Thoughts;
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tracing::debug;
 
 use muster_process::tasks::Tasks;
@@ -248,10 +249,7 @@ impl Accounts {
 
     /// From memory.
     pub fn is_trusted(&self, account: AccountId) -> bool {
-        let trusted = self.inner.trusted.read();
-        trusted
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(&account)
+        self.inner.trusted.read().contains(&account)
     }
 
     /// Who holds its keys is known anew: something about an account has changed in the store.

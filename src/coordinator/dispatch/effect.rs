@@ -97,6 +97,8 @@ pub struct Offer {
     pub attempt: u32,
     /// The name under which the worker serves it.
     pub model: Arc<str>,
+    /// The program behind the worker that serves the model.
+    pub upstream: Option<Arc<str>>,
     /// The format in which the worker gets it.
     pub format: Formats,
     /// What the client already has: go on after it, exactly.

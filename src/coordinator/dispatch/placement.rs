@@ -340,6 +340,7 @@ fn lease(
         job: entry.as_handed_out().clone(),
         attempt,
         model: worker.models[model].name.clone(),
+        upstream: worker.models[model].upstream(),
         format: entry.job.format_for(worker.profile.formats),
         prefill: entry.prefill(),
         patience: patience(entry, worker),

@@ -202,6 +202,7 @@ impl Dispatcher {
             job: bound.unwrap_or_else(|| entry.job.clone()),
             attempt: 1,
             model: worker.models[model].name.clone(),
+            upstream: None,
             format: entry.job.format_for(worker.profile.formats),
             prefill: None,
             patience: patience(entry, worker),

@@ -420,6 +420,11 @@ impl Choice {
 }
 
 impl WorkerModel {
+    /// The program behind the worker that serves it.
+    pub fn upstream(&self) -> Option<Arc<str>> {
+        self.offering.details.upstream.as_deref().map(Arc::from)
+    }
+
     /// Whether it can do what the need has of the things that models differ in.
     pub fn can_do(&self, need: &Need) -> bool {
         let offering = &self.offering;

@@ -18,7 +18,7 @@ pub enum Names {
     System(Lookups),
     /// A test.
     #[cfg(test)]
-    Told(Arc<std::sync::Mutex<Vec<Answer>>>),
+    Told(Arc<parking_lot::Mutex<Vec<Answer>>>),
 }
 
 /// A name, and what it leads to when it is asked for next.
@@ -77,7 +77,7 @@ impl Names {
             Self::System(lookups) => lookups.addresses(name).await,
             #[cfg(test)]
             Self::Told(answers) => {
-                let mut answers = answers.lock().unwrap();
+                let mut answers = answers.lock();
                 let at = answers.iter().position(|(known, _)| *known == name);
                 at.map(|at| answers.remove(at).1)
                     .ok_or(EgressError::Unreachable)

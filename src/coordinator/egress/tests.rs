@@ -1,10 +1,11 @@
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -63,7 +64,7 @@ impl Server {
     }
 
     pub fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().clone()
     }
 }
 
@@ -84,7 +85,6 @@ async fn answer_one(
     while said.len() < whole && socket.read_buf(&mut said).await.is_ok_and(|more| more > 0) {}
     heard
         .lock()
-        .unwrap()
         .push(String::from_utf8_lossy(&said).into_owned());
     let _ = socket.write_all(answer).await;
     match after {

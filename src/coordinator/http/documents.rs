@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::body::{Body, HttpBody, to_bytes};
@@ -18,6 +18,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 
 use super::models::started_at;
@@ -76,7 +77,7 @@ pub async fn tag(
 
 impl PackedBodies {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Bytes>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn of(&self, tag: String, whole: Bytes) -> Bytes {

@@ -2,13 +2,14 @@
 //! (How many jobs an account may have at a time is a matter of the queue.)
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 
 use crate::accounts::KeyId;
 use crate::error::ApiError;
@@ -82,7 +83,7 @@ impl Limits {
     /// Counts one request.
     fn ask(&self, key: KeyId, now: Instant) -> Option<Tally> {
         let per_minute = self.settings.current().requests_per_minute?.max(1);
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         if buckets.len() >= MOST_BUCKETS {
             buckets.retain(|_, bucket| bucket.filled(per_minute, now) < f64::from(per_minute));
         }

@@ -220,6 +220,9 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
     if let Some(parent) = &model.details.parent {
         entry["parent"] = parent.as_str().into();
     }
+    if let Some(upstream) = &model.details.upstream {
+        entry["upstream"] = upstream.as_str().into();
+    }
     // Whatever their workers state: models of media have no context.
     if reads_tokens(model) {
         entry["max_context_length"] = model.context.into();

@@ -1,9 +1,10 @@
 //! What handlers extract their parts from.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use axum::extract::FromRef;
+use parking_lot::RwLock;
 
 use crate::accounts::Accounts;
 use crate::condition::Condition;
@@ -103,7 +104,7 @@ impl KnownModels {
     }
 
     pub fn contains(&self, name: &str) -> bool {
-        let learnt = || self.learnt.read().unwrap_or_else(PoisonError::into_inner);
+        let learnt = || self.learnt.read();
         self.names.listed(name).is_some() || learnt().contains(name)
     }
 
@@ -111,7 +112,7 @@ impl KnownModels {
         if self.contains(id) {
             return;
         }
-        let mut learnt = self.learnt.write().unwrap_or_else(PoisonError::into_inner);
+        let mut learnt = self.learnt.write();
         if learnt.len() < MOST_NAMES {
             learnt.insert(id.clone());
         }

@@ -4,7 +4,6 @@
 //! them to. So what they send comes under `incoming/`, and gets its name when the coordinator has looked at it: from
 //! then on the link changes nothing any more.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use object_store::{
     Attribute, Attributes, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutOptions,
     PutPayload, Result, RetryConfig,
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 use tracing::{error, info};
 
@@ -85,7 +85,7 @@ impl Bucket {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<&'static str>> {
-        self.problem.lock().unwrap_or_else(PoisonError::into_inner)
+        self.problem.lock()
     }
 
     /// Whether it answers and lets us in.

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tracing::error;
 
 use crate::file_id::{FileId, is_gone};
@@ -93,7 +94,7 @@ impl Disk {
     }
 
     fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        self.place.lock()
     }
 
     /// None, while the same is being uploaded.
@@ -141,7 +142,7 @@ impl Disk {
     }
 
     fn arriving(&self) -> MutexGuard<'_, HashMap<Key, u64>> {
-        self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
+        self.arriving.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Objects that somebody needs for a while: whoever lets go of them has them deleted.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use futures_util::{StreamExt, stream};
 use tokio::sync::Notify;
@@ -62,8 +62,8 @@ impl Unwanted {
         std::mem::take(&mut *self.lock())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Key>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Vec<Key>> {
+        self.keys.lock()
     }
 }
 

@@ -2,9 +2,10 @@
 //! process.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 use tracing::warn;
@@ -46,19 +47,19 @@ impl Board {
     pub async fn catch_up(&self, store: &Store) -> Result<(), StorageError> {
         let _reading = self.reading.lock().await;
         let told = Told::of(store.messages_at(wall_clock()).await?);
-        *self.told.write().unwrap_or_else(PoisonError::into_inner) = told;
+        *self.told.write() = told;
         Ok(())
     }
 
     /// What is for all, and then what is for this one.
     pub fn of(&self, worker: WorkerId, now: UnixMillis) -> Vec<Arc<MessageRow>> {
-        let told = self.told.read().unwrap_or_else(PoisonError::into_inner);
+        let told = self.told.read();
         let own = told.to_one.get(&worker).into_iter().flatten();
         valid(told.to_all.iter().chain(own), now)
     }
 
     pub fn only_of(&self, worker: WorkerId, now: UnixMillis) -> Vec<Arc<MessageRow>> {
-        let told = self.told.read().unwrap_or_else(PoisonError::into_inner);
+        let told = self.told.read();
         valid(told.to_one.get(&worker).into_iter().flatten(), now)
     }
 }

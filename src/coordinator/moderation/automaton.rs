@@ -5,8 +5,9 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use regex_automata::meta::{Cache, Config, Regex};
 use regex_automata::nfa::thompson::WhichCaptures;
 use regex_automata::{Input, MatchKind, PatternSet};
@@ -138,16 +139,12 @@ impl Reader {
     }
 
     fn cache(&self) -> Cache {
-        let kept = self
-            .caches
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let kept = self.caches.lock().pop();
         kept.unwrap_or_else(|| self.regex.create_cache())
     }
 
     fn keep(&self, cache: Cache) {
-        let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut caches = self.caches.lock();
         if caches.len() < KEPT {
             caches.push(cache);
         }

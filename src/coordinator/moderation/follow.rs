@@ -1,9 +1,10 @@
 //! Filters and timeouts as they are in the store. They are read again when a counter rises, whichever process raised
 //! it, and swapped as a whole: whoever holds the old ones keeps them until done.
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::sync::{Mutex, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -41,17 +42,11 @@ impl Followed {
     }
 
     pub fn filters(&self) -> Arc<Filters> {
-        self.filters
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.filters.read().clone()
     }
 
     pub fn timeouts(&self) -> Arc<Timeouts> {
-        self.timeouts
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.timeouts.read().clone()
     }
 
     pub fn timeouts_changed(&self) -> watch::Receiver<()> {
@@ -66,7 +61,7 @@ impl Followed {
         let compiled = spawn_blocking(move || Filters::compile(&rows, &before)).await;
         let compiled = compiled
             .map_err(|_| StorageError::Broken("compiling the filters failed".to_owned()))?;
-        *self.filters.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(compiled);
+        *self.filters.write() = Arc::new(compiled);
         Ok(())
     }
 
@@ -75,10 +70,7 @@ impl Followed {
         if *self.timeouts() == timeouts {
             return;
         }
-        *self
-            .timeouts
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(timeouts);
+        *self.timeouts.write() = Arc::new(timeouts);
         self.others.send_replace(());
     }
 }

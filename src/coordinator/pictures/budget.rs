@@ -2,8 +2,10 @@
 //! file of some kilobytes may hold hours. A bucket for each sender, which fills with time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::sender::Sender;
 
@@ -69,7 +71,7 @@ impl SampleBudget {
     }
 
     fn buckets(&self) -> MutexGuard<'_, HashMap<Sender, SampleBucket>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

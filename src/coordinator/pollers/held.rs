@@ -297,6 +297,7 @@ mod tests {
             job: Arc::new(job()),
             attempt: 1,
             model: "caption".into(),
+            upstream: None,
             format: Formats::LEGACY,
             prefill: None,
             patience: Some(secs(patience)),

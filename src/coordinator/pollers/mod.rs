@@ -26,9 +26,10 @@ pub use held::NotTaken;
 pub use poller::{Ask, NotServed};
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
@@ -536,12 +537,11 @@ impl Pollers {
     }
 
     fn by_name(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<tokio::sync::Mutex<Poller>>>> {
-        let by_name = self.0.by_name.lock();
-        by_name.unwrap_or_else(PoisonError::into_inner)
+        self.0.by_name.lock()
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.held.lock()
     }
 }
 

@@ -38,11 +38,12 @@ pub use request::{Request, Wishes};
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
@@ -300,13 +301,11 @@ impl Requests {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Shelves> {
-        let shelves = self.0.shelves.read();
-        shelves.unwrap_or_else(PoisonError::into_inner)
+        self.0.shelves.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Shelves> {
-        let shelves = self.0.shelves.write();
-        shelves.unwrap_or_else(PoisonError::into_inner)
+        self.0.shelves.write()
     }
 
     async fn sweep_on(self) {

@@ -1,7 +1,8 @@
 //! One job of a request as somebody who asks sees it, and what it brings.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use crate::switchboard::{JobStream, JobWatch, Stage};
@@ -210,5 +211,5 @@ impl Counts {
 }
 
 pub(super) fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
+    lock.lock()
 }

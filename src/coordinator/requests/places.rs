@@ -2,7 +2,9 @@
 //! come at once no more are let in than there is room for.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
 
 use super::known::Known;
 use super::{Request, Requests};
@@ -70,7 +72,7 @@ impl Requests {
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {
-        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.places.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! A response in memory: while it is written, and the events of a background one for a while after. The texts are JSON,
 //! and leave memory as soon as they are on disk.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -305,7 +305,7 @@ impl LiveResponse {
     }
 
     fn lock(&self) -> MutexGuard<'_, LiveState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,7 +1,9 @@
 //! The bytes that responses take in memory, all together and of each account.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use muster_protocol::job::AccountId;
 
@@ -97,7 +99,7 @@ impl ResponseMemory {
     }
 
     fn lock(&self) -> MutexGuard<'_, MemoryTable> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 }
 

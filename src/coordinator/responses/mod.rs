@@ -16,9 +16,10 @@ mod sources;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -359,7 +360,7 @@ impl Responses {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<LiveResponse>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 }
 

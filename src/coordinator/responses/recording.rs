@@ -1,9 +1,10 @@
 //! What keeps a response as the dialect writes it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -44,16 +45,13 @@ impl Recording {
     /// Receives the response when workers are asked for it; nothing if they never are.
     pub fn beginning(&self) -> oneshot::Receiver<Value> {
         let (begun, beginning) = oneshot::channel();
-        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
+        *self.begun.lock() = Some(begun);
         beginning
     }
 
     /// Forgets the client that waits for the first event.
     pub fn refuse(&self) {
-        self.begun
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        self.begun.lock().take();
     }
 
     /// Workers were asked for it.
@@ -113,11 +111,7 @@ impl Recorder for Recording {
         if self.live.is_background {
             self.responses.keep(&self.live);
         }
-        let begun = self
-            .begun
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let begun = self.begun.lock().take();
         if let Some(begun) = begun {
             // The client may have left.
             let _ = begun.send(response.clone());

@@ -1,8 +1,9 @@
 //! What is new of all workers, in memory.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -165,9 +166,7 @@ impl Records {
     }
 
     fn notice(&self, worker: WorkerId, reason: Reason) {
-        let noticed = self.0.noticed.lock();
-        let mut noticed = noticed.unwrap_or_else(PoisonError::into_inner);
-        noticed.push((worker, reason));
+        self.0.noticed.lock().push((worker, reason));
         self.0.notified.notify_one();
     }
 
@@ -193,10 +192,7 @@ impl Records {
     pub async fn noticed(&self) -> Vec<(WorkerId, Reason)> {
         loop {
             let notified = self.0.notified.notified();
-            let noticed = {
-                let noticed = self.0.noticed.lock();
-                std::mem::take(&mut *noticed.unwrap_or_else(PoisonError::into_inner))
-            };
+            let noticed = std::mem::take(&mut *self.0.noticed.lock());
             if !noticed.is_empty() {
                 return noticed;
             }
@@ -247,8 +243,7 @@ impl Records {
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<WorkerId, Live>> {
-        let live = self.0.live.lock();
-        live.unwrap_or_else(PoisonError::into_inner)
+        self.0.live.lock()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The part of a stage that one sender may take with its requests for media: they are large, and wait long for workers.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Stage;
 use crate::error::ApiError;
@@ -50,7 +51,7 @@ impl Shares {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(Sender, Stage), usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::error::ApiError;
@@ -183,7 +184,7 @@ impl Transits {
     fn overdue(&self, stage: Stage, now: Instant) -> Vec<(Instant, Arc<Cart>)> {
         let carts = self.carts();
         let overdue = carts.all.values().filter_map(|cart| {
-            let load = cart.load.try_lock().ok()?;
+            let load = cart.load.try_lock()?;
             let load = load.as_ref()?;
             let takes_some = load.room.stage == stage && load.room.kib() > 0;
             let is_overdue = takes_some && load.due < now;
@@ -195,18 +196,18 @@ impl Transits {
     }
 
     fn carts(&self) -> MutexGuard<'_, Carts> {
-        self.carts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.carts.lock()
     }
 }
 
 impl Cart {
     fn load(&self) -> MutexGuard<'_, Option<Load>> {
-        self.load.lock().unwrap_or_else(PoisonError::into_inner)
+        self.load.lock()
     }
 
     /// What became free.
     fn empty(&self, now: Instant) -> usize {
-        let Ok(mut slot) = self.load.try_lock() else {
+        let Some(mut slot) = self.load.try_lock() else {
             return 0;
         };
         let Some(load) = slot.take_if(|load| load.due < now) else {

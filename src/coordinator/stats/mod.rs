@@ -3,9 +3,10 @@
 
 mod figures;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
@@ -102,7 +103,7 @@ impl Stats {
         match (self.look().await, self.last(|_| true)) {
             (Ok(look), _) => {
                 let picture = look.picture.clone();
-                let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
+                let mut last = self.last.write();
                 *last = Some(look);
                 Ok(picture)
             }
@@ -113,7 +114,7 @@ impl Stats {
 
     /// The last look, if it will do.
     fn last(&self, will_do: impl Fn(&Look) -> bool) -> Option<Arc<Picture>> {
-        let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.read();
         let look = last.as_ref().filter(|look| will_do(look));
         look.map(|look| look.picture.clone())
     }

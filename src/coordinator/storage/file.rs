@@ -7,8 +7,9 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
+use parking_lot::{Mutex, MutexGuard};
 use tracing::{error, warn};
 
 use crate::file_id::{FileId, is_gone};
@@ -106,7 +107,7 @@ impl Companions {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(PathBuf, String)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -156,7 +157,7 @@ fn rescue_prefix(database: &Path) -> Option<String> {
 pub fn set_foreign_log_aside(path: &Path) -> io::Result<()> {
     // Closing a file ends the locks that this process has on it: its own connections may have some from the second time on.
     static OPENED: LazyLock<Mutex<HashSet<FileId>>> = LazyLock::new(Mutex::default);
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut opened = OPENED.lock();
     let log = log_of(path);
     if !opened.insert(FileId::of(path)?) || !log.exists() || has_log(path)? {
         return Ok(());

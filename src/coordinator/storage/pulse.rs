@@ -1,11 +1,12 @@
 //! Feels the store's pulse twice a second: whether it answers, and what another process has changed. One small
 //! statement serves it all.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use sqlx::{Any, AnyConnection, AnyPool, Executor, Row};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -97,7 +98,7 @@ impl Side {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<StorageError>> {
-        self.why.lock().unwrap_or_else(PoisonError::into_inner)
+        self.why.lock()
     }
 }
 

@@ -2,9 +2,9 @@
 //! not wait for them. They are noted by destructors, which cannot wait, and there are never more of them than streams,
 //! sockets and jobs on their way.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::dispatch::{Frame, Input, Said, SessionId};
@@ -44,7 +44,7 @@ impl Departures {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Departure>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock()
     }
 }
 

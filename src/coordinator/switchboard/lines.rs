@@ -28,6 +28,8 @@ pub struct Line {
     output: Output,
     /// Whoever has it, or had it last.
     worker: Option<Arc<str>>,
+    /// The program behind it.
+    upstream: Option<Arc<str>>,
     /// In which format.
     format: Formats,
     belief: Belief,
@@ -90,6 +92,7 @@ impl Lines {
     pub fn offered(&mut self, offer: &Offer, card: &Card) {
         if let Some(line) = self.open.get_mut(&offer.job.id) {
             line.worker = Some(card.name.clone());
+            line.upstream.clone_from(&offer.upstream);
             line.format = offer.format;
             line.belief = card.belief;
             if let Some(whereabouts) = &line.whereabouts {
@@ -166,6 +169,7 @@ impl Lines {
             outcome,
             timing: line.timing,
             worker: line.worker,
+            upstream: line.upstream,
             format: line.format,
         });
         Some((line.timing, waker))

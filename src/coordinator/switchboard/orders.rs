@@ -2,9 +2,10 @@
 //! never waits; a socket that does not take its orders counts as lost.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::dispatch::{CancelReason, CloseReason, Offer, Verdict};
 use muster_protocol::job::{JobId, Kudos};
@@ -120,6 +121,6 @@ impl Orders {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }

@@ -5,10 +5,11 @@
 //! time at most. Load changes all the time; it is brought up to date when somebody has looked since.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -231,7 +232,10 @@ impl ModelOnline {
         if self.voices.is_empty() {
             self.voices.clone_from(model.voices);
         }
-        if *self.details == ModelDetails::default() {
+        // Of a model with files of their own and without, those of the files.
+        let is_foreign = |details: &ModelDetails| details.upstream.is_some();
+        let is_native = !is_foreign(model.details) && is_foreign(&self.details);
+        if is_native || *self.details == ModelDetails::default() {
             self.details.clone_from(model.details);
         }
         self.workers += 1;
@@ -280,15 +284,12 @@ impl Board {
         if !self.looked_at.swap(true, Ordering::AcqRel) {
             self.asked.notify_one();
         }
-        self.shown
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.shown.read().clone()
     }
 
     /// The overview, if it is hardly older than it may be.
     pub fn fresh(&self) -> Option<Arc<Overview>> {
-        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
+        let shown = self.shown.read();
         let is_fresh = shown.made.is_some_and(|made| made.elapsed() < LOAD_AGE);
         is_fresh.then(|| shown.clone())
     }
@@ -303,7 +304,7 @@ impl Board {
     }
 
     fn show(&self, overview: Overview) {
-        let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.write();
         *shown = Arc::new(overview);
         self.looked_at.store(false, Ordering::Release);
     }

@@ -11,11 +11,12 @@
 //! Time in which nobody had a turn does not count against it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::join::{join, weight};
@@ -120,7 +121,7 @@ impl Pipe {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     fn bears(&self, bytes: usize, habits: &Habits) -> bool {

@@ -1,8 +1,9 @@
 //! The sockets of workers as the switchboard sees them: where to send orders, and what to call who is there.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use super::orders::Orders;
@@ -24,7 +25,7 @@ impl Gpus {
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<[GpuState]>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

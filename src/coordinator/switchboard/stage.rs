@@ -1,7 +1,8 @@
 //! Where a job on disk is, for those who ask. Jobs that end with their connection do not tell.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use muster_protocol::job::UnixMillis;
@@ -60,7 +61,7 @@ impl Whereabouts {
     }
 
     fn lock(&self) -> MutexGuard<'_, Here> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -25,6 +25,8 @@ pub enum Delivery {
         timing: Timing,
         /// The name of the worker that ended it.
         worker: Option<Arc<str>>,
+        /// The program behind that worker that serves the model.
+        upstream: Option<Arc<str>>,
         /// The format in which that worker had it; none before any did.
         format: Formats,
     },
@@ -148,6 +150,7 @@ mod tests {
             outcome: Outcome::Cancelled,
             timing: Timing::default(),
             worker: None,
+            upstream: None,
             format: Formats::default(),
         }
     }

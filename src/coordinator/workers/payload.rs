@@ -8,11 +8,9 @@ use serde_json::{Map, Value, json};
 use super::agreement::Peer;
 use super::{flat, native, public_keys};
 use crate::dispatch::Offer;
-use muster_protocol::job::{
-    Body, Chat, Failure, FailureKind, Formats, Job, Original, OutputFormat, TextInput, TextRequest,
-    ToolChoice,
-};
+use muster_protocol::job::{Body, Failure, FailureKind, Formats, Job, Original, TextRequest};
 use muster_protocol::link::Payload;
+use muster_protocol::openai::chat::outgoing_fields;
 
 const TEMPERATURE: f64 = 0.7;
 const TOP_P: f64 = 0.9;
@@ -76,7 +74,7 @@ fn chat(
 ) -> Result<Map<String, Value>, Failure> {
     let mut wanted = match &job.original {
         Some(original) if original.format.meets(Formats::OPENAI_CHAT) => from_original(original),
-        _ => from_neutral(request)?,
+        _ => outgoing_fields(request)?,
     };
     wanted.insert("model".into(), json!(model));
     fill_in(&mut wanted, job, request, context);
@@ -157,96 +155,6 @@ fn seed(job: &Job, request: &TextRequest) -> u64 {
 /// The same in all attempts at a job. Kept within what every backend reads.
 fn random_seed(job: &Job) -> u64 {
     job.id.drawn() >> 31
-}
-
-fn from_neutral(request: &TextRequest) -> Result<Map<String, Value>, Failure> {
-    let mut wanted = Map::new();
-    match &request.input {
-        TextInput::Chat(chat) => add_chat(&mut wanted, chat),
-        TextInput::Prompt(text) => {
-            let message = json!([{"role": "user", "content": text}]);
-            wanted.insert("messages".into(), message);
-        }
-        TextInput::Tokens(_) => {
-            let message = "the worker accepts text prompts, not token ids";
-            return Err(Failure::new(FailureKind::UnsupportedValue, message));
-        }
-    }
-    add_sampling(&mut wanted, request);
-    add_form(&mut wanted, request);
-    Ok(wanted)
-}
-
-fn add_chat(wanted: &mut Map<String, Value>, chat: &Chat) {
-    wanted.insert("messages".into(), Value::Array(chat.messages.clone()));
-    if !chat.tools.is_empty() {
-        wanted.insert("tools".into(), Value::Array(chat.tools.clone()));
-    }
-    if !chat.variables.is_empty() {
-        let variables = Value::Object(chat.variables.clone());
-        wanted.insert("chat_template_kwargs".into(), variables);
-    }
-}
-
-fn add_sampling(wanted: &mut Map<String, Value>, request: &TextRequest) {
-    // Field by field as its serde form names them, which are OpenAI's names and the usual ones beyond.
-    if let Ok(Value::Object(sampling)) = serde_json::to_value(&request.sampling) {
-        wanted.extend(sampling);
-    }
-    let bias = &request.sampling.logit_bias;
-    if !bias.is_empty() {
-        let pairs = bias.iter().map(|(id, bias)| (id.to_string(), json!(bias)));
-        wanted.insert("logit_bias".into(), Value::Object(pairs.collect()));
-    }
-}
-
-fn add_form(wanted: &mut Map<String, Value>, request: &TextRequest) {
-    if !request.stop.is_empty() {
-        wanted.insert("stop".into(), json!(request.stop));
-    }
-    // By the names that the inference servers behind public workers know.
-    if let Ok(Value::Object(rules)) = serde_json::to_value(&request.stop_rules) {
-        wanted.extend(rules);
-    }
-    if let Some(top) = request.logprobs {
-        wanted.insert("logprobs".into(), json!(true));
-        wanted.insert("top_logprobs".into(), json!(top));
-    }
-    if let Some(choice) = &request.tool_choice {
-        wanted.insert("tool_choice".into(), tool_choice(choice));
-    }
-    if let Some(parallel) = request.parallel_tool_calls {
-        wanted.insert("parallel_tool_calls".into(), json!(parallel));
-    }
-    if let Some(format) = &request.format {
-        let (name, value) = format_field(format);
-        wanted.insert(name.into(), value);
-    }
-}
-
-fn tool_choice(choice: &ToolChoice) -> Value {
-    match choice {
-        ToolChoice::Auto => json!("auto"),
-        ToolChoice::None => json!("none"),
-        ToolChoice::Required => json!("required"),
-        ToolChoice::Named(name) => json!({"type": "function", "function": {"name": name}}),
-    }
-}
-
-/// OpenAI has a field for JSON; for the rest there are those of the inference servers behind public workers.
-fn format_field(format: &OutputFormat) -> (&'static str, Value) {
-    let openai = |value| ("response_format", value);
-    match format {
-        OutputFormat::Text => openai(json!({"type": "text"})),
-        OutputFormat::JsonObject => openai(json!({"type": "json_object"})),
-        OutputFormat::JsonSchema(schema) => {
-            let schema = json!({"name": "answer", "schema": schema});
-            openai(json!({"type": "json_schema", "json_schema": schema}))
-        }
-        OutputFormat::Regex(pattern) => ("guided_regex", json!(pattern)),
-        OutputFormat::Choice(choices) => ("guided_choice", json!(choices)),
-        OutputFormat::Lark(grammar) => ("guided_grammar", json!(grammar)),
-    }
 }
 
 #[cfg(test)]

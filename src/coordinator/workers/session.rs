@@ -615,6 +615,7 @@ mod tests {
             job: Arc::new(image()),
             attempt: 1,
             model: "tiny".into(),
+            upstream: None,
             format: Formats::OPENAI_CHAT,
             prefill: None,
             patience: None,

@@ -1,7 +1,8 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, split};
 use tokio::sync::{Notify, watch};
@@ -44,7 +45,7 @@ impl Drop for OpenRequest {
 
 impl FakeApi {
     fn last(&self) -> (Method, String, Value) {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock();
         seen.last().cloned().unwrap()
     }
 }
@@ -53,7 +54,7 @@ impl Api for FakeApi {
     async fn send(&self, request: ApiRequest) -> Result<ApiReply, Unreachable> {
         let body = request.body.clone().unwrap_or_default();
         if !request.path.starts_with("/v1/progress/") {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = self.seen.lock();
             seen.push((request.method.clone(), request.path.clone(), body.clone()));
         }
         let (status, content_type, reply) = match request.path.as_str() {

@@ -18,6 +18,8 @@ pub struct ModelDetails {
     pub quantization: Option<String>,
     /// The model that an adapter changes.
     pub parent: Option<String>,
+    /// The program behind the worker that serves the model: `vllm`, `ollama`.
+    pub upstream: Option<String>,
 }
 
 /// Bytes of a name.
@@ -37,6 +39,7 @@ impl ModelDetails {
             format: checked(self.format),
             family: checked(self.family),
             quantization: checked(self.quantization),
+            upstream: checked(self.upstream),
             parent: self.parent.filter(|parent| {
                 let is_short = (1..=LONGEST_PARENT).contains(&parent.len());
                 is_short && !parent.contains(char::is_control)

@@ -403,6 +403,7 @@ fn write_details(details: &ModelDetails, object: &mut Object<'_>) {
     object.text_if("format", details.format.as_deref());
     object.text_if("family", details.family.as_deref());
     object.text_if("quantization", details.quantization.as_deref());
+    object.text_if("upstream", details.upstream.as_deref());
     object.text_if("parent", details.parent.as_deref());
 }
 

@@ -58,6 +58,7 @@ fn digest(model: &ListedModel) -> String {
         family,
         quantization,
         parent,
+        upstream,
     } = &*model.details;
     let mut facts = vec![
         json!(model.name),
@@ -68,7 +69,8 @@ fn digest(model: &ListedModel) -> String {
         json!(quantization),
     ];
     // Without one the digest is that of earlier versions.
-    facts.extend(parent.as_ref().map(|parent| json!(parent)));
+    let more = parent.iter().chain(upstream);
+    facts.extend(more.map(|more| json!(more)));
     let facts = Value::from(facts);
     let digest = Sha256::digest(facts.to_string());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use tracing::warn;
+
 use crate::link::Said;
+use crate::upstream::{UpstreamError, UpstreamModel};
 use muster_engine::runtime::Failure;
 use muster_protocol::job;
 use muster_protocol::job::{FailureKind, PromptLength};
@@ -10,6 +13,8 @@ use muster_protocol::job::{FailureKind, PromptLength};
 /// How soon an engine that is full may be asked again.
 const FULL: Duration = Duration::from_millis(500);
 const PAUSED: Duration = Duration::from_millis(500);
+/// The same for another program.
+const PROGRAM_FULL: Duration = Duration::from_secs(1);
 
 /// What a coordinator is told of an engine's refusal or failure.
 pub fn said(failure: Failure) -> Said {
@@ -53,6 +58,20 @@ fn without_folders(message: &str) -> String {
         _ => word.to_owned(),
     };
     words.map(shortened).collect()
+}
+
+/// The same of another program, which is looked at again where it may be gone.
+pub fn said_of_program(model: &UpstreamModel, error: &UpstreamError) -> Said {
+    if error.is_of_program() {
+        warn!("a job of {} failed: {error}", model.name);
+        model.look_again();
+    }
+    match error.failure() {
+        Some(failure) => Said::Failed(failure),
+        None => Said::Busy {
+            retry_after: PROGRAM_FULL,
+        },
+    }
 }
 
 pub fn broken() -> Said {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::inquiries::InquiryReply;
-use super::report::{ModelReport, NoJobsReport, PauseReport};
+use super::report::{ModelReport, NoJobsReport, PauseReport, UpstreamReport};
 use crate::link::inquiry::{ModelDemand, remedy};
 use crate::link::{LinkProblem, Standing};
 use muster_config::show_duration;
@@ -22,6 +22,7 @@ pub struct Situation<'a> {
     pub models: &'a [ModelReport],
     /// Models that could not be loaded, and why.
     pub refused_models: &'a BTreeMap<String, String>,
+    pub upstreams: &'a [UpstreamReport],
     pub lines: &'a [LineState],
     /// Since the last job; since the start where none came.
     pub idle: Duration,
@@ -55,6 +56,15 @@ pub fn causes(worker: &Situation<'_>) -> Vec<NoJobsReport> {
     }
     for (model, failure) in worker.refused_models {
         causes.push(cause("model_refused", failure).of_model(model));
+    }
+    for upstream in worker.upstreams {
+        let failure = upstream.failure.as_ref();
+        causes.extend(failure.map(|failure| {
+            let text = format!("{} does not serve it: {failure}", upstream.url);
+            cause("upstream_down", text)
+                .of_model(&upstream.name)
+                .remedy("start the program, or check url, api and model in its section")
+        }));
     }
     let is_served = |model: &&ModelReport| model.download.is_none();
     let served: Vec<&ModelReport> = worker.models.iter().filter(is_served).collect();
@@ -299,6 +309,7 @@ mod tests {
             pause: None,
             models: &models,
             refused_models: &BTreeMap::new(),
+            upstreams: &[],
             lines,
             idle: Duration::from_secs(300),
             had_jobs: true,
@@ -418,6 +429,7 @@ mod tests {
             pause: Some(&pause),
             models: &[downloading],
             refused_models: &refused,
+            upstreams: &[],
             lines: &[],
             idle: Duration::ZERO,
             had_jobs: false,
@@ -438,6 +450,7 @@ mod tests {
             pause: None,
             models: &[],
             refused_models: &BTreeMap::new(),
+            upstreams: &[],
             lines: &[],
             idle: Duration::ZERO,
             had_jobs: false,
@@ -456,6 +469,7 @@ mod tests {
             pause: None,
             models: &models,
             refused_models: &refused_models,
+            upstreams: &[],
             lines: &lines,
             idle,
             had_jobs: true,

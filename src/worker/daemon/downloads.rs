@@ -2,9 +2,10 @@
 //! download that fails is tried again, for as long as the configuration names the model.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -143,18 +144,18 @@ impl Downloads {
 
 impl DownloadStates {
     pub fn report(&self) -> Vec<(String, DownloadReport)> {
-        let states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let states = self.0.lock();
         let report = |(name, transfer): (&String, &Arc<Transfer>)| (name.clone(), transfer.state());
         states.iter().map(report).collect()
     }
 
     fn insert(&self, wanted: &str, transfer: &Arc<Transfer>) {
-        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.0.lock();
         states.insert(wanted.to_owned(), Arc::clone(transfer));
     }
 
     fn remove(&self, wanted: &str) {
-        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.0.lock();
         states.remove(wanted);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -72,7 +72,7 @@ impl Progress for Transfer {
                 let all = wanted_bytes.saturating_add(present_bytes);
                 self.all_bytes.store(all, Ordering::Relaxed);
                 self.here_bytes.store(present_bytes, Ordering::Relaxed);
-                *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *self.failure.lock() = None;
             }
             Event::Received { bytes, .. } => {
                 if let Some(percent) = self.received(bytes) {
@@ -97,14 +97,14 @@ impl Progress for Transfer {
 
 impl Transfer {
     pub fn fail(&self, failure: &impl Display) {
-        let mut last = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.failure.lock();
         *last = Some(failure.to_string());
     }
 
     pub fn state(&self) -> DownloadReport {
         let total_bytes = self.all_bytes.load(Ordering::Relaxed);
         let received_bytes = self.here_bytes.load(Ordering::Relaxed).min(total_bytes);
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = self.failure.lock();
         DownloadReport {
             received_bytes,
             total_bytes,

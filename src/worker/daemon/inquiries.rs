@@ -1,9 +1,10 @@
 //! What coordinators tell over HTTP: the demand for models where the worker is connected, and the cause where it is not.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::posts::labelled_inquiries;
@@ -30,7 +31,7 @@ pub struct InquiryReply {
 
 impl Inquiries {
     pub fn of(&self, label: &str) -> InquiryReply {
-        let replies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let replies = self.0.lock();
         replies.get(label).cloned().unwrap_or_default()
     }
 
@@ -77,7 +78,7 @@ impl Inquiries {
                 }
             };
             last = Some((is_connected, Instant::now()));
-            let mut replies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut replies = self.0.lock();
             replies.insert(label.clone(), reply);
         }
     }

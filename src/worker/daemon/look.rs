@@ -14,7 +14,7 @@ use crate::link::Condition;
 use muster_engine::runtime::maker::Maker;
 use muster_engine::runtime::{self, Status};
 use muster_process::tasks::Tasks;
-use muster_protocol::job::MemoryStay;
+use muster_protocol::job::{Kind, MemoryStay};
 use muster_protocol::link::{GpuState, ModelState, ModelStatus, State};
 
 /// How often the worker looks whether its state has changed.
@@ -124,8 +124,21 @@ impl Look {
                 ..ModelState::default()
             }
         });
+        let upstreams = served.upstreams.iter().map(|model| {
+            let pace = self.shop.paces.of(&model.name);
+            ModelState {
+                name: model.name.clone(),
+                status: status_of(is_paused),
+                max: Some(model.jobs),
+                running: pace.running,
+                context: (model.kind != Kind::Image).then_some(model.context),
+                prefill_per_second: pace.prefill_per_second.map(f64::round),
+                decode_per_second: pace.decode_per_second.map(f64::round),
+                ..ModelState::default()
+            }
+        });
         let mut state = State {
-            models: texts.chain(media).collect(),
+            models: texts.chain(media).chain(upstreams).collect(),
             gpus: self.gpus.clone(),
         };
         self.condition.send_if_modified(|condition| {

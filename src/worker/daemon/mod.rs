@@ -21,8 +21,10 @@
 //! | `engines` | the threads of a device, for text and for media |
 //! | `posts` | the configured coordinators, checked |
 //! | `worker` | the engine and its lines to coordinators |
+//! | `served` | the models of a worker, and which of them a coordinator hears of |
 //! | `registration` | the worker's abilities and models, as coordinators are told them |
 //! | `jobs/` | one job, from its offer to its last word |
+//! | `upstreams` | models that other programs serve |
 //! | `blame` | what went wrong with a job, and whose fault it was |
 //! | `summary` | what the owner's log says of it every minute |
 //! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |
@@ -52,9 +54,11 @@ mod posts;
 mod registration;
 pub mod report;
 mod residency;
+mod served;
 mod signals;
 pub mod state;
 mod summary;
+mod upstreams;
 mod worker;
 
 use std::time::Duration;
@@ -83,10 +87,12 @@ pub use media::{FilmType, VideoFile, infotext, transcript};
 pub use owner::{OwnerPause, OwnerRules, PauseOrder};
 use posts::posts;
 pub use posts::{inquiry, tls};
+pub use served::Served;
 pub use signals::{Signal, Signals};
 use state::WorkerState;
 pub use summary::Activity;
-pub use worker::{Post, Served, Stock, Way, Worker};
+pub use upstreams::{upstream_states, watch_upstreams};
+pub use worker::{Post, Stock, Way, Worker};
 
 /// Runs until it is told to stop, or until every coordinator there is has refused it for good. To reload gives the new
 /// configuration, where it could be read.
@@ -124,7 +130,9 @@ pub async fn run(
     }
     let rules = OwnerRules::follow(&config.owner, &tasks);
     let context = (state.clone(), catalog);
-    let mut crew = Crew::start(devices, models.loaded, posts, &rules, context, &tasks).await;
+    let upstreams = watch_upstreams(config, &tasks).await;
+    let owner = (&rules, upstreams);
+    let mut crew = Crew::start(devices, models.loaded, posts, owner, context, &tasks).await;
     let mut config = config.clone();
     match models.missing.as_slice() {
         [] => {}
@@ -149,6 +157,13 @@ pub async fn run(
                 request.reply(reply);
             }
             () = crew.owner_due() => crew.follow_owner().await,
+            () = crew.upstreams_changed() => {
+                let change = crew.follow_upstreams((&config, catalog), config.worker.drain);
+                let Some(changed) = unless_stopped(&mut signals, change).await else {
+                    return stopped(&tasks).await;
+                };
+                crew = changed;
+            }
             (wanted, located) = downloads.next() => {
                 let change = crew.change(vec![(wanted, located)], (&config, catalog), grace);
                 let Some(changed) = unless_stopped(&mut signals, change).await else {
@@ -165,6 +180,7 @@ pub async fn run(
                     let Some(reloaded) = reload() else { continue };
                     config = reloaded;
                     rules.change(&config.owner);
+                    crew.change_upstreams(&config);
                     crew.settings_changed(&config.owner);
                     let grace = config.worker.drain;
                     let recruits = crew.recruits(&config, catalog, hub, &mut downloads).await;
@@ -228,7 +244,7 @@ async fn start(
     describe(config, &machine);
     let devices = Devices::start(config, &machine)?;
     state.runs_on(&devices);
-    if config.models.serve.0.is_empty() {
+    if config.models.serve.0.is_empty() && config.upstreams.is_empty() {
         warn!("no models are configured; add some to models.serve");
     }
     let models = first_models(&devices, config, (catalog, hub), state).await?;

@@ -1,8 +1,10 @@
 //! How much runs of each model, and how fast jobs have gone lately.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// The share of the newest job in what is reported.
 const NEWEST: f64 = 0.2;
@@ -28,6 +30,9 @@ pub struct Model {
     pub running: u32,
     pub prefill_per_second: Option<f64>,
     pub decode_per_second: Option<f64>,
+    /// The same of jobs that are long enough to be shown to people.
+    pub shown_prefill_per_second: Option<f64>,
+    pub shown_decode_per_second: Option<f64>,
 }
 
 /// A job that runs, until it is dropped.
@@ -49,9 +54,15 @@ impl Paces {
         let mut models = self.lock();
         let model = models.entry(model.to_owned()).or_default();
         mix(&mut model.prefill_per_second, pace.read, pace.reading);
+        if pace.reading >= LEAST_TIME {
+            mix(&mut model.shown_prefill_per_second, pace.read, pace.reading);
+        }
         // The first token is the prompt's work.
         let written = pace.written.saturating_sub(1);
         mix(&mut model.decode_per_second, written, pace.writing);
+        if pace.writing >= LEAST_TIME {
+            mix(&mut model.shown_decode_per_second, written, pace.writing);
+        }
     }
 
     pub fn of(&self, model: &str) -> Model {
@@ -59,14 +70,14 @@ impl Paces {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Model>> {
-        self.models.lock().unwrap_or_else(PoisonError::into_inner)
+        self.models.lock()
     }
 }
 
 /// Jobs too short to measure say nothing.
 fn mix(speed: &mut Option<f64>, tokens: u32, time: Duration) {
     const LEAST: u32 = 8;
-    if tokens < LEAST || time < LEAST_TIME {
+    if tokens < LEAST || time.is_zero() {
         return;
     }
     let newest = f64::from(tokens) / time.as_secs_f64();
@@ -115,8 +126,13 @@ mod tests {
         };
         paces.note("m", &short);
         let model = paces.of("m");
-        assert_eq!((model.running, model.decode_per_second), (1, Some(12.0)));
-        assert_eq!(model.prefill_per_second, Some(100.0));
+        assert_eq!(
+            (model.running, model.shown_decode_per_second),
+            (1, Some(12.0))
+        );
+        assert_eq!(model.shown_prefill_per_second, Some(100.0));
+        // Coordinators compare workers by short jobs, too.
+        assert!(model.decode_per_second > Some(1000.0));
         drop(running);
         assert_eq!(paces.of("m").running, 0);
     }

@@ -46,6 +46,7 @@ fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError
         label,
         way,
         media_hosts: coordinator.media_hosts(),
+        models: coordinator.models.clone(),
         key: coordinator.key.expose().to_owned(),
         name: coordinator.name.clone().unwrap_or_else(|| name.to_owned()),
     })

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::engines::{Fleet, MediaModel};
-use super::worker::{Post, Served};
+use super::served::Served;
+use super::worker::Post;
+use crate::upstream::UpstreamModel;
 use muster_engine::runtime::{CheckpointSummary, ModelInfo, Purpose};
 use muster_protocol::job::{Formats, Kind, Kinds, ModelDetails};
 use muster_protocol::link::{
@@ -26,8 +28,12 @@ pub struct Claims {
 pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
     let calls = |info: &&Arc<ModelInfo>| fleet.calls_tools(&info.name);
     let with_tools = served.writing().filter(calls);
-    let with_tools: BTreeSet<String> = with_tools.map(|info| info.name.clone()).collect();
-    let has_all = with_tools.len() == served.writing().count();
+    let upstreams = served.upstreams_writing().filter(|model| model.calls_tools);
+    let upstreams = upstreams.map(|model| model.name.clone());
+    let with_tools = with_tools.map(|info| info.name.clone());
+    let with_tools: BTreeSet<String> = with_tools.chain(upstreams).collect();
+    let writing = served.writing().count() + served.upstreams_writing().count();
+    let has_all = with_tools.len() == writing;
     let tools = has_all.then_some(Ability::Tools);
     let others = [
         Ability::Logprobs,
@@ -38,7 +44,8 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
         Ability::Encode,
     ];
     let makes = |kind| served.media.iter().any(|model| model.kind == kind);
-    let draws = makes(Kind::Image);
+    let takes_settings = |model: &Arc<UpstreamModel>| model.takes_image_settings();
+    let draws = makes(Kind::Image) || served.upstreams.iter().any(takes_settings);
     let mp3 = (makes(Kind::Music) || makes(Kind::Speech)).then_some(Ability::Mp3);
     let beams = makes(Kind::Transcription).then_some(Ability::BeamSearch);
     let images = [
@@ -70,10 +77,13 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
 pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registration {
     let texts = served.models.iter().map(|info| info.name.clone());
     // Coordinators of version 0.1 know images as a modality of a worker: of one whose models all see.
-    let mut writing = served.writing().peekable();
-    let all_see = writing.peek().is_some() && writing.all(|info| info.reads_images);
+    let writing = served.writing().map(|info| info.reads_images);
+    let upstreams = served.upstreams_writing().map(|model| model.reads_images);
+    let mut writing = writing.chain(upstreams).peekable();
+    let all_see = writing.peek().is_some() && writing.all(|sees| sees);
     let media = served.media.iter().map(|model| model.name.clone());
-    let names: Vec<String> = texts.chain(media).collect();
+    let upstreams = served.upstreams.iter().map(|model| model.name.clone());
+    let names: Vec<String> = texts.chain(media).chain(upstreams).collect();
     let context = served.context();
     let capacity = |info: &Arc<ModelInfo>| ModelCapacity {
         name: info.name.clone(),
@@ -117,7 +127,8 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         ..ModelCapacity::default()
     });
     let media = served.media.iter().map(media);
-    let models: Vec<_> = texts.chain(media).chain(forms).collect();
+    let upstreams = served.upstreams.iter().map(|model| upstream(model));
+    let models: Vec<_> = texts.chain(media).chain(upstreams).chain(forms).collect();
     let all = models.iter().map(|model| model.kinds);
     let kinds = all.reduce(Kinds::and).unwrap_or(Kind::Text.into());
     let images = all_see.then(|| "image".to_owned());
@@ -142,6 +153,23 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
     }
 }
 
+fn upstream(model: &UpstreamModel) -> ModelCapacity {
+    let tools = model.calls_tools.then_some(Ability::Tools);
+    let images = model.reads_images.then_some(Ability::ImageInput);
+    ModelCapacity {
+        name: model.name.clone(),
+        max: model.jobs,
+        context: (model.kind != Kind::Image).then_some(model.context),
+        kinds: model.kind.into(),
+        can: Some(tools.into_iter().chain(images).collect()),
+        details: ModelDetails {
+            upstream: Some(model.software().to_owned()),
+            ..ModelDetails::default()
+        },
+        ..ModelCapacity::default()
+    }
+}
+
 fn details(files: &CheckpointSummary) -> ModelDetails {
     ModelDetails {
         bytes: Some(files.bytes),
@@ -149,7 +177,7 @@ fn details(files: &CheckpointSummary) -> ModelDetails {
         format: Some(files.format.to_owned()),
         family: files.family.clone(),
         quantization: files.quantization.clone(),
-        parent: None,
+        ..ModelDetails::default()
     }
 }
 
@@ -183,6 +211,7 @@ mod tests {
         let dial = Dial::Local(([127, 0, 0, 1], 9).into());
         let post = Post {
             media_hosts: Vec::new(),
+            models: None,
             label: "test".to_owned(),
             way: Way::Socket { dial, sockets: 1 },
             key: "key".to_owned(),
@@ -228,6 +257,7 @@ mod tests {
         let dial = Dial::Local(([127, 0, 0, 1], 9).into());
         let post = Post {
             media_hosts: Vec::new(),
+            models: None,
             label: "test".to_owned(),
             way: Way::Socket { dial, sockets: 1 },
             key: "key".to_owned(),

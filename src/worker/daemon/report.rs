@@ -17,6 +17,8 @@ pub struct WorkerReport {
     #[serde(default)]
     pub pause: Option<PauseReport>,
     pub models: Vec<ModelReport>,
+    #[serde(default)]
+    pub upstreams: Vec<UpstreamReport>,
     pub coordinators: Vec<CoordinatorReport>,
     pub jobs: JobsReport,
     /// Jobs that are being done, the oldest first.
@@ -146,9 +148,9 @@ pub struct ModelReport {
     pub kind: Option<String>,
     /// Tokens of one job, of a model that has a context.
     pub context: Option<usize>,
-    /// The devices that have it.
+    /// The devices that have it, or the program that serves it.
     pub devices: Vec<String>,
-    /// `loaded`, `unloaded` or `downloading`.
+    /// `loaded`, `unloaded`, `downloading` or `served` by another program.
     pub state: String,
     /// Seconds since the epoch at which an unused model leaves memory.
     pub unloads_at: Option<i64>,
@@ -164,6 +166,19 @@ pub struct ModelReport {
     pub since_start: TallyReport,
     #[serde(default)]
     pub today: TallyReport,
+}
+
+/// A model that another program serves; nothing is known of it while it does not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpstreamReport {
+    pub name: String,
+    pub url: String,
+    pub software: Option<String>,
+    pub kind: Option<String>,
+    pub context: Option<u32>,
+    pub jobs: Option<u32>,
+    /// Why it is not served.
+    pub failure: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

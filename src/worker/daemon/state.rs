@@ -2,9 +2,10 @@
 //! also while a model loads.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::causes::{LineState, Situation, causes};
@@ -16,14 +17,15 @@ use super::owner::{Availability, OwnerPause};
 use super::pace::{self, Paces};
 use super::report::{
     CoordinatorReport, JobsReport, ModelReport, PauseReport, RunningJobReport, TallyReport,
-    WorkerReport,
+    UpstreamReport, WorkerReport,
 };
 use super::summary::{Activity, Counters};
 use super::{DeviceModel, Worker};
 use crate::link::{Link, Standing, Tally};
+use crate::upstream::{UpstreamModel, UpstreamState, UpstreamWatch};
 use muster_config::OwnerConfig;
 use muster_engine::runtime::Purpose;
-use muster_protocol::job::{Kudos, MemoryStay};
+use muster_protocol::job::{Kind, Kudos, MemoryStay};
 
 /// Clones are the same.
 #[derive(Clone)]
@@ -48,6 +50,7 @@ struct Sources {
     counters: Counters,
     paces: Arc<Paces>,
     lines: Vec<(String, Link)>,
+    upstreams: Option<UpstreamWatch>,
     /// What earlier workers of this process did.
     earlier: (Totals, Activity),
     history: History,
@@ -74,6 +77,7 @@ impl WorkerState {
             earlier: Default::default(),
             history: History::default(),
             inquiries: Inquiries::default(),
+            upstreams: None,
         })))
     }
 
@@ -142,6 +146,11 @@ impl WorkerState {
         sources.lines = worker.named_links();
     }
 
+    /// Models of other programs.
+    pub fn watches(&self, upstreams: &UpstreamWatch) {
+        self.lock().upstreams = Some(upstreams.clone());
+    }
+
     /// The owner's pause, and how far it has come.
     pub fn is_available(&self, availability: Availability, pause: &OwnerPause) {
         let mut sources = self.lock();
@@ -173,7 +182,7 @@ impl WorkerState {
     }
 
     fn lock(&self) -> MutexGuard<'_, Sources> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -199,11 +208,15 @@ impl Sources {
             .collect();
         let last_job = self.last_job(|_| true);
         let idle = last_job.and_then(|at| SystemTime::now().duration_since(at).ok());
+        let upstreams = self.upstreams.as_ref().map(UpstreamWatch::states);
+        let upstreams = upstreams.iter().flatten();
+        let upstreams: Vec<UpstreamReport> = upstreams.map(UpstreamReport::of).collect();
         let no_jobs = causes(&Situation {
             starting: self.starting.as_deref(),
             pause: pause.as_ref(),
             models: &models,
             refused_models: &self.refused_models,
+            upstreams: &upstreams,
             lines: &lines,
             idle: idle.unwrap_or_else(|| self.began.elapsed()),
             had_jobs: last_job.is_some(),
@@ -217,6 +230,7 @@ impl Sources {
             starting: self.starting.clone(),
             pause,
             models,
+            upstreams,
             jobs: JobsReport {
                 running: activity.running,
                 done: activity.done,
@@ -253,7 +267,16 @@ impl Sources {
             download: Some(download),
             ..ModelReport::default()
         });
-        served.chain(downloads).collect()
+        let upstreams = self.upstreams.as_ref().map(UpstreamWatch::models);
+        let upstreams = upstreams.into_iter().flatten().map(|model| {
+            let name = &model.name;
+            ModelReport {
+                since_start: tally_of(&totals.models, name),
+                today: tally_of(&today.models, name),
+                ..ModelReport::of_upstream(&model, &self.paces.of(name))
+            }
+        });
+        served.chain(downloads).chain(upstreams).collect()
     }
 
     /// A polled coordinator has a line for each kind of jobs, and one report.
@@ -371,10 +394,41 @@ impl ModelReport {
             devices: places.unwrap_or_default(),
             state: state.to_owned(),
             unloads_at,
-            tokens_per_second: pace.decode_per_second,
-            prompt_tokens_per_second: pace.prefill_per_second,
+            tokens_per_second: pace.shown_decode_per_second,
+            prompt_tokens_per_second: pace.shown_prefill_per_second,
             running: pace.running,
             ..Self::default()
+        }
+    }
+
+    fn of_upstream(model: &UpstreamModel, pace: &pace::Model) -> Self {
+        let has_context = model.kind != Kind::Image;
+        Self {
+            name: model.name.clone(),
+            kind: Some(model.kind.name().to_owned()),
+            context: has_context.then_some(model.context as usize),
+            devices: vec![format!("{} at {}", model.software(), model.url())],
+            state: "served".to_owned(),
+            tokens_per_second: pace.shown_decode_per_second,
+            prompt_tokens_per_second: pace.shown_prefill_per_second,
+            running: pace.running,
+            ..Self::default()
+        }
+    }
+}
+
+impl UpstreamReport {
+    fn of(state: &UpstreamState) -> Self {
+        let model = state.model.as_ref();
+        let served = model.as_ref().ok();
+        Self {
+            name: state.name.clone(),
+            url: state.url.clone(),
+            software: served.map(|model| model.software().to_owned()),
+            kind: served.map(|model| model.kind.name().to_owned()),
+            context: served.map(|model| model.context),
+            jobs: served.map(|model| model.jobs),
+            failure: model.err().cloned(),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! A worker at work: its engine on one side, its lines to coordinators on the other.
 
-use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,43 +10,24 @@ use tokio_rustls::rustls::ClientConfig;
 use tracing::warn;
 use url::Url;
 
-use super::engines::{DeviceModel, Fleet, MediaModel};
-use super::jobs::{self, CAPTION, NSFW, Shop};
+use super::engines::Fleet;
+use super::jobs::{self, Shop};
 use super::look::{Look, set_status};
 use super::owner::Availability;
 use super::pace::Paces;
-use super::registration::{claims, registration, small};
+use super::registration::{claims, registration};
+use super::served::{PolledTerms, Served};
 use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, PolledKind, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
-use muster_engine::runtime::{Failure, ModelInfo, Purpose};
+use muster_engine::runtime::Failure;
 use muster_process::tasks::Tasks;
-use muster_protocol::job::Kind;
 use muster_protocol::link::Registration;
 
 /// Years of coordinators know agents as name, version and address.
 const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
-/// The largest image that a polled coordinator may ask for.
-const MOST_PIXELS: u64 = 1024 * 1024;
-/// The largest image that it may ask to be looked at.
-const MOST_LOOKED_AT: u64 = 4096 * 4096;
 /// What the farewells of the lines may take beyond the time that jobs have.
 const FAREWELL: Duration = Duration::from_secs(3);
-
-/// What a worker offers.
-#[derive(Debug, Clone, Default)]
-pub struct Served {
-    /// Models of text threads.
-    pub models: Vec<Arc<ModelInfo>>,
-    /// Models of makers, one job at once each.
-    pub media: Vec<MediaModel>,
-    /// Jobs of texts at once on each device.
-    pub slots: usize,
-    /// The devices with a model, by its name, where they are several.
-    pub copies: BTreeMap<String, usize>,
-    /// What a model is called where workers poll, by its name here; its name here where nothing is said.
-    pub other_names: BTreeMap<String, Vec<String>>,
-}
 
 /// A coordinator to work for, and who we are there.
 #[derive(Clone)]
@@ -59,6 +39,8 @@ pub struct Post {
     pub name: String,
     /// Hosts of its links beside its own.
     pub media_hosts: Vec<String>,
+    /// The models that are offered there; none: all.
+    pub models: Option<Vec<String>>,
 }
 
 /// How the work comes.
@@ -117,18 +99,11 @@ enum LineModels {
     },
 }
 
-/// What the owner lets a coordinator ask for that is polled.
-#[derive(Debug, Clone, Copy)]
-struct PolledTerms {
-    /// Jobs at once.
-    jobs: usize,
-    takes_nsfw: bool,
-}
-
 impl Worker {
     /// Begins to work at every post. Returns at once; [`connected`](Self::connected) waits.
     pub fn start(fleet: impl Into<Fleet>, served: Served, posts: Vec<Post>, tasks: &Tasks) -> Self {
         let fleet = fleet.into();
+        posts.iter().for_each(|post| served.tell_unknown(post));
         let (offers, taken) = mpsc::channel(WAITING_OFFERS);
         let (condition, heard) = watch::channel(Condition::default());
         let (availability, is_available) = watch::channel(Availability::Open);
@@ -138,6 +113,7 @@ impl Worker {
             paces: Arc::default(),
             counters: Counters::default(),
             captioning: served.captioning(),
+            upstreams: served.upstreams.clone().into(),
         };
         let (counters, paces) = (shop.counters.clone(), Arc::clone(&shop.paces));
         let (stock, stocked) = watch::channel(Stock { fleet, served });
@@ -148,8 +124,9 @@ impl Worker {
         let claims = claims(&fleet, &served);
         let keep = |post: Post| match post.way.clone() {
             Way::Socket { dial, sockets } => {
+                let offered = served.offered_to(post.models.as_deref());
                 let (told, registration) =
-                    watch::channel(registration(&post, &served, claims.clone()));
+                    watch::channel(registration(&post, &offered, claims.clone()));
                 let line = Line {
                     registration,
                     label: post.label.clone(),
@@ -173,8 +150,12 @@ impl Worker {
                 takes_nsfw,
                 agent,
             } => {
-                let terms = PolledTerms { jobs, takes_nsfw };
-                let kinds = served.to_those_polled(terms, &fleet);
+                let terms = PolledTerms {
+                    jobs,
+                    takes_nsfw,
+                    models: post.models.clone(),
+                };
+                let kinds = served.to_those_polled(&terms, &fleet);
                 if served.draws() && !fleet.can_judge() {
                     let label = &post.label;
                     warn!(
@@ -203,7 +184,7 @@ impl Worker {
                         label: post.label.clone(),
                         link: line.keep(&offers, &heard, tasks),
                         models: LineModels::Calls {
-                            terms,
+                            terms: terms.clone(),
                             served: told,
                         },
                     }
@@ -230,12 +211,12 @@ impl Worker {
     /// until its jobs have ended.
     pub async fn offer(&self, stock: Stock) -> Result<bool, Failure> {
         let Stock { fleet, served } = stock.clone();
-        let polled = |terms: PolledTerms| served.to_those_polled(terms, &fleet);
+        let polled = |terms: &PolledTerms| served.to_those_polled(terms, &fleet);
         let has_lines = |line: &PostLine| match &line.models {
             LineModels::Socket(..) => true,
             LineModels::Calls { terms, served } => {
                 let kind = served.borrow().kind;
-                let kinds = polled(*terms);
+                let kinds = polled(terms);
                 let has_work = kinds.iter().any(|served| served.kind == kind);
                 has_work && kinds.iter().all(|served| self.is_polled_for(served.kind))
             }
@@ -252,7 +233,8 @@ impl Worker {
         for line in &self.lines {
             match &line.models {
                 LineModels::Socket(post, told) => {
-                    let now = registration(post, &served, claims.clone());
+                    let offered = served.offered_to(post.models.as_deref());
+                    let now = registration(post, &offered, claims.clone());
                     told.send_if_modified(|told| replaces(told, now));
                 }
                 LineModels::Calls {
@@ -260,7 +242,7 @@ impl Worker {
                     served: told,
                 } => {
                     let kind = told.borrow().kind;
-                    let mut kinds = polled(*terms).into_iter();
+                    let mut kinds = polled(terms).into_iter();
                     if let Some(now) = kinds.find(|now| now.kind == kind) {
                         told.send_if_modified(|told| replaces(told, now));
                     }
@@ -454,144 +436,12 @@ async fn take_offers(
                         let Stock { fleet, served } = &*stock.borrow_and_update();
                         shop.fleet = fleet.clone();
                         shop.captioning = served.captioning();
+                        shop.upstreams = served.upstreams.clone().into();
                     }
                     tasks.start(jobs::run(offer, shop.clone()));
                 }
                 None => return,
             },
         };
-    }
-}
-
-impl Served {
-    /// Offers all of these models.
-    pub fn new(
-        all: Vec<DeviceModel>,
-        slots: usize,
-        copies: BTreeMap<String, usize>,
-        other_names: BTreeMap<String, Vec<String>>,
-    ) -> Self {
-        let (mut models, mut media) = (Vec::new(), Vec::new());
-        for model in all {
-            match model {
-                DeviceModel::Text(info) => models.push(info),
-                DeviceModel::Media(model) => media.push(model),
-            }
-        }
-        Self {
-            models,
-            media,
-            slots,
-            copies,
-            other_names,
-        }
-    }
-
-    /// Jobs of a text model at once.
-    pub fn slots_of(&self, model: &str) -> usize {
-        self.slots * self.copies_of(model)
-    }
-
-    /// Jobs of a media model at once.
-    pub fn jobs_of(&self, model: &MediaModel) -> u32 {
-        model
-            .jobs
-            .saturating_mul(small(self.copies_of(&model.name)))
-    }
-
-    fn copies_of(&self, model: &str) -> usize {
-        self.copies.get(model).copied().unwrap_or(1)
-    }
-
-    /// Jobs of all models at once: those of texts share the slots of their devices.
-    pub fn capacity(&self) -> u32 {
-        let texts = self.models.iter().map(|info| self.slots_of(&info.name));
-        let texts = texts.max().unwrap_or(self.slots);
-        let media = self.media.iter().map(|model| self.jobs_of(model));
-        small(texts).saturating_add(media.sum())
-    }
-
-    /// Models that write text.
-    pub fn writing(&self) -> impl Iterator<Item = &Arc<ModelInfo>> {
-        let models = self.models.iter();
-        models.filter(|info| info.purpose == Purpose::Generate)
-    }
-
-    /// The model that writes captions: the first that reads images in chats.
-    pub fn captioning(&self) -> Option<String> {
-        let mut reading = self
-            .writing()
-            .filter(|info| info.reads_images && info.can_chat);
-        reading.next().map(|info| info.name.clone())
-    }
-
-    /// The forms that the worker answers, and how many of each at once.
-    pub fn forms(&self, can_judge: bool) -> Vec<(&'static str, usize)> {
-        let captions = self
-            .captioning()
-            .map(|model| (CAPTION, self.slots_of(&model)));
-        // The checker computes on the processor.
-        let judgements = can_judge.then_some((NSFW, 1));
-        captions.into_iter().chain(judgements).collect()
-    }
-
-    /// The context that every one of the models that write has; of all, where none does.
-    pub fn context(&self) -> u32 {
-        let contexts = self.writing().map(|info| small(info.context));
-        let all = self.models.iter().map(|info| small(info.context));
-        contexts.min().or(all.min()).unwrap_or(0)
-    }
-
-    fn draws(&self) -> bool {
-        self.media.iter().any(|model| model.kind == Kind::Image)
-    }
-
-    /// For each kind of calls that there are models for.
-    /// Images are among them only where they can be judged: the coordinator may want any of them to be.
-    fn to_those_polled(&self, terms: PolledTerms, fleet: &Fleet) -> Vec<legacy::Served> {
-        let PolledTerms { jobs, takes_nsfw } = terms;
-        let folders = fleet.folders();
-        let names = |here: &String| {
-            let others = self.other_names.get(here).cloned();
-            let others = others.filter(|others| !others.is_empty());
-            let names = others.unwrap_or_else(|| vec![here.clone()]);
-            let here = here.clone();
-            names.into_iter().map(move |name| (name, here.clone()))
-        };
-        let texts = legacy::Served {
-            kind: PolledKind::Text,
-            models: self.writing().flat_map(|info| names(&info.name)).collect(),
-            jobs: jobs.min(self.slots).max(1),
-            context: self.context(),
-            ..legacy::Served::default()
-        };
-        let drawing = self.media.iter().filter(|_| fleet.can_judge());
-        let drawing = drawing.filter(|model| model.kind == Kind::Image);
-        let images = legacy::Served {
-            kind: PolledKind::Image,
-            models: drawing.flat_map(|model| names(&model.name)).collect(),
-            jobs: 1,
-            pixels: MOST_PIXELS,
-            has_loras: folders.loras.is_some(),
-            has_inversions: folders.embeddings.is_some(),
-            takes_nsfw,
-            ..legacy::Served::default()
-        };
-        let forms = self.forms(fleet.can_judge()).into_iter();
-        let forms = legacy::Served {
-            kind: PolledKind::Form,
-            models: forms
-                .map(|(form, _)| (form.to_owned(), form.to_owned()))
-                .collect(),
-            jobs: 1,
-            pixels: MOST_LOOKED_AT,
-            ..legacy::Served::default()
-        };
-        let kinds = [texts, images, forms].into_iter();
-        let mut kinds: Vec<_> = kinds.filter(|served| !served.models.is_empty()).collect();
-        if kinds.is_empty() {
-            kinds.push(legacy::Served::default());
-        }
-        kinds
     }
 }

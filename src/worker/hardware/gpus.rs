@@ -1,9 +1,10 @@
 //! The GPUs of this machine as one thread reads them each second, for everything in the process that asks.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::GpuLoad;
@@ -18,7 +19,7 @@ static READER: Mutex<Weak<Sender>> = Mutex::new(Weak::new());
 /// The GPUs that this process may use, by their numbers; read again each second while a receiver exists. The first call
 /// reads them itself and may take its time. Without a driver the list stays empty.
 pub fn follow() -> watch::Receiver<Vec<GpuLoad>> {
-    let mut reader = READER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reader = READER.lock();
     if let Some(sender) = reader.upgrade() {
         return sender.subscribe();
     }
@@ -42,7 +43,7 @@ fn read(cards: &Cards, sender: &Arc<Sender>) {
     loop {
         thread::park_timeout(INTERVAL);
         {
-            let mut reader = READER.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reader = READER.lock();
             if sender.receiver_count() == 0 {
                 *reader = Weak::new();
                 return;

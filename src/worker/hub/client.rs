@@ -14,11 +14,14 @@ use url::Url;
 
 use super::{
     error::HubError,
+    pace::DownloadPace,
     retry::{Trouble, retry_after},
     settings::HubSettings,
 };
 
 pub struct Client {
+    /// Of all files together.
+    pub pace: DownloadPace,
     http: reqwest::Client,
     endpoint: Url,
     token: Option<String>,
@@ -62,6 +65,7 @@ impl Client {
                 attempts: 1,
             })?;
         Ok(Self {
+            pace: DownloadPace::new(settings.bandwidth),
             http,
             endpoint: settings.endpoint.clone(),
             token: settings.token.clone(),

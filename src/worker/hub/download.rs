@@ -4,11 +4,11 @@ use std::{
     collections::VecDeque,
     io,
     ops::Range,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use reqwest::StatusCode;
 use tokio_util::sync::CancellationToken;
 
@@ -68,12 +68,7 @@ impl Download<'_> {
         pieces: &Mutex<VecDeque<Range<u64>>>,
         halt: &CancellationToken,
     ) -> Result<(), Trouble> {
-        let next = || {
-            pieces
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_front()
-        };
+        let next = || pieces.lock().pop_front();
         while let Some(piece) = next() {
             self.piece(piece, halt).await?;
         }
@@ -175,6 +170,7 @@ impl Download<'_> {
             let wanted = usize::try_from(end - *at).unwrap_or(usize::MAX) - buffer.bytes.len();
             match chunk {
                 Ok(Some(chunk)) => {
+                    self.line.client.pace.take(chunk.len()).await;
                     // More than was asked for is not looked at.
                     buffer.add(&chunk[..chunk.len().min(wanted)]);
                     if chunk.len() >= wanted {

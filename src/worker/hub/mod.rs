@@ -15,6 +15,7 @@ mod error;
 mod extents;
 mod keep;
 mod listing;
+mod pace;
 mod part;
 mod progress;
 mod proof;

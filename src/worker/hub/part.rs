@@ -10,10 +10,11 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use super::extents::Extents;
+use parking_lot::Mutex;
 
 pub struct Part {
     files: Arc<Files>,
@@ -104,8 +105,8 @@ impl Part {
         fs::remove_file(&self.files.data_path)
     }
 
-    fn extents(&self) -> std::sync::MutexGuard<'_, Extents> {
-        self.extents.lock().unwrap_or_else(PoisonError::into_inner)
+    fn extents(&self) -> parking_lot::MutexGuard<'_, Extents> {
+        self.extents.lock()
     }
 }
 

@@ -21,6 +21,8 @@ pub struct HubSettings {
     pub offline: bool,
     /// Ranges of one file on their way at the same time.
     pub connections: usize,
+    /// Bytes a second of all downloads together.
+    pub bandwidth: Option<u64>,
     /// The longest range asked for at once.
     pub piece_bytes: u64,
     pub patience: Patience,
@@ -63,6 +65,7 @@ impl HubSettings {
             records_dir: data_dir.join("pulls"),
             offline: false,
             connections: 8,
+            bandwidth: None,
             piece_bytes: 32 * 1024 * 1024,
             patience: Patience::default(),
         }

@@ -2,8 +2,10 @@
 //! writes it; the owner's log and status read it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::offer::Said;
 use muster_protocol::job::{Event, FinishReason, Kudos};
@@ -156,7 +158,7 @@ impl Feedback {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -9,10 +9,11 @@
 use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
@@ -184,8 +185,8 @@ impl Transfers {
         found.is_ok_and(|found| *self.0.is_inside.get_or_init(|| found))
     }
 
-    fn hosts(&self) -> std::sync::MutexGuard<'_, Option<Vec<String>>> {
-        self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn hosts(&self) -> parking_lot::MutexGuard<'_, Option<Vec<String>>> {
+        self.0.hosts.lock()
     }
 }
 

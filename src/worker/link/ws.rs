@@ -408,6 +408,10 @@ impl Running {
             reply: Reply::new(slot, self.mouth.clone()),
             stop: stop.clone(),
         };
+        if !is_offered(&offer.work.model, &self.shell.registration.borrow()) {
+            refused.push(slot);
+            return;
+        }
         match self.shell.offers.try_send(offer) {
             Ok(()) => {
                 self.stops.insert(slot, stop);
@@ -539,4 +543,11 @@ async fn until(due: Option<Instant>) {
 struct Parting {
     wire: Wire,
     until: Instant,
+}
+/// Whether the worker offers a model here: not each coordinator is offered each.
+fn is_offered(model: &str, registration: &Registration) -> bool {
+    let listed = registration.capacity.iter();
+    let mut listed = listed.flat_map(|capacity| &capacity.models);
+    let mut named = registration.models.iter();
+    named.any(|name| name == model) || listed.any(|one| one.name == model)
 }

@@ -26,10 +26,14 @@ const SIBLINGS: &[(&str, &[&str])] = &[
     ("process/tasks", &[]),
     ("process/telemetry", &[]),
     ("worker/catalog", &["hub"]),
-    ("worker/daemon", &["catalog", "hardware", "hub", "link"]),
+    (
+        "worker/daemon",
+        &["catalog", "hardware", "hub", "link", "upstream"],
+    ),
     ("worker/hardware", &[]),
     ("worker/hub", &[]),
     ("worker/link", &[]),
+    ("worker/upstream", &[]),
 ];
 
 /// The only places that may name a crate.
@@ -77,6 +81,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "reader",
             "worker/daemon",
             "worker/link",
+            "worker/upstream",
             "lib.rs",
         ],
     ),
@@ -88,6 +93,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "worker/catalog",
             "worker/daemon",
             "worker/link",
+            "worker/upstream",
             "lib.rs",
         ],
     ),
@@ -120,6 +126,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "worker/link/inquiry",
             "worker/link/legacy",
             "worker/link/transfer.rs",
+            "worker/upstream",
         ],
     ),
     ("ratatui", &["cli/top"]),

@@ -55,6 +55,7 @@ pub fn post_at(address: SocketAddr, key: &str) -> Post {
     };
     Post {
         media_hosts: Vec::new(),
+        models: None,
         key: key.to_owned(),
         ..post_by("ours", way)
     }

@@ -96,6 +96,7 @@ pub fn post(name: &str, dial: Dial) -> Post {
 pub fn post_by(name: &str, way: Way) -> Post {
     Post {
         media_hosts: Vec::new(),
+        models: None,
         label: "test".to_owned(),
         way,
         key: "key-1".to_owned(),

@@ -13,6 +13,8 @@ pub mod documented;
 pub mod hub;
 pub mod machines;
 #[cfg(feature = "coordinator")]
+pub mod program;
+#[cfg(feature = "coordinator")]
 pub mod puppet;
 #[cfg(feature = "coordinator")]
 pub mod rig;

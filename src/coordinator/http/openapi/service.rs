@@ -351,6 +351,7 @@ fn model() -> Value {
             "max_context_length": {"type": "integer", "description": "Tokens; of models that read texts."},
             "aliases": texts(),
             "parent": {"type": "string", "description": "The model that it is an adapter of."},
+            "upstream": {"type": "string", "description": "The program behind its workers that serves it, such as vllm or ollama, where it is not their own engine."},
             "limits": {
                 "type": "object",
                 "description": "What a request for media may ask of it at most, where its workers say it.",

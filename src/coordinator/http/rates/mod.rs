@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
@@ -23,6 +23,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::address::{Address, Proxied};
 use super::auth::{self, Admitted};
@@ -288,11 +289,11 @@ impl Rates {
     }
 
     fn friends(&self) -> MutexGuard<'_, HashMap<Network, Instant>> {
-        self.friends.lock().unwrap_or_else(PoisonError::into_inner)
+        self.friends.lock()
     }
 
     fn windows(&self) -> MutexGuard<'_, Windows> {
-        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+        self.windows.lock()
     }
 }
 

@@ -5,9 +5,10 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
@@ -154,7 +155,7 @@ impl Certificates {
     }
 
     fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.lock()
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
@@ -65,7 +66,7 @@ impl Tls {
     /// Serves the other's certificate from now on.
     pub fn replace(&self, other: &Self) {
         let acceptor = other.acceptor();
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+        *self.0.write() = acceptor;
     }
 
     pub async fn shake_hands(&self, stream: Peer) -> io::Result<TlsStream<Peer>> {
@@ -74,7 +75,7 @@ impl Tls {
     }
 
     fn acceptor(&self) -> TlsAcceptor {
-        let acceptor = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let acceptor = self.0.read();
         acceptor.clone()
     }
 

@@ -95,6 +95,7 @@ impl Choices {
                 outcome,
                 timing,
                 worker,
+                upstream,
                 format,
             }) => {
                 self.streams[choice] = None;
@@ -111,6 +112,7 @@ impl Choices {
                     Grid {
                         routing,
                         translated,
+                        upstream,
                         ..Grid::new(worker, total, first_output, tokens, seed)
                     }
                 })

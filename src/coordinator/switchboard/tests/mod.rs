@@ -7,8 +7,10 @@ mod polling;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use muster_testing::eventually;
 use tokio::sync::{Semaphore, mpsc};
@@ -99,7 +101,7 @@ impl Rig {
 
     async fn order(&self) -> Order {
         let next = poll_fn(|context| {
-            let mut waiting = self.waiting.lock().unwrap();
+            let mut waiting = self.waiting.lock();
             if waiting.is_empty() {
                 std::task::ready!(self.orders.poll_take(&mut waiting, context));
             }
@@ -300,7 +302,7 @@ async fn a_store_that_fails_is_asked_again_and_the_tokens_are_counted_once() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = asked.clone();
     let books = Books::new(move |_, counted| {
-        let mut seen = seen.lock().unwrap();
+        let mut seen = seen.lock();
         seen.push(counted);
         let failed = seen.len() < 2;
         async move {
@@ -319,7 +321,7 @@ async fn a_store_that_fails_is_asked_again_and_the_tokens_are_counted_once() {
         outcome(&mut stream).await,
         Outcome::Delivered { .. }
     ));
-    let asked = asked.lock().unwrap();
+    let asked = asked.lock();
     assert_eq!(asked.len(), 2);
     assert_eq!(asked[0], asked[1]);
     assert_eq!(asked[0].output_tokens, 1);

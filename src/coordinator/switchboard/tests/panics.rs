@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::super::{Books, Order, Switchboard};
@@ -87,7 +88,7 @@ async fn a_panic_of_the_books_is_an_answer_that_has_not_come() {
     let asked = Arc::new(Mutex::new(0));
     let times = asked.clone();
     let books = Books::new(move |_, _| {
-        let mut times = times.lock().unwrap();
+        let mut times = times.lock();
         *times += 1;
         let is_first = *times == 1;
         async move {
@@ -104,5 +105,5 @@ async fn a_panic_of_the_books_is_an_answer_that_has_not_come() {
         outcome(&mut stream).await,
         Outcome::Delivered { .. }
     ));
-    assert_eq!(*asked.lock().unwrap(), 2);
+    assert_eq!(*asked.lock(), 2);
 }

@@ -33,6 +33,8 @@ pub struct Grid {
     pub routing: Option<Routing>,
     /// The API of the request, where its worker got a translation of it.
     pub translated: Option<&'static str>,
+    /// The program behind the worker that serves the model: `vllm`, `ollama`.
+    pub upstream: Option<Arc<str>>,
 }
 
 /// What was asked for in place of a model, and which one it became.
@@ -89,6 +91,7 @@ impl Grid {
             seed,
             routing: None,
             translated: None,
+            upstream: None,
         }
     }
 
@@ -113,6 +116,9 @@ impl Grid {
         }
         if let Some(api) = self.translated {
             body["translated"] = api.into();
+        }
+        if let Some(program) = &self.upstream {
+            body["upstream"] = (**program).into();
         }
         body
     }

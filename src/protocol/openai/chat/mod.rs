@@ -16,6 +16,7 @@
 //! | `reply` | one JSON object at the end |
 //! | `chunks` | chunks as they come, written into one buffer |
 //! | `media` | chats with models that make images or videos |
+//! | `outgoing` | a neutral request as a body of this API |
 //! | [`schema`] | all of it as JSON Schema |
 //!
 //! No field is ignored, unless the operator wants it: each is honoured, or refused by its name. A wish that only some workers can grant becomes
@@ -32,6 +33,7 @@ mod head;
 mod keywords;
 mod media;
 mod messages;
+mod outgoing;
 mod reasoning;
 mod reply;
 mod request;
@@ -52,6 +54,7 @@ pub use fields::for_strangers;
 pub use files::{FilePart, take_files};
 pub use head::{Ending, Grid, Head, Routing, finish_word};
 pub use media::{MediaChat, MediaChatHead, MediaChatStream};
+pub use outgoing::outgoing_fields;
 pub use reply::Reply;
 
 use std::borrow::Cow;

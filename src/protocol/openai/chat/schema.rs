@@ -398,6 +398,10 @@ fn generation() -> Value {
                 "enum": ["anthropic", "openai-responses"],
                 "description": "The API of the request, if a worker of the public network got it as a chat request.",
             },
+            "upstream": {
+                "type": "string",
+                "description": "The program behind the worker that served the model, such as vllm or ollama, if it was not its own engine.",
+            },
         }),
         &["worker", "gen_time", "ttft", "tokens_per_s", "seed"],
     )

@@ -20,11 +20,13 @@ use super::devices::NewAdapters;
 use super::downloads::{Downloads, can_be_fetched};
 use super::owner::{Availability, OwnerPause, OwnerRules};
 use super::state::WorkerState;
+use super::upstreams::upstream_wishes;
 use super::{DeviceModel, Devices, LAST_TASKS, Post, Served, Stock, Worker, here_already};
 use crate::catalog::Catalog;
 use crate::daemon::DaemonError;
 use crate::daemon::locate::Located;
 use crate::hub::Hub;
+use crate::upstream::UpstreamWatch;
 use muster_config::{Config, show_duration};
 use muster_process::tasks::Tasks;
 
@@ -38,6 +40,8 @@ pub struct Crew {
     choices: OwnerChoices,
     /// Why the owner's rules keep jobs away.
     rules: watch::Receiver<Vec<String>>,
+    /// Models that other programs serve.
+    upstreams: UpstreamWatch,
     /// The effect of the owner's pause.
     availability: Availability,
     /// Models that left memory for a pause.
@@ -62,6 +66,9 @@ pub struct OwnerChoices {
     pub pause: OwnerPause,
 }
 
+/// What the owner has said: commands, rules, other programs.
+type OwnerSources = (OwnerChoices, watch::Receiver<Vec<String>>, UpstreamWatch);
+
 /// Models whose files are here and that are not loaded yet.
 pub type Recruits = Vec<(String, Located)>;
 
@@ -70,17 +77,17 @@ impl Crew {
         devices: Devices,
         models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
-        rules: &OwnerRules,
+        (rules, upstreams): (&OwnerRules, UpstreamWatch),
         context: (WorkerState, &Catalog),
         whole: &Tasks,
     ) -> Self {
-        let owner = (OwnerChoices::default(), rules.reasons.clone());
+        let owner = (OwnerChoices::default(), rules.reasons.clone(), upstreams);
         Self::start_with(owner, devices, models, posts, context, whole).await
     }
 
     /// Starts with the choices that the owner made in an earlier process. A model that does not load again is left out.
     pub async fn start_again(
-        (choices, rules): (OwnerChoices, &OwnerRules),
+        (choices, rules, upstreams): (OwnerChoices, &OwnerRules, UpstreamWatch),
         devices: Devices,
         mut models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
@@ -104,12 +111,12 @@ impl Crew {
             models.extend(load(&devices, wanted.clone(), located, &state).await);
         }
         choices.unload(&devices).await;
-        let owner = (choices, rules.reasons.clone());
+        let owner = (choices, rules.reasons.clone(), upstreams);
         Self::start_with(owner, devices, models, posts, (state, catalog), whole).await
     }
 
     async fn start_with(
-        (mut choices, mut rules): (OwnerChoices, watch::Receiver<Vec<String>>),
+        (mut choices, mut rules, upstreams): OwnerSources,
         devices: Devices,
         models: Vec<(String, DeviceModel)>,
         posts: Vec<Post>,
@@ -119,16 +126,18 @@ impl Crew {
         let mut models = models;
         add_adapters(&devices, &mut models).await;
         let tasks = whole.part();
-        let Stock { fleet, served } = stock(&devices, &models, catalog).await;
+        let Stock { fleet, served } = stock(&devices, &models, (catalog, &upstreams)).await;
         let worker = Worker::start(fleet, served, posts.clone(), &tasks);
         devices.keep(&tasks);
         state.serves(device_models(&models), &devices, &worker);
+        state.watches(&upstreams);
         choices.pause.rules = rules.borrow_and_update().clone();
         let mut crew = Self {
             devices,
             models,
             choices,
             rules,
+            upstreams: upstreams.clone(),
             availability: Availability::Open,
             put_away: Vec::new(),
             coming_back: None,
@@ -244,7 +253,8 @@ impl Crew {
         if leaving.is_empty() {
             return true;
         }
-        let stock = stock(&self.devices, &self.models, catalog).await;
+        let others = (catalog, &self.upstreams);
+        let stock = stock(&self.devices, &self.models, others).await;
         match self.worker.offer(stock).await {
             Ok(true) => {}
             Ok(false) => return false,
@@ -275,7 +285,8 @@ impl Crew {
     }
 
     async fn offer(self, (config, catalog): (&Config, &Catalog), grace: Duration) -> Self {
-        let stock = stock(&self.devices, &self.models, catalog).await;
+        let others = (catalog, &self.upstreams);
+        let stock = stock(&self.devices, &self.models, others).await;
         match self.worker.offer(stock).await {
             Ok(true) => {
                 let models = device_models(&self.models);
@@ -301,6 +312,7 @@ impl Crew {
             models,
             choices,
             rules,
+            upstreams,
             worker,
             posts,
             state,
@@ -317,7 +329,7 @@ impl Crew {
         }
         tasks.stop(LAST_TASKS).await;
         let models = change(&devices, models).await;
-        let owner = (choices, rules);
+        let owner = (choices, rules, upstreams);
         Self::start_with(owner, devices, models, posts, (state, context.1), &whole).await
     }
 
@@ -332,6 +344,22 @@ impl Crew {
         self.models
             .retain(|(_, model)| !gone.iter().any(|name| name == model.name()));
         self.offer(context, grace).await
+    }
+
+    /// Waits until other programs serve other models.
+    pub async fn upstreams_changed(&self) {
+        // A look that is given up must not be lost: the receiver of this value stays as it is.
+        self.upstreams.clone().changed().await;
+    }
+
+    /// Offers what other programs serve now.
+    pub async fn follow_upstreams(mut self, context: (&Config, &Catalog), grace: Duration) -> Self {
+        self.upstreams.mark_seen();
+        self.offer(context, grace).await
+    }
+
+    pub fn change_upstreams(&self, config: &Config) {
+        self.upstreams.change(upstream_wishes(config));
     }
 
     pub fn choices(&self) -> &OwnerChoices {
@@ -383,11 +411,22 @@ async fn load(
 }
 
 /// The models and the engine that has them now.
-async fn stock(devices: &Devices, models: &[(String, DeviceModel)], catalog: &Catalog) -> Stock {
+async fn stock(
+    devices: &Devices,
+    models: &[(String, DeviceModel)],
+    (catalog, upstreams): (&Catalog, &UpstreamWatch),
+) -> Stock {
     let max_running = devices.first().await.max_running();
+    // A model of this worker's own has its name.
+    let is_free = |name: &str| !models.iter().any(|(_, model)| model.name() == name);
+    let mut upstreams = upstreams.models();
+    upstreams.retain(|model| is_free(&model.name));
     Stock {
         fleet: devices.fleet().await,
-        served: served(models, max_running, devices, catalog),
+        served: Served {
+            upstreams,
+            ..served(models, max_running, devices, catalog)
+        },
     }
 }
 

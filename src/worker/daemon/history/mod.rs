@@ -11,10 +11,11 @@ mod file;
 mod totals;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Local, NaiveTime, Utc};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -193,7 +194,7 @@ impl History {
     }
 
     fn lock(&self) -> MutexGuard<'_, Minutes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

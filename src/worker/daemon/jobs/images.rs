@@ -1,9 +1,10 @@
 //! Images in chats, from their links to what the model takes of them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::daemon::blame;
@@ -96,7 +97,7 @@ fn read_part(
     }
     // One at a time: pixels take many times the memory of their file.
     static DECODING: Mutex<()> = Mutex::new(());
-    let _alone = DECODING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = DECODING.lock();
     let pixels = decoded(&bytes).map_err(unusable)?;
     let size = [pixels.width() as usize, pixels.height() as usize];
     let image = reader.input.process(&rgb(pixels), size, detail);

@@ -9,6 +9,7 @@
 //! | `forms` | captions and judgements of images |
 //! | `speech` | what the engine says, as coordinators hear it |
 //! | `logprobs` | which tokens a piece of text was written with |
+//! | `upstream` | jobs of models that other programs serve |
 
 mod encode;
 mod forms;
@@ -17,6 +18,7 @@ mod images;
 mod logprobs;
 mod request;
 mod speech;
+mod upstream;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,6 +35,7 @@ use super::residency::ResidencyHold;
 use super::summary::Counters;
 use crate::link::session::Work;
 use crate::link::{LineId, Offer, Reply, Said, Stop};
+use crate::upstream::UpstreamModel;
 use muster_engine::runtime::{self, Generation, Runtime};
 use muster_protocol::job::{
     Body, Failure, FailureKind, FinishReason, KeepAlive, ResultPart, TokenList, TokensRequest,
@@ -59,6 +62,8 @@ pub struct Shop {
     pub counters: Counters,
     /// The model that writes captions.
     pub captioning: Option<String>,
+    /// Models that other programs serve.
+    pub upstreams: Arc<[Arc<UpstreamModel>]>,
 }
 
 /// Does a job of any kind.
@@ -67,7 +72,14 @@ pub async fn run(mut offer: Offer, shop: Shop) {
         Payload::Neutral(Body::Form(request)) => forms::answer(offer, *request, shop).await,
         payload => {
             offer.work.payload = payload;
-            serve(offer, shop).await;
+            let mut upstreams = shop.upstreams.iter();
+            match upstreams
+                .find(|model| model.name == offer.work.model)
+                .cloned()
+            {
+                Some(model) => upstream::serve(offer, model, shop).await,
+                None => serve(offer, shop).await,
+            }
         }
     }
 }

@@ -96,7 +96,7 @@ impl Asked {
     }
 }
 
-fn text_request(payload: Payload) -> Result<job::TextRequest, Failure> {
+pub fn text_request(payload: Payload) -> Result<job::TextRequest, Failure> {
     let format = payload.format().to_owned();
     match payload {
         Payload::Neutral(Body::Text(request)) => Ok(*request),

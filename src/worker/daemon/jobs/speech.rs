@@ -324,7 +324,7 @@ fn add(piece: Piece, job: JobId, events: &mut Vec<Event>) {
 }
 
 /// The same on every worker that continues the job.
-fn call_id(job: JobId, index: u32) -> String {
+pub fn call_id(job: JobId, index: u32) -> String {
     let mixed = job.0.as_u128().wrapping_add(u128::from(index) + 1);
     format!("call_{}", Uuid::from_u128(mixed).simple())
 }

@@ -89,7 +89,7 @@ async fn make(
 }
 
 /// One request for each output.
-fn bodies(kind: Kind, payload: Payload) -> Result<Vec<Body>, Failure> {
+pub fn bodies(kind: Kind, payload: Payload) -> Result<Vec<Body>, Failure> {
     match payload {
         Payload::Neutral(body) if body.file().is_some() => Ok(vec![body]),
         Payload::Public(keys) if kind == Kind::Image => {
@@ -126,7 +126,7 @@ async fn one(
     };
     let request = read(model, body, desk).await?;
     // The settings stand in the file.
-    let mut about = request.of().ok().map(|image| Infotext::of(model, image));
+    let about = request.of().ok().map(|image| Infotext::of(model, image));
     let Some(maker) = &desk.engines.maker else {
         return Err(failed(format!("the worker has no media model {model}")));
     };
@@ -160,12 +160,12 @@ async fn one(
     }
     let made = match made {
         Some(Output::Image(pixels)) => {
-            let finished = finish(pixels, work.finishing, desk.engines).await?;
-            if let Some(rule) = finished.flagged {
-                about = about.filter(|_| rule != SafetyRule::Censor);
-                desk.reply.say(Said::Flagged(rule)).await;
-            }
-            FinishedMedia::Output(Output::Image(finished.pixels))
+            let result = deliver(pixels, about, (work, piece.slot), desk).await?;
+            return Ok(MediaResult {
+                index: small_number(piece.index),
+                seed,
+                ..result
+            });
         }
         Some(output) => FinishedMedia::Output(output),
         None if film.frames > 0 => FinishedMedia::Film(Box::new(film)),
@@ -177,6 +177,22 @@ async fn one(
         seed,
         ..result
     })
+}
+
+/// Judges an image where the job asks for it, and uploads it.
+pub async fn deliver(
+    pixels: Pixels,
+    mut about: Option<Infotext>,
+    (work, slot): (&Work, &UploadSlot),
+    desk: &mut MediaDesk<'_>,
+) -> Result<MediaResult, Said> {
+    let finished = finish(pixels, work.finishing, desk.engines).await?;
+    if let Some(rule) = finished.flagged {
+        about = about.filter(|_| rule != SafetyRule::Censor);
+        desk.reply.say(Said::Flagged(rule)).await;
+    }
+    let image = FinishedMedia::Output(Output::Image(finished.pixels));
+    upload((image, about), slot, desk.transfers).await
 }
 
 /// In seconds. A speech is as long as its text, and may be longer than its client wants.

@@ -5,6 +5,7 @@
 //! | `image/`, `video/`, `music`, `speech`, `transcription` | one kind each: the files of its models, the catalog's facts about them, its jobs |
 //! | `file` | a job whose output is uploaded, from its request to its file |
 //! | `finish` | a finished image: whether it is safe, and its size |
+//! | `upstream` | images that another program makes |
 //!
 //! A new kind is a module and a row of the list below.
 
@@ -16,6 +17,7 @@ mod speech;
 #[cfg(feature = "tone")]
 mod tone;
 mod transcription;
+mod upstream;
 mod video;
 
 use std::ops::{Deref, DerefMut};
@@ -43,6 +45,7 @@ pub use file::MediaDesk;
 pub use image::{fetch_file, infotext};
 pub use speech::SPOKEN_CHARACTERS;
 pub use transcription::{SOUND_TOKENS, transcript};
+pub use upstream::draw_upstream;
 pub use video::{FilmType, VideoFile};
 
 /// The files of a model that the maker loads.

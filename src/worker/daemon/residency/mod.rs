@@ -2,9 +2,11 @@
 //! owner unloads it, or when another model needs the memory: the least recently used model first. The worker offers it all
 //! the time, and its next job loads it again.
 
+use parking_lot::Mutex as SyncMutex;
+use parking_lot::MutexGuard;
 use std::collections::BTreeMap;
 use std::future::pending;
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Mutex, MutexGuard as DeviceGuard, watch};
@@ -32,7 +34,7 @@ pub struct Residency {
 /// The models that are offered, by name.
 #[derive(Default)]
 struct Residents {
-    list: StdMutex<BTreeMap<String, ResidentModel>>,
+    list: SyncMutex<BTreeMap<String, ResidentModel>>,
     /// Told when a job ends and when a keep-alive time changes.
     changes: watch::Sender<()>,
 }
@@ -492,7 +494,7 @@ impl Residency {
 
 impl Residents {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, ResidentModel>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock()
     }
 }
 

@@ -1,11 +1,12 @@
 //! One job, from its hand-out to its receipt.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout_at};
@@ -94,7 +95,7 @@ impl Records {
     }
 
     fn returns(&self) -> MutexGuard<'_, Returns> {
-        self.returns.lock().unwrap_or_else(PoisonError::into_inner)
+        self.returns.lock()
     }
 }
 

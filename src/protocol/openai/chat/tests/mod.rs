@@ -69,6 +69,7 @@ fn grid() -> Grid {
         seed: 41,
         routing: None,
         translated: None,
+        upstream: None,
     }
 }
 

@@ -24,7 +24,7 @@ use muster_protocol::link::ModelLimits;
 
 pub use flat::images;
 pub use infotext::{Infotext, infotext};
-pub use request::{fetch, fetch_file};
+pub use request::{decoded, fetch, fetch_file};
 
 /// The settings of a request with those of its model where it leaves them open, and its source images.
 pub async fn read(

@@ -172,14 +172,19 @@ pub async fn fetch_file(what: &str, link: &str, transfers: &Transfers) -> Result
 
 pub async fn fetch(what: &'static str, link: &str, transfers: &Transfers) -> Result<Pixels, Said> {
     let bytes = fetch_file(what, link, transfers).await?;
-    let decoded = tokio::task::spawn_blocking(move || {
-        image::decode_photo(&bytes, MOST_SOURCE_PIXELS).map(pixels)
-    });
-    let decoded = decoded.await.map_err(|_| blame::broken())?;
-    decoded.map_err(|error| {
+    decoded(bytes).await?.map_err(|error| {
         let message = format!("the {what} is unusable: {error}");
         Said::Failed(Failure::new(FailureKind::InvalidRequest, message))
     })
+}
+
+/// The pixels of a file, or why it has none.
+pub async fn decoded(bytes: Vec<u8>) -> Result<Result<Pixels, String>, Said> {
+    let decoded = tokio::task::spawn_blocking(move || {
+        let decoded = image::decode_photo(&bytes, MOST_SOURCE_PIXELS);
+        decoded.map(pixels).map_err(|error| error.to_string())
+    });
+    decoded.await.map_err(|_| blame::broken())
 }
 
 /// What shines through is to be drawn.

@@ -1,0 +1,248 @@
+//! Jobs of models that other programs serve: the program's words, as coordinators hear them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tracing::debug;
+
+use super::encode::ending;
+use super::request::{take_images, text_request};
+use super::speech::call_id;
+use super::{NOT_FROM_TEXT, Shop, handed_back, never_began, paused};
+use crate::daemon::blame;
+use crate::daemon::media::{self, MediaDesk};
+use crate::daemon::pace::Pace;
+use crate::link::session::Work;
+use crate::link::{Offer, Reply, Said, Stop, Transfers};
+use crate::upstream::{AnswerEvent, UpstreamAnswer, UpstreamModel};
+use muster_protocol::job::{
+    Body, Event, Failure, FailureKind, FinishReason, JobRequest, ResultPart, TextRequest,
+    TokenEvent, TokenList, TokensRequest, ToolCallEvent,
+};
+use muster_protocol::link::{Payload, Prefill};
+
+/// Does the job. Whatever happens, the reply gets exactly one last word.
+pub async fn serve(offer: Offer, model: Arc<UpstreamModel>, mut shop: Shop) {
+    let Offer {
+        work,
+        transfers,
+        mut reply,
+        stop,
+        ..
+    } = offer;
+    let id = work.job;
+    let running = (shop.paces.begin(&model.name), shop.counters.begin());
+    let ended = match &work.payload {
+        Payload::Neutral(body) if body.file().is_some() => {
+            draw(work, &model, &mut shop, (&transfers, &mut reply, &stop)).await
+        }
+        Payload::Neutral(body) if body.brings_values() => {
+            values(work, &model, &mut shop, (&mut reply, &stop)).await
+        }
+        _ => write(work, &model, &mut shop, (&mut reply, &stop)).await,
+    };
+    shop.counters.end(&ended);
+    drop(running);
+    debug!(job.id = %id, "job {id} ended on {}", model.name);
+    reply.say(ended).await;
+}
+
+fn unsupported(message: String) -> Said {
+    Said::Failed(Failure::new(FailureKind::UnsupportedValue, message))
+}
+
+async fn write(
+    work: Work,
+    model: &UpstreamModel,
+    shop: &mut Shop,
+    (reply, stop): (&mut Reply, &Stop),
+) -> Said {
+    // Programs begin texts and do not go on with them.
+    let is_begun = |prefill: &Prefill| !prefill.text.is_empty() || !prefill.tokens.is_empty();
+    if work.prefill.as_ref().is_some_and(is_begun) {
+        return Said::Busy {
+            retry_after: NOT_FROM_TEXT,
+        };
+    }
+    let job = work.job;
+    let request = match text_request(work.payload) {
+        Ok(request) => request,
+        Err(failure) => return Said::Failed(failure),
+    };
+    if let Err(failure) = check(&request, model) {
+        return Said::Failed(failure);
+    }
+    let began = Instant::now();
+    let opened = tokio::select! {
+        biased;
+        () = stop.wanted() => return never_began(),
+        () = paused(&mut shop.availability) => return handed_back(),
+        opened = model.write(&request) => opened,
+    };
+    let mut answer = match opened {
+        Ok(answer) => answer,
+        Err(error) => return blame::said_of_program(model, &error),
+    };
+    let (mut first, mut calls) = (None, 0);
+    let finish = loop {
+        let event = tokio::select! {
+            biased;
+            () = stop.wanted() => break FinishReason::Cancelled,
+            () = paused(&mut shop.availability) => return handed_back(),
+            event = answer.next() => event,
+        };
+        let output = match event {
+            Ok(None) => break answer.ending().0,
+            Err(error) => return blame::said_of_program(model, &error),
+            Ok(Some(AnswerEvent::Text {
+                channel,
+                text,
+                logprobs,
+            })) => Event::Token(TokenEvent {
+                channel,
+                text,
+                ids: Vec::new(),
+                logprobs,
+            }),
+            Ok(Some(AnswerEvent::Call(call))) => {
+                let begins = call.index >= calls;
+                if begins && calls > 0 && request.parallel_tool_calls == Some(false) {
+                    break FinishReason::ToolCalls;
+                }
+                calls = calls.max(call.index + 1);
+                Event::ToolCall(ToolCallEvent {
+                    id: match begins {
+                        true => call.id.or_else(|| Some(call_id(job, call.index))),
+                        false => None,
+                    },
+                    ..call
+                })
+            }
+            // The answer keeps these.
+            Ok(Some(AnswerEvent::Finish(_) | AnswerEvent::Usage(_))) => continue,
+        };
+        first.get_or_insert_with(Instant::now);
+        shop.counters.add_tokens(1);
+        reply.say(Said::Output(vec![output])).await;
+    };
+    if finish != FinishReason::Cancelled {
+        note_pace(&answer, model, shop, (began, first));
+    }
+    let (_, usage) = answer.ending();
+    Said::Done { finish, usage }
+}
+
+/// What no program is asked for.
+fn check(request: &TextRequest, model: &UpstreamModel) -> Result<(), Failure> {
+    if model.reads_images {
+        return Ok(());
+    }
+    // Refuses any image by its place.
+    take_images(&mut request.input.clone(), None).map(drop)
+}
+
+fn note_pace(
+    answer: &UpstreamAnswer,
+    model: &UpstreamModel,
+    shop: &Shop,
+    (began, first): (Instant, Option<Instant>),
+) {
+    let (_, usage) = answer.ending();
+    let first = first.unwrap_or_else(Instant::now);
+    let pace = Pace {
+        read: usage.prompt_tokens.saturating_sub(usage.cached_tokens),
+        reading: first.saturating_duration_since(began),
+        written: usage.completion_tokens,
+        writing: first.elapsed(),
+    };
+    shop.paces.note(&model.name, &pace);
+    shop.counters.add_pace(&pace);
+}
+
+/// Jobs that read and do not write.
+async fn values(
+    work: Work,
+    model: &UpstreamModel,
+    shop: &mut Shop,
+    (reply, stop): (&mut Reply, &Stop),
+) -> Said {
+    let name = &model.name;
+    let (result, done) = match work.payload {
+        Payload::Neutral(Body::Tokens(request)) if *request == TokensRequest::Load => {
+            let tokens = TokenList {
+                context: model.context,
+                ..TokenList::default()
+            };
+            ending(ResultPart::Tokens(tokens), 0)
+        }
+        Payload::Neutral(Body::Embedding(request)) => {
+            let embedded = tokio::select! {
+                biased;
+                () = stop.wanted() => return never_began(),
+                () = paused(&mut shop.availability) => return handed_back(),
+                embedded = model.embed(&request) => embedded,
+            };
+            match embedded {
+                Ok((vectors, tokens)) => {
+                    // A token has a byte at least.
+                    let most = request.read_bytes().max(1);
+                    ending(ResultPart::Vectors(vectors), tokens.clamp(1, most))
+                }
+                Err(error) => return blame::said_of_program(model, &error),
+            }
+        }
+        Payload::Neutral(Body::Ranking(request)) => {
+            let ranked = tokio::select! {
+                biased;
+                () = stop.wanted() => return never_began(),
+                () = paused(&mut shop.availability) => return handed_back(),
+                ranked = model.rank(&request) => ranked,
+            };
+            match ranked {
+                Ok((scores, tokens)) => {
+                    let most = request.read_bytes().max(1);
+                    ending(ResultPart::Scores(scores), tokens.clamp(1, most))
+                }
+                Err(error) => return blame::said_of_program(model, &error),
+            }
+        }
+        Payload::Neutral(Body::Tokens(_)) => {
+            return unsupported(format!(
+                "{name} is served by a program that shows no tokens"
+            ));
+        }
+        _ => {
+            return unsupported(format!(
+                "{name} is served by a program that does not do this kind of job"
+            ));
+        }
+    };
+    reply.say(result).await;
+    done
+}
+
+/// Draws each image of the job.
+async fn draw(
+    work: Work,
+    model: &UpstreamModel,
+    shop: &mut Shop,
+    (transfers, reply, stop): (&Transfers, &mut Reply, &Stop),
+) -> Said {
+    let fleet = shop.fleet.clone();
+    let Some(engines) = fleet.iter().next() else {
+        return handed_back();
+    };
+    let desk = MediaDesk {
+        engines,
+        transfers,
+        reply,
+    };
+    let said = tokio::select! {
+        biased;
+        () = stop.wanted() => never_began(),
+        () = paused(&mut shop.availability) => handed_back(),
+        said = media::draw_upstream(work, model, desk) => return said,
+    };
+    model.interrupt().await;
+    said
+}

@@ -1,0 +1,61 @@
+//! Models that other programs on this machine serve: vLLM, SGLang, llama.cpp's server, Ollama, LM Studio, Stable
+//! Diffusion web UI and their like.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `client`, `lines` | HTTP with limits on time and size; replies line by line |
+//! | `facts` | what a program says of a model: context, jobs at once, abilities |
+//! | `model` | a model that is served now |
+//! | `watch` | which models are served now |
+//! | `answer` | the events of a text, and counts that no program can inflate |
+//! | `openai`, `ollama`, `a1111` | requests and replies of each API |
+//! | `image_settings` | the settings of an image as these APIs have them |
+
+mod a1111;
+mod answer;
+mod client;
+mod error;
+mod facts;
+mod image_settings;
+mod lines;
+mod model;
+mod ollama;
+mod openai;
+mod watch;
+
+pub use answer::{AnswerEvent, UpstreamAnswer};
+pub use error::UpstreamError;
+pub use image_settings::ImageSettings;
+pub use model::{UpstreamKind, UpstreamModel};
+pub use watch::{UpstreamState, UpstreamWatch};
+
+use std::time::Duration;
+
+use url::Url;
+
+/// Which API a program has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    OpenAi,
+    Ollama,
+    A1111,
+}
+
+/// A model of a program, as its owner describes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UpstreamWish {
+    /// At coordinators.
+    pub name: String,
+    pub url: Url,
+    pub api: Api,
+    /// At the program; none: as at coordinators, or the only one.
+    pub model: Option<String>,
+    pub kind: Option<UpstreamKind>,
+    pub key: Option<String>,
+    pub context: Option<u32>,
+    pub jobs: Option<u32>,
+    pub tools: Option<bool>,
+    pub images: Option<bool>,
+    /// How long a job waits for the next byte.
+    pub silence: Duration,
+}
