@@ -12,11 +12,9 @@ use std::time::Instant;
 use candle_core::{DType, Device, Tensor};
 
 use crate::{
-    AttentionOptions, AttentionPlan, AttentionReach, Axis, Constants, Convolution, DeltaRule,
-    Edges, KvDtype, LayerPages, LayerStates, Mask, RecurrenceShape, RopeStyle, RopeTable,
-    ShortConvolution, Span, StateShape, StateSpace, StateSpan, dense_attention, dense_product,
-    group_norm, layer_norm, paged_attention, paged_attention_with_sinks, paged_latent_attention,
-    rotate, shared_attention,
+    AttentionOptions, AttentionPlan, AttentionReach, Axis, Convolution, Edges, KvDtype, LayerPages,
+    Mask, RopeStyle, RopeTable, Span, dense_attention, dense_product, group_norm, layer_norm,
+    paged_attention, rotate,
 };
 
 fn gpu() -> Device {
