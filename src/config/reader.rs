@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         values.into_iter().collect()
     }
 
-    /// What the table being read is for, where its name says it.
+    /// The name in the header of the table being read.
     pub fn name_of_table(&self) -> Option<&'a str> {
         self.one_of.and_then(|(table, _)| table.of.as_deref())
     }

@@ -27,7 +27,7 @@ pub struct Sources {
     pub(super) reader: Reader,
     /// Of each sender one sound is decoded at a time.
     pub(super) sound_turns: Turns<Sender>,
-    /// Of each sender one document is read at a time.
+    /// One document of each sender is read at a time.
     pub(super) document_turns: Turns<Sender>,
     pub(super) sample_budget: SampleBudget,
     pub(super) quota: StorageQuota<Sender>,

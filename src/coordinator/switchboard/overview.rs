@@ -232,7 +232,7 @@ impl ModelOnline {
         if self.voices.is_empty() {
             self.voices.clone_from(model.voices);
         }
-        // Of a model with files of their own and without, those of the files.
+        // Details of workers that load the model's files replace those of upstream models.
         let is_foreign = |details: &ModelDetails| details.upstream.is_some();
         let is_native = !is_foreign(model.details) && is_foreign(&self.details);
         if is_native || *self.details == ModelDetails::default() {

@@ -21,21 +21,21 @@ use muster_protocol::openai::Problem;
 use muster_protocol::openai::chat::{ChatRequest, FilePart, Head, take_files};
 use muster_reader::{PageForm, PdfPage};
 
-/// Of all PDF files of a request, for a model that reads images.
+/// Pages of all PDF files of a request, for a model that reads images.
 const MOST_PAGES: u32 = 20;
-/// The same, for a model that reads their text.
+/// Pages of all PDF files of a request, for a model that reads text.
 const MOST_TEXT_PAGES: u32 = 100;
-/// In one request.
+/// Files of one request.
 const MOST_FILES: usize = 20;
 /// Forms of a page that exist at the same time: its bytes, and the same as base64.
 const FORMS: usize = 3;
 
-/// What files of a chat have become.
+/// A record of the parts that replaced the files of a chat.
 #[derive(Debug)]
 pub(super) struct ExpandedFiles {
     /// Bytes by which the chat grew.
     pub grown: usize,
-    /// Of each file in order: its message, its part, and the parts that stand in its place.
+    /// Message, part and number of replacing parts of each file, in order.
     shifts: Vec<PartShift>,
 }
 

@@ -9,7 +9,7 @@ use crate::networks::weights::{Checkpoint, Flaw, GgufMetadata, GgufValue};
 /// Products after the pooling, in order: identities with a matrix before them.
 const DENSE: [&str; 2] = ["dense_2.weight", "dense_3.weight"];
 const ANSWERS: &str = "cls.output.weight";
-/// What the rows of answers stand for, where a file says it.
+/// Labels of the rows of `ANSWERS`, where a file has labels.
 const LABELS: [&str; 2] = ["yes", "no"];
 const NONE: u64 = 0;
 const RANK: u64 = 4;

@@ -54,7 +54,7 @@ pub enum DenseActivation {
 /// The rows whose products with the last hidden state are the logits of the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerRows {
-    /// Of the way to logits.
+    /// Rows of the output layer of the language model.
     Tokens(Answers),
     /// A tensor of their own: yes, then no.
     Tensor(&'static str),
