@@ -1,6 +1,6 @@
-//! From which address a request comes. Behind proxies that we trust it is the one they name in `X-Forwarded-For`:
-//! each proxy adds whom it heard, so the last one that is no trusted proxy is the client. Where something is asked for, a
-//! service that shows its passkey says in `Proxied-For` for whom it asks. Nobody else is believed.
+//! The client address of a request. Behind trusted proxies the client is the last address in `X-Forwarded-For` that is
+//! no trusted proxy, since each proxy appends its peer. On routes that queue a request, a service that sends its
+//! passkey names its own user's address in `Proxied-For`. Both headers are ignored from any other sender.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -32,7 +32,7 @@ pub struct Address(pub IpAddr);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LetIn(pub IpAddr);
 
-/// Asked by a service for somebody who is there.
+/// The address of the user for whom a service sends the request (`Proxied-For`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proxied(pub IpAddr);
 
@@ -56,7 +56,7 @@ impl Address {
         let hops: Vec<&str> = hops.collect();
         let mut client = peer;
         for hop in hops.into_iter().rev() {
-            // What is no address was written by somebody we need not believe.
+            // An invalid address was not written by a trusted proxy, so the rest of the header is ignored.
             let Some(address) = parse(hop.trim()) else {
                 break;
             };
@@ -70,7 +70,7 @@ impl Address {
 }
 
 impl Proxied {
-    /// A passkey that nobody has is left aside, as if it had not come.
+    /// `None` for an unknown passkey: the request then counts as the service's own.
     pub fn of(path: &str, headers: &HeaderMap, passkeys: &Passkeys) -> Option<Self> {
         let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
         let is_polled_for = path.starts_with(BASE) && path.ends_with("/async");

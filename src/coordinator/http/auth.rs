@@ -1,5 +1,5 @@
-//! Who asks. A key comes as `Authorization: Bearer`, `apikey` or `x-api-key`; the same one may come several times,
-//! two different ones are nobody's.
+//! Authentication: API key to caller. A key comes as `Authorization: Bearer`, `apikey` or `x-api-key`; a request may
+//! repeat the same key, two different keys are refused.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use super::body;
 use super::entrance::LocalRequest;
 use super::open::Open;
 
-/// The one who was let in: there only behind a guard.
+/// The authenticated caller of a guarded route.
 #[derive(Debug, Clone)]
 pub struct Admitted(pub Arc<Caller>);
 
-/// Whoever comes to a route that is for anyone: with a key that is known, or without one. No guard has asked what the
-/// key is good for: what not everybody may see is for those who [`Caller::sees_own`] or [`Caller::sees_all`].
+/// The caller of a public route: `None` without a key. No guard has checked the scopes of the key, so a handler shows
+/// private fields only if [`Caller::sees_own`] or [`Caller::sees_all`] says so.
 #[derive(Debug, Clone)]
 pub struct Visitor(pub Option<Arc<Caller>>);
 
@@ -35,12 +35,12 @@ pub struct Guard {
     accounts: Accounts,
     scopes: Scopes,
     roles: Roles,
-    /// Whoever is on its way out may not do this any more.
+    /// Accounts scheduled for deletion are refused here.
     makes: bool,
     /// Asked before work begins: without a good store the work could not be settled.
     store: Store,
     console: Option<Arc<str>>,
-    /// The key that everybody knows opens this, too.
+    /// The anonymous key opens this route, too.
     anonymous: bool,
     /// Keys that users have handed to others open this, too.
     sharing: Option<Sharing>,
@@ -127,7 +127,7 @@ impl Guard {
     fn missing_scopes(&self, caller: &Caller) -> Scopes {
         let connects = self.submit_keys_connect && caller.may(Scopes::INFERENCE_SUBMIT);
         let needed = match caller.account {
-            // Handlers refuse the anonymous account what is not for it, each with its documented code.
+            // The anonymous account passes here; handlers refuse it on account routes, each with its documented code.
             ANONYMOUS => self
                 .scopes
                 .without(Scopes::ACCOUNT_MANAGE.with(Scopes::ACCOUNT_READ)),
@@ -302,7 +302,7 @@ pub fn key_in(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let mut found = None;
     for name in ["authorization", "apikey", "x-api-key"] {
         for value in headers.get_all(name) {
-            // What is no text is no key of ours; it must not pass for no key at all.
+            // A header that is not ASCII text counts as a wrong key, not as a missing one.
             let key = bare(value.to_str().unwrap_or("?"));
             match found {
                 _ if key.is_empty() => {}

@@ -39,7 +39,7 @@ pub struct MediaWhole(pub Whole);
 #[derive(Debug)]
 pub struct Patience {
     each: Duration,
-    /// Without the time in which nobody waits for it.
+    /// Total time left; only time spent waiting for the sender counts.
     left: Duration,
 }
 
@@ -57,7 +57,7 @@ pub enum Broken {
 /// In bytes a second. A bad line still sends more.
 const SLOWEST: u32 = 16 << 10;
 
-/// What is read of a body nobody wants, so that its sender gets to read the answer.
+/// Bytes of a refused body to read and drop, so that its sender reads the error reply instead of a reset.
 const DISCARDED_BYTES: usize = 256 << 20;
 const DISCARD_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -171,7 +171,7 @@ async fn read(
     }
     room.cover(0)?;
     let mut patience = Patience::new(settings.body_patience);
-    // Nearly all are here with their head: they take nobody's time.
+    // Most bodies arrive with their headers and are read without waiting.
     let at_once = patience.next(body).now_or_never().transpose()?;
     match at_once {
         Some(all) if all.is_none() || body.is_end_stream() => {
@@ -253,7 +253,7 @@ fn announced(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// A body in another content coding than none is not read: what it inflates to has no bound.
+/// Refuses compressed bodies: their decompressed size has no bound.
 fn encoded(headers: &HeaderMap) -> Option<ApiError> {
     let codings = headers.get_all(CONTENT_ENCODING).iter();
     let codings = codings.flat_map(|value| value.to_str().unwrap_or("?").split(','));
@@ -360,7 +360,7 @@ mod tests {
         let another = async {
             sleep(Duration::from_secs(20)).await;
             let large = read_with(&memory, dripping(512 * KIB, 1, KIB, Duration::ZERO));
-            // It takes no time.
+            // The paused clock shows that this body did not wait.
             timeout(Duration::from_secs(1), large).await.unwrap()
         };
         let (twelve, another) = tokio::join!(twelve, another);

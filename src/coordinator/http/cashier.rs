@@ -192,7 +192,7 @@ impl Cashier {
         Ok(())
     }
 
-    /// Where the client names no limit, what the context of the model leaves.
+    /// Output tokens to hold for: the request's limit, or the rest of the model's context without one.
     async fn longest_output(&self, job: &Job, prompt: u32) -> u32 {
         match (&job.body, job.limits.output_tokens) {
             (Body::Text(_), Some(most)) => most,
@@ -282,8 +282,8 @@ impl Drop for PendingHold {
     }
 }
 
-/// What the worker's own tokenizer may make of a prompt, with its chat template. The usage is billed in the end, and a
-/// bill is never larger than its hold.
+/// An upper bound of the prompt tokens by the worker's own tokenizer, chat template included. The bill uses the
+/// worker's count, and a bill must never exceed its hold.
 fn most_prompt_tokens(counted: u32) -> u64 {
     2 * u64::from(counted) + TEMPLATE_TOKENS
 }

@@ -1,5 +1,5 @@
-//! What happens to every request: it gets an id, its client has an address, browsers may send it from anywhere, no
-//! cache keeps what was answered to somebody's key, and a panic in it ends it alone.
+//! The middleware of every request: a request id, the client's address, CORS, `no-store` for replies to a key, and a
+//! 500 for a panicked handler.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -182,7 +182,7 @@ fn is_anthropic(path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether it came with a key that not everybody has.
+/// Whether the request came with a key other than the anonymous one (or with contradictory keys).
 fn is_for_one(headers: &HeaderMap) -> bool {
     key_in(headers).map_or(true, |key| key.is_some_and(|key| key != ANONYMOUS_KEY))
 }

@@ -1,5 +1,5 @@
-//! Whether the service works. `/health` is always 200: a person or a monitor reads what is wrong. `/health/ready` and
-//! `/health/live` say it by their status, for balancers and supervisors.
+//! Health checks. `/health` is always 200 and lists problems for operators and monitors; `/health/ready` and
+//! `/health/live` answer by their status code, for load balancers and supervisors.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -96,7 +96,7 @@ fn unavailable(body: &Value) -> Response {
     response
 }
 
-/// What is wrong, each with what mends it.
+/// Current problems of the database and the media store, each with its remedy.
 fn problems(store: &Store, media: &Media) -> Vec<Value> {
     let store = store.problem().map(|problem| problem.to_string());
     let media = media.problem().map(str::to_owned);

@@ -1,5 +1,5 @@
-//! How often a key may ask for something to be made. Off unless set; where it is set, every reply says what is left.
-//! (How many jobs an account may have at a time is a matter of the queue.)
+//! The rate limit of a key, for generation routes. Off by default; if set, every reply reports the requests left. (The
+//! queue limits the number of concurrent jobs of an account.)
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Limits {
     buckets: Mutex<HashMap<KeyId, Bucket>>,
 }
 
-/// Requests a key has left. It fills up evenly, to a minute's worth at most.
+/// A token bucket of a key; refills evenly up to one minute's worth.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     left: f64,

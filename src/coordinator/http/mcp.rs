@@ -115,7 +115,7 @@ impl Api for OwnRoutes {
             Ok(reply) => reply.into_parts(),
             Err(never) => match never {},
         };
-        // Routes bound what they answer.
+        // Routes bound their own reply bodies.
         let body: Bytes = to_bytes(body, usize::MAX)
             .await
             .map_err(|error| unreachable(&error))?;

@@ -132,7 +132,7 @@ struct FileTag {
 }
 
 impl FileTag {
-    /// None for a copy of what a bucket holds, which is written anew for each request.
+    /// `None` for an unlinked copy of a bucket's object, which is written anew for each request.
     fn of(file: &File) -> std::io::Result<Option<Self>> {
         let metadata = file.metadata()?;
         let modified = metadata.modified()?;
@@ -185,7 +185,7 @@ fn outside(bytes: u64) -> Response {
     response
 }
 
-/// Takes an object from whoever has a link for it.
+/// Stores an uploaded object; the link's signature is the permission.
 pub async fn upload(
     State(media): State<Media>,
     State(settings): State<Arc<DoorSettings>>,
@@ -215,7 +215,7 @@ fn name(key: Result<Path<String>, PathRejection>) -> Result<String, ApiError> {
     Ok(key.0)
 }
 
-/// Without what may follow a semicolon.
+/// The media type without its parameters.
 fn content_type(headers: &HeaderMap) -> Option<&str> {
     let named = headers.get(CONTENT_TYPE)?.to_str().unwrap_or("?");
     named.split(';').next().map(str::trim)

@@ -1,4 +1,4 @@
-//! Figures in Prometheus' text format: the public network's names, and ours for what it does not count.
+//! Metrics in Prometheus' text format: the public network's names, and own names for the rest.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub async fn show(
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], page)
 }
 
-/// One figure and what it says.
+/// Name, description and value of a metric.
 type Line = (&'static str, &'static str, u64);
 
 #[rustfmt::skip]
@@ -69,7 +69,7 @@ fn page(figures: &Figures, models: usize) -> String {
     page
 }
 
-/// What an operator is woken for.
+/// Metrics for an operator's alerts.
 #[rustfmt::skip]
 fn put_condition(page: &mut String, condition: &Condition, store: bool, media: bool) {
     let is_ready = condition.phase() == Phase::Serving && store && media;

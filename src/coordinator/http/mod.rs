@@ -1,15 +1,15 @@
-//! Every URL of the server on one page. The router, the OpenAPI document and the test that walks every route with
-//! every role come from [`ROUTES`].
+//! Every URL of the server on one page. The router, the OpenAPI document and the test that walks every route with every
+//! role come from [`ROUTES`].
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `route` | a route: who may, what it answers |
-//! | `entrance` | what happens to every request: its id, CORS, a panic that stays its own |
-//! | `address` | from where a request comes, through proxies too |
-//! | `auth`, `limits`, `body` | who asks, how often, and how much |
+//! | `route` | a route: its permission and the content of its reply |
+//! | `entrance` | middleware of every request: its id, CORS, panics |
+//! | `address` | the client's address, through proxies too |
+//! | `auth`, `limits`, `body` | authentication, rate limits of keys, request bodies |
 //! | `idempotency`, `digest` | requests that are sent again with the same key; digests of requests |
-//! | `rates` | how often an address may ask for one thing, by the poll API |
-//! | `open` | what handlers extract their parts from |
+//! | `rates` | rate limits of the AI Horde API, by address |
+//! | `open` | the router state |
 //! | `origin` | which pages may reach a coordinator without a key |
 //! | `reply`, `pages` | errors and JSON as responses; pages for people |
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
@@ -23,11 +23,11 @@
 //! | `jobs`, `progress` | one job: cancelled, and how far it is |
 //! | `statistics` | totals of delivered jobs, and the latest of them |
 //! | `public_styles` | public styles, as a list |
-//! | `legacy` | the poll API |
+//! | `legacy` | the AI Horde API |
 //! | `mcp` | tools of the Model Context Protocol, each a route of this service |
-//! | `media` | what links of the media store lead to |
+//! | `media` | downloads and uploads by links of the media store |
 //! | `socket` | the upgrade of a worker's connection |
-//! | `unbuilt` | what comes later, and says so |
+//! | `unbuilt` | replies without a handler: 501, 404, 405, 503 |
 //! | [`serve`] | connections: accepting, TLS, slow peers, draining |
 
 mod account;
@@ -111,7 +111,7 @@ const GOVERN: Who = Who::Role(Scopes::ACCOUNT_MANAGE, Roles::MODERATOR);
 const OPERATE: Who = Who::Role(Scopes::ACCOUNT_MANAGE, Roles::ADMIN);
 const READ_MESSAGES: Who = Who::Key(Scopes::INFERENCE_SUBMIT.with(Scopes::ACCOUNT_READ));
 
-// What the poll API's clients know; where a line says nothing, 90 a minute for each address.
+// Rate limits that the AI Horde API's clients know; routes without one allow 90 a minute for each address.
 const ASKING: &[Rate] = &[
     Rate::per_minute(90).each_path().trusted(300),
     Rate::per_second(2).each_path().trusted(10),
@@ -121,10 +121,10 @@ const CHECKING: &[Rate] = &[Rate::per_second(10).each_path()];
 /// By GET and DELETE together.
 const IMAGES: &[Rate] = &[Rate::per_minute(10).each_thing()];
 const TEXTS: &[Rate] = &[Rate::per_minute(60).each_thing()];
-/// What was asked for, given back.
+/// For cancelling a request.
 const GIVEN_BACK: &[Rate] = &[Rate::per_minute(60).each_thing()];
 const FORMS: &[Rate] = &[Rate::per_second(10).each_thing()];
-/// Whoever makes up ids comes under the second: it takes no key, and a body.
+/// The second limit catches guesses of ids, since this route needs no key.
 const RATING: &[Rate] = &[Rate::per_minute(5).each_path(), Rate::per_minute(90)];
 const WORKING: &[Rate] = &[Rate::per_second(60)];
 const STEPPING: &[Rate] = &[Rate::per_second(30)];
@@ -355,7 +355,7 @@ pub const DEVELOPMENT: &[Route] = &[
     Route::post("/api/v2/dev/test-user",                Who::Anyone, Json,    "Create or renew a test user (development mode only).", || post(legacy::try_out)),
 ];
 
-/// What is answered while the coordinator starts, which may wait for a database.
+/// Routes while the coordinator starts, which may wait for a database.
 pub fn starting(condition: Condition) -> Router {
     Router::new()
         .route("/health", get(health::show_starting))

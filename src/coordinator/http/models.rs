@@ -1,4 +1,4 @@
-//! Models that somebody serves right now.
+//! Models that are online.
 
 use std::sync::{Arc, LazyLock};
 
@@ -111,7 +111,7 @@ fn with_params(path: &str) -> Option<&str> {
     path.strip_suffix("/params")
 }
 
-/// A model nobody serves and nobody has heard of: the nearest name, and what is online.
+/// The error for a model that is neither online nor known: suggests the nearest name and lists online models.
 pub fn unknown(name: &str, online: &[&str], known: &KnownModels) -> ApiError {
     const MOST_NAMES: usize = 100;
     let name: String = name.chars().take(200).collect();

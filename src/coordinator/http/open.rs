@@ -50,15 +50,15 @@ pub struct Open {
     memory: Memory,
 }
 
-/// Models that exist: those that were listed, and those somebody has served since the start. A request for one of
-/// them is worth trying again.
+/// Known models: listed by the coordinator, or served by a worker since the start. A request for one of them is worth
+/// retrying.
 #[derive(Debug)]
 pub struct KnownModels {
     names: Names,
     learnt: RwLock<BTreeSet<Arc<str>>>,
 }
 
-/// Names learnt beyond those listed; workers may announce what they like.
+/// Bound of learnt names, because workers may announce any name.
 const MOST_NAMES: usize = 10_000;
 
 impl Open {

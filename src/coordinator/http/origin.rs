@@ -33,7 +33,8 @@ pub fn refusal(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<&'stat
     None
 }
 
-/// What a page loads without saying its origin, such as an image or a script. Following a link is harmless.
+/// Whether the request was sent by a page of another site without an `Origin` header, such as for an image or a script.
+/// Followed links are harmless and pass.
 fn is_of_a_page(method: &Method, headers: &HeaderMap) -> bool {
     let is_foreign = |site: &HeaderValue| matches!(text(site), "cross-site" | "same-site");
     let is_link = method == Method::GET && headers.get(MODE).map(text) == Some("navigate");
@@ -44,7 +45,7 @@ fn is_here(host: &str) -> bool {
     let Ok(authority) = host.parse::<Authority>() else {
         return false;
     };
-    // A user before the host is no part of Host, and hides what a reader takes for the host.
+    // `user@host` is not a valid `Host` header, and user information can disguise the host.
     if host.contains('@') {
         return false;
     }
@@ -54,7 +55,7 @@ fn is_here(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.is_some_and(|address| address.is_loopback())
 }
 
-/// What is no text is nobody's name.
+/// `?` for a header that is not ASCII text, which equals no allowed value.
 fn text(value: &HeaderValue) -> &str {
     value.to_str().unwrap_or("?")
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/models/{id}/params`: what a request to a model can set, from the schemas that this coordinator documents.
+//! `GET /v1/models/{id}/params`: the parameters of requests to a model, from this coordinator's own schemas.
 
 use serde_json::{Map, Value, json};
 

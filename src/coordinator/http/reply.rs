@@ -46,15 +46,15 @@ pub fn streamed(body: Body, content_type: &'static str) -> Response {
     response
 }
 
-/// A large text on its way, and its room. It leaves in pieces that are copied, so that it is gone when others need its room,
-/// whatever the connection still holds.
+/// A large reply body and its memory permit. The body is sent in copied pieces, so the permit can be released when
+/// others need the memory, whatever the connection still buffers.
 #[derive(Debug, Clone)]
 pub struct Told {
     transit: Arc<Transit>,
     length: usize,
 }
 
-/// What is left of it.
+/// The unsent rest of a body.
 struct Pieces {
     transit: Arc<Transit>,
     left: usize,
@@ -131,13 +131,13 @@ fn is_retried_by_clients(status: StatusCode) -> bool {
     matches!(status.as_u16(), 409 | 429) || status.is_server_error()
 }
 
-/// What a dialect answers, whatever its type.
+/// Serializes a reply of any dialect.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
     serde_json::to_vec(body).map_or_else(unwritable, |text| written(status, text.into()))
 }
 
-/// The same for a large one, whose room is taken until the last of it is sent. Whoever puts another body in its place finds
-/// it among the extensions.
+/// A large JSON reply, whose permit is held until the last piece is sent. Code that replaces the body finds the permit
+/// in the extensions.
 pub fn json_in(room: Room, status: StatusCode, body: &impl Serialize) -> Response {
     serde_json::to_vec(body).map_or_else(unwritable, |text| text_in(room, status, text))
 }
@@ -251,7 +251,7 @@ mod tests {
         memory.room_to_tell().cover(bytes).is_ok()
     }
 
-    /// It takes all the room there is.
+    /// A reply whose permit covers the whole memory budget.
     fn large_reply(memory: &Memory) -> Response {
         let mut room = memory.room_to_tell();
         room.cover(ALL).unwrap();

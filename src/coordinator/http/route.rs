@@ -1,4 +1,4 @@
-//! A route: its method and path, who may, and what it answers.
+//! A route: its method, path, permission and reply.
 
 use std::sync::Arc;
 
@@ -47,14 +47,15 @@ pub struct Route {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     Anyone,
-    /// Those with a key for all of these.
+    /// Callers whose key has all of these scopes.
     Key(Scopes),
-    /// Those with such a key whose account has all of these roles. Administrators have every role that decides.
+    /// Callers whose key has these scopes and whose account has all of these roles. Administrators have every deciding
+    /// role.
     Role(Scopes, Roles),
 }
 
 impl Who {
-    /// What a key has to be good for, where one is wanted.
+    /// The scopes that the key needs; `None` for public routes.
     pub const fn key(self) -> Option<Scopes> {
         match self {
             Self::Anyone => None,
@@ -70,7 +71,7 @@ impl Who {
     }
 }
 
-/// What it answers.
+/// The content of a successful reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
     Json,
@@ -78,7 +79,7 @@ pub enum Answers {
     Stream,
     Text,
     Html,
-    /// What was stored, in a type of its own.
+    /// A stored object, with its own media type.
     Object,
     /// 101, and then it is a WebSocket.
     Socket,
@@ -130,7 +131,7 @@ impl Route {
         self
     }
 
-    /// What was said of it, or what is usual.
+    /// The declared rate limits, or the default.
     pub fn rates(&self) -> &'static [Rate] {
         match self.rates {
             Some(rates) => rates,
@@ -255,8 +256,8 @@ impl Route {
             })
     }
 
-    /// Whether it begins something. What was begun before may be brought to its end, and transfers refuse in an order
-    /// of their own.
+    /// Whether the route starts new work. Submits and cancels finish earlier work, and kudos transfers do their own
+    /// checks.
     pub fn makes(&self) -> bool {
         const ENDS: [&str; 4] = ["/submit", "/progress", "/transfer", CANCEL];
         self.method == "POST"

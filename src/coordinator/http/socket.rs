@@ -1,5 +1,5 @@
-//! The upgrade of a worker's connection: HTTP's last word before frames. The key comes in the worker's first frame,
-//! so nobody is asked for one here.
+//! The upgrade of a worker's connection to a WebSocket. The worker's first frame carries its key, so this route needs
+//! none.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub async fn upgrade(
     switching(&accept)
 }
 
-/// What the server has to answer to the client's key.
+/// The `Sec-WebSocket-Accept` value for the client's key.
 fn accept_key(request: &Request) -> Result<String, ApiError> {
     let headers = request.headers();
     if !names(headers, CONNECTION, "upgrade") || !names(headers, UPGRADE, "websocket") {

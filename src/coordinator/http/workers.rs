@@ -1,4 +1,4 @@
-//! The workers that are connected, as far as everybody may know them.
+//! The public view of connected workers.
 
 use axum::extract::{RawQuery, State};
 use serde_json::{Value, json};
@@ -30,7 +30,8 @@ pub async fn list(State(board): State<Switchboard>) -> Reply {
     Reply(json!({"count": workers.len(), "workers": workers}))
 }
 
-/// What a worker with this key and name would be told if it registered now. For `worker doctor` and `worker join`.
+/// The reply that a worker with this key and name would get if it registered now. For `worker doctor` and `worker
+/// join`.
 pub async fn check(
     State(accounts): State<Accounts>,
     State(rigs): State<Rigs>,

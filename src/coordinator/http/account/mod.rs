@@ -1,13 +1,12 @@
-//! `/v1/account`: the account of a key. Every reply to a key is `no-store`
-//! (`entrance`).
+//! `/v1/account`: the account of a key. Every reply to a key is `no-store` (`entrance`).
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `keys` | the keys of the account: listed, created, revoked |
 //! | `workers` | its workers |
 //! | `jobs` | its latest jobs, without their contents |
 //! | `credits` | its money, and quotes for requests |
-//! | `lifecycle` | an account is deleted, suspended, exported |
+//! | `lifecycle` | deletion, suspension and export of the account |
 
 pub mod credits;
 pub mod jobs;

@@ -1,4 +1,4 @@
-//! `GET /v1/account/workers`: the workers of the caller's account, connected or not. `den` is what they earned, in kudos.
+//! `GET /v1/account/workers`: the workers of the caller's account, connected or not. `den` is their earnings, in kudos.
 
 use axum::extract::State;
 use serde_json::{Value, json};

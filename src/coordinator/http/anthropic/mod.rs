@@ -1,6 +1,6 @@
 //! Anthropic's routes.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `messages` | messages |
 //! | `models` | the list of models for Anthropic's clients |

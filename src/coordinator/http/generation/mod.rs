@@ -1,9 +1,9 @@
 //! Requests for images, music and video of every route, from the body to links or base64.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `endpoint` | the caller of a route, and the parts of the service that answer it |
-//! | `sources` | images that come along |
+//! | `sources` | source images of a request |
 //! | `gathering` | the events of all jobs, until each has its output |
 //! | [`results`] | outputs of a request that was served later |
 //! | `delivery` | a stored output as the client wants it |

@@ -16,7 +16,7 @@ use muster_protocol::job::AccountId;
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 const MAX_BYTES: usize = 64 << 20;
-/// What a reply takes besides its body.
+/// Memory of a cached reply besides its body.
 const OVERHEAD: usize = 1 << 10;
 
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
-//! `Idempotency-Key` on routes that make something: the same request, sent again with the same key, gets the stored reply,
-//! for 24 hours. The `digest` of a request says whether it is the same.
+//! `Idempotency-Key` on generation routes: the same request, sent again with the same key, gets the stored reply, for
+//! 24 hours. The `digest` of a request says whether it is the same.
 //!
 //! Replies are kept in the memory of this process, so a restart forgets them. Streams and errors are not kept: they run
 //! again once the first request has ended. The oldest replies go when the kept ones take too many bytes.
 //!
 //! A request with a key runs to its end though its client hangs up: the client repeats it, and pays for one reply.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! | --- | --- |
 //! | `cache` | stored replies |
 //! | `bodies` | a stream that keeps its key |

@@ -1,5 +1,5 @@
-//! What stands in a URL: the parts of its path and its query, as this API reads them. A path that cannot be read
-//! names nothing, and what a query holds beside what is asked for is left aside.
+//! Path parameters and query of this API. A malformed path parameter matches no record, and unknown query parameters
+//! are ignored.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ pub struct Named(HashMap<String, String>);
 pub struct Query(HashMap<String, String>);
 
 impl Named {
-    /// A malformed UUID is nobody's.
+    /// `None` if missing or malformed.
     pub fn id(&self, name: &str) -> Option<Uuid> {
         self.0.get(name)?.parse().ok()
     }

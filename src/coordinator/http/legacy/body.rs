@@ -1,5 +1,5 @@
-//! What was sent, and the memory that it takes: it is counted for as long as anything of it is kept, and not only while it
-//! is read.
+//! Request bodies and their memory permits: a permit is held for as long as any value parsed from the body lives, not
+//! only while the body is read.
 
 use crate::error::ApiError;
 use crate::http::body::Whole;
@@ -9,7 +9,7 @@ use muster_protocol::legacy::Body;
 
 use super::refused::Refused;
 
-/// What a body says; whoever holds that holds the room, too.
+/// Parses a body. The caller keeps the permit as long as the parsed value.
 pub fn read<B: Body>(whole: Result<Whole, ApiError>) -> Result<(B, Room), Refused> {
     let Whole { bytes, room } = whole?;
     Ok((B::parse(&bytes)?, room))

@@ -19,7 +19,7 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 const JSON: &[u8] = b"application/json";
 const JSON_IN_UTF_8: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// What a host without a port stands for is not said to us, who may be behind a proxy.
+/// Port of a host header without one: the coordinator may stand behind a TLS proxy.
 const USUAL_PORT: &str = "443";
 
 /// Around every route of this API.
@@ -41,7 +41,7 @@ pub async fn dress(request: Request, next: Next) -> Response {
     response
 }
 
-/// `host:port:version`, by the name under which the client knows us: what the machine is called is nobody's business.
+/// `host:port:version`, by the `Host` header, because the machine's own name must not leak.
 fn node(headers: &HeaderMap) -> Option<HeaderValue> {
     let host = headers.get(HOST)?.to_str().ok()?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);

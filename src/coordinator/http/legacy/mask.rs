@@ -1,5 +1,4 @@
-//! `X-Fields`: the reader of a reply says which of its fields it wants. It counts for whatever was done, not for
-//! refusals.
+//! `X-Fields`: the fields of a reply that the client wants. Applies to successful replies, not to errors.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -32,7 +31,7 @@ pub async fn mask(request: Request, next: Next) -> Response {
     }
 }
 
-/// Events come one by one and are no body: nobody waits for the last of them.
+/// Server-sent events are excluded: buffering the body would wait for the end of the stream.
 fn is_stream(response: &Response) -> bool {
     let kind = response.headers().get(CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))

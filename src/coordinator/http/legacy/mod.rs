@@ -1,28 +1,29 @@
-//! `/api/v2`: requests that are polled for, and workers that poll. On the same queue as every other door.
+//! The AI Horde API, `/api/v2`: requests that clients poll, and polling workers. Uses the same queue as every other
+//! API.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `refused` | refusals in the words of this API |
-//! | `asked` | what stands in a URL |
-//! | `body` | what was sent with it, and the memory that takes |
-//! | `mask`, `headers` | `X-Fields` on whatever is answered, and the headers of it |
-//! | `text` | text requests: asked, looked at, cancelled |
-//! | `sent` | what was sent, for whoever sent it |
-//! | `streamed` | the same for a client that would rather listen than ask again |
-//! | [`images`] | images, and the workers that draw them |
-//! | [`forms`] | questions about images |
-//! | `requested` | what all requests have in common at the door |
-//! | `webhook` | where a client wants to be called |
-//! | `paying` | what they cost before they are made |
-//! | `progress` | how a request is doing |
-//! | `pop`, `submit` | text workers: what they are given, what they bring |
+//! | `refused` | refusals in this API's codes |
+//! | `asked` | path and query parameters |
+//! | `body` | request bodies and their memory permits |
+//! | `mask`, `headers` | `X-Fields`, and headers of replies |
+//! | `text` | text requests: create, status, cancel |
+//! | `sent` | the stored fields of a request, for its owner |
+//! | `streamed` | the status of a text request as a stream |
+//! | [`images`] | image requests and their workers |
+//! | [`forms`] | interrogation requests and their workers |
+//! | `requested` | checks and lookups common to all requests |
+//! | `webhook` | checks of a request's webhook URL |
+//! | `paying` | prices and kudos holds before a request runs |
+//! | `progress` | the progress of a request |
+//! | `pop`, `submit` | `pop` and `submit` of text workers |
 //! | `people` | users |
 //! | [`styles`] | styles and collections |
-//! | `rigs`, [`teams`] | workers for people, and teams of them |
-//! | `moderation` | filters, timeouts, and what both do at the door |
-//! | `kudos`, `sharedkeys` | kudos given, and keys that are handed to others |
-//! | `service` | the service about itself |
-//! | [`swagger`] | this API for programs and for people |
+//! | `rigs`, [`teams`] | workers, and teams of workers |
+//! | `moderation` | filters, timeouts, and their checks of requests |
+//! | `kudos`, `sharedkeys` | kudos transfers, and shared keys |
+//! | `service` | status, statistics and documents of the service |
+//! | [`swagger`] | this API's Swagger document and its page |
 
 mod asked;
 mod body;

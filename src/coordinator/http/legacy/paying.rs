@@ -11,8 +11,8 @@ use muster_protocol::job::{Kind, Kudos, RequestId};
 use muster_protocol::legacy::text::request::GenerationInputText;
 use muster_protocol::legacy::{Code, Refusal};
 
-/// Keeps of the payer's shared key what a request may cost, if its budget has an end. Where less is left, and whoever
-/// asked takes that, all of it is kept: the key never pays more.
+/// Holds the price of a request against the payer's shared key, if the key has a budget. If the budget is lower and the
+/// request sets `allow_downgrade`, holds the rest of it: the key never pays more.
 pub async fn cover(
     payer: &mut Payer,
     price: Kudos,
@@ -40,12 +40,12 @@ pub struct Till<'a> {
     pub requests: &'a Requests,
     pub request: RequestId,
     pub payer: &'a Payer,
-    /// Who is there for work of its kind.
+    /// Workers online and requests queued for this kind.
     pub crowd: Crowd,
 }
 
 impl Till<'_> {
-    /// Nothing, where there is not enough. What a shared key cannot pay its owner does not pay either.
+    /// `None` if the balance is too low. A shared key's shortfall is not charged to the key's owner.
     pub async fn keep(&self, amount: Kudos) -> Result<Option<Kept>, Refusal> {
         if self.payer.falls_short() {
             return Ok(None);
@@ -56,7 +56,7 @@ impl Till<'_> {
     }
 }
 
-/// What asking costs beyond what is in every estimate: source images beside the first, and a style of somebody else.
+/// The price beyond every estimate: source images after the first, and a style of another user.
 pub fn surcharge(extra_sources: usize, style: Option<&Use>, payer: &Payer) -> f64 {
     let of_another = style.is_some_and(|used| used.owner != payer.account);
     let more = activation_fee(extra_sources, of_another).0 - activation_fee(0, false).0;
@@ -72,8 +72,8 @@ pub fn estimate(asked: &GenerationInputText, settings: &DoorSettings) -> f64 {
     estimate_text(length, context, &models, &settings.sizes, asked.outputs())
 }
 
-/// What is kept until it has ended, if anything is. Where there is not enough, and whoever asked prefers a smaller
-/// text to none, it becomes one that costs nothing before.
+/// Holds the price of a large request; `None` if the request needs no hold. If the balance is too low and the request
+/// sets `allow_downgrade`, the text is shortened until it needs none.
 pub async fn upfront(
     asked: &mut GenerationInputText,
     till: &Till<'_>,
@@ -96,7 +96,7 @@ pub async fn upfront(
     Ok(kept)
 }
 
-/// Who is there for this kind of work, and what waits of it.
+/// Workers online for this kind, and its queue.
 pub fn crowd(overview: &Overview, kind: Kind) -> Crowd {
     let workers = overview.workers.iter();
     let (mut threads, mut running) = (0, 0);

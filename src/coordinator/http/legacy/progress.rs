@@ -41,7 +41,7 @@ pub async fn of(request: &Request, board: &Switchboard, store: &Store) -> Reques
     }
 }
 
-/// Whether somebody who is online can serve it, as far as dispatch knows.
+/// Whether an online worker can serve the request, as far as dispatch knows.
 pub async fn is_possible(request: &Request, board: &Switchboard) -> bool {
     may_be_served(request, look_ahead(request, board).await)
 }
@@ -51,7 +51,7 @@ async fn look_ahead(request: &Request, board: &Switchboard) -> Option<Outlook> {
     board.outlook(request.next()?).await.ok().flatten()
 }
 
-/// It is there when its last job is, which waits for those before it.
+/// The wait of the request's last job, which queues behind the others.
 async fn wait_for_last(request: &Request, board: &Switchboard) -> Duration {
     let Some(last) = request.last() else {
         return Duration::ZERO;
@@ -60,15 +60,15 @@ async fn wait_for_last(request: &Request, board: &Switchboard) -> Duration {
     outlook.unwrap_or_default().wait
 }
 
-/// What has ended was possible: public clients look at this before they look at what is done.
+/// True for a finished request as well: public clients read `is_possible` before `done`.
 fn may_be_served(request: &Request, outlook: Option<Outlook>) -> bool {
     outlook.is_none_or(|outlook| outlook.is_possible)
         || request.counts().processing > 0
         || request.awaits_workers()
 }
 
-/// What the workers say that are at it: the percentage of the whole request, and the steps of the first. Nothing, if
-/// none says anything.
+/// Progress reports of the running jobs: the percentage over the whole request, and the steps of the first job. `None`
+/// without reports.
 fn heard(request: &Request) -> (Option<u8>, Option<(u32, u32)>) {
     let told: Vec<Progress> = request
         .outputs
@@ -91,7 +91,7 @@ pub fn is_done(counts: Counts, request: &Request) -> bool {
         || request.is_cancelled() && counts.processing == 0
 }
 
-/// Whole kudos, as this API counts. While the store does not answer, what was known last.
+/// Charged kudos, in whole kudos. While the database is down, the last known price counts.
 async fn kudos(request: &Request, counts: Counts, store: &Store) -> f64 {
     let ended = counts.finished + counts.failed + counts.stopped;
     let charged = request.charged(ended, store).await;

@@ -1,5 +1,4 @@
-//! Refusals in the words of this API. What the guards and extractors of all doors say is put into them here, in one
-//! place, after the fact.
+//! Refusals in the codes of this API. Errors of guards and extractors, which all APIs share, are translated here.
 
 use axum::extract::Request;
 use axum::http::StatusCode;
@@ -100,7 +99,7 @@ fn refusal(error: &ApiError, has_key: bool) -> Refusal {
     }
 }
 
-/// What is said to a key whose account lacks these roles.
+/// The code for an account without these roles.
 fn lacking(roles: Roles) -> Code {
     match roles {
         Roles::ADMIN => Code::NotAdmin,

@@ -47,10 +47,10 @@ impl Asking<'_> {
         Code::OnlyServiceAccountProxy.when(self.end_user().is_some() && !is_service)
     }
 
-    /// As many texts or images may wait for an account as its limit says, and ten times as many forms may wait or be made;
-    /// of a service, for each of its people. For all who have no key as many of the models that are asked for now, so that
-    /// a crowded one keeps nobody from others, and as many of all together that are none. What has found room keeps its
-    /// place until it is taken; where there is no limit nobody needs one.
+    /// Reserves a place in the account's concurrency limit: `most` texts or images may be queued, ten times as many
+    /// forms may be queued or running; a service's limit counts for each of its end users. Anonymous callers share one
+    /// limit per known model, so that a popular model does not block the others, and one for all unknown models. The
+    /// place is held until the request is queued; `None` if the account has no limit.
     pub fn leave_room(
         &self,
         requests: &Requests,
@@ -77,7 +77,7 @@ impl Asking<'_> {
         })
     }
 
-    /// What it is counted with. To whoever asks what is in an image all forms are alike.
+    /// The key under which the request is counted. Interrogation forms are counted without their model.
     fn counted(&self, known: impl FnOnce() -> Known) -> Counted {
         let is_of_a_model = self.payer.account == ANONYMOUS && self.kind != Kind::Form;
         let known = is_of_a_model.then(known);
@@ -92,7 +92,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Whoever asks with a key that cannot pay shares the room of all who have none.
+    /// A caller whose key cannot pay shares the anonymous limit.
     fn most(&self, settings: &DoorSettings) -> usize {
         match self.payer.account == self.pays.account {
             true => settings.concurrency(self.pays),
@@ -123,7 +123,7 @@ pub async fn find(requests: &Requests, path: &Named, kind: Kind) -> Result<Arc<R
     Ok(found)
 }
 
-/// The style that a dry run tells of: what it makes of the request is seen there alone.
+/// The applied style, for dry runs: a dry run shows its effect on the request.
 pub fn resolved(dry_run: bool, style: Option<&Applied>) -> Option<ResolvedRequestStyle> {
     let style = style.filter(|_| dry_run)?;
     Some(ResolvedRequestStyle {
@@ -132,7 +132,7 @@ pub fn resolved(dry_run: bool, style: Option<&Applied>) -> Option<ResolvedReques
     })
 }
 
-/// What a dry run is told.
+/// The reply to a dry run.
 pub fn priced(
     kudos: f64,
     resolved: Option<ResolvedRequest>,
@@ -148,7 +148,7 @@ pub fn priced(
     Ok(reply::json_in(room, StatusCode::OK, &priced))
 }
 
-/// What is there of it so far.
+/// The finished outputs so far.
 pub fn made(request: &Request) -> Vec<(&Output, &Made)> {
     let made = request.outputs.iter();
     let made = made.filter_map(|output| match output.ended() {
@@ -167,8 +167,8 @@ pub fn room_to_tell(made: &[(&Output, &Made)], memory: &Memory) -> Result<Room, 
     Ok(room)
 }
 
-/// What whoever asked should know: that nobody who is online can serve it, or that not all of it is honoured
-/// everywhere. In a raid nobody learns from it who is online.
+/// A warning for the client: no online worker can serve the request, or some workers ignore part of it. Raid mode hides
+/// whether workers are online.
 pub fn notice(order: &Order, modes: &Modes, is_possible: bool) -> Option<String> {
     match is_possible {
         true => order.caveat(),

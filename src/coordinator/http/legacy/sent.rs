@@ -1,4 +1,4 @@
-//! What a client has sent, for whoever has the key that it was sent with. It can be sent again as it is.
+//! The stored fields of a request, for its owner. A client can submit them again unchanged.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -17,7 +17,7 @@ use crate::requests::orders::Again;
 use muster_protocol::job::Kind;
 use muster_protocol::legacy::Code;
 
-/// What was said of how it should be taken, and not of what is wanted.
+/// Fields that say how to handle the request, not what to generate; left out of the reply.
 const UNTOLD: [&str; 2] = ["allow_downgrade", "dry_run"];
 /// Told where it is off: public clients know no field for it here, and it is on where nothing is said.
 const FILTERED: &str = "replacement_filter";
@@ -42,7 +42,7 @@ pub async fn of(
     path: &Named,
     kind: Kind,
 ) -> Result<Again, Refused> {
-    // Everybody has that key.
+    // The anonymous key is public, so anonymous requests stay hidden.
     Code::AnonForbidden.when(caller.account == ANONYMOUS)?;
     let request = find(requests, path, kind).await?;
     let again = requests.again(request.id).await?;

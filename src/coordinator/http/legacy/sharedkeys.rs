@@ -29,13 +29,13 @@ pub async fn create(
     Ok(reply::json(StatusCode::OK, &details(key, &sharing)?))
 }
 
-/// `GET /api/v2/sharedkeys/{id}`: for anybody who knows it.
+/// `GET /api/v2/sharedkeys/{id}`: readable by every caller who knows the id.
 pub async fn show(State(sharing): State<Sharing>, path: Named) -> Result<Response, Refused> {
     let key = sharing.look(path.text("id")).await?;
     Ok(reply::json(StatusCode::OK, &details(key, &sharing)?))
 }
 
-/// `PATCH /api/v2/sharedkeys/{id}`: what is not sent stays as it is.
+/// `PATCH /api/v2/sharedkeys/{id}`: missing fields stay unchanged.
 pub async fn change(
     State(sharing): State<Sharing>,
     Admitted(caller): Admitted,

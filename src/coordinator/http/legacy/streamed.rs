@@ -1,8 +1,8 @@
-//! The status of a text request as server-sent events, for clients that ask for `text/event-stream`: an addition of
-//! ours. `status` holds what the plain route would answer, first, at least with every heartbeat, and last; between
-//! them `token` holds `{"index", "text"}`, what was written next of one of the outputs. The last `status` counts: what
-//! a client wants done to its text is done there. Where what is to be told finds no room the stream breaks off, or does not
-//! begin, and the client may ask again.
+//! The status of a text request as server-sent events, for clients that ask for `text/event-stream`: an extension of
+//! the AI Horde API. `status` events hold the reply of the plain route: first, at least with every heartbeat, and last.
+//! Between them, `token` events hold `{"index", "text"}`: new text of one output. The last `status` is authoritative,
+//! because the client's own post-processing is applied there. If the memory budget is exhausted, the stream ends or
+//! does not begin, and the client may retry.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Source {
     pub request: Arc<Request>,
     pub board: Switchboard,
     pub store: Store,
-    /// For what is told of it.
+    /// Budget for the events' bodies.
     pub memory: Memory,
 }
 
@@ -87,7 +87,7 @@ pub async fn open(
 }
 
 impl Listener {
-    /// What is to be told next, and who goes on listening. Nothing when the process ends: the client asks again.
+    /// The next events, and the listener to go on with. `None` at shutdown: the client retries.
     async fn next(mut self) -> Result<Option<(Body, Option<Self>)>, ApiError> {
         loop {
             let is_done = progress::is_done(self.source.request.counts(), &self.source.request);

@@ -1,4 +1,4 @@
-//! `POST /api/v2/generate/text/submit`: a text worker brings what it has made.
+//! `POST /api/v2/generate/text/submit`: a text worker submits a result.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -44,7 +44,7 @@ pub async fn submit(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-/// Whoever remarks that something is hidden need not say so in the state as well.
+/// The result of a submit. A censorship remark in `gen_metadata` counts even if `state` says `ok`.
 fn made(brought: SubmitInputText) -> Made {
     let remarks = brought.gen_metadata.unwrap_or_default();
     let hidden = match brought.state {

@@ -397,7 +397,7 @@ fn property(schema: &'static Value, wanted: &mut BTreeSet<&'static str>) -> Valu
         return reference(name);
     }
     let mut property = Map::new();
-    // It has no word for null.
+    // Swagger 2 has no null type, so a list of types is reduced to its first.
     let kind = schema["type"]
         .as_str()
         .or_else(|| schema["type"][0].as_str());
@@ -524,7 +524,7 @@ fn route_into(
     html.push_str("</table></details>");
 }
 
-/// A link to a schema, or what a field may be.
+/// A link to the schema, or its type and bounds.
 fn shape(schema: &Value) -> String {
     if let Some(name) = schema["$ref"]
         .as_str()

@@ -64,7 +64,7 @@ pub async fn ask(
     let style = style.map(|style| style.usage);
     takes_requests(&modes)?;
     webhook::check(asked.webhook.as_deref())?;
-    // What a class asks for goes to those who are known to mean well.
+    // Requests of education accounts go to trusted workers only.
     asked.trusted_workers |= caller.roles.contains(Roles::EDUCATION);
     let patron = sharing
         .patron(style.and_then(|style| style.shared_key))
@@ -97,14 +97,14 @@ pub async fn ask(
         is_hidden: door.is_hidden(&caller),
     };
     asked.check_batch(is_trusted)?;
-    // As many as whoever pays may have.
+    // The payer's concurrency limit applies, not the caller's.
     let place = asking.leave_room(&requests, &settings)?;
     door.keep_out_blocked()?;
     asked.check(is_trusted)?;
     door.refuse_raiders(&caller, &modes)?;
     door.refuse_blocked_clients()?;
     asked = moderated(&door, &caller, asked).await?;
-    // Not the one that replies and logs name: whoever knows this one may read the text.
+    // Differs from the request id in replies and logs, because this id gives access to the text.
     let id = RequestId::random();
     let of_key = paying::cover(&mut payer, paying::kudos(price), (&requests, id)).await?;
     let till = Till {

@@ -39,7 +39,7 @@ pub struct Encoding {
     /// As the client calls it.
     pub model: Arc<str>,
     pub request: Body,
-    /// What a worker must be able to do besides the work itself.
+    /// Capabilities that the worker needs besides the kind of the job.
     pub requires: Capabilities,
     /// The field that holds the texts, for errors.
     pub param: &'static str,
@@ -277,7 +277,7 @@ impl Encoder {
         }
     }
 
-    /// What the queue's refusal means to the client.
+    /// The client's error for a refusal by the queue.
     async fn explain(
         &self,
         refusal: Refusal,
@@ -333,7 +333,7 @@ fn refuse_auto(model: &str) -> Result<(), ApiError> {
     Err(Problem::unsupported("model", message).into())
 }
 
-/// What a worker sends that has misread its job.
+/// The error for a result whose type does not fit its job.
 pub fn unexpected() -> ApiError {
     ApiError::new(
         FailureKind::WorkerFailed,

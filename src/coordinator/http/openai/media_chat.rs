@@ -34,7 +34,7 @@ use muster_protocol::openai::videos::{VideoDoor, VideosRequest};
 
 const HEARTBEAT: &str = ": heartbeat\n\n";
 
-/// The kind of what the model of a chat makes, if it writes no text.
+/// The output kind of the chat's model, `None` if the model writes text.
 pub async fn kind_made(admission: &Admission, body: &Value) -> Option<Kind> {
     let id = admission.models.id(body["model"].as_str()?);
     // Most chats are for models that write, and need not ask for the newest overview.
@@ -97,7 +97,7 @@ pub async fn serve(
     Ok(response)
 }
 
-/// Queues what the chat asks for.
+/// Queues the media jobs of a chat.
 async fn queue(
     endpoint: &MediaEndpoint,
     made: Kind,

@@ -1,21 +1,21 @@
 //! OpenAI's routes, and those of other servers that its clients know.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `chat` | chat completions |
 //! | `completions` | completions of prompts without roles |
 //! | `describe` | descriptions of images |
-//! | `encode` | jobs that read and do not write, for every dialect |
-//! | `tokens` | tokens of texts, and texts of tokens |
-//! | [`images`] | images from prompts |
-//! | `audio` | music from prompts |
-//! | `videos` | videos from prompts |
-//! | `hearing` | transcripts of sounds |
-//! | `speech` | texts, spoken |
-//! | `dictation` | audio parts of chat messages |
-//! | `media_chat` | chats with models that make images or videos |
+//! | `encode` | jobs without generated text: embeddings and rerank scores, for every dialect |
+//! | `tokens` | tokenize and detokenize |
+//! | [`images`] | image generation |
+//! | `audio` | music generation |
+//! | `videos` | video generation |
+//! | `hearing` | transcription |
+//! | `speech` | speech synthesis |
+//! | `dictation` | transcription of audio parts in chat messages |
+//! | `media_chat` | chats with models that generate images or videos |
 //! | [`responses`] | the Responses API |
-//! | `embeddings`, `rerank` | vectors of texts, scores of documents |
+//! | `embeddings`, `rerank` | embeddings, and relevance scores of documents |
 
 /// The route of chat completions.
 pub const CHAT: &str = "/v1/chat/completions";

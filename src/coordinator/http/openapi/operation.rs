@@ -75,7 +75,7 @@ pub struct Content {
     pub example: Option<Value>,
 }
 
-/// What a route takes and answers when it succeeds.
+/// The schemas of a route's request body and successful reply.
 #[derive(Debug, Clone, Default)]
 pub struct RouteBodies {
     /// Query and header parameters.

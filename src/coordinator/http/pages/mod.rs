@@ -1,11 +1,11 @@
-//! Pages for people. A browser runs and shows what is written in them and nothing else, whatever found its way into
-//! what they load.
+//! Pages for browsers. A content security policy allows only the inline scripts and styles of the page itself, so
+//! injected content never runs.
 //!
 //! | file | page |
 //! | --- | --- |
-//! | `common.html` | the beginning of each: styles, the key, requests |
-//! | `tables.html` | tables, buttons and errors, for those that list and change things |
-//! | `home.html` | `/`: everything that models make, to try |
+//! | `common.html` | the head of each page: styles, the key, requests |
+//! | `tables.html` | tables, buttons and errors, for pages that list and change records |
+//! | `home.html` | `/`: a form for every kind of generation |
 //! | `console.html` | `/console`: models, workers, and the account of a key |
 //! | `moderation.html` | `/moderation`: modes, filters, blocked addresses, workers, users |
 

@@ -1,13 +1,13 @@
-//! How often one client may ask for one thing, in fixed windows: the limits of the poll API, which its clients know.
-//! Each is declared beside its route; a route of that API without its own has [`USUAL`]. The limits of keys, which are for
-//! whoever makes something, are another matter ([`super::limits`]).
+//! Rate limits of the AI Horde API, in fixed windows, as its clients know them. Each limit is declared beside its
+//! route; a route of that API without one has [`USUAL`]. The limits of keys for generation are separate
+//! ([`super::limits`]).
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `windows` | the counting, within bounded memory |
+//! | `windows` | counters within bounded memory |
 //!
-//! They count before anything else is looked at. Every reply of a limited route says where its client stands; where a
-//! route has several limits, the one with the least left. Windows are counted in each process by itself.
+//! A request is counted before any other check. Every reply of a limited route reports the limit with the fewest
+//! requests left. Each process counts for itself.
 
 mod windows;
 
@@ -54,7 +54,7 @@ enum Period {
     Hour,
 }
 
-/// What is counted together.
+/// The scope of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Each {
     /// All that one address asks of a route.
@@ -160,7 +160,7 @@ impl Period {
 pub struct Rates {
     windows: Mutex<Windows>,
     friends: Mutex<HashMap<Network, Instant>>,
-    /// Keyed, so that nobody can make two clients meet.
+    /// Keyed, so that no client can construct a collision with another.
     hasher: RandomState,
     settings: LiveSettings,
 }

@@ -1,7 +1,7 @@
-//! Fixed windows: each begins with the first question and ends a period later.
+//! Fixed windows: each begins with the first request and ends a period later.
 //!
-//! Two generations bound the memory. When the young one is full it becomes the old one, and what is still asked for
-//! returns from there. So a flood of new clients ends windows early; it never takes more room.
+//! Two generations bound the memory. When the young one is full it becomes the old one, and counters still in use move
+//! back from there. So a flood of new clients ends windows early, and never takes more memory.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

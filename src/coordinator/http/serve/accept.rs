@@ -37,7 +37,7 @@ struct LogThrottle {
     told: Option<Instant>,
 }
 
-/// When the process has no file descriptors left, trying at once again helps nobody.
+/// Pause after a failed accept: without free file descriptors an immediate retry fails, too.
 const BREATHER: Duration = Duration::from_millis(50);
 const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
@@ -125,7 +125,7 @@ impl LogThrottle {
     }
 }
 
-/// For the operator. Whose the last of them was is nobody's business.
+/// For the log, without the client's address.
 fn reason(full: Full) -> &'static str {
     match full {
         Full::All => "the connection limit is reached",
@@ -133,7 +133,7 @@ fn reason(full: Full) -> &'static str {
     }
 }
 
-/// A socket that sends what it is given at once: with Nagle's algorithm a reply waits 40 ms for an ack.
+/// Accepts with TCP_NODELAY: with Nagle's algorithm a reply waits 40 ms for an ack.
 pub async fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     let (stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;

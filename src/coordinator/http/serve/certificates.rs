@@ -1,5 +1,4 @@
-//! The certificate that is served: read anew when its files change, kept when what is read is broken, and warned of
-//! before it expires.
+//! The TLS certificate: reloaded when its files change, kept if the new files are invalid, and checked for expiry.
 
 use std::fs;
 use std::io;
@@ -34,7 +33,7 @@ struct Watched {
     files: TlsFiles,
     /// As the files were when they were last read.
     read: [Option<Stamp>; 2],
-    /// What was last said about the expiry.
+    /// The last expiry warning that was logged.
     told: Option<Nearness>,
 }
 
@@ -88,7 +87,7 @@ impl Certificates {
             loop {
                 sleep(LOOKS).await;
                 let certificates = certificates.clone();
-                // What is wrong was told to the log.
+                // `look` logs its own errors.
                 let _ = spawn_blocking(move || certificates.look()).await;
             }
         };

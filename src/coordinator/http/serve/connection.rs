@@ -39,9 +39,9 @@ pub struct Connection {
     pub stopping: CancellationToken,
 }
 
-/// What a connection that is to end may still take for its last answer to be read.
+/// How long a closing connection may take to read its last reply.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// What was made already is taken within this.
+/// How long a half-closed client may take to read data that is ready.
 const LAST_READS: Duration = Duration::from_millis(500);
 /// Requests of one HTTP/2 connection at once.
 const MOST_STREAMS: u32 = 128;
@@ -67,7 +67,7 @@ impl Connection {
             ended = serving.as_mut() => Some(ended),
             () = self.stopping.cancelled() => None,
             () = activity.idle_for(self.idle) => None,
-            // Nobody reads what would still be made.
+            // The client is gone, so the reply is dropped.
             () = abandoned(&peer, &activity) => return,
         };
         drop(peer);
@@ -78,7 +78,7 @@ impl Connection {
                 activity.get_on();
                 tokio::select! {
                     ended = serving => ended,
-                    // Whoever still takes something may go on taking it; whoever does not is left.
+                    // A client that still reads may finish; an idle one is dropped.
                     () = activity.idle_for(LAST_WORDS) => Ok(()),
                 }
             }
@@ -106,7 +106,8 @@ impl Connection {
     }
 }
 
-/// Returns when the other side has said goodbye and takes nothing more. It may say so and still read what is ready.
+/// Returns when the peer has closed its side and reads nothing more. A half-closed peer may still read data that is
+/// ready.
 async fn abandoned(peer: &Peer, activity: &Activity) {
     peer.goodbye().await;
     activity.still_for(LAST_READS).await;

@@ -8,7 +8,7 @@ const EXPLICIT_VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// None of what is not a certificate.
+/// `None` if the bytes are no certificate.
 pub fn expiry(certificate: &[u8]) -> Option<UnixMillis> {
     let certificate = element(certificate)?;
     let mut fields = element(certificate.content)?.content;

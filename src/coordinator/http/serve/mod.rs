@@ -1,14 +1,13 @@
-//! Connections: accepted with TCP_NODELAY, counted, given up when they are idle or too slow to begin, drained at the
-//! end.
+//! Connections: accepted with TCP_NODELAY, counted, closed when idle or slow to begin, drained at shutdown.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `accept` | the loop |
-//! | `connection` | one of them, HTTP/1.1 or HTTP/2 |
-//! | `activity` | when it last did anything |
-//! | `place` | how many there are, of all and of one household |
-//! | `peer` | its TCP stream, and whether the other side has gone |
-//! | `tls`, `certificates`, `expiry` | certificates from files; read anew when they change, watched for their end |
+//! | `accept` | the accept loop |
+//! | `connection` | a connection, HTTP/1.1 or HTTP/2 |
+//! | `activity` | the time of its last activity |
+//! | `place` | limits of connections, in total and per household |
+//! | `peer` | its TCP stream, and detection of a closed peer |
+//! | `tls`, `certificates`, `expiry` | certificate files: reload on change, expiry |
 
 mod accept;
 mod activity;
@@ -45,9 +44,9 @@ pub struct Connections {
     pub most: usize,
     /// As many at once of one address, or of one customer's network; none where it may have all.
     pub most_of_household: Option<usize>,
-    /// Whose are not counted so: this machine's, and those of proxies, who bring everybody.
+    /// Networks exempt from the per-household limit: loopback, and proxies, which carry many clients.
     pub of_many: Vec<Network>,
-    /// How long a connection may take to say what it wants.
+    /// Timeout for a request's headers.
     pub header_patience: Duration,
     /// A connection nothing happens on is closed.
     pub idle: Duration,

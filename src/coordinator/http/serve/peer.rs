@@ -1,5 +1,5 @@
-//! A TCP stream that can be asked whether the other side has gone while somebody else reads and writes it. HTTP/1.1
-//! does not read on while it has bytes of a next request, so it would not notice.
+//! A TCP stream that reports a closed peer while another task reads and writes. HTTP/1.1 stops reading while it has
+//! bytes of a next request, so it would miss the close.
 
 use std::future::pending;
 use std::io::{self, IoSlice};
@@ -80,13 +80,13 @@ impl AsyncWrite for Peer {
         true
     }
 
-    /// The kernel has what was written.
+    /// Writes go straight to the kernel; nothing is buffered here.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What is shut down is the connection, by whichever of its descriptors.
+        // `shutdown` acts on the connection, so a duplicate descriptor will do.
         let same = self.0.as_fd().try_clone_to_owned()?;
         Poll::Ready(net::TcpStream::from(same).shutdown(Shutdown::Write))
     }

@@ -1,4 +1,4 @@
-//! Places for connections: so many in all, and so many for each household, so that nobody alone takes them all.
+//! Connection limits: in total, and per household, so that one client network cannot take every connection.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -79,7 +79,7 @@ impl Places {
         self.most_of_household.clone()
     }
 
-    /// One that comes from there, if that is known.
+    /// Takes a place for a connection; an unknown address counts towards the total only.
     pub fn take(&self, address: Option<IpAddr>) -> Result<Place, Full> {
         let counted = address.filter(|address| !self.is_of_many(*address));
         let counted = counted.zip(self.most_of_household.most());

@@ -111,7 +111,7 @@ async fn a_connection_that_never_says_what_it_wants_is_closed() {
     for begun in ["", "PRI", "GET / HT", "GET / HTTP/1.1\r\nhost: x\r\n"] {
         let mut stream = server.connect().await;
         stream.write_all(begun.as_bytes()).await.unwrap();
-        // It may be closed with a word (408) or without one.
+        // The server may close with a 408 or silently.
         read(&mut stream).await;
     }
 }

@@ -31,7 +31,7 @@ use super::models::listed_kinds;
 use super::reply::Reply;
 use super::workers::kind_words;
 
-/// When somebody first looked, or the router was made.
+/// Start time: set when the router is built, or at the first read.
 pub static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 pub async fn show(

@@ -57,7 +57,7 @@ fn entry(model: &ModelOnline, kind: Kind, picture: &Picture) -> Value {
     entry
 }
 
-/// What can be made of what, for media models.
+/// The tasks of a media model, as in `txt2img`.
 pub fn tasks(kind: Kind, capabilities: Capabilities) -> Vec<&'static str> {
     let takes_sources = capabilities.contains(Capabilities::SOURCE_IMAGES);
     let (from_text, from_image) = match kind {

@@ -13,7 +13,7 @@ use crate::switchboard::ModelOnline;
 use muster_protocol::job::Formats;
 use muster_protocol::openai::chat::ChatRequest;
 
-/// What the best one is.
+/// How `auto` ranks models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auto {
     /// The largest that has a free slot and answers in a comfortable time.
@@ -34,12 +34,12 @@ pub struct Candidate {
 
 /// The name all of them go by.
 pub const AUTO: &str = "auto";
-/// Those that want something in particular.
+/// Names with a preference.
 pub const PARTICULAR: [&str; 2] = ["auto:fast", "auto:quality"];
 
-/// A typical answer takes no longer than this where nobody minds.
+/// Models that answer within this time compete by size, slower ones by speed.
 const COMFORTABLE: Duration = Duration::from_secs(20);
-/// Answer times that differ by less than this factor are alike: what was measured is never exact.
+/// Answer times that differ by less than this factor count as equal, since measurements are noisy.
 const ALIKE: f64 = 1.25;
 /// Models that are tried for one request.
 const MOST_TRIED: usize = 4;
@@ -66,8 +66,8 @@ impl Auto {
         }
     }
 
-    /// The models to try, the best first. Those that can do all that the request wants; if none can, one that says what
-    /// is missing.
+    /// Models to try, best first: those with every capability that the request needs, or a single one, whose error
+    /// names the missing capability.
     pub fn candidates(
         self,
         request: &ChatRequest,

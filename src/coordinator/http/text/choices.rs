@@ -1,4 +1,4 @@
-//! The events of all choices of a request, in the order they come. Dropping them cancels what has not ended.
+//! The events of all choices of a request, in order of arrival. Dropping them cancels the unfinished jobs.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,7 +20,7 @@ pub struct Choices {
     api: Option<Formats>,
     /// Bytes of text that have come.
     size: usize,
-    /// What the request takes as long as its jobs may need it.
+    /// The memory permit of the request, for as long as its jobs may need the body.
     _kept: Arc<Room>,
 }
 

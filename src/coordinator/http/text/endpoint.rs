@@ -1,4 +1,4 @@
-//! What a route of a text API calls: a body to jobs, and their events to a reply in the same dialect.
+//! The handler of every text API: a body to jobs, and their events to a reply in the same dialect.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Files of chats: a PDF becomes images of its pages for a model that reads images, and the text of its pages for any
-//! other; texts stay what they are. All of it is done before money is held.
+//! Files of chats: a PDF becomes page images for a model that reads images, and page text for any other; text files
+//! stay unchanged. Runs before kudos are held.
 
 use std::borrow::Cow;
 

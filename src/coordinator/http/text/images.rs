@@ -1,5 +1,5 @@
-//! Images of chats: one at an address is fetched here, within the limits of this service, so that no worker fetches what a
-//! client names; a text that is no image is refused before money is held.
+//! Images of chats. URLs are fetched here, within this service's limits, so that no worker fetches a client's URL;
+//! invalid image data is refused before kudos are held.
 
 use serde_json::Value;
 

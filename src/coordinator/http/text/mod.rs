@@ -1,19 +1,19 @@
 //! Text requests of every API dialect, from the body to the reply.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `endpoint` | what a route of a dialect calls |
+//! | `endpoint` | the handler of every dialect |
 //! | `incoming` | a body on its way to jobs |
-//! | `auto` | which model `auto` is |
-//! | `dictation` | jobs that write down audio parts |
+//! | `auto` | the choice of a model for `auto` |
+//! | `dictation` | transcription jobs for audio parts |
 //! | `files` | files that models read as images or text |
 //! | `images` | images that models read |
-//! | `moderated` | messages as filters let them pass |
-//! | `order` | a request that was read to jobs for the queue |
-//! | `choices` | the events of all choices, in the order they come |
-//! | `stream` | those events as a body of server-sent events |
-//! | `ignored` | the header that names fields that were left aside |
-//! | `refused` | what the queue's refusal means to the client |
+//! | `moderated` | messages after the filters |
+//! | `order` | jobs for the queue from a parsed request |
+//! | `choices` | events of all choices, in order of arrival |
+//! | `stream` | those events as server-sent events |
+//! | `ignored` | the header that lists ignored fields |
+//! | `refused` | the client's error for a refusal by the queue |
 
 pub mod auto;
 mod choices;

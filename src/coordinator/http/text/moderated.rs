@@ -113,7 +113,7 @@ fn visit_entry(name: &str, value: &mut Value, said: Said, visit: Visit<'_>) {
     }
 }
 
-/// JSON in a text: it is looked at as what it says, and stays JSON.
+/// Moderates the strings inside JSON arguments, which stay valid JSON.
 fn visit_arguments(text: &mut String, said: Said, visit: Visit<'_>) {
     let Ok(mut value) = serde_json::from_str::<Value>(text) else {
         return visit(text, said);

@@ -14,7 +14,7 @@ use muster_protocol::job::{
 };
 use muster_protocol::openai::chat::ChatRequest;
 
-/// What the jobs of a request have besides what it says.
+/// Job fields that do not come from the request's body.
 #[derive(Debug)]
 pub struct Order {
     request: RequestId,
@@ -78,7 +78,7 @@ impl Order {
         }
     }
 
-    /// One for each choice.
+    /// A job for each choice.
     pub fn jobs(&self, request: &ChatRequest, original: &Original) -> Vec<Arc<Job>> {
         let prefixes = self.prefixes(request);
         let job = |choice| {
@@ -158,8 +158,9 @@ fn is_chat(request: &ChatRequest) -> bool {
     matches!(request.text.input, TextInput::Chat(_))
 }
 
-/// The formats in which workers may get the request. Workers that poll are told what the client said, or do not get it. (A seed that the door has drawn is not of the
-/// client: nobody goes on with what they have written.)
+/// The formats in which workers may get the request. Polling workers are included only if the request has no parameter
+/// that their format lacks. (A seed drawn by this server does not count: its purpose is to resume a stream elsewhere,
+/// and streams of polling workers are not resumed.)
 pub fn formats(request: &ChatRequest, native: Option<&NativeBody>) -> Formats {
     let ours = match is_chat(request) {
         true => Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
@@ -180,7 +181,7 @@ pub fn clamp(job: &mut Job) {
     });
 }
 
-/// What a worker that polls must take: it says how much fits, prompt and output together.
+/// Requirements for a polling worker: it states its context as prompt and output together.
 fn needs(request: &ChatRequest) -> TextNeeds {
     let output = request.text.max_tokens.unwrap_or_default();
     TextNeeds {

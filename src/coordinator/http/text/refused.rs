@@ -1,5 +1,5 @@
-//! What the queue's refusal means to the client: which field it is about, and whether waiting helps. What no worker of
-//! the model can do is the request's fault: sending it again does not help.
+//! The client's error for a refusal by the queue: the field at fault, and whether to retry. A capability that no worker
+//! of the model has is the request's fault, so a retry is pointless.
 
 use std::cmp::Reverse;
 
@@ -192,7 +192,7 @@ fn about(refusal: Refusal, param: &'static str) -> ApiError {
     }
 }
 
-/// What the chat API calls a part of a text job.
+/// The chat API's field for a part of a text job.
 fn field(name: &str) -> &str {
     match name {
         "format" => "response_format",

@@ -37,7 +37,7 @@ pub struct Relay {
 
 /// A frame is sent when it has grown to this, even if more is ready.
 const LARGEST_FRAME: usize = 64 << 10;
-/// What a frame usually needs.
+/// Usual size of a frame.
 const FRAME: usize = 4 << 10;
 
 impl Relay {
@@ -111,7 +111,7 @@ impl Relay {
         }
     }
 
-    /// What has been written since the last frame.
+    /// Takes the bytes written since the last frame.
     fn frame(&mut self) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let silent_until = Instant::now() + self.heartbeat;
         self.silence.as_mut().reset(silent_until);

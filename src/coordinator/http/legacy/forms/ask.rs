@@ -1,4 +1,4 @@
-//! `POST /api/v2/interrogate/async`: what is in an image.
+//! `POST /api/v2/interrogate/async`: queues an interrogation of an image.
 
 use std::sync::Arc;
 
@@ -62,11 +62,11 @@ pub async fn ask(
     let place = asking.leave_room(&requests, &settings)?;
     door.refuse_raiders(&caller, &modes)?;
     door.refuse_blocked_clients()?;
-    // Not the one that replies and logs name: whoever knows this one may read the answers.
+    // Differs from the request id in replies and logs, because this id gives access to the results.
     let id = RequestId::random();
     let sender = Sender::of(caller.account, door.address);
     let (size, sources) = match forms.is_empty() {
-        // It is kept and has failed (F-119 of the poll API), and nobody looks at its image.
+        // Requests without forms are stored as failed (F-119 of the AI Horde API), so their image is not checked.
         true => {
             asked.source_image.clear();
             ((0, 0), sources.holding())

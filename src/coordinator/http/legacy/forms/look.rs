@@ -1,4 +1,4 @@
-//! How the forms of a request are doing, and what was found.
+//! Status and results of an interrogation request.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -32,8 +32,8 @@ pub async fn status(
     Ok(reply::json_in(room, StatusCode::OK, &status))
 }
 
-/// `DELETE /api/v2/interrogate/status/{id}`: as it is afterwards. A worker that is at a form is paid when it brings it, as
-/// for texts and images, and not for having begun: what is paid has been made, once.
+/// `DELETE /api/v2/interrogate/status/{id}`: cancels, and returns the status afterwards. A worker that runs a form is
+/// paid when it submits the result, as for texts and images, and never twice.
 pub async fn cancel(
     State(requests): State<Requests>,
     (State(media), State(memory)): (State<Media>, State<Memory>),

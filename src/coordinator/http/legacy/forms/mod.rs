@@ -1,11 +1,11 @@
-//! Questions about images: asked, looked at, answered.
+//! Interrogation requests: questions about images.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `ask` | a request comes in |
-//! | `look` | how its forms are doing, and what was found |
-//! | `offered` | what a worker that comes can do |
-//! | `work` | a worker comes for forms, and brings what it found |
+//! | `ask` | creating a request |
+//! | `look` | status and results |
+//! | `offered` | capabilities of a polling worker |
+//! | `work` | pop and submit |
 
 mod ask;
 mod look;

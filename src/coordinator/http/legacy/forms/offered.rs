@@ -1,4 +1,4 @@
-//! What a worker that comes for forms can do, as it says.
+//! The capabilities that a polling worker states in its pop for forms.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
     let words = forms.iter().map(|form| form.word().to_owned());
     let maps = maps(asked);
     let takes: Vec<String> = words.chain(maps).collect();
-    // It may say which maps it draws and offer to draw none now.
+    // A worker may list annotation types and still not offer annotation.
     let draws_maps = forms.contains(&Form::Annotation);
     let is_offered = |model: &&String| draws_maps || form_of(model) != Some(Form::Annotation);
     let models = takes.iter().filter(is_offered);
@@ -47,7 +47,7 @@ pub fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
     }
 }
 
-/// What the queue calls the control maps that it draws, each once.
+/// The queue's model names for the control maps that the worker can draw, without duplicates.
 fn maps(asked: &InterrogationPopInput) -> impl Iterator<Item = String> {
     let drawn = asked.annotation_types.as_deref().unwrap_or_default();
     let kinds = ControlType::ALL.iter().copied();

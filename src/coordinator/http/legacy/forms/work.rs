@@ -1,4 +1,4 @@
-//! A worker comes for forms, and brings what it found.
+//! `pop` and `submit` of forms.
 
 use std::slice::from_ref;
 
@@ -58,7 +58,7 @@ pub async fn pop(
     let name = kept_name(&asked.name);
     let amount = asked.amount.clamp(1, MOST);
     let wants = Wants {
-        // They may come from different requests.
+        // The forms of one pop may belong to different requests.
         scattered: true,
         own_only: door::is_kept_back(&door, &caller, &modes).await?,
         ..Wants::most(u32::try_from(amount).unwrap_or(1))
@@ -90,7 +90,8 @@ pub async fn pop(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-/// Of those that can be told. One that the store has no link for goes back; if that leaves nothing, they are refused.
+/// The payloads of the popped forms. A form whose source image gets no link returns to the queue; if no form is left,
+/// the pop is refused.
 async fn payloads(
     given: &mut Given,
     media: &Media,
@@ -124,7 +125,7 @@ async fn payload(
     let form: Form = named(&request.form).ok_or(Untold::Unreadable)?;
     let source_image = match request.image.parse() {
         Ok(key) => media.download_link(key, LINKS).await?,
-        // It stays where its client has it.
+        // A URL, not a key of the media store: the worker downloads the image from there.
         Err(_) => request.image.clone(),
     };
     let id = badge.id_of(offer);

@@ -44,7 +44,7 @@ use muster_protocol::legacy::requests::{
     RequestAsync, RequestSingleWarning, ResolvedRequest, Warning,
 };
 
-/// Where it goes and what it is held against.
+/// The parts of the service that accept an image request.
 pub struct Counter {
     pub requests: Requests,
     pub board: Switchboard,
@@ -134,7 +134,7 @@ impl Counter {
         style: Option<Use>,
         whose: Whose,
     ) -> Result<RequestAsync, Refused> {
-        // Not the one that replies and logs name: whoever knows this one may see the images.
+        // Differs from the request id in replies and logs, because this id gives access to the images.
         let id = RequestId::random();
         let more = surcharge(asked.extra_source_images().len(), style.as_ref(), &payer);
         let price = kudos(paying::estimate(&asked) + more);
@@ -177,7 +177,7 @@ impl Counter {
     }
 }
 
-/// What a class asks for is fit for it, and goes to those who are known to mean well.
+/// Requests of education accounts are always SFW, go to trusted workers only and are never shared.
 fn for_a_class(asked: &mut GenerationInputImage) {
     asked.nsfw = false;
     asked.censor_nsfw = true;

@@ -1,4 +1,4 @@
-//! How images are doing, and what is there of them.
+//! Status and images of an image request.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -73,8 +73,9 @@ pub async fn status(
     Ok(reply::json_in(telling.room, StatusCode::OK, &status))
 }
 
-/// `DELETE /api/v2/generate/status/{id}`: as it was just before. The images are in the reply, whatever was asked for:
-/// nobody comes for them later. Where they find no room there, links to them are.
+/// `DELETE /api/v2/generate/status/{id}`: cancels, and returns the status before that. The reply holds the images
+/// themselves whatever the request's `r2` says, since the client cannot fetch them later; if the memory budget is
+/// exhausted, links replace them.
 pub async fn cancel(
     State(requests): State<Requests>,
     State(board): State<Switchboard>,

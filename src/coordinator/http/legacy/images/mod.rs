@@ -1,16 +1,16 @@
-//! Images of the poll API: asked for, drawn, looked at, rated.
+//! Image requests of the AI Horde API.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `ask` | a request comes in |
-//! | `paying` | what it costs before it is drawn |
-//! | `sources` | the images that it begins with |
-//! | `look` | how it is doing, and what is there of it |
-//! | `sent` | what was sent, for whoever sent it |
-//! | `pop`, `payload` | a worker comes for images to draw, and is told of them |
-//! | `submit` | a worker brings one |
-//! | `steps` | a worker says how far it is |
-//! | `rate` | what whoever asked thinks of them |
+//! | `ask` | creating a request |
+//! | `paying` | its price before it runs |
+//! | `sources` | its source images |
+//! | `look` | status and results |
+//! | `sent` | the request's own fields, for its owner |
+//! | `pop`, `payload` | `pop`, and the payload for the worker |
+//! | `submit` | `submit` of an image |
+//! | `steps` | progress reports of workers |
+//! | `rate` | ratings by the requester |
 
 mod ask;
 mod look;

@@ -28,8 +28,8 @@ pub fn estimate(asked: &GenerationInputImage) -> f64 {
     drawing(asked).estimate(family, terms(asked), asked.params.n)
 }
 
-/// What is kept until they have ended, if anything is. Where there is not enough, and whoever asked prefers smaller
-/// images to none, they become such that cost nothing before.
+/// Holds the price of a large request; `None` if the request needs no hold. If the balance is too low and the request
+/// sets `allow_downgrade`, its images are made small enough to need none.
 pub async fn upfront(
     asked: &mut GenerationInputImage,
     till: &Till<'_>,

@@ -1,4 +1,4 @@
-//! What a worker is told of the images that it is given to draw.
+//! The pop payload of image jobs.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ use muster_protocol::legacy::image::payload::{
 };
 use muster_protocol::legacy::image::request::{ExtraSourceImage, GenerationInputImage};
 
-/// How a worker is given what it begins with, and sends what it draws.
+/// How a worker downloads source images and uploads results.
 pub struct Ways<'a> {
     pub media: &'a Media,
     /// By links that it fetches from; others are sent the images themselves.

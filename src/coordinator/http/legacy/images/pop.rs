@@ -85,7 +85,7 @@ pub async fn pop(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-/// Those of the offered models that it may serve.
+/// The offered models that the caller may serve.
 fn models(
     asked: &PopInputImage,
     caller: &Caller,
@@ -156,7 +156,7 @@ fn wants(asked: &PopInputImage) -> Wants {
     }
 }
 
-/// What can be counted is there even where it is nothing: owners of workers read it as a table.
+/// Counts of every reason, zeros included: worker operators read the reply as a table.
 fn reasons(skipped: &Skipped) -> NoValidRequestFoundImage {
     let known = |skip| skipped.get(&skip).map(|count| *count as u64);
     let count = |skip| Some(known(skip).unwrap_or(0));

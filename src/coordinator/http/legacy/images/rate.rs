@@ -1,5 +1,5 @@
-//! `POST /api/v2/generate/rate/{id}`: what whoever asked thinks of the images. Of a request that may be shown to
-//! others, once.
+//! `POST /api/v2/generate/rate/{id}`: the requester's ratings of the images, once, and only for requests that are
+//! shared.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `GET /api/v2/generate/request/{id}`: what was sent, with the images that came along for as long as they are kept.
+//! `GET /api/v2/generate/request/{id}`: the request's own fields, with its source images while they are stored.
 
 use axum::extract::State;
 use axum::response::Response;

@@ -10,7 +10,8 @@ use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::legacy::words::SourceProcessing;
 use muster_protocol::legacy::{Code, Refusal};
 
-/// Takes in the images of a request and puts their keys in their place. They stay as long as what is returned.
+/// Stores the source images of a request and replaces them by their keys. The images are deleted when the returned
+/// `Holding` is dropped.
 pub async fn take(
     (sources, sender): (&Sources, Sender),
     id: RequestId,
@@ -39,8 +40,9 @@ pub async fn take(
     Ok(holding)
 }
 
-/// The size of an image that is to be looked at. The image is stored for as long as what is returned beside, also where it came as
-/// an address, so that every worker gets the image that was checked here; the text becomes its key.
+/// Checks an image to interrogate and returns its size. A copy of the image is stored while the returned `Holding`
+/// lives, also if the client sent a URL, so that every worker gets the image that was checked here; `image` becomes its
+/// key.
 pub async fn look_at(
     (sources, sender): (&Sources, Sender),
     id: RequestId,

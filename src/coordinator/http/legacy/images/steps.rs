@@ -36,7 +36,7 @@ fn steps(name: &str, number: i64) -> Result<u32, Refusal> {
     u32::try_from(number).map_err(|_| Refusal::invalid(name, wanted()))
 }
 
-/// Of a job that has ended nobody wants to hear how far it is.
+/// A progress report for a job that has ended gets 400.
 fn refusal(not: NotTaken, job: JobId) -> Refusal {
     match not {
         NotTaken::Already | NotTaken::TakenAway => {

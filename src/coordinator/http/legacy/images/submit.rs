@@ -65,7 +65,7 @@ pub async fn submit(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-/// Under a name that only this attempt has: whoever comes too late takes nobody's place.
+/// The key of the output is unique to this attempt, so a late submit never replaces another attempt's image.
 async fn made(
     brought: &SubmitInputImage,
     attempt: &Attempt,

@@ -13,7 +13,7 @@ use crate::moderation::{Asker, Blocked, LONGEST, Moderation, Prompt};
 use crate::modes::{ModeSet, Modes};
 use muster_protocol::legacy::{Code, Refusal};
 
-/// Where a request comes from, and whoever decides about that.
+/// The address of a request, and the moderation rules for it.
 #[derive(Debug, Clone)]
 pub struct Door {
     pub moderation: Moderation,
@@ -26,7 +26,7 @@ pub struct Door {
 const CLIENT_AGENT: &str = "client-agent";
 const UNKNOWN: &str = "unknown:0:unknown";
 
-/// From so much on nobody is told how much longer.
+/// Longer timeouts are reported without their remaining time.
 const LONG: Duration = Duration::from_secs(4 * 24 * 60 * 60);
 
 impl Door {
@@ -48,7 +48,7 @@ impl Door {
         Code::BannedClientAgent.when(self.is_blocked)
     }
 
-    /// Whether whoever comes hides where they are, and is not known to mean well all the same.
+    /// Whether the request comes through a VPN or proxy and its account is not trusted.
     pub fn is_hidden(&self, caller: &Caller) -> bool {
         self.moderation.is_hidden(self.address, caller.roles)
     }

@@ -24,7 +24,7 @@ use muster_protocol::legacy::filter::{
 use muster_protocol::legacy::service::SimpleResponse;
 use muster_protocol::legacy::{Body, Code, Refusal};
 
-/// `POST /api/v2/filters`: nobody is held to account for what is tried here.
+/// `POST /api/v2/filters`: tests a prompt against the filters, without consequences for the account.
 pub async fn try_out(
     State(moderation): State<Moderation>,
     whole: Result<Whole, ApiError>,
@@ -148,7 +148,7 @@ pub async fn remove(
     }
 }
 
-/// What is no number is no filter's.
+/// A number that cannot be parsed is an unknown filter.
 fn number(named: &Named) -> Result<i64, Refusal> {
     let id = named.text("id").parse();
     id.map_err(|_| Code::FilterNotFound.into())

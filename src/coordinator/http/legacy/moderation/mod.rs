@@ -1,10 +1,10 @@
-//! What moderators do: filters and timeouts. And what both do to requests at the door.
+//! Moderation: filters and timeouts, and their checks of requests.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `filters` | `/filters`: made, tried, read, changed, deleted |
-//! | `operations` | `/operations`: addresses that are kept out |
-//! | `door` | what stands at the door of a request |
+//! | `filters` | `/filters`: create, test, read, change, delete |
+//! | `operations` | `/operations`: blocked addresses |
+//! | `door` | the checks of a request |
 
 mod door;
 mod filters;

@@ -74,8 +74,8 @@ pub async fn unblock(
     Ok(done())
 }
 
-/// `GET /api/v2/operations/ipaddr`: networks and single addresses. The public service lists networks only, and whom it
-/// blocks one by one nobody can see.
+/// `GET /api/v2/operations/ipaddr`: blocked networks and single addresses. The public service lists networks only,
+/// which hides its blocks of single addresses.
 pub async fn blocked(State(moderation): State<Moderation>) -> Response {
     listed(&moderation.all_kept_out())
 }
@@ -157,7 +157,7 @@ fn check_block(network: Network, caller: IpAddr, roles: Roles) -> Result<(), Ref
     Ok(())
 }
 
-/// Nobody decides about the workers of an account of their own rank.
+/// A moderator may not block the workers of an account of equal or higher rank.
 async fn may_decide(caller: &Caller, named: &Named, store: &Store) -> Result<(), Refusal> {
     let worker = named.id("id").ok_or(Code::WorkerNotFound)?;
     let owner = store.worker_owner(worker).await;
@@ -190,7 +190,7 @@ async fn network_of(moderation: &Moderation, named: &Named) -> Result<Option<Net
     }
 }
 
-/// What was found may be anything, and is not repeated.
+/// The error does not echo the value, which may be anything.
 fn network(text: &str) -> Result<Network, Refusal> {
     Network::parse(text).ok_or_else(|| {
         Refusal::new(

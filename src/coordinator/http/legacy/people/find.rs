@@ -22,12 +22,11 @@ use crate::storage::Order;
 use muster_protocol::job::AccountId;
 use muster_protocol::legacy::{Code, Refusal};
 
-/// Beyond it there is nobody.
+/// Later pages are always empty.
 const LAST_PAGE: u32 = 10_000;
 
-/// `GET /api/v2/find_user`: whoever holds a key, as they see themselves. A key that nobody holds is a user that is not
-/// found, not a wrong key: clients ask this to learn whether a key is any good. Whoever holds a key that a user has
-/// handed to others, or one that is not for reading the account, sees that user as strangers do.
+/// `GET /api/v2/find_user`: the user of a key. An unknown key gets 404, not 401: clients call this route to test a key.
+/// A shared key, or a key without permission to read the account, gets the public view.
 pub async fn find_user(
     State(people): State<People>,
     State(requests): State<Requests>,

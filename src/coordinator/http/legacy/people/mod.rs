@@ -1,12 +1,12 @@
-//! Users: what they and others see of them, and what may be changed about them.
+//! Users: their public and private details, and changes to them.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `view` | a user as strangers, the user and moderators see them |
-//! | `find` | by a key, by a number, or all of them |
-//! | `modify` | what is changed about a user, and who may |
-//! | `leave` | accounts on their way out |
-//! | `trial` | users for tests of other programs, in development mode alone |
+//! | `find` | users by key, by number, or all of them |
+//! | `modify` | changes of a user, and their permissions |
+//! | `leave` | deletion of accounts |
+//! | `trial` | test users, in development mode only |
 
 mod find;
 mod leave;
@@ -25,7 +25,7 @@ use crate::storage::{PersonRow, StorageError};
 use muster_protocol::job::AccountId;
 use muster_protocol::legacy::{Code, Refusal};
 
-/// Only digits say who is meant.
+/// `id` must be the user's number.
 async fn person(people: &People, id: &str) -> Result<PersonRow, Refused> {
     let account = number(id).map(AccountId).ok_or(Code::UserNotFound)?;
     let found = people.find(account).await.map_err(unreadable)?;

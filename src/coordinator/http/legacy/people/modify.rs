@@ -1,4 +1,4 @@
-//! `PUT /api/v2/users/{id}`: what is changed about a user, and who may.
+//! `PUT /api/v2/users/{id}`: changes of a user, and their permissions.
 
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ fn is_for_owners(asked: &ModifyUserInput) -> bool {
         || asked.generate_proxy_passkey.is_some()
 }
 
-/// Those that moderators give and take.
+/// The roles that moderators grant and revoke.
 fn roles(asked: &ModifyUserInput) -> [(Roles, Option<bool>); 8] {
     [
         (Roles::TRUSTED, asked.trusted),
@@ -212,7 +212,7 @@ fn in_thousandths(kudos: f64) -> Result<Kudos, Refusal> {
     }
 }
 
-/// What was asked for is what is so from now on.
+/// The reply: every changed field with its new value.
 fn shown(asked: &ModifyUserInput, passkey: Option<String>) -> ModifyUser {
     ModifyUser {
         usage_multiplier: asked.usage_multiplier,

@@ -1,4 +1,4 @@
-//! A user as strangers, the user and moderators see them: each sees what the one before does, and more.
+//! A user as strangers, the user and moderators see them: each view adds fields to the one before.
 
 use crate::accounts::{ANONYMOUS, Roles};
 use crate::clock::wall_clock;
@@ -24,7 +24,7 @@ pub enum View {
 }
 
 impl View {
-    /// Everybody holds the key of the account that all without one share: nobody is themselves there.
+    /// The anonymous key is public, so it never gets the owner's view.
     fn of(self, account: AccountId) -> Self {
         match (self, account) {
             (Self::Own, ANONYMOUS) => Self::Stranger,
@@ -33,11 +33,11 @@ impl View {
     }
 }
 
-/// What a view is made of, beside the user.
+/// The services that fill in a view.
 pub struct Viewer<'a> {
     pub people: &'a People,
     pub requests: &'a Requests,
-    /// Jobs that may wait at a time where somebody has no limit of their own.
+    /// Concurrency of accounts without a limit of their own.
     pub usual_concurrency: i64,
 }
 
@@ -107,7 +107,7 @@ impl Viewer<'_> {
     }
 
     fn add_own(&self, person: &PersonRow, details: &mut UserDetails) {
-        // Whose they are nobody knows, and whoever knows the id of one may have what it brings.
+        // The ids of anonymous requests stay hidden: an id gives access to its results.
         let is_shared = person.account == ANONYMOUS;
         details.active_generations = (!is_shared).then(|| active(self.requests, person.account));
         details.vpn = Some(person.roles.contains(Roles::VPN));
@@ -135,7 +135,7 @@ fn shown_style(style: &Style) -> ResponseModelStylesUser {
     }
 }
 
-/// How often the styles of somebody were used.
+/// Uses of a user's styles, images and texts.
 fn uses(styles: &[Style]) -> UserAmountRecords {
     let of = |making: Making| {
         let its = styles

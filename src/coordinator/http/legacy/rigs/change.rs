@@ -91,7 +91,7 @@ async fn may_change(
     otherwise.when(!may.map_err(|_| unavailable())?)
 }
 
-/// What is asked for, but for the team.
+/// The requested changes, except the team.
 fn wanted(asked: &ModifyWorkerInput) -> Result<RigChange, Refusal> {
     let name = asked.name.as_deref().map(kept_name);
     Code::TooLongWorkerName.when(name.as_ref().is_some_and(|name| name.len() > LONGEST_NAME))?;

@@ -1,5 +1,5 @@
-//! What all pops have in common: who may come, whose jobs go first, which models are taken, and what is said to those
-//! who are given nothing.
+//! Checks common to all pops: the caller's permission, whose jobs have priority, the accepted models, and the reply if
+//! no job fits.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub async fn is_kept_back(door: &Door, caller: &Caller, modes: &Modes) -> Result
     Ok(is_hidden)
 }
 
-/// Those of the models that it may serve, as many as one worker may: some are for one account only.
+/// At most `most` of the offered models, without aliases reserved for other accounts.
 pub fn models(models: Vec<String>, caller: &Caller, most: usize) -> Result<Vec<Arc<str>>, Refusal> {
     let may_serve = |model: &String| match model.rsplit_once("::") {
         Some((_, alias)) => user_in_alias(alias).is_none_or(|id| AccountId(id) == caller.account),
@@ -64,7 +64,7 @@ pub fn models(models: Vec<String>, caller: &Caller, most: usize) -> Result<Vec<A
 /// Why a worker is not told of the jobs that it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Untold {
-    /// They cannot be read, and nobody else could read them either.
+    /// The stored request cannot be parsed, by this worker or any other.
     Unreadable,
     /// The media store does not work.
     NoStore,
@@ -82,7 +82,8 @@ impl From<MediaError> for Untold {
     }
 }
 
-/// Jobs that nobody can read end here: they would come first in every pop. The others go back when this is refused.
+/// Fails jobs whose stored request cannot be parsed, as they would come first in every pop. Jobs that lack a link
+/// return to the queue.
 pub async fn take_back(pollers: &Pollers, offers: &[Offer], why: Untold) -> Result<(), Refusal> {
     match why {
         Untold::Unreadable => {

@@ -1,12 +1,12 @@
-//! Workers for people: who they are, what may be changed about them.
+//! Workers of the AI Horde API.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `list` | all that are online, one by its id, one by its name |
-//! | `view` | a worker as the one who looks may see it |
-//! | `door` | what all pops have in common |
-//! | `messages` | what they are told |
-//! | `change` | changed and deleted, by its owner or a moderator |
+//! | `list` | all online workers, or one by id or name |
+//! | `view` | a worker as the caller may see it |
+//! | `door` | checks common to all pops |
+//! | `messages` | messages to workers |
+//! | `change` | change and delete, by the owner or a moderator |
 
 mod change;
 pub mod door;
@@ -22,7 +22,7 @@ use uuid::Uuid;
 use crate::rigs::{Rig, Rigs};
 use muster_protocol::legacy::{Code, Refusal};
 
-/// A malformed id is nobody's.
+/// A malformed id counts as an unknown worker.
 async fn find(rigs: &Rigs, id: &str) -> Result<Rig, Refusal> {
     let Ok(id) = Uuid::parse_str(id) else {
         return Err(Code::WorkerNotFound.into());

@@ -116,7 +116,7 @@ pub async fn wanted_worker(State(board): State<Switchboard>) -> Response {
     reply::json(StatusCode::OK, &answer)
 }
 
-/// Those who serve a kind.
+/// Workers and threads that serve a kind.
 struct Crew {
     workers: u64,
     threads: u64,
@@ -137,7 +137,7 @@ impl Crew {
     }
 }
 
-/// Models that somebody serves, and those of ours that are asked for in vain.
+/// Served models, and known models with queued jobs but no worker.
 fn active(
     making: Making,
     overview: &Overview,
@@ -170,7 +170,7 @@ fn active_model(making: Making, name: &str, overview: &Overview, picture: &Pictu
         .map_or(0, |model| u64::from(model.slots));
     let speed = picture.hour.speed(kind, name);
     let each = speed.unwrap_or(match making {
-        // What a new worker counts as.
+        // The default speed of a worker without measurements.
         Making::Image => MILLION,
         Making::Text => 1.0,
     });

@@ -1,10 +1,10 @@
-//! The service about itself, for those who speak this API.
+//! The service's status routes in this API.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `modes` | what is switched for everybody |
-//! | `load` | how much waits, who works, and how fast |
-//! | `stats` | what was made |
+//! | `modes` | service modes |
+//! | `load` | queue lengths, workers and their speed |
+//! | `stats` | totals of generated images and texts |
 //! | `words` | documents and news |
 
 mod load;
@@ -49,7 +49,7 @@ pub async fn heartbeat(State(store): State<Store>) -> Response {
     reply::json(StatusCode::OK, &beat)
 }
 
-/// Whether a model is one of ours, or of those that everybody knows.
+/// Whether the model is listed by this coordinator or in the public image model reference.
 pub fn is_known(kind: Kind, name: &str, names: &Names) -> bool {
     names.listed(name).is_some() || kind == Kind::Image && reference::knows(name)
 }

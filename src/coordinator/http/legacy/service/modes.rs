@@ -1,4 +1,4 @@
-//! `/api/v2/status/modes`: what is switched for everybody. Anybody may read it without a key, and learns nothing of a raid.
+//! `/api/v2/status/modes`: the service modes. Readable without a key; raid mode is hidden then.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -34,7 +34,7 @@ pub async fn show(
     Ok(reply::json(StatusCode::OK, &status))
 }
 
-/// `PUT /api/v2/status/modes`, for moderators: what was switched.
+/// `PUT /api/v2/status/modes`, for moderators: replies with the modes that were switched.
 pub async fn switch(
     State(modes): State<Modes>,
     Admitted(caller): Admitted,
@@ -61,7 +61,7 @@ pub async fn switch(
     Ok(reply::json(StatusCode::OK, &status))
 }
 
-/// For whoever takes new requests of this API: in maintenance there are none.
+/// Refuses new requests of this API in maintenance mode.
 pub fn takes_requests(modes: &Modes) -> Result<(), Refusal> {
     Code::MaintenanceMode.when(modes.are_on(ModeSet::MAINTENANCE))
 }

@@ -1,4 +1,4 @@
-//! What was made, in windows that end now.
+//! Totals of generated images and texts, in time windows that end now.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the operator tells people: documents and news.
+//! Documents and news of the operator.
 
 use std::sync::Arc;
 

@@ -88,7 +88,7 @@ pub async fn create_collection(
     Ok(done(&StyleModify::done(id, Vec::new())))
 }
 
-/// `PATCH /api/v2/collections/{id}`: what is not sent stays as it was.
+/// `PATCH /api/v2/collections/{id}`: missing fields stay unchanged.
 pub async fn change_collection(
     State(store): State<Store>,
     State(styles): State<Styles>,

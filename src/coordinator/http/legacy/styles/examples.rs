@@ -1,4 +1,4 @@
-//! The images that show what an image style makes.
+//! Example images of image styles.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -45,7 +45,7 @@ pub async fn add_example(
     Ok(done(&StyleModify::done(id, Vec::new())))
 }
 
-/// `PATCH /api/v2/styles/image/{id}/example/{example}`: what is not sent stays as it was.
+/// `PATCH /api/v2/styles/image/{id}/example/{example}`: missing fields stay unchanged.
 pub async fn change_example(
     State(store): State<Store>,
     Admitted(caller): Admitted,

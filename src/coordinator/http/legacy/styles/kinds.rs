@@ -16,7 +16,7 @@ use muster_protocol::legacy::{Body, Code, Refusal};
 /// A kind of style.
 pub trait Kind: 'static {
     const MAKING: Making;
-    /// What is said when no style of the kind has an id.
+    /// The code for an unknown id of this kind.
     const UNKNOWN: Code;
     type Shown: Serialize;
 
@@ -25,7 +25,7 @@ pub trait Kind: 'static {
 
     fn changed(body: &[u8]) -> Result<Changed, Refusal>;
 
-    /// With the key that pays for it, where whoever looks may know that.
+    /// The style as JSON, with its shared key if the caller may see it.
     fn shown(style: Style, key: Option<SharedKeyDetails>) -> Self::Shown;
 }
 

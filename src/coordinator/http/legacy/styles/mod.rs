@@ -1,12 +1,12 @@
 //! Styles of images and of texts, their examples, and collections of them.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `kinds` | what image styles and text styles do not have in common |
-//! | `read` | listed, and shown by id or name |
-//! | `write` | made, changed, deleted |
-//! | `examples` | the images that show what an image style makes |
-//! | `collections` | collections: the same again |
+//! | `kinds` | the differences between image styles and text styles |
+//! | `read` | list, and lookup by id or name |
+//! | `write` | create, change, delete |
+//! | `examples` | example images of image styles |
+//! | `collections` | the same routes for collections |
 
 mod collections;
 mod examples;
@@ -47,13 +47,13 @@ fn is_owner(caller: &Caller, owner: AccountId) -> Result<(), Refusal> {
     Code::Forbidden.when(caller.account != owner)
 }
 
-/// Its owner, or a moderator of higher rank.
+/// Only the owner or a moderator of higher rank may change a style.
 async fn may_manage(caller: &Caller, owner: AccountId, store: &Store) -> Result<(), Refusal> {
     let may = caller.may_manage(owner, store).await.map_err(not_stored)?;
     Code::Forbidden.when(!may)
 }
 
-/// What everybody may read holds no profanity.
+/// Refuses profanity in public fields.
 fn check_words(name: Option<&str>, info: Option<&str>, tags: &[String]) -> Result<(), Refusal> {
     let tags = tags.iter().map(String::as_str);
     let mut words = name.into_iter().chain(info).chain(tags);

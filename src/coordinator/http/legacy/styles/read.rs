@@ -1,5 +1,5 @@
-//! Styles listed, and shown by id or by name. Lists hold the public ones; whoever knows an id or a name sees the
-//! others, too. The key that pays for one is its author's to see: who knows a key may spend it.
+//! Styles listed, and looked up by id or name. Lists hold public styles only; a lookup finds private ones, too. Only
+//! its owner sees a style's shared key, since knowing a key is enough to spend it.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -20,7 +20,7 @@ use muster_protocol::legacy::style::Sort;
 use muster_protocol::legacy::style::name::StyleName;
 use muster_protocol::legacy::{Code, Refusal};
 
-/// Whoever looks.
+/// The caller, if any.
 type Viewer = Result<Visitor, ApiError>;
 
 /// `GET /api/v2/styles/image` and `…/text`: 25 of them.
@@ -85,7 +85,7 @@ async fn with_keys<K: Kind>(
     styles: Vec<Style>,
     viewer: Viewer,
 ) -> Result<Vec<K::Shown>, Refusal> {
-    // A key that is not known is nobody's.
+    // An unknown key gets the public view, not 401.
     let viewer = viewer.ok().and_then(|Visitor(caller)| caller);
     let viewer = viewer.filter(|caller| caller.sees_own());
     let is_own = |style: &&Style| viewer.as_ref().is_some_and(|it| it.account == style.owner);

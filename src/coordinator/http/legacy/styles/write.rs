@@ -57,7 +57,7 @@ pub async fn create<K: Kind>(
     Ok(done(&StyleModify::done(id, warnings)))
 }
 
-/// `PATCH /api/v2/styles/image/{id}` and `…/text/{id}`: what is not sent stays as it was.
+/// `PATCH /api/v2/styles/image/{id}` and `…/text/{id}`: missing fields stay unchanged.
 pub async fn change<K: Kind>(
     State(store): State<Store>,
     State(sharing): State<Sharing>,

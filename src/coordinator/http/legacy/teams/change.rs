@@ -1,4 +1,4 @@
-//! Teams made by trusted users, changed and deleted by whoever made them and by moderators.
+//! Teams: created by trusted users, changed and deleted by their creator or a moderator.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -30,7 +30,7 @@ pub async fn create(
     Ok(reply::json(StatusCode::OK, &made))
 }
 
-/// `PATCH /api/v2/teams/{id}`: what is not sent stays as it is.
+/// `PATCH /api/v2/teams/{id}`: missing fields stay unchanged.
 pub async fn change(
     State(teams): State<Teams>,
     Admitted(caller): Admitted,

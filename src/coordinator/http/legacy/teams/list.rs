@@ -26,7 +26,7 @@ pub async fn list(State(teams): State<Teams>) -> Result<Response, Refused> {
     Ok(reply::json(StatusCode::OK, &teams))
 }
 
-/// `GET /api/v2/teams/{id}`: for anybody without a key, and with one for moderators.
+/// `GET /api/v2/teams/{id}`: public without a key; a key must belong to a moderator.
 pub async fn show(
     State(teams): State<Teams>,
     visitor: Result<Visitor, ApiError>,
@@ -67,7 +67,7 @@ fn lite(rig: Rig) -> WorkerDetailsLite {
     }
 }
 
-/// What is served by its workers that are online, and by how many of them.
+/// Models of the team's online workers, each with its number of workers.
 fn models(workers: &[Rig]) -> Vec<ActiveModelLite> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for rig in workers.iter().filter(|rig| rig.online) {

@@ -1,9 +1,9 @@
 //! Teams of workers.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `list` | all of them, one by its id |
-//! | `change` | made, changed and deleted |
+//! | `list` | all teams, or one by id |
+//! | `change` | create, change and delete |
 
 mod change;
 mod list;

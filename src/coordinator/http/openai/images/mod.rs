@@ -1,7 +1,7 @@
-//! `POST /v1/images/generations`, `edits`, `variations` and `/v1/generate`: one job for each image, for polling workers and for media
-//! workers on sockets.
+//! `POST /v1/images/generations`, `edits`, `variations` and `/v1/generate`: one job for each image, for polling workers
+//! and for media workers on sockets.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `relay` | images as a body of server-sent events |
 

@@ -1,4 +1,4 @@
-//! Responses that run without their client. What a restart of the coordinator cuts off begins again after it.
+//! Background responses: they run without a connected client, and start again after a restart of the coordinator.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -58,7 +58,7 @@ pub async fn start(
     let heartbeat = run.endpoint.heartbeat();
     let beginning = run.recording.beginning();
     let stopping = tasks.stopping();
-    // What a stop cuts off stays open on disk.
+    // A response cut off by shutdown stays unfinished in the database, and starts again after it.
     let running = async move { stopping.run_until_cancelled(run.finish()).await.flatten() };
     let running = tasks.start(running);
     // A client that leaves before it knows the id has no response.
@@ -115,7 +115,8 @@ impl Run {
     }
 }
 
-/// Begins again what an earlier process has left: each when a worker of its model is there, and one at a time is read.
+/// Restarts the background responses of an earlier process, each once a worker of its model is online. Reads them one
+/// by one.
 pub async fn resume(open: Open) {
     let (responses, tasks) = (Responses::from_ref(&open), Tasks::from_ref(&open));
     let left = match responses.unfinished().await {

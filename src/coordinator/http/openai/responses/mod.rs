@@ -1,11 +1,11 @@
 //! The Responses API.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `create` | new responses |
-//! | `background` | those that run without their client, and go on after a restart |
-//! | `events` | the events of a background response, from any of them on |
-//! | `stored` | responses that are read, listed, cancelled and deleted |
+//! | `background` | background responses, also after a restart |
+//! | `events` | events of a background response, from any number on |
+//! | `stored` | stored responses: read, list, cancel, delete |
 
 pub mod background;
 pub mod create;

@@ -25,7 +25,7 @@ pub struct Activity {
     /// When something got on.
     got_on: AtomicU64,
     working: AtomicUsize,
-    /// Bytes of replies that are not written yet, whoever holds them.
+    /// Unwritten bytes of replies, wherever they are buffered.
     ahead: AtomicUsize,
     /// Bytes that were written of them since that last was a step.
     written: AtomicUsize,
@@ -35,7 +35,8 @@ pub struct Activity {
 #[derive(Debug)]
 pub struct Work(Arc<Activity>);
 
-/// A reply that gets on by being taken. It comes in pieces, for a large one says nothing before its end.
+/// A reply body whose consumption counts as activity. Large frames are split, as a frame alone reports nothing before
+/// its end.
 #[derive(Debug)]
 pub struct Taken {
     body: Body,
@@ -44,8 +45,7 @@ pub struct Taken {
     activity: Arc<Activity>,
 }
 
-/// A stream that notes when bytes move. It keeps its place among the connections, also after it has become a
-/// worker's socket.
+/// A stream that records when bytes move. Holds its connection's place, also after the upgrade to a worker's socket.
 #[derive(Debug)]
 pub struct Watched<S> {
     stream: S,
@@ -53,8 +53,8 @@ pub struct Watched<S> {
     _place: Place,
 }
 
-/// Bytes of a reply that get it on. Pings come to as much while a connection may be idle only where there is one every
-/// two seconds, and whoever keeps a connection alive sends far fewer.
+/// Written bytes of a reply that count as progress. Pings reach this within the idle timeout only if sent every two
+/// seconds, far more often than keep-alives are.
 const STEP: usize = 1 << 10;
 
 impl Activity {
@@ -136,7 +136,7 @@ impl Activity {
 }
 
 impl Work {
-    /// It is done, and this is its reply.
+    /// Ends the work with its reply.
     pub fn replied(self, body: Body) -> Taken {
         Taken {
             body,

@@ -1,4 +1,4 @@
-//! With a clock that stands until everybody waits.
+//! With a paused clock, which advances when every task waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn watched(activity: &Arc<Activity>) -> (DuplexStream, Watched<DuplexStream>) {
     (client, Watched::new(stream, activity.clone(), place))
 }
 
-/// One of which a piece is given out, and nothing is written yet.
+/// A reply with one piece handed out and none written.
 async fn reply_given(activity: &Arc<Activity>) {
     let mut reply = activity.work().replied(Body::from(vec![0; PIECE]));
     assert!(reply.frame().await.is_some());
