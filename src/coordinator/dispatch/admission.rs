@@ -1,4 +1,4 @@
-//! Into the queue: a request is taken whole, or refused with the reason, and this page never asks anybody.
+//! Admission: a request is queued as a whole or refused with the reason. Never does I/O.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Dispatcher {
         Ok(lanes)
     }
 
-    /// What is on disk waits until somebody can serve it, or its time is over.
+    /// The lane of a job. A durable job may queue without an online worker, until one connects or the job expires.
     fn lane_or_wait(&mut self, job: &Job) -> Result<LaneId, Refusal> {
         match self.lane_for(job, Capabilities::default()) {
             Err(Refusal::Unserved { .. }) if job.durable => {
@@ -107,7 +107,8 @@ impl Dispatcher {
         })
     }
 
-    /// Whoever has a key finds a place, however much is asked for without one.
+    /// Refuses a request if the queue is full. Anonymous requests may fill at most half of it, so that key holders
+    /// always find room.
     fn check_queue(&self, submission: &Submission) -> Result<(), Refusal> {
         let most = self.settings.queue_limit;
         let all = (self.queue.len(), most);
@@ -156,7 +157,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The lane of the job as it stands, if anybody connected serves it.
+    /// The lane of the job as it stands, if a connected worker serves it.
     pub(super) fn lane_for(&mut self, job: &Job, also: Capabilities) -> Result<LaneId, Refusal> {
         let need = Need::of(job, also);
         let admitted = self.lanes.admit(need, &mut self.workers, self.now.mono);

@@ -1,5 +1,5 @@
-//! Time as a value. Waits are measured on a clock that only goes forward; the wall clock is for what is stored,
-//! and may jump.
+//! Time as a value. Durations are measured on a monotonic clock; the wall clock is only for stored times, since it may
+//! jump.
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::ops::Add;
@@ -18,12 +18,12 @@ pub struct Now {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mono(pub u64);
 
-/// A table by an identity of our own. Its hashes are the same in every run, so that a seed repeats a run
-/// exactly; nobody outside chooses the keys.
+/// A hash map with a fixed hasher, so that a seed repeats a run exactly. Its keys are internal ids, which clients
+/// cannot choose, so hash flooding is impossible.
 pub type Table<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 impl Mono {
-    /// The start of the process: what has waited since before that has a moment of its own.
+    /// The start of the process, 24 h after zero, so that jobs queued before the restart have a time, too.
     pub const START: Self = Self(24 * 3600 * 1_000_000);
 
     /// How long after `earlier` this is; nothing when it is not after.

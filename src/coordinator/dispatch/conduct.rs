@@ -65,7 +65,7 @@ impl Conduct {
             .map_or(0, |record| record.strikes.len())
     }
 
-    /// Forgets what is old, and says when to ask again while anything is left.
+    /// Drops expired strikes and evictions. Returns when the next one expires, `None` if the record is empty.
     pub fn forget(&mut self, worker: WorkerId, now: Mono, rules: &StrikeRules) -> Option<Mono> {
         let record = self.records.get_mut(&worker)?;
         record.forget(now, rules);

@@ -17,11 +17,11 @@ use super::workers::{Hold, Leaving, Worker};
 /// How a worker's socket came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gone {
-    /// It broke, was replaced, or nothing was heard for too long: the worker may come back to its jobs.
+    /// The socket broke, was replaced or timed out: the worker may reconnect and resume its jobs.
     Lost,
     /// The same process came back without the job, which is not to blame.
     Dropped,
-    /// Closed by us or by agreement: nobody will come back, and the jobs are not to blame.
+    /// Closed by the coordinator or by agreement: the worker does not resume, and its jobs get no strike.
     Closed,
 }
 
@@ -72,7 +72,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes the worker out of everything. Its jobs wait for it if it can come back to them, and go to others if not.
+    /// Removes a disconnected worker. Its jobs wait for it if it can resume them, and are requeued otherwise.
     pub(super) fn disconnect(&mut self, id: WorkerId, gone: Gone, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
@@ -126,7 +126,7 @@ impl Dispatcher {
         self.set_alarm(job);
     }
 
-    /// The worker has been gone for a while: waits on only if nobody else is free to take the job over.
+    /// Checks an orphaned job: requeues it if another worker is free, else keeps waiting for its own worker.
     pub(super) fn look_after_orphan(&mut self, job: JobId, out: &mut Vec<Effect>) {
         let lane = self.home(job);
         while let Some(worker) = self.lanes.next_unplaced() {
@@ -144,7 +144,7 @@ impl Dispatcher {
         self.set_alarm(job);
     }
 
-    /// What the worker claims and may go on with moves to the new socket; what it has lost goes to others.
+    /// Moves the jobs that the worker claims and may resume to its new socket; requeues the others.
     fn resume(
         &mut self,
         worker: &mut Worker,
@@ -239,7 +239,7 @@ impl Dispatcher {
         }
     }
 
-    /// The worker finishes what it has and is offered nothing more.
+    /// Drains the worker: its running jobs finish, and new ones go elsewhere.
     pub(super) fn leave(&mut self, session: SessionId, within: Duration) {
         if let Some(&worker) = self.sessions.get(&session) {
             self.retire(worker, within, false);

@@ -1,5 +1,5 @@
-//! Lanes that nobody serves: jobs that were accepted while somebody did move to another lane if they can, wait a while
-//! for a worker to come, and are then told. Lanes that nobody needs any more are forgotten here too.
+//! Lanes without workers: their jobs move to another lane if possible, else wait a while for a worker and then fail.
+//! Unused lanes are removed here, too.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl Dispatcher {
         })
     }
 
-    /// The lane of a job that nobody can serve now.
+    /// The lane of a job that no online worker can serve.
     pub(super) fn lane_to_wait_in(&mut self, job: &Job, also: Capabilities) -> LaneId {
         let (need, now) = (Need::of(job, also), self.now.mono);
         let lane = self.lanes.keep(need, &mut self.workers, now);
@@ -41,7 +41,7 @@ impl Dispatcher {
         lane
     }
 
-    /// Sees to it that jobs do not wait for ever where nobody serves them.
+    /// Sets the lane's alarm: queued jobs without a worker fail after `unserved_patience`.
     pub(super) fn watch_lane(&mut self, id: LaneId) {
         let (now, patience) = (self.now.mono, self.settings.unserved_patience);
         let waiting = !self.queue.is_empty(id);
@@ -64,7 +64,7 @@ impl Dispatcher {
         if self.lanes.is_deserted(&lane.need) {
             return self.watch_lane(from);
         }
-        // Jobs of one lane need the same but for what they have to read and whether they have begun.
+        // Jobs of a lane differ only in their context length and in whether they have output.
         let mut homes = BTreeMap::new();
         for ticket in self.queue.in_lane(from) {
             let Some(entry) = self.jobs.get(&ticket.job) else {
@@ -116,7 +116,7 @@ impl Dispatcher {
         }
     }
 
-    /// Nobody has come for a while. Jobs on disk wait on; the others are told.
+    /// No worker came in time: fails the lane's jobs, except durable ones, which keep waiting.
     fn end_unserved(&mut self, lane: LaneId, out: &mut Vec<Effect>) {
         for ticket in self.queue.in_lane(lane) {
             let Some(entry) = self.jobs.get(&ticket.job) else {
@@ -145,7 +145,7 @@ impl Dispatcher {
     }
 }
 
-/// What a worker must be able to do besides what the request needs.
+/// Capabilities that the worker needs besides those of the request.
 fn also_needed(entry: &Entry) -> Capabilities {
     match entry.has_output() {
         true => Capabilities::CONTINUE,

@@ -101,11 +101,11 @@ pub struct Offer {
     pub upstream: Option<Arc<str>>,
     /// The format in which the worker gets it.
     pub format: Formats,
-    /// What the client already has: go on after it, exactly.
+    /// Output that the client already has; the worker continues exactly after it.
     pub prefill: Option<Box<Prefill>>,
     /// How long it may be kept without a word, if its limits say so or its worker polls.
     pub patience: Option<Duration>,
-    /// What is left of the job's lifetime.
+    /// Time left until the job expires.
     pub remaining: Duration,
 }
 
@@ -141,9 +141,9 @@ pub enum CloseReason {
     Silent,
     /// Too many failures: its name is barred from now on.
     Evicted { retry_after: Duration },
-    /// Its name is still barred.
+    /// The worker's name is still barred for its strikes.
     Barred { retry_after: Duration },
-    /// It has drained, or had its time to.
+    /// The worker has drained, or its drain timed out.
     Drained,
 }
 
@@ -156,7 +156,7 @@ pub enum Outcome {
     Expired,
 }
 
-/// What the store and the ledger need to know of an ended job.
+/// Facts of an ended job, for the database and the kudos ledger.
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub job: Arc<Job>,
@@ -171,7 +171,7 @@ pub struct Facts {
     /// The worker's last count, when it gave one.
     pub usage: Option<Usage>,
     pub timing: Timing,
-    /// What a job on disk has written, to be kept with it. The shell knows it.
+    /// Text of a durable job, stored with it; filled in by the shell, which keeps it.
     pub output: Option<Arc<str>>,
 }
 
@@ -226,7 +226,7 @@ impl CloseReason {
 }
 
 impl Outcome {
-    /// What the client is told when this is not a delivery.
+    /// The client's error if this is not a delivery.
     pub fn failure(&self) -> Option<Failure> {
         match self {
             Self::Delivered { .. } => None,

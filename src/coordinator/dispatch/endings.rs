@@ -13,17 +13,17 @@ use super::placement::SilenceCheck;
 use super::timers::Alarm;
 use super::workers::{Hold, Worker};
 
-/// What an alarm about a running job finds.
+/// The finding of a running job's alarm.
 enum Finding {
     Expired,
     /// Neither the job nor its worker has said anything for too long.
     WorkerSilent,
     /// The worker talks, but not about this job.
     JobSilent,
-    /// It talks about this job, and has had it for as long as anybody may.
+    /// The worker still reports on the job, but has held its lease for the longest allowed time.
     KeptTooLong,
     GraceOver,
-    /// Its worker has not come back so far.
+    /// The worker has not reconnected yet.
     Orphaned,
     CancelOverdue,
     /// Silent at the first look. A second one follows: after a pause of this process or its machine, frames are still
@@ -183,8 +183,8 @@ impl Dispatcher {
         }
     }
 
-    /// It has not stopped in time. One that numbers attempts can be given other work all the same; any other would
-    /// swallow it, and gets nothing until it has spoken or its socket is closed.
+    /// The worker did not stop in time. With `multi` it can take other jobs all the same; without, it would confuse
+    /// them with this one, so it gets none until it sends a frame or its socket closes.
     fn cancel_overdue(&mut self, job: JobId, out: &mut Vec<Effect>) {
         let Some(lease) = self.abandon(job, self.settings.mute_patience) else {
             return;
@@ -200,7 +200,7 @@ impl Dispatcher {
         Some(lease)
     }
 
-    /// One that does not number attempts may go on with this job, and would swallow another.
+    /// Holds back jobs from a worker without `multi`, which may still run this job and would confuse it with another.
     pub(super) fn mute(&mut self, id: WorkerId, job: JobId, patience: Duration) {
         let until = self.now.mono + patience;
         if let Some(worker) = self.workers.get_mut(&id)

@@ -1,23 +1,23 @@
-//! Whose job is next. This page is the whole policy; [`super::queue`] only keeps it sorted.
+//! Fair queueing: which job is next. This file is the whole policy; [`super::queue`] only keeps jobs sorted.
 //!
-//! Jobs are compared by *rank*, a moment: the one with the earliest rank goes first.
+//! Jobs are compared by *rank*, a moment: the job with the earliest rank goes first.
 //!
 //! ```text
 //! rank = ready + SHARE · (work in flight of the account + work of this job) / weight
 //! ```
 //!
-//! - `ready` is when the job came, or when its account was last served if that was later. A long queue of one
-//!   account is therefore as old as its last turn, and not as old as its first job.
-//! - *Work* is the expected size of a job; a typical one is 1. An account that has much running goes as if it
-//!   had come that much later, so accounts that always have jobs waiting end up with running work in
-//!   proportion to their weights.
+//! - `ready` is when the job came, or when its account was last served if that was later. A long queue of one account
+//!   is therefore as old as its last turn, and not as old as its first job.
+//! - *Work* is the expected size of a job; a typical one is 1. An account that has much running goes as if it had come
+//!   that much later, so accounts that always have jobs waiting end up with running work in proportion to their
+//!   weights.
 //! - `weight` grows with kudos, slowly, and with the job's priority.
-//! - *Ageing* is built in: a rank does not move while its account waits, and everybody else's ready moment
-//!   does. Once the clock has passed a job's rank, any other account can be served at most once more before
-//!   it. So nobody starves, whatever the others send and however rich they are.
+//! - *Ageing* is built in: a rank does not move while its account waits, and the ready moments of all others do. Once
+//!   the clock has passed a job's rank, any other account can be served at most once more before it. So no account
+//!   starves, however many jobs and kudos the others have.
 //!
-//! Ranks of different models compare with each other, because they are moments. A job that lost its worker or
-//! was handed back has waited before: it returns with the moment it first came as its rank.
+//! Ranks of different models compare with each other, because they are moments. A job that lost its worker or was
+//! handed back has waited before: it returns with its arrival as its rank.
 
 use std::time::Duration;
 
@@ -40,12 +40,12 @@ pub struct Work(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight(u64);
 
-/// What an account brings to the queue.
+/// An account's standing in the queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Standing {
     pub kudos: Kudos,
     pub priority: Priority,
-    /// It may not have what the request costs, which some workers want to be sure of.
+    /// The account may lack the kudos for the request; some workers take paid requests only.
     pub short: bool,
     /// When the request came, if that was to an earlier process, or it has been here before.
     pub since: Option<UnixMillis>,

@@ -1,6 +1,6 @@
-//! What a worker says about a job. A frame counts when it comes over the socket that holds the lease, names the
-//! attempt (where attempts are named), and is the next in order (where frames are numbered). Everything else is
-//! a stray: late, repeated, or about somebody else's job.
+//! A worker's frames about a job. A frame is accepted if it comes over the socket that holds the lease, names the
+//! attempt (with `multi`) and is the next in order (where frames are numbered). All others are strays: late, repeated,
+//! or about another worker's job.
 
 use std::borrow::Cow;
 
@@ -105,7 +105,7 @@ impl Dispatcher {
         let failure = Failure::new(FailureKind::WorkerFailed, why);
         self.attempt_failed(job, failure, out);
         if let Some(worker) = worker {
-            // It may not stop at once.
+            // The worker may not stop at once.
             self.mute(worker, job, self.settings.mute_patience);
         }
     }
@@ -180,7 +180,7 @@ impl Dispatcher {
         (bytes > most).then_some((bytes, most))
     }
 
-    /// What a worker says of its tokens, as far as its job allows as many.
+    /// Caps the reported token usage at the job's limit.
     fn bound_usage(&self, job: JobId, said: &mut Said) {
         let Said::Event(Event::Done { usage, .. } | Event::Usage(usage)) = said else {
             return;
@@ -283,7 +283,8 @@ impl Dispatcher {
                 self.cancel_confirmed(job, None, out);
                 self.back_off(worker, retry_after);
             }
-            // It cannot be told to stop, or had it all before it heard: it is paid for what it brings.
+            // A polling worker cannot be told to stop, and a non-streamed result may be complete already: both are
+            // paid.
             Said::Event(event) if self.polls(worker) || self.comes_whole(job) => {
                 self.relay(job, worker, event, out);
             }
@@ -291,8 +292,8 @@ impl Dispatcher {
         }
     }
 
-    /// Its client has cancelled it, and its worker could not be told to stop: what it brings is the whole of it, and
-    /// counts as if nobody had.
+    /// Whether a cancelled job's polling worker, which could not be told to stop, may still submit: its result counts
+    /// as if the job were not cancelled.
     fn goes_on(&self, job: JobId, worker: WorkerId) -> bool {
         let lease = self.jobs.get(&job).and_then(|entry| entry.lease());
         let is_cancelled = |phase: &Phase| {

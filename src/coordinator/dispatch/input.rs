@@ -35,12 +35,12 @@ pub enum Input {
     },
 
     // From a worker that polls.
-    /// It takes jobs of one request, now or not at all.
+    /// Asks for jobs of one request, without waiting.
     Pop {
         session: SessionId,
         wants: Wants,
     },
-    /// It says anew what it serves.
+    /// The worker offers other models or limits.
     Changed(Box<Registration>),
     /// Something was decided about a worker, whether it is here or not.
     Terms {
@@ -64,7 +64,7 @@ pub enum Input {
         session: SessionId,
         within: Duration,
     },
-    /// Its socket is gone, or could not be written to.
+    /// The socket closed, or writing to it failed.
     Lost {
         session: SessionId,
     },
@@ -91,7 +91,7 @@ pub enum Input {
     Resume,
 
     // From the operator.
-    /// How much may be here at once, from now on. What is here already stays.
+    /// New limits of the queue; jobs already accepted stay.
     Limits(Limits),
     /// Ask a worker to leave when its jobs are done.
     DrainWorker {
@@ -128,7 +128,7 @@ pub struct Submission {
 pub struct Registration {
     pub session: SessionId,
     pub worker: WorkerId,
-    /// The account that owns it. Its jobs go first there.
+    /// The owner, whose jobs have priority at this worker.
     pub owner: AccountId,
     /// Accounts whose jobs go first as well.
     pub prefers: Vec<AccountId>,
@@ -137,7 +137,7 @@ pub struct Registration {
     pub kinds: Kinds,
     pub formats: Formats,
     pub capabilities: Capabilities,
-    /// Its limits for jobs that name no model, where the worker names none either.
+    /// Limits for jobs without a model, if the worker's models state none.
     pub reach: Reach,
     pub models: Vec<ServedModel>,
     /// Jobs at once; 1 for peers that negotiated nothing.
@@ -145,17 +145,17 @@ pub struct Registration {
     pub extensions: Extensions,
     /// Whether the worker comes for its jobs.
     pub polls: bool,
-    /// What the software of one that polls calls itself.
+    /// User agent of a polling worker.
     pub agent: Option<Arc<str>>,
     pub resume: Option<Resume>,
 }
 
-/// What is known of a worker apart from what it says.
+/// The coordinator's own knowledge of a worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// It is given its owner's jobs and no others.
+    /// The worker gets its owner's jobs only.
     pub own_only: bool,
-    /// It was measured, and is fast for what it serves.
+    /// The worker's measured speed is high for its models.
     pub fast: bool,
 }
 
@@ -207,7 +207,7 @@ impl Offering {
     }
 }
 
-/// What was agreed at the handshake. A peer of the public network has none of it.
+/// Extensions agreed at the handshake; peers of the public network have none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extensions {
     /// Frames carry attempt numbers, acks may come at any time, refusals are possible.
@@ -220,7 +220,7 @@ pub struct Extensions {
     pub lease: bool,
 }
 
-/// What a worker that comes back still has.
+/// The jobs that a reconnecting worker still runs.
 #[derive(Debug, Clone)]
 pub struct Resume {
     pub session: SessionId,
@@ -257,7 +257,7 @@ pub enum Said {
     Broken(Failure),
     /// Still at it.
     Alive,
-    /// Not now: a refusal, or the owner wants the machine back. Nobody's fault.
+    /// The worker is busy or its owner needs the machine: the job is requeued, without a strike.
     Busy {
         retry_after: Duration,
     },

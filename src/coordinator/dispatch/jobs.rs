@@ -17,7 +17,7 @@ use super::workers::Choice;
 /// Attempts at one job while it is here that have numbers of their own. Few have more, as it fails for good or is lost
 /// too often before; one that has been here before is numbered from there on.
 pub const MOST_ATTEMPTS: u32 = 8;
-/// Of a longer output nothing is kept, and nobody else can go on with it.
+/// Longer outputs are not kept, so no other worker can continue them.
 const MOST_KEPT: usize = 4 << 20;
 
 #[derive(Debug)]
@@ -34,9 +34,9 @@ pub struct Entry {
     /// Attempts that another process, or this one before it, may have made: later ones have other numbers.
     pub earlier: u32,
     pub expires: Mono,
-    /// It ends if no worker was given it by then.
+    /// The job fails if no worker has it by then.
     pub start_by: Option<Mono>,
-    /// Its account may not have what it costs.
+    /// The account may lack the kudos for this job.
     pub short: bool,
     /// What lists of words hold of its prompt.
     pub judged: Judged,
@@ -82,12 +82,12 @@ pub struct Lease {
 #[derive(Debug)]
 pub enum Phase {
     Live,
-    /// Its socket is gone; the worker may come back and go on. `look` is when to see whether somebody else could.
+    /// The socket is gone; the worker may reconnect and resume. At `look`, another worker may take the job over.
     Orphaned {
         look: Mono,
         until: Mono,
     },
-    /// Told to stop; what it says now reaches nobody.
+    /// The worker was told to stop; its further output is dropped.
     Cancelling {
         until: Mono,
         ending: Outcome,
@@ -117,7 +117,7 @@ pub struct PendingAck {
     pub due: Option<Mono>,
 }
 
-/// What the client has been shown.
+/// Output that the client has received.
 #[derive(Debug, Default)]
 pub struct Delivered {
     pub started: bool,
@@ -129,7 +129,7 @@ pub struct Delivered {
     pub bytes: usize,
     /// Of all output, calls and log probabilities too.
     pub weight: usize,
-    /// Part of the output came without its tokens, or is too long to keep: nobody else can go on from it.
+    /// Part of the output came without its tokens or is too long to keep, so no other worker can continue it.
     pub opaque: bool,
 }
 
@@ -187,8 +187,8 @@ impl Entry {
         }
     }
 
-    /// An earlier process may have given it out. Once somebody was given it here it is known who has it, and whoever
-    /// has failed it does not get it back by saying that it was out before.
+    /// Whether a lease of an earlier process may still exist: only for durable jobs without an attempt in this process,
+    /// so that a worker that failed the job cannot claim it again.
     pub fn may_be_out_already(&self) -> bool {
         self.job.durable && self.earlier > 0 && self.history.attempts == 0
     }
@@ -199,7 +199,7 @@ impl Entry {
         start_by.map_or(self.expires, |start_by| start_by.min(self.expires))
     }
 
-    /// Forgets what it has brought: nobody has seen any of it.
+    /// Drops the output so far, which no client has seen.
     pub fn start_over(&mut self) {
         self.delivered = Delivered::default();
         self.history.parts.clear();
@@ -269,8 +269,7 @@ impl Entry {
 }
 
 impl Delivered {
-    /// Takes note of what is about to be relayed. Says whether the client should see it at all: what an earlier
-    /// attempt has said already is not said again.
+    /// Records an event before it is relayed. False if the client already has it from an earlier attempt.
     pub fn admit(&mut self, event: &Event, tells_tokens: bool) -> bool {
         self.weight = self.weight.saturating_add(weight(event));
         match event {
@@ -320,7 +319,7 @@ impl Delivered {
 
 /// The bytes of an output, or about as many.
 pub fn weight(event: &Event) -> usize {
-    // A number, and what is around a text.
+    // A number, or the overhead of a string.
     const EACH: usize = 8;
     match event {
         Event::Token(token) => {
@@ -364,7 +363,7 @@ impl Lease {
 }
 
 impl Settling {
-    /// When something has to happen if nobody answers.
+    /// The next deadline while the store does not answer.
     pub fn due(&self) -> Mono {
         let ack = self.ack.and_then(|ack| ack.due);
         let moments = [Some(self.give_up), self.next_try, ack]

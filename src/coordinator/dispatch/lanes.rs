@@ -24,10 +24,10 @@ const MOST_NAMES: usize = 100;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(u64);
 
-/// What a worker must have to serve a job.
+/// Requirements of a job for its worker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
-    /// One of these, the most wanted first; any, if there are none.
+    /// One of these, in order of preference; any model if empty.
     pub models: Vec<Arc<str>>,
     pub kind: Kind,
     pub formats: Formats,
@@ -52,10 +52,10 @@ pub struct Lane {
     /// Connected workers that could serve it, busy ones too.
     pub online: u32,
     pub free: BTreeSet<Place>,
-    /// Since when jobs have waited here with nobody online.
+    /// Since when jobs wait here without an online worker.
     pub unserved_since: Option<Mono>,
     pub used: Mono,
-    /// Of what was done here.
+    /// Speed of the jobs done in this lane.
     pub pace: Pace,
     /// When what runs has probably ended.
     pub busy_until: Mono,
@@ -143,7 +143,7 @@ impl Lanes {
         let wanted = need.needs.context();
         let admitted = self.admit_rounded(need, workers, now);
         admitted.map_err(|missing| match missing {
-            // What was asked for, not what it was rounded to.
+            // The error names the requested context, not the rounded one.
             Missing::Context { longest, .. } => Missing::Context { wanted, longest },
             missing => missing,
         })
@@ -170,7 +170,7 @@ impl Lanes {
         Ok(self.create(need, workers, now))
     }
 
-    /// The lane of this need even if nobody serves it: for jobs that were accepted while somebody did.
+    /// The lane of this need even without a worker: for jobs that were accepted while one was online.
     pub fn keep(
         &mut self,
         mut need: Need,
@@ -186,7 +186,7 @@ impl Lanes {
         known.unwrap_or_else(|| self.create(need, workers, now))
     }
 
-    /// Whether nobody serves any model that this need names.
+    /// Whether no model of this need has a worker.
     pub fn is_deserted(&self, need: &Need) -> bool {
         let mut models = need.keys().iter().filter_map(|name| self.models.get(name));
         models.all(|model| model.workers.is_empty())
@@ -204,7 +204,7 @@ impl Lanes {
         self.lanes.get_mut(&id)
     }
 
-    /// The models somebody serves, as many as one wants to read.
+    /// Names of served models, up to `MOST_NAMES`.
     pub fn online_models(&self) -> Vec<Arc<str>> {
         let served = self
             .models
@@ -297,7 +297,7 @@ impl Lanes {
         }
     }
 
-    /// Forgets a lane that nobody needs.
+    /// Removes an unused lane.
     pub fn remove(&mut self, id: LaneId, workers: &mut Table<WorkerId, Worker>) {
         let Some(lane) = self.lanes.remove(&id) else {
             return;
@@ -325,7 +325,7 @@ impl Lanes {
         self.models.len() - usize::from(self.models.contains_key(""))
     }
 
-    /// Rounds the context up to the next one somebody has, so that prompts of all lengths share a few lanes.
+    /// Rounds the context up to the next one of a worker, so that prompts of all lengths share a few lanes.
     fn with_usual_context(&self, mut need: Need) -> Result<Need, Missing> {
         let context = need.needs.context();
         if context == 0 {
@@ -342,7 +342,7 @@ impl Lanes {
         Ok(need)
     }
 
-    /// What is missing: the test that the most able profiles fail.
+    /// The missing requirement: the first test that even the most able profiles fail.
     fn explain(&self, need: &Need) -> Result<(), Missing> {
         let models = need.keys().iter().filter_map(|name| self.models.get(name));
         let profiles: Vec<&Profile> = models.flat_map(|model| model.profiles.keys()).collect();
@@ -430,7 +430,7 @@ impl Lanes {
     }
 }
 
-/// The names that a worker is listed under, and what it can do by each.
+/// The names under which a worker is listed, each with its profile.
 fn profiles(worker: &Worker) -> Vec<(Arc<str>, Profile)> {
     let offered = worker.models.iter().filter(|model| model.offered);
     let named = offered.map(|model| (model.name.clone(), worker.profile.of_model(model)));

@@ -1,6 +1,5 @@
-//! How long requests live that are asked for later: each time a worker takes one of their jobs or brings one, all of them
-//! have their whole time again. What was made is there as long as what is still to come. One worker keeps a job for one
-//! life of it at most.
+//! Lifetimes of durable requests: every job taken or submitted renews the lifetime of its whole request, finished
+//! outputs included. A worker keeps a job for one lifetime at most.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use super::clock::Mono;
 use super::jobs::{Entry, Lease, State};
 use super::workers::Worker;
 
-/// What a very slow worker takes lives so long.
+/// Lifetime of a job that a very slow worker takes.
 const SLOW_LIFE: Duration = Duration::from_secs(3600);
 /// And it may keep images by so much longer.
 const SLOW_PATIENCE: u32 = 3;
@@ -90,7 +89,7 @@ pub fn patience(entry: &Entry, worker: &Worker) -> Option<Duration> {
 }
 
 impl Worker {
-    /// Whether it takes jobs of those who are not told to have time.
+    /// Whether the worker is fast enough for jobs without `slow_workers`.
     fn is_timely(&self) -> bool {
         self.profile.capabilities.contains(Capabilities::TIMELY)
     }

@@ -1,31 +1,31 @@
-//! The queue, placement, leases, retries: a state machine without I/O. [`Input`]s and the time go in, [`Effect`]s
-//! come out; sockets, the store and the clock belong to the shell around it.
+//! The queue, placement, leases, retries: a state machine without I/O. [`Input`]s and the time go in, [`Effect`]s come
+//! out; sockets, the store and the clock belong to the shell around it.
 //!
-//! | file | what it decides |
+//! | file | decisions |
 //! | --- | --- |
-//! | `input`, `effect` | the words: what may happen, what may be asked for |
-//! | `fairness`, `queue` | whose job is next |
-//! | `lanes`, `workers`, `refusal` | who can serve what, and what to say when nobody can |
-//! | `admission`, `vacancy`, `placement` | into the queue, or when there is room; out of it, onto a worker |
-//! | `jobs`, `frames` | one accepted job; what its worker says about it |
-//! | `connections` | workers that come, go, come back, or are replaced |
-//! | `polling`, `wants` | workers that come for their jobs; what they take of them |
-//! | `terms` | whose jobs go first at a worker |
-//! | `retries`, `conduct` | what a failure costs the job and the worker |
+//! | `input`, `effect` | input and output of the state machine |
+//! | `fairness`, `queue` | the order of the queue |
+//! | `lanes`, `workers`, `refusal` | which workers can serve a job, and the refusal if none can |
+//! | `admission`, `vacancy`, `placement` | from the request into the queue, and from there to a worker |
+//! | `jobs`, `frames` | an accepted job, and its worker's frames |
+//! | `connections` | connect, disconnect, resume, replacement of workers |
+//! | `polling`, `wants` | polling workers, and which jobs they accept |
+//! | `terms` | priority at a worker: its owner and preferred accounts |
+//! | `retries`, `conduct` | retries of a failed job, strikes of its worker |
 //! | `suspects` | jobs that may kill their workers, and run alone until they are cleared |
 //! | `deserted` | jobs whose workers have all gone |
 //! | `endings` | cancels, expiry, silence, slow clients, draining |
-//! | `online`, `demand`, `outlook`, `pace` | who is connected and how busy, what is asked for, and how long a job may wait, for people |
+//! | `online`, `demand`, `outlook`, `pace` | connected workers, demand and expected waits, for display |
 //! | `settlement` | the store first, then the client's end and the worker's ack |
 //!
-//! What it promises (`simulation` checks all of it, all the time): an accepted job ends exactly once, within its
-//! lifetime and 30 s; nothing ends as delivered before the store has it; a client never sees that a worker was
-//! lost before its first output, and after it sees neither a gap nor a repetition; a cancelled job frees its
-//! slot within a second; nothing of an ended job stays behind.
+//! Invariants (`simulation` checks all of it, all the time): an accepted job ends exactly once, within its lifetime and
+//! 30 s; nothing ends as delivered before the store has it; a client never sees that a worker was lost before its first
+//! output, and after it sees neither a gap nor a repetition; a cancelled job frees its slot within a second; nothing of
+//! an ended job stays behind.
 //!
-//! The cost of an input is a logarithm of the workers online and of the jobs waiting, except when a worker
-//! joins, leaves or says anew what it serves, and when one polls, which walks over the lanes it serves. Why a pop found
-//! nothing is asked of some of the lanes; what else people are told walks over all.
+//! The cost of an input is a logarithm of the workers online and of the jobs waiting, except when a worker joins,
+//! leaves or changes its models, and when one polls, which walks over the lanes it serves. The reasons of an empty pop
+//! are counted over some of the lanes; other displays walk over all.
 
 mod admission;
 mod affinity;
@@ -133,7 +133,7 @@ pub struct Dispatcher {
     touched: Touched,
 }
 
-/// What has changed in this turn and has to be matched again at its end.
+/// Workers and lanes that changed in this turn and are matched again at its end.
 #[derive(Debug, Default)]
 struct Touched {
     workers: Vec<WorkerId>,
@@ -198,8 +198,8 @@ impl Dispatcher {
         }
     }
 
-    /// Takes in one thing that has happened and appends what is to be done about it, in order. Alarms that are
-    /// due go off first, so a shell that is late still sees things in their order.
+    /// Applies an input and appends its effects, in order. Due alarms fire first, so a late shell keeps the order of
+    /// events.
     pub fn handle(&mut self, input: Input, now: Now, out: &mut Vec<Effect>) {
         self.now = Now {
             mono: now.mono.max(self.now.mono),

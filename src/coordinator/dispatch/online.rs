@@ -1,4 +1,4 @@
-//! Who is connected and how busy, for people and for metrics. It walks over everything; nothing decides by it.
+//! Connected workers and their load, for display and metrics. Walks over all of them; no decision depends on this.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ pub struct OnlineWorker<'a> {
     pub trusted: bool,
     pub slots: usize,
     pub running: usize,
-    /// It would take a further job at once.
+    /// Whether the worker would take another job at once.
     pub has_room: bool,
-    /// It serves clients who wait for their answer.
+    /// Whether the worker serves clients that wait for their reply.
     pub is_present: bool,
     /// How long a typical answer takes there.
     pub answer_time: Duration,
-    /// It takes no further jobs and goes when its own are done.
+    /// Whether the worker is draining.
     pub leaving: bool,
-    /// It is given its owner's jobs and no others.
+    /// The worker gets its owner's jobs only.
     pub own_only: bool,
     models: &'a [WorkerModel],
 }
@@ -70,7 +70,7 @@ impl Dispatcher {
         worker.is_some_and(|worker| worker.session.is_some())
     }
 
-    /// What is asked for that has not ended.
+    /// Unfinished requests, by model.
     pub fn demands(&self) -> &Demands {
         &self.demands
     }

@@ -1,5 +1,5 @@
-//! What somebody who waits may be told: how many go first, how long that takes, whether anybody could serve it at all.
-//! Nothing decides by it.
+//! The outlook of a waiting job: jobs before it, expected wait, and whether an online worker could serve it. No
+//! decision depends on this.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub struct Outlook {
     pub requests_ahead: usize,
     /// Until its end, roughly.
     pub wait: Duration,
-    /// Somebody online could serve it.
+    /// An online worker could serve the job.
     pub is_possible: bool,
 }
 
@@ -35,7 +35,7 @@ impl Dispatcher {
         Some(match &entry.state {
             State::Queued => {
                 let ahead = self.queue.ahead(entry.lane, &entry.ticket);
-                // Those that go first may be of any size.
+                // Jobs ahead count as typical ones, since their sizes are not looked up.
                 let first = pace.time_for(Work(1000 * ahead.jobs as u64)) / online.max(1);
                 let wait = until_free(lane, now) + first + pace.time_for(entry.ticket.work);
                 Outlook {
@@ -86,7 +86,7 @@ impl Dispatcher {
     }
 }
 
-/// Nothing where somebody is free; else until what runs has probably ended.
+/// Zero if a worker is free; else until a running job is expected to end.
 fn until_free(lane: Option<&Lane>, now: Mono) -> Duration {
     let busy = lane.filter(|lane| lane.free.is_empty());
     busy.map_or(Duration::ZERO, |lane| lane.busy_until.since(now))

@@ -8,9 +8,9 @@ use muster_protocol::job::Kind;
 
 use super::fairness::Work;
 
-/// What a typical job takes where none has been done yet.
+/// Default duration of a typical job, before any was measured.
 const TYPICAL: Duration = Duration::from_secs(10);
-/// What the last job counts beside all before it.
+/// Weight of the newest job in the moving average.
 const NEWEST: f64 = 0.25;
 
 /// Of jobs that need the same.

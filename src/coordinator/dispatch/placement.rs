@@ -61,10 +61,10 @@ impl Dispatcher {
         self.could_run(entry, worker) && self.runs_apart(entry, worker)
     }
 
-    /// Whether the job may be given to this worker at all: not to one that has failed or refused it while there are
-    /// others, and not for ever to anybody.
+    /// Whether the job may go to this worker: not if the worker failed or refused it while others are untried, and only
+    /// up to a limit of attempts.
     pub(super) fn could_run(&self, entry: &Entry, worker: WorkerId) -> bool {
-        // Nobody holds a line open for what is stored: one worker alone may try it as often as several would.
+        // No client holds a connection for a durable job, so a single worker may retry it as often as several would.
         let most = match entry.job.durable {
             true => self.settings.failures_of(entry.job.kind),
             false => 2,
@@ -272,8 +272,8 @@ impl Dispatcher {
         }
     }
 
-    /// When the job counts as silent if nothing more is heard. Any frame counts for a peer that does not beat:
-    /// it has only this job, and cannot speak of it. One that polls speaks only when it has finished.
+    /// When the job times out without another frame. For a worker without heartbeats any frame counts, since it has
+    /// only this job; a polling worker sends nothing until it submits.
     pub(super) fn silent_from(&self, entry: &Entry, lease: &Lease) -> Mono {
         match self.workers.get(&lease.worker) {
             Some(worker) if worker.polls() => {

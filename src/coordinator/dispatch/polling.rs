@@ -18,8 +18,8 @@ use super::workers::{Profile, Worker};
 
 /// How many jobs of a lane are looked at for one that a worker takes: some of each account.
 const LOOK: usize = 1024;
-/// So many lanes are looked at for what waits for others; where there are more a worker is told an estimate. Clients make
-/// lanes by what they ask for, and everybody waits while they are counted.
+/// Most lanes counted for an empty pop; with more, the worker gets an estimate. Clients create lanes by their requests,
+/// and the dispatcher blocks while it counts.
 pub(super) const LANES: usize = 500;
 
 /// Jobs that a worker has out for each of its threads: a full batch that it is at, and one that it has fetched ahead.
@@ -29,27 +29,27 @@ pub const MOST_OUT: usize = 2 * 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Skip {
     Models,
-    /// Its owner does not let it do this one thing.
+    /// The worker's owner disabled one capability.
     Denied(Capabilities),
-    /// They are for faster ones.
+    /// The jobs need a faster worker.
     Speed,
-    /// They ask for something it cannot do, or speak what it does not understand.
+    /// The jobs need a capability or format that the worker lacks.
     Ability,
     Window,
     Output,
     Pixels,
     Steps,
     Untrusted,
-    /// They are for other workers.
+    /// The requests target other workers.
     Workers,
     /// Words it does not want.
     Words,
-    /// Whoever asks may not have the kudos.
+    /// The account may lack the kudos.
     Kudos,
 }
 
-/// How many requests wait for others, by the reason; of questions about images, how many of these. Those it has failed
-/// before are not among them.
+/// Queued requests that the worker cannot take, by reason; interrogations count by form. Jobs that this worker failed
+/// before are left out.
 pub type Skipped = BTreeMap<Skip, usize>;
 
 impl Dispatcher {
@@ -70,8 +70,8 @@ impl Dispatcher {
         }
     }
 
-    /// A worker brings what an earlier process has given it: the job waits again, and is its own as if it had just
-    /// been offered. It has shown that it serves it.
+    /// A worker submits a job that an earlier process leased to it: the requeued job is leased to the worker again, as
+    /// if just offered, whatever models it offers now.
     fn claim(&mut self, id: WorkerId, wants: &Wants, out: &mut Vec<Effect>) {
         let Some((job, entry)) = self.claimable(&wants.only) else {
             return;
@@ -94,7 +94,7 @@ impl Dispatcher {
         }
     }
 
-    /// The one of these that may be brought by somebody who was not given it here.
+    /// The first of these jobs that may still be leased by an earlier process.
     pub fn waiting_among(&self, jobs: &[JobId]) -> Option<(JobId, Kind)> {
         let (job, entry) = self.claimable(jobs)?;
         Some((job, entry.job.kind))
@@ -108,7 +108,7 @@ impl Dispatcher {
         found.map(|(job, entry)| (*job, entry))
     }
 
-    /// What it serves has changed; what it has begun goes on.
+    /// Applies the worker's new models and limits; its running jobs go on.
     pub(super) fn change(&mut self, registration: &Registration) {
         let Some(worker) = self.workers.get_mut(&registration.worker) else {
             return;
@@ -179,8 +179,8 @@ impl Dispatcher {
         }
     }
 
-    /// The job that a worker would be given next if it were trusted with one, as it would be offered. It stays where it is,
-    /// and nobody waits for what comes of this.
+    /// The next job for an untrusted worker, as it would be offered. The job stays queued, and the worker's result is
+    /// discarded.
     pub fn decoy(&self, session: SessionId, shown: &BTreeSet<RequestId>) -> Option<Offer> {
         let worker = self.workers.get(self.sessions.get(&session)?)?;
         let open = self
@@ -214,7 +214,7 @@ impl Dispatcher {
         self.workers.get(&worker).is_some_and(Worker::polls)
     }
 
-    /// How many more jobs it may have out. What it brings unasked it has made already.
+    /// How many more jobs the worker may hold. Claims of finished jobs do not count against this.
     fn left(&self, id: WorkerId) -> u32 {
         let left = |worker: &Worker| {
             let most = worker.slots.saturating_mul(MOST_OUT);
@@ -237,7 +237,7 @@ impl Dispatcher {
         self.refresh(id);
     }
 
-    /// It begins or ceases to serve clients who wait for their answer.
+    /// The worker starts or stops serving clients that wait for their reply.
     fn set_presence(&mut self, id: WorkerId, is_present: bool) {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
@@ -309,7 +309,7 @@ impl Dispatcher {
         self.note_batch(&given)
     }
 
-    /// They are done together, and take as long as one. Says how many they are.
+    /// Marks jobs popped together, which run as one batch and take as long as one. Returns their number.
     fn note_batch(&mut self, given: &[JobId]) -> u32 {
         let together = u32::try_from(given.len()).unwrap_or(u32::MAX);
         for job in given {
@@ -360,7 +360,7 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
     };
     let named = !need.models.is_empty();
     let lacks_model = match need.kind {
-        // One that is lacking counts, even where another would do.
+        // For images one missing model counts, even if another of the request's models would do.
         Kind::Image => named && !need.models.iter().all(serves),
         _ => named && !need.models.iter().any(serves),
     };

@@ -1,4 +1,4 @@
-//! Why a request is not taken: said at the door, with what is missing and what is online.
+//! Refusals at admission: the reason, the missing requirement, and the models online.
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,9 +46,9 @@ pub enum Refusal {
 /// The first thing that no connected worker has, of those that have everything before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing {
-    /// Nobody serves the model. Whether it is unknown or merely offline only the catalog can say.
+    /// No worker serves the model. Only the catalog knows whether it is unknown or merely offline.
     Model(Vec<Arc<str>>),
-    /// Its workers come for their jobs, and none has come for a while.
+    /// The model's workers poll, and none has polled for a while.
     Absent(Vec<Arc<str>>),
     Kind(Kind),
     Format(Formats),

@@ -1,6 +1,6 @@
-//! What a failure costs. Only dispatch retries: before its client has seen any output the job starts again elsewhere and
-//! nobody notices; after that another worker goes on from the delivered tokens, if they are known and somebody
-//! can. Strikes wait until the job has ended, because a job that fails everywhere is itself to blame.
+//! Failures. Only dispatch retries: before its client has seen any output, a job starts again on another worker,
+//! invisibly; after that, another worker continues from the delivered tokens, if they are known and a worker can.
+//! Strikes are booked when the job has ended, because a job that fails everywhere is itself to blame.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl Dispatcher {
         self.attempt_failed(job, failure, out);
     }
 
-    /// The worker is full, or its owner wants it back: nobody's fault.
+    /// The worker is full or its owner needs the machine: requeues the job, without a strike.
     pub(super) fn handed_back(
         &mut self,
         job: JobId,
@@ -78,7 +78,7 @@ impl Dispatcher {
         let Some(entry) = self.jobs.get_mut(&job) else {
             return;
         };
-        // One that has written part of it is merely paused, and may go on with it later.
+        // A worker that wrote part of this job has only paused it, and may resume it later.
         let cannot_continue = entry.has_output() && lease.events == 0;
         if cannot_continue {
             entry.history.refused.push(worker);
@@ -148,8 +148,8 @@ impl Dispatcher {
         multi.then_some(lease.attempt)
     }
 
-    /// Back to the front of the queue. If nobody here can go on with it that is its end, unless it is on disk: then it waits
-    /// for whoever comes.
+    /// Returns the job to the front of the queue. If no online worker can continue its output, the job fails, unless it
+    /// is durable: then it waits for a worker.
     fn requeue(&mut self, job: JobId, cause: Option<Failure>, out: &mut Vec<Effect>) {
         let Some(entry) = self.jobs.get(&job) else {
             return;
@@ -179,8 +179,8 @@ impl Dispatcher {
         self.watch_lane(lane);
     }
 
-    /// Its client has seen none of the output: what nobody here can continue is made anew. How often is bounded as any
-    /// other failure is.
+    /// Restarts an output that the client has not seen and no online worker can continue. The retry limit applies as
+    /// for other failures.
     fn start_over_unless_continued(&mut self, job: JobId, out: &mut Vec<Effect>) {
         let Some(entry) = self.jobs.get(&job) else {
             return;
@@ -278,7 +278,7 @@ impl Dispatcher {
         self.close(worker, reason, Gone::Closed, out);
     }
 
-    /// Forgets what is old in a worker's record, and comes back when there will be more of it.
+    /// Drops a worker's expired strikes and evictions, and sets the alarm for the next.
     pub(super) fn watch_conduct(&mut self, worker: WorkerId) {
         let (now, rules) = (self.now.mono, &self.settings.strikes);
         match self.conduct.forget(worker, now, rules) {
@@ -327,8 +327,8 @@ fn verdict(entry: &Entry, failure: &Failure, limit: usize) -> Option<Failure> {
     Some(failure.clone())
 }
 
-/// The public network strikes for chat jobs only; so do we, because a media or raw job fails for many reasons. A worker
-/// that polls is given its owner's jobs only when it has dropped too many, which its record says and nobody here.
+/// Only chat jobs cause strikes, as in the public network, because a media or raw job fails for many reasons. Polling
+/// workers that drop too many jobs are limited to their owner's jobs by their record instead, not here.
 fn counts_as_strike(entry: &Entry, known: Formats) -> bool {
     let chat = Formats::NEUTRAL.with(Formats::OPENAI_CHAT);
     entry.job.kind.is_relayed() && entry.job.format_for(known).meets(chat)

@@ -11,7 +11,7 @@ use super::input::Limits;
 pub struct Settings {
     /// Jobs that may wait, all accounts together.
     pub queue_limit: usize,
-    /// The account of all who have no key of their own. Half of the queue at most is its.
+    /// The anonymous account, which may fill at most half of the queue.
     pub keyless: Option<AccountId>,
     /// Jobs one account may have here at once, waiting and running; none: as many as it likes.
     pub in_flight_limit: Option<usize>,

@@ -1,6 +1,6 @@
-//! The last steps of a job, in the only order there is: the store has it, then the client's end and the worker's
-//! ack. An outage of the store delays both and strikes nobody; when patience runs out the job ends as undelivered,
-//! and unpaid. What is to be asked for later can wait for as long as it lives: given up, it would be made again.
+//! The last steps of a job, in fixed order: the database has it, then the client's end and the worker's ack. A database
+//! outage delays both and causes no strike; after the timeout the job ends as undelivered and unpaid. A durable job
+//! waits as long as it lives, since giving up would run it again.
 
 use muster_protocol::job::{AccountId, Failure, FailureKind, JobId, Kudos};
 
@@ -42,7 +42,7 @@ impl Dispatcher {
         self.set_alarm(job);
     }
 
-    /// What a worker that said `done` is told once the store has answered.
+    /// The ack for a worker that sent `done`, pending until the database has answered.
     pub(super) fn awaits_ack(&mut self, job: JobId, lease: &Lease) -> PendingAck {
         self.note_last_part(job, lease);
         let waits = self.hold_for_ack(job, lease);
@@ -148,8 +148,8 @@ impl Dispatcher {
         self.set_alarm(job);
     }
 
-    /// The store has not answered for too long. What was delivered is neither paid nor called delivered; a job on
-    /// disk is still there and will be done again.
+    /// The database did not answer in time. The output is neither paid nor counted as delivered; a durable job is still
+    /// stored, and runs again.
     fn end_unsettled(&mut self, job: JobId, out: &mut Vec<Effect>) {
         let Some(entry) = self.jobs.get_mut(&job) else {
             return;
@@ -157,7 +157,7 @@ impl Dispatcher {
         let State::Settling(settling) = &mut entry.state else {
             return;
         };
-        // One that polls learns that it is not written down when it hears nothing, and brings it again.
+        // A polling worker gets no ack for an unsettled job, so it submits again.
         if let Some(ack) = settling.ack.take().filter(|ack| ack.polled.is_none()) {
             self.ack(job, ack, Kudos(0), out);
         }
@@ -202,7 +202,7 @@ impl Dispatcher {
         })));
     }
 
-    /// Whether this attempt was brought, and its worker has not heard yet what it was worth.
+    /// Whether this attempt was submitted, and its worker still waits for its reward.
     pub fn owes_ack(&self, job: JobId, attempt: u32) -> bool {
         let state = self.jobs.get(&job).map(|entry| &entry.state);
         let ack = match state {

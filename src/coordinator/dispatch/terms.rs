@@ -1,8 +1,9 @@
-//! Whose jobs go first at a worker: its owner's and those of accounts it prefers, in the order of the queue, and then
-//! everybody's. A worker in maintenance is given its owner's only: it stands in no lane, is nobody's hope, and is
-//! looked at when a job of its owner begins to wait.
+//! Priority at a worker: jobs of its owner and of preferred accounts, in the order of the queue, and then all others. A
+//! worker in maintenance gets its owner's jobs only: it is in no lane, counts in no outlook, and is checked when a job
+//! of its owner is queued.
 //!
-//! Others may wait for as long as a worker's owner keeps it busy: it is the owner's machine. They go to other workers.
+//! Other accounts may wait as long as its owner keeps a worker busy: it is the owner's machine. Their jobs go to other
+//! workers.
 
 use muster_protocol::job::{JobId, WorkerId};
 
@@ -62,7 +63,7 @@ impl Dispatcher {
         self.touched.workers.extend(own);
     }
 
-    /// What was decided about the worker of this session.
+    /// The terms of this session's worker.
     pub fn terms(&self, session: SessionId) -> Terms {
         let worker = self.sessions.get(&session);
         let worker = worker.and_then(|id| self.workers.get(id));

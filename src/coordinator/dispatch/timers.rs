@@ -8,7 +8,7 @@ use muster_protocol::job::{JobId, WorkerId};
 use super::clock::{Mono, Table};
 use super::lanes::LaneId;
 
-/// What an alarm is about.
+/// The subject of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Alarm {
     Job(JobId),
@@ -56,7 +56,7 @@ impl Timers {
         self.queue.first().map(|&(at, _)| at)
     }
 
-    /// The next alarm that is due, with the moment it was set for. It is gone afterwards.
+    /// Removes and returns the next due alarm, with the moment it was set for.
     pub fn pop(&mut self, now: Mono) -> Option<(Mono, Alarm)> {
         let &(at, alarm) = self.queue.first().filter(|(at, _)| *at <= now)?;
         self.clear(alarm);

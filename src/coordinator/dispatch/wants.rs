@@ -1,4 +1,4 @@
-//! What a worker that comes for its jobs takes of those it could do.
+//! Which jobs a polling worker accepts among those it could run.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -13,13 +13,13 @@ use muster_protocol::job::{JobId, RequestId};
 pub struct Wants {
     /// Jobs, all of one request where nothing else is said.
     pub most: u32,
-    /// They need not be of one request.
+    /// The jobs may belong to different requests.
     pub scattered: bool,
     /// Room for all of them together, in pixels; none: whatever their size.
     pub room: Option<f64>,
-    /// It takes no prompt that holds one of these.
+    /// Refuses prompts with one of these words.
     pub unwanted: Words,
-    /// It wants to be sure that whoever asks has the kudos.
+    /// Accepts only requests whose account has the kudos.
     pub paid: bool,
     /// No others than its owner's.
     pub own_only: bool,
@@ -60,7 +60,7 @@ impl Wants {
         }
     }
 
-    /// The job that it brings though nobody here knows that it has it, which may be any of these.
+    /// Claims one of these jobs, leased by an earlier process.
     pub fn only(jobs: Vec<JobId>) -> Self {
         Self {
             only: jobs,
@@ -73,7 +73,7 @@ impl Wants {
         let most = match self.room {
             Some(room) if bulk > 0 => {
                 let fitting = (room * 100.0 / bulk as f64).round_ties_even();
-                // A cast saturates: who has less than no room takes one all the same.
+                // The cast saturates: negative memory still gets one job.
                 self.most.min(fitting as u32)
             }
             _ => self.most,

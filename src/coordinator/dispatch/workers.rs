@@ -1,4 +1,4 @@
-//! One connected worker as placement sees it: what it can do, what it is doing, and how long a job would take there.
+//! A connected worker as placement sees it: its capabilities, its running jobs, and how long a job would take there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::input::{Extensions, ModelReport, Offering, Registration, SessionId, T
 use super::lanes::{LaneId, Need, Place, coarse_context};
 use super::suspects::Isolation;
 
-/// Nobody runs more jobs at once than this, whatever is claimed.
+/// Upper bound of a worker's slots, whatever it claims.
 const MOST_SLOTS: u32 = 1024;
 /// Models one worker may announce; further ones are ignored.
 const MOST_MODELS: usize = 512;
@@ -31,7 +31,7 @@ pub struct Worker {
     pub session: Option<SessionId>,
     pub extensions: Extensions,
     pub profile: Profile,
-    /// What the software of one that polls calls itself.
+    /// User agent of a polling worker.
     pub agent: Option<Arc<str>>,
     /// Accounts whose jobs go first here, its owner's among them.
     pub prefers: Vec<AccountId>,
@@ -59,7 +59,7 @@ pub struct Worker {
     pub turn: u64,
 }
 
-/// What it can do, apart from its models: workers that agree in this are interchangeable to the queue.
+/// Capabilities of a worker apart from its models: workers with equal profiles are interchangeable to the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Profile {
     pub kinds: Kinds,
@@ -72,7 +72,7 @@ pub struct Profile {
 #[derive(Debug)]
 pub struct WorkerModel {
     pub name: Arc<str>,
-    /// Served now. One that is not is kept while a job of it runs.
+    /// Whether the model is offered now; a withdrawn one is kept while a job of it runs.
     pub offered: bool,
     pub slots: u32,
     pub running: u32,
@@ -105,9 +105,9 @@ pub struct Listing {
 /// Why a worker without `multi` gets nothing although no job of ours runs there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// It takes the next frame for the ack of this job.
+    /// The worker takes its next frame for the ack of this job.
     Ack(JobId),
-    /// It goes on with a job that was cancelled, and would swallow another.
+    /// The worker may still run this cancelled job, and would confuse it with another.
     Muted { job: JobId, until: Mono },
 }
 
@@ -154,7 +154,7 @@ impl Worker {
         }
     }
 
-    /// To be called while it is listed nowhere: workers are listed by what they can do.
+    /// Call only while the worker is detached from all lanes, since lanes list workers by capability.
     pub fn note_standing(&mut self) {
         const NOTED: Capabilities = Capabilities::FAST.with(Capabilities::INTERACTIVE);
         let others = self.profile.capabilities.missing_from(NOTED);
@@ -271,7 +271,7 @@ impl Worker {
         })
     }
 
-    /// Its model for jobs of this need, if one has room.
+    /// The index of a model with a free slot for this need.
     pub fn model_for(&self, need: &Need, choice: Choice) -> Option<usize> {
         let open = |index: &usize| {
             let model = &self.models[*index];
@@ -284,7 +284,7 @@ impl Worker {
         }
     }
 
-    /// What a job that is handed to this model of it leaves to the model.
+    /// Defaults of this model for settings that the job leaves out.
     pub fn defaults(&self, model: usize) -> ModelDefaults {
         let offering = &self.models[model].offering;
         ModelDefaults {
@@ -300,7 +300,7 @@ impl Worker {
         self.asked.is_some()
     }
 
-    /// Takes over what it says anew. Models keep their places, because leases name them by these.
+    /// Applies a new registration. Models keep their indexes, because leases refer to them.
     pub fn change(&mut self, registration: &Registration) {
         self.profile = Profile::of(registration);
         self.agent = registration.agent.clone();
@@ -425,7 +425,7 @@ impl WorkerModel {
         self.offering.details.upstream.as_deref().map(Arc::from)
     }
 
-    /// Whether it can do what the need has of the things that models differ in.
+    /// Whether this model meets the requirements in which models differ.
     pub fn can_do(&self, need: &Need) -> bool {
         let offering = &self.offering;
         let wanted = need.requires.of(Capabilities::OF_MODELS);
@@ -522,7 +522,7 @@ impl Speed {
     pub fn measure(&mut self, sample: Sample) {
         let came_at_once = sample.pieces < LEAST_PIECES || sample.writing < LEAST_WRITING;
         let writing = match came_at_once {
-            // It was written before it came.
+            // The output was complete when it arrived.
             true => sample.to_first + sample.writing,
             false => sample.writing,
         };

@@ -1,4 +1,4 @@
-//! One account's jobs in one lane, and how many of them somebody waits for.
+//! The queued jobs of one account in one lane, and how many of them have a waiting client.
 
 use std::collections::BTreeMap;
 

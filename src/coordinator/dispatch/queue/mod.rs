@@ -19,17 +19,17 @@ use line::{Counts, Line};
 
 /// How many jobs of an account in a lane are looked at for one that a worker may have.
 const LOOK: usize = 64;
-/// So many jobs, and accounts, are counted one by one for somebody who waits; of more it is told an estimate.
+/// Most jobs and accounts counted one by one for an outlook; beyond them, it is an estimate.
 const COUNTED: usize = 1000;
 
-/// A place in the queue: what was known of the job when it came.
+/// A place in the queue: facts of the job when it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     pub job: JobId,
     pub request: RequestId,
     pub account: AccountId,
     pub arrived: Mono,
-    /// Its place among its account's own: when it came, less the head start of its priority.
+    /// Order among the account's own jobs: arrival, less the head start of its priority.
     pub order: Mono,
     /// Tells apart what came in the same microsecond.
     pub number: u64,
@@ -54,7 +54,7 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 struct Account {
-    /// Its jobs that wait, in all lanes.
+    /// Queued jobs of the account, in all lanes.
     waiting: usize,
     in_flight: Work,
     running: u32,
@@ -140,7 +140,7 @@ impl FairQueue {
         next.chain(returning.map(|(lane, ticket)| (*lane, Rank(ticket.arrived.0), *ticket)))
     }
 
-    /// Everything that waits in the lane, in no order anybody may rely on but the same in every run.
+    /// All queued jobs of the lane, in an unspecified order that is the same in every run.
     pub fn in_lane(&self, lane: LaneId) -> Vec<Ticket> {
         let mut all: Vec<Ticket> = self.returning(lane).map(|(_, ticket)| ticket).collect();
         let heads = self

@@ -186,7 +186,7 @@ proptest! {
     #[test]
     fn nobody_starves(steps in steps()) {
         let mut counter = Counter::default();
-        // Per waiting account: the rank its head had, and who has been served since the clock passed it.
+        // Per waiting account: the rank of its first job, and accounts served since the clock passed that rank.
         let mut overdue: BTreeMap<i64, (u64, BTreeMap<i64, u32>)> = BTreeMap::new();
         for step in steps {
             match step {
@@ -262,7 +262,7 @@ fn places_are_counted_while_they_are_few_and_reckoned_when_they_are_many() {
         counter.push(account, 1000, Standing::default());
         counter.push(account, 1000, Standing::default());
     }
-    // Everybody takes a turn before the first is served again.
+    // Every account gets a turn before the first is served again.
     assert_eq!((ahead(&counter, 0), ahead(&counter, 700)), (4, 708));
     for account in 6..=3000 {
         counter.push(account, 1000, Standing::default());
@@ -280,12 +280,12 @@ fn requests_that_go_first_are_counted_beside_their_jobs() {
     };
     assert_eq!(ahead(&counter, &five[0]), (0, 0));
     assert_eq!(ahead(&counter, &two[0]), (5, 1));
-    // Its own are no others.
+    // A job's own request does not count as another.
     assert_eq!(ahead(&counter, &two[1]), (6, 1));
     let (three, one) = (counter.push_all(2, 3), counter.push_all(2, 1));
     assert_eq!(ahead(&counter, &five[0]), (1, 1));
     assert_eq!(ahead(&counter, &two[0]), (5 + 4, 1 + 2));
-    // Those that return go before all others.
+    // Returning jobs go before all others.
     for ticket in [three[0], three[1], one[0]] {
         assert!(counter.queue.remove(LANE, &ticket));
         counter.queue.push_returning(LANE, ticket);

@@ -1,5 +1,5 @@
-//! The dispatcher's own books, checked against each other: what jobs say of workers and workers of jobs, what lies in
-//! the queue, who is listed where, and that nobody waits who could be served.
+//! The dispatcher's tables, checked against each other: jobs and their workers, the queue, the lists of workers, and
+//! that no job waits while a free worker could serve it.
 
 use crate::dispatch::Dispatcher;
 use crate::dispatch::jobs::{Phase, State};
@@ -50,7 +50,7 @@ fn jobs_agree_with_workers(dispatcher: &Dispatcher) {
         );
     }
     for (id, worker) in &dispatcher.workers {
-        // Who polls takes what it asks for.
+        // A polling worker may take more jobs than it has slots.
         assert!(
             worker.polls() || worker.running.len() <= worker.slots,
             "{id:?} has more jobs than slots"

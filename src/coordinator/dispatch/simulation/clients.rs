@@ -1,5 +1,5 @@
-//! Clients, and what they were promised: one end, in time, nothing after it, and an output that counts up from
-//! zero without a gap or a repetition.
+//! Clients and the promises to them: one end, in time, nothing after it, and an output that counts up from zero without
+//! a gap or a repetition.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl Clients {
         }
     }
 
-    /// P2: what is paid was delivered, all of it and nothing else.
+    /// P2: exactly the delivered output is paid.
     pub fn check_parts(&self, facts: &Facts) {
         let (job, client) = (facts.job.id, &self.jobs[&facts.job.id]);
         assert!(
@@ -138,7 +138,7 @@ impl Clients {
         }
     }
 
-    /// Left on disk: it has not ended, and whoever reads the disk takes over.
+    /// A durable job left on disk has not ended; the next process takes over.
     pub fn park(&mut self, job: JobId) {
         let client = self.jobs.get_mut(&job).unwrap();
         assert!(

@@ -1,10 +1,10 @@
 //! A network in a box: clients, workers, a store and two clocks, all driven by one seed. Workers crash, blink, stall,
-//! refuse, lie and repeat themselves; clients leave or read slowly; the store goes down or forgets to answer;
-//! the wall clock jumps. Other workers poll: they come for several jobs at once, bring them late, twice or never, and
-//! bring what an earlier process gave them. After every step the promises of the module are checked from outside
-//! (`clients`, `rigs`, `pollers`, `store`) and its books from inside (`books`).
+//! refuse, lie and repeat themselves; clients leave or read slowly; the store goes down or forgets to answer; the wall
+//! clock jumps. Polling workers pop several jobs at once, submit them late, twice or never, and submit jobs that an
+//! earlier process leased to them. After every step the promises of the module are checked from outside (`clients`,
+//! `rigs`, `pollers`, `store`) and its books from inside (`books`).
 //!
-//! `MUSTER_SIM_SEED` repeats one run, `MUSTER_SIM_RUNS` asks for more of them than the usual few hundred.
+//! `MUSTER_SIM_SEED` repeats one run, `MUSTER_SIM_RUNS` sets the number of runs.
 
 mod books;
 mod clients;
@@ -24,7 +24,7 @@ const RUNS: u64 = 300;
 /// One run in so many is a large one: hundreds of workers, thousands of jobs.
 const LARGE_EVERY: u64 = 60;
 
-/// What has to come up among that many runs, or the simulation tests less than it says.
+/// Events that must occur within that many runs, or the simulation tests less than promised.
 const HAPPENS: [&str; 27] = [
     "bad_job",
     "brought",

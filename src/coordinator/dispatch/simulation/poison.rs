@@ -25,7 +25,7 @@ struct Fleet {
     calendar: BTreeMap<(Mono, u64), PoisonEvent>,
     entries: u64,
     poison: BTreeSet<JobId>,
-    /// What the jobs that ended were: true where they were delivered.
+    /// Ended jobs: true if delivered.
     ended: BTreeMap<JobId, bool>,
     /// Jobs that came while no worker was there.
     refused: usize,
@@ -141,7 +141,7 @@ impl Fleet {
         self.desk.writing_and_drawing(worker);
     }
 
-    /// What the dispatcher has asked for.
+    /// Handles the dispatcher's effects.
     fn look(&mut self) {
         for effect in self.desk.take() {
             match effect {

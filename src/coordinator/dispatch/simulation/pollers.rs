@@ -1,5 +1,5 @@
-//! Workers that come for their jobs. Each comes, is given what there is, and brings it in time, late, twice, as a fault
-//! or never; now and then it is somebody else after a restart, or brings what nobody knows it has.
+//! Polling workers. Each pops, and submits in time, late, twice, as a fault or never; some polls come from a restarted
+//! worker, or submit jobs of which the dispatcher has no lease.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub struct Poller {
     manners: Manners,
 }
 
-/// How often in a thousand it does what it should not.
+/// Probabilities of misbehaviour, in a thousand.
 struct Manners {
     silent: u64,
     late: u64,
@@ -105,7 +105,7 @@ impl Poller {
         }
     }
 
-    /// When it brings what it was given, each time that it does.
+    /// When the worker submits an offered job, for each time that it does.
     pub fn plan(
         &self,
         offer: &Offer,

@@ -1,5 +1,5 @@
-//! Workers, good and bad. A rig says what it sends by returning [`Say`]s; the world carries them over its socket, or
-//! loses them with it. A rig that negotiated `resume` keeps what it has said and goes on while it is alone.
+//! Workers on sockets, good and bad. A rig returns the frames to send as [`Say`]s; the world carries them over its
+//! socket, or loses them with it. A rig that negotiated `resume` keeps its frames and goes on while disconnected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,10 +21,10 @@ pub struct Rig {
     pub extensions: Extensions,
     pub manners: Manners,
     pub session: Option<SessionId>,
-    /// It has been told what it may go on with; until then it says nothing.
+    /// Whether the worker has the verdicts on its claims; until then it sends nothing.
     pub ready: bool,
     last_session: Option<SessionId>,
-    /// Rises when the process dies: what it was about to do dies with it.
+    /// Counts restarts of the process, to drop events of an earlier one.
     pub life: u32,
     pub latency: Duration,
     slots: u32,
@@ -35,7 +35,7 @@ pub struct Rig {
     awaits_ack: bool,
 }
 
-/// How often in a thousand it does what it should not.
+/// Probabilities of misbehaviour, in a thousand.
 pub struct Manners {
     pub fails: u64,
     pub refuses: u64,
@@ -177,7 +177,7 @@ impl Rig {
         self.life += 1;
     }
 
-    /// Something arrives. Returns what is answered at once, and the task that begins.
+    /// Handles an effect. Returns the immediate replies, and the task that begins.
     pub fn hear(
         &mut self,
         effect: &Effect,
@@ -250,7 +250,7 @@ impl Rig {
         (self.speak(key, Kept::Started), Some(key))
     }
 
-    /// One step of a task. Returns what is said, and whether there is more to come.
+    /// Runs one step of a task. Returns its frames, and whether more follow.
     pub fn step(&mut self, key: (JobId, u32), random: &mut Random) -> (Vec<Say>, bool) {
         let Some(task) = self.tasks.get_mut(&key).filter(|task| !task.finished) else {
             return (Vec::new(), false);
@@ -327,7 +327,7 @@ impl Rig {
             after <= task.seq,
             "{key:?}: the coordinator received an output that was never sent"
         );
-        // It may say again what it cannot know has arrived.
+        // Repeats the last acknowledged frame, too, since a worker cannot know that it arrived.
         let from = (after as usize).saturating_sub(1);
         let missed = task.said.iter().enumerate().skip(from);
         missed

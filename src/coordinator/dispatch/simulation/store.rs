@@ -11,7 +11,7 @@ use muster_protocol::job::{JobId, Kudos, WorkerId};
 pub struct Store {
     pub down: bool,
     settled: BTreeMap<JobId, Row>,
-    /// What was asked for the first time.
+    /// The first settlement asked of each job.
     asked: BTreeMap<JobId, (Outcome, Vec<Part>)>,
     /// Workers that were told of a reward, by job.
     told: BTreeSet<JobId>,
@@ -23,7 +23,7 @@ struct Row {
 }
 
 impl Store {
-    /// What the store does with it, and what it answers after how long, if at all.
+    /// Settles a job or fails to; returns the reply and its delay, if there is one.
     pub fn settle(&mut self, facts: &Facts, random: &mut Random) -> Option<(Duration, Input)> {
         let job = facts.job.id;
         self.check_asked_the_same(facts);
@@ -70,7 +70,7 @@ impl Store {
         assert!(self.told.insert(job), "{job} was acked twice");
     }
 
-    /// A job ends once: whoever asks again asks for the same.
+    /// A job ends once: repeated settlements must equal the first.
     fn check_asked_the_same(&mut self, facts: &Facts) {
         let (outcome, parts) = (facts.outcome.clone(), facts.parts.clone());
         let asked = self.asked.entry(facts.job.id);

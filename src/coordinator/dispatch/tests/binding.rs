@@ -1,4 +1,4 @@
-//! What a client leaves unset is decided by the model of the worker that its job is handed to.
+//! Settings that a client leaves out come from the model of the worker that gets its job.
 
 use std::sync::Arc;
 

@@ -164,7 +164,7 @@ fn a_public_media_peer_is_not_told_and_given_nothing_until_it_is_done() {
     assert_eq!(desk.offers().len(), 1);
 }
 
-/// One of ours draws an image, and is told to stop.
+/// A socket worker that runs an image job and is told to stop.
 fn drawing_desk() -> (Desk, crate::dispatch::Offer) {
     let mut desk = Desk::new();
     let mut registration = desk.registration(1, super::OURS);

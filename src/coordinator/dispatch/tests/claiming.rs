@@ -1,4 +1,4 @@
-//! Jobs that a worker brings though nobody here knows that it has them: an earlier process gave them out.
+//! Submits of jobs without a lease in this process: an earlier process leased them.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn a_job_that_waits_is_taken_from_the_worker_that_brings_it_whatever_it_serves()
     assert_eq!((offer.job.id, &*offer.model), (id, "other"));
     desk.say(&offer, token(1)).say(&offer, done());
     let ended = desk.take();
-    // Nobody knows how long it took.
+    // Its start is unknown.
     let began = ended.iter().find_map(|effect| match effect {
         Effect::Settle(facts) => Some(facts.timing.queued),
         _ => None,

@@ -1,4 +1,4 @@
-//! Workers that poll, and keep from others what they do not bring.
+//! Polling workers that hold jobs without submitting them.
 
 use super::polling::POLLING;
 use super::{Desk, done, is_delivered, secs, token};
@@ -57,7 +57,7 @@ fn what_expires_in_the_hands_of_a_worker_that_polls_it_has_dropped() {
         (&facts.outcome, &facts.dropped[..]),
         (&Outcome::Expired, &[WorkerId(1)][..])
     );
-    // Whoever was given it late is not to blame.
+    // A worker that got the job late gets no strike.
     desk.stored();
     desk.wait(secs(500));
     desk.pop(poller, 1);

@@ -1,5 +1,5 @@
-//! One test for each rule, in the words of the rule. [`Desk`] is the shell of these tests: it keeps the time,
-//! answers for the store, and collects what the dispatcher asked for.
+//! One test for each rule, in the words of the rule. [`Desk`] is the shell of these tests: it keeps the time, answers
+//! for the store, and collects the dispatcher's effects.
 
 mod binding;
 mod bringing;
@@ -257,7 +257,7 @@ impl Desk {
         self.put(Input::Lost { session })
     }
 
-    /// What the worker of this offer says, without a number.
+    /// Sends a frame of this offer's worker, without a number.
     pub fn say(&mut self, offer: &Offer, said: Said) -> &mut Self {
         self.say_on(offer.session, offer, None, said)
     }

@@ -349,7 +349,7 @@ fn who_has_no_key_leaves_half_of_the_queue_to_those_who_have_one() {
         [7, 7, 7].map(|it| ask(&mut desk, it)),
         [None, None, Some(4)]
     );
-    // What a worker has is not in the queue.
+    // Leased jobs are not in the queue.
     assert_eq!(desk.pop(poller, 1)[0].job.account, AccountId(0));
     assert_eq!([0, 0].map(|it| ask(&mut desk, it)), [None, Some(2)]);
 }
@@ -368,7 +368,7 @@ fn unused_lanes_are_forgotten() {
     assert_eq!(desk.dispatcher.census(), Default::default());
 }
 
-/// A worker with two models for images that differ in what they take.
+/// A worker with two image models of different limits.
 fn drawing(desk: &mut Desk) -> SessionId {
     let mut registration = desk.registration(1, OURS);
     registration.kinds = Kind::Image.into();

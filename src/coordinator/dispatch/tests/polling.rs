@@ -131,7 +131,7 @@ fn what_it_brings_is_settled_and_acked_and_ends_the_job() {
     assert!(matches!(effects[..], [Effect::Drop { .. }]), "{effects:?}");
 }
 
-/// What an earlier process has given out waits again in this one.
+/// A job that an earlier process leased is queued again in this one.
 #[test]
 fn a_job_that_is_not_brought_in_time_goes_to_another_and_its_worker_comes_too_late() {
     let mut desk = Desk::new();
@@ -329,7 +329,7 @@ fn what_is_brought_of_a_cancelled_job_ends_as_its_worker_says() {
         panic!("it is delivered");
     };
     assert_eq!(finish, FinishReason::ContentFilter);
-    // One that brings nothing has stopped, and is not to blame.
+    // A worker that submits nothing has stopped, and gets no strike.
     let job = desk.stored();
     let offer = desk.pop(poller, 1).remove(0);
     desk.put(Input::Cancel { job });
@@ -394,7 +394,7 @@ fn stored_jobs_are_parked_when_the_coordinator_leaves() {
     desk.assert_nothing_left();
 }
 
-/// So long a request of these lives, from each time that somebody does something for it.
+/// Lifetime of these requests after each activity.
 const LIFE: u64 = 600;
 
 impl Desk {

@@ -38,21 +38,21 @@ pub struct World {
     pollers: Vec<Poller>,
     /// Their sessions, the earlier ones too.
     polling: BTreeMap<SessionId, usize>,
-    /// What the one that asks is given.
+    /// Offers to the polling worker of the current pop.
     popped: Vec<Offer>,
     /// What pollers have brought, by job and attempt.
     brought: BTreeSet<(JobId, u32)>,
-    /// One of them is at it.
+    /// A polling worker is submitting.
     bringing: bool,
     clients: Clients,
     requests: BTreeMap<RequestId, Vec<JobId>>,
     issued: u64,
     store: Store,
-    /// Who was asked, by job and attempt.
+    /// The worker of each offer, by job and attempt.
     offered: BTreeMap<(JobId, u32), WorkerId>,
     told_to_stop: BTreeSet<(JobId, u32)>,
     happened: BTreeMap<&'static str, u64>,
-    /// Nothing new happens any more; what is here comes to its end.
+    /// Nothing new begins; running jobs come to their end.
     closing: bool,
 }
 
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Everybody leaves, time passes, and the tables are empty.
+    /// Disconnects all workers, lets time pass, and checks that all tables are empty.
     fn close(mut self) -> BTreeMap<&'static str, u64> {
         assert!(
             self.clients.open.is_empty(),

@@ -18,7 +18,7 @@ impl World {
         if self.random.permille(20)
             && let Some(session) = self.pollers[index].session.take()
         {
-            // It has not come for too long, or has started anew.
+            // The worker has not polled for too long, or has restarted.
             self.give(Input::Lost { session });
         }
         let session = match self.pollers[index].session {
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Brings a job that an earlier process has given it: it is its own if it waits, and not if somebody was given it since.
+    /// Submits a job leased by an earlier process: accepted if the job is queued, refused if it was leased again since.
     fn claim(&mut self, index: usize, session: SessionId) {
         let Some(&job) = self.random.pick(&self.clients.open) else {
             return;
