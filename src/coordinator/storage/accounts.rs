@@ -1,4 +1,4 @@
-//! Accounts: who is asked for, paid and charged.
+//! Accounts, their balances and roles.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ pub struct AccountRow {
     pub id: AccountId,
     /// By what operators name it; none of an account that an older version of the program has made.
     pub login: Option<String>,
-    /// What it calls itself.
+    /// Display name.
     pub name: String,
     pub roles: Roles,
     pub means: Means,
@@ -35,7 +35,7 @@ pub struct AccountRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoleChange {
     Done,
-    /// Nobody else is an administrator: nothing was changed.
+    /// The account is the only administrator: nothing was changed.
     LastAdmin,
 }
 
@@ -53,7 +53,7 @@ struct NewAccount {
     now: UnixMillis,
 }
 
-/// The columns of an [`AccountRow`], and what follows. The house and the anonymous are nobody's.
+/// Selects the columns of an [`AccountRow`], followed by `$rest`. Excludes the house and the anonymous account.
 macro_rules! select_accounts {
     ($rest:literal) => {
         concat!(
@@ -116,7 +116,7 @@ impl Store {
         all(rows.bind(storable(name)), &self.readers).await
     }
 
-    /// Those that have these roles, the oldest first.
+    /// Accounts with all of these roles, oldest first.
     pub async fn accounts_of_rank(&self, roles: Roles) -> Result<Vec<AccountRow>, StorageError> {
         let rows = sqlx::query(select_accounts!("AND roles LIKE $1 ORDER BY id"));
         let rows: Vec<AccountRow> = all(rows.bind(format!("%{roles}%")), &self.readers).await?;
@@ -124,13 +124,13 @@ impl Store {
         Ok(rows.into_iter().filter(has).collect())
     }
 
-    /// That of somebody, the house and the anonymous aside.
+    /// The account of a user; `None` for the house and the anonymous account.
     pub async fn account(&self, id: AccountId) -> Result<Option<AccountRow>, StorageError> {
         let row = sqlx::query(select_accounts!("AND id = $1"));
         first(row.bind(id.0), &self.readers).await
     }
 
-    /// Those of people, the oldest first.
+    /// All accounts of users, oldest first.
     pub async fn accounts(&self) -> Result<Vec<AccountRow>, StorageError> {
         all(sqlx::query(select_accounts!("ORDER BY id")), &self.readers).await
     }
@@ -146,7 +146,7 @@ impl Store {
         Ok(ids.collect::<Result<_, _>>()?)
     }
 
-    /// What an account may do. Whoever has let in a holder of its keys learns of it as of any change of a key.
+    /// Replaces an account's roles. Other processes learn of it like of a changed key.
     pub async fn set_roles(
         &self,
         account: AccountId,
@@ -155,8 +155,8 @@ impl Store {
         self.change(NewRoles { account, roles }).await
     }
 
-    /// Whether somebody was ever given a key that manages everything. An administrator without one counts for
-    /// nothing: whoever made it may have been killed before the key was.
+    /// Whether an administrator was ever given a key with every scope. An administrator without a key does not count:
+    /// its creator may have been killed before creating the key.
     pub async fn has_admin_key(&self) -> Result<bool, StorageError> {
         let count = sqlx::query(
             "SELECT COUNT(*) FROM keys JOIN accounts ON accounts.id = keys.account \
@@ -237,7 +237,7 @@ impl AccountRow {
         }
     }
 
-    /// Whether this is its login or what it calls itself.
+    /// Whether `name` is the account's login or display name.
     pub fn answers_to(&self, name: &str) -> bool {
         let is_login = |login: &str| login.eq_ignore_ascii_case(name);
         self.name == name || self.login.as_deref().is_some_and(is_login)

@@ -15,11 +15,11 @@ use super::workers::{NAMED, WorkerRow};
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// What is known of where a worker came from last.
+/// Last known address of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkerAddress {
     NoWorker,
-    /// It was not here since addresses are noted.
+    /// The worker has not connected since addresses are recorded.
     Unknown,
     Known(String),
 }
@@ -84,7 +84,7 @@ impl Change for Noted {
             let known: Vec<WorkerRow> = select(&NAMED, &self.0, name, connection).await?;
             let known: HashMap<&str, WorkerId> =
                 known.iter().map(|row| (&*row.name, row.id)).collect();
-            // Each once, in the order of their numbers. One that is gone is nowhere.
+            // Each worker once, in the order of their ids. Deleted workers are skipped.
             let places = self.0.iter();
             let places = places.filter_map(|(name, at)| Some((*known.get(&**name)?, at)));
             let places: BTreeMap<WorkerId, &String> = places.collect();

@@ -1,5 +1,5 @@
-//! What is settled and what is accepted under one commit, in as few statements as that takes: they share the ledger,
-//! the balances and the budgets of keys.
+//! Settlements and accepted requests under one commit, in as few statements as possible: they share the ledger, the
+//! balances and the budgets of keys.
 
 use sqlx::AnyConnection;
 
@@ -37,8 +37,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Fails whole if any of it was settled before: what was written is to be rolled back then. The script may have to
-    /// begin a transaction first.
+    /// Fails as a whole if any job was settled before; the caller then rolls back. The script may have to begin a
+    /// transaction first.
     pub async fn write(
         &self,
         mut script: Script,
@@ -95,7 +95,7 @@ impl<'a> Batch<'a> {
         of_jobs.chain(of_fees).collect()
     }
 
-    /// What was asked for with keys that are shared, and has cost something.
+    /// Charges to shared keys.
     fn charges(&self) -> Vec<Charge<'_>> {
         let settled = self.settled.iter().filter_map(|settlement| {
             Some(Charge {
@@ -120,7 +120,7 @@ impl<'a> Batch<'a> {
         charges.filter(|charge| charge.amount.0 > 0).collect()
     }
 
-    /// The posting of what an account's requests cost at once, if they cost anything.
+    /// The posting of the account's request fees, if there is one.
     fn fees_of(&self, account: AccountId) -> Option<&Posting> {
         let is_its = |posting: &&Posting| posting.moves.iter().any(|(whose, _)| *whose == account);
         self.fees.iter().find(is_its)

@@ -1,6 +1,5 @@
-//! What shared keys pay: for requests where they are accepted, for jobs where they are settled. A key pays no more than
-//! is left of its budget beside what is kept of it for other requests. What is charged beyond that the house pays, as it
-//! does below a floor.
+//! Charges to shared keys: request fees when a request is accepted, job prices when a job is settled. A key pays at
+//! most its budget less the holds of other requests. The house pays the rest, as it does below an account's floor.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use super::holds::{Hold, OwnedHold, Purse, spend_hold};
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// What a job or a request has cost that was asked for with a key.
+/// A charge of a job or a request to its shared key.
 pub struct Charge<'a> {
     pub key: SharedKeyId,
     pub request: RequestId,
@@ -25,7 +24,7 @@ pub struct Charge<'a> {
     pub booked: &'a dyn Booked,
 }
 
-/// What is left of a key, to be kept for a request that may cost more.
+/// A hold of a key's remaining budget, for a request whose price may exceed it.
 #[derive(Debug)]
 struct Rest {
     key: SharedKeyId,
@@ -35,22 +34,22 @@ struct Rest {
     owner: i64,
 }
 
-/// What a key has; without a budget there is no end of it.
+/// The budget of a key and the amount held of it; `budget` is `None` if unlimited.
 struct Means {
     budget: Option<i64>,
     held: i64,
 }
 
-/// What is taken of a key.
+/// Amounts taken from a key.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spent {
     paid: i64,
-    /// Of that, what was kept for the requests that have cost it.
+    /// The part taken from holds of the charged requests.
     of_kept: i64,
 }
 
 impl Store {
-    /// Keeps of a key what is left of it beside what is held already, and no more than this: whether there was anything.
+    /// Holds the rest of a key's budget, at most `most`. False if the budget is exhausted.
     pub async fn hold_rest(
         &self,
         key: SharedKeyId,
@@ -69,12 +68,12 @@ impl Store {
     }
 }
 
-/// Takes from the keys what they have; the entries by which the house pays for the rest.
+/// Charges the keys. Returns the entries by which the house pays the rest.
 pub async fn spend<'a>(
     charges: Vec<Charge<'a>>,
     connection: &mut AnyConnection,
 ) -> Result<Vec<(&'a dyn Booked, Entry)>, StorageError> {
-    // In the order of the keys, as everybody locks them.
+    // In the order of the keys: every transaction locks them in the same order, which prevents deadlocks.
     let mut by_key = BTreeMap::<SharedKeyId, BTreeMap<RequestId, Vec<Charge<'a>>>>::new();
     for charge in charges {
         let of_key = by_key.entry(charge.key).or_default();
@@ -97,7 +96,7 @@ pub async fn spend<'a>(
     Ok(forgiven)
 }
 
-/// For one request as much of what is asked as its key can pay, which is kept for the request no more.
+/// Takes as much of a request's charge as its key can pay, from the request's hold first.
 async fn take(
     means: Option<&mut Means>,
     request: RequestId,
@@ -107,7 +106,7 @@ async fn take(
     let kept = kept_for(request, connection).await?;
     let left = match &means {
         Some(means) => means.left().map(|left| left + kept.unwrap_or(0)),
-        // Of a key that was taken back since there is what is kept; where nothing is, it had no end.
+        // A key deleted since then pays from the hold; without a hold its budget was unlimited.
         None => kept,
     };
     let paid = left.map_or(asked, |left| asked.min(left.max(0)));
@@ -124,7 +123,7 @@ async fn take(
     Ok(taken)
 }
 
-/// What the house pays of these charges, of which so much is paid: the first ones first.
+/// The house's share of these charges after `paid`, which covers the first ones first.
 fn beyond<'a>(charges: &[Charge<'a>], mut paid: i64) -> Vec<(&'a dyn Booked, Entry)> {
     let mut forgiven = Vec::new();
     for charge in charges {
@@ -156,7 +155,7 @@ async fn write_spent(
     Ok(())
 }
 
-/// Nothing, where the key is no more. Until the transaction ends nobody else changes it.
+/// The key's budget, `None` if the key was deleted. Locks the row until the transaction ends.
 async fn means(
     key: SharedKeyId,
     connection: &mut AnyConnection,
@@ -173,7 +172,7 @@ async fn means(
     }))
 }
 
-/// What is kept of its key for a request, if anything ever was.
+/// The hold for a request, `None` if there never was one.
 async fn kept_for(
     request: RequestId,
     connection: &mut AnyConnection,
@@ -185,7 +184,7 @@ async fn kept_for(
 }
 
 impl Means {
-    /// Beside what is kept of it.
+    /// The budget less all holds.
     fn left(&self) -> Option<i64> {
         self.budget.map(|budget| budget - self.held)
     }

@@ -32,7 +32,7 @@ pub struct NewCollection {
     pub created_at: UnixMillis,
 }
 
-/// What is `None` stays as it is.
+/// Changes of a collection; `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CollectionChange {
     pub name: Option<String>,
@@ -119,7 +119,7 @@ impl Store {
         self.change(Changed { id, change }).await
     }
 
-    /// Its styles stay. Whether it was there.
+    /// Deletes a collection, not its styles. False if it did not exist.
     pub async fn delete_collection(&self, id: Uuid) -> Result<bool, StorageError> {
         self.change(Deleted(id)).await
     }

@@ -1,6 +1,6 @@
-//! Deleted texts leave the files of an SQLite database. `secure_delete` overwrites what a statement frees, but not what
-//! moves when a page is rebuilt, and the log holds earlier pages until it is written over. So the log is emptied regularly,
-//! and the deletion of an account rewrites the file as well.
+//! Removal of deleted texts from the files of an SQLite database. `secure_delete` overwrites freed space, but not data
+//! that moves when a page is rebuilt, and the write-ahead log holds earlier pages until it is overwritten. So the log
+//! is checkpointed regularly, and the deletion of an account rewrites the file as well.
 
 use sqlx::{AnyConnection, Executor, Row};
 use tracing::warn;

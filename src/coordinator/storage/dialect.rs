@@ -71,7 +71,7 @@ impl Dialect {
         }
     }
 
-    /// Inside a transaction: nobody else migrates before it ends.
+    /// Taken inside a transaction, so that only one process migrates at a time.
     pub fn lock_schema(self) -> Option<&'static str> {
         match self {
             Self::Sqlite => None,
@@ -99,7 +99,7 @@ impl Dialect {
         sql.replace("{ID}", id)
     }
 
-    /// What the writer's connection is told first. An answer means that it is on disk.
+    /// Settings of the writer's connection. A committed write must be on disk.
     pub fn writer_settings(self) -> &'static [&'static str] {
         match self {
             Self::Sqlite => &[
@@ -118,10 +118,10 @@ impl Dialect {
         }
     }
 
-    /// What a reader's connection is told first: readers never write.
+    /// Settings of a reader's connection: readers never write.
     pub fn reader_settings(self) -> &'static [&'static str] {
         match self {
-            // One that has read once has the files open, and reads on when their names are gone.
+            // The query opens the files, so the connection keeps working if they are deleted or replaced.
             Self::Sqlite => &[
                 "PRAGMA query_only = 1",
                 "SELECT COUNT(*) FROM sqlite_schema",

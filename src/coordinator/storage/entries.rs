@@ -33,13 +33,13 @@ static BALANCES: Table = Table {
            RETURNING account, kudos, floor",
 };
 
-/// What has entries: under its id, of its moment.
+/// A record with ledger entries: its id and time.
 pub trait Booked: Sync {
     fn id(&self) -> String;
     fn at(&self) -> UnixMillis;
 }
 
-/// What was forgiven of the charges under each id.
+/// Forgiven amounts by record id.
 #[derive(Debug, Default)]
 pub struct Forgiven(HashMap<String, Kudos>);
 
@@ -73,7 +73,7 @@ impl Booked for Posting {
 impl Forgiven {
     pub fn of_entries(entries: &[(&dyn Booked, Entry)]) -> Self {
         let mut forgiven = HashMap::new();
-        // The house's side of each is what it pays.
+        // The house's entry is the amount it pays.
         for (of, entry) in entries.iter().filter(|(_, entry)| entry.amount.0 > 0) {
             forgiven.entry(of.id()).or_insert(Kudos(0)).0 += entry.amount.0;
         }
@@ -115,7 +115,8 @@ fn sums_of(entries: &[(&dyn Booked, Entry)]) -> Vec<(AccountId, i64)> {
     sums(amounts.map(|(_, entry)| (entry.account, entry.amount)))
 }
 
-/// Each account once, in the order of their ids: everybody locks them in the same order.
+/// One sum per account, in the order of ids: every transaction locks accounts in the same order, which prevents
+/// deadlocks.
 pub fn sums(amounts: impl Iterator<Item = (AccountId, Kudos)>) -> Vec<(AccountId, i64)> {
     let mut sums = BTreeMap::new();
     for (account, amount) in amounts {

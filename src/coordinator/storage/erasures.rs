@@ -114,7 +114,7 @@ impl Store {
     }
 }
 
-/// What an account has stored of its requests.
+/// Stored contents of an account's requests.
 const CONTENTS: &[&str] = &[
     "DELETE FROM results WHERE request IN (SELECT id FROM requests WHERE account = $1)",
     "DELETE FROM requests WHERE account = $1",

@@ -1,4 +1,4 @@
-//! What can go wrong with a store, one variant for each thing somebody may do about it.
+//! Errors of the store, one variant for each remedy.
 
 use std::io;
 

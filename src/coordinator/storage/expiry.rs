@@ -1,5 +1,5 @@
-//! How long requests are kept, with what their jobs have brought. What is over goes in small steps, so that nobody's
-//! write waits for much of it; what a crash has left behind is looked for by a reader first.
+//! Expiry of requests and their results. Expired rows are deleted in small steps, so that other writes do not wait;
+//! leftovers of a crash are searched by a reader first.
 
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Row};
@@ -13,7 +13,7 @@ use super::{StorageError, Store};
 pub const STEP: i64 = 500;
 
 impl Store {
-    /// They live until then, if that is longer than they were to. Many are written down in steps.
+    /// Extends the lifetime of requests, in steps. Never shortens it.
     pub async fn keep_requests(
         &self,
         ids: Vec<RequestId>,
@@ -26,7 +26,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets some of what has expired, the oldest first. Whether there may be more.
+    /// Deletes some expired requests, oldest first. True if there may be more.
     pub async fn forget_requests(&self, now: UnixMillis) -> Result<bool, StorageError> {
         let gone = self.change(Forget(now)).await?;
         Ok(gone >= STEP.unsigned_abs())

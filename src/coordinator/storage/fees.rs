@@ -1,6 +1,6 @@
-//! What requests cost at once, whatever becomes of their jobs: one posting for each account, however many of its
-//! requests are accepted under one commit. Nobody is refused for it: below a floor it is forgiven. It has no tally,
-//! since it is spent on work as the charges of jobs are.
+//! Request fees, charged whatever becomes of the jobs: one posting per account for all of its requests in a commit.
+//! Below an account's floor the fee is forgiven, so it never causes a refusal. Fees have no tally, since they count as
+//! work like the charges of jobs.
 
 use std::collections::{BTreeMap, HashMap};
 

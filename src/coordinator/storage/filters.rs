@@ -16,7 +16,7 @@ use super::{StorageError, Store};
 pub struct FilterRow {
     pub id: i64,
     pub regex: String,
-    /// Its type: what is done when it finds something.
+    /// Type of the filter: its action on a match.
     pub kind: i64,
     pub description: Option<String>,
     pub replacement: String,
@@ -36,7 +36,7 @@ pub struct NewFilter {
     pub now: UnixMillis,
 }
 
-/// What is written anew; the rest stays.
+/// Changes of a filter; `None` leaves a field unchanged.
 #[derive(Debug, Clone)]
 pub struct FilterChange {
     pub id: i64,

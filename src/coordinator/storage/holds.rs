@@ -1,6 +1,5 @@
-//! Kudos that are kept for requests until they have ended: of balances for what is paid for before it is made, of shared
-//! keys for whatever is asked with them. What is held is still its owner's, but nobody can give it away, or have it held
-//! once more.
+//! Kudos holds: amounts kept until a request has ended, of balances for work paid upfront, of shared keys for every
+//! request made with them. A held amount still belongs to its owner, but can be neither transferred nor held again.
 
 use futures_util::future::BoxFuture;
 use sqlx::any::{AnyArguments, AnyRow};
@@ -18,7 +17,7 @@ use super::{StorageError, Store};
 pub enum Purse {
     /// The balance of an account, as far as it is above its floor.
     Account(AccountId),
-    /// What is left of the budget of a shared key.
+    /// The rest of a shared key's budget.
     Key(SharedKeyId),
 }
 
@@ -34,7 +33,7 @@ pub struct Hold {
 #[derive(Debug)]
 struct Release(RequestId);
 
-/// One of so many open jobs of a request has ended.
+/// One of `open` unfinished jobs of a request has ended.
 #[derive(Debug)]
 struct ReleaseShare {
     request: RequestId,
@@ -54,7 +53,7 @@ struct ReleaseLost {
     owner: i64,
 }
 
-/// What is let go of a purse.
+/// A released hold: its purse and amount.
 struct Held(Purse, Kudos);
 
 /// How the holds of one kind of purse are written.
@@ -69,7 +68,7 @@ struct Book {
     purse: fn(&AnyRow) -> Result<Purse, StorageError>,
 }
 
-/// `$enough` is true where a purse has `$1` beside what is held of it.
+/// `$enough` is the SQL condition that a purse has `$1` beside its holds.
 macro_rules! book {
     ($holds:literal of $purse:literal in $purses:literal by $id:literal, if $enough:literal, $read:expr) => {
         Book {
@@ -141,26 +140,25 @@ const OF_KEYS: Book = book!(
 const BOOKS: [Book; 2] = [OF_ACCOUNTS, OF_KEYS];
 
 impl Store {
-    /// Whether there was enough beside what is held already.
+    /// False if the purse has too little beside its other holds.
     pub async fn hold(&self, hold: Hold) -> Result<bool, StorageError> {
         let owner = self.owner();
         self.change(OwnedHold { hold, owner }).await
     }
 
-    /// What was kept for a request, if anything was, is its owner's to give again.
+    /// Releases the hold of a request, if there is one.
     pub async fn release(&self, request: RequestId) -> Result<(), StorageError> {
         self.change(Release(request)).await
     }
 
-    /// One of so many open jobs of a request has ended: its share of what is kept of an account is not kept any more, since
-    /// what it has cost is paid by now. Of a key that went where the job was settled, and what is over goes with the
-    /// request.
+    /// Releases the share of one ended job, of `open`, from an account's hold, since its price is charged by now. A
+    /// hold of a key shrinks at settlement instead, and its rest is released with the request.
     pub async fn release_share(&self, request: RequestId, open: usize) -> Result<(), StorageError> {
         let open = i64::try_from(open).unwrap_or(i64::MAX);
         self.change(ReleaseShare { request, open }).await
     }
 
-    /// Releases what was kept for requests that are no longer, or never came to be: how many.
+    /// Releases holds of requests that no longer exist or were never stored. Returns their number.
     pub async fn release_lost(&self, before: UnixMillis) -> Result<usize, StorageError> {
         let owner = self.owner();
         self.change(ReleaseLost { before, owner }).await
@@ -179,7 +177,7 @@ impl Store {
         rows.iter().map(id).collect()
     }
 
-    /// What is kept of an account.
+    /// Amount held of an account.
     pub async fn held(&self, account: AccountId) -> Result<Kudos, StorageError> {
         let row = sqlx::query("SELECT held FROM balances WHERE account = $1").bind(account.0);
         let row = row.fetch_optional(&self.readers).await?;
@@ -260,7 +258,7 @@ impl Change for ReleaseShare {
     }
 }
 
-/// So much of what is kept of a shared key for a request is spent. What the key has is written where it pays.
+/// Reduces a request's hold of a shared key. The caller updates the key itself.
 pub async fn spend_hold(
     request: RequestId,
     spent: Kudos,
@@ -293,7 +291,7 @@ impl Change for ReleaseLost {
 }
 
 impl Book {
-    /// Gives back so much of what is kept for a request.
+    /// Reduces a request's hold.
     async fn lessen(
         &self,
         request: RequestId,

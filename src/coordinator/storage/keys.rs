@@ -21,7 +21,7 @@ use super::{StorageError, Store};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRow {
     pub id: KeyId,
-    /// What people call it by. It opens nothing.
+    /// Public name of the key; not a secret.
     pub public_id: String,
     pub digest: String,
     pub label: String,

@@ -1,5 +1,5 @@
-//! The ledger, read: it is only ever appended to, by settlements of jobs and by postings. What is older than the
-//! records of both is in its opening balances (`retention`).
+//! Reads of the ledger, which is append-only: settlements of jobs and postings. Older entries are summed up in opening
+//! balances (`retention`).
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use muster_protocol::job::{AccountId, JobId, Kudos};
 use super::rows::Stored;
 use super::{StorageError, Store};
 
-/// What must hold of the whole ledger.
+/// Invariants of the whole ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerSums {
     /// Of all entries and opening balances: nothing.
@@ -33,7 +33,7 @@ impl Store {
         Ok(Kudos(row.map_or(Ok(0), |row| row.try_get(0))?))
     }
 
-    /// What an account may give away: what it has above its floor, beside what is held of it.
+    /// Balance of an account above its floor, less holds.
     pub async fn spendable(&self, account: AccountId) -> Result<Kudos, StorageError> {
         let row = sqlx::query(
             "SELECT kudos - held - COALESCE(floor, 0) FROM balances WHERE account = $1",
@@ -71,7 +71,7 @@ impl Store {
         Ok(rows.iter().map(entry).collect::<Result<_, _>>()?)
     }
 
-    /// Adds up the whole ledger. It reads every row.
+    /// Sums up the whole ledger, reading every row.
     pub async fn ledger_sums(&self) -> Result<LedgerSums, StorageError> {
         let number = async |text: &'static str| {
             let row = sqlx::query(text).fetch_one(&self.readers).await?;

@@ -15,7 +15,7 @@ pub enum Location {
     Postgres(Url),
 }
 
-/// What may follow `?` in the address of a server. The driver writes any other into the log, its value included.
+/// Known URL parameters of a server. The driver would log any other with its value, which may be a password.
 const PARAMETERS: [&str; 11] = [
     "application_name",
     "dbname",

@@ -17,7 +17,7 @@ use super::dialect::Dialect;
 use super::file;
 use super::location::Location;
 
-/// Every migration, oldest first. One that was released never changes.
+/// Every migration, oldest first. A released migration never changes.
 pub const ALL: &[&str] = &[
     include_str!("migrations/0001_start.sql"),
     include_str!("migrations/0002_retention.sql"),
@@ -70,7 +70,7 @@ pub fn prepare_file(path: &Path) -> Result<(), StorageError> {
     }
 }
 
-/// An empty file that nobody else could read at any moment.
+/// Creates an empty file that only its owner can ever read.
 fn make_private(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
@@ -177,7 +177,7 @@ async fn has_table(
     Ok(tables > 0)
 }
 
-/// The whole database as it is, what is still in its journal included.
+/// Copies the whole database, including its journal.
 async fn keep_copy(
     connection: &mut AnyConnection,
     path: &Path,

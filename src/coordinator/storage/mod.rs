@@ -1,31 +1,31 @@
 //! All SQL of the program: what must outlast the process. One SQL text for SQLite and PostgreSQL.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! | --- | --- |
-//! | `location`, `dialect` | where the store is; the words in which the engines differ |
+//! | `location`, `dialect` | the database URL; differences between SQLite and PostgreSQL |
 //! | `migrate` | the schema and its versions (`migrations/`) |
-//! | `election` | that a database has one coordinator: who leads, and what an earlier leader cannot write any more |
-//! | `writer`, `work`, `write` | the one writer; what it writes under one commit; a write as a value |
-//! | `compaction` | deleted texts leave the files |
-//! | `script`, `values`, `rows` | many rows in one statement and many statements in one call, and what comes out of them |
+//! | `election` | leader election: one coordinator per database, and fencing of earlier leaders |
+//! | `writer`, `work`, `write` | the writer task; a batch under one commit; a single write |
+//! | `compaction` | removal of deleted texts from the files |
+//! | `script`, `values`, `rows` | many rows in one statement and many statements in one call, and their results |
 //! | `settlements`, `entries`, `postings`, `fees`, `holds`, `credits`, `requests`, `accounts`, `people`, `keys`, `shared_keys`, `budgets`, `workers`, `rigs`, `teams`, `messages`, `ledger`, `recent` | one file a noun |
 //! | `styles`, `collections`, `named` | styles of users, collections of them, and what both have in common |
-//! | `pulse`, `revisions`, `modes` | whether the store answers, and what another process has changed |
-//! | `file`, `rescue` | whether the file that is open still has its name; a copy of it where it has not |
-//! | `stats` | what was made, by kind and model, in spans of time |
-//! | `filters`, `timeouts`, `addresses`, `suspicions` | what moderators write, and what is held against whom |
-//! | `records` | what everybody has asked for and made, ever |
+//! | `pulse`, `revisions`, `modes` | health of the database, and changes by other processes |
+//! | `file`, `rescue` | a check that the open file was not deleted or replaced, and a copy if it was |
+//! | `stats` | statistics by kind and model, in spans of time |
+//! | `filters`, `timeouts`, `addresses`, `suspicions` | records of moderation |
+//! | `records` | lifetime totals of users |
 //! | `responses` | responses that clients may read again |
 //! | `erasures` | deletion and suspension of accounts |
 //! | `export` | the rows of an account, table by table |
-//! | `succession` | what coordinators that were fenced have left to the next one |
-//! | `passkeys` | who is believed about whom it asks for |
-//! | `secret` | the check of the server secret, and what is sealed under it |
-//! | `retention`, `expiry` | how long ended jobs are remembered, and what outlasts them; how long requests are kept |
+//! | `succession` | queues and holds taken over from fenced coordinators |
+//! | `passkeys` | passkeys of services that act for their own users |
+//! | `secret` | the check of the server secret, and encryption under it |
+//! | `retention`, `expiry` | retention of ended jobs and their totals; lifetime of requests |
 //!
 //! Every change is a value sent to the one writer; readers are a pool of their own that never writes. A pool of
-//! transactions that read and then write loses nine in ten of them on SQLite, and on PostgreSQL one connection
-//! with group commit already writes more than a machine can generate. What was answered is on disk.
+//! transactions that read and then write loses nine in ten of them on SQLite, and on PostgreSQL one connection with
+//! group commit already writes more than a machine can generate. A write is answered when it is on disk.
 
 mod accounts;
 mod addresses;
@@ -159,7 +159,7 @@ pub struct Store {
     leadership: Leadership,
 }
 
-/// Writes that may wait for the writer; past it, whoever asks waits.
+/// Writes queued for the writer; beyond it, callers wait.
 const QUEUE: usize = 4096;
 const READERS: u32 = 4;
 /// A reader's connection to a server ends after this.
@@ -261,7 +261,7 @@ impl Store {
         self.companions.add(path, text);
     }
 
-    /// Why nothing can be read or written now. What is begun without a good store ends without a settlement.
+    /// The reason why the database cannot be used now. New work is refused then, since it could not be settled.
     pub fn problem(&self) -> Option<StorageError> {
         match self.leadership.tenure() {
             Tenure::Leading => self.health.problem(),
@@ -352,7 +352,7 @@ fn readers(location: &Location) -> Result<AnyPool, StorageError> {
         .max_lifetime(renewed)
         .idle_timeout(renewed)
         .max_connections(READERS)
-        // Whoever comes first does not wait for them.
+        // Opened in advance, so that the first query does not wait.
         .min_connections(READERS)
         .acquire_timeout(Duration::from_secs(2))
         // Every connection is tried when it comes back; only one that has been idle since is tried again.

@@ -23,7 +23,7 @@ impl Store {
     }
 }
 
-/// What was read earlier than what is known stays outside.
+/// Ignores a reading that is older than the known one.
 pub fn take_in(known: &watch::Sender<Reading>, reading: Reading) {
     known.send_if_modified(|known| {
         let is_newer = reading.revision > known.revision;

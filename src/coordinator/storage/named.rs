@@ -1,5 +1,5 @@
-//! What has an id, an owner, and a name that is its owner's once: styles and collections. A name that is taken is an
-//! answer, not an error.
+//! Records with an id, an owner, and a name unique to its owner: styles and collections. A taken name is an answer, not
+//! an error.
 
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
@@ -11,15 +11,15 @@ use super::StorageError;
 /// Why nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotNamed {
-    /// Its owner calls another one so.
+    /// The owner has another record of this name.
     Taken,
-    /// It is not there any more.
+    /// The record was deleted.
     Gone,
-    /// The shared key that is to pay for it is not there, or is somebody else's.
+    /// The shared key that is to pay for it does not exist, or belongs to another user.
     NoKey,
 }
 
-/// One row, or none: it has to leave out what is there already.
+/// Runs an insert of one row, which must skip conflicts itself.
 pub async fn insert(
     row: Query<'_, Any, AnyArguments>,
     connection: &mut AnyConnection,

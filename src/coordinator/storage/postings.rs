@@ -1,5 +1,5 @@
-//! Postings: balanced entries that are no job's. One is written whole or answered with why not; a refusal is an answer
-//! and fails nobody else's write.
+//! Postings: balanced entries without a job. A posting is written as a whole or answered with a reason; a refusal is an
+//! answer and fails no other write of the batch.
 
 use std::collections::HashMap;
 
@@ -51,8 +51,8 @@ impl Store {
         Ok(count > 0)
     }
 
-    /// What an account has received (or given, below nothing) for each cause outside of jobs, ever: gifts by whether
-    /// they were given or received.
+    /// Lifetime sums per cause of an account outside of jobs, negative if it paid; gifts given and received are
+    /// separate.
     pub async fn tallies(
         &self,
         account: AccountId,
@@ -98,7 +98,7 @@ pub async fn post(
     Ok(Posted::Done)
 }
 
-/// What has happened under its key before.
+/// The earlier outcome under the same idempotency key.
 async fn earlier(
     posting: &Posting,
     connection: &mut AnyConnection,
@@ -120,13 +120,13 @@ async fn earlier(
     )
 }
 
-/// Whether everybody had enough; if not, nothing has changed.
+/// False if an account has too little; nothing is changed then.
 async fn change_balances(
     posting: &Posting,
     connection: &mut AnyConnection,
 ) -> Result<bool, StorageError> {
     connection.execute("SAVEPOINT posting").await?;
-    // In the order of the accounts, as everybody locks them.
+    // In the order of account ids: every transaction locks them in the same order, which prevents deadlocks.
     for (account, sum) in sums(posting.moves.iter().copied()) {
         if !change_balance(account, sum, posting.floored.contains(&account), connection).await? {
             connection.execute("ROLLBACK TO SAVEPOINT posting").await?;
@@ -149,7 +149,7 @@ async fn change_balance(
         .bind(account.0)
         .execute(&mut *connection)
         .await?;
-    // Those who were never given one have nothing below nothing.
+    // The floor of an account without one is zero.
     let changed = match floored {
         false => "UPDATE balances SET kudos = kudos + $1 WHERE account = $2",
         true => {
@@ -161,7 +161,7 @@ async fn change_balance(
     Ok(changed.execute(connection).await?.rows_affected() > 0)
 }
 
-/// Its row, its entries, and what they add up to for each cause.
+/// Inserts the posting's row, its entries, and its tallies per cause.
 async fn append(posting: &Posting, connection: &mut AnyConnection) -> Result<(), StorageError> {
     let row = sqlx::query(
         "INSERT INTO postings (id, cause, about, once, terms, at) VALUES ($1, $2, $3, $4, $5, $6)",

@@ -25,12 +25,12 @@ use super::write::{Change, Write};
 use super::{StorageError, too_slow};
 
 const EVERY: Duration = Duration::from_millis(400);
-/// A store that nobody writes to is written to after this, so that a disk that has become read-only is known before a
+/// After this time without writes the store is probed, so that a disk that has become read-only is known before a
 /// request comes whose work would be lost.
 const PROBES: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What was last seen of the store.
+/// Last known health of the store.
 #[derive(Debug, Default)]
 pub struct Health {
     read: Side,
@@ -102,7 +102,7 @@ impl Side {
     }
 }
 
-/// Changes nothing that anybody reads, and shows whether something could be changed.
+/// A write that changes no visible row; shows whether the database is writable.
 #[derive(Debug)]
 struct Probe;
 
@@ -122,7 +122,7 @@ impl Change for Probe {
     }
 }
 
-/// What is kept current.
+/// The values that the pulse keeps current.
 #[derive(Debug)]
 pub struct Followed {
     pub revisions: Watched,
@@ -260,7 +260,7 @@ impl Pulse {
         self.revisions.note(&look.counters);
     }
 
-    /// The writer notes what came of it. It may take long to find that out, and changed keys do not wait for it.
+    /// Sends a probe; the writer records its outcome. A hanging probe does not delay the check for changed keys.
     fn probe(&self) -> Option<Probing> {
         let (answer, answered) = oneshot::channel();
         let sent = self.writes.upgrade()?.try_send(Write::other(Probe, answer));

@@ -1,5 +1,4 @@
-//! What everybody has asked for and made, ever: counted in the transaction that settles a job, since the settled rows
-//! themselves are forgotten one day.
+//! Lifetime totals of users: updated in the transaction that settles a job, since settled rows are deleted one day.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +61,7 @@ struct Count {
 
 /// Adds what these jobs were.
 pub fn note_records(settlements: &[&Settlement], script: &mut Script) {
-    // In the order of the accounts, as everybody locks them.
+    // In the order of accounts: every transaction locks them in the same order, which prevents deadlocks.
     let mut added = BTreeMap::new();
     let delivered = settlements
         .iter()
@@ -95,7 +94,7 @@ impl Work {
         }
     }
 
-    /// Of whoever has earned so much of all that was earned with it.
+    /// The share of an account that earned `earned` of `all`.
     fn part(self, earned: i64, all: i64) -> Self {
         let part = |whole: i64| {
             let part = i128::from(whole) * i128::from(earned) / i128::from(all.max(1));
@@ -113,7 +112,7 @@ impl Work {
     }
 }
 
-/// By whom, what is kept back included.
+/// Rewards by account, with escrow.
 fn earned(job: &Settlement) -> BTreeMap<AccountId, i64> {
     let mut earned = BTreeMap::new();
     for Entry {

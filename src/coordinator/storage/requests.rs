@@ -27,19 +27,19 @@ pub struct RequestRow {
     pub accepted_at: UnixMillis,
     pub expires_at: UnixMillis,
     pub wanted: Wanted,
-    /// What it costs at once, beside its jobs.
+    /// Fee of the request, besides its jobs.
     pub fee: Kudos,
 }
 
-/// What is still to come of a request.
+/// The part of a request that is still wanted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Wanted {
     /// All that was asked for.
     #[default]
     Everything,
-    /// What workers were busy with when nobody was given any more of it.
+    /// Only the jobs that workers had begun when the request was stopped.
     Begun,
-    /// Its client has cancelled it.
+    /// The client cancelled the request.
     Nothing,
 }
 
@@ -52,11 +52,11 @@ pub struct Dues {
     pub shared_key: Option<SharedKeyId>,
 }
 
-/// What a job of one has brought, which may be nothing.
+/// The result of a job, which may be empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultRow {
     pub job: JobId,
-    /// Its name and the identity that peers are told.
+    /// Name and public id.
     pub worker: Option<(String, Uuid)>,
     pub model: String,
     pub state: String,
@@ -65,7 +65,7 @@ pub struct ResultRow {
     pub charge: Kudos,
 }
 
-/// One that has not expired, as a new process finds it.
+/// An unexpired request, as loaded by a new process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenRequest {
     pub request: RequestRow,
@@ -84,7 +84,7 @@ impl Store {
         self.write(|answer| Write::accept(accept, answer)).await
     }
 
-    /// Its client wants nothing more of it.
+    /// Marks the request as cancelled by its client.
     pub async fn cancel_request(&self, id: RequestId) -> Result<(), StorageError> {
         let text = "UPDATE requests SET cancelled = $2 WHERE id = $1";
         let wanted = Wanted::Nothing;
@@ -98,7 +98,7 @@ impl Store {
         self.change(Lessen { id, wanted, text }).await
     }
 
-    /// Nobody is given any more of it. What its client has cancelled stays cancelled.
+    /// Stops a request: its queued jobs are given to no worker. Does not undo a cancellation.
     pub async fn end_waiting(&self, id: RequestId) -> Result<(), StorageError> {
         let text = "UPDATE requests SET cancelled = $2 WHERE id = $1 AND cancelled = 0";
         let wanted = Wanted::Begun;
@@ -128,14 +128,14 @@ impl Store {
         Ok(open.collect())
     }
 
-    /// What is needed to ask again, if the request is there.
+    /// The stored body, `None` if the request does not exist.
     pub async fn request_body(&self, id: RequestId) -> Result<Option<String>, StorageError> {
         let row = sqlx::query("SELECT body FROM requests WHERE id = $1").bind(id.to_string());
         let row = row.fetch_optional(&self.readers).await?;
         row.map_or(Ok(None), |row| Ok(Some(row.try_get("body")?)))
     }
 
-    /// What the jobs of a request have cost so far.
+    /// Charges of a request's settled jobs.
     pub async fn charged(&self, id: RequestId) -> Result<Kudos, StorageError> {
         let text =
             "SELECT CAST(COALESCE(SUM(charge), 0) AS BIGINT) FROM results WHERE request = $1";
@@ -143,8 +143,8 @@ impl Store {
         Ok(Kudos(row.fetch_one(&self.readers).await?.try_get(0)?))
     }
 
-    /// What was paid for a request so far: what its jobs have cost and was not forgiven. What it has cost at once counts
-    /// where nothing was forgiven.
+    /// Amount paid for a request so far: charges of its jobs, less the forgiven part. The fee counts only if nothing
+    /// was forgiven.
     pub async fn paid(&self, id: RequestId) -> Result<Kudos, StorageError> {
         let text = "SELECT CAST(COALESCE(SUM(charge - forgiven), 0) + CASE WHEN SUM(forgiven) > 0 THEN 0 \
                     ELSE COALESCE((SELECT fee FROM requests WHERE id = $1), 0) END AS BIGINT) \
@@ -153,7 +153,7 @@ impl Store {
         Ok(Kudos(row.fetch_one(&self.readers).await?.try_get(0)?))
     }
 
-    /// What a job has cost, if it has ended.
+    /// Charge of an ended job; zero otherwise.
     pub async fn charged_for(&self, id: JobId) -> Result<Kudos, StorageError> {
         let row = sqlx::query("SELECT charge FROM results WHERE job = $1").bind(id.to_string());
         let row = row.fetch_optional(&self.readers).await?;
@@ -261,8 +261,8 @@ impl Wanted {
         }
     }
 
-    /// What a later version means by a number of its own is not known, but that is no reason not to start: nobody is given
-    /// any more of such a request, and what comes of it is kept.
+    /// A number written by a later version must not prevent a start: such a request is stopped, and its begun jobs are
+    /// kept.
     fn of(number: i64) -> Self {
         let all = [Self::Everything, Self::Nothing];
         let found = all.into_iter().find(|it| it.number() == number);

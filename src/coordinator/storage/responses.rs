@@ -52,7 +52,7 @@ pub struct OpenResponse {
     pub model: Option<String>,
 }
 
-/// What an account has stored.
+/// Responses stored by an account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResponseUsage {
     pub responses: usize,

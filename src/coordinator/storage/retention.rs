@@ -1,14 +1,14 @@
-//! What is old goes: the settled rows of jobs that ended long ago, postings, and the entries of both, as bookkeepers
-//! close a year. So do messages to workers whose time was over long ago.
+//! Retention: old records are deleted, as bookkeepers close a year. These are settled rows of jobs, postings, the
+//! entries of both, and messages to workers that expired long ago.
 //!
-//! The ledger grows by three entries a job, more than anything else here, so they cannot stay for ever. What must
-//! stay is what they add up to: each account's sum is carried into its opening balance in the transaction that
-//! removes them. So balances never change, the whole still sums to zero, and an account's balance is still its
-//! opening balance and its entries. What is lost is which jobs and postings an old balance came from.
+//! The ledger grows by three entries per job, more than anything else here, so they cannot stay for ever. Their sums
+//! stay: the transaction that removes entries adds them to each account's opening balance. So balances never change,
+//! the whole still sums to zero, and an account's balance is still its opening balance plus its entries. Only the link
+//! from an old balance to its jobs and postings is lost.
 //!
-//! A job goes whole: its entries bear the moment of its end, as those of a posting bear its own, and everything up to one moment goes together. It is
-//! done in small steps between other writes, and several processes may do it side by side: what is carried is what
-//! this very transaction removed.
+//! A job is deleted as a whole: its entries bear the moment of its end, as those of a posting bear its own, and
+//! everything up to one moment is deleted together. Deletion runs in small steps between other writes, and several
+//! processes may run it side by side: each carries over exactly the entries that its own transaction removed.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl Store {
     async fn forget_on(self, time: Duration) {
         let (started, wall) = (Instant::now(), wall_clock());
         loop {
-            // A clock that jumps ahead while we run must not cost what is young.
+            // A wall clock that jumps ahead while the process runs must not delete recent records.
             let now = wall_clock().min(wall.after(started.elapsed()));
             let forgotten = self.forget_before(now.before(time)).await;
             let more = match forgotten {

@@ -1,5 +1,5 @@
-//! What processes that share a store tell each other of. Each topic has a counter that rises with every change of it,
-//! in the same transaction; `pulse` reads the counters, and whoever keeps something in memory follows them.
+//! Change notifications between processes that share a database. Each topic has a counter that rises with every change,
+//! in the same transaction; `pulse` reads the counters, and in-memory caches follow them.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Revisions {
         (revisions, watched)
     }
 
-    /// Nobody asks any more.
+    /// Whether no receiver is left.
     pub fn are_forgotten(&self) -> bool {
         self.0.iter().all(|(_, sender)| sender.is_closed())
     }

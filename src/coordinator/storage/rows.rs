@@ -1,4 +1,4 @@
-//! From rows to what they stand for.
+//! From rows to values.
 
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
@@ -6,7 +6,7 @@ use sqlx::{Any, Executor};
 
 use super::StorageError;
 
-/// What a row is loaded as.
+/// A type that is loaded from a row.
 pub trait Stored: Sized {
     fn load(row: &AnyRow) -> Result<Self, StorageError>;
 }

@@ -1,9 +1,8 @@
 //! Statements over many rows, and many statements in one call.
 //!
 //! The rows of a statement are one value, a JSON array of arrays: its text is the same however many there are, and is
-//! prepared once. What a statement costs is mostly the way there and back, and hardly its rows: so those of a script,
-//! none of which needs another's answer, go together, to SQLite as one text and to PostgreSQL as the parts of one
-//! statement.
+//! prepared once. The round trip costs far more than the rows, so the statements of a script, none of which needs
+//! another's result, are sent together: to SQLite as one text and to PostgreSQL as the parts of one statement.
 
 use std::fmt::Write;
 
@@ -26,18 +25,18 @@ pub struct Table {
     pub verb: Verb,
     /// Of a row, in the order of its values.
     pub columns: &'static [Column],
-    /// What follows: what is done where rows are there already, or which are meant.
+    /// The rest of the statement: conflict handling, a join or a condition.
     pub tail: &'static str,
 }
 
 /// What becomes of the rows.
 #[derive(Debug)]
 pub enum Verb {
-    /// They are put into this table.
+    /// Inserts the rows into this table.
     Insert(&'static str),
     /// `TABLE SET …`, where they are called `news`.
     Update(&'static str),
-    /// These columns of rows, which are called `news`, and of what the tail joins to them.
+    /// Selects these columns of the rows, called `news`, and of the tables that the tail joins.
     Select(&'static str),
 }
 
@@ -47,7 +46,7 @@ pub enum Column {
     Number(&'static str),
 }
 
-/// What is written in one call: by SQLite in this order, by PostgreSQL the last first. Only the last may return anything.
+/// Statements of one call: SQLite runs them in this order, PostgreSQL the last first. Only the last may return rows.
 #[derive(Debug, Default)]
 pub struct Script {
     /// Begins a transaction, too.
@@ -102,7 +101,7 @@ impl Script {
         Ok(())
     }
 
-    /// What the last returns.
+    /// Runs the script and returns the rows of the last statement.
     pub async fn returning<R: Stored>(
         self,
         connection: &mut AnyConnection,

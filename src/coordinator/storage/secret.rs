@@ -14,7 +14,7 @@ use super::dialect::Dialect;
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// What the database knows of the server secret.
+/// The database's state of the server secret.
 #[derive(Default)]
 pub struct SecretState {
     pub check: Option<String>,
@@ -209,7 +209,7 @@ async fn rename_in_texts(
     Ok(())
 }
 
-/// SQLite leaves what was deleted in the free parts of its pages, unless it is told to overwrite it.
+/// SQLite leaves deleted data in the free parts of its pages unless this is on.
 async fn overwrite_what_goes(
     connection: &mut AnyConnection,
     overwrites: bool,

@@ -1,7 +1,6 @@
 //! Settled jobs: one row a job, its ledger entries and the balances they change, all in one transaction.
 //!
-//! The job's id is the key. Whoever settles a job again is told the reward that stands there, and nothing is
-//! written.
+//! The job's id is the key. Settling a job again writes nothing and returns the recorded reward.
 
 use std::time::Duration;
 
@@ -41,7 +40,7 @@ impl Store {
         Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
-    /// What the ended jobs of a request have cost in money, and the milliseconds of the slowest.
+    /// Cost of a request's ended jobs in money, and the duration of the slowest in milliseconds.
     pub async fn media_figures(&self, request: RequestId) -> Result<(MicroUsd, u64), StorageError> {
         let row = sqlx::query(FIGURES).bind(request.to_string());
         let row = row.fetch_one(&self.readers).await?;
@@ -121,7 +120,7 @@ static FORGIVEN: Table = Table {
     tail: "WHERE results.job = news.job",
 };
 
-/// The jobs, and what they brought where somebody waits for it.
+/// Adds the jobs, and the results that a client will fetch.
 pub fn insert_settled(settlements: &[&Settlement], script: &mut Script) {
     script.add(&SETTLED, settlements, settled_row);
     let results = settlements.iter();
@@ -131,7 +130,7 @@ pub fn insert_settled(settlements: &[&Settlement], script: &mut Script) {
     script.add(&RESULTS, &results, result_row);
 }
 
-/// What was forgiven of their charges.
+/// Records the forgiven part of the charges.
 pub fn note_forgiven(settlements: &[&Settlement], forgiven: &Forgiven, script: &mut Script) {
     let waited_for = settlements.iter().filter(|it| it.result.is_some());
     let sums = waited_for.map(|it| (it.job, forgiven.of(*it)));

@@ -1,6 +1,6 @@
-//! Keys that users hand to others. What a request may cost is kept of the budget until it has ended
-//! ([`super::holds`]), and what is spent is taken from it where the job is settled ([`super::budgets`]); what is sent to
-//! one is added in the transaction of the posting.
+//! Shared keys of users. The price of a request is held against the budget until the request has ended
+//! ([`super::holds`]), and charges are taken from it when a job is settled ([`super::budgets`]); kudos sent to a key
+//! are added in the transaction of the posting.
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
@@ -56,7 +56,7 @@ impl Store {
         first(row.bind(id.to_string()), &self.readers).await
     }
 
-    /// Those of an account, the oldest first.
+    /// Shared keys of an account, oldest first.
     pub async fn shared_keys(&self, owner: AccountId) -> Result<Vec<SharedKey>, StorageError> {
         let rows = sqlx::query(select_keys!(
             "WHERE owner = $1 ORDER BY shared_keys.created_at, shared_keys.id"
@@ -64,7 +64,7 @@ impl Store {
         all(rows.bind(owner.0), &self.readers).await
     }
 
-    /// Those of these ids that are there.
+    /// The existing keys among these ids.
     pub async fn shared_keys_among(
         &self,
         ids: &[SharedKeyId],
@@ -97,7 +97,7 @@ impl Store {
         self.change(Removal { key, owner }).await
     }
 
-    /// Moves kudos to the owner of a key, and lets whoever has the key use as much more.
+    /// Moves kudos to the owner of a key, and adds as much to its budget.
     pub async fn post_to_key(
         &self,
         posting: Posting,

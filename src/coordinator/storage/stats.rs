@@ -1,6 +1,6 @@
-//! What was made, counted by kind and model. Settlements add lines of their own ([`super::settlements`]); here they are
-//! folded into spans of time, and spans into longer ones as they grow old. What is read is everything in both tables, so
-//! that it is neither late nor lost, and the records of jobs may go.
+//! Statistics by kind and model. Settlements add lines ([`super::settlements`]); here they are folded into spans of
+//! time, and spans into longer ones as they grow old. Reads cover both tables, so totals are complete and the records
+//! of jobs can be deleted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -55,7 +55,7 @@ const HOUR: i64 = 60 * MINUTE;
 /// Everything older than the longest span.
 const EVER: i64 = 0;
 
-/// Spans, how long they are kept, and what they become.
+/// Spans: length, retention, and the length they are folded into.
 const SPANS: [(i64, i64, i64); 4] = [
     (SECOND, 2 * MINUTE, MINUTE),
     (MINUTE, 2 * HOUR, 10 * MINUTE),
@@ -156,7 +156,7 @@ const OLD: &str = counts!(
 );
 
 impl Store {
-    /// What was made from this moment on, give or take the shortest span that is kept of that time.
+    /// Totals since this moment, to the precision of the shortest span kept of that time.
     pub async fn made_since(&self, since: UnixMillis) -> Result<Vec<MadeBy>, StorageError> {
         let rows = sqlx::query(SINCE).bind(since.0).bind(since.0);
         let lines: Vec<Line> = all(rows, &self.readers).await?;
@@ -171,7 +171,7 @@ impl Store {
         Ok(known.collect())
     }
 
-    /// Folds some of what was added, and what has grown old: whether there may be more.
+    /// Folds some new lines and old spans. True if there may be more.
     pub async fn fold_stats(&self, now: UnixMillis) -> Result<bool, StorageError> {
         self.change(Folding(now)).await
     }

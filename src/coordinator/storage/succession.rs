@@ -1,5 +1,5 @@
-//! What coordinators that were fenced have left: the next one takes over what they had in their queues and their holds.
-//! Nothing of a living coordinator is touched.
+//! Takeover from fenced coordinators: their queues and holds pass to the next one. Data of a living coordinator is not
+//! touched.
 
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, AssertSqlSafe};

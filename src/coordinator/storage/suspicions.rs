@@ -1,5 +1,4 @@
-//! Marks of suspicion against accounts and their workers. What they add up to is kept with the person, in the same
-//! transaction.
+//! Suspicion marks against accounts and their workers. Their sum is stored with the user, in the same transaction.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -24,7 +23,7 @@ struct Marking {
     now: UnixMillis,
 }
 
-/// What is forgiven.
+/// The scope of a pardon.
 #[derive(Debug)]
 enum Pardon {
     /// All of an account, its workers' too.
@@ -33,8 +32,8 @@ enum Pardon {
 }
 
 impl Store {
-    /// Whether it counts: the trusted and the anonymous are under no suspicion, and most reasons count once.
-    /// What is known already does not reach the writer.
+    /// True if the mark counts: trusted and anonymous accounts get none, and most reasons count once. A known mark is
+    /// skipped without a write.
     pub async fn mark(&self, mark: Mark, now: UnixMillis) -> Result<bool, StorageError> {
         if !mark.reason.repeats() {
             let known = known(&mark).fetch_optional(&self.readers).await?;

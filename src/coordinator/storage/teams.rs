@@ -33,7 +33,7 @@ pub struct NewTeam {
     pub created_at: UnixMillis,
 }
 
-/// Only what is named changes.
+/// Changes of a team; `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TeamChange {
     pub name: Option<String>,
@@ -94,7 +94,7 @@ impl Store {
         self.change(Changed { team, change }).await
     }
 
-    /// Its workers have none after it. Whether it was there.
+    /// Deletes a team; its workers are left without one. False if it did not exist.
     pub async fn disband(&self, team: i64) -> Result<bool, StorageError> {
         self.change(Disband(team)).await
     }

@@ -58,7 +58,7 @@ impl Store {
         self.change(AddressExpiry { now, hits_before }).await
     }
 
-    /// Those that hold at this moment.
+    /// Timeouts in force at this moment.
     pub async fn timeouts(&self, now: UnixMillis) -> Result<Vec<TimeoutRow>, StorageError> {
         let rows =
             sqlx::query("SELECT network, until FROM timeouts WHERE until > $1 ORDER BY network");
@@ -131,7 +131,7 @@ impl Change for Hit {
             let known = known.bind(&*self.network);
             let known = known.fetch_optional(&mut *connection).await?;
             let known = known.map(|row| row.try_get(0)).transpose()?.map(UnixMillis);
-            // What a moderator has decided is not shortened.
+            // A timeout by a moderator is not shortened.
             let row = TimeoutRow {
                 network: self.network.clone(),
                 until: known.map_or(until, |known| known.max(until)),
@@ -153,7 +153,7 @@ async fn keep_out(row: &TimeoutRow, connection: &mut AnyConnection) -> Result<()
     Ok(())
 }
 
-/// Those that are over go with the next change.
+/// Deletes expired timeouts.
 async fn forget(now: UnixMillis, connection: &mut AnyConnection) -> Result<(), StorageError> {
     let over = sqlx::query("DELETE FROM timeouts WHERE until <= $1").bind(now.0);
     over.execute(connection).await?;

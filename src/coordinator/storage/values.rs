@@ -60,7 +60,7 @@ impl Values {
         self.json
     }
 
-    /// What was before has ended.
+    /// Ends the previous value.
     fn begin(&mut self) {
         if !self.json.ends_with('[') {
             self.json.push(',');

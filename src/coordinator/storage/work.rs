@@ -1,6 +1,6 @@
-//! The writes of one batch and what came of each.
+//! The writes of one batch and their outcomes.
 //!
-//! What is settled, what is accepted, who is new and what workers say is written in a few calls, however much it is.
+//! Settlements, accepted requests, new workers and workers' reports are written in a few calls, however many there are.
 //! Should any of it fail, perhaps since a job was settled before, everything is written one by one, each under a
 //! savepoint, so that a bad write does not fail its neighbours.
 
@@ -91,7 +91,7 @@ impl Work {
             let settled = end_one(connection, settled).await?;
             let reward = match settled {
                 Ok(()) => Ok(settlement.reward),
-                // It may be refused because it is settled already.
+                // The error may mean that the job is settled already.
                 Err(refused) => reward(settlement.job, &mut *connection)
                     .await?
                     .ok_or(refused),
@@ -129,7 +129,7 @@ impl Work {
         std::mem::take(&mut self.compactions)
     }
 
-    /// Tells everybody, if the commit succeeded each its own outcome.
+    /// Answers every caller: with its own outcome if the commit succeeded, with the error otherwise.
     pub fn answer(self, committed: &Result<(), StorageError>) {
         answer_each(self.settles, committed, self.rewards);
         answer_each(self.accepts, committed, self.accepted);

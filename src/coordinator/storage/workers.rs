@@ -50,7 +50,7 @@ pub struct Joined {
     pub is_new: bool,
 }
 
-/// Somebody comes with a worker, which is made if it is new.
+/// Registers a worker, created if new.
 #[derive(Debug)]
 pub struct Join {
     name: String,
@@ -133,7 +133,7 @@ struct Trust {
     trusted: bool,
 }
 
-/// Those of these names.
+/// Workers of these names.
 pub static NAMED: Table = Table {
     verb: Verb::Select(
         "workers.id, workers.public_id, workers.name, workers.owner, workers.trusted",
@@ -200,7 +200,7 @@ pub async fn join(
     Ok(rows)
 }
 
-/// Who is there while some come.
+/// The registration of several workers.
 struct Register {
     /// The number of the next that is new.
     next: i64,
@@ -234,8 +234,8 @@ impl Register {
     }
 }
 
-/// The first of so many numbers, never one that was given out before: what is left of a worker that is gone is not the
-/// next one's. It locks the counter, so that two processes do not count the same workers.
+/// Reserves `many` worker numbers and returns the first. Numbers are never reused, so that a new worker cannot inherit
+/// a deleted one's rows. Locks the counter, so that two processes cannot count the same workers.
 async fn first_number(many: usize, connection: &mut AnyConnection) -> Result<i64, StorageError> {
     let last = "UPDATE counters SET value = value + $1 WHERE name = 'workers' RETURNING value";
     let many = i64::try_from(many).unwrap_or(i64::MAX);
@@ -255,7 +255,7 @@ async fn known(
         .collect())
 }
 
-/// Counted only where it matters: whoever may have any number of workers waits for none of them.
+/// Counts the workers of owners with a limit only.
 async fn owned(
     joins: &[&Join],
     connection: &mut AnyConnection,

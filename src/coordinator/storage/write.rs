@@ -16,7 +16,7 @@ use super::workers::{Join, WorkerRow};
 
 type Answer<A> = oneshot::Sender<Result<A, StorageError>>;
 
-/// What is sent to the writer.
+/// A message to the writer.
 #[derive(Debug)]
 pub enum Write {
     /// These come by the hundred: all of a batch are written together.
@@ -29,7 +29,7 @@ pub enum Write {
     Other(Box<dyn Pending>),
 }
 
-/// What is to be written, and who waits for what came of it.
+/// A write and its reply channel.
 #[derive(Debug)]
 pub struct Asked<W, A> {
     pub what: W,
@@ -101,7 +101,7 @@ impl Write {
 }
 
 impl<W, A> Asked<W, A> {
-    /// Whoever asked may have stopped waiting.
+    /// The caller may have stopped waiting.
     pub fn answer(self, outcome: Result<A, StorageError>) {
         let _ = self.answer.send(outcome);
     }
@@ -123,7 +123,7 @@ impl<C: Change> Pending for Waiting<C> {
         let Self {
             applied, answer, ..
         } = *self;
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = answer.send(committed.and_then(|()| applied.ok_or(StorageError::Closed)));
     }
 }

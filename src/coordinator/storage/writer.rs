@@ -1,10 +1,10 @@
-//! The one writer. It owns its connection, takes up to a few hundred writes at once, and answers them when their
-//! common commit is on disk.
+//! The one writer. It owns its connection, takes up to a few hundred writes at once, and answers them when their common
+//! commit is on disk.
 //!
-//! The log of an SQLite file is emptied into the file while there is something in it, so that deleted texts do not stay there.
+//! The log of an SQLite file is checkpointed while it holds pages, so that deleted texts do not stay there.
 //!
-//! If any of a batch fails, it is rolled back and written one by one. When the database is gone everybody is told, and
-//! the next batch connects anew, as it does after every commit that failed.
+//! If a write of a batch fails, the batch is rolled back and written one by one. When the database is gone every caller
+//! gets the error, and the next batch reconnects, as after every failed commit.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use super::{PATIENCE, StorageError, connect, too_slow};
 
 /// The most writes under one commit.
 const BATCH: usize = 256;
-/// How long the writer still listens after the signal to stop, while somebody could write.
+/// How long the writer accepts more writes after the shutdown signal.
 const LINGER: Duration = Duration::from_millis(300);
 /// How long something written may stay in the log.
 const LOG_KEPT: Duration = Duration::from_secs(30);
@@ -212,7 +212,7 @@ impl Writer {
     }
 }
 
-/// What the writer does next.
+/// The writer's next step.
 enum WriterStep {
     Batch,
     Upkeep,

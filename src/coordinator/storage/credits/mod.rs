@@ -1,7 +1,7 @@
-//! Money of accounts in micro-USD: balances, holds for open jobs, and costs of ended ones. A hold takes its amount from the
-//! balance; the transaction that settles the job gives back the difference to the cost.
+//! Money of accounts in micro-USD: balances, holds for open jobs, and costs of ended ones. A hold takes its amount from
+//! the balance; the transaction that settles the job gives back the difference to the cost.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! | --- | --- |
 //! | `holds` | holds: made, and released where jobs do not run |
 
@@ -22,7 +22,7 @@ use super::write::Change;
 use super::{StorageError, Store};
 use holds::{LostCreditRelease, LostHolds, OwnedCreditHold};
 
-/// What an account has, on one UTC day.
+/// Balances of an account on one UTC day.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CreditRow {
     pub paid: MicroUsd,
@@ -127,7 +127,7 @@ impl Store {
         self.change(LostCreditRelease { of, kept, owner }).await
     }
 
-    /// What the account has then.
+    /// Returns the new balances.
     pub async fn add_credits(&self, grant: CreditGrant) -> Result<CreditRow, StorageError> {
         self.change(grant).await
     }
@@ -189,7 +189,7 @@ impl CreditEntry {
 }
 
 impl CreditRow {
-    /// What can be spent, with so many free credits a day.
+    /// Spendable credits, with this daily allowance.
     pub fn funds(&self, allowance: MicroUsd) -> Funds {
         Funds {
             promotional: self.promotional,

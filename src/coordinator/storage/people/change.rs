@@ -1,4 +1,4 @@
-//! What is changed about somebody, in one transaction: their row, their roles, their kudos.
+//! Changes of a user in one transaction: row, roles and kudos.
 
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
@@ -17,7 +17,7 @@ use crate::storage::write::Change;
 use crate::storage::{StorageError, Store};
 use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
-/// What is to be different; what is none stays.
+/// Changes of a user; `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PersonChange {
     pub name: Option<String>,
@@ -36,10 +36,9 @@ pub struct PersonChange {
     /// Roles they have from now on, and roles they have no more.
     pub gains: Roles,
     pub loses: Roles,
-    /// What is added or taken away; a balance is not taken below its floor.
+    /// Added to the balance, which does not fall below its floor.
     pub kudos: Option<Kudos>,
-    /// What is added to what they are given each month, or taken away, within nothing and the most that anybody is
-    /// given at once. More is given at once, too.
+    /// Added to the monthly allowance, between zero and the maximum. An increase is paid at once, too.
     pub monthly_kudos: Option<Kudos>,
 }
 
@@ -58,7 +57,7 @@ struct Changing {
 }
 
 impl Store {
-    /// None where there is nobody of this number.
+    /// `None` if the account does not exist.
     pub async fn change_person(
         &self,
         account: AccountId,
@@ -172,7 +171,7 @@ impl Changing {
         Ok(())
     }
 
-    /// Whoever becomes trusted is paid what has waited for that, and has no paused workers.
+    /// An account that becomes trusted gets its escrow paid out and its paused workers resumed.
     async fn change_roles(
         &self,
         before: Roles,
@@ -248,7 +247,7 @@ fn whole(text: &str) -> String {
     super::super::values::without_zeros(text)
 }
 
-/// Pays an owner what was kept back.
+/// Pays out an owner's escrow.
 pub async fn release(
     account: AccountId,
     now: UnixMillis,

@@ -1,4 +1,4 @@
-//! Accounts on their way out: first only marked, and wiped when nobody has come back for a while.
+//! Deletion of accounts: marked first, wiped after a grace period.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::storage::write::Change;
 use crate::storage::{StorageError, Store};
 use muster_protocol::job::{AccountId, UnixMillis};
 
-/// Somebody is to go, one step further.
+/// The next step of an account's deletion.
 #[derive(Debug, Clone)]
 pub struct Leaving {
     pub account: AccountId,
@@ -23,13 +23,13 @@ pub struct Leaving {
     pub now: UnixMillis,
 }
 
-/// How far somebody has gone.
+/// Progress of an account's deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nobody,
     /// May do nothing any more, and may come back. Stored requests, results and responses are deleted.
     Marked,
-    /// It was marked too short a time ago to be wiped.
+    /// The grace period since the mark has not passed.
     TooSoon,
     /// Without name, login, contact, workers and keys, its own and shared ones; the ledger has its number.
     Wiped,

@@ -14,13 +14,13 @@ use crate::storage::write::Change;
 use crate::storage::{StorageError, Store};
 use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
-/// Somebody another service has let in.
+/// A user logged in by another service.
 #[derive(Debug, Clone)]
 pub struct NewLogin {
     pub name: String,
     /// By what that service knows them. The same one is the same account.
     pub login: String,
-    /// What the account has from now on, whatever it had.
+    /// Sets the balance of the account, if given.
     pub kudos: Option<Kudos>,
     pub now: UnixMillis,
 }
@@ -35,7 +35,7 @@ pub struct LoggedIn {
     pub is_new: bool,
 }
 
-/// The login of an account that was not given one. Nobody else can have it: it is reserved.
+/// The login of an account without one. Reserved, so no user can choose it.
 const UNNAMED: &str = "UPDATE accounts SET login = 'user-' || CAST(id AS TEXT) WHERE id = $1";
 
 impl Store {
@@ -142,7 +142,7 @@ pub async fn create_person(
     Ok(account)
 }
 
-/// Everybody begins at their floor, out of the house's pocket.
+/// Gives a new account its floor as balance, paid by the house.
 async fn open_balance(
     account: AccountId,
     kind: Kind,
@@ -161,7 +161,7 @@ async fn open_balance(
     Ok(())
 }
 
-/// What an account has, after an operator has set it if there is something to set.
+/// The balance, after setting it if `wanted`.
 async fn set_balance(
     account: AccountId,
     wanted: Option<Kudos>,

@@ -1,13 +1,13 @@
-//! People: what is known of an account beyond its name and roles.
+//! Users: the data of an account beyond its name and roles.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! | --- | --- |
-//! | `row` | somebody as the store knows them: one, or a page of all |
-//! | `login` | accounts come to be, by a login elsewhere or by an operator |
-//! | `change` | what is changed about somebody, in one transaction |
-//! | `rewards` | what owners of workers are given for being there: minutes, trust |
-//! | `months` | what some are given each month |
-//! | `leave` | accounts on their way out, and what is wiped in the end |
+//! | `row` | users as stored: one, or a page of all |
+//! | `login` | creation of accounts, by a login elsewhere or by an operator |
+//! | `change` | changes of a user in one transaction |
+//! | `rewards` | rewards of worker owners: uptime, trust |
+//! | `months` | monthly kudos |
+//! | `leave` | deletion of accounts |
 
 mod change;
 mod leave;

@@ -26,7 +26,7 @@ struct Months {
     now: UnixMillis,
 }
 
-/// Somebody who is given something each month.
+/// A user with a monthly allowance.
 struct Regular {
     account: AccountId,
     roles: Roles,
@@ -35,7 +35,7 @@ struct Regular {
 }
 
 impl Store {
-    /// Pays what is due each month: to how many.
+    /// Pays due monthly allowances. Returns the number of payments.
     pub async fn pay_months(&self, now: UnixMillis) -> Result<usize, StorageError> {
         self.change(Months { now }).await
     }
@@ -66,7 +66,7 @@ impl Change for Months {
 }
 
 impl Months {
-    /// Who is given nothing now is not given later what was missed: their months are counted anew then.
+    /// Resets the months of users without an allowance now, so that missed months are not paid later.
     async fn begin_anew(&self, connection: &mut AnyConnection) -> Result<(), StorageError> {
         let forgotten = sqlx::query(
             "UPDATE people SET monthly_paid_at = NULL WHERE monthly_paid_at < $1 AND (deleted_at IS NOT NULL \
@@ -83,7 +83,7 @@ impl Months {
 }
 
 impl Regular {
-    /// Once for each month, whoever else does it: the moment of the last payment is moved on by one of them.
+    /// Pays a due month once, even if several processes try: moving the date of the last payment is the lock.
     async fn pay(
         &self,
         now: UnixMillis,

@@ -25,7 +25,7 @@ pub struct Attended {
     pub now: UnixMillis,
 }
 
-/// Owners who have earned so much that nobody doubts them any more.
+/// The conditions under which owners become trusted.
 #[derive(Debug, Clone)]
 pub struct Promotion {
     pub earned: Kudos,
@@ -36,19 +36,20 @@ pub struct Promotion {
     pub now: UnixMillis,
 }
 
-/// Nobody is doubted any more: nothing waits for trust.
+/// Pays out all escrows, since trust is not required any more.
 #[derive(Debug)]
 struct Escrows {
     now: UnixMillis,
 }
 
 impl Store {
-    /// Whether anybody owns this worker.
+    /// False if the worker has no owner.
     pub async fn pay_attendance(&self, attended: Attended) -> Result<bool, StorageError> {
         self.change(attended).await
     }
 
-    /// Who is trusted from now on: has been paid what waited for that, and has no paused workers.
+    /// Makes deserving owners trusted, pays out their escrow and resumes their paused workers. Returns the newly
+    /// trusted accounts.
     pub async fn promote(&self, promotion: Promotion) -> Result<Vec<AccountId>, StorageError> {
         self.change(promotion).await
     }
@@ -98,7 +99,8 @@ impl Change for Promotion {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<Vec<AccountId>, StorageError>> {
         Box::pin(async move {
-            // Escrows are the balances below the house's. Who is trusted already is paid what came late.
+            // Escrow accounts have ids below the house's. An owner who is trusted already gets late escrow paid out,
+            // too.
             let rows = sqlx::query(
                 "SELECT id, roles FROM balances JOIN accounts ON accounts.id = -1 - balances.account \
                  JOIN people ON people.account = accounts.id \

@@ -1,4 +1,4 @@
-//! Somebody as the store knows them.
+//! A user's row.
 
 use sqlx::Row;
 use sqlx::any::AnyRow;
@@ -35,10 +35,10 @@ pub struct PersonRow {
     pub records: Records,
 }
 
-/// What somebody has asked for and made, ever.
+/// Lifetime totals of a user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Records {
-    /// How much of what they use counts, in thousandths.
+    /// Factor on a user's kudos costs, in thousandths.
     pub multiplier: i64,
     /// In thousands of pixelsteps.
     pub used_pixelsteps: i64,
@@ -59,9 +59,9 @@ pub struct Amounts {
 /// In which order people are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Who has most comes first.
+    /// Highest balance first.
     Kudos,
-    /// Who has been here longest comes first.
+    /// Oldest account first.
     Age,
 }
 

@@ -10,7 +10,7 @@ use crate::storage::write::Change;
 use crate::storage::{StorageError, Store};
 use muster_protocol::job::{AccountId, WorkerId};
 
-/// Only what is named changes.
+/// Changes of a worker; `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RigChange {
     pub maintenance: Option<bool>,
@@ -42,7 +42,7 @@ struct Decide {
 struct Delete(WorkerId);
 
 impl Store {
-    /// Changes what was decided about a worker.
+    /// Changes a worker's settings.
     pub async fn decide(
         &self,
         worker: WorkerId,
@@ -51,13 +51,13 @@ impl Store {
         self.change(Decide { worker, change }).await
     }
 
-    /// Forgets a worker and what it was told. What it has earned stays in the ledger.
+    /// Deletes a worker and its messages. Its rewards stay in the ledger.
     pub async fn delete_rig(&self, worker: WorkerId) -> Result<(), StorageError> {
         self.change(Delete(worker)).await
     }
 }
 
-/// Whoever becomes trusted has no paused workers.
+/// Resumes all paused workers of an account that becomes trusted.
 pub async fn resume_all_of(
     owner: AccountId,
     connection: &mut AnyConnection,
@@ -113,7 +113,7 @@ impl Decide {
         Ok((renamed == 0).then_some(Decision::Gone))
     }
 
-    /// It is of one maintenance, and no later one is told it.
+    /// Ending maintenance clears its note.
     fn note(&self) -> Option<String> {
         match self.change.maintenance {
             Some(false) => Some(String::new()),
@@ -121,7 +121,7 @@ impl Decide {
         }
     }
 
-    /// What is not named stays.
+    /// Missing fields stay unchanged.
     async fn set(&self, connection: &mut AnyConnection) -> Result<u64, StorageError> {
         let change = &self.change;
         let row = sqlx::query(

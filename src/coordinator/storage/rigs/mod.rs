@@ -1,10 +1,9 @@
-//! What is known of workers besides their names: what they last said, what was decided about them, what they have
-//! done.
+//! Workers' data besides their names: last report, settings, totals.
 //!
-//! | file | what it does |
+//! | file | contents |
 //! | --- | --- |
-//! | `decide` | what owners and moderators change: at once, and only what they named |
-//! | `save` | what workers say and do: many at once, now and then, as sums that are added |
+//! | `decide` | changes by owners and moderators, written at once |
+//! | `save` | reports and totals of workers, written in batches as sums |
 
 mod decide;
 mod save;
@@ -48,11 +47,11 @@ pub struct Owner {
     pub name: String,
     pub roles: Roles,
     pub contact: Option<String>,
-    /// Everybody may know whose workers they are.
+    /// The owner's name is public on their workers.
     pub shows_workers: bool,
 }
 
-/// What a worker said of itself.
+/// A worker's report of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Said {
     pub agent: String,
@@ -67,17 +66,17 @@ pub struct Said {
     pub max_context: i64,
 }
 
-/// What was decided about a worker.
+/// Settings of a worker by owners and moderators.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decided {
     pub info: String,
-    /// With what it is told, which may be nothing.
+    /// The maintenance note, which may be empty; `None` outside maintenance.
     pub maintenance: Option<String>,
     pub paused: bool,
     pub team: Option<Team>,
 }
 
-/// How many workers somebody has.
+/// Number of workers of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crew {
     pub all: usize,
@@ -135,25 +134,25 @@ impl Store {
         first(row.bind(without_zeros(name)), &self.readers).await
     }
 
-    /// Those that were seen since, by name.
+    /// Workers seen since then, by name.
     pub async fn rigs_seen_since(&self, since: UnixMillis) -> Result<Vec<RigRow>, StorageError> {
         let rows = sqlx::query(rigs("WHERE rigs.seen_at >= $1 ORDER BY workers.name"));
         all(rows.bind(since.0), &self.readers).await
     }
 
-    /// Those of an account, by name.
+    /// Workers of an account, by name.
     pub async fn rigs_of(&self, owner: AccountId) -> Result<Vec<RigRow>, StorageError> {
         let rows = sqlx::query(rigs("WHERE workers.owner = $1 ORDER BY workers.name"));
         all(rows.bind(owner.0), &self.readers).await
     }
 
-    /// Those of a team, by name.
+    /// Workers of a team, by name.
     pub async fn rigs_in(&self, team: i64) -> Result<Vec<RigRow>, StorageError> {
         let rows = sqlx::query(rigs("WHERE rigs.team = $1 ORDER BY workers.name"));
         all(rows.bind(team), &self.readers).await
     }
 
-    /// Those of any team, by name.
+    /// Workers of any team, by name.
     pub async fn rigs_in_teams(&self) -> Result<Vec<RigRow>, StorageError> {
         let rows = sqlx::query(rigs("WHERE rigs.team IS NOT NULL ORDER BY workers.name"));
         all(rows, &self.readers).await
@@ -184,7 +183,7 @@ impl Store {
         Ok(usize::try_from(invited).unwrap_or(0))
     }
 
-    /// Whether an output that somebody may still read was made by it.
+    /// Whether a stored result, which a client may still read, came from this worker.
     pub async fn has_results(&self, worker: WorkerId) -> Result<bool, StorageError> {
         let row = sqlx::query("SELECT 1 FROM results WHERE worker = $1 LIMIT 1").bind(worker.0);
         Ok(row.fetch_optional(&self.readers).await?.is_some())

@@ -1,5 +1,4 @@
-//! What workers say and do, saved for many of them under one commit. What they have done is added, so that nobody's
-//! share is lost when two write at once.
+//! Reports and totals of workers, saved in batches. Totals are added, so that concurrent writes lose nothing.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use muster_protocol::job::{Kudos, UnixMillis, WorkerId};
 
 use super::Said;
 
-/// What a worker has done: all of it, or since it was last saved.
+/// Totals of a worker: lifetime, or since the last save.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Seconds online, not in maintenance and not paused.
@@ -31,7 +30,7 @@ pub struct Tally {
     pub work: i64,
 }
 
-/// What is new of one worker.
+/// Unsaved changes of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RigNews {
     pub worker: WorkerId,
@@ -40,7 +39,7 @@ pub struct RigNews {
     pub said: Option<(String, Said)>,
     pub done: Tally,
     pub speed: i64,
-    /// What it did for its team, if it has one.
+    /// Share for its team, if it has one.
     pub team: Option<(i64, TeamShare)>,
 }
 
@@ -54,7 +53,7 @@ pub struct TeamShare {
 }
 
 impl Store {
-    /// Adds what workers have done and keeps what they said.
+    /// Adds workers' totals and stores their reports.
     pub async fn save_rigs(&self, news: Vec<RigNews>) -> Result<(), StorageError> {
         self.write(|answer| Write::save(news, answer)).await
     }
@@ -83,7 +82,7 @@ static DONE: Table = Table {
     tail: "WHERE rigs.worker = news.worker",
 };
 
-/// What they say: one row each.
+/// Reports: one row per worker.
 static SAID: Table = Table {
     verb: Verb::Update(
         "rigs SET trade = news.trade, agent = news.agent, address = news.address, threads = news.threads, \
@@ -106,7 +105,7 @@ static SAID: Table = Table {
     tail: "WHERE rigs.worker = news.worker",
 };
 
-/// What they did for their teams: one row a team.
+/// Shares of teams: one row per team.
 static SHARES: Table = Table {
     verb: Verb::Update(
         "teams SET fulfilled = teams.fulfilled + news.fulfilled, earned = teams.earned + news.earned, \
@@ -121,7 +120,7 @@ static SHARES: Table = Table {
     tail: "WHERE teams.id = news.id",
 };
 
-/// What is new of workers, in the order in which it is saved: of one worker there may be several news.
+/// Saves changes in order; a worker may have several.
 pub async fn save(news: &[&RigNews], connection: &mut AnyConnection) -> Result<(), StorageError> {
     let (mut done, mut said) = (BTreeMap::new(), BTreeMap::new());
     let mut shares = BTreeMap::new();
@@ -134,7 +133,7 @@ pub async fn save(news: &[&RigNews], connection: &mut AnyConnection) -> Result<(
             sum.add(&share);
         }
     }
-    // PostgreSQL changes a row only once in a statement, and what a worker did and says is one row.
+    // PostgreSQL updates a row only once per statement, and a worker's totals and report share a row.
     let mut script = Script::default();
     script.add(&SAID, &rows(said), keep);
     script.run(connection).await?;
@@ -144,7 +143,7 @@ pub async fn save(news: &[&RigNews], connection: &mut AnyConnection) -> Result<(
     script.run(connection).await
 }
 
-/// In the order of what they are of, as everybody locks them.
+/// In the order of keys: every transaction locks rows in the same order, which prevents deadlocks.
 fn rows<K, V>(rows: BTreeMap<K, V>) -> Vec<(K, V)> {
     rows.into_iter().collect()
 }

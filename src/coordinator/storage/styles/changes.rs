@@ -19,7 +19,7 @@ pub struct NewStyle {
     pub id: Uuid,
     pub owner: AccountId,
     pub recipe: Recipe,
-    /// It has to be the owner's.
+    /// Must belong to the style's owner.
     pub shared_key: Option<SharedKeyId>,
     pub created_at: UnixMillis,
 }

@@ -1,10 +1,10 @@
-//! Styles as they are read: one, by id or name, or a page of those that are public.
+//! Styles as they are read: one by id or name, or a page of public ones.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `changes` | made, changed, deleted |
+//! | `changes` | create, change, delete |
 //! | `examples` | their examples, changed one at a time |
-//! | `uses` | used: counted and paid |
+//! | `uses` | counts and payment of uses |
 
 mod changes;
 mod examples;

@@ -10,8 +10,7 @@ use super::super::StorageError;
 use super::super::fees::Fee;
 use super::super::postings::post;
 
-/// The owner of a style is paid when somebody else uses it: as much as whoever does has paid for that with the fee of the
-/// request, of which so much is left.
+/// Pays the owner of a style for another user's use, from the request's fee, of which `left` is unspent.
 pub async fn write_use(
     used: &Use,
     fee: &Fee,
@@ -28,7 +27,7 @@ pub async fn write_use(
     Ok(amount)
 }
 
-/// What was deleted since is counted nowhere.
+/// Uses of deleted styles are not counted.
 async fn count(used: &Use, connection: &mut AnyConnection) -> Result<(), StorageError> {
     let style = sqlx::query("UPDATE styles SET use_count = use_count + 1 WHERE id = $1");
     let style = style.bind(used.style.to_string());

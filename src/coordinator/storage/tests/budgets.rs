@@ -24,10 +24,10 @@ on_both_engines! {
 }
 
 const NOON: UnixMillis = UnixMillis(1_700_000_000_000);
-/// Whoever owns the worker.
+/// The owner of the worker.
 const WORKS: AccountId = AccountId(1000);
 
-/// A key of somebody who has far more than its budget.
+/// A shared key whose owner has far more than its budget.
 struct Shared {
     id: SharedKeyId,
     owner: AccountId,
@@ -68,7 +68,7 @@ impl Shared {
         }
     }
 
-    /// Somebody else's job of so many kudos, all of which are charged.
+    /// A job of another user with this key, charged in full.
     fn job(&self, request: RequestId, kudos: i64) -> Settlement {
         let mut job = settlement(JobId::random(), kudos - 1);
         job.entries[0].account = self.owner;
@@ -104,7 +104,7 @@ impl Shared {
         kept.await.unwrap()
     }
 
-    /// What is left, what was spent, and what its owner has, in thousandths.
+    /// Budget left, amount spent, and the owner's balance, in thousandths.
     async fn books(&self, store: &Store) -> (i64, i64, i64) {
         let key = store.shared_key(self.id).await.unwrap().unwrap();
         let has = store.balance(self.owner).await.unwrap();
@@ -183,7 +183,7 @@ async fn what_is_forgiven_beyond_a_budget_is_not_forgiven_below_a_floor_as_well(
         store.balance(poor.unwrap()).await.unwrap()
     };
     let (_, _, has) = key.books(&store).await;
-    // Two more than nobody may lose.
+    // Two kudos above the floor.
     let less = Kudos(floor.0 + 2000 - has);
     let set = Posting::from_house(Cause::Correction, key.owner, less, NOON);
     store.post(set).await.unwrap();
@@ -195,7 +195,7 @@ async fn what_is_forgiven_beyond_a_budget_is_not_forgiven_below_a_floor_as_well(
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }
 
-/// A request: what it may cost, what it costs at once, and what its jobs cost, which may be more.
+/// A request: its estimated price, its fee, and the prices of its jobs, which may be higher.
 type Ask = (i64, i64, Vec<i64>);
 
 async fn whatever_is_asked_for_at_once_an_owner_loses_no_more_than_the_budget(scratch: Scratch) {
@@ -223,7 +223,7 @@ async fn at_once(store: &Store, asks: &[Ask]) {
     assert_eq!(held, Kudos(0), "{asks:?}");
 }
 
-/// What it has cost, if it was taken.
+/// The amount charged; zero if refused.
 async fn serve(store: &Store, key: &Shared, (price, fee, jobs): &Ask) -> i64 {
     let request = RequestId::random();
     let is_covered = store.hold(key.hold(request, *price)).await.unwrap();

@@ -1,4 +1,4 @@
-//! One leader a database: who takes over, when, and what an earlier leader can do afterwards.
+//! Leader election: which process takes over, when, and what an earlier leader can do afterwards.
 
 use std::time::{Duration, Instant};
 

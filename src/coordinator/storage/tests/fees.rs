@@ -70,7 +70,7 @@ async fn requests_that_are_accepted_together_are_charged_for_each(scratch: Scrat
         let left = store.balance(account).await.unwrap().0;
         assert_eq!(left, before + 1_000_000 - fees);
     }
-    // What it cost is known again to another process.
+    // Another process reads the same fees.
     let open = store.open_requests(NOW).await.unwrap();
     let fees: i64 = open.iter().map(|one| one.request.fee.0).sum();
     assert_eq!(fees, rows.iter().map(|row| row.fee.0).sum::<i64>());

@@ -1,4 +1,4 @@
-//! Old records go, and what they add up to stays.
+//! Old records are deleted, and their sums stay.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ async fn old_jobs_and_their_entries_go_and_no_balance_changes(scratch: Scratch) 
     assert_eq!(store.entries(young).await.unwrap().len(), 3);
     assert_eq!(balances(&store).await, before);
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
-    // What is carried twice adds up.
+    // Entries carried over twice add up.
     settle(&store, ended(-2, 1)).await;
     let before = balances(&store).await;
     assert_eq!(forget_all(&store, days(1)).await, 2);
@@ -197,7 +197,7 @@ async fn what_jobs_brought_goes_when_their_request_is_nowhere(scratch: Scratch) 
     bring(&store, known).await;
     bring(&store, unknown).await;
     bring(&store, unknown).await;
-    // It may be written down yet.
+    // Its request may not be written yet.
     assert_eq!(store.forget_lost_results(TODAY).await, Ok(0));
     assert_eq!(store.forget_lost_results(days(1)).await, Ok(2));
     assert_eq!(store.forget_lost_results(days(1)).await, Ok(0));
@@ -205,7 +205,7 @@ async fn what_jobs_brought_goes_when_their_request_is_nowhere(scratch: Scratch) 
         store.open_requests(TODAY).await.unwrap()[0].results.len(),
         1
     );
-    // Of a job that nobody remembers nothing more comes.
+    // A deleted job gets no further results.
     bring(&store, unknown).await;
     forget_all(&store, days(1)).await;
     assert_eq!(store.forget_lost_results(TODAY).await, Ok(1));

@@ -29,7 +29,7 @@ on_both_engines! {
 const NOON: UnixMillis = UnixMillis(1_700_000_000_000);
 const LATER: UnixMillis = UnixMillis(1_700_000_000_001);
 
-/// Somebody who may give away so many kudos.
+/// A user who can spend this many kudos.
 async fn person(store: &Store, kudos: i64) -> AccountId {
     let account = store
         .create_account("alice", Roles::USER, NOON)
@@ -126,13 +126,13 @@ async fn a_job_that_ends_gives_back_its_share_of_what_is_kept(scratch: Scratch) 
     for (open, left) in [(3, 4), (2, 7)] {
         store.release_share(with_key.request, open).await.unwrap();
         assert_eq!(spendable(&store, alice).await, left);
-        // Of a key goes what is charged, and the rest with the request.
+        // A key's hold shrinks by the charges, and its rest is released with the request.
         assert_eq!(store.hold(of_key(key, 1)).await, Ok(false));
     }
     store.release(with_key.request).await.unwrap();
     assert_eq!(spendable(&store, alice).await, 10);
     assert_eq!(store.hold(of_key(key, 9)).await, Ok(true));
-    // What is late finds nothing.
+    // A late release finds no hold.
     store.release_share(with_key.request, 1).await.unwrap();
     assert_eq!(spendable(&store, alice).await, 10);
 }
@@ -225,7 +225,7 @@ async fn what_was_kept_for_a_request_goes_with_it_when_its_time_is_over(scratch:
     let row = row(kept.request, alice);
     store.accept(row, Dues::default()).await.unwrap();
     drop(store);
-    // The process that took it is no more, and nobody else has looked after it in time.
+    // The process that took the hold is gone, and no other released it in time.
     let store = scratch.open().await;
     assert_eq!(spendable(&store, alice).await, 4);
     store.forget_requests(LATER).await.unwrap();
@@ -234,7 +234,7 @@ async fn what_was_kept_for_a_request_goes_with_it_when_its_time_is_over(scratch:
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }
 
-/// What somebody with kudos may do, by as many.
+/// Actions of a user with kudos, and their amounts.
 #[derive(Debug, Clone, Copy)]
 enum Spend {
     Keep(i64),

@@ -60,7 +60,7 @@ async fn there_are_never_more_messages_for_one_than_may_be(scratch: Scratch) {
         assert_eq!(told.iter().filter(|one| **one == Ok(true)).count(), 3);
     }
     assert_eq!(store.messages_at(NOON).await.unwrap().len(), 9);
-    // What is over leaves room.
+    // Expired messages make room.
     let later = NewMessage {
         created_at: NOON.after(2 * HOUR),
         expires_at: NOON.after(3 * HOUR),

@@ -22,7 +22,7 @@ on_both_engines! {
     what_was_settled_is_there_after_opening_again,
 }
 
-/// What a schema of tomorrow adds.
+/// Statements of a future migration.
 const NEXT: &str =
     "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE accounts SET note = 'migrated';";
 
@@ -146,7 +146,7 @@ async fn gifts_of_an_older_database_are_told_apart(scratch: Scratch) {
         "INSERT INTO ledger (job, account, reason, amount, at) VALUES ('a', 5, 'transfer', -7, 1), \
          ('a', 6, 'transfer', 7, 1), ('b', 5, 'transfer', 4, 1), ('b', 6, 'transfer', -4, 1), \
          ('c', 5, 'donation', -2, 1), ('c', 7, 'donation', 2, 1)",
-        // Account 5 has given ten more in a time that nobody remembers.
+        // Account 5 gave ten more earlier; the records of that are deleted.
         "INSERT INTO tallies (account, cause, kudos) VALUES (5, 'transfer', -13), (6, 'transfer', 3), \
          (5, 'donation', -2), (7, 'donation', 2)",
     ] {

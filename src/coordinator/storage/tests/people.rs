@@ -50,7 +50,7 @@ async fn two_keys_cannot_be_called_the_same_or_open_the_same(scratch: Scratch) {
             "{refused:?}"
         );
     }
-    // Names are whole: the beginning of one is nobody.
+    // A prefix of a key's name matches no key.
     store.create_key(key(alice, "abcd", "3")).await.unwrap();
     assert_eq!(store.revoke_key("ab", NOW).await, Ok(false));
     assert_eq!(store.revoke_key("abc", NOW).await, Ok(true));
@@ -76,7 +76,7 @@ async fn a_revocation_reaches_another_process_within_a_second(scratch: Scratch) 
     assert!(changed[0].revoked_at.is_some(), "{changed:?}");
 }
 
-/// Whatever the clock of whoever revokes says, and whatever it says later.
+/// Independent of the revoker's clock, at the time and later.
 async fn a_revocation_needs_no_clock(scratch: Scratch) {
     let store = scratch.open().await;
     let alice = account(&store, "alice", Roles::USER).await;

@@ -61,7 +61,7 @@ async fn a_posting_that_would_go_below_a_floor_changes_nothing(scratch: Scratch)
     let store = scratch.open().await;
     grant(&store, ALICE, 50).await;
     assert_eq!(store.post(gift(51)).await, Ok(Posted::NotEnough));
-    // Whoever has an account has a floor above nothing.
+    // Accounts of users have a positive floor.
     let carol = store
         .create_account("carol", Roles::USER, NOON)
         .await
@@ -74,7 +74,7 @@ async fn a_posting_that_would_go_below_a_floor_changes_nothing(scratch: Scratch)
     assert_eq!(store.post(from_carol(50_000)).await, Ok(Posted::Done));
     let given = Posting::between(Cause::Correction, (BOB, HOUSE), Kudos(50_000), NOON);
     assert_eq!(store.post(given).await, Ok(Posted::Done));
-    // Whoever comes later in the order of accounts counts as well.
+    // A later account in the lock order counts as well.
     let back = Posting::between(Cause::Transfer, (BOB, ALICE), Kudos(1), NOON);
     assert_eq!(
         store.post(back.above_floor(BOB)).await,
@@ -100,7 +100,7 @@ async fn of_postings_with_the_same_key_one_happens(scratch: Scratch) {
         Ok(Posted::Conflict)
     );
     assert_eq!(kudos(&store, BOB).await, 3);
-    // What was refused has not happened.
+    // A refused posting does not use up its key.
     assert_eq!(
         store.post(gift(90).once("other")).await,
         Ok(Posted::NotEnough)

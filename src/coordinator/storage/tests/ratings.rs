@@ -72,7 +72,7 @@ async fn an_image_is_rated_once_whatever_the_request(scratch: Scratch) {
     let before = store.balance(alice).await.unwrap();
     let again = store.rate(reward(alice, "two", 5), rows).await;
     assert!(matches!(again, Err(StorageError::Refused(_))), "{again:?}");
-    // Nothing was paid for what was not kept.
+    // A refused rating pays nothing.
     assert_eq!(store.balance(alice).await.unwrap(), before);
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }

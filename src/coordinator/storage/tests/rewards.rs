@@ -40,7 +40,7 @@ async fn two(store: &Store) -> (AccountId, AccountId) {
     (asks, works)
 }
 
-/// A job somebody waits for.
+/// A job with a stored result.
 fn with_result(kudos: i64) -> Settlement {
     Settlement {
         result: Some("{}".into()),
@@ -376,7 +376,7 @@ async fn an_account_is_wiped_a_month_after_it_was_marked(scratch: Scratch) {
     assert!(store.workers_of(alice.account).await.unwrap().is_empty());
     assert_eq!(store.shared_key(key.id).await, Ok(None));
     assert_eq!(store.message(message.id).await, Ok(None));
-    // Whoever has its number next begins with nothing of it.
+    // A worker that reuses its number inherits nothing.
     let next = store.worker("next", AccountId(1), NOW).await.unwrap();
     let rig = store.rig_of_row(next.id).await.unwrap().unwrap();
     assert_eq!(rig.decided, Decided::default());

@@ -1,4 +1,4 @@
-//! What is known of workers: what they say and do, added up from many sides, and what is decided about them.
+//! Workers: reports and totals added up from several sides, and settings.
 
 use std::time::Duration;
 

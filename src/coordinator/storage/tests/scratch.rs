@@ -1,4 +1,4 @@
-//! A database that nobody else uses, and settlements to put into it.
+//! A private database for a test, and settlements for it.
 
 use std::path::Path;
 use std::process::Command;
@@ -95,7 +95,7 @@ pub fn settlement(job: JobId, kudos: i64) -> Settlement {
     }
 }
 
-/// What must hold of every ledger.
+/// Invariants of every ledger.
 pub const SOUND: LedgerSums = LedgerSums {
     entries: Kudos(0),
     balances: Kudos(0),

@@ -1,4 +1,4 @@
-//! What a stolen database tells: no server secret, no shared key, no passkey.
+//! Secrets in a stolen database: no server secret, no shared key, no passkey.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -96,7 +96,7 @@ async fn the_secret_of_an_older_database_moves_to_a_file_and_what_lay_open_is_se
         assert!(!left.contains(open), "{left}");
     }
 
-    // Its owner is shown the key as before, its holders use it, and its number in the database opens nothing.
+    // The owner sees the key as before, its holders can use it, and the id in the database grants no access.
     let people = People::new(store.clone(), accounts.clone());
     let keys = people.shared_keys(owner).await.unwrap();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What was made is counted once, whatever is folded or forgotten.
+//! Statistics count each job once, whatever is folded or deleted.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! `kill -9`: what was answered is there. A second process of this test program settles jobs, says which were
-//! answered, and is killed in the middle.
+//! `kill -9`: every answered write is on disk. A second process of this test program settles jobs, prints the answered
+//! ones, and is killed in the middle.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -114,7 +114,7 @@ async fn workers_join_and_leave_and_none_stays_in_a_team_that_is_gone(scratch: S
     assert_eq!(names(&store, team.id).await, ["one"]);
     assert_eq!(store.rigs_in_teams().await.unwrap().len(), 1);
     assert_eq!(decide(two, Some(999)).await, Ok(Decision::NoTeam));
-    // Whoever joins while it goes is either in it before, or refused.
+    // A worker that joins during the deletion is either a member before it or refused.
     let (gone, joined) = tokio::join!(store.disband(team.id), decide(two, Some(team.id)));
     assert_eq!(gone, Ok(true));
     assert!(matches!(joined, Ok(Decision::Done | Decision::NoTeam)));
