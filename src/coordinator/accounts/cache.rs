@@ -1,8 +1,8 @@
-//! The callers in memory. What is asked again is answered without the store, wrong keys too, and what another
-//! process changed is noticed by the revision of the keys.
+//! The in-memory cache of callers. Repeated lookups need no query, wrong keys included; changes by other processes are
+//! noticed by the revision of the keys.
 //!
-//! Two generations bound it: when the young one is full it becomes the old one, and what is still asked for
-//! returns from there. A flood of wrong keys has a room of its own and pushes out no caller.
+//! Two generations bound it: when the young one is full it becomes the old one, and entries still in use move back from
+//! there. Wrong keys have a cache of their own, so a flood of them evicts no caller.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -29,7 +29,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(200);
 /// How old a standing may be.
 const REFRESH: Duration = Duration::from_secs(5);
 
-/// A caller, or nobody.
+/// A caller, or `None` for a wrong key.
 pub type Found = Option<Arc<Caller>>;
 
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Cache {
         self.lock().revision
     }
 
-    /// Keeps what the store said when the cache stood at that revision; not if a change has overtaken it.
+    /// Caches the store's answer, unless the revision has changed since the lookup began.
     pub fn keep(&self, digest: Digest, found: Found, asked_at: i64) {
         let mut state = self.lock();
         if state.revision != asked_at {
@@ -121,7 +121,7 @@ impl Cache {
         state.strangers.forget(digest);
     }
 
-    /// Keys that changed have to be asked for again, and nobody is a stranger for sure.
+    /// Evicts changed keys and all wrong ones, since a wrong key may have become valid.
     fn take_in(&self, changed: &[KeyRow], revision: i64) {
         let mut state = self.lock();
         for row in changed {
@@ -170,14 +170,14 @@ impl<T: Clone> Generations<T> {
 }
 
 impl Inner {
-    /// Takes in what has changed since it last did.
+    /// Applies all changes since the last call.
     pub async fn catch_up(&self) -> Result<(), StorageError> {
         let _alone = self.taking_in.lock().await;
         loop {
             let (known, seen) = (self.cache.revision(), self.revision_of_store());
             let changed = self.store.keys_changed_after(known).await?;
             let Some(last) = changed.last() else {
-                // A revision may be nobody's: all up to the one that was seen before are in.
+                // A revision need not belong to a key: all changes up to the revision read before are applied.
                 self.cache.take_in(&[], seen);
                 return Ok(());
             };
@@ -188,7 +188,7 @@ impl Inner {
         }
     }
 
-    /// What is known of an account without asking for its keys.
+    /// Updates the cached trust of an account.
     pub fn note_roles(&self, account: AccountId, roles: Roles) {
         let mut trusted = self.trusted.write();
         match roles.contains(Roles::TRUSTED) {
@@ -224,7 +224,7 @@ impl Inner {
     }
 }
 
-/// Follows the store as long as anybody asks for callers.
+/// Follows the store's changes until all handles are dropped.
 pub async fn follow(inner: Weak<Inner>, mut changes: watch::Receiver<i64>) {
     let mut refreshing = interval(REFRESH);
     refreshing.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! Who has been let in.
+//! Authenticated callers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use super::means::KnownMeans;
 use super::roles::Rank;
 use super::{KeyId, Roles, Scopes};
 
-/// The key everybody knows, and the account behind it.
+/// The public anonymous key and its account.
 pub const ANONYMOUS_KEY: &str = "0000000000";
 pub const ANONYMOUS: AccountId = AccountId::ANONYMOUS;
 
@@ -28,7 +28,7 @@ pub enum NoOwner {
     Flagged,
 }
 
-/// Somebody with a valid key.
+/// A caller with a valid key.
 #[derive(Debug)]
 pub struct Caller {
     pub account: AccountId,
@@ -45,9 +45,9 @@ pub struct Caller {
     pub expires_at: Option<UnixMillis>,
     /// Jobs it may have waiting of requests that are polled for, where that is not as the settings say.
     pub concurrency: Option<usize>,
-    /// It came with a key that the account's owner has handed to others.
+    /// The shared key, if the request came with one.
     pub shared: Option<Arc<SharedKey>>,
-    /// What the account has.
+    /// The account's balance, shared with its other callers.
     means: Arc<KnownMeans>,
     /// Whether it came since this was last asked.
     came: AtomicBool,
@@ -74,7 +74,7 @@ impl Caller {
         }
     }
 
-    /// Whoever comes without a key of their own. Its account earns nothing and waits behind the others.
+    /// A caller with the anonymous key. The anonymous account earns nothing and has the lowest priority.
     pub fn anonymous() -> Self {
         Self {
             account: ANONYMOUS,
@@ -94,13 +94,13 @@ impl Caller {
         }
     }
 
-    /// Whoever comes with a shared key: as its owner, for nothing but to ask for work.
+    /// A caller with a shared key: acts as the key's owner, with permission to submit requests only.
     pub fn with_shared(key: SharedKey, owner: AccountRow) -> Self {
         Self {
             account: owner.id,
             name: owner.name.into(),
             login: owner.login.map(Into::into),
-            // Nobody's own, and the same for all the owner's shared keys.
+            // The same id for all shared keys of an owner, and different from every key's.
             key: KeyId(owner.id.0.saturating_neg()),
             roles: owner.roles,
             concurrency: owner.concurrency.map(jobs),
@@ -124,11 +124,11 @@ impl Caller {
         }
     }
 
-    /// What the account brings to the queue.
+    /// The account's standing in the queue.
     pub fn standing(&self) -> Standing {
         let kudos = self.means.look().kudos;
         match self.roles.contains(Roles::FLAGGED) {
-            // Whoever is under suspicion waits behind the others, however rich.
+            // Flagged accounts get low priority, whatever their kudos.
             true => Standing {
                 kudos: Kudos(kudos.0 / 1000),
                 priority: Priority::Low,
@@ -149,7 +149,7 @@ impl Caller {
         self.came.swap(false, Ordering::Relaxed)
     }
 
-    /// What the account has above its floor, and held for nothing.
+    /// Balance above the floor, less holds.
     pub fn spare(&self) -> Kudos {
         self.means.look().spare
     }
@@ -159,7 +159,7 @@ impl Caller {
         self.scopes.contains(scopes)
     }
 
-    /// Whether its account has all of these roles. Whoever runs the service decides whatever others may decide.
+    /// Whether the account has all of these roles. Administrators may do everything that moderators may.
     pub fn has(&self, roles: Roles) -> bool {
         self.roles.contains(roles) || roles == Roles::MODERATOR && self.roles.contains(Roles::ADMIN)
     }

@@ -13,7 +13,7 @@ pub struct KeyId(pub i64);
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyText(String);
 
-/// What is stored of a key.
+/// The stored HMAC of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
@@ -24,7 +24,7 @@ pub struct Hasher(Hmac<Sha256>);
 /// Clients of the legacy side accept no other length.
 const LENGTH: usize = 22;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-/// Of the alphabet, what may stand first: a key must not look like an option.
+/// Characters allowed first: a key must not look like a command-line option.
 const PLAIN: u8 = 62;
 
 impl KeyText {

@@ -1,5 +1,5 @@
-//! By what an operator names an account: chosen when the account is made, unique, and never changed. Users choose their
-//! display names, which several accounts may share, so a display name never stands for an account.
+//! Logins: the operator's unique and permanent names of accounts. Users choose their display names, which several
+//! accounts may share, so a display name never identifies an account.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum InvalidLogin {
 
 const LONGEST: usize = 64;
 const ADMIN: &str = "admin";
-/// Those that would read as accounts of the coordinator itself.
+/// Logins that would look like accounts of the coordinator itself.
 const RESERVED: [&str; 3] = ["anonymous", "deleted", "house"];
 /// Followed by its number, the login of an account that was not given one.
 const UNNAMED: &str = "user-";

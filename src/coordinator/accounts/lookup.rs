@@ -14,7 +14,7 @@ pub enum Lookup {
     Found(Box<AccountRow>),
     /// None has this login or number, and none is called so.
     Missing,
-    /// It is only what these call themselves, or one of these has the number and another name.
+    /// `name` is only a display name of these accounts, or one of them has the number but another name.
     Refused(Vec<AccountRow>),
 }
 
@@ -104,7 +104,7 @@ impl Accounts {
         Err(NoAdministrator::LoginTaken(listed(holder.as_slice())))
     }
 
-    /// Nobody was ever given an administrator's key: makes one with every scope, and the account if need be.
+    /// Creates an administrator's key with every scope, and its account if needed, unless there is one already.
     pub async fn first_start(&self) -> Result<Option<NewKey>, NoAdministrator> {
         if self.inner.store.has_admin_key().await? {
             return Ok(None);

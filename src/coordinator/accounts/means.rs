@@ -1,5 +1,4 @@
-//! What accounts have, as it was lately. All callers of an account share what is known of it, so that a gift is told to
-//! them without looking for them.
+//! Cached balances of accounts. All callers of an account share one value, so a change reaches them at once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -26,7 +25,7 @@ pub struct KnownMeans {
 #[derive(Debug)]
 pub struct MeansOfAll {
     by_account: HashMap<AccountId, Weak<KnownMeans>>,
-    /// Beyond so many the ones that nobody asks for are looked for.
+    /// Size beyond which unused entries are dropped.
     most: usize,
 }
 
@@ -58,7 +57,7 @@ impl MeansOfAll {
         }
     }
 
-    /// Those of an account that is known to have so much.
+    /// The shared balance of an account, updated to `means`.
     pub fn of(&mut self, account: AccountId, means: Means) -> Arc<KnownMeans> {
         let known = self.by_account.get(&account).and_then(Weak::upgrade);
         let known = known.unwrap_or_default();

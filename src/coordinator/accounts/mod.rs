@@ -1,19 +1,19 @@
-//! Accounts and keys: who somebody is and what they may do.
+//! Accounts and keys: authentication and permissions.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! | --- | --- |
-//! | `scopes`, `roles`, `named` | what a key is good for; what an account may do; both are named sets |
-//! | `login`, `lookup` | by what an operator names an account, and which account is meant |
-//! | `key` | how a key looks, and the digest that is stored in its place |
-//! | `server_secret`, `seal` | the secret of this server, and what is sealed under it |
+//! | `scopes`, `roles`, `named` | scopes of keys; roles of accounts; both are named sets |
+//! | `login`, `lookup` | operators' names of accounts, and their lookup |
+//! | `key` | the format of keys, and the stored digest |
+//! | `server_secret`, `seal` | the secret of this server, and encryption under it |
 //! | `thoughts` | thoughts of models that clients keep, signed or sealed |
-//! | `caller` | who has been let in |
-//! | `means` | what accounts have, as far as the callers in memory need it |
-//! | `cache` | the callers in memory, so that no request costs a query |
+//! | `caller` | authenticated callers |
+//! | `means` | balances of cached callers |
+//! | `cache` | cached callers, so that no request needs a query |
 //!
-//! A key is 22 random characters, shown once. Only its HMAC-SHA-256 is stored. The secret of that HMAC lives outside the
-//! store, and every process that shares the store has to have the same one. Shared keys and passkeys, which their owners
-//! are shown again, are sealed under a key that comes from it: a stolen database opens nothing.
+//! A key is 22 random characters, shown once. Only its HMAC-SHA-256 is stored. The secret of that HMAC lives outside
+//! the store, and every process that shares the store has to have the same one. Shared keys and passkeys, which their
+//! owners can read again, are encrypted under a key derived from it: a stolen database contains no usable key.
 
 mod cache;
 mod caller;
@@ -58,7 +58,7 @@ use super::storage::{AccountRow, KeyLimit, KeyRow, NewKeyRow, RoleChange, Storag
 use cache::{Cache, Found};
 use key::{Digest, Hasher};
 
-/// The doorkeeper. Clones share what they know.
+/// Authentication. Clones share the cache.
 #[derive(Debug, Clone)]
 pub struct Accounts {
     inner: Arc<Inner>,
@@ -74,7 +74,7 @@ struct Inner {
     trusted: RwLock<HashSet<AccountId>>,
     /// Few questions to the store at once, however many wrong keys come.
     asking: tokio::sync::Semaphore,
-    /// Changes are read and taken in by one after the other: what was read first is not noted last.
+    /// Held while changes are read and applied, so that an older reading never overwrites a newer one.
     taking_in: tokio::sync::Mutex<()>,
     /// By which programs on this machine are let in, where the coordinator serves its own user.
     own_key: OnceLock<KeyText>,
@@ -89,7 +89,7 @@ pub struct NewKey {
     pub text: KeyText,
 }
 
-/// What a new key is to be good for.
+/// Properties of a new key.
 #[derive(Debug, Clone, Default)]
 pub struct KeyOrder {
     pub label: String,
@@ -101,7 +101,7 @@ pub struct KeyOrder {
     pub joins: bool,
 }
 
-/// Why somebody is not let in.
+/// The reason of a failed authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     #[error("the key is unknown, revoked or expired")]
@@ -171,7 +171,7 @@ impl Accounts {
         self.inner.own_key.get().map(KeyText::expose)
     }
 
-    /// Seals what is shown again.
+    /// Encrypts secrets that their owners can read again.
     pub fn seal(&self) -> &Seal {
         &self.inner.seal
     }
@@ -182,8 +182,7 @@ impl Accounts {
         self.inner.hasher.digest(purpose).bytes()
     }
 
-    /// Whether a caller that was let in before still would be: for connections that stay. Whoever asks because the
-    /// keys have changed is answered with that change.
+    /// Authenticates a caller again, for long connections. A call after a change notification sees that change.
     pub async fn recheck(&self, caller: &Caller) -> Result<Arc<Caller>, Denied> {
         self.inner.be_current().await?;
         self.caller(caller.digest).await
@@ -211,7 +210,7 @@ impl Accounts {
             .acquire()
             .await
             .map_err(|_| Denied::Unavailable)?;
-        // Whoever asked before us may have asked the same.
+        // Another task may have looked it up while this one waited.
         if let Some(found) = inner.cache.find(&digest) {
             return Ok(found);
         }
@@ -266,7 +265,7 @@ impl Accounts {
         }
     }
 
-    /// What an account may do from now on, instead of what it might before.
+    /// Replaces an account's roles.
     pub async fn set_roles(
         &self,
         account: AccountId,
@@ -281,7 +280,7 @@ impl Accounts {
         Ok(change)
     }
 
-    /// Whoever holds it, and the account behind it, are known here as the store knows them.
+    /// Creates a key. Its caller is cached at once.
     pub async fn create_key(
         &self,
         account: AccountId,
@@ -316,9 +315,9 @@ impl Accounts {
         let Some(id) = self.inner.store.create_key(row).await? else {
             return Ok(None);
         };
-        // Somebody may have tried it before it was made.
+        // The key may be cached as wrong.
         self.inner.cache.forget(&digest);
-        // It is made, and its text is known here alone: whoever follows the changes learns of it soon.
+        // The key exists even if this fails; the task that follows changes retries.
         if let Err(error) = self.inner.catch_up().await {
             debug!("loading a new key failed, retrying later: {error}");
         }
@@ -346,7 +345,7 @@ impl Accounts {
         self.inner.store.keys_of(account).await
     }
 
-    /// Whether anybody holds a key that opens something now.
+    /// Whether any unexpired, unrevoked key exists.
     pub async fn has_good_key(&self) -> Result<bool, StorageError> {
         let now = wall_clock();
         let is_good = |key: &KeyRow| {

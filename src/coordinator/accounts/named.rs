@@ -1,6 +1,6 @@
 //! Sets of things that have names: small numbers in memory, names between blanks in the store.
 
-/// Declares a set and what may be in it.
+/// Declares a set type and its members.
 macro_rules! named_set {
     (
         $(#[doc = $about:literal])+
@@ -39,8 +39,7 @@ macro_rules! named_set {
                 named.map(|(one, _)| *one)
             }
 
-            /// Names between blanks. Those of a newer version are passed over: nobody ever may more than is
-            /// understood.
+            /// Parses names separated by spaces. Names of newer versions are ignored, so they grant no permission.
             pub fn parse(text: &str) -> Self {
                 text.split_whitespace().filter_map(Self::named).collect()
             }

@@ -1,4 +1,4 @@
-//! What an account may do, beyond what its keys are good for.
+//! Roles: permissions of an account, beyond the scopes of its keys.
 
 use super::named::named_set;
 
@@ -10,11 +10,11 @@ named_set! {
         ADMIN = 4 "admin",
         /// Owns workers.
         WORKER_OWNER = 8 "worker_owner",
-        /// Known to mean well: its workers see what is private, and it is never under suspicion.
+        /// Trusted: its workers may get private requests, and it gets no suspicion marks.
         TRUSTED = 16 "trusted",
         /// Under suspicion: its workers get nothing and its prompts are always filtered.
         FLAGGED = 32 "flagged",
-        /// May serve models nobody lists, and make styles.
+        /// May serve unlisted models and create styles.
         CUSTOMIZER = 64 "customizer",
         /// May come from addresses that hide where it is.
         VPN = 128 "vpn",
@@ -22,18 +22,18 @@ named_set! {
         SPECIAL = 256 "special",
         /// Asks for others, and may say for whom.
         SERVICE = 512 "service",
-        /// A class: only what is fit for it.
+        /// A school account: its requests are SFW and go to trusted workers only.
         EDUCATION = 1024 "education",
         /// On its way out: it may do nothing any more.
         DELETED = 2048 "deleted",
-        /// Its prompts are rewritten where a filter finds something, whatever it asks for.
+        /// Its prompts are rewritten on a filter match, whatever the request says.
         FILTERED = 4096 "filtered",
         /// No key of the account opens anything until an operator lifts the suspension.
         SUSPENDED = 8192 "suspended",
     }
 }
 
-/// Who may change what belongs to others: a moderator changes users, an administrator everybody.
+/// Permission to change other users: a moderator may change users, an administrator may change all accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
     User,
@@ -50,7 +50,7 @@ impl Roles {
         }
     }
 
-    /// Of whoever runs the service.
+    /// Roles of the service's operator.
     pub const ADMINISTRATOR: Self = Self::USER
         .with(Self::MODERATOR)
         .with(Self::ADMIN)

@@ -1,4 +1,4 @@
-//! What a key is good for.
+//! Scopes: permissions of a key.
 
 use super::named::named_set;
 

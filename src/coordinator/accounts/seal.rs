@@ -1,5 +1,5 @@
-//! What the database holds of secrets that are shown again: sealed under a key that comes from the server secret, and
-//! found by a digest.
+//! Encryption of secrets that their owners can read again: sealed under a key derived from the server secret, and
+//! looked up by a digest.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Seal {
     key: Arc<LessSafeKey>,
 }
 
-/// What is sealed: a seal of one kind is none of another.
+/// The kind of a secret; a seal of one kind does not open as another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sealed {
     SharedKey,
@@ -78,7 +78,7 @@ impl Seal {
         text.starts_with(VERSION)
     }
 
-    /// By what the database knows a shared key.
+    /// The database id of a shared key.
     pub fn number_of(&self, key: SharedKeyText) -> SharedKeyId {
         let digest = self.hasher.digest(&key.expose().to_string()).bytes();
         let mut bytes = [0; 16];

@@ -1,5 +1,5 @@
-//! The server secret, from which the digests of keys and the seals of shared keys and passkeys are made. It lives outside
-//! the database, so that a stolen database opens nothing; the database knows only a check of it.
+//! The server secret, from which the digests of keys and the seals of shared keys and passkeys are derived. Stored
+//! outside the database, which has only a check value of it, so a stolen database contains no usable key.
 
 use std::fmt;
 use std::fs;

@@ -218,7 +218,7 @@ async fn a_connection_that_looks_again_after_a_change_sees_that_change() {
     let mut changes = there.inner.store.keys_revision();
     here.revoke_key(&key.public_id).await.unwrap();
     let revision = here.inner.cache.revision();
-    // At the very moment at which the change is told, and before anybody else has taken it in.
+    // At the moment of the notification, before another task applies the change.
     changes.wait_for(|seen| *seen >= revision).await.unwrap();
     assert_eq!(
         there.recheck(&caller).await.unwrap_err(),

@@ -1,6 +1,6 @@
-//! What requests to `/v1` cost in money. Kudos are another currency: `kudos`.
+//! Prices of `/v1` requests in money. Kudos are another currency: `kudos`.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! | --- | --- |
 //! | `price_book` | the prices of models, by any of their names |
 //! | `charging` | which accounts pay |

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::{JobPrice, MicroUsd};
 use muster_protocol::job::Kind;
 
-/// What a model costs; none where it has no price for that kind of output.
+/// Prices of a model; `None` if there is no price for that kind of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ModelRates {
     pub input_per_mtok: Option<MicroUsd>,

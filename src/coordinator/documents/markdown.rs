@@ -2,7 +2,7 @@
 //! is text, and text is escaped; so HTML within Markdown is shown and not obeyed, and a link leads to the web, to a mail
 //! or to a place of this service.
 
-/// What a run of lines is.
+/// The type of a block of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Block {
     Paragraph,
@@ -81,7 +81,7 @@ impl Page {
         self.text.push_str(text);
     }
 
-    /// A line without a mark goes on with what is open.
+    /// A line without a mark continues the open block.
     fn go_on(&mut self, text: &str) {
         match self.open {
             None => self.begin(Block::Paragraph),
@@ -130,8 +130,7 @@ fn marked(line: &str) -> Option<(Block, &str)> {
     is_number.then_some((Block::Numbers, text))
 }
 
-/// Marks within a line. Each is looked for from where it begins, and not again within what it encloses, but for links
-/// in emphasis.
+/// Renders marks within a line. An enclosed text is not searched for marks again, except for links in emphasis.
 fn inline(mut text: &str, html: &mut String) {
     while let Some(at) = text.find(['`', '*', '[']) {
         escape(&text[..at], html);

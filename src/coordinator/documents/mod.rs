@@ -1,9 +1,9 @@
-//! What the operator tells people: terms, privacy, sponsors, news. There are texts of our own for the first three, which say
-//! what the program itself does; an operator puts others in their place.
+//! The operator's documents: terms, privacy, sponsors, news. The first three have built-in texts about the program
+//! itself, which an operator can replace.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `markdown` | from Markdown to HTML that can do no harm |
+//! | `markdown` | Markdown to safe HTML |
 //! | `privacy` | the privacy policy, from the settings in force |
 
 mod markdown;
@@ -51,7 +51,8 @@ impl Document {
     }
 }
 
-/// In the operator's own privacy policy, this line stands for what the settings in force store, and for how long.
+/// A line in the operator's own privacy policy, replaced by the stored data and retention times of the settings in
+/// force.
 pub const STORAGE_MARK: &str = "{{storage}}";
 
 impl Documents {

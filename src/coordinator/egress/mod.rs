@@ -1,17 +1,18 @@
-//! The one way out to addresses that clients name: source images and webhooks.
+//! Outbound HTTP to addresses that clients name, with an SSRF guard: source images and webhooks.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `target` | where a URL leads, and what is refused before anything is sent |
-//! | `names` | names to addresses, once |
+//! | `target` | the destination of a URL, and refusals before a connection |
+//! | `names` | DNS lookups |
 //!
-//! A client may name any address, so nothing goes to this machine or the network around it, in whatever notation, by
-//! whatever name and after whatever redirect. A name is resolved once and the connection made to what was looked at.
-//! Only the usual ports of web servers are used. Bodies have a size and a time; compressed ones are not taken, so that none grows. No proxy of the environment is
-//! asked, no cookie kept, no credential sent.
+//! A client may name any address, so requests to this machine or its private networks are refused, in whatever
+//! notation, by whatever name and after whatever redirect. A name is resolved once and the connection made to the
+//! checked address. Only the usual ports of web servers are allowed. Bodies have a size and a time limit; compressed
+//! bodies are refused, since their decompressed size is unknown. Proxies of the environment, cookies and credentials
+//! are not used.
 //!
-//! Errors go to the client and tell nothing of what is inside: a name that leads there is as unknown as one that does
-//! not exist.
+//! Errors go to the client and reveal nothing of the private network: a name that resolves there gives the same error
+//! as an unknown one.
 
 mod names;
 mod target;
@@ -64,11 +65,11 @@ pub struct Limits {
     pub bytes: usize,
     /// For all of it, redirects included.
     pub time: Duration,
-    /// How often somebody may send us elsewhere.
+    /// Redirects to follow.
     pub redirects: usize,
 }
 
-/// What was fetched.
+/// A fetched body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
     pub bytes: Bytes,
@@ -146,7 +147,7 @@ impl Egress {
         }
     }
 
-    /// What is at an address.
+    /// Fetches a URL.
     pub async fn fetch(&self, url: &str, limits: Limits) -> Result<Fetched, EgressError> {
         let fetching = async {
             let _going = self.inner.going.acquire().await;
@@ -205,7 +206,7 @@ impl Egress {
         answer.map_err(|_| EgressError::Unreachable)
     }
 
-    /// The addresses of a name. One that leads inside is as unknown as one that does not exist.
+    /// Resolves a name. A private address gives the same error as an unknown name.
     async fn admit_name(&self, name: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
         let permitted = &self.inner.permitted;
         if target::is_own(name) && !permitted.0.contains(&port) {
@@ -217,7 +218,7 @@ impl Egress {
         admitted.map_err(|_| EgressError::Unreachable)
     }
 
-    /// One for each request: it knows no other addresses than these, and forgets them with it.
+    /// A client for one request, pinned to the checked addresses.
     fn client(&self, pinned: Pinned) -> Result<reqwest::Client, EgressError> {
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(self.tls()?)

@@ -1,4 +1,4 @@
-//! Names to addresses, once for each time something is sent: what was looked at is what is connected to.
+//! DNS lookups, once per request: the connection goes to the checked addresses.
 
 use std::future::ready;
 use std::io;
@@ -21,7 +21,7 @@ pub enum Names {
     Told(Arc<parking_lot::Mutex<Vec<Answer>>>),
 }
 
-/// A name, and what it leads to when it is asked for next.
+/// A name and its addresses for the next lookup.
 #[cfg(test)]
 pub type Answer = (&'static str, Vec<IpAddr>);
 

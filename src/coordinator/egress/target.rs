@@ -41,8 +41,8 @@ pub fn check(url: &Url, schemes: Schemes) -> Result<(Named, u16), EgressError> {
     Ok((named, port.ok_or(EgressError::NotAnAddress)?))
 }
 
-/// The ports of web servers, proxied or not. On others are mail, databases and the like, of which nobody fetches an
-/// image, and asking whether one is open is a port scan under our address.
+/// Ports of web servers, proxied or not. Other ports are refused: images are not served there, and probing them would
+/// be a port scan from our address.
 const PORTS: [u16; 4] = [80, 443, 8080, 8443];
 
 /// Names that every machine has for itself (RFC 6761).

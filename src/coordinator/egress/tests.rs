@@ -22,14 +22,14 @@ const LIMITS: Limits = Limits {
     redirects: 2,
 };
 
-/// A server of this machine that answers what it is told, and remembers what it was asked.
+/// A server on this machine that sends a given reply and records its requests.
 pub struct Server {
     pub port: u16,
     asked: Arc<Mutex<Vec<String>>>,
     _tasks: Tasks,
 }
 
-/// What it sends after its answer.
+/// Behaviour after the reply.
 #[derive(Clone, Copy)]
 enum After {
     Nothing,

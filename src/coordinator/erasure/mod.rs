@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub struct Erasures(Arc<ErasureState>);
 
-/// What an erasure reaches.
+/// The services whose data an erasure deletes.
 #[derive(Debug)]
 pub struct ErasureParts {
     pub store: Store,

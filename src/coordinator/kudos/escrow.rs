@@ -24,7 +24,7 @@ pub const fn withheld(reward: Kudos) -> Kudos {
 }
 
 impl Settlement {
-    /// What owners earn who are not trusted yet is paid by half.
+    /// Moves half of untrusted owners' rewards to escrow.
     #[must_use]
     pub fn keeping_back(mut self, is_trusted: impl Fn(AccountId) -> bool) -> Self {
         let waits = |entry: &Entry| entry.reason == Reason::Reward && !is_trusted(entry.account);

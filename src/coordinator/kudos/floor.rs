@@ -1,6 +1,6 @@
-//! Nobody is refused work for lack of kudos: a charge that would take a balance below its floor is forgiven down to
-//! there. The house pays what is forgiven, by two more entries of the same job or posting, so that each still sums to
-//! zero and the books show what it cost.
+//! Floors: no request is refused for lack of kudos; a charge that would take a balance below its floor is forgiven down
+//! to there. The house pays the forgiven part, by two more entries of the same job or posting, so that each still sums
+//! to zero and the ledger shows the cost.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use super::{Entry, HOUSE, Reason};
 /// An account that some entries together have taken below its floor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fallen {
-    /// What it had before them.
+    /// Balance before these entries.
     pub before: Kudos,
     pub floor: Kudos,
 }
 
-/// What is forgiven, of the entries in their order.
+/// The forgiven parts of the entries, in order.
 pub fn forgiven<'a, T: ?Sized>(
     entries: &[(&'a T, Entry)],
     fallen: &HashMap<AccountId, Fallen>,
@@ -72,7 +72,7 @@ mod tests {
         }
     }
 
-    /// What is forgiven of each.
+    /// The forgiven part of each amount.
     fn of(before: i64, floor: i64, amounts: &[i64]) -> Vec<i64> {
         let amounts = amounts.iter();
         let entries: Vec<_> = amounts.map(|amount| (&"a job", entry(*amount))).collect();

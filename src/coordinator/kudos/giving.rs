@@ -1,4 +1,4 @@
-//! Kudos given: by one user to another, and by whoever runs the service out of the house's pocket.
+//! Kudos transfers: between users, and awards by administrators from the house.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use muster_protocol::legacy::{Code, Refusal};
 
 use super::{Cause, MOST, MOST_CREATED, Posted, Posting};
 
-/// Whoever has just received kudos from somebody sends them none for so long.
+/// After receiving kudos from a user, an account may not send them any for this long.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Whoever is under so many suspicions gives and receives nothing.
+/// Accounts with this many suspicion marks can neither give nor receive kudos.
 const SUSPICIOUS: i64 = 5;
 
 /// Gives kudos. Clones are the same.
@@ -25,7 +25,7 @@ pub struct Giving {
     accounts: Accounts,
 }
 
-/// What somebody wants to give.
+/// A requested transfer.
 #[derive(Debug, Clone, Copy)]
 pub struct Gift<'a> {
     /// `name#id`, of which the number counts, or a shared key.
@@ -92,7 +92,7 @@ impl Giving {
         }
     }
 
-    /// Whoever runs the service gives what nobody had.
+    /// An administrator's award, paid by the house.
     pub async fn award(&self, giver: &Caller, gift: Gift<'_>) -> Result<Kudos, NotGiven> {
         Code::DeletedUser.when(giver.roles.contains(Roles::DELETED))?;
         Code::NotAllowedAwards.when(!giver.roles.contains(Roles::ADMIN))?;
@@ -158,7 +158,7 @@ impl Giving {
     }
 }
 
-/// Those who are trusted never are.
+/// Trusted users are never suspicious.
 fn is_suspicious(person: &PersonRow) -> bool {
     person.suspicion >= SUSPICIOUS && !person.roles.contains(Roles::TRUSTED)
 }

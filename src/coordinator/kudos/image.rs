@@ -1,4 +1,4 @@
-//! What an image is worth. The legacy network asks a small trained model how long a drawing takes; this is a closed
+//! The price of an image. The public network asks a small trained model how long an image takes; this is a closed
 //! formula of our own, within 5 % of that model's four published prices:
 //!
 //! ```text
@@ -18,9 +18,9 @@
 //! | 512×512, 35 steps, GFPGAN and RealESRGAN_x4plus | 25.46 | 25.50 |
 //! | 768×512, 30 steps, canny from a source image | 15.13 | 15.11 |
 //!
-//! How much of a source image is drawn anew does not count: workers take all the steps on it. The reward is the price
-//! times a factor of the model's family. Who asked pays that, more for a source image and for upscaling, and one kudos
-//! beside it; what is more than the reward is the house's.
+//! The denoising strength of image-to-image does not count: workers take all the steps. The reward is the price times a
+//! factor of the model's family. The requester pays the reward, a surcharge for a source image and for upscaling, and a
+//! fee of one kudos; the house gets the difference.
 
 use muster_protocol::job::Kudos;
 use muster_protocol::legacy::agent::BridgeAgent;
@@ -44,7 +44,7 @@ pub struct Drawing {
     pub height: u32,
     /// As they cost.
     pub steps: u32,
-    /// It begins with an image.
+    /// Whether the request has a source image.
     pub source: bool,
     pub control: Control,
     pub hires_fix: bool,
@@ -67,7 +67,7 @@ pub enum Control {
     Given,
 }
 
-/// What a request says about who may serve it, for more.
+/// Options of a request that cost extra.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
     pub slow_workers: bool,
@@ -119,18 +119,18 @@ impl Drawing {
             + flat(self.inversions > 0, 1.0)
     }
 
-    /// What the worker is paid for one, by the family of the model that drew it.
+    /// The worker's reward for one image, by its model's family.
     pub fn reward(&self, family: Baseline) -> Kudos {
         thousandths(self.price() * self.family_factor(family))
     }
 
-    /// What whoever asked pays for one that a worker is paid so much for.
+    /// The requester's charge for an image with this reward.
     pub fn charge(&self, reward: Kudos, terms: Terms) -> Kudos {
         thousandths(self.charged(reward.0 as f64 / 1000.0, terms))
     }
 
-    /// What `n` of them are said to cost before anything is drawn: by the family of the first model that was asked
-    /// for, or the usual one. What a workflow makes of them is not in it.
+    /// Estimated price of `n` images, by the family of the first requested model or the default. Without the price of a
+    /// workflow.
     pub fn estimate(&self, first: Option<Baseline>, terms: Terms, n: u32) -> f64 {
         let factor = plain_factor(first.unwrap_or(Baseline::Sdxl));
         let each = self.charged(self.price() * factor, terms);
@@ -189,8 +189,8 @@ fn weight(processor: PostProcessor) -> f64 {
     }
 }
 
-/// What is left of an image reward for a worker that polls, by its software: all of it for the usual ones where they
-/// are new, less where they are old, least where nobody knows them.
+/// Factor on a polling worker's image reward, by its software: full for current versions of known software, less for
+/// old versions, least for unknown software.
 pub fn agent_factor(agent: &BridgeAgent) -> f64 {
     match agent.is_current() {
         Some(true) => 1.0,
@@ -199,7 +199,7 @@ pub fn agent_factor(agent: &BridgeAgent) -> f64 {
     }
 }
 
-/// What a request costs at once, beside its jobs: work that is there whatever becomes of them.
+/// The request fee, charged whatever becomes of the jobs.
 pub fn activation_fee(extra_sources: usize, style_of_another: bool) -> Kudos {
     let style = if style_of_another { 2 } else { 0 };
     let sources = 5_i64.saturating_mul(i64::try_from(extra_sources).unwrap_or(i64::MAX));

@@ -10,12 +10,12 @@ use super::price::FEE;
 
 const SIDE: u32 = 512;
 
-/// For a tile of a control map, by what it takes to draw it.
+/// Per tile of a control map, by the cost of its preprocessor.
 const NO_NETWORK: i64 = 3;
 const SMALL_NETWORK: i64 = 5;
 const LARGE_NETWORK: i64 = 8;
 
-/// What a worker is paid for a form, and for a control map of this kind.
+/// The worker's reward for a form, and for a control map of this kind.
 pub fn form_reward(form: Form, map: Option<ControlType>, width: u32, height: u32) -> Kudos {
     let tiles = i64::from(tiles(width, height));
     let kudos = match form {
@@ -54,7 +54,7 @@ fn map_reward(map: ControlType) -> i64 {
     }
 }
 
-/// What whoever asked pays for it.
+/// The requester's charge for it.
 pub fn form_charge(reward: Kudos, slow_workers: bool) -> Kudos {
     let patience = if slow_workers { 1000 } else { 0 };
     Kudos(reward.0.saturating_add(FEE.0 + patience))

@@ -1,20 +1,20 @@
-//! Kudos: what a job costs, who is paid for it, and how an ended job becomes a settled one.
+//! Kudos: prices and rewards of jobs, and the settlement of ended jobs.
 //!
-//! | file | what it decides |
+//! | file | decisions |
 //! | --- | --- |
-//! | `price` | what tokens of a model are worth |
+//! | `price` | the price of text, by tokens and model size |
 //! | `sizes` | how large models are |
 //! | `image`, `worth` | the price of an image, and the worth of an output of each kind |
-//! | `interrogation` | what looking at an image is worth |
-//! | `upfront` | which requests are paid for before they are made |
-//! | `payer` | who pays for a request |
+//! | `interrogation` | the price of interrogations |
+//! | `upfront` | which requests are paid before they run |
+//! | `payer` | the account that pays for a request |
 //! | `metering` | how many tokens are paid |
 //! | `settlement` | the settled row of a job and its entries in the ledger |
-//! | `posting` | entries that are no job's: transfers, awards, corrections |
-//! | `escrow` | what owners earn before they are trusted |
-//! | `floor` | what is forgiven of charges that fall below a balance's floor |
-//! | `uptime` | what being there is worth |
-//! | `giving` | who may give kudos to whom |
+//! | `posting` | entries without a job: transfers, awards, corrections |
+//! | `escrow` | rewards of owners before they are trusted |
+//! | `floor` | the forgiven part of charges below a balance's floor |
+//! | `uptime` | rewards for uptime |
+//! | `giving` | permission of transfers |
 //!
 //! These are plain values in and plain values out. [`books`] hands them to the store, and so does [`Giving`].
 
@@ -63,9 +63,9 @@ use muster_protocol::job::AccountId;
 /// What else is done about a job when it is settled.
 pub type Aside = Box<dyn FnOnce() + Send>;
 
-/// The books of a store: where the switchboard writes down what has ended.
+/// The settlement of ended jobs in a store, for the switchboard.
 ///
-/// Owners who are not trusted are paid by half; the other half waits.
+/// Half of an untrusted owner's reward goes to escrow.
 pub fn books(
     store: Store,
     prices: Arc<Prices>,

@@ -1,5 +1,5 @@
-//! Who pays for a request: whoever asks, the owner of the shared key that was sent in the place of a key, or the author
-//! of a style who has a key pay for its uses.
+//! The payer of a request: the caller, the owner of the shared key sent in place of a key, or the author of a style
+//! whose shared key pays for its uses.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use muster_protocol::legacy::{Code, Refusal};
 #[derive(Debug, Clone)]
 pub struct Payer {
     pub account: AccountId,
-    /// What it brings to the queue.
+    /// The payer's standing in the queue.
     pub standing: Standing,
-    /// What it has above its floor, and held for nothing.
+    /// Balance above the floor, less holds.
     spare: Kudos,
     key: Option<Arc<SharedKey>>,
-    /// The key is that of a style, which makes what it likes.
+    /// The shared key is that of a style.
     by_style: bool,
     is_trusted: bool,
     /// The key has less left than the request may cost.
@@ -72,7 +72,7 @@ impl Payer {
         }
     }
 
-    /// Whoever asks as those who have no key may do so only where they may.
+    /// Refuses the anonymous account where anonymous requests are off.
     pub fn admitted(self, anonymous: bool) -> Result<Self, Refusal> {
         Code::SharedKeyEmpty.when(self.account == ANONYMOUS && !anonymous)?;
         Ok(self)
@@ -88,7 +88,7 @@ impl Payer {
         key.map(|key| &key.limits)
     }
 
-    /// An account need not have what a request may cost, but some workers want to know that it has.
+    /// Marks a payer that may lack the price: the request is accepted, but some workers take paid requests only.
     pub fn note_price(&mut self, price: Kudos) {
         self.standing.short = !self.is_trusted && self.spare < price;
     }
@@ -99,7 +99,8 @@ impl Payer {
         key.map(|key| key.id)
     }
 
-    /// Its shared key has less left than that: it pays no more, and what it pays for waits behind the others.
+    /// The shared key's budget is below the price: the key pays no more than the rest, and the request gets low
+    /// priority.
     pub fn fall_short(&mut self) -> Result<(), Refusal> {
         Code::SharedKeyInsufficientKudos.when(!self.allow_downgrade)?;
         self.falls_short = true;

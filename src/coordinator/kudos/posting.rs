@@ -9,8 +9,8 @@ use super::HOUSE;
 
 /// The most that one account may give another at once: a trillion kudos, more than all accounts of the public service have.
 pub const MOST: Kudos = Kudos(1_000_000_000_000_000);
-/// The most that may be created at once, by an award or a correction: a billion kudos. Nobody's balance limits these, and
-/// the sum of some millions of them still fits in 64 bits.
+/// Most kudos created at once, by an award or a correction: a billion. Such amounts are limited by no balance, and the
+/// sum of some millions of them still fits in 64 bits.
 pub const MOST_CREATED: Kudos = Kudos(1_000_000_000_000);
 
 /// Tallies of what goes from one user to another.
@@ -23,14 +23,14 @@ pub const RECEIVED: &str = "received";
 pub struct Posting {
     pub id: PostingId,
     pub cause: Cause,
-    /// What it is about, for whoever reads the books: a style, a request, a month.
+    /// The subject, for readers of the ledger: a style, a request, a month.
     pub about: String,
     /// Of several with the same, one happens.
     pub once: Option<String>,
     pub at: UnixMillis,
-    /// Who gives (below nothing) and receives how much. They sum to zero.
+    /// Accounts and amounts, negative for the giver. They sum to zero.
     pub moves: Vec<(AccountId, Kudos)>,
-    /// Accounts that must not fall below their floor, beside what is held of them. Others may fall to anything.
+    /// Accounts whose balance less holds must stay above the floor. Others may fall to anything.
     pub floored: Vec<AccountId>,
 }
 
@@ -46,18 +46,18 @@ pub enum Cause {
     Donation,
     /// Out of the house, by those who may.
     Award,
-    /// What an account begins with.
+    /// Initial balance of an account.
     Start,
     /// An operator sets a balance.
     Correction,
     Monthly,
     /// A worker was there.
     Uptime,
-    /// The owner of a style that somebody used.
+    /// Reward of a style's owner for a use.
     Style,
-    /// Somebody has rated images.
+    /// Reward for rating images.
     Rating,
-    /// What a request costs beside its jobs.
+    /// Fee of a request, besides its jobs.
     Request,
     /// Rewards that waited until their owner was trusted.
     Escrow,
@@ -67,7 +67,7 @@ pub enum Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Posted {
     Done,
-    /// It has happened before, on the same terms; nothing was written.
+    /// Posted before on the same terms; nothing was written.
     Already,
     /// Something else has happened under its `once`; nothing was written.
     Conflict,
@@ -99,7 +99,7 @@ impl Posting {
         Self::new(cause, vec![(from, given), (to, amount)], at)
     }
 
-    /// The house gives, or takes what is below nothing.
+    /// A posting from the house, or to it if negative.
     pub fn from_house(cause: Cause, to: AccountId, amount: Kudos, at: UnixMillis) -> Self {
         Self::between(cause, (HOUSE, to), amount, at)
     }
@@ -110,14 +110,15 @@ impl Posting {
         self
     }
 
-    /// Of all with the same key one happens. It is known as long as the records of jobs are kept.
+    /// Idempotency: of all postings with this key, one is written. The key is known as long as the records of jobs are
+    /// kept.
     #[must_use]
     pub fn once(mut self, key: impl Into<String>) -> Self {
         self.once = Some(key.into());
         self
     }
 
-    /// Only if this account stays above its floor, and above what is held of it.
+    /// Refuses the posting if this account's balance less holds would fall below its floor.
     #[must_use]
     pub fn above_floor(mut self, account: AccountId) -> Self {
         self.floored.push(account);
@@ -149,7 +150,7 @@ impl Posting {
 }
 
 impl Cause {
-    /// Under what an account's side of it is tallied: what is given and what is received are told apart.
+    /// The tally of an account's side; amounts given and received have separate tallies.
     pub fn tally(self, amount: Kudos) -> &'static str {
         match (self, amount.0 < 0) {
             (Self::Transfer, true) => GIFTED,

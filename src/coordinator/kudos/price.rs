@@ -1,4 +1,4 @@
-//! What text is worth, as the legacy network prices it:
+//! The price of text, as in the public network:
 //!
 //! ```text
 //! t(n)   = min(max(20, n), longest)
@@ -6,33 +6,33 @@
 //! reward = t(output) · (max(p, 13) / 13) ^ 0.2 · p / 125 · c
 //! ```
 //!
-//! n is a number of tokens and p the model's size in billions of parameters, which is what the catalog says or, of a
-//! trusted owner's worker, the name under which it serves the model. The reward is rounded to thousandths, the unit of
-//! the ledger. Who asked pays the reward and one kudos more.
+//! n is a number of tokens and p the model's size in billions of parameters, from the catalog or, for a trusted owner's
+//! worker, from the name under which it serves the model. The reward is rounded to thousandths, the unit of the ledger.
+//! The requester pays the reward and a fee of one kudos.
 //!
-//! | | a worker that polls | a worker on a socket |
+//! | | polling worker | socket worker |
 //! | --- | --- | --- |
 //! | n | one for every four characters, or part of them | tokens, counted here |
 //! | p of an unknown model | reward = c, or t(output) · c · 0.027 for trusted owners | 1 |
-//! | software that is not known to return what a model said | 0.3 of it for a known model | as any |
+//! | software not validated to return the model's output unchanged | 0.3 of it for a known model | as any |
 //! | least reward | none | 0.1 |
 //!
-//! So workers that poll earn what they are used to, and whoever sends its tokens as they come is paid for those. The
-//! agent of a socket is whatever it writes there, and none of the validated ones speaks that protocol.
+//! So polling workers earn as in the public network, and socket workers are paid for the tokens they stream. A socket
+//! worker's agent is not verified, and no validated software speaks that protocol.
 
 use muster_protocol::job::Kudos;
 use muster_protocol::legacy::agent::BridgeAgent;
 
 use super::sizes::Prices;
 
-/// What the requester pays beyond the rewards of the workers.
+/// The requester's fee beyond the rewards of the workers.
 pub const FEE: Kudos = Kudos(1000);
 
 /// The most that one job can be worth, so that no sum can overflow: a billion kudos.
 const MOST: f64 = 1e12;
 
 const FEWEST_TOKENS: u32 = 20;
-/// Of a model that nobody knows, before the factor of the context.
+/// Per token of an unknown model, before the factor of the context.
 const UNKNOWN_PER_TOKEN: f64 = 0.027;
 /// The least that work is worth: a tenth of a kudos, as workers on a socket are used to.
 const LEAST: f64 = 100.0;

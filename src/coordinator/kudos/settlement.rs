@@ -1,7 +1,7 @@
 //! From the facts of an ended job to its settled row and its entries in the ledger.
 //!
-//! Delivered jobs and those their client left are paid, for what was delivered; nobody is paid or charged for a
-//! failure. The entries of a job always sum to zero.
+//! Delivered and cancelled jobs are paid for their delivered output; failures are neither paid nor charged. The entries
+//! of a job always sum to zero.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::worth::{self, Worth};
 /// The account that receives fees. Zero is kept for the anonymous account of the legacy side.
 pub const HOUSE: AccountId = AccountId(-1);
 
-/// What is written of one ended job, once.
+/// The record of one ended job, written once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settlement {
     pub job: JobId,
@@ -38,19 +38,19 @@ pub struct Settlement {
     pub reason: &'static str,
     pub attempts: u32,
     pub usage: Usage,
-    /// What was asked for, in tokens or pixelsteps.
+    /// Requested size, in tokens or pixelsteps.
     pub size: u64,
     /// Of the output, the tokens that were paid.
     pub paid_tokens: u32,
-    /// What the worker that ended it is told that it has earned: before the part that some software costs it.
+    /// The reward reported to the last worker, before the deduction for its software.
     pub reward: Kudos,
-    /// What the requester pays.
+    /// The requester's charge.
     pub charge: Kudos,
-    /// What the account pays in money; none where the job has no price.
+    /// The charge in money; `None` if the job has no price.
     pub cost: Option<MicroUsd>,
     pub timing: Timing,
     pub entries: Vec<Entry>,
-    /// What it brought, kept for a request on disk whatever its end.
+    /// The output, kept for a durable request whatever its end.
     pub result: Option<Arc<str>>,
 }
 
@@ -78,11 +78,11 @@ pub enum Reason {
     Charge,
     /// A worker's owner is paid.
     Reward,
-    /// What is kept back of a reward.
+    /// The part of a reward kept in escrow.
     Escrow,
     /// The house is paid.
     Fee,
-    /// The house pays what a requester does not have, or the shared key that it was asked with.
+    /// The house pays the part that the requester or the shared key lacks.
     Forgiven,
     /// A requester pays for a request beside its jobs.
     Request,
@@ -141,14 +141,14 @@ impl Settlement {
     }
 }
 
-/// What a job is worth.
+/// The charge and rewards of a job.
 #[derive(Debug, Default)]
 struct Bill {
-    /// Of each part, in order; none where nobody is paid.
+    /// Rewards by part, in order; empty if unpaid.
     rewards: Vec<Kudos>,
-    /// What the worker of the last part is told.
+    /// The reward reported to the worker of the last part.
     told: Kudos,
-    /// What whoever asked pays. The house has the difference.
+    /// The requester's charge. The house gets the difference.
     charge: Kudos,
     /// Of the output, the tokens that are paid.
     tokens: u32,
@@ -165,8 +165,8 @@ impl Bill {
         }
     }
 
-    /// Whoever made it is paid so much, and nobody for what was not made: a worker may be done because it was told to
-    /// stop.
+    /// The bill of an output made by one worker. Unpaid if the last part is empty: a worker may be done because it was
+    /// told to stop.
     fn of_one(facts: &Facts, worth: Worth) -> Self {
         let mut rewards = vec![Kudos(0); facts.parts.len()];
         match (rewards.last_mut(), facts.parts.last()) {
@@ -229,7 +229,7 @@ fn cost(facts: &Facts, counted: Counted) -> Option<MicroUsd> {
     Some(price.cost(metered.prompt_tokens.into(), metered.output_tokens.into()))
 }
 
-/// A client that leaves, or reads too slowly to go on, pays for what it got.
+/// A client that leaves, or reads too slowly, pays for the delivered output.
 fn is_paid(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Delivered { .. } | Outcome::Cancelled => true,
@@ -238,7 +238,7 @@ fn is_paid(outcome: &Outcome) -> bool {
     }
 }
 
-/// What a worker that polls keeps from whoever asked for it costs the fee alone, as it does for images.
+/// A result that a polling worker censored costs the fee alone, as for images.
 fn is_unwanted(facts: &Facts) -> bool {
     let polls = facts.parts.last().is_some_and(|part| part.agent.is_some());
     polls && worth::is_hidden(&facts.outcome)
@@ -336,7 +336,7 @@ fn kind(facts: &Facts) -> Kind {
     facts.job.kind.listed_as()
 }
 
-/// What it was asked of, when nobody took it.
+/// The requested model, if no worker took the job.
 fn wanted(facts: &Facts) -> Arc<str> {
     facts.job.model.0.first().cloned().unwrap_or_default()
 }

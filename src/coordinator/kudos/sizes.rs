@@ -1,4 +1,4 @@
-//! How large models are, in billions of parameters: what is known, and what a name tells.
+//! Sizes of models in billions of parameters: known ones, and sizes parsed from names.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -31,7 +31,7 @@ impl Prices {
         self.told(model, is_trusted).unwrap_or(1.0)
     }
 
-    /// The size that is known or, on the word of who is trusted, told by the name.
+    /// The known size or, for a trusted owner, the one in the model's name.
     pub fn told(&self, model: &str, is_trusted: bool) -> Option<f64> {
         let said = || size_in(model).filter(|_| is_trusted);
         self.known(model).or_else(said)
@@ -48,7 +48,7 @@ impl Prices {
         self.known(model).unwrap_or(1.0)
     }
 
-    /// Its size, if it is known, under whatever alias and however quantized. An adapter `MODEL:NAME` counts as its model.
+    /// The known size of a model, under whatever alias or quantization. An adapter `MODEL:NAME` counts as its model.
     pub fn known(&self, model: &str) -> Option<f64> {
         let exact = self.billions.get(model);
         let plainly = || self.billions.get(plain(model));

@@ -180,7 +180,7 @@ fn software_that_polls_is_paid_by_what_is_known_of_it() {
     assert_eq!(by(Some("somebody:1:url")), (Kudos(660), Kudos(1660)));
 }
 
-/// What a worker that polls has for a text of so many characters by four, as it is counted in tokens and otherwise.
+/// A polling worker's reward for a text of `4 * quarter` characters, counted by characters and not by tokens.
 fn polled(quarter: u32, longest: Option<u32>, trusted: bool, prices: &Prices) -> Kudos {
     let part = Part {
         agent: Some(VALIDATED.into()),

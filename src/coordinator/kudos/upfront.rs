@@ -1,6 +1,5 @@
-//! Requests that weigh on everybody are paid for before they are made: those that are for fast workers only, and those
-//! larger than what the workers that are there can serve besides what waits. The sum is held from the balance until
-//! the request has ended.
+//! Upfront payment of heavy requests: those for fast workers only, and those larger than the online workers can serve
+//! besides the queue. The amount is held from the balance until the request has ended.
 //!
 //! ```text
 //! texts   longest = 512 + 5 · threads - 0.9 · waiting            within 256 and 512 tokens
@@ -14,7 +13,7 @@ use super::image::{Control, Drawing};
 use super::price::rounded;
 use super::sizes::Prices;
 
-/// Who is there, and what waits: of one kind of work.
+/// Workers' threads and waiting jobs of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Crowd {
     pub threads: u32,
@@ -59,7 +58,7 @@ pub fn text_needs_it(slow_workers: bool, max_length: u32, crowd: Crowd) -> bool 
     !slow_workers || max_length > crowd.longest_text()
 }
 
-/// What is held for `n` texts, by the largest of the models that were named.
+/// The hold for `n` texts, by the largest of the named models.
 pub fn text_hold(max_length: u32, models: &[&str], prices: &Prices, n: u32) -> Kudos {
     let sizes = models.iter().map(|model| prices.size_factor(model));
     let each = match sizes.reduce(f64::max) {
@@ -87,7 +86,7 @@ impl Weighty<'_> {
         !self.slow_workers || self.is_large(crowd) || self.drawing.steps > self.free_steps()
     }
 
-    /// Its size as it is for nothing, in the same proportions as far as the grid allows.
+    /// The largest size without upfront payment, in the same proportions as far as the grid allows.
     pub fn free_size(&self, crowd: Crowd) -> (u32, u32) {
         let (width, height) = (self.drawing.width, self.drawing.height);
         if !self.is_large(crowd) {

@@ -1,5 +1,4 @@
-//! What being there is worth, job or no job: a worker is paid for every ten minutes it was online, as the legacy network
-//! does.
+//! Uptime rewards: a worker is paid for every ten minutes online, with or without jobs, as in the public network.
 //!
 //! ```text
 //! images           50 + 2 a model + 30 with LoRA
@@ -7,8 +6,8 @@
 //! text             (25 + 15 · context / 1024) · max(p / 7, 0.25)        half of the bracket for an unknown model
 //! ```
 //!
-//! p is the size of its largest model in billions of parameters, the context counts up to 262,144, and a text backend
-//! that nobody has validated is paid 0.3 of it.
+//! p is the size of its largest model in billions of parameters, the context counts up to 262,144, and an unvalidated
+//! text backend is paid 0.3 of it.
 
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ pub const UPTIME: Duration = Duration::from_secs(600);
 
 const LONGEST: u32 = 262_144;
 
-/// What a worker offers while it is there.
+/// Models and limits that count for a worker's uptime reward.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Presence {
     Image {
@@ -57,7 +56,7 @@ impl Presence {
         rounded(kudos * 1000.0)
     }
 
-    /// Whether it is paid at once even to those who are not trusted yet.
+    /// Whether untrusted owners are paid at once, without escrow.
     pub fn is_paid_at_once(self) -> bool {
         self == Self::Interrogation
     }

@@ -20,7 +20,7 @@ use super::sizes::Prices;
 pub struct Worth {
     /// As workers are told, whatever their software.
     pub reward: Kudos,
-    /// What is paid of that.
+    /// The part of the reward that is paid.
     pub paid: Kudos,
     pub charge: Kudos,
 }
@@ -66,7 +66,7 @@ fn of_image(facts: &Facts) -> Worth {
     }
 }
 
-/// Whether its worker says that nobody should see it.
+/// Whether the worker censored the output.
 pub fn is_hidden(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Delivered { finish, .. } => Hidden::of(finish).is_some(),

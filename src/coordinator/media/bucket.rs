@@ -1,7 +1,7 @@
-//! Objects in a bucket of a service that speaks S3.
+//! Objects in an S3 bucket.
 //!
-//! A presigned link cannot say "once", and those who upload by public habit send no content type that it could hold
-//! them to. So what they send comes under `incoming/`, and gets its name when the coordinator has looked at it: from
+//! A presigned link cannot be limited to one use, and clients of the public network send no content type that it could
+//! be bound to. So uploads arrive under `incoming/`, and get their name once the coordinator has checked them: from
 //! then on the link changes nothing any more.
 
 use std::time::{Duration, SystemTime};
@@ -185,7 +185,7 @@ impl Bucket {
         Ok(objects)
     }
 
-    /// Removes what is older than `keep`: how many objects.
+    /// Removes objects older than `keep`. Returns their number.
     pub async fn sweep(&self, keep: Duration) -> Result<u64> {
         let Some(before) = SystemTime::now().checked_sub(keep) else {
             return Ok(0);

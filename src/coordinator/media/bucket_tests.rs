@@ -60,7 +60,7 @@ async fn bucket_at(
     Media::open(&settings, &links, tasks).await
 }
 
-/// One that no other test has.
+/// A key unique to this test.
 pub fn key() -> Key {
     Key::new(Area::Results, Uuid::new_v4(), 1, MediaType::Webp)
 }

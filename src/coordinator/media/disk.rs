@@ -1,4 +1,4 @@
-//! The disk of a folder: what is to stay free of it, and what may still come there.
+//! The disk of a media folder: the space to keep free, and the uploads to expect.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -20,11 +20,11 @@ pub struct Disk {
     root: PathBuf,
     /// Bytes that stay free.
     spare: u64,
-    /// What is being uploaded right now, and how many bytes that may be.
+    /// Uploads under way, and their maximum bytes.
     arriving: Mutex<HashMap<Key, u64>>,
     /// Whether it was warned that there is no room.
     warned: AtomicBool,
-    /// Which folder it was when it was opened, and what is wrong with the one that is there now.
+    /// Identity of the opened folder, and the problem of the present one.
     place: Mutex<Place>,
 }
 
@@ -34,7 +34,7 @@ struct Place {
     problem: Option<&'static str>,
 }
 
-/// What a look at the folder found.
+/// The result of a check of the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// The folder that was opened.
@@ -45,7 +45,7 @@ pub enum Found {
     Other,
 }
 
-/// An upload under way: the only one for its key. It has the room for what its link is for.
+/// An upload under way, the only one for its key. Reserves the maximum bytes of its link.
 #[derive(Debug)]
 pub struct Arriving {
     key: Key,
@@ -88,7 +88,7 @@ impl Disk {
         self.place().problem
     }
 
-    /// Gives back what was wrong before.
+    /// Sets the current problem and returns the one before.
     pub fn note(&self, problem: Option<&'static str>) -> Option<&'static str> {
         std::mem::replace(&mut self.place().problem, problem)
     }

@@ -59,7 +59,7 @@ impl Folder {
         self.disk.problem()
     }
 
-    /// Looks whether the folder is still the one that was opened. One that was deleted is made anew: its images are
+    /// Checks that the folder is still the one that was opened. A deleted folder is created again, since its images are
     /// lost in any case.
     pub async fn look(&self) -> io::Result<()> {
         self.blocking(|folder| {
@@ -131,7 +131,7 @@ impl Folder {
         .await
     }
 
-    /// Whether what a link is for would be taken now.
+    /// Whether an upload of the link's size would be accepted now.
     pub fn check_room(&self, ticket: Ticket) -> io::Result<()> {
         self.disk.check(ticket.most)
     }
@@ -156,7 +156,7 @@ impl Folder {
         .await
     }
 
-    /// Takes what a link gives leave for, once.
+    /// Receives the upload of a link, once.
     pub async fn receive(
         &self,
         ticket: Ticket,
@@ -169,7 +169,7 @@ impl Folder {
             return self.same_again(key, body).await;
         }
         let part = |folder: &Self| {
-            // Its own room is in the sum.
+            // The upload's own reservation is in the sum already.
             folder.disk.check(0)?;
             folder.part()
         };
@@ -193,7 +193,7 @@ impl Folder {
         }
     }
 
-    /// Whoever lost the answer to an upload sends it again: the length of what is there, if it is what comes.
+    /// A repeated upload, sent because the client lost the reply: returns the stored length if the content is equal.
     async fn same_again(
         &self,
         key: Key,
@@ -240,7 +240,7 @@ impl Folder {
         Ok(true)
     }
 
-    /// Removes what is older than `keep`: how many objects. Warns if there is no room after that.
+    /// Removes objects older than `keep`. Returns their number. Warns if there is no space after that.
     pub async fn sweep(&self, keep: Duration) -> io::Result<u64> {
         self.blocking(move |folder| {
             let before = SystemTime::now().checked_sub(keep);
@@ -252,7 +252,7 @@ impl Folder {
             let removed = areas
                 .map(|area| remove_before(&folder.root.join(area.name()), before))
                 .sum();
-            // Whoever comes next is refused, and this has told why.
+            // `look` logs the problem; the next upload is refused.
             let _ = folder.disk.look();
             removed
         })
@@ -342,7 +342,7 @@ impl Sent {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // What has its own name by now keeps it.
+        // A finished upload was renamed and stays.
         let _ = fs::remove_file(&self.path);
     }
 }

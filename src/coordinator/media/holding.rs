@@ -1,4 +1,4 @@
-//! Objects that somebody needs for a while: whoever lets go of them has them deleted.
+//! Objects needed for a while: deleted when their `Holding` is dropped.
 
 use parking_lot::Mutex;
 
@@ -16,7 +16,7 @@ pub struct Holding {
     shares: Vec<QuotaShare>,
 }
 
-/// What is to be deleted. It was stored before, so it is no more than there is room for.
+/// Objects to delete. Bounded, since each was stored before.
 #[derive(Debug, Default)]
 pub struct Unwanted {
     keys: Mutex<Vec<Key>>,
@@ -27,7 +27,7 @@ pub struct Unwanted {
 const AT_ONCE: usize = 8;
 
 impl Holding {
-    /// Also what is only about to be stored.
+    /// Adds an object, which need not be stored yet.
     pub fn add(&mut self, key: Key) {
         self.keys.push(key);
     }
@@ -37,7 +37,7 @@ impl Holding {
         self.shares.push(share);
     }
 
-    /// They stay: another process goes on with them.
+    /// Keeps the objects, since another process needs them.
     pub fn leave(mut self) {
         self.keys.clear();
     }

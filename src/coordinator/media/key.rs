@@ -1,4 +1,4 @@
-//! What an object is called: the same in a folder, in a bucket and in a link.
+//! Names of objects: the same in a folder, in a bucket and in a link.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,8 +6,7 @@ use std::str::FromStr;
 use muster_media::MediaType;
 use uuid::Uuid;
 
-/// The name of one object: `results/ID-NUMBER.webp`. It follows from what the object belongs to, so nobody has to
-/// remember it.
+/// The name of an object: `results/ID-NUMBER.webp`. Derived from the object's owner, so it is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     area: Area,
@@ -42,7 +41,7 @@ impl Key {
         }
     }
 
-    /// That of what the object belongs to.
+    /// Id of the object's owner.
     pub const fn id(&self) -> Uuid {
         self.id
     }

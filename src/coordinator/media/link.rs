@@ -1,7 +1,7 @@
-//! Links that are good for one object, for one thing to do with it and for a while: signed under the server's secret.
+//! Signed links, each for one object, one operation and a limited time, under the server's secret.
 //!
-//! `BASE/media/KEY?until=SECONDS&signature=HEX`, for an upload also `most=BYTES`. Whoever has one needs nothing else,
-//! and nobody can change a letter of it.
+//! `BASE/media/KEY?until=SECONDS&signature=HEX`, for an upload also `most=BYTES`. A link needs no key, and any change
+//! invalidates its signature.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ pub enum BadLink {
     Expired,
 }
 
-/// What a link is for.
+/// The operation of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     Get,
@@ -78,7 +78,7 @@ impl Signer {
         }
     }
 
-    /// What a link to upload gives leave for.
+    /// Verifies an upload link.
     pub fn read_upload(&self, key: &str, query: &str, now: UnixMillis) -> Result<Ticket, BadLink> {
         let query = Query::parse(query).ok_or(BadLink::NotOurs)?;
         let most = query.most.ok_or(BadLink::NotOurs)?;

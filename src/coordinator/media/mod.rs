@@ -1,22 +1,23 @@
-//! Where results and source images live: a folder of ours with links that we serve, or a bucket with presigned ones.
+//! The media store for results and source images: a local folder with links served here, or an S3 bucket with presigned
+//! ones.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `key` | what an object is called, and of which kind it is |
-//! | `link` | links that are good for one object, one use and a while |
+//! | `key` | names and types of objects |
+//! | `link` | signed links for one object, one use and a limited time |
 //! | `folder` | objects as files |
-//! | `disk` | what is to stay free where the folder is |
-//! | `holding` | objects that go when nobody needs them any more |
+//! | `disk` | free space of the folder's disk |
+//! | `holding` | objects deleted when no longer needed |
 //! | `owned` | the objects of an account |
 //! | `quota` | bytes that one owner may have stored at a time |
 //! | `bucket` | objects in a bucket of a service that speaks S3 |
 //!
-//! A link needs no key: whoever has it may do what it says. One to upload is good for one object of one kind, of a
-//! bounded size, once; whoever sends the same again has lost the answer, and gets it. A folder holds whoever uploads to all of that while they send. A bucket cannot, so there an
-//! upload counts for nothing until [`Media::take_in`] has looked at it, and what its link brings later changes
-//! nothing.
+//! A link needs no key: possession is permission. An upload link is valid for one object of one type, of a bounded
+//! size, once; a repeated upload of the same content gets the lost reply again. A folder enforces all of that during
+//! the upload. A bucket cannot, so there an upload does not count until [`Media::take_in`] has checked it, and later
+//! uploads by its link change nothing.
 //!
-//! Objects go after a while, whoever forgets them. No link outlives what it leads to. A folder takes nothing that would
+//! Objects expire after a while, even if not deleted. No link outlives its object. A folder refuses uploads that would
 //! fill its disk.
 
 mod bucket;
@@ -91,7 +92,7 @@ enum Place {
 #[derive(Debug, Clone)]
 pub struct MediaSettings {
     pub place: PlaceSettings,
-    /// What nobody deletes goes after this time.
+    /// Retention of objects that are not deleted earlier.
     pub keep: Duration,
     /// The most bytes of one upload.
     pub largest: u64,
@@ -261,7 +262,7 @@ impl Media {
         Ok(())
     }
 
-    /// An address from which anybody may fetch an object for a while.
+    /// A link for downloading an object without a key for a while.
     pub async fn download_link(&self, key: Key, valid_for: Duration) -> Result<String, MediaError> {
         let valid_for = valid_for.min(self.inner.keep);
         Ok(match &self.inner.place {
@@ -297,7 +298,7 @@ impl Media {
         })
     }
 
-    /// Whether the largest of uploads would be taken now, as far as anybody can tell.
+    /// Whether an upload of the largest size would probably be accepted now.
     pub fn has_room(&self) -> bool {
         match &self.inner.place {
             Place::Folder(folder, _) => folder.has_room(self.inner.largest),
@@ -350,7 +351,7 @@ impl Media {
         }
     }
 
-    /// What a download link of ours leads to; `None` when it is gone.
+    /// The object of a download link; `None` if it was deleted.
     pub async fn download(&self, key: &str, query: &str) -> Result<Option<Download>, Unaccepted> {
         let (folder, signer) = self.own_links()?;
         let key = signer.read_download(key, query, wall_clock())?;
@@ -378,7 +379,7 @@ impl Media {
         }))
     }
 
-    /// Takes what somebody sends by an upload link of ours: how many bytes.
+    /// Receives an upload by a link. Returns its bytes.
     pub async fn upload(
         &self,
         key: &str,
@@ -403,7 +404,7 @@ impl Media {
         }
     }
 
-    /// Removes what is older than it may get: how many objects.
+    /// Removes expired objects. Returns their number.
     pub async fn sweep(&self) -> Result<u64, MediaError> {
         let keep = self.inner.keep;
         Ok(match &self.inner.place {
@@ -454,7 +455,7 @@ fn check_type(key: Key, found: Option<MediaType>) -> Result<(), Unaccepted> {
     Err(Unaccepted::OtherType { found, wanted })
 }
 
-/// Types that HTTP libraries name when nobody told them one. What was sent is looked at in any case.
+/// Default types of HTTP libraries; the content is checked in any case.
 fn says_nothing(content_type: &str) -> bool {
     const UNTOLD: [&str; 3] = [
         "application/octet-stream",

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Key, Media, MediaError, Place};
 
-/// What an id shares with every id that a worker calls its job by: only the last bits differ (`pollers`).
+/// Leading bits that an id shares with its job tickets, which differ in the last bits only (`pollers`).
 const OWN_BITS: u32 = 56;
 
 /// Ids of jobs and requests.

@@ -51,7 +51,7 @@ impl Board {
         Ok(())
     }
 
-    /// What is for all, and then what is for this one.
+    /// Valid messages for a worker: those to all first, then its own.
     pub fn of(&self, worker: WorkerId, now: UnixMillis) -> Vec<Arc<MessageRow>> {
         let told = self.told.read();
         let own = told.to_one.get(&worker).into_iter().flatten();
@@ -84,7 +84,7 @@ fn valid<'a>(
     rows.filter(|row| row.expires_at > now).cloned().collect()
 }
 
-/// For as long as anybody asks.
+/// Follows the store until the board is dropped.
 async fn follow(board: Weak<Board>, store: Store, mut revision: watch::Receiver<i64>) {
     while revision.changed().await.is_ok() {
         let Some(board) = board.upgrade() else {

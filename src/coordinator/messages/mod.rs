@@ -1,9 +1,9 @@
-//! What workers are told with their pops: by their owners, and by moderators, who may write to all. A message is told
-//! with every pop until its time is over, so nobody has to remember who has heard it.
+//! Messages to workers, delivered with their pops: from their owners, and from moderators, who may write to all. A
+//! message is delivered with every pop until it expires, so deliveries are not recorded.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `board` | what is told at the moment, in memory: a pop asks no database |
+//! | `board` | valid messages in memory, so that a pop needs no query |
 
 mod board;
 
@@ -33,7 +33,7 @@ pub struct Messages {
     store: Store,
     rigs: Rigs,
     board: Arc<Board>,
-    /// What moderators are called who do not say what they are called.
+    /// Default author name of moderators' messages.
     moderators: Arc<str>,
 }
 
@@ -52,7 +52,7 @@ impl From<Code> for NotTold {
     }
 }
 
-/// Which of them somebody wants to see.
+/// Filter of a list of messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     pub author: Option<AccountId>,
@@ -63,7 +63,7 @@ pub struct Wanted<'a> {
 }
 
 impl Messages {
-    /// `service` is what the service calls itself.
+    /// `service` is the service's display name.
     pub async fn open(
         store: Store,
         rigs: Rigs,
@@ -78,12 +78,12 @@ impl Messages {
         })
     }
 
-    /// What a worker is told now: what is for all, and what is for it.
+    /// Valid messages for a worker: those to all, and its own.
     pub fn of(&self, worker: WorkerId) -> Vec<Arc<MessageRow>> {
         self.board.of(worker, wall_clock())
     }
 
-    /// What it is told alone.
+    /// Messages for this worker alone.
     pub fn only_of(&self, worker: WorkerId) -> Vec<Arc<MessageRow>> {
         self.board.only_of(worker, wall_clock())
     }
@@ -96,7 +96,7 @@ impl Messages {
         found.ok_or_else(|| Code::WorkerMessageNotFound.into())
     }
 
-    /// Moderators see all; everybody else what they wrote, and what their workers are told.
+    /// Lists messages: all for moderators; for others their own, and those to their workers.
     pub async fn list(
         &self,
         caller: &Caller,
@@ -141,7 +141,7 @@ impl Messages {
             worker: rig.map(|rig| rig.row.id),
             author: author.account,
             message: asked.message,
-            // Nobody speaks for the moderators but they.
+            // Only moderators can set the origin.
             origin: match moderates {
                 true => asked.origin.unwrap_or_else(|| self.moderators.to_string()),
                 false => author.account.0.to_string(),
@@ -172,7 +172,7 @@ impl Messages {
         Ok(Code::WorkerMessageNotFound.when(!gone)?)
     }
 
-    /// A malformed id is nobody's.
+    /// A malformed id counts as an unknown worker.
     async fn rig(&self, id: &str) -> Result<Rig, NotTold> {
         let found = match Uuid::parse_str(id) {
             Ok(id) => self.rigs.find(id).await?,

@@ -1,7 +1,7 @@
-//! How many tokens a job had, by the coordinator's own count: a worker's word alone is never enough. Every job is
-//! counted once, at its end, with one tokenizer for all models (o200k). What takes longer than to wake a thread is
-//! counted on one made for computing; tokens on their way to clients never wait for it. Beside the tokens stands what the
-//! legacy network takes for them, a fourth of the characters: that is what workers are paid by that poll.
+//! Token counts of jobs, by the coordinator itself: a worker's own count is never trusted alone. Every job is counted
+//! once, at its end, with one tokenizer for all models (o200k). Long counts run on a compute thread; tokens on their
+//! way to clients never wait for it. A second count is the public network's, a fourth of the characters, by which
+//! polling workers are paid.
 
 mod o200k;
 
@@ -18,7 +18,7 @@ use muster_process::tasks::Tasks;
 use muster_protocol::job::written::MOST_KEPT;
 use muster_protocol::job::{Body, Event, Job, ResultPart, TextInput, Usage};
 
-/// Of longer texts the beginning is counted, and the rest taken to be like it. Of what is stored all is counted.
+/// Of longer texts only the beginning is counted and extrapolated. Stored texts are counted in full.
 const MOST_COUNTED: usize = MOST_KEPT;
 /// Texts up to here are counted at once, which takes some ten microseconds.
 const SHORT: usize = 1 << 10;
@@ -26,12 +26,12 @@ const SHORT: usize = 1 << 10;
 const LARGE: usize = 64 << 10;
 /// How the least number of tokens, which the job names, was made of its bytes.
 const BYTES_PER_TOKEN: usize = 6;
-/// Counts that may wait. Whoever asks waits for room.
+/// Queued counts. Beyond it, callers wait.
 const WAITING: usize = 1024;
 /// Counts made in one go.
 const BATCH: usize = 256;
 
-/// Tokens of the prompt and of what was relayed.
+/// Tokens of the prompt and of the relayed output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
     pub prompt_tokens: u32,
@@ -77,7 +77,7 @@ impl Belief {
     }
 }
 
-/// What was written so far: content, reasoning, names and arguments of calls.
+/// Output so far: content, reasoning, names and arguments of calls.
 #[derive(Debug, Default)]
 pub struct Output {
     text: Text,
@@ -256,7 +256,7 @@ fn is_short(job: &Job, output: &Output) -> bool {
     }
 }
 
-/// Whether all that is gathered of a message, and as many values, are no more than what is left.
+/// Whether the message's texts, and one byte per value, fit into `left`.
 fn fits(value: &Value, left: &mut usize) -> bool {
     let bytes = match value {
         Value::String(text) => text.len(),
@@ -321,12 +321,12 @@ impl Question {
 
     fn answer(self) {
         let counted = Counted::of(&self.job, &self.output, self.belief);
-        // Whoever asked may have gone.
+        // The caller may be gone.
         let _ = self.answer.send(counted);
     }
 }
 
-/// Its tokens, and a fourth of its characters.
+/// The prompt's tokens, and a fourth of its characters.
 fn count_prompt(body: &Body, output: &Output) -> (u32, u32) {
     let (mut text, mut tokens) = (Text::default(), 0_usize);
     match body {

@@ -17,7 +17,7 @@ use super::forms::Forms;
 use super::limit::TimeLimit;
 use super::pattern::{Pattern, syntax};
 
-/// Some patterns, compiled together. What is found is said by their places among them.
+/// Several patterns, compiled together. Matches are reported by their index.
 #[derive(Debug, Default)]
 pub struct Automaton {
     written: Vec<Reader>,
@@ -91,7 +91,7 @@ impl Reader {
         if patterns.is_empty() {
             return None;
         }
-        // Each alone is known to be good, and what they take together is limited before they come here.
+        // Each pattern was checked alone, and their total size is limited before.
         let config = Config::new()
             .match_kind(MatchKind::All)
             // Slots for captures are kept for each state and each pattern: gigabytes.

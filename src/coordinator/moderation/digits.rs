@@ -1,5 +1,5 @@
-//! Digits and signs that stand for letters inside of words: `ch1ld`, `b4by`, `k!d`. A number stays a number, and so does
-//! what is written with one and means it: `35mm`, `1990s`, `4k`.
+//! Digits and symbols that stand for letters inside words: `ch1ld`, `b4by`, `k!d`. Numbers stay numbers, and so do
+//! words that contain one: `35mm`, `1990s`, `4k`.
 //!
 //! A one may be an i or an l, so a text is read both ways; a word that needs both at once is read with every choice.
 

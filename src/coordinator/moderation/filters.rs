@@ -1,4 +1,4 @@
-//! The filters of moderators, compiled, and what they find in a prompt.
+//! Moderators' filters, compiled, and their matches in a prompt.
 //!
 //! Types 10 and 11 are one group, type 20 is another; each group that finds something adds one to the suspicion. Other
 //! types may be kept and tried, and count for nothing.
@@ -16,14 +16,14 @@ use super::pattern::{NoPattern, Pattern};
 use super::youth;
 use crate::storage::FilterRow;
 
-/// Those whose findings are replaced.
+/// The filter type whose matches are replaced.
 pub const REPLACED: i64 = 10;
 /// Types that count together.
 const GROUPS: [&[i64]; 2] = [&[REPLACED, 11], &[20]];
 /// Types that are listed as one expression each.
 pub const LISTED: [i64; 3] = [10, 11, 20];
-/// Bytes that all patterns may take, each compiled alone. It bounds the automata of all types, and the work for each
-/// character of a prompt that their caches do not save.
+/// Bytes for all patterns together, each compiled alone. Bounds the automata of all types, and the work per character
+/// of a prompt that their caches do not save.
 pub const BUDGET: usize = 16 << 20;
 /// Bytes of patterns that are as much work as reading the text once.
 const UNIT: usize = 4096;
@@ -50,7 +50,7 @@ struct Filter {
     replacement: String,
 }
 
-/// What a prompt looks like to them.
+/// The suspicion level of a prompt.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Suspicion {
     pub level: u32,
@@ -59,8 +59,8 @@ pub struct Suspicion {
 }
 
 impl Filters {
-    /// What was compiled before is not compiled again. A pattern that cannot be used any more is left aside: it was
-    /// taken by a version with other limits.
+    /// Compiles filters, reusing those compiled before. Skips a pattern that the present limits refuse, accepted by an
+    /// earlier version.
     pub fn compile(rows: &[FilterRow], before: &Self) -> Self {
         let known = before.all().map(|filter| &filter.pattern);
         let mut known: HashMap<String, Arc<Pattern>> = known
@@ -162,7 +162,7 @@ impl Filters {
         }
     }
 
-    /// Whether they stopped looking, so that what they said is worth nothing.
+    /// Whether the time limit was reached, so that the results are invalid.
     pub fn ran_out_of_time(&self) -> bool {
         self.limit.is_over()
     }
@@ -210,7 +210,7 @@ impl Filters {
         !self.found(REPLACED, forms).is_empty()
     }
 
-    /// The text with what stands in for what they find, in the order of the filters. `None` if it gets longer than this.
+    /// Replaces all matches, in the order of the filters. `None` if the text would exceed `longest`.
     pub fn replace(&self, text: String, longest: usize) -> Option<String> {
         let mut text = text;
         // What one puts in may be found by another.
@@ -292,7 +292,7 @@ fn hard_texts(pattern: &str) -> [String; 4] {
     ]
 }
 
-/// What the shortest text costs beside its bytes.
+/// Fixed cost of a text, besides its bytes.
 const FORMS: usize = 64;
 /// Texts in which replacements are to be replaced are read so often.
 const ROUNDS: usize = 4;

@@ -1,5 +1,5 @@
-//! Filters and timeouts as they are in the store. They are read again when a counter rises, whichever process raised
-//! it, and swapped as a whole: whoever holds the old ones keeps them until done.
+//! Filters and timeouts, as stored. They are loaded again when a revision counter rises, in whichever process, and
+//! swapped as a whole: running checks keep the old ones until done.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl Followed {
         Ok(())
     }
 
-    /// Every worker's socket looks again when it is told: of the same timeouts nobody is.
+    /// Ignores unchanged timeouts, since a notification makes every worker's socket check again.
     fn take_in(&self, timeouts: Timeouts) {
         if *self.timeouts() == timeouts {
             return;
@@ -75,7 +75,7 @@ impl Followed {
     }
 }
 
-/// Follows for as long as anybody asks.
+/// Follows the store until all handles are dropped.
 pub fn start(inner: &Arc<Inner>, tasks: &Tasks) {
     let watched = [Topic::Filters, Topic::Timeouts].map(|topic| inner.store.revision(topic));
     let (inner, stopping) = (Arc::downgrade(inner), tasks.stopping());

@@ -1,14 +1,14 @@
-//! The forms in which a text is looked at. A filter that finds something in any of them has found it.
+//! Normalised forms of a text. A filter matches if it matches any form.
 //!
-//! | form | what was done |
+//! | form | normalisation |
 //! | --- | --- |
-//! | as it came | nothing |
-//! | cleaned | without what nobody sees, in lower case; letters of all scripts as they are |
-//! | folded | look-alikes are what they look like |
-//! | words | folded, without weights, punctuation as blanks, letters that stand apart joined |
-//! | parted | the same, and what nobody sees is a blank, too |
-//! | closed | folded, punctuation left out |
-//! | spelt out | each of folded, words and closed with letters for the digits and signs that stand for them |
+//! | as it came | none |
+//! | cleaned | invisible characters removed, lower case; letters of all scripts kept |
+//! | folded | look-alikes replaced by the letters they resemble |
+//! | words | folded, without weights, punctuation as spaces, spaced-out letters joined |
+//! | parted | the same, with invisible characters as spaces, too |
+//! | closed | folded, punctuation removed |
+//! | spelt out | folded, words and closed, each with letters for the digits and signs that stand for them |
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

@@ -1,9 +1,9 @@
-//! Letters that pass for others, and characters nobody sees.
+//! Look-alike letters and invisible characters.
 //!
-//! What looks like a Latin letter is taken for it: by compatibility (fullwidth, mathematical, circled letters), by the
-//! confusables of UTS 39, and by a short list of our own for what that table leaves apart: small capitals, to which it
-//! sends many Cyrillic letters, letters in boxes, some Greek ones that people write words with, and the letters and signs
-//! of other scripts that converters to fancy letters put in place of Latin ones.
+//! Letters that look like Latin ones are mapped to them: by compatibility (fullwidth, mathematical, circled letters),
+//! by the confusables of UTS 39, and by a short list of our own for gaps in that table: small capitals, to which it
+//! maps many Cyrillic letters, boxed letters, some Greek ones used for writing words, and the letters and signs of
+//! other scripts that converters to fancy letters substitute for Latin ones.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -37,7 +37,7 @@ pub fn folded(text: &str) -> String {
     folded
 }
 
-/// The text without what nobody sees, in lower case and in one spelling; letters of other scripts stay what they are.
+/// Removes invisible characters, in lower case and NFKC; letters of other scripts are kept.
 pub fn cleaned(text: &str) -> String {
     let seen = text.nfkc().filter(|letter| !is_invisible(*letter));
     seen.flat_map(char::to_lowercase).collect()
@@ -53,7 +53,7 @@ fn is_hidden(letter: char) -> bool {
     is_combining_mark(letter) || is_invisible(letter)
 }
 
-/// Those that Unicode does not call ignorable and that are not seen all the same.
+/// Invisible characters that Unicode does not list as ignorable.
 fn is_unseen(letter: char) -> bool {
     let is_control = letter.is_control() && !letter.is_whitespace();
     is_control || matches!(letter, '\u{fff9}'..='\u{fffd}' | '\u{e000}'..='\u{f8ff}')
@@ -89,7 +89,7 @@ fn fold_one(letter: char, folded: &mut String) {
     }
 }
 
-/// What it passes for, in lower case.
+/// The Latin letters it resembles, in lower case.
 fn latin(letter: char) -> Option<String> {
     if let Some(plain) = plain(letter) {
         return Some(plain.to_string());

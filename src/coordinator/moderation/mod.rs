@@ -1,25 +1,24 @@
-//! What is not served, and whom: prompts that filters find something in, addresses that are kept out for a while,
-//! marks of suspicion.
+//! Moderation: prompt filters, blocked addresses, suspicion marks.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! | --- | --- |
-//! | `letters` | letters that pass for others, characters nobody sees |
+//! | `letters` | look-alike letters, invisible characters |
 //! | `digits` | digits and signs that stand for letters |
-//! | `forms` | the forms in which a text is looked at |
+//! | `forms` | normalised forms of a text |
 //! | `pattern` | one filter's pattern: linear in time, bounded in size, refused with a reason |
 //! | `automaton` | many patterns as few: a text is read once by each, in bounded memory |
-//! | `limit` | how long prompts are looked at |
-//! | `filters` | all filters, compiled, within one budget, and what they find |
-//! | `youth` | words and drawings that speak of the young |
-//! | `verdict` | what becomes of a prompt: pure |
-//! | `talk` | what becomes of a talk, which is many texts: pure |
-//! | `timeouts` | which addresses are kept out |
-//! | `whereabouts` | where workers come from |
+//! | `limit` | time limit of a prompt's check |
+//! | `filters` | all filters, compiled, within one budget, and their matches |
+//! | `youth` | words and emoji for minors |
+//! | `verdict` | the verdict on a prompt: pure |
+//! | `talk` | the verdict on a conversation, which is many texts: pure |
+//! | `timeouts` | blocked addresses |
+//! | `whereabouts` | addresses of workers |
 //! | `suspicion` | the reasons for suspicion, and how they add up |
-//! | `follow` | filters and timeouts as they are in the store, whichever process changed them |
+//! | `follow` | filters and timeouts as stored, whichever process changed them |
 //!
-//! Filters and timeouts are in memory and swapped as a whole; they are compiled off the async threads. The prompts and
-//! the addresses themselves are in no log.
+//! Filters and timeouts are in memory and swapped as a whole; they are compiled off the async threads. Prompts and
+//! addresses are never logged.
 
 mod automaton;
 mod digits;
@@ -73,7 +72,7 @@ use talk::{Spoken, Talk};
 use verdict::{Case, Verdict};
 use whereabouts::Whereabouts;
 
-/// The moderators' room. Clones share what they know.
+/// The moderation service. Clones share the state.
 #[derive(Debug, Clone)]
 pub struct Moderation(Arc<Inner>);
 
@@ -88,7 +87,7 @@ struct Inner {
     writing: Mutex<()>,
 }
 
-/// What a filter is to find from now on.
+/// A new or changed pattern of a filter.
 #[derive(Debug)]
 struct NewPattern {
     regex: String,
@@ -97,22 +96,22 @@ struct NewPattern {
     instead: Option<i64>,
 }
 
-/// For those who look at what is long.
+/// Permits for checks of long prompts.
 #[derive(Debug)]
 struct Places {
     long: Arc<Semaphore>,
-    /// What takes long itself keeps nobody else waiting.
+    /// Separate permits, so that very long prompts do not delay others.
     longest: Arc<Semaphore>,
 }
 
-/// What the operator has set down.
+/// Settings of the operator.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// Models for adults only, by any of their names.
     pub marked: HashSet<String>,
     /// What models are called.
     pub names: Names,
-    /// Those that hide who uses them.
+    /// Networks of VPNs and proxies.
     pub unsafe_networks: Networks,
     /// As they call themselves.
     pub blocked_clients: Vec<String>,
@@ -183,7 +182,7 @@ struct Size {
     most: usize,
 }
 
-/// What may be found of what is looked at.
+/// A verdict type of a moderated text.
 trait Judged: Send + 'static {
     const UNSEEN: Self;
 }
@@ -206,7 +205,7 @@ impl Places {
 }
 
 impl Rules {
-    /// Whether a request for these models may go to one that is marked. One for any model may.
+    /// Whether a request for these models may reach a marked one. A request for any model may.
     fn may_reach_marked(&self, models: &[String]) -> bool {
         let is_marked = |model: &String| {
             let id = self.names.id(model);
@@ -277,7 +276,7 @@ impl Moderation {
     ) -> Result<Vec<Option<String>>, Blocked> {
         let talk = Talk {
             pieces,
-            // Its API has no word for it.
+            // Chat APIs have no field for it.
             may_be_rewritten: is_always_rewritten(who.roles),
             for_adults: self.is_for_adults(models, who),
         };
@@ -337,7 +336,7 @@ impl Moderation {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let place = self.0.places.of(bytes).clone().acquire_owned().await;
-        // The place is taken until the work is done, whoever stops waiting for it.
+        // The permit is held until the work is done, even if the caller stops waiting.
         let work = move || {
             let _place = place;
             work()
@@ -420,7 +419,7 @@ impl Moderation {
         Ok(removed)
     }
 
-    /// Whether whoever comes from there hides where they are, and is not known to mean well all the same.
+    /// Whether the address is of a VPN or proxy and the account is not trusted.
     pub fn is_hidden(&self, address: IpAddr, roles: Roles) -> bool {
         let is_vouched_for =
             roles.contains(Roles::TRUSTED) || roles.contains(Roles::VPN) || roles.moderates();
@@ -448,7 +447,7 @@ impl Moderation {
         self.0.followed.timeouts().all(wall_clock())
     }
 
-    /// Those that hold this one.
+    /// Timeouts that cover this network.
     pub fn kept_out_around(&self, network: Network) -> Vec<KeptOut> {
         self.0.followed.timeouts().holding(network, wall_clock())
     }

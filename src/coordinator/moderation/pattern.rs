@@ -1,8 +1,8 @@
-//! A filter's pattern. It runs in linear time whatever it says, and is refused while it is written if it is too large, or
-//! finds something in every text.
+//! A filter's pattern. Matching takes linear time whatever the pattern; a pattern that is too large or matches every
+//! text is refused when it is written.
 //!
-//! Prompts are held against all patterns of a group at once, by [`super::automaton`]. A pattern alone is compiled when a
-//! prompt was found to match it: to say what it found there, and to replace it.
+//! Prompts are matched against all patterns of a group at once, by [`super::automaton`]. A single pattern is compiled
+//! when a prompt was found to match it: to report the match, and to replace it.
 
 use std::sync::OnceLock;
 
@@ -58,14 +58,14 @@ pub enum NoPattern {
 pub struct Finder {
     pattern: String,
     regex: OnceLock<Option<Regex>>,
-    /// Keeps what it needs to be fast; otherwise nothing is kept from one text to the next.
+    /// Keeps a cache for speed; other patterns keep nothing between texts.
     is_resident: bool,
 }
 
 const LONGEST: usize = 4096;
 /// Compiled. A thousand characters of a prompt take it some milliseconds at worst.
 pub(super) const LARGEST: usize = 1 << 20;
-/// What a resident pattern may keep in memory to be fast.
+/// Cache size of a resident pattern.
 const CACHE: usize = 1 << 20;
 /// Brackets in brackets.
 const DEEPEST: u32 = 50;
@@ -89,7 +89,7 @@ impl Pattern {
         })
     }
 
-    /// The same without what is compiled: it is again when a prompt was found to match.
+    /// Drops the compiled regex; it is compiled again when a prompt matches.
     pub fn asleep(mut self) -> Self {
         self.written.regex = OnceLock::new();
         if let Some(seen) = &mut self.seen {
@@ -98,7 +98,7 @@ impl Pattern {
         self
     }
 
-    /// One of a few that every text is held against alone.
+    /// One of a few patterns that every text is matched against alone.
     pub fn resident(text: &str) -> Result<Self, NoPattern> {
         let mut pattern = Self::compile(text)?;
         pattern.written = Finder::new(text, true);
@@ -118,7 +118,7 @@ impl Pattern {
         self.seen.as_ref().map(|seen| seen.pattern.as_str())
     }
 
-    /// What it finds first, in whichever form.
+    /// The first match, in any form.
     pub fn find(&self, forms: &Forms) -> Option<String> {
         let all = forms.written.iter().chain(&forms.seen);
         let found = all.filter_map(|form| self.written.found(form)).next();
@@ -209,7 +209,8 @@ fn build(pattern: &str, is_resident: bool) -> Result<Regex, Box<BuildError>> {
     builder.build(pattern).map_err(Box::new)
 }
 
-/// Ranges of letters may mean something else then, or nothing: they still find what was written.
+/// The pattern with look-alikes folded. Its letter ranges may change their meaning; the pattern as written is matched
+/// as well.
 fn as_it_looks(text: &str) -> Option<(Finder, usize)> {
     if text.is_ascii() {
         return None;

@@ -1,5 +1,5 @@
-//! Why somebody is under suspicion. Where it is counted: `CorruptPrompt` by [`Moderation::examine`], what workers do
-//! and are called in the room of their rigs, and what is refused at a door there, by [`Moderation::suspect`].
+//! Reasons for suspicion. `CorruptPrompt` is counted by [`Moderation::examine`], workers' names and actions by `rigs`,
+//! and refusals of requests by [`Moderation::suspect`].
 //!
 //! [`Moderation::examine`]: super::Moderation::examine
 //! [`Moderation::suspect`]: super::Moderation::suspect
@@ -71,7 +71,7 @@ impl Reason {
     }
 }
 
-/// How suspicious somebody is, from how often each reason was found.
+/// The suspicion level from the count of each reason.
 pub fn total(marks: &[(Reason, u32)]) -> u32 {
     let counted = marks.iter().map(|(reason, count)| match reason.repeats() {
         true => *count,

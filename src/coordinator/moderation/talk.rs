@@ -1,8 +1,8 @@
-//! What becomes of a talk: pure, from all that is said in it and the filters.
+//! The verdict on a conversation: pure, from all of its texts and the filters.
 //!
-//! A talk is one prompt, so that what is suspicious may not be spread over its messages; but what has to be rewritten is
-//! rewritten message by message. What a model said comes back with every turn: it is looked at as well, since anybody may
-//! have written it, and held against nobody.
+//! A conversation is checked as one prompt, so that suspicious text cannot be spread over its messages, but it is
+//! rewritten message by message. The model's messages come back with every turn: they are checked as well, since a
+//! client can write them, but cause no suspicion mark.
 
 use super::filters::Filters;
 use super::verdict::{
@@ -20,7 +20,7 @@ pub struct Piece {
 pub enum Said {
     ByClient,
     ByModel,
-    /// A name or a schema: whoever rewrote it would break what it is for.
+    /// A name or a schema; rewriting it would break the program that reads it.
     ToProgram,
 }
 
@@ -91,7 +91,7 @@ fn guilt(talk: &Talk, filters: &Filters) -> Verdict {
 
 fn rewrite(piece: &Piece, is_suspicious: bool, talk: &Talk, filters: &Filters) -> Verdict {
     if !says_something(&piece.text) {
-        // It is no less a message of a talk.
+        // A message without words is part of the conversation all the same.
         return match youth::drawings(&piece.text).next() {
             None => Verdict::AsItIs,
             Some(_) => Verdict::Rewritten(youth::GROWN_UP.to_owned()),

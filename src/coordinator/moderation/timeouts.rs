@@ -50,7 +50,7 @@ impl Timeouts {
         left.max()
     }
 
-    /// Those that hold all of this network.
+    /// Timeouts that cover all of this network.
     pub fn holding(&self, network: Network, now: UnixMillis) -> Vec<KeptOut> {
         let mut found = self.all(now);
         found.retain(|kept_out| kept_out.network.holds(network));

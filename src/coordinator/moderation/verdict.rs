@@ -1,9 +1,9 @@
-//! What becomes of a prompt: pure, from the prompt and the filters.
+//! The verdict on a prompt: pure, from the prompt and the filters.
 //!
-//! Every prompt is looked at by every filter. At a suspicion of two it is rewritten, where whoever asks lets us, and
-//! refused otherwise. Prompts of accounts under suspicion, and for models that are marked as not safe, have their words
-//! about the young replaced in any case. Of a prompt for an image only what is to be shown is looked at, and one that
-//! was rewritten excludes more.
+//! Every prompt is checked by every filter. At a suspicion of two it is rewritten if the request allows that, and
+//! refused otherwise. Prompts of suspicious accounts, and for models marked NSFW, have their words for minors replaced
+//! in any case. Of an image prompt only the positive part is checked, and a rewritten one gets a longer negative
+//! prompt.
 
 use super::digits::spelt_out;
 use super::filters::Filters;
@@ -20,12 +20,12 @@ pub const LONGEST: usize = 7000;
 /// Replacements may make it longer by so many bytes.
 const LONGER: usize = 1 << 20;
 
-/// A prompt and what is known of its circumstances.
+/// A prompt and its circumstances.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub prompt: String,
     pub medium: Medium,
-    /// Whoever asks would rather have it rewritten than refused.
+    /// The request allows rewriting instead of a refusal.
     pub may_be_rewritten: bool,
     /// The account is under suspicion, or a model is marked as not safe.
     pub for_adults: bool,
@@ -51,9 +51,9 @@ impl Medium {
 pub enum Verdict {
     AsItIs,
     Rewritten(String),
-    /// It would be rewritten, and has more characters than may be.
+    /// Must be rewritten, and is longer than allowed.
     TooLong(usize),
-    /// Nothing of it is left, or too much. Suspicious ones are held against whoever sent them.
+    /// Rewriting left no text, or too much. Suspicious prompts cause a suspicion mark.
     Refused {
         suspicious: bool,
     },
@@ -97,7 +97,7 @@ fn cleared(text: &str, case: &Case, filters: &Filters) -> Result<String, Verdict
     Ok(cleared)
 }
 
-/// What a picture must not show, and what its client does not want to see.
+/// Adds our exclusions and the client's to a rewritten prompt.
 fn with_exclusions(text: &str, excluded: &str) -> String {
     match excluded.is_empty() {
         true => format!("{text} {NEGATIVE} {}", youth::EXCLUDED),
@@ -123,7 +123,7 @@ pub fn grown_up(text: &str, filters: &Filters) -> Option<String> {
     rewrite(text, &swaps)
 }
 
-/// What is replaced: by filters, and words of the young by [`youth::GROWN_UP`].
+/// Replacements: by filters, and of words for minors by [`youth::GROWN_UP`].
 struct Swaps<'a> {
     filters: &'a Filters,
     youth: bool,

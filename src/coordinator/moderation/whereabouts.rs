@@ -1,5 +1,4 @@
-//! Where workers come from, remembered for whoever wants to keep one out: written down once a second, all that is new
-//! at once.
+//! Last addresses of workers, for blocking them: saved once a second, all changes in one write.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,7 +23,7 @@ pub struct Whereabouts(Arc<Inner>);
 struct Inner {
     store: Store,
     seen: Mutex<Seen>,
-    /// One saves at a time: whoever asks reads what another is just saving.
+    /// Serialises saves, so that a reader waits for a save under way.
     saving: tokio::sync::Mutex<()>,
 }
 

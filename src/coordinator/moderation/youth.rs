@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use super::pattern::Pattern;
 
-/// What is put in the place of such a word.
+/// Replacement of a word for minors.
 pub const GROWN_UP: &str = "adult";
 
-/// What a picture must not show, added to what its prompt excludes.
+/// Negative prompt added to every rewritten image prompt.
 pub const EXCLUDED: &str = "child, infant, teenager, underage, childlike body";
 
 const WORDS: &[&str] = &[
@@ -21,7 +21,7 @@ const WORDS: &[&str] = &[
     r"\b(?:[0-9]|1[0-7])[ -]*(?:y(?:ea)?rs?[ -]*olds?|y[./]?o)\b",
 ];
 
-/// Drawings of children and of what is theirs.
+/// Emoji of children and their things.
 const DRAWINGS: [char; 10] = ['👶', '👧', '👦', '🧒', '👼', '🚼', '🍼', '🤱', '🚸', '🧸'];
 
 static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {

@@ -1,8 +1,8 @@
-//! The modes of the service: what a moderator or an admin switches for everybody. They are on disk, every process that
-//! shares the store follows them, and asking costs no SQL.
+//! Service modes, switched by moderators and administrators. They are stored, every process that shares the database
+//! follows them, and reading them needs no query.
 //!
-//! Maintenance takes no new requests of the poll API while workers go on; image requests that wait end as it begins.
-//! What the other modes mean is the matter of those who ask.
+//! Maintenance refuses new requests of the AI Horde API while workers go on; waiting image requests end when it begins.
+//! The other modes are enforced by their readers.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ named_set! {
     ModeSet {
         /// No new requests are taken.
         MAINTENANCE = 1 "maintenance",
-        /// New workers are for those who were invited.
+        /// New workers need an invitation.
         INVITE_ONLY = 2 "invite_only",
-        /// Somebody misuses the service: strangers are let do less, and are told less.
+        /// The service is under abuse: untrusted callers get fewer permissions and less information.
         RAID = 4 "raid",
     }
 }
@@ -73,7 +73,7 @@ impl Modes {
     }
 }
 
-/// Says what was switched, and ends the image requests that wait when maintenance begins.
+/// Logs switched modes, and ends waiting image requests when maintenance begins.
 async fn follow(mut now: watch::Receiver<Reading>, requests: Requests) {
     let mut known = ModeSet::default();
     loop {

@@ -1,4 +1,4 @@
-//! How somebody is called: a name that others may have as well, and the number of the account.
+//! A user's public name: a display name, which need not be unique, and the account's number.
 
 use std::fmt;
 

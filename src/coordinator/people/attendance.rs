@@ -1,4 +1,4 @@
-//! How long each worker has been there since it was last paid for that. Whoever leaves begins anew.
+//! Uptime of each worker since its last reward. A worker that disconnects starts again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,8 @@ pub struct Attendance {
 }
 
 impl Attendance {
-    /// These were there all the while, or have come in it, and serve everybody or not; whose time is full.
+    /// Records which workers were online `during` this time, and whether each served all users. Returns those whose
+    /// reward is due.
     pub fn note(
         &mut self,
         there: impl Iterator<Item = (Uuid, bool)>,
@@ -34,7 +35,7 @@ impl Attendance {
         full
     }
 
-    /// What was full could not be paid: it is once more, at the next look.
+    /// Restores a reward that could not be paid; due again at the next check.
     pub fn give_back(&mut self, worker: Uuid) {
         let since = self.since.entry(worker);
         since.and_modify(|time| *time = time.saturating_add(UPTIME));

@@ -1,15 +1,15 @@
-//! How somebody came to have an account, and what that makes certain.
+//! How an account was created, and the floor of its balance.
 
 use muster_protocol::job::Kudos;
 
-/// What is known of who somebody is.
+/// How an account's user is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Everybody without an account.
+    /// All callers without an account.
     Anonymous,
-    /// Somebody with a key and no more.
+    /// A user with a key only.
     Pseudonymous,
-    /// Somebody another service has let in.
+    /// A user logged in by another service.
     Known,
 }
 

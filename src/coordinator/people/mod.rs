@@ -1,13 +1,13 @@
-//! People: what is known of an account beyond its name, its roles and its keys.
+//! Users: the data of an account beyond its name, its roles and its keys.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! | --- | --- |
-//! | `alias` | how somebody is called: `name#id` |
-//! | `kind` | how somebody came to have an account, and the floor under it |
-//! | `rewards` | what people are given for being there, and the task that gives it |
-//! | `attendance` | how long each worker has been there |
-//! | `sources` | where somebody's kudos came from and went to |
-//! | `trial` | users that tests of other programs make for themselves |
+//! | `alias` | public names: `name#id` |
+//! | `kind` | how an account was created, and its floor |
+//! | `rewards` | rewards for uptime, months and trust, and the task that pays them |
+//! | `attendance` | uptime of each worker |
+//! | `sources` | sources and uses of a user's kudos |
+//! | `trial` | test users of other programs |
 
 mod alias;
 mod attendance;
@@ -32,7 +32,7 @@ use super::storage::{Changed, Leaving, Left, Order, PersonChange, PersonRow, Sto
 use super::styles::Style;
 use muster_protocol::job::{AccountId, SharedKeyText};
 
-/// Everybody with an account. Clones are the same.
+/// All users. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct People {
     store: Store,
@@ -41,7 +41,7 @@ pub struct People {
 
 /// People on one page of the list.
 pub const PAGE: u32 = 25;
-/// How long somebody may come back.
+/// Grace period before a deleted account is wiped.
 pub const GRACE: Duration = Duration::from_secs(30 * 86_400);
 
 impl People {
@@ -78,7 +78,7 @@ impl People {
         self.store.workers_of(owner).await
     }
 
-    /// Those an account has made, public or not.
+    /// The account's styles, public or not.
     pub async fn styles(&self, owner: AccountId) -> Result<Vec<Style>, StorageError> {
         self.store.styles_of(owner).await
     }
@@ -91,7 +91,7 @@ impl People {
         Ok(keys.map(SharedKeyText::expose).collect())
     }
 
-    /// None where there is nobody of this number.
+    /// `None` if the account does not exist.
     pub async fn change(
         &self,
         account: AccountId,

@@ -1,5 +1,4 @@
-//! What people are given for being there: owners for the time their workers are online, some a number of kudos each
-//! month, and those who have earned enough, trust.
+//! Rewards besides jobs: uptime of workers, monthly kudos, and trust for owners who have earned enough.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +19,11 @@ use muster_protocol::legacy::agent::BridgeAgent;
 use super::attendance::Attendance;
 
 const TICK: Duration = Duration::from_secs(60);
-/// Ticks between two looks at who is due for a month.
+/// Ticks between two checks for due months.
 const MONTHS: u32 = 60;
-/// An account has to be this old to be trusted for what it has earned.
+/// Minimum age of an account that becomes trusted by its earnings.
 const PROVEN: Duration = Duration::from_secs(7 * 86_400);
-/// Whoever is suspected this often has to be looked at by somebody.
+/// With this many suspicion marks, a moderator must review the account first.
 const SUSPECT: i64 = 5;
 /// What moderators are given each month beside their own.
 const OFFICE: Kudos = Kudos(300_000_000);
@@ -37,13 +36,14 @@ pub struct Rewards {
     pub switchboard: Switchboard,
     pub rigs: Rigs,
     pub prices: Arc<Prices>,
-    /// What an owner of workers earns before they are trusted; none where everybody is.
+    /// Earnings after which an owner is trusted; `None` if trust is not required.
     pub trust_after: Option<Kudos>,
-    /// Not where tests of other programs set everybody's kudos.
+    /// Off where other programs' tests set balances themselves.
     pub gives_months: bool,
 }
 
-/// What somebody is given each month, as far as it can be given at once. Whoever runs the service needs no office.
+/// A user's monthly kudos, up to the most that can be paid at once. Moderators get an extra amount, administrators do
+/// not.
 pub fn allowance(own: Kudos, roles: Roles) -> Kudos {
     let has_office = roles.contains(Roles::MODERATOR) && !roles.contains(Roles::ADMIN);
     let allowance = match has_office {
@@ -86,7 +86,7 @@ impl Rewards {
         Ok(())
     }
 
-    /// Of those who were promoted others here are told, now or the next time.
+    /// Promotes owners and notifies them; a failed notification is retried with the next call.
     async fn promote(
         &self,
         earned: Kudos,
@@ -139,7 +139,7 @@ impl Rewards {
     }
 }
 
-/// What counts of a worker; nothing for those that make what nobody is paid for yet.
+/// The worker's uptime category; `None` for kinds without a reward.
 fn presence(worker: &WorkerOnline, prices: &Prices) -> Option<Presence> {
     let agent = BridgeAgent::parse(&worker.agent);
     if worker.kinds.contains(Kind::Image) {

@@ -1,5 +1,4 @@
-//! Where somebody's kudos came from and went to. What is not of jobs is tallied by its cause; the rest of a balance is
-//! of jobs.
+//! Sources and uses of a user's kudos. Postings are tallied by cause; the rest of the balance comes from jobs.
 
 use std::collections::HashMap;
 
@@ -26,7 +25,7 @@ impl Sources {
     pub fn of(balance: Kudos, tallies: &HashMap<String, Kudos>) -> Self {
         let tally = |name: &str| tallies.get(name).copied().unwrap_or_default();
         let of = |cause: Cause| tally(cause.word());
-        // Of what is older than that giving and receiving are told apart, nobody knows more than the sum.
+        // Old tallies hold only the sum of gifts given and received.
         let (transfers, donations) = (of(Cause::Transfer).0, of(Cause::Donation).0);
         let given = |name, before: i64| Kudos(tally(name).0.saturating_add(before.min(0)));
         let received = tally(RECEIVED).0.saturating_add(transfers.max(0));
@@ -84,7 +83,7 @@ mod tests {
             of(&[("gifted", -30), ("donated", -5), ("received", 20)]),
             [-30, -5, 20, 15]
         );
-        // What was summed up before they were told apart is still in it.
+        // Old sums of both stay included.
         assert_eq!(
             of(&[("gifted", -30), ("transfer", -7), ("donation", 4)]),
             [-37, 0, 4, 33]

@@ -8,7 +8,7 @@ use muster_protocol::job::{AccountId, Kudos};
 
 use super::{Alias, People};
 
-/// Who is asked for.
+/// A requested test user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trial {
     pub name: String,
@@ -16,11 +16,11 @@ pub struct Trial {
     pub login: String,
     pub is_moderator: bool,
     pub is_trusted: bool,
-    /// What the user has from now on, whatever it had.
+    /// Sets the user's balance, if given.
     pub kudos: Option<Kudos>,
 }
 
-/// Who was made.
+/// A created test user.
 #[derive(Debug, Clone)]
 pub struct TrialUser {
     pub account: AccountId,

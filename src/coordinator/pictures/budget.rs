@@ -15,7 +15,7 @@ pub const MOST_SAMPLES: u64 = 2 * 3600 * 48_000 * 2;
 const CAPACITY: u64 = 4 * MOST_SAMPLES;
 /// Sixty times as fast as such a sound plays.
 const SAMPLES_A_SECOND: u64 = 60 * 48_000 * 2;
-/// About as many as a processor decodes, for a decoder that was ended before it said what it had done.
+/// Rough decoding speed of a processor, for a decoder that was stopped before it reported its samples.
 const DECODED_A_SECOND: u64 = 50_000_000;
 /// Buckets after which full ones are removed.
 const MANY: usize = 1024;
@@ -31,7 +31,7 @@ struct SampleBucket {
     since: Instant,
 }
 
-/// What a decoder takes of the budget. Dropped before it is known, its time counts.
+/// A decoder's use of the budget. If dropped before the samples are known, the elapsed time is charged.
 #[derive(Debug)]
 pub struct Spending {
     budget: SampleBudget,

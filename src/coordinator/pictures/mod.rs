@@ -1,17 +1,17 @@
-//! Images of strangers: read within bounds, and written again as webp.
+//! Untrusted images: decoded within limits, and encoded again as WebP.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `text` | base64 in and out |
-//! | `document` | files that come along with a chat: PDF files, read by a process of their own, and texts |
-//! | `sound` | the sounds that come along with a request, read by a process of their own |
-//! | `budget` | samples of sound that a sender may have decoded |
-//! | `results` | images that workers upload: looked at before anybody is paid for them |
-//! | `source` | the images that come along with a request: by text or by URL, to an object of the media store |
+//! | `document` | files in chats: PDF files, read by a separate process, and texts |
+//! | `sound` | audio files of requests, read by a separate process |
+//! | `budget` | samples of audio that a sender may have decoded |
+//! | `results` | images that workers upload: checked before the job is paid |
+//! | `source` | source images of requests: from text or URL to an object of the media store |
 //!
-//! Nobody's bytes are passed on: what is stored was decoded and encoded here, so it is an image, of the size it says
-//! it is, and nothing but an image. All of it happens off the async threads, a few at a time: of what users send along one
-//! image or two of each, and what workers bring in places of its own.
+//! Bytes of users and workers are never passed on: a stored image was decoded and encoded here, so it is a valid image
+//! of the stated size without hidden data. All of this runs off the async threads, a few images at a time: one or two
+//! per user, and workers' results under permits of their own.
 
 mod budget;
 mod document;
@@ -226,7 +226,7 @@ impl Pictures {
         work: impl FnOnce() -> Result<T, PictureError> + Send + 'static,
     ) -> Result<T, PictureError> {
         let place = self.places.clone().acquire_owned().await;
-        // The place is taken until the work is done, whoever stops waiting for it.
+        // The permit is held until the work is done, even if the caller stops waiting.
         let work = move || {
             let _place = place;
             work()

@@ -1,9 +1,8 @@
-//! Images that workers say they have uploaded. Each is fetched from the media store, decoded within bounds and held
-//! against what was asked for before its job counts as done: nobody is paid or charged for one that is missing, broken
-//! or too small.
+//! Images that workers report as uploaded. Each is fetched from the media store, decoded within limits and compared
+//! with its request before its job counts as done: a missing, broken or too small image is neither paid nor charged.
 //!
-//! Workers upload PNG and JPEG as well, whatever the upload link was for. What is of another kind than it is stored as is
-//! encoded anew; what is of that kind stays as it came.
+//! Workers upload PNG and JPEG as well, whatever the upload link was for. Images of another type than their key are
+//! encoded again; others stay unchanged.
 
 use std::sync::Arc;
 
@@ -61,7 +60,7 @@ pub enum Unfit {
         found: (u32, u32),
         least: (u32, u32),
     },
-    /// The store does not work right now, which is nobody's fault outside.
+    /// The media store is unavailable; not the worker's fault.
     #[error("reading or storing the image failed: {0}")]
     Store(#[from] MediaError),
 }
@@ -78,7 +77,7 @@ pub enum UploadCheck {
     Video(VideoCheck),
 }
 
-/// What a video must be at least. Zero where the request leaves a number to the model.
+/// Minimum properties of a video. Zero where the request leaves a value to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct VideoCheck {
     pub seconds: f64,
@@ -183,7 +182,7 @@ impl Results {
         }
     }
 
-    /// A video is not decoded: its tables say what it is, and a key frame must hold a picture.
+    /// Checks a video without decoding it: its tables hold its properties, and a key frame must contain a picture.
     async fn take_video(&self, key: Key, check: VideoCheck) -> Result<(), Unfit> {
         let _turn = self.turns.acquire().await;
         let bytes = self.uploaded(key, video_bytes(check.seconds)).await?;

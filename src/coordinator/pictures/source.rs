@@ -22,7 +22,7 @@ pub struct Sources {
     pub(super) egress: Egress,
     pub(super) pictures: Pictures,
     media: Media,
-    /// Of each sender a few images are worked at, so that nobody waits for many of another.
+    /// A few images per sender at a time, so that a sender with many does not delay others.
     pub(super) turns: Turns<Sender>,
     pub(super) reader: Reader,
     /// Of each sender one sound is decoded at a time.
@@ -33,7 +33,7 @@ pub struct Sources {
     pub(super) quota: StorageQuota<Sender>,
 }
 
-/// What an image is for.
+/// The use of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// To begin from, or a mask.
@@ -52,7 +52,7 @@ pub enum Role {
     Shown,
 }
 
-/// What was taken in.
+/// A stored source image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
     pub key: Key,
@@ -81,12 +81,12 @@ pub enum SourceError {
     NoMask,
     #[error(transparent)]
     Quota(#[from] QuotaExceeded),
-    /// The store does not work right now: nobody's fault outside.
+    /// The media store is unavailable; not the client's fault.
     #[error(transparent)]
     Store(#[from] MediaError),
 }
 
-/// The most bytes of an image that comes as text: its pixels are what is limited.
+/// Most bytes of an image sent as text; its pixels have the stricter limit.
 const SENT_BYTES: usize = 32 << 20;
 
 impl Sources {
@@ -105,7 +105,7 @@ impl Sources {
         }
     }
 
-    /// For what is to be taken in: it goes with this.
+    /// An empty holding for source images, which deletes them when dropped.
     pub fn holding(&self) -> Holding {
         self.media.hold(Vec::new())
     }
@@ -277,7 +277,7 @@ impl Role {
 }
 
 impl SourceError {
-    /// What the poll API calls it; `None` for what is no fault of the client.
+    /// The AI Horde API's code; `None` if the client is not at fault.
     pub const fn code(&self) -> Option<Code> {
         Some(match self {
             Self::NotFetched(_) | Self::NotBase64(_) => Code::ImageValidationFailed,
@@ -310,7 +310,7 @@ impl From<EgressError> for SourceError {
     }
 }
 
-/// What is no image is the fault of its address.
+/// Reports a body that is no image as an error of its URL.
 fn at_its_address(error: PictureError) -> SourceError {
     match error {
         PictureError::Image(error) if !is_too_large(error) => SourceError::UrlHasNone,

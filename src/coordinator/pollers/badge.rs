@@ -1,6 +1,6 @@
-//! What workers call the jobs they have. Each attempt at a job has an id of its own, made of the job's, of the worker and
-//! of a secret that outlives this process: of such an id and the worker this is the job again, and nobody else can make
-//! one. So a worker's work is its own, and nobody else's, though nothing of pops is on disk.
+//! Job tickets: the public ids of attempts. Each attempt has an id derived from the job's id, the worker and a secret
+//! that outlives this process: ticket and worker give the job's id again, and a ticket cannot be forged. So a submit is
+//! checked to be by the right worker, although pops are not stored.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -46,7 +46,7 @@ impl Badge {
         marked(job, self.mark(job), attempt)
     }
 
-    /// By what a job's id differs from what its worker calls it. It is the same for both.
+    /// The difference between a job's id and its ticket; the same for both directions.
     fn mark(&self, job: JobId) -> u128 {
         let kept = job.0.as_u128() >> OWN;
         let mac = self.0.clone().chain_update(kept.to_be_bytes());

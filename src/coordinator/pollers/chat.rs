@@ -18,7 +18,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Of a worker that writes no more than `longest` tokens where nobody says less. Nothing, if it is no chat.
+    /// `None` if the job is no chat. `longest` is the worker's limit of output tokens, for requests without one.
     pub fn of(offer: &Offer, longest: u32) -> Option<Self> {
         let Body::Text(request) = &offer.job.body else {
             return None;

@@ -1,6 +1,6 @@
-//! A worker brings a job that an earlier process of ours has given it. Pops are not written down, so nobody here knows;
-//! but the job is on disk and waits again, what is brought is called as that one worker calls it and nobody else, and the
-//! work is done: it is taken, unless somebody was given it since.
+//! Claims: a worker submits a job that an earlier process leased to it. Pops are not stored, so this process has no
+//! lease; but the job is stored and queued again, the ticket proves which worker had it, and the work is done: it is
+//! accepted, unless the job was leased again since.
 
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ impl Pollers {
         }
     }
 
-    /// If it is one of these, and its job waits. All are looked for at once: whoever guesses ids costs as much as whoever
-    /// has one.
+    /// Claims a queued job for one of these workers. Checks all of them at once, so that a guessed id costs as much as
+    /// a real one.
     async fn among(
         &self,
         rows: Vec<WorkerRow>,
@@ -110,14 +110,16 @@ impl Pollers {
         Ok(popped.offers)
     }
 
-    /// Whether nothing that it makes for others is believed. It may not have come since the start.
+    /// Whether results of this worker are discarded, for all accounts but its owner's. The worker may not have polled
+    /// since the start.
     async fn is_doubted(&self, worker: WorkerId) -> Result<bool, NotTaken> {
         let recalled = self.0.rigs.recall(worker).await;
         recalled.map_err(|_| NotTaken::Unavailable)?;
         Ok(self.0.rigs.is_doubted(worker))
     }
 
-    /// It may not have come since the start. One that is on a socket brings nothing here.
+    /// The worker's poller, created if it has not polled since the start. `None` for a worker on a socket, which cannot
+    /// submit here.
     fn known(&self, row: &WorkerRow) -> Option<Arc<Mutex<Poller>>> {
         let mut by_name = self.by_name();
         if let Some(known) = by_name.get(row.name.as_str()) {

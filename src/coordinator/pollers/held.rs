@@ -1,5 +1,5 @@
-//! The jobs that are out at workers that poll: who may bring them, and what was brought already. Kept a while longer
-//! than their time, so that whoever comes too late is told so; what is on disk the store knows soon enough.
+//! Leases of polling workers, and recent submits. Kept for a while after they end, so that a late submit gets a precise
+//! error; stored results are looked up in the database.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use muster_protocol::job::{AccountId, JobId, Kind};
 
 /// How long after its time a job is known here.
 const KNOWN: Duration = Duration::from_secs(3600);
-/// How long one is that was delivered: whoever asks later asks the store.
+/// How long a delivered job is known here; later lookups use the database.
 const DELIVERED: Duration = Duration::from_secs(60);
 /// Jobs forgotten in one go.
 const FORGOTTEN: usize = 256;
 
-/// Why what a worker brings is not taken.
+/// The reason why a submit is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotTaken {
     Unknown,
     /// Another account's worker has it.
     NotYours,
     Already,
-    /// It was given back, its time was over, or its client has left.
+    /// The lease was given back, it expired, or the client cancelled.
     TakenAway,
-    /// It is so long, and what its job takes is not. Its worker has failed.
+    /// The output is longer than the job allows. Counts as a failure of the worker.
     TooLong {
         bytes: usize,
         most: usize,
@@ -42,7 +42,7 @@ pub enum NotTaken {
 pub struct Held {
     /// By what their workers call them.
     jobs: HashMap<JobId, Out>,
-    /// What the last attempt at a job is called.
+    /// The ticket of the last attempt at each job.
     last: HashMap<JobId, JobId>,
     busy: HashMap<SessionId, Busy>,
     /// When each of the jobs is forgotten.
@@ -65,17 +65,17 @@ pub struct Out {
     pub kind: Kind,
     pub session: SessionId,
     pub attempt: u32,
-    /// Nobody waits for it.
+    /// A decoy, whose result is discarded.
     pub decoy: bool,
-    /// What it is to be read by, where it is part of a chat.
+    /// How to parse the output as an assistant's message, for chats.
     pub turn: Option<Arc<Turn>>,
-    /// How large what is drawn for it may be and must be.
+    /// Bounds of the image's size.
     pub drawn: Drawn,
-    /// The most bytes of what is written for it.
+    /// Most bytes of text output.
     pub written: usize,
-    /// It was brought, and whoever did was not told whether it is written down.
+    /// Submitted, but the worker was not told whether the result is stored.
     pub unsure: bool,
-    /// Whoever brings it is heard alone.
+    /// Held while a submit is handled, so that concurrent submits take turns.
     pub alone: Arc<Mutex<()>>,
     owner: AccountId,
     /// How long it may be kept without a word.
@@ -127,7 +127,7 @@ impl Held {
         busy.until = busy.until.max(until);
     }
 
-    /// Its worker is still at it.
+    /// The worker reported progress: extends the lease.
     pub fn goes_on(&mut self, id: JobId) {
         let Some(out) = self.jobs.get(&id) else {
             return;
@@ -137,7 +137,7 @@ impl Held {
         }
     }
 
-    /// Nobody waits for what is made of it.
+    /// Adds a decoy, whose result is discarded.
     pub fn add_decoy(&mut self, id: JobId, offer: &Offer, owner: AccountId) {
         self.add(id, offer, owner, u32::MAX);
         if let Some(out) = self.jobs.get_mut(&id) {
@@ -145,7 +145,7 @@ impl Held {
         }
     }
 
-    /// What is to be made of it, as long as it is known.
+    /// The job's kind, while the lease is known.
     pub fn kind(&self, id: JobId) -> Option<Kind> {
         self.jobs.get(&id).map(|out| out.kind)
     }
@@ -165,14 +165,14 @@ impl Held {
         self.turn(id, State::Brought);
     }
 
-    /// The store has not said yet whether it knows what was brought.
+    /// The database has not yet confirmed the submitted result.
     pub fn unsure(&mut self, id: JobId) {
         if let Some(out) = self.jobs.get_mut(&id) {
             out.unsure = true;
         }
     }
 
-    /// It was brought, and the store knows it.
+    /// The submitted result is stored.
     pub fn delivered(&mut self, id: JobId) {
         self.brought(id);
         if let Some(out) = self.jobs.get_mut(&id) {
@@ -182,12 +182,12 @@ impl Held {
         }
     }
 
-    /// Its worker could not do it, and brings nothing more of it.
+    /// The worker failed the job and will not submit again.
     pub fn given_back(&mut self, id: JobId) {
         self.turn(id, State::TakenAway);
     }
 
-    /// Dispatch would not have it: somebody was faster, even if that was the same worker.
+    /// Dispatch refused the submit: another came first, perhaps of the same worker.
     pub fn refused(&mut self, id: JobId) -> NotTaken {
         match self.jobs.get(&id).map(|out| out.state) {
             Some(State::Brought) => NotTaken::Already,
@@ -198,7 +198,7 @@ impl Held {
         }
     }
 
-    /// What was offered never left, and is nobody's.
+    /// Ends the lease of an offer that was not delivered.
     pub fn end(&mut self, offer: &Offer) {
         let last = self.last.get(&offer.job.id).copied();
         let is_it = |id: &JobId| {
@@ -211,7 +211,7 @@ impl Held {
         }
     }
 
-    /// Somebody else has the job now.
+    /// The job was leased again.
     fn take_away(&mut self, id: JobId) {
         if self
             .jobs
@@ -254,12 +254,12 @@ impl Held {
         self.leave(job);
         if let Some(out) = self.jobs.get_mut(&job) {
             out.state = state;
-            // It holds the whole job.
+            // Holds the whole job, so it is freed early.
             out.turn = None;
         }
     }
 
-    /// Its session is busy with one job less.
+    /// Removes a job from its session's running ones.
     fn leave(&mut self, job: JobId) {
         let Some(out) = self.jobs.get(&job).filter(|out| out.state == State::Out) else {
             return;

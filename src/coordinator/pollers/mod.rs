@@ -1,16 +1,16 @@
-//! Workers that come for their jobs over HTTP and bring what they have made: years of them speak no other way.
+//! Polling workers: they pop jobs and submit results over HTTP, as in the AI Horde API.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `badge` | what a worker calls its jobs, which nobody else can |
-//! | `poller` | one such worker: who it is, what it last said it serves |
-//! | `chat` | what such a worker has made of a chat, read as an answer |
-//! | `claim` | jobs that an earlier process has given out |
-//! | `held` | the jobs that are out, and who may bring them |
+//! | `badge` | job tickets, which cannot be forged |
+//! | `poller` | a polling worker and its last pop |
+//! | `chat` | a polling worker's text, parsed as an assistant's message |
+//! | `claim` | jobs leased by an earlier process |
+//! | `held` | leases and their owners |
 //!
-//! To dispatch such a worker is a session that has room only while it asks. It is online while it comes often enough;
-//! here is who watches that. Nothing of this is on disk: after a restart the jobs are queued again, a worker says who it
-//! is with every pop anyway, and what it calls its jobs says whose they are.
+//! To dispatch a polling worker is a session that has a free slot only during a pop. The worker is online while it
+//! polls often enough, which is watched here. Leases are not stored: after a restart the jobs are queued again, a
+//! worker registers with every pop anyway, and its job tickets prove its leases.
 
 mod badge;
 mod chat;
@@ -60,7 +60,7 @@ const ATTEMPTS: u32 = 2 * MOST_ATTEMPTS;
 /// What workers that poll make.
 const POLLED: [Kind; 3] = [Kind::Image, Kind::Text, Kind::Form];
 const SWEEP: Duration = Duration::from_secs(10);
-/// Whoever brings something is told in this time that it is written down, or to bring it again.
+/// A submit is answered within this time: stored, or submit again.
 const WRITTEN: Duration = Duration::from_secs(25);
 
 /// All of them. Clones are the same.
@@ -76,22 +76,22 @@ struct Inner {
     badges: Badges,
     meter: Meter,
     tasks: Tasks,
-    /// How long whoever brings something waits for the store.
+    /// How long a submit waits for the database.
     patience: Duration,
     /// Each behind a lock of its own: the pops of one worker come one after the other.
     by_name: Mutex<HashMap<Arc<str>, Arc<tokio::sync::Mutex<Poller>>>>,
     held: Mutex<Held>,
-    /// Jobs of an earlier process that somebody comes with.
+    /// Serialises claims of the same job.
     claims: Turns<JobId>,
 }
 
-/// What a worker that came is given.
+/// The reply to a pop.
 #[derive(Debug)]
 pub struct Given {
     /// To which worker.
     pub worker: WorkerId,
     pub badge: Badge,
-    /// All of one request. They go back unless they are kept.
+    /// Jobs of one request. They return to the queue unless kept.
     pub offers: Lent,
     /// Their model, as the worker calls it.
     pub model: Option<Arc<str>>,
@@ -105,26 +105,26 @@ pub struct Attempt {
     /// What its worker calls it.
     pub id: JobId,
     pub kind: Kind,
-    /// How large what is drawn for it may be and must be.
+    /// Bounds of the image's size.
     pub drawn: Drawn,
-    /// Nobody else is heard who brings the same, until this is dropped.
+    /// Held until dropped, so that concurrent submits of the same attempt take turns.
     _alone: OwnedMutexGuard<()>,
 }
 
-/// What a worker has made of a job.
+/// A worker's result of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Made {
     Brought {
         product: Product,
-        /// It should not be shown.
+        /// Set if the worker censored the output.
         hidden: Option<Hidden>,
     },
-    /// It could not.
+    /// The worker failed the job.
     Fault,
 }
 
 impl Given {
-    /// What the worker calls its jobs.
+    /// Tickets of the offered jobs.
     pub fn ids(&self) -> Vec<JobId> {
         let ids = self.offers.iter().map(|offer| self.badge.id_of(offer));
         ids.collect()
@@ -174,7 +174,7 @@ impl Pollers {
         }
         let poller = self.poller(caller, &ask).await?;
         let mut poller = poller.lock().await;
-        // It may be known here only for what it has brought.
+        // A poller created by a submit has no record yet.
         let recalled = self.0.rigs.recall(poller.row.id).await;
         recalled.map_err(|_| NotServed::Unavailable)?;
         self.check(&poller, caller, &ask)?;
@@ -225,7 +225,7 @@ impl Pollers {
         decoy
     }
 
-    /// As this attempt: nobody else is heard before it is known whether this was taken. Returns when it is on disk.
+    /// Submits a result for this attempt while no other submit of the attempt is handled. Returns when it is stored.
     pub async fn bring_alone(
         &self,
         owner: AccountId,
@@ -236,12 +236,12 @@ impl Pollers {
         let Err(too_long) = check_length(&out, &made) else {
             return self.bring_holding(attempt, out, made).await;
         };
-        // Whoever is refused may bring nothing more: somebody else makes it.
+        // A too long result counts as a fault, so the job goes to another worker.
         let _ = self.bring_holding(attempt, out, Made::Fault).await;
         Err(too_long)
     }
 
-    /// What has begun goes on though whoever brings it hangs up.
+    /// Runs in a task, so that it completes even if the worker disconnects.
     async fn bring_holding(
         &self,
         attempt: Attempt,
@@ -285,7 +285,7 @@ impl Pollers {
                 Ok(reward)
             }
             Ok(Ok(Receipt::NotWanted)) => Err(self.not_wanted(out).await),
-            // What was heard is not forgotten: the store is asked on, and whoever brings it again hears the end of it.
+            // The result is not lost: the database write is retried, and the repeated submit gets its outcome.
             Ok(Err(_)) | Err(_) => {
                 self.held().unsure(id);
                 Err(NotTaken::Unavailable)
@@ -293,7 +293,7 @@ impl Pollers {
         }
     }
 
-    /// What was brought before may have been written down since.
+    /// The reason of a refused submit; an earlier one may have been stored meanwhile.
     async fn not_wanted(&self, out: &Out) -> NotTaken {
         let id = out.id;
         if out.unsure {
@@ -306,7 +306,7 @@ impl Pollers {
         self.held().refused(id)
     }
 
-    /// What was made, and how it ended. Who asked by the poll API counts nothing and reads what was brought.
+    /// Parses the output and its finish reason. Clients of the AI Horde API get the text as submitted.
     async fn read(&self, out: &Out, made: Made) -> (Made, FinishReason) {
         match (&out.turn, made) {
             (
@@ -355,7 +355,7 @@ impl Pollers {
         if let Some(out) = self.out_here(owner, id, kinds) {
             return out;
         }
-        // Of several who come with it at the same time the others find what the first has claimed.
+        // Of several concurrent claims the first one runs, and the others find its lease.
         let _turn = self.0.claims.turn(id).await;
         if let Some(out) = self.out_here(owner, id, kinds) {
             return out;
@@ -384,7 +384,7 @@ impl Pollers {
         })
     }
 
-    /// A worker says how far it is with a job, perhaps one of an earlier process, which is then given to nobody else.
+    /// Records a worker's progress. Claims a job leased by an earlier process, so that no other worker gets it.
     pub async fn progress(
         &self,
         owner: AccountId,
@@ -406,7 +406,7 @@ impl Pollers {
         self.by_name().remove(name);
     }
 
-    /// A worker is called something else now. It is the same still, and keeps what it has.
+    /// Renames a worker, which keeps its leases.
     pub async fn rename(&self, from: &str, to: &str) {
         let known = {
             let mut by_name = self.by_name();
@@ -420,7 +420,7 @@ impl Pollers {
         }
     }
 
-    /// One that has come before may come again, if it is still the same.
+    /// A name stays bound to its owner and its kind of worker.
     fn check(&self, poller: &Poller, caller: &Caller, ask: &Ask) -> Result<(), NotServed> {
         let trade = self.0.rigs.trade(poller.row.id);
         if trade.is_some_and(|trade| Some(trade) != ask.trade()) {
@@ -440,8 +440,7 @@ impl Pollers {
         }
     }
 
-    /// What was given out never left, and nobody is to have it. It is said in the place of a worker that knows of none of
-    /// them.
+    /// Fails jobs whose offers were not delivered, on behalf of the worker, which does not know of them.
     pub async fn end(&self, offers: &[Offer], failure: Failure) {
         for offer in offers {
             self.held().end(offer);
@@ -505,7 +504,7 @@ impl Pollers {
         Err(NotServed::Barred)
     }
 
-    /// Ends the sessions of those that come no more, and forgets jobs that nobody will bring.
+    /// Ends sessions of workers that stopped polling, and forgets expired leases.
     async fn sweep_on(self) {
         loop {
             sleep(SWEEP).await;
@@ -545,7 +544,7 @@ impl Pollers {
     }
 }
 
-/// What is longer than its job can need is not kept for whoever asked.
+/// Refuses output longer than its job allows.
 fn check_length(out: &Out, made: &Made) -> Result<(), NotTaken> {
     let bytes = match made {
         Made::Brought { product, .. } => product.text().len(),
@@ -558,7 +557,7 @@ fn check_length(out: &Out, made: &Made) -> Result<(), NotTaken> {
     }
 }
 
-/// As a socket would have sent it. Such workers count no tokens: whoever settles it does.
+/// The frames that a socket worker would have sent. Polling workers count no tokens; settlement does.
 fn frames(out: &Out, made: Made, finish: FinishReason) -> Vec<Frame> {
     let done = |finish| Event::Done {
         finish,

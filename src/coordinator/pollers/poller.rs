@@ -1,4 +1,4 @@
-//! One worker that polls: who it is, and what it last said it serves.
+//! A polling worker, and its last pop.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use muster_protocol::legacy::words::Trade;
 /// Requests that are remembered as shown; who pauses a worker looks at it sooner.
 const MOST_SHOWN: usize = 1000;
 
-/// What a worker says when it comes.
+/// A pop's fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     pub name: Arc<str>,
@@ -42,9 +42,9 @@ pub enum NotServed {
     /// The key is for a worker of another name.
     OtherRig,
     NotAdmitted(NotAdmitted),
-    /// It failed too often, and has to wait.
+    /// The worker failed too often and is barred for a while.
     Barred,
-    /// There was no job of its owner, and no other is given to it; with what it is told.
+    /// The worker is in maintenance and its owner has no job waiting; with the maintenance note.
     Maintenance(String),
     Unavailable,
 }
@@ -55,7 +55,7 @@ pub struct Poller {
     pub session: SessionId,
     pub seen: Instant,
     said: Option<Ask>,
-    /// Its owner is trusted, and so is it.
+    /// Whether the owner is trusted, which makes the worker trusted.
     vouched: bool,
     /// Requests of which it was shown copies.
     shown: Arc<BTreeSet<RequestId>>,
@@ -77,7 +77,7 @@ impl Poller {
         self.shown.clone()
     }
 
-    /// The same under a name that nobody waits for.
+    /// The offer under a random id, so that its result is discarded.
     pub fn decoy(&mut self, mut offer: Offer) -> Offer {
         let shown = Arc::make_mut(&mut self.shown);
         if shown.len() >= MOST_SHOWN {
@@ -104,28 +104,28 @@ impl Poller {
         self.retell();
     }
 
-    /// What it says next is told as if it were new.
+    /// Makes the next pop register as if changed.
     fn retell(&mut self) {
         if self.said.is_some() {
             self.said = Some(Ask::nothing());
         }
     }
 
-    /// What its record has to keep of what it says, if that is anything new.
+    /// The worker's report for its record, if changed.
     pub fn news_for(&self, ask: &Ask) -> Option<(Trade, Said)> {
         let known = self.said.as_ref().map(|known| &known.said);
         let trade = ask.trade()?;
         (known != Some(&ask.said)).then(|| (trade, ask.said.clone()))
     }
 
-    /// What the switchboard has to hear of it, if that is anything new.
+    /// The registration for the switchboard, if changed.
     pub fn take_in(&mut self, ask: Ask, names: &Names, switchboard: &Switchboard) -> Option<News> {
         self.seen = Instant::now();
         let before = self.said.replace(ask);
         match before {
             None if !self.is_known() => Some(self.introduce(names, switchboard)),
             Some(before) if Some(&before) == self.said.as_ref() => None,
-            // What it has brought already may have been all that was known of it.
+            // A poller created by a claim has no models yet.
             None | Some(_) => {
                 let (registration, card) = self.registration(names);
                 Some(News::Changed(registration, card))
@@ -133,12 +133,12 @@ impl Poller {
         }
     }
 
-    /// Whether it is known what it serves.
+    /// Whether its models are known.
     pub fn has_said(&self) -> bool {
         self.said.is_some()
     }
 
-    /// What it told an earlier process counts until it comes: what it brings is worth as much as before.
+    /// Restores the last report from the database until the next pop, so that a claimed job is paid the same.
     pub fn recollect(&mut self, rig: &RigRow, kind: Kind) {
         self.vouched = rig.owner.roles.contains(Roles::TRUSTED);
         let models = match kind {
@@ -166,7 +166,7 @@ impl Poller {
         News::Here(registration, card)
     }
 
-    /// What it calls the model of this id.
+    /// The worker's own name of the model with this id.
     pub fn own_name(&self, id: &Arc<str>, names: &Names) -> Arc<str> {
         let said = self.said.iter().flat_map(|said| &said.models);
         let own = said.clone().find(|name| names.id(name) == *id);

@@ -43,7 +43,7 @@ impl Ledger {
         }
     }
 
-    /// From when it is asked on, the clock stands until everybody waits: nobody loses patience for being slow.
+    /// Pauses the clock once the ledger is called, so that no timeout depends on the machine's speed.
     async fn stops_the_clock(&self) {
         self.asked.notified().await;
         pause();
@@ -74,7 +74,7 @@ async fn place(ledger: &Ledger) -> Place {
     place_waiting(ledger, PATIENCE).await
 }
 
-/// Where whoever brings something waits so long for the ledger.
+/// A service whose submits wait this long for the ledger.
 async fn place_waiting(ledger: &Ledger, patience: Duration) -> Place {
     let (tasks, folder) = (Tasks::default(), tempfile::tempdir().unwrap());
     let location = Location::in_folder(folder.path());
@@ -166,7 +166,7 @@ async fn what_is_brought_while_the_ledger_is_closed_is_brought_again_and_paid_on
     let twice = async { [bring().await, bring().await] };
     let (twice, ()) = tokio::join!(twice, ledger.stops_the_clock());
     assert_eq!(twice, [Err(NotTaken::Unavailable); 2]);
-    // What was brought first has asked the ledger, and is answered behind what comes now.
+    // The first submit is waiting for the ledger and is answered after this one.
     let opening = async { ledger.open.add_permits(1) };
     let (brought, ()) = tokio::join!(biased; bring(), opening);
     assert_eq!(brought, Ok(Kudos(1)));

@@ -20,7 +20,7 @@ use muster_protocol::job::{FailureKind, Hidden, Job, JobId, Limits, Targets};
 /// Jobs that were let go without an end (the store could not write it down) are queued again after this.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Whoever follows a request, and what it needs for that.
+/// A task that follows a request's jobs, with its services.
 pub struct Follower<E> {
     pub request: Arc<Request>,
     pub switchboard: Switchboard,
@@ -35,14 +35,14 @@ pub struct Follower<E> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Told {
     Nobody,
-    /// Those that waited.
+    /// The waiting jobs.
     Waiting,
     Everybody,
 }
 
 impl Told {
-    /// What was cancelled before its jobs were queued has none but those that workers are busy with. Whatever is cancelled
-    /// since has jobs to be told, also before anybody follows it.
+    /// The initial state. A request cancelled before its jobs were queued has only jobs leased to workers, which must
+    /// not be cancelled. One cancelled later still has to cancel its jobs.
     pub fn of(request: &Request) -> Self {
         match request.is_held() {
             true => Self::Everybody,
@@ -70,7 +70,7 @@ impl<E: Fn(&Request)> Follower<E> {
                 standing: request.standing,
             };
             if self.told > Told::Nobody {
-                // From here on they are kept for their workers, whoever gives them up.
+                // Jobs queued again from now on are kept for their workers, even if the client cancels.
                 self.told = Told::Everybody;
             }
             let queued = self.switchboard.submit(submission).await;
@@ -132,8 +132,8 @@ fn again(job: &Arc<Job>, request: &Request) -> Arc<Job> {
     }
 }
 
-/// A job of a cancelled request is given to nobody any more. A worker that has it by now may still bring it, as long
-/// as it may take.
+/// The job for a cancelled request: no new worker gets it. A worker that already has it may still submit, within its
+/// lease.
 pub fn kept_for_its_worker(job: &Job) -> Arc<Job> {
     let patience = job
         .limits
@@ -179,7 +179,7 @@ fn hear(output: &Output, delivery: Delivery) {
     }
 }
 
-/// What a cancelled job had brought before is handed out all the same.
+/// A cancelled job's partial output is delivered all the same.
 fn ending(output: &Output, outcome: Outcome) -> Ended {
     match outcome {
         Outcome::Delivered { finish, .. } => Ended::Made(made(output, Hidden::of(&finish))),

@@ -1,5 +1,5 @@
-//! Kudos that are kept for a request until it has ended. They are on disk: what an earlier process kept is released
-//! when its request has ended here, or is nowhere any more.
+//! Kudos holds of requests. They are stored: an earlier process's hold is released when its request has ended here or
+//! was deleted.
 
 use tracing::{debug, warn};
 
@@ -8,7 +8,7 @@ use crate::clock::wall_clock;
 use crate::storage::{Hold, Purse, StorageError};
 use muster_protocol::job::{Kudos, RequestId, SharedKeyId, UnixMillis};
 
-/// What is kept for a request that has not been accepted yet. Should it never be, it is given back.
+/// The hold of a request that is not accepted yet; released on drop unless the request is accepted.
 #[derive(Debug)]
 pub struct Kept {
     requests: Requests,
@@ -34,7 +34,7 @@ impl Requests {
         Ok(is_kept.then(|| self.kept(request)))
     }
 
-    /// Keeps for it what is left of a key, and no more than this; nothing, where nothing is left.
+    /// Holds the rest of a shared key's budget, at most `most`. `None` if the budget is exhausted.
     pub async fn keep_rest(
         &self,
         request: RequestId,
@@ -80,7 +80,7 @@ impl Requests {
         });
     }
 
-    /// Gives back what was kept for a request, if anything was.
+    /// Releases the hold of a request, if there is one.
     async fn release(&self, id: RequestId) {
         let kept = self.write().release_kudos(id);
         if kept {
@@ -90,12 +90,12 @@ impl Requests {
 
     async fn give_back(&self, id: RequestId) {
         if let Err(error) = self.0.store.release(id).await {
-            // It goes with the request at the latest.
+            // Expiry of the request releases it at the latest.
             debug!("releasing the kudos hold of a request failed, retrying later: {error}");
         }
     }
 
-    /// Gives back what was kept for requests that are on disk no more.
+    /// Releases holds of deleted requests.
     pub(super) async fn release_lost(&self, before: UnixMillis) {
         match self.0.store.release_lost(before).await {
             Ok(0) => {}
@@ -108,7 +108,7 @@ impl Requests {
         }
     }
 
-    /// What an earlier process has kept.
+    /// Loads the holds of earlier processes.
     pub(super) async fn remember_holds(&self) -> Result<(), StorageError> {
         let holding = self.0.store.holding().await?;
         self.write().keep_kudos(holding);
@@ -117,7 +117,7 @@ impl Requests {
 }
 
 impl Kept {
-    /// It is on disk: what was kept for it is given back when it has ended.
+    /// The request is stored: its hold is released when it has ended.
     pub(super) fn accepted(mut self) {
         self.accepted = true;
     }

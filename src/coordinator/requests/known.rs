@@ -1,5 +1,4 @@
-//! Models that are known to be any: those of a list, and those somebody serves now. Of others anybody may make up as many
-//! as they like.
+//! Known models: those of a list, and those online. Other names are made up by clients, without limit.
 
 use std::sync::Arc;
 

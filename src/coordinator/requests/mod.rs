@@ -1,20 +1,20 @@
-//! Requests that are asked for later. Accepted means on disk: such a request outlives its connection and this process,
-//! is followed by a task of its own until all its jobs have ended, and goes with everything it brought when its
-//! time is over. Its id is its only secret.
+//! Durable requests, polled for later. Accepted means stored: such a request outlives its connection and this process,
+//! is followed by a task of its own until all its jobs have ended, and is deleted with all results when it expires. Its
+//! id is its only secret.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `request` | one request as somebody who asks sees it |
-//! | `output` | one job of it, and what that brings |
-//! | [`orders`] | what is kept of it, and the jobs that it becomes: one file for each kind |
-//! | [`results`] | what was made, as its client is handed it |
+//! | `request` | a request's state, for readers |
+//! | `output` | one job of it, and its output |
+//! | [`orders`] | its stored form, and the jobs made from it: one file for each kind |
+//! | [`results`] | outputs, as its client gets them |
 //! | `follow` | the task that listens to its jobs |
-//! | `known` | which models there are |
-//! | `names` | what clients of `/v1` call their requests |
-//! | `places` | how many jobs one may have here, those at the door among them |
-//! | `holds` | kudos that are kept for it until it has ended |
-//! | `shelves` | where they are found, and when they are forgotten |
-//! | `restore` | what an earlier process has left on disk |
+//! | `known` | known models |
+//! | `names` | public ids of `/v1` requests |
+//! | `places` | concurrency limits, including requests being accepted |
+//! | `holds` | kudos held for it until it has ended |
+//! | `shelves` | indexes of requests in memory, and expiry |
+//! | `restore` | requests of an earlier process |
 
 mod follow;
 mod holds;
@@ -61,13 +61,13 @@ use follow::{Follower, Told};
 use places::Places;
 use shelves::Shelves;
 
-/// What has expired is looked for this often.
+/// Interval of expiry checks.
 const SWEEP: Duration = Duration::from_secs(20);
 /// Between two steps when more has expired: other writes come first.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Sweeps between two looks at what has no request: that looks at everything.
+/// Expiry checks between two searches for data without a request, which scan everything.
 const LOST: u32 = 30;
-/// What it lives longer than this by is written down: the margin is longer than this and two sweeps together.
+/// A lifetime extension beyond this is stored; the expiry margin is longer than this plus two sweeps.
 const RENEWED: Duration = Duration::from_secs(60);
 const MINUTE: i64 = 60_000;
 /// Kept beyond its time, so that the last settlement finds it still there.
@@ -94,7 +94,7 @@ struct Inner {
     places: Mutex<Places>,
 }
 
-/// One that is at the door. Its jobs are durable and of one account and kind.
+/// A request before it is accepted. Its jobs are durable and of one account and kind.
 #[derive(Debug)]
 pub struct NewRequest {
     pub id: RequestId,
@@ -107,14 +107,14 @@ pub struct NewRequest {
     /// Called for each result.
     pub webhook: Option<Arc<str>>,
     pub standing: Standing,
-    /// What it costs at once, beside its jobs, and what is owed for it.
+    /// Fee of the request, besides its jobs, and the postings due with it.
     pub fee: Kudos,
     pub dues: Dues,
-    /// What is kept of the account's kudos and of the key's until it has ended, if anything is.
+    /// Kudos holds of the account and of the shared key.
     pub kept: Vec<Kept>,
     /// Where it is counted until it is taken.
     pub place: Option<Place>,
-    /// What it takes of something that others count, until its jobs have ended.
+    /// The memory permit of the request, held until its jobs have ended.
     pub memory: Option<Box<dyn Any + Send>>,
     /// The images that came along, until its jobs have ended.
     pub sources: Option<Holding>,
@@ -122,7 +122,7 @@ pub struct NewRequest {
 }
 
 impl NewRequest {
-    /// What is written down of it as it is accepted. The body goes there.
+    /// The row to store. Moves the body into it.
     pub fn take_row(&mut self) -> RequestRow {
         RequestRow {
             id: self.id,
@@ -316,7 +316,7 @@ impl Requests {
             while self.write().forget(now) {
                 yield_now().await;
             }
-            // What the store was not told to keep it would forget while it is needed.
+            // Without the extensions stored, the sweep would delete requests that are still needed.
             if all_written {
                 self.sweep_store(now.before(MARGIN), sweep).await;
             }
@@ -342,7 +342,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Where a request could not be written down, or went before its last job, what its jobs have brought is nobody's.
+    /// Deletes results whose request was never stored or was deleted before its last job ended.
     async fn forget_lost(&self, before: UnixMillis) {
         match self.0.store.forget_lost_results(before).await {
             Ok(0) => {}
@@ -355,8 +355,8 @@ impl Requests {
 }
 
 impl Requests {
-    /// Those that live longer than was written down are kept for so long, each to the next full minute: many have the
-    /// same one. Whether all of them are.
+    /// Stores extended lifetimes, each rounded up to a full minute so that many share one write. True if all were
+    /// stored.
     async fn keep_longer(&self) -> bool {
         let mut longer: BTreeMap<UnixMillis, Vec<Arc<Request>>> = BTreeMap::new();
         let mut place = None;

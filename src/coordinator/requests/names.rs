@@ -9,7 +9,7 @@ use super::{Ended, Requests};
 use crate::storage::StorageError;
 use muster_protocol::job::{AccountId, JobId, Kind, RequestId, UnixMillis};
 
-/// By what a client finds a request for media.
+/// The public id of a media request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MediaName {
     Job(JobId),

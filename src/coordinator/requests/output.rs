@@ -1,4 +1,4 @@
-//! One job of a request as somebody who asks sees it, and what it brings.
+//! A job of a request and its output, for readers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use muster_protocol::job::{
     UnixMillis,
 };
 
-/// One job, and what it brings.
+/// A job, and its output.
 #[derive(Debug)]
 pub struct Output {
     pub job: JobId,
@@ -37,14 +37,14 @@ pub enum Ended {
     Failed(Arc<str>),
 }
 
-/// What is handed to the client.
+/// A finished output, as delivered to the client.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Made {
     pub product: Product,
     pub model: Arc<str>,
     pub worker: Arc<str>,
     pub worker_id: Uuid,
-    /// Its worker says that it should not be shown.
+    /// Set if the worker censored the output.
     pub hidden: Option<Hidden>,
 }
 
@@ -62,7 +62,7 @@ pub struct Counts {
 }
 
 impl Ended {
-    /// Its request has failed with it. Forms are asked for one by one, and fail alone.
+    /// Whether this failure fails the whole request. Forms are independent of each other.
     pub(super) fn is_fatal(&self, kind: Kind) -> bool {
         kind != Kind::Form && matches!(self, Self::Failed(_))
     }
@@ -92,7 +92,7 @@ impl Output {
         output
     }
 
-    /// Nobody knows any more what was asked for.
+    /// The output of a request that cannot be parsed any more.
     pub(super) fn unreadable() -> Self {
         Self {
             job: JobId::random(),
@@ -107,17 +107,17 @@ impl Output {
         }
     }
 
-    /// What the client wants done to the text, where it came by the poll API.
+    /// The client's post-processing options, for requests of the AI Horde API.
     pub fn legacy(&self) -> Option<&LegacySampling> {
         self.legacy.as_ref()
     }
 
-    /// What is to be done with an image, where that was asked.
+    /// The interrogation form, if the job is one.
     pub fn form(&self) -> Option<&str> {
         self.form.as_deref()
     }
 
-    /// The most bytes of what is drawn for it, as links to bring it by are for.
+    /// Most bytes of an image for it, for upload links.
     pub fn most_drawn(&self) -> u64 {
         bytes_of(self.pixels)
     }
@@ -127,7 +127,7 @@ impl Output {
         Drawn::up_to(self.pixels)
     }
 
-    /// What it has brought before, and could not be written down, is brought anew.
+    /// Follows a new stream of the job. Drops output that could not be stored, since it is generated again.
     pub(super) fn watch(&self, streams: &[JobStream]) {
         if let Some(stream) = streams.iter().find(|stream| stream.job() == self.job) {
             *locked(&self.watch) = stream.watch();
@@ -140,7 +140,7 @@ impl Output {
         self.ended().is_none()
     }
 
-    /// It has ended, and that was not heard yet.
+    /// Ended, but the follower has not processed it yet.
     pub(super) fn is_late(&self) -> bool {
         self.is_open()
             && locked(&self.watch)
@@ -152,7 +152,7 @@ impl Output {
         self.ended.get()
     }
 
-    /// What is there so far.
+    /// Output so far.
     pub fn product(&self) -> Product {
         locked(&self.product).clone()
     }
@@ -175,7 +175,7 @@ impl Output {
         let _ = self.ended.set(ended);
     }
 
-    /// Whoever has it, or had it last.
+    /// The job's stage, with its present or last worker.
     pub fn stage(&self) -> Stage {
         self.look().0
     }

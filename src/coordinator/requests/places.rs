@@ -1,5 +1,5 @@
-//! How many jobs whoever asks has here already. A request that is at the door counts as if it had been taken: of many that
-//! come at once no more are let in than there is room for.
+//! Concurrency limits: how many jobs an account has here. Requests being accepted count as well, so that concurrent
+//! ones cannot exceed the limit together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use super::known::Known;
 use super::{Request, Requests};
 use muster_protocol::job::{AccountId, Kind};
 
-/// Which jobs are counted against the limit of whoever asks.
+/// Which jobs count against the limit.
 #[derive(Debug, Clone)]
 pub struct Counted {
     pub account: AccountId,
     pub kind: Kind,
     /// The one of its own people for whom a service asks.
     pub end_user: Option<Arc<str>>,
-    /// Those alone that one of these may be made by, or that are strange; all, if there is neither.
+    /// Count only jobs for one of these models or for unknown ones; all jobs if both are empty.
     pub models: Vec<Arc<str>>,
-    /// Those that a model is named for which is not among these: however many names are made up, they are counted as one.
+    /// Count jobs that name a model outside this list: all unknown names share one limit.
     pub strange_to: Option<Known>,
 }
 

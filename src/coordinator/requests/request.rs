@@ -1,4 +1,4 @@
-//! One request as somebody who asks sees it: what each of its jobs has come to.
+//! A request's state, for readers: the progress and outcome of each job.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -30,7 +30,7 @@ pub struct Request {
     pub account: AccountId,
     pub kind: Kind,
     pub accepted_at: UnixMillis,
-    /// In milliseconds, like what is on disk; further on by every result.
+    /// In milliseconds, as stored; extended by every result.
     expires_at: AtomicI64,
     kept_until: AtomicI64,
     /// How long it lives from a result on.
@@ -42,17 +42,18 @@ pub struct Request {
     pub outputs: Vec<Output>,
     /// That any of its jobs may be made by, in order; kept where the crowd at a model matters, and else empty.
     models: Vec<Arc<str>>,
-    /// Nobody is given any more of it.
+    /// Cancelled when no more of its jobs are given to workers.
     cancelled: CancellationToken,
     /// By its client, who does not want what workers are busy with either.
     given_up: CancellationToken,
     /// Rises whenever something has come of it.
     heard: watch::Sender<u64>,
-    /// What it has cost beside its jobs.
+    /// Fee, besides the jobs.
     fee: Kudos,
     /// When it was taken over from an earlier process, if it was.
     restored: Option<Instant>,
-    /// Less was wanted of it by then, or it had failed: what is open of it is with workers, as far as anybody knows.
+    /// The request was stopped or failed before its jobs were queued: its open jobs are presumed to be leased to
+    /// workers.
     held: bool,
     /// What its jobs have cost, and how many had ended when that was asked.
     charged: Mutex<(usize, Kudos)>,
@@ -62,7 +63,7 @@ pub struct Request {
     brought_at: AtomicI64,
 }
 
-/// What its client says of it, beside what is to be made.
+/// Client options besides the output itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// Images are links, and not in the reply.
@@ -120,7 +121,7 @@ impl Request {
         }
     }
 
-    /// Nobody knows any more what was asked for, and whoever asks after it finds that it has failed.
+    /// A failed request, for a row that cannot be parsed any more.
     pub(super) fn unreadable(row: &RequestRow) -> Self {
         let told = (Wishes::default(), Standing::default());
         Self {
@@ -146,7 +147,7 @@ impl Request {
         taken.map_or(until, |taken| taken.max(until))
     }
 
-    /// It has brought something, and lives on from here.
+    /// A result arrived: extends the lifetime.
     pub(super) fn renew(&self) {
         let now = wall_clock();
         self.brought_at.fetch_max(now.0, Ordering::Relaxed);
@@ -197,7 +198,7 @@ impl Request {
         }
     }
 
-    /// Its jobs were queued for nobody but the workers that have them.
+    /// Whether its jobs are queued only for the workers that have them.
     pub(super) fn is_held(&self) -> bool {
         self.held
     }
@@ -219,7 +220,7 @@ impl Request {
         counts
     }
 
-    /// The job that somebody who waits wants to hear of: the first that is not with a worker, or else the first that is.
+    /// The job that a waiting client is told about: the first one queued, or else the first one running.
     pub fn next(&self) -> Option<JobId> {
         let open = || self.outputs.iter().filter(|output| output.is_open());
         let waits = open().find(|output| output.stage() == Stage::Waiting);
@@ -234,7 +235,7 @@ impl Request {
         last.filter(|last| Some(*last) != self.next())
     }
 
-    /// What it has cost so far. The store is asked when another of its jobs has ended.
+    /// Charges so far. Asks the database when another of its jobs has ended.
     pub async fn charged(&self, ended: usize, store: &Store) -> Kudos {
         let jobs = self.charged_for_jobs(ended, store).await;
         Kudos(self.fee.0.saturating_add(jobs.0))
@@ -256,14 +257,15 @@ impl Request {
         self.outputs.iter().find(|output| output.job == job)
     }
 
-    /// They were queued again. It lives on as long as it did: what workers were told of its jobs goes with the watches.
+    /// The jobs were queued again. Keeps the extended lifetime, since the old watches that hold the workers' leases are
+    /// dropped.
     pub(super) fn watch(&self, streams: &[JobStream]) {
         let until = self.expires_at().0;
         self.expires_at.fetch_max(until, Ordering::Relaxed);
         self.outputs.iter().for_each(|output| output.watch(streams));
     }
 
-    /// Its client wants nothing more of it.
+    /// The client cancelled the request.
     pub(crate) fn cancel(&self) {
         self.given_up.cancel();
         self.cancelled.cancel();
@@ -274,13 +276,13 @@ impl Request {
         self.heard.send_modify(|count| *count += 1);
     }
 
-    /// Whoever asks after a job has ended finds its end: what a worker was thanked for may be on its way here yet.
+    /// Waits until the ends of finished jobs are processed: a worker's submit may have been acknowledged before that.
     pub async fn catch_up(&self) {
         let mut news = self.news();
         let heard = async {
             while self.outputs.iter().any(Output::is_late) && news.changed().await.is_ok() {}
         };
-        // Nobody waits for a follower that is not there any more.
+        // The timeout covers a follower that has stopped.
         let _ = timeout(CATCH_UP, heard).await;
     }
 
@@ -289,12 +291,12 @@ impl Request {
         self.heard.subscribe()
     }
 
-    /// Nobody is given any more of it. Its client still wants what comes, unless it has been cancelled.
+    /// Stops giving its jobs to workers. Running jobs are still delivered, unless it is cancelled.
     pub(crate) fn end_waiting(&self) {
         self.cancelled.cancel();
     }
 
-    /// As far as anybody knows, no worker has this job.
+    /// Whether no worker has this job, as far as known.
     pub(super) fn waits(&self, job: JobId) -> bool {
         let waits = |output: &Output| output.stage() == Stage::Waiting;
         self.output(job).is_none_or(waits)
@@ -313,12 +315,12 @@ impl Request {
         self.expires_at() <= wall_clock() || !self.is_open()
     }
 
-    /// It has a job that waits or runs.
+    /// Whether a job is queued or running.
     pub(super) fn is_open(&self) -> bool {
         self.outputs.iter().any(Output::is_open)
     }
 
-    /// How many of its jobs wait or run, for whoever need not know where they are.
+    /// Number of queued or running jobs.
     pub(super) fn open_jobs(&self) -> usize {
         let open = self.outputs.iter().filter(|output| output.is_open());
         open.count()
@@ -332,7 +334,7 @@ impl Request {
         }
     }
 
-    /// By its client, and not because nobody is given anything or because it has failed.
+    /// Whether its client cancelled it, as opposed to a stop or a failure.
     pub fn is_given_up(&self) -> bool {
         self.given_up.is_cancelled()
     }
@@ -341,7 +343,7 @@ impl Request {
         self.cancelled.is_cancelled()
     }
 
-    /// One of its jobs has failed for good: nothing more is made for it, and what is finished stays.
+    /// A job failed for good: the others are not run, and finished outputs stay.
     pub fn has_failed(&self) -> bool {
         let mut ended = self.outputs.iter().filter_map(Output::ended);
         ended.any(|ended| ended.is_fatal(self.kind))

@@ -1,5 +1,5 @@
-//! What an earlier process has left on disk: what has ended is known again, what has not is queued again, with the images
-//! that came along.
+//! Restores an earlier process's requests: ended jobs with their results, the others queued again with their source
+//! images.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::switchboard::JobStream;
 use muster_protocol::job::{Hidden, Job, JobId, Kind, Product};
 
 impl Requests {
-    /// To be called once, before anybody asks. The jobs of a request have the ids they had. Each lives so long from now at
-    /// least: that much longer than was written down it may have been meant to.
+    /// Call once, before serving. Jobs keep their ids. Every request lives at least `unwritten` longer, because its
+    /// last extension may not have been stored.
     pub async fn restore(
         &self,
         names: &Names,
@@ -48,7 +48,7 @@ impl Requests {
                     queued += self.take_up((&one, &order), standing, names, media).await;
                 }
                 Err(error) => {
-                    // Its id is a secret.
+                    // The log omits the id, which is a secret.
                     warn!("reading a stored request failed, the request counts as failed: {error}");
                     let request = Request::unreadable(&one.request);
                     self.go_on(request, &[], Vec::new(), Belongings::default());
@@ -97,7 +97,7 @@ impl Requests {
             }
         }
         let queued = left.len();
-        // One that has failed is given to nobody either.
+        // Jobs of a failed request are given to no new worker either.
         let has_failed = ended.iter().any(|(_, ended)| ended.is_fatal(order.kind()));
         let is_over = one.request.wanted != Wanted::Everything || has_failed;
         let submission = Submission {
@@ -107,7 +107,7 @@ impl Requests {
             },
             standing,
         };
-        // What is refused now is asked again by the one that follows the request.
+        // The follower retries a refused submission.
         let streams = match queued {
             0 => Vec::new(),
             _ => self

@@ -1,4 +1,4 @@
-//! What was made, as clients of the poll API are handed it: in a status, and by a call to an address of theirs.
+//! Outputs as clients of the AI Horde API get them: in a status, and by webhook.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use muster_protocol::legacy::words::{ResultState, named};
 /// How long links to images are good.
 pub const LINKS: Duration = Duration::from_secs(1800);
 
-/// How whoever asks gets the images.
+/// How the client gets the images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     Links,
@@ -70,7 +70,7 @@ pub async fn image(
     }
 }
 
-/// What its worker calls it, as whoever asked and whoever rates it do, too.
+/// The ticket of the image's attempt, as its worker, its client and its raters see it.
 pub fn drawn_id(output: &Output, made: &Made) -> JobId {
     let drawn = made.product.media();
     let key: Option<Key> = drawn.and_then(|drawn| drawn.key.parse().ok());
@@ -83,7 +83,7 @@ pub fn drawn_seed(output: &Output, made: &Made) -> u64 {
     drawn.or(output.seed).unwrap_or_default()
 }
 
-/// What was found in an image: as it was sent, with a link where an image was uploaded.
+/// The result of an interrogation: as submitted, with a link to the image if one was uploaded.
 pub async fn found(made: &Made, media: &Media) -> Option<Value> {
     let mut found: Value = serde_json::from_str(made.product.text()).ok()?;
     let mut result = found["result"].take();
@@ -103,7 +103,7 @@ async fn stored(
     shape: impl FnOnce(u64) -> Shape,
     media: &Media,
 ) -> Option<String> {
-    // What a worker on a socket has uploaded is looked at when somebody wants it. A link to nothing is none.
+    // A socket worker's upload is checked on first use. `None` if the object is missing.
     let bytes = match media.take_in_up_to(most, key).await {
         Ok(bytes) => bytes?,
         // What cannot be looked at is hardly read either.

@@ -1,5 +1,5 @@
-//! Requests in memory: by their ids, by their accounts, and by when they end. There may be a million of them, so whoever
-//! looks at all of them, or forgets many, does so in small steps and lets others in between.
+//! Requests in memory, indexed by id, account and expiry. There may be a million of them, so long scans and deletions
+//! run in small steps and release the lock in between.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -16,11 +16,11 @@ const STEP: usize = 500;
 #[derive(Debug, Default)]
 pub struct Shelves {
     by_id: HashMap<RequestId, Arc<Request>>,
-    /// Those with jobs to come, in the order they came.
+    /// Unfinished requests, in order of arrival.
     by_account: HashMap<AccountId, BTreeMap<Place, Arc<Request>>>,
-    /// By when each was to end when that was last asked. It lives no shorter.
+    /// By expiry as last read; the present one is never earlier.
     by_end: BTreeMap<Place, Arc<Request>>,
-    /// Those that kudos are kept for.
+    /// Requests with kudos holds.
     paid_before: HashSet<RequestId>,
     media_names: MediaNames,
 }
@@ -44,7 +44,7 @@ impl Shelves {
         self.by_id.get(&id).cloned()
     }
 
-    /// Those of an account that have jobs to come, the oldest first.
+    /// Unfinished requests of an account, oldest first.
     pub fn unfinished(&self, account: AccountId) -> impl Iterator<Item = &Arc<Request>> {
         let its = self.by_account.get(&account).into_iter().flatten();
         its.map(|(_, request)| request)
@@ -57,7 +57,7 @@ impl Shelves {
         all.filter(move |request| request.account == account)
     }
 
-    /// Those of everybody.
+    /// Unfinished requests of all accounts.
     pub fn all_unfinished(&self) -> impl Iterator<Item = &Arc<Request>> {
         self.by_account.values().flat_map(BTreeMap::values)
     }

@@ -1,11 +1,11 @@
 //! Responses of OpenAI's Responses API beyond one HTTP request: stored ones, which clients read again and go on from,
 //! and background ones, which run without a client.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `live` | a response in memory: while it is written, and its events for a while after |
 //! | `memory` | the bytes that responses take in memory |
-//! | `recording` | what keeps it, as the dialect writes it |
+//! | `recording` | records a response while the dialect writes it |
 //! | `sources` | stored responses that a request goes on from |
 
 mod live;
@@ -81,7 +81,7 @@ pub struct StoredResponse {
     pub previous: Option<String>,
 }
 
-/// What an account may store is used up.
+/// The account's storage quota is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OverQuota {
     Responses(usize),

@@ -92,7 +92,7 @@ impl Recording {
 
     /// `is_written`: its last event was recorded.
     fn end(&self, response: &Value, is_written: bool) {
-        // What a restart cuts off is begun again after it.
+        // A background response cut off by shutdown starts again after it.
         let cut_off = Failure::new(FailureKind::ShuttingDown, "");
         let is_cut_off = response["error"]["code"] == cut_off.code();
         if self.live.is_background && is_cut_off {

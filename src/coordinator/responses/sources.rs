@@ -19,7 +19,7 @@ pub struct EarlierResponses {
     pub referenced: Arc<HashMap<String, Value>>,
 }
 
-/// Why a request cannot go on from what it names.
+/// Why a request cannot continue from the named response.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     #[error(
@@ -38,7 +38,7 @@ pub enum LinkError {
 const MOST_RESPONSES: usize = 1000;
 const MOST_BYTES: usize = 32 << 20;
 
-/// What a request names.
+/// The responses that a request continues from.
 #[derive(Debug, Default)]
 pub struct ResponseChain {
     /// The responses it goes on from, the latest first.

@@ -1,4 +1,4 @@
-//! What responses take in memory, and what an account may store.
+//! Memory of responses, and storage quotas of accounts.
 
 use serde_json::{Value, json};
 

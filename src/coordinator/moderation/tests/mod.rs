@@ -1,4 +1,4 @@
-//! The moderators' room: what filters find, and what is done about it.
+//! The moderation service: matches of filters and their consequences.
 
 mod prompts;
 mod room;

@@ -70,7 +70,7 @@ fn a_filter_beyond_the_budget_of_all_is_refused_with_what_is_left() {
     // In the place of another there is room for it, and one that is there already takes none.
     assert_eq!(filters.check(new, Some(10), Some(0)), Ok(()));
     assert_eq!(filters.check(r"x1\w{8}", Some(10), None), Ok(()));
-    // What an earlier version has taken is not applied beyond it.
+    // A filter accepted by an earlier version is not applied beyond the budget.
     let all = Filters::compile(&heavy(fitting + 9), &filters);
     assert!(all.size() <= BUDGET);
 }
@@ -265,7 +265,7 @@ fn a_suspicious_prompt_is_rewritten_or_refused() {
         Some(&format!("allowed context {negative}, rain")),
     );
     check("👶 context", Some(&format!("context {negative}")));
-    // What is replaced by nothing leaves what else there is, and nothing is refused.
+    // An empty replacement leaves the rest of the prompt, and does not refuse it.
     check("gone, context", Some(&format!(", context {negative}")));
     // Still suspicious: filters of type 11 replace nothing.
     check("eleven context", None);
@@ -288,7 +288,7 @@ fn a_prompt_of_which_nothing_is_left_is_refused() {
 fn a_prompt_that_is_too_long_to_be_rewritten_says_so() {
     let long = format!("forbidden context {}", "x".repeat(6990));
     assert_eq!(verdict(&case(&long)), Verdict::TooLong(long.len()));
-    // Only what has to be rewritten has to be short.
+    // The length limit applies only to prompts that must be rewritten.
     assert_eq!(verdict(&case(&"x".repeat(8000))), Verdict::AsItIs);
 }
 
@@ -428,7 +428,7 @@ fn replacements_that_grow_and_grow_are_given_up() {
     );
 }
 
-/// What may be put anywhere without being seen, or at most as a mark on a letter.
+/// Characters that are invisible anywhere, or at most a mark on a letter.
 const UNSEEN: [&str; 14] = [
     "\u{200b}",
     "\u{200c}",
@@ -446,7 +446,7 @@ const UNSEEN: [&str; 14] = [
     "\u{20dd}",
 ];
 
-/// What a letter may be written as.
+/// Look-alikes of a letter.
 fn disguises(letter: char) -> Vec<char> {
     let rows = [
         ('ａ', 'a'),

@@ -1,4 +1,4 @@
-//! With a store: who is held to account for a prompt, and what other processes learn of it.
+//! With a store: suspicion marks for prompts, and changes seen by other processes.
 
 use std::collections::HashSet;
 use std::net::IpAddr;

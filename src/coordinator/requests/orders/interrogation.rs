@@ -19,9 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Debug)]
 pub struct FormsAsked {
-    /// Its image is a key already, or an address.
+    /// The source image is a key or a URL.
     request: ModelInterrogationInputImage,
-    /// What the queue calls its forms, in their order.
+    /// The queue's model names of its forms, in order.
     models: Vec<String>,
     width: u32,
     height: u32,

@@ -34,7 +34,7 @@ pub struct MediaWork {
     pub price: Option<JobPrice>,
 }
 
-/// What the client of a request that is asked for later said of it.
+/// The client's fields of a durable media request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MediaNotes {
     /// The type of an image; none for outputs that stay as they came.

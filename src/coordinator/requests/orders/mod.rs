@@ -1,15 +1,14 @@
-//! A request as it is kept on disk, and the jobs that it becomes: now, and again after a restart.
+//! A request as stored, and the jobs made from it: now, and again after a restart.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `text` | texts |
 //! | `image` | images |
 //! | `media` | media of `/v1` |
 //! | `interrogation` | questions about images |
-//! | `sent` | what the client sent, which may be something else |
+//! | `sent` | the client's original fields, if they differ |
 //!
-//! Each kind says how long its requests live, what one of its jobs is, and what whoever asks should know. The rest is
-//! the same for all.
+//! Each kind defines the lifetime of its requests, its jobs, and warnings for the client. The rest is common.
 
 mod image;
 mod interrogation;
@@ -64,7 +63,7 @@ pub struct Order {
     expires_at: UnixMillis,
     /// Whether it waits behind the others, as it did before a restart.
     priority: Priority,
-    /// Whether its account may not have what it costs.
+    /// Whether the account may lack the kudos.
     short: bool,
     asked: Asked,
     /// Stays on disk: nothing that is read from there is written anew.
@@ -75,12 +74,11 @@ pub struct Order {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Whose {
     pub workers: Targets,
-    /// It was asked for from an address that hides who asks: workers that the operator vouches for take it, if their
-    /// owners let them.
+    /// The client's address is of a VPN or proxy, so only trusted workers get the request, if their owners allow it.
     pub is_hidden: bool,
 }
 
-/// What was asked for.
+/// The request's own fields, by kind.
 #[derive(Debug)]
 pub enum Asked {
     Text(Box<TextAsked>),
@@ -103,7 +101,7 @@ struct Nth {
     seed: u64,
 }
 
-/// What the kind of a request says about one of its jobs.
+/// The part of a job that depends on the request's kind.
 #[derive(Debug)]
 struct Task {
     body: Body,
@@ -170,7 +168,7 @@ impl Order {
         self
     }
 
-    /// For whoever sent it, who may have it back.
+    /// Stores the client's original fields, which it may read again.
     pub fn sent_as(mut self, sent: Sent) -> Self {
         self.sent = Some(sent);
         self
@@ -205,7 +203,7 @@ impl Order {
         self.asked.kind()
     }
 
-    /// What it brought to the queue, beside the kudos that its account had then.
+    /// The stored standing in the queue, without the balance of that time.
     pub fn standing(&self) -> Standing {
         Standing {
             priority: self.priority,
@@ -377,7 +375,7 @@ impl Asked {
         Self::Text(Box::new(TextAsked::new(request)))
     }
 
-    /// Its source images are keys already.
+    /// The source images must be keys already.
     pub fn image(request: GenerationInputImage) -> Self {
         Self::Image(Box::new(ImageAsked::new(request)))
     }
@@ -526,7 +524,7 @@ mod tests {
     use muster_protocol::legacy::text::request::GenerationInputText;
     use muster_protocol::openai::json::DEEPEST;
 
-    /// What is written down of it.
+    /// The stored row.
     fn row(order: &Order, standing: Standing) -> RequestRow {
         let mut new = order.request(standing, None, &Names::default());
         new.take_row()

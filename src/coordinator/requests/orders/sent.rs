@@ -1,6 +1,5 @@
-//! What a client has sent, and with which key: whoever has that key may read it again as it was, whatever a style or a
-//! filter has made of it and whoever pays. On disk it stands beside what it became, and only where that is something
-//! else.
+//! The fields that a client sent, and its key: the holder of that key may read them again, whatever styles or filters
+//! changed and whichever account pays. Stored beside the final request, only where they differ.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +10,7 @@ use muster_protocol::job::{AccountId, RequestId, SharedKeyId};
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::legacy::text::request::GenerationInputText;
 
-/// Under which it stands in a stored request, beside what it became.
+/// Keys in a stored request.
 const SENT: &str = "sent";
 const BY: &str = "by";
 const REQUEST: &str = "request";
@@ -27,7 +26,7 @@ pub struct Sent {
 /// A stored request, as it was sent. Images that came with a request for images are their keys.
 #[derive(Debug)]
 pub struct Again {
-    /// Nothing is known of what an earlier version has accepted.
+    /// `None` for requests accepted by an earlier version.
     by: Option<By>,
     pub fields: Map<String, Value>,
 }
@@ -76,7 +75,7 @@ impl Sent {
         }
     }
 
-    /// Into what is stored of the request that it has become.
+    /// Adds the fields that differ from the final request to its stored body.
     pub(super) fn write(&self, body: &mut Value) {
         let became = &body[REQUEST];
         let other = self.fields.iter();

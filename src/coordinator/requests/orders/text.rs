@@ -17,7 +17,7 @@ use muster_protocol::legacy::{Body as _, Refusal};
 pub const LIFETIME: Duration = Duration::from_secs(20 * 60);
 /// How long a worker that polls may keep one.
 const PATIENCE: Duration = Duration::from_secs(150);
-/// Those that have words for every setting: the dialects of public workers on sockets have none for most of them.
+/// Formats with a field for every setting; public socket workers' dialects lack most of them.
 const FORMATS: Formats = Formats::LEGACY.with(Formats::NEUTRAL);
 /// Hardly any text has fewer tokens than one in so many bytes.
 const BYTES_PER_TOKEN: usize = 8;
