@@ -1,5 +1,5 @@
-//! Whether somebody may have a worker of this name. What is looked at, and in which order, is the public contract's:
-//! workers read the first thing that is wrong.
+//! Whether an owner may register a worker of this name. The checks and their order are the public contract's: workers
+//! read the first error.
 
 use crate::accounts::{Caller, Roles};
 use crate::clock::wall_clock;
@@ -11,7 +11,7 @@ use muster_protocol::legacy::words::{Trade, named};
 use muster_protocol::legacy::worker::check_new_name;
 use muster_protocol::legacy::{Code, Refusal};
 
-/// Somebody comes with a worker.
+/// A worker that wants to register.
 #[derive(Debug, Clone, Copy)]
 pub struct Applicant<'a> {
     pub name: &'a str,
@@ -19,18 +19,18 @@ pub struct Applicant<'a> {
     pub roles: Roles,
     /// None for a worker on a socket, which may do several things.
     pub trade: Option<Trade>,
-    /// What it calls its software; empty if it says nothing.
+    /// The worker's user agent; empty if unknown.
     pub agent: &'a str,
-    /// Where it comes from; empty if nobody knows.
+    /// The worker's address; empty if unknown.
     pub address: &'a str,
 }
 
 /// What goes for new workers.
 #[derive(Debug, Clone, Copy)]
 pub struct House {
-    /// None: as many as anybody likes, from wherever.
+    /// `None`: no limit per owner and address.
     pub quotas: Option<Quotas>,
-    /// They come by invitation only.
+    /// Whether new workers need an invitation.
     pub by_invitation: bool,
 }
 
@@ -81,11 +81,11 @@ impl Default for Quotas {
     }
 }
 
-/// Characters of a name that are enough for anybody, and bytes that the store takes.
+/// Longer names, in characters, are suspicious; the hard limit, in bytes, is the database's.
 const LONG_NAME: usize = 100;
 const LONGEST_NAME: usize = 200;
 
-/// What is suspicious about a name, whether or not it may be had.
+/// The suspicion that a name raises, whether or not it is accepted.
 pub fn suspicion_of(name: &str) -> Option<Reason> {
     match name {
         _ if name.len() > LONGEST_NAME => Some(Reason::WorkerNameExtreme),
@@ -145,8 +145,7 @@ fn check_name(who: &Applicant<'_>) -> Result<(), NotAdmitted> {
         .map_err(NotAdmitted::Unfit)
 }
 
-/// How many workers the owner may have with this one; it is one too many as far as anybody knows, or there is room.
-/// Counted only where the number matters: whoever has thousands of workers waits for none of them.
+/// The owner's limit of workers; refused if the limit is reached already. Workers are counted only if there is a limit.
 async fn room(who: &Applicant<'_>, store: &Store, house: House) -> Result<usize, NotAdmitted> {
     if !house.by_invitation && house.quotas.is_none() {
         return Ok(usize::MAX);

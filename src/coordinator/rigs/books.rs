@@ -1,5 +1,4 @@
-//! What ended jobs say about the workers that had them. It is noted after the job was settled, so that nobody is
-//! praised for what was not written down.
+//! Effects of ended jobs on their workers' records. Applied after the settlement, so that unsettled jobs do not count.
 
 use crate::dispatch::Facts;
 use crate::kudos::{Aside, Settlement, State};
@@ -9,7 +8,7 @@ use muster_protocol::legacy::words::Trade;
 use super::live::Feat;
 use super::records::Records;
 
-/// What the books tell the workers' records.
+/// The hook that applies settlements to workers' records.
 pub fn notes(records: Records) -> impl Fn(&Facts, &Settlement) -> Aside {
     move |facts, settlement| {
         let records = records.clone();
@@ -25,7 +24,7 @@ pub fn notes(records: Records) -> impl Fn(&Facts, &Settlement) -> Aside {
     }
 }
 
-/// Whoever was paid has done its part of the work; where nobody is paid, whoever delivered it has done all.
+/// Workers paid for a job share its work in proportion; an unpaid delivered job counts for its last worker.
 fn feats(facts: &Facts, settlement: &Settlement) -> Vec<(WorkerId, Feat)> {
     let mut earned = settlement.earned();
     if earned.is_empty() && settlement.state == State::Delivered {

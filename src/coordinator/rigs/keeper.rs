@@ -1,4 +1,4 @@
-//! The task that saves what is new, sends into maintenance who drops too many jobs, and pauses whom nobody can believe.
+//! The task that saves records, puts workers that drop too many jobs into maintenance, and pauses implausible ones.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use muster_protocol::job::WorkerId;
 use super::live::{self, Seen};
 use super::{Inner, Rigs};
 
-/// What is new is saved this often.
+/// Interval of saves.
 const SAVE: Duration = Duration::from_secs(30);
 /// Workers under one commit.
 const AT_ONCE: usize = 200;
-/// Newer workers know by its first words that nobody's hand did it.
+/// Newer workers recognise automatic maintenance by these first words.
 const NOTE: &str = "dropping too many jobs: too many within an hour went to other workers; check the worker's speed, \
                     then end the maintenance";
 
@@ -64,7 +64,7 @@ impl Rigs {
     async fn tell_speeds(&self) {
         let inner = &*self.0;
         for (worker, terms) in inner.records.changed(|name| inner.billions(name)) {
-            // If it has stopped, nobody pops any more.
+            // A stopped switchboard answers no pops, so the error does not matter.
             let _ = inner.board.set_terms(worker, terms).await;
         }
     }
@@ -107,7 +107,7 @@ impl Rigs {
         self.relearn(worker).await
     }
 
-    /// Whether it is paused from here on. Where owners may have as many workers as they like nobody is suspected.
+    /// Whether the worker is now paused. Suspicion is off where owners may have unlimited workers.
     async fn suspect(&self, worker: WorkerId, reason: Reason) -> Result<bool, StorageError> {
         let store = &self.0.store;
         let Some(rig) = store.rig_of_row(worker).await? else {

@@ -1,4 +1,4 @@
-//! What is new of one worker since it was last saved, and what is only known while it is here.
+//! Unsaved changes of a worker, and its volatile state.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub struct Seen {
     at: Instant,
     wall: UnixMillis,
-    /// What it does on a socket.
+    /// The kind of worker on a socket.
     does: Option<Trade>,
     said: Option<(Trade, Said)>,
 }
@@ -136,14 +136,14 @@ impl Live {
         }
     }
 
-    /// Those that it was given together it does together.
+    /// Jobs given together count as one batch.
     fn measure(&mut self, feat: &Feat) {
         if let Some(took) = feat.took {
             self.pace.note(feat.work_together(), took);
         }
     }
 
-    /// It took a job and did not bring it. Says whether that was one too many within an hour.
+    /// Records a dropped job. True if it was one too many within an hour.
     pub fn drop_one(&mut self, most: usize, now: Instant) -> bool {
         self.fresh.uncompleted += 1;
         let is_old = |at: &Instant| now.duration_since(*at) >= HOUR;
@@ -153,7 +153,7 @@ impl Live {
         self.dropped.push_back(now);
         let too_many = self.dropped.len() > most;
         if too_many {
-            // Whoever ends the maintenance gives it another try.
+            // The count starts again after maintenance.
             self.dropped.clear();
         }
         too_many && self.decided.maintenance.is_none()
@@ -174,7 +174,7 @@ impl Live {
         self.told.replace(terms).unwrap_or_default() != terms
     }
 
-    /// What is to be saved, if anything is new.
+    /// The changes to save, if any.
     pub fn take_news(&mut self, worker: WorkerId) -> Option<RigNews> {
         let seen_at = self.seen.map_or(self.saved, |(_, wall)| wall);
         if seen_at <= self.saved && self.fresh == Tally::default() && !self.is_new {
@@ -203,7 +203,7 @@ impl Live {
         })
     }
 
-    /// It could not be saved: it is still new.
+    /// Restores changes whose save failed.
     pub fn put_back(&mut self, news: RigNews) {
         self.fresh.add(&news.done);
         self.is_new |= news.said.is_some();
@@ -212,7 +212,7 @@ impl Live {
         }
     }
 
-    /// What it did for its team that is not saved yet.
+    /// Unsaved share for the worker's team.
     pub fn team_share(&self) -> Option<(i64, TeamShare)> {
         let team = self.decided.team.as_ref()?;
         let mut share = self.share;
@@ -220,14 +220,14 @@ impl Live {
         Some((team.id, share))
     }
 
-    /// The team is no more, and what was done for it counts for none.
+    /// Leaves a deleted team; the unsaved share is dropped.
     pub fn leave(&mut self, team: i64) {
         if self.decided.team.take_if(|it| it.id == team).is_some() {
             self.share = TeamShare::default();
         }
     }
 
-    /// Puts what is new into what was saved.
+    /// Adds the unsaved changes to the row.
     pub fn bring_up_to_date(&self, row: &mut RigRow) {
         row.done.add(&self.fresh);
         row.done.uptime += i64::try_from(self.up.as_secs()).unwrap_or(i64::MAX);
@@ -248,7 +248,7 @@ impl Live {
     }
 }
 
-/// What a worker on a socket does, of what the poll API has words for.
+/// A socket worker's kind in the AI Horde API.
 pub fn trade(worker: Option<&std::sync::Arc<WorkerOnline>>) -> Trade {
     match worker.is_some_and(|it| it.kinds.contains(Kind::Image) && !it.kinds.contains(Kind::Text))
     {
@@ -257,7 +257,7 @@ pub fn trade(worker: Option<&std::sync::Arc<WorkerOnline>>) -> Trade {
     }
 }
 
-/// What a worker on a socket said, in the words of those that poll.
+/// A socket worker's report, in the AI Horde API's terms.
 pub fn said_on_socket(worker: &WorkerOnline) -> Said {
     Said {
         agent: worker.agent.to_string(),

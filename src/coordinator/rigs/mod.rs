@@ -1,17 +1,17 @@
-//! Workers as people know them: what they said, what was decided about them, what they have done. Dispatch knows who
-//! can serve a job; here is who somebody is.
+//! Workers' records: reports, settings, totals. Dispatch knows the capabilities of workers; this module knows their
+//! owners and history.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `records` | what is new of each worker, in memory until it is saved |
-//! | `live` | one of them: when it was seen, what it has done, what it dropped |
-//! | `pace` | how fast one is |
-//! | `books` | what ended jobs say about the workers that made them |
+//! | `records` | unsaved changes of all workers, in memory |
+//! | `live` | a worker: when it was seen, its totals, its dropped jobs |
+//! | `pace` | the speed of a worker |
+//! | `books` | effects of ended jobs on their workers' records |
 //! | `admission` | whether a name may become a worker |
-//! | `keeper` | the task that saves, and sends into maintenance who drops too much |
+//! | `keeper` | the task that saves, and puts workers that drop too many jobs into maintenance |
 //!
-//! A pop never waits for the disk here, except the first one of a worker: what workers say and do is saved every half
-//! minute, many at once. What their owners decide is on disk before it is answered.
+//! A pop never waits for the disk here, except the first of a worker: reports and totals are saved every half minute,
+//! in batches. Owners' settings are stored before the reply.
 
 mod admission;
 mod books;
@@ -57,7 +57,7 @@ struct Inner {
     records: Records,
     store: Store,
     board: Switchboard,
-    /// None: as many as anybody likes, from wherever.
+    /// `None`: no limit per owner and address.
     quotas: Option<Quotas>,
     names: Names,
     sizes: Prices,
@@ -71,7 +71,7 @@ impl Inner {
     }
 }
 
-/// A worker as it is now: its row, and what is not saved yet.
+/// A worker's current state: its row with unsaved changes.
 #[derive(Debug, Clone)]
 pub struct Rig {
     pub row: RigRow,
@@ -103,7 +103,7 @@ impl Rigs {
         rigs
     }
 
-    /// The worker of this name for whoever may have it. What is known of it counts from here on.
+    /// Registers or looks up the worker of this name, and loads its settings.
     pub async fn meet(&self, who: &Applicant<'_>) -> Result<WorkerRow, NotAdmitted> {
         let suspicion = admission::suspicion_of(who.name);
         let house = House {
@@ -139,7 +139,7 @@ impl Rigs {
         admission::check(who, &self.0.store, house).await
     }
 
-    /// What was decided about a worker counts from here on, though it may not have come yet.
+    /// Loads a worker's settings, even if it has not connected.
     pub async fn recall(&self, worker: WorkerId) -> Result<(), StorageError> {
         match self.0.records.knows(worker) {
             true => Ok(()),
@@ -167,7 +167,7 @@ impl Rigs {
         }
     }
 
-    /// What was decided about the workers of an account has changed on disk, and counts from here on.
+    /// Loads the settings of an account's known workers again after a change.
     pub async fn relearn_all_of(&self, owner: AccountId) -> Result<(), StorageError> {
         for row in self.0.store.rigs_of(owner).await? {
             if self.0.records.knows(row.id) {
@@ -187,11 +187,10 @@ impl Rigs {
         }
         self.0.records.check_in(worker, Seen::now(said));
         if is_new && let Some(terms) = self.0.records.change(worker, |name| self.0.billions(name)) {
-            // If it has stopped, nobody is given anything more.
+            // A stopped switchboard gives out no jobs, so the error does not matter.
             let _ = self.0.board.set_terms(worker, terms).await;
         }
-        // Whatever becomes of this process, it is known who has what it was given; and where workers of one address are
-        // counted, it counts from its first pop on.
+        // The first pop is saved at once: a crash must not lose the worker of a lease, and limits per address count it.
         if is_first && let Err(error) = self.0.save_one(worker).await {
             warn!("saving a new worker failed, retrying later: {error}");
         }
@@ -206,7 +205,7 @@ impl Rigs {
         self.0.store.keys_revision()
     }
 
-    /// Whether a worker is paused: what it makes for others is thrown away, and it is not told.
+    /// Whether a worker is paused: its results for other accounts are discarded, without its knowledge.
     pub fn is_doubted(&self, worker: WorkerId) -> bool {
         self.0.records.is_doubted(worker)
     }
@@ -216,7 +215,7 @@ impl Rigs {
         self.0.decided.subscribe()
     }
 
-    /// What a worker in maintenance is told.
+    /// The maintenance note of a worker in maintenance.
     pub fn maintenance(&self, worker: WorkerId) -> Option<String> {
         self.0.records.maintenance(worker)
     }
@@ -241,12 +240,12 @@ impl Rigs {
         Ok(Some(Targets::of(workers, denied)))
     }
 
-    /// What a worker does that has popped before.
+    /// The kind of a worker, once it has popped.
     pub fn trade(&self, worker: WorkerId) -> Option<Trade> {
         self.0.records.trade(worker)
     }
 
-    /// Those that are online, by name.
+    /// Online workers, by name.
     pub async fn online(&self) -> Result<Vec<Rig>, StorageError> {
         let overview = self.0.board.overview();
         let since = wall_clock().before(2 * ONLINE);
@@ -275,19 +274,19 @@ impl Rigs {
         Ok(row.map(|row| self.current(row)))
     }
 
-    /// Those of an account, by name.
+    /// Workers of an account, by name.
     pub async fn of(&self, owner: AccountId) -> Result<Vec<Rig>, StorageError> {
         let rows = self.0.store.rigs_of(owner).await?;
         Ok(rows.into_iter().map(|row| self.current(row)).collect())
     }
 
-    /// Those of a team, by name.
+    /// Workers of a team, by name.
     pub async fn of_team(&self, team: i64) -> Result<Vec<Rig>, StorageError> {
         let rows = self.0.store.rigs_in(team).await?;
         Ok(rows.into_iter().map(|row| self.current(row)).collect())
     }
 
-    /// Those of any team, by name.
+    /// Workers of any team, by name.
     pub async fn of_teams(&self) -> Result<Vec<Rig>, StorageError> {
         let rows = self.0.store.rigs_in_teams().await?;
         Ok(rows.into_iter().map(|row| self.current(row)).collect())
@@ -298,15 +297,15 @@ impl Rigs {
         self.0.records.team_shares()
     }
 
-    /// A team is no more: nobody is in it.
+    /// Removes all workers from a deleted team.
     pub fn disband(&self, team: i64) {
         self.0.records.disband(team);
     }
 
-    /// Changes what was decided, on disk and for every pop that comes after the answer.
+    /// Changes a worker's settings: stored and effective for every later pop.
     pub async fn change(&self, rig: &Rig, change: RigChange) -> Result<Decision, StorageError> {
         if change.team.is_some() {
-            // What it did until now was for the team it was in.
+            // Saves the share for the present team before the change.
             self.0.save_one(rig.row.id).await?;
         }
         let done = self.0.store.decide(rig.row.id, change).await?;
@@ -316,7 +315,7 @@ impl Rigs {
         Ok(done)
     }
 
-    /// Whether it was forgotten: not while somebody may read what it has made, or waits for it.
+    /// Deletes a worker. False while it runs jobs or its results can be read.
     pub async fn delete(&self, rig: &Rig) -> Result<bool, StorageError> {
         let overview = self.0.board.overview();
         let mut workers = overview.workers.iter();
@@ -326,7 +325,7 @@ impl Rigs {
         }
         self.0.store.delete_rig(rig.row.id).await?;
         self.0.records.forget(rig.row.id);
-        // If it has stopped, nobody is given anything more.
+        // A stopped switchboard gives out no jobs, so the error does not matter.
         let _ = self.0.board.dismiss(rig.row.id).await;
         Ok(true)
     }
@@ -339,7 +338,7 @@ impl Rigs {
         Ok(())
     }
 
-    /// Dispatch hears what it has to know of a worker. If it has stopped, nobody pops any more.
+    /// Sends a worker's terms to dispatch. A stopped switchboard answers no pops, so the error does not matter.
     async fn tell(&self, worker: WorkerId) {
         let terms = self.0.records.terms(worker, |name| self.0.billions(name));
         let _ = self.0.board.set_terms(worker, terms).await;

@@ -1,4 +1,4 @@
-//! How fast a worker is at what it does, and when that is too slow for requests that are in a hurry.
+//! A worker's speed, and the limit below which it is too slow for requests without `slow_workers`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const NEW_WRITER: f64 = 1.0;
 /// Pixelsteps a second of one that is fast enough.
 const FAST_PAINTER: f64 = 500_000.0;
 
-/// More than these nobody is believed to do in a second.
+/// Higher speeds are not credible.
 const MOST_PAINTED: f64 = 20_000_000.0;
 const MOST_WRITTEN: f64 = 150.0;
 
@@ -82,8 +82,8 @@ impl Pace {
         (self.mean * 1000.0) as i64
     }
 
-    /// Above what is asked of its trade, and for text of its largest model, which has so many billions of parameters;
-    /// one that names none need not be as fast.
+    /// Whether the worker is fast enough for its kind; text workers by the size of their largest model in billions of
+    /// parameters, with the lowest limit if it is unknown.
     pub fn is_fast(&self, trade: Option<Trade>, largest: Option<f64>) -> bool {
         match (trade, largest) {
             (Some(Trade::Image), _) => self.or_new(NEW_PAINTER) >= FAST_PAINTER,

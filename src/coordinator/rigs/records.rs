@@ -1,4 +1,4 @@
-//! What is new of all workers, in memory.
+//! Unsaved changes of all workers, in memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -34,10 +34,10 @@ pub struct Records(Arc<Shared>);
 struct Shared {
     modes: watch::Receiver<Reading>,
     live: Mutex<HashMap<WorkerId, Live>>,
-    /// What somebody has to act on.
+    /// Suspicions for the keeper.
     noticed: Mutex<Vec<(WorkerId, Reason)>>,
     notified: Notify,
-    /// Under which names models are known, and how large they are; none where nobody is suspected of anything.
+    /// Names and sizes of models, for judging workers' claims; `None` where suspicion is off.
     judges: OnceLock<(Names, Prices)>,
 }
 
@@ -103,7 +103,7 @@ impl Records {
         terms
     }
 
-    /// What dispatch has to be told about a worker, if that is anything new. It is told now.
+    /// The worker's terms if they changed; counts as told to dispatch.
     pub fn change(&self, worker: WorkerId, billions: impl Fn(&str) -> f64) -> Option<Terms> {
         let mut live = self.live();
         let live = live.get_mut(&worker)?;
@@ -111,7 +111,7 @@ impl Records {
         live.tells(terms).then_some(terms)
     }
 
-    /// Those about whom dispatch has to be told something new, which it is now.
+    /// Changed terms of all workers; count as told to dispatch.
     pub fn changed(&self, billions: impl Fn(&str) -> f64) -> Vec<(WorkerId, Terms)> {
         let mut live = self.live();
         let changed = live.iter_mut().filter_map(|(worker, live)| {
@@ -151,7 +151,7 @@ impl Records {
         Pace::is_incredible(trade, speed, model, sizes.known(&names.id(model)))
     }
 
-    /// Of what a worker says of itself.
+    /// Checks a worker's report for implausible claims.
     pub fn suspect(&self, worker: WorkerId, said: &Said) {
         if self.0.judges.get().is_some() && said.max_pixels > MOST_PIXELS {
             self.notice(worker, Reason::ExtremeMaxPixels);
@@ -170,7 +170,7 @@ impl Records {
         self.0.notified.notify_one();
     }
 
-    /// It took a job and did not bring it, and the job was not to blame.
+    /// Records a job dropped by the worker's fault.
     pub fn dropped(&self, worker: WorkerId) {
         let is_raid = self.are_on(ModeSet::RAID);
         let too_many = {
@@ -188,7 +188,7 @@ impl Records {
         }
     }
 
-    /// What somebody has to act on, as soon as there is anything.
+    /// Waits for suspicions to act on.
     pub async fn noticed(&self) -> Vec<(WorkerId, Reason)> {
         loop {
             let notified = self.0.notified.notified();
@@ -209,7 +209,7 @@ impl Records {
         news
     }
 
-    /// What is new of one worker.
+    /// Unsaved changes of one worker.
     pub fn take_news_of(&self, worker: WorkerId) -> Option<RigNews> {
         self.live().get_mut(&worker)?.take_news(worker)
     }

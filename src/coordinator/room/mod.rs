@@ -1,15 +1,15 @@
-//! How much memory requests and their replies may take together, from the first byte of a body to the last of an answer.
-//! Many large ones at once are refused, and the process keeps what it has.
+//! The memory budget of requests and replies, from the first byte of a body to the last of a reply. When it is
+//! exhausted, large requests are refused, so the process never runs out of memory.
 //!
-//! Each stage has memory of its own, so that requests that wait long keep nobody out of the door, and clients that read
-//! slowly keep nobody waiting: workers empty a queue that takes all it may. Small requests have some of their own, too, and
-//! find it where large ones find none. What is little in other stages takes no room. What is still being written takes none
-//! either: a door counts it as it is told. Large messages of workers' sockets have a stage, too.
+//! Each stage has a budget of its own, so that queued requests do not block new ones, and slow readers do not block the
+//! queue: workers can always drain a full queue. Small requests have a separate budget and are accepted when large ones
+//! are not. Small amounts in other stages are not counted, nor is streamed text, which is counted as it is sent. Large
+//! messages of workers' sockets have a stage, too.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `shares` | how much of it one sender may take with requests for media |
-//! | `transit` | what is on its way from a client or to one, and gives way where others find no room |
+//! | `shares` | the share of one sender for media requests |
+//! | `transit` | buffered bodies and replies, released when stalled while others need the memory |
 
 mod shares;
 #[cfg(test)]
@@ -34,7 +34,7 @@ use muster_protocol::link::LARGEST_FRAME;
 use shares::Shares;
 use transit::Transits;
 
-/// What is counted.
+/// The unit of counting.
 const KIB: usize = 1 << 10;
 
 /// The memory for all requests. Clones are the same.
@@ -59,9 +59,9 @@ enum Stage {
     Small,
     /// The same, once there is more of it.
     Passing,
-    /// What is left of it until its jobs have ended.
+    /// A request in the queue, until its jobs have ended.
     Kept,
-    /// What is read of it in the end.
+    /// A reply being sent.
     Told,
     /// A message of a worker, from when it is large until it was handed over.
     Message,
@@ -145,7 +145,7 @@ impl Memory {
         }
     }
 
-    /// What is free, or becomes free when clients that stand still give way.
+    /// Takes a permit, releasing stalled bodies if memory is short.
     fn take(&self, stage: Stage, kib: usize) -> Result<OwnedSemaphorePermit, ApiError> {
         let pool = self.pool(stage);
         let after_others = || {
@@ -174,25 +174,25 @@ impl Pool {
     }
 }
 
-/// All together may take as much as this many of the largest requests. One is passed in a dozen forms while it is looked
-/// at, and kept once for each of its jobs.
+/// Each stage fits this many of the largest requests: moderation holds a request in a dozen forms, and the queue holds
+/// it once for each of its jobs.
 const PASSING: usize = 12;
 const KEPT: usize = 12;
 const TOLD: usize = 8;
 /// As many of the largest messages of workers.
 const MESSAGES: usize = 4;
-/// A request with fewer bytes takes as much as if it had them all: most of what it takes is not its bytes.
+/// Smaller requests count as this size, because most of their memory is not the bytes of the body.
 const SMALL: usize = 16 << 10;
 /// So many of those at once.
 const MOST_SMALL: usize = 8192;
 /// Giving memory back to the system is worth while from here on.
 const LARGE_KIB: usize = 1 << 10;
-/// Whoever stands still has given way by then.
+/// Stalled bodies are released by then.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 impl Stage {
-    /// The stage of what has grown to so many bytes.
+    /// The stage of a request that has grown to this size.
     const fn grown_to(self, bytes: usize) -> Self {
         match self {
             Self::Small if bytes >= SMALL => Self::Passing,
@@ -249,7 +249,7 @@ impl Room {
         Ok(kept)
     }
 
-    /// Grows to so many bytes. What needs more than there is gets all of it, while nobody else has any.
+    /// Grows the permit. A need beyond the whole budget takes all of it, if no other permit is out.
     pub fn cover(&mut self, bytes: usize) -> Result<(), ApiError> {
         let stage = self.stage.grown_to(bytes);
         let taken = if stage == self.stage { self.kib() } else { 0 };
@@ -297,7 +297,7 @@ impl Room {
         Ok(())
     }
 
-    /// What is on its way in it.
+    /// Buffers bytes under this permit.
     pub fn carry(self, bytes: Vec<u8>) -> Transit {
         Transit::new(self, bytes)
     }
@@ -314,7 +314,7 @@ impl Room {
     }
 }
 
-/// What was in it is freed about now.
+/// The buffered data is freed at about this time.
 impl Drop for Room {
     fn drop(&mut self) {
         if let Some(sender) = self.sender.filter(|_| self.stage.is_shared()) {

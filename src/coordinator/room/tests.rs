@@ -79,10 +79,10 @@ fn small_requests_are_counted_from_their_beginning() {
     };
     let mut small: Vec<Room> = (0..MOST_SMALL).map(|_| take(0).unwrap()).collect();
     assert_eq!(take(0).unwrap_err().status(), 503);
-    // What is covered already is theirs, and large ones have room of their own.
+    // Its size is covered already, and large requests have a separate budget.
     small[0].cover(SMALL - 1).unwrap();
     let large = take(SMALL).unwrap();
-    // One that has grown leaves its place.
+    // A grown request leaves the budget of small ones.
     small[0].cover(SMALL).unwrap();
     let other = take(1).unwrap();
     assert!(take(1).is_err());

@@ -1,5 +1,6 @@
-//! Bytes that wait for a client: what has come of a body, what is left of a reply. A client that stands still would keep
-//! their room for as long as it likes; where others find none its bytes are let go, and whoever moves them is told.
+//! Bytes buffered for or from a client: the received part of a body, the unsent rest of a reply. A stalled client would
+//! hold memory for as long as it likes; when others need it, the buffer is dropped and its reader or writer gets an
+//! error.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,7 +27,7 @@ pub struct Transit {
     cart: Arc<Cart>,
 }
 
-/// They were let go.
+/// The buffer was dropped because its client stalled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("body too slow (< 64 KiB/s) while memory was short")]
 pub struct LetGo;
@@ -47,7 +48,7 @@ struct Carts {
 #[derive(Debug)]
 struct Cart {
     load: Mutex<Option<Load>>,
-    /// Whoever waits for it to be emptied.
+    /// The task to wake when the buffer is dropped.
     waiting: AtomicWaker,
 }
 
@@ -81,7 +82,7 @@ impl Transit {
         Self { id, memory, cart }
     }
 
-    /// Puts more behind what is here.
+    /// Appends bytes.
     pub fn take_in(&self, piece: &[u8]) -> Result<(), ApiError> {
         let mut load = self.cart.load();
         let load = load.as_mut().ok_or(LetGo)?;
@@ -168,8 +169,8 @@ impl Transits {
         self.carts().next
     }
 
-    /// Lets go of what stands still in a stage, the longest overdue first, until that was enough. What is being moved is
-    /// locked, and stays.
+    /// Drops stalled buffers of a stage, longest overdue first, until enough memory is free. A buffer in use is locked,
+    /// and skipped.
     pub(super) fn give_way(&self, stage: Stage, enough_kib: usize) {
         let now = Instant::now();
         let mut freed = 0;
@@ -213,7 +214,7 @@ impl Cart {
         let Some(load) = slot.take_if(|load| load.due < now) else {
             return 0;
         };
-        // Nobody who is woken finds it locked.
+        // Unlocked first, so that the woken task finds it free.
         drop(slot);
         self.waiting.wake();
         load.room.kib()

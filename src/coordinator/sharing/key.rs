@@ -12,18 +12,18 @@ pub struct SharedKey {
     pub owner: AccountId,
     pub owner_name: String,
     pub name: Option<String>,
-    /// What is left of it; none is no limit.
+    /// Remaining budget; `None` is unlimited.
     pub budget: Option<Kudos>,
-    /// Of that, what is kept for requests that have not ended.
+    /// The part of it held for unfinished requests.
     pub held: Kudos,
     pub utilized: Kudos,
     pub expires_at: Option<UnixMillis>,
-    /// It pays for styles: as long as it does, it works through them only.
+    /// Whether styles use it as payer; then it can be used through them only.
     pub has_styles: bool,
     pub limits: JobLimits,
 }
 
-/// One to be made, if its owner has fewer than `most`.
+/// A key to create, if its owner has fewer than `most`.
 #[derive(Debug, Clone)]
 pub struct NewKey {
     pub id: SharedKeyId,
@@ -38,7 +38,7 @@ pub struct NewKey {
     pub most: i64,
 }
 
-/// What is to be different; nothing is left as it is. Of the budget and the expiry, the inner nothing is none.
+/// Changes of a key; `None` leaves a field unchanged. For the budget and the expiry, `Some(None)` removes the limit.
 #[derive(Debug, Clone)]
 pub struct KeyChange {
     pub id: SharedKeyId,
@@ -52,7 +52,7 @@ pub struct KeyChange {
 }
 
 impl SharedKey {
-    /// Whether its budget is spent. What is only kept for requests may come back.
+    /// Whether its budget is spent. Held amounts do not count as spent, since they may be released.
     pub fn is_empty(&self) -> bool {
         self.budget.is_some_and(|budget| budget.0 <= 0)
     }

@@ -1,9 +1,9 @@
-//! Keys that users hand to others: their owner pays for what is asked with them, within a budget and up to a day, and
-//! gives the priority. A key is a UUID, and whoever knows it may use it and look at it.
+//! Shared keys: their owner pays for requests made with them, within a budget and until an expiry, and lends their
+//! priority. A key is a UUID, and knowing it is permission to use and read it.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! | --- | --- |
-//! | `key` | a shared key as it stands, and what may be changed of it |
+//! | `key` | a shared key and its changes |
 
 mod key;
 
@@ -96,7 +96,7 @@ impl Sharing {
         self.known(id).await
     }
 
-    /// The key somebody names, which need not look like one.
+    /// Looks up a key by its text, which may be malformed.
     pub async fn find(&self, id: &str) -> Result<Option<SharedKey>, StorageError> {
         match SharedKeyText::parse(id) {
             Some(text) => self.store.shared_key(self.seal.number_of(text)).await,
@@ -104,7 +104,7 @@ impl Sharing {
         }
     }
 
-    /// Whoever comes with this key.
+    /// The caller of a request with this key.
     pub async fn holder(&self, key: SharedKeyText) -> Result<Option<Caller>, StorageError> {
         self.caller(self.seal.number_of(key)).await
     }
@@ -117,7 +117,7 @@ impl Sharing {
         Ok(owner.map(|owner| Caller::with_shared(key, owner)))
     }
 
-    /// The owner of a style's key, if the key is still worth anything: it pays for what the style makes.
+    /// The owner of a style's key, who pays for uses of the style; `None` if the key is spent or expired.
     pub async fn patron(&self, key: Option<SharedKeyId>) -> Result<Option<Caller>, StorageError> {
         let Some(key) = key else {
             return Ok(None);
@@ -208,7 +208,7 @@ impl Sharing {
     }
 }
 
-/// How many of them somebody may have.
+/// Limit of shared keys by role.
 fn most_keys(roles: Roles) -> i64 {
     match (
         roles.contains(Roles::TRUSTED),

@@ -1,5 +1,5 @@
-//! What was made lately and ever, by kind and model: totals for everybody to see, and how fast models are. The counting is
-//! in the store; here is the look at it, which is shared by all who ask, and the folding of what has been added.
+//! Statistics by kind and model, recent and lifetime: public totals, and speeds of models. The database counts; here
+//! they are read once for all callers, and new lines are folded.
 
 mod figures;
 
@@ -28,7 +28,7 @@ pub struct Stats {
     recent: Arc<Mutex<Option<Latest>>>,
 }
 
-/// What was made, in windows that end now.
+/// Totals, in windows that end now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Picture {
     pub minute: Window,
@@ -65,7 +65,7 @@ const RECENT_AGE: Duration = Duration::from_secs(2);
 const FRESH: Duration = Duration::from_millis(500);
 const SHARE: u32 = 20;
 
-/// What was added is folded this often, and in steps with a pause when there is much.
+/// Interval of folding; the pause comes between steps when there is much to fold.
 const FOLD: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 

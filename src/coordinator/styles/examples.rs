@@ -1,4 +1,4 @@
-//! The images that show what a style makes. While there are any, exactly one is the main one.
+//! Example images of styles. If there are any, exactly one is the primary one.
 
 use uuid::Uuid;
 
@@ -15,7 +15,7 @@ pub struct Example {
 pub enum ExampleChange {
     /// The first is the main one, whatever it says.
     Add(Example),
-    /// What is `None` stays as it is.
+    /// `None` leaves a field unchanged.
     Change {
         id: Uuid,
         url: Option<String>,

@@ -24,7 +24,7 @@ pub struct Chosen {
     pub collection: Option<Uuid>,
 }
 
-/// What is known of the style that a request was made with.
+/// The style applied to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     pub usage: Use,
@@ -142,7 +142,7 @@ impl Styles {
         let drawn = drawn.ok_or(NoStyle::Empty)? as usize;
         let style = self.0.style(members[drawn].id).await?;
         Ok(Chosen {
-            // It may have been deleted just now.
+            // Another request may just have deleted it.
             style: style.ok_or(NoStyle::Unknown)?,
             collection: Some(collection.id),
         })
@@ -150,7 +150,7 @@ impl Styles {
 }
 
 impl Chosen {
-    /// What it makes of a request for text.
+    /// Applies the style to a text request.
     pub fn text(&self, asked: GenerationInputText) -> Result<GenerationInputText, NoStyle> {
         let recipe = &self.style.recipe;
         let Params::Text(params) = &recipe.params else {
@@ -164,7 +164,7 @@ impl Chosen {
         Ok(around.apply(asked)?)
     }
 
-    /// What it makes of a request for images.
+    /// Applies the style to an image request.
     pub fn image(&self, asked: GenerationInputImage) -> Result<GenerationInputImage, NoStyle> {
         let recipe = &self.style.recipe;
         let Params::Image(params) = &recipe.params else {

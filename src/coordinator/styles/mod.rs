@@ -1,15 +1,14 @@
-//! Styles of the poll API: prompts and parameters that users make for each other, and collections of them.
+//! Styles of the AI Horde API: prompts and parameters that users share, and collections of them.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `recipe` | what its owner wrote: what a style is made of |
-//! | `examples` | the few images that show what it makes |
+//! | `recipe` | the contents of a style |
+//! | `examples` | example images |
 //! | `lookup` | from the name in a request to the style that is used |
 //! | `members` | which styles a collection is made of |
 //!
-//! A style is looked up when it is named, and what it made of the request is stored with the request: neither a
-//! later change of the style nor a restart changes what was asked for. Whoever uses a style of another pays its
-//! owner [`FEE`].
+//! A style is looked up when it is named, and the resulting request is stored: neither a later change of the style nor
+//! a restart changes it. A user of another user's style pays its owner [`FEE`].
 
 mod examples;
 mod lookup;
@@ -31,7 +30,7 @@ use muster_protocol::job::{AccountId, Kudos, SharedKeyId};
 use muster_protocol::legacy::style::name::StyleName;
 use muster_protocol::legacy::words::Making;
 
-/// What each use of a style earns its owner, and costs whoever is not the owner.
+/// Reward of a style's owner for each use, paid by the user unless that is the owner.
 pub const FEE: Kudos = Kudos(2000);
 
 #[derive(Debug, Clone, PartialEq)]

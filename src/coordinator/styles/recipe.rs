@@ -1,4 +1,4 @@
-//! What a style is made of, and what may be changed of it.
+//! The contents of a style, and changes of it.
 
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ pub enum Params {
     Text(Box<ModelStyleInputParamsText>),
 }
 
-/// What is `None` stays as it is.
+/// `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecipeChange {
     pub name: Option<String>,
@@ -54,7 +54,7 @@ impl Recipe {
         self.params.making()
     }
 
-    /// Whether its parameters go together and with its models, for somebody with or without the special role.
+    /// Whether the parameters fit together and with its models, for an account with or without the special role.
     pub fn check(&self, special: bool) -> Result<(), Refusal> {
         let size = self.size();
         if size > LARGEST {

@@ -1,4 +1,4 @@
-//! Where settlements go: to the store, or in tests to whoever wants to see them.
+//! The destination of settlements: the database, or a test's recorder.
 
 use std::fmt;
 use std::future::Future;

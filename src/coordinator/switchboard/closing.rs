@@ -1,4 +1,4 @@
-//! How the task ends, and how it begins anew after a panic. Either way nobody waits for what will not come.
+//! Shutdown of the task, and its restart after a panic. In both cases every waiting client and worker gets an end.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::dispatch::{Dispatcher, Effect, Input, Outcome};
 use muster_protocol::job::{Failure, FailureKind};
 
 impl Desk {
-    /// Nothing that was known can be relied on. What was to be settled may still be: the store does that by itself.
+    /// Drops all state after a panic. Settlements under way complete in their own tasks.
     pub fn start_over(&mut self) {
         let failure = || Failure::new(FailureKind::Internal, "internal error");
         for (job, is_stored) in self.lines.jobs() {
             match is_stored {
-                // Whoever follows it queues it again.
+                // The follower queues it again.
                 true => self.send_out(Effect::Park { job }),
                 false => self.end(job, Outcome::Failed(failure())),
             }
@@ -38,7 +38,7 @@ impl Desk {
         }
     }
 
-    /// The process ends: nobody waits for anything that will not come.
+    /// Shutdown: ends all streams and sockets.
     pub fn close(&mut self) {
         let streams = self.lines.pipes().filter_map(|pipe| pipe.close());
         let sockets = self.sessions.all().filter_map(|orders| orders.close());

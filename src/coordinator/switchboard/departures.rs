@@ -1,6 +1,5 @@
-//! Who has left: clients that dropped their stream, sockets whose task has ended, workers that asked for jobs and did
-//! not wait for them. They are noted by destructors, which cannot wait, and there are never more of them than streams,
-//! sockets and jobs on their way.
+//! Departures: dropped client streams, ended sockets, and pops whose worker hung up. Destructors note them, since they
+//! cannot wait; there are never more of them than streams, sockets and offers under way.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use muster_protocol::job::JobId;
 pub enum Departure {
     Client(JobId),
     Worker(SessionId),
-    /// It was meant for a worker that did not wait.
+    /// An offer for a worker that hung up during its pop.
     Offer {
         session: SessionId,
         job: JobId,

@@ -1,5 +1,5 @@
-//! The one task that owns the dispatcher. Messages come in batches; what the dispatcher asks for goes to clients'
-//! buffers, workers' orders and the books, and never waits for any of them.
+//! The task that owns the dispatcher. Messages come in batches; the dispatcher's effects go to clients' buffers,
+//! workers' outboxes and the books, and never wait for any of them.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -98,7 +98,7 @@ pub enum Message {
     },
 }
 
-/// What has come in and is not worked off yet.
+/// Received messages that are not handled yet.
 #[derive(Debug, Default)]
 struct Post {
     /// The next one last.
@@ -106,7 +106,7 @@ struct Post {
     departures: Vec<Departure>,
 }
 
-/// Everything the task owns. `routes` sends out what the dispatcher asks for.
+/// The state of the task. `routes` carries out the dispatcher's effects.
 #[derive(Debug)]
 pub struct Desk {
     pub dispatcher: Dispatcher,
@@ -120,7 +120,7 @@ pub struct Desk {
     pub sessions: Sessions,
     pub upkeep: Upkeep,
     pub wakers: Vec<Waker>,
-    /// What has come of sending things out: a client's buffer was full, a socket stuck.
+    /// Inputs caused by effects: a client's buffer was full, a socket was stuck.
     pub follow_ups: VecDeque<Input>,
     /// The request that is at the door, until it is accepted or refused.
     pub entering: Option<Entering>,
@@ -288,11 +288,11 @@ impl Desk {
                 let board = &self.shared.board;
                 self.upkeep
                     .bring_up_to_date(board, &self.dispatcher, &self.sessions);
-                // Whoever asked may have hung up.
+                // The caller may have hung up.
                 let _ = answer.send(board.read());
             }
             Message::Outlook { job, answer } => {
-                // Whoever asked may have hung up.
+                // The caller may have hung up.
                 let _ = answer.send(self.dispatcher.outlook(job, self.now().mono));
             }
             Message::WaitingAmong { jobs, answer } => {
@@ -372,7 +372,7 @@ impl Desk {
         }
     }
 
-    /// Hands one input to the dispatcher and does what it says, and what comes of that.
+    /// Passes an input to the dispatcher and carries out its effects, and the follow-ups.
     pub fn handle(&mut self, input: Input) {
         self.handle_at(input, self.now());
     }
@@ -401,7 +401,7 @@ impl Desk {
     }
 }
 
-/// What was said before a departure counts before it.
+/// Takes all messages first, so that those sent before a departure count.
 fn take_all(inbox: &mut mpsc::Receiver<Message>, batch: &mut Vec<Message>) {
     while let Ok(message) = inbox.try_recv() {
         batch.push(message);

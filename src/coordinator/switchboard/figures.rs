@@ -1,4 +1,4 @@
-//! Numbers for metrics: counted by the switchboard alone, read by anybody at any time.
+//! Counters for metrics: written by the switchboard alone, readable at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub(super) struct Times {
 }
 
 impl Counter {
-    /// Returns what it was before.
+    /// Returns the value before.
     pub fn add(&self, more: u64) -> u64 {
         self.0.fetch_add(more, Ordering::Relaxed)
     }

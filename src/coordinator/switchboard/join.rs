@@ -1,8 +1,8 @@
-//! What an event weighs while it waits, and which events may become one.
+//! Sizes of queued events, and merging of consecutive ones.
 
 use muster_protocol::job::Event;
 
-/// What an event weighs besides its text.
+/// Size of an event besides its text.
 const EVENT_BYTES: usize = 96;
 /// Pieces are not joined to more than this: clients read streams line by line.
 const PIECE: usize = 4096;
@@ -25,9 +25,8 @@ pub fn weight(event: &Event) -> usize {
         }
 }
 
-/// Makes one event of two that follow each other, for a client that has not come to the first yet. What it hears is
-/// the same; of pictures and figures that only say how far a job is, the newer one stays. Returns what cannot be
-/// joined.
+/// Merges an event into the last unread one, without loss of text; of progress reports and previews, only the newer one
+/// stays. Returns an event that cannot be merged.
 pub fn join(last: &mut Event, next: Event) -> Option<Event> {
     let is_full = weight(last) >= PIECE;
     match (last, next) {

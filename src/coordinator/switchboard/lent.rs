@@ -1,5 +1,5 @@
-//! Jobs on their way to a worker that has asked for them. Whoever hangs up before its answer is made has none of them:
-//! they go back at once, and nobody is to blame.
+//! Offers on their way to a polling worker. If the worker hangs up before the reply, they return to the queue at once,
+//! without a strike.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Lent {
         }
     }
 
-    /// A copy, which nobody waits for.
+    /// A decoy, whose result is discarded.
     pub fn copy(offer: Offer) -> Self {
         Self {
             offers: vec![offer],
@@ -42,7 +42,7 @@ impl Lent {
         });
     }
 
-    /// The worker has them, as far as anybody can tell.
+    /// The reply is sent: the worker has the jobs, as far as known.
     pub fn keep(&mut self) {
         self.way_back = None;
     }

@@ -1,5 +1,4 @@
-//! The jobs that are here, as the switchboard sees them: where their clients listen, what was said to them, and what
-//! their end will need to tell.
+//! The switchboard's open jobs: their clients' buffers, the output so far, and data for their settlement.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ pub struct Lines {
 pub struct Line {
     pipe: Arc<Pipe>,
     output: Output,
-    /// Whoever has it, or had it last.
+    /// Present or last worker.
     worker: Option<Arc<str>>,
     /// The program behind it.
     upstream: Option<Arc<str>>,
@@ -38,7 +37,7 @@ pub struct Line {
     overflowed: bool,
     /// Of a job on disk.
     whereabouts: Option<Arc<Whereabouts>>,
-    /// What a job on disk has brought, if that is no text.
+    /// Output of a durable job other than text.
     media: Product,
     /// What its worker says about a text.
     note: Note,
@@ -46,7 +45,7 @@ pub struct Line {
     written: Option<Arc<str>>,
 }
 
-/// What a settlement needs to know besides the facts.
+/// Data of a settlement besides the facts.
 #[derive(Debug)]
 pub enum Count {
     Known(Counted),
@@ -106,7 +105,7 @@ impl Lines {
         }
     }
 
-    /// It waits again.
+    /// The job is queued again.
     pub fn returned(&mut self, job: JobId) {
         let line = self.open.get(&job);
         if let Some(whereabouts) = line.and_then(|line| line.whereabouts.as_ref()) {
@@ -114,7 +113,7 @@ impl Lines {
         }
     }
 
-    /// What was written is handed out once to be counted; later the count is known.
+    /// Returns the output to be counted at the first call, and the known count later.
     pub fn settle(&mut self, facts: &Facts) -> (Count, Option<Arc<str>>) {
         let Some(line) = self.open.get_mut(&facts.job.id) else {
             return (Count::Known(Counted::default()), None);
@@ -175,7 +174,7 @@ impl Lines {
         Some((line.timing, waker))
     }
 
-    /// It leaves memory without an end.
+    /// Removes a job from memory without an end.
     pub fn park(&mut self, job: JobId) -> Option<Waker> {
         self.open.remove(&job).and_then(|line| line.pipe.close())
     }

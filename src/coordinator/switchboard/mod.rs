@@ -1,22 +1,22 @@
 //! The shell around [`super::dispatch`]: clients on one side, workers on the other, one task in the middle that owns
-//! the dispatcher and does what it says.
+//! the dispatcher and carries out its effects.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `desk`, `routes`, `closing` | the task: messages in; effects out; its end, and its beginning anew |
-//! | `stream`, `pipe`, `join` | a client's end; what waits for it, bounded by bytes; how that is kept small |
-//! | `lines` | the jobs that are here |
-//! | `orders`, `sessions` | a worker's end: what its socket is to be told; which sockets there are |
-//! | `polling`, `lent` | workers that come for their jobs; jobs on their way to one |
+//! | `desk`, `routes`, `closing` | the task: messages in; effects out; shutdown and restart |
+//! | `stream`, `pipe`, `join` | a client's stream; its buffer, bounded by bytes; merging of events |
+//! | `lines` | open jobs |
+//! | `orders`, `sessions` | a worker's outbox; the connected sockets |
+//! | `polling`, `lent` | pops and submits of polling workers; offers on their way to one |
 //! | `cancelling` | jobs that clients cancel by their ids |
-//! | `stage` | where a job is, for clients that ask |
-//! | `departures` | clients and workers that have left, and what did not reach one |
-//! | `books` | where settlements go |
-//! | `overview`, `figures` | who is online, for listings; numbers, for metrics |
+//! | `stage` | the stage of a job, for clients that poll |
+//! | `departures` | clients and workers that have left, and undelivered offers |
+//! | `books` | the destination of settlements |
+//! | `overview`, `figures` | online workers and models, for lists; counters, for metrics |
 //!
-//! Between a client and its tokens there is no SQL and nothing that waits: a client that does not read loses its own
-//! job, a worker that does not read loses its socket, and nobody else notices. Tokens are counted and jobs are
-//! settled in tasks beside this one.
+//! Between a client and its tokens there is no SQL and no waiting: a client that does not read loses its own job, a
+//! worker that does not read loses its socket, and no other client is affected. Tokens are counted and jobs are settled
+//! in tasks beside this one.
 
 mod books;
 mod cancelling;
@@ -82,7 +82,7 @@ pub struct Switchboard {
     shared: Arc<Shared>,
 }
 
-/// What is read or noted without asking the task.
+/// State that is read or written without a message to the task.
 #[derive(Debug, Default)]
 struct Shared {
     board: Board,
@@ -201,7 +201,7 @@ impl Switchboard {
         }
     }
 
-    /// What is here and will not be waited for.
+    /// Unfinished jobs, for a drain that ends without waiting.
     fn left_over(&self) -> Drained {
         let Figures {
             queued,
@@ -219,7 +219,7 @@ impl Switchboard {
         SessionId(self.shared.sessions.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Says that a worker is here. What it is told comes as orders, the first being `Ready` or `Close`.
+    /// Registers a worker. Replies come as orders, the first being `Ready` or `Close`.
     pub async fn connect(
         &self,
         registration: Registration,
@@ -242,7 +242,7 @@ impl Switchboard {
 }
 
 impl WorkerLine {
-    /// Hands over what a worker said, in order.
+    /// Passes a worker's frames on, in order.
     pub async fn say(&self, inputs: Vec<Input>) -> Result<(), Stopped> {
         let message = Message::Said(inputs);
         self.messages.send(message).await.map_err(|_| Stopped)

@@ -1,8 +1,8 @@
-//! Who is online and what they offer, as a value that is swapped when it changes. Reading it takes a lock for as long
-//! as it takes to count a reference, so that listings can be asked for thousands of times a second.
+//! Online workers and their models, as a value that is swapped when it changes. Reading locks only to count a
+//! reference, so that lists can be served thousands of times a second.
 //!
-//! What comes or goes is shown at once, unless making the overview has become dear: it may cost a twentieth of the
-//! time at most. Load changes all the time; it is brought up to date when somebody has looked since.
+//! Joins and departures show at once, unless building the overview has become expensive: at most a twentieth of the
+//! time is spent on that. Load changes all the time, so it is updated only after a read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,13 +37,13 @@ pub struct Overview {
     pub queued_by_kind: BTreeMap<Kind, usize>,
     /// Jobs that are on a worker, by kind.
     pub running_by_kind: BTreeMap<Kind, usize>,
-    /// What is asked for that has not ended, by kind and model.
+    /// Unfinished requests, by kind and model.
     pub demands: Demands,
     /// None of the empty one at the start.
     pub made: Option<Instant>,
 }
 
-/// A model that somebody serves.
+/// A model with an online worker.
 #[derive(Debug, Clone)]
 pub struct ModelOnline {
     pub name: Arc<str>,
@@ -76,7 +76,7 @@ pub struct ModelOnline {
     pub stay: MemoryStay,
 }
 
-/// A connected worker. Its name and public id are for everybody; its owner and its address are not here.
+/// A connected worker. Its name and public id are public; its owner and its address are not here.
 #[derive(Debug, Clone)]
 pub struct WorkerOnline {
     pub id: WorkerId,
@@ -90,7 +90,7 @@ pub struct WorkerOnline {
     pub modalities: Arc<[Arc<str>]>,
     pub context: u32,
     pub trusted: bool,
-    /// It is given its owner's jobs and no others.
+    /// The worker gets its owner's jobs only.
     pub own_only: bool,
     pub slots: usize,
     pub running: usize,
@@ -105,7 +105,7 @@ pub(super) struct Board {
     shown: RwLock<Arc<Overview>>,
     looked_at: AtomicBool,
     asked: Notify,
-    /// Changes when workers have come, gone or changed what they serve.
+    /// Notifies of workers that joined, left or changed their models.
     members: watch::Sender<()>,
 }
 
@@ -144,7 +144,7 @@ impl Overview {
             let mut names = Vec::new();
             for model in worker.models() {
                 names.push(model.name.clone());
-                // Nobody else would be served by it.
+                // A worker in maintenance serves its owner only, so its models are not listed.
                 if worker.own_only {
                     continue;
                 }
@@ -294,7 +294,7 @@ impl Board {
         is_fresh.then(|| shown.clone())
     }
 
-    /// Returns when somebody looks for the first time since it was made.
+    /// Returns at the first read since the overview was built.
     pub async fn asked(&self) {
         self.asked.notified().await;
     }
@@ -341,7 +341,7 @@ impl Upkeep {
         }
     }
 
-    /// For somebody who waits for it: as it is now, unless that has become dear.
+    /// Updates the overview for a waiting caller, unless that has become expensive.
     pub fn bring_up_to_date(
         &mut self,
         board: &Board,

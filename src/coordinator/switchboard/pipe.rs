@@ -1,14 +1,14 @@
-//! What waits for one client: written by the switchboard, which never waits, and read by the client's stream.
+//! The buffer of one client: written by the switchboard, which never waits, and read by the client's stream.
 //!
-//! It is bounded by bytes, against clients that do not read. One that reads is not to lose its job because a worker
-//! sends everything at once, or because this process was starved and its own task has not had its turn:
+//! The buffer is bounded by bytes, against clients that do not read. A reading client must not lose its job because a
+//! worker sends everything at once, or because this process was starved and the client's task has not run:
 //!
-//! - a client that lags hears the same words in fewer pieces, so that what piles up weighs little more than its text;
-//! - whatever comes fits into an empty buffer;
-//! - past the buffer's size it is borne with while it is seen to read, for a second after it last was, as far as
-//!   [`MOST`] and as the [`Overdraft`] of all clients together reach.
+//! - a slow client gets the same text in fewer events, so that the queue is little larger than its text;
+//! - an empty buffer accepts an event of any size;
+//! - beyond the buffer's size, a client that read within the last second is tolerated up to [`MOST`] and the
+//!   [`Overdraft`] of all clients together.
 //!
-//! Time in which nobody had a turn does not count against it.
+//! Time in which the process was starved does not count.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ pub const CLIENT_BUFFER: usize = 1 << 20;
 const LAGGING: usize = CLIENT_BUFFER / 4;
 /// From here on it is noted whether the client reads.
 const WATCHED: usize = CLIENT_BUFFER / 2;
-/// What may wait for one client that is seen to read.
+/// Buffer limit of a client that reads.
 const MOST: usize = 8 * CLIENT_BUFFER;
 /// What all clients together may have beyond their buffers.
 const ALL_OVERDRAFTS: usize = 64 << 20;
 /// How long after it last read a client is borne with.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The most that counts between two looks: in a longer pause nobody had a turn.
+/// Most time counted between two looks: in a longer pause the process was starved.
 const GLANCE: Duration = Duration::from_millis(250);
 
 /// Both ends share it.
@@ -63,7 +63,7 @@ pub(super) struct Overdraft(AtomicUsize);
 #[derive(Debug, Default)]
 struct Habits {
     has_asked: bool,
-    /// It has been woken and has not looked since: it waits for its turn, and nobody for it.
+    /// The client's task was woken and has not run yet.
     is_due: bool,
     /// Bytes written so far, and read at the last look. Only differences matter.
     written: usize,
@@ -85,7 +85,7 @@ impl Pipe {
         }
     }
 
-    /// Hands an event over. Whoever has to be woken is returned, so that the writer wakes it once for many.
+    /// Appends an event. Returns the waker, so that the writer wakes the client once for many events.
     pub fn push(&self, event: Event) -> Result<Option<Waker>, Overflow> {
         let held = self.bytes.load(Ordering::Relaxed);
         let mut waiting = self.lock();
@@ -129,7 +129,7 @@ impl Pipe {
         bytes <= MOST && all <= ALL_OVERDRAFTS && habits.has_asked && habits.idle < PATIENCE
     }
 
-    /// Adds to the bytes, or takes from them what has wrapped around.
+    /// Adds to the size; a subtraction is a wrapped addition.
     fn weigh(&self, more: usize) {
         let before = self.bytes.fetch_add(more, Ordering::Relaxed);
         let overdrawn = beyond(before.wrapping_add(more)).wrapping_sub(beyond(before));

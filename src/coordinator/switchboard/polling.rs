@@ -20,12 +20,12 @@ use muster_protocol::job::{JobId, Kind, Kudos, WorkerId};
 #[derive(Debug)]
 pub struct Pop {
     pub session: SessionId,
-    /// What it serves, when that is new.
+    /// The registration, if it is new or changed.
     pub news: Option<News>,
     pub wants: Wants,
 }
 
-/// Who is there.
+/// A registration of a polling worker.
 #[derive(Debug)]
 pub enum News {
     Here(Box<Registration>, Card),
@@ -35,7 +35,7 @@ pub enum News {
 #[derive(Debug)]
 pub struct Popped {
     pub offers: Lent,
-    /// What a worker is shown whose word counts for nothing.
+    /// A decoy for an untrusted worker, whose result is discarded.
     pub decoy: Option<Offer>,
     /// What waits for others, when there was nothing.
     pub skipped: Skipped,
@@ -43,7 +43,7 @@ pub struct Popped {
     pub own_only: bool,
 }
 
-/// A worker brings what it has made: the frames a socket would have sent, the last one ending the job.
+/// A submit: the frames that a socket would have sent, the last one ending the job.
 #[derive(Debug)]
 pub struct Brought {
     pub job: JobId,
@@ -55,11 +55,11 @@ pub struct Brought {
 pub enum Receipt {
     /// Written down, and worth this.
     Taken(Kudos),
-    /// Nobody waits for it any more, or somebody else has brought it.
+    /// The job has ended, or another worker has submitted it.
     NotWanted,
 }
 
-/// What the desk remembers of questions it has not answered.
+/// Unanswered pops and submits.
 #[derive(Debug, Default)]
 pub struct Polling {
     popping: Option<(SessionId, Vec<Offer>)>,
@@ -77,7 +77,7 @@ impl Switchboard {
         answered.await.map_err(|_| Stopped)
     }
 
-    /// The one of these jobs that waits for a worker that brings it unasked, and what is to be made of it.
+    /// The first of these jobs that is queued and can be claimed, and its kind.
     pub async fn waiting_among(&self, jobs: Vec<JobId>) -> Result<Option<(JobId, Kind)>, Stopped> {
         let (answer, answered) = oneshot::channel();
         let message = Message::WaitingAmong { jobs, answer };
@@ -152,7 +152,7 @@ impl Desk {
             true => self.dispatcher.skipped(session, &asked),
             false => Skipped::new(),
         };
-        // What was for somebody who has hung up goes back.
+        // If the worker hung up, dropping the offers returns the jobs.
         let _ = answer.send(Some(Popped {
             offers: Lent::new(offers, self.shared.departures.clone()),
             decoy,
@@ -163,7 +163,7 @@ impl Desk {
 
     fn may_come(&self, news: &News, wants: &Wants) -> bool {
         match news {
-            // Who only brings something pushes nobody out.
+            // A submit must not replace a connected socket of the worker.
             News::Here(who, _) => wants.only.is_empty() || !self.dispatcher.is_here(who.worker),
             // If its session has ended it has to come as if it were new.
             News::Changed(who, _) => self.sessions.card(who.session).is_some(),
@@ -204,7 +204,7 @@ impl Desk {
             // A failure is not acknowledged: it was taken unless it was dropped.
             self.polling.paid(job, Some(attempt), Kudos(0));
         }
-        // Of what a session said that has ended nobody hears.
+        // Frames of an ended session get no receipt.
         if !self.dispatcher.owes_ack(job, attempt) {
             self.polling.dropped(job, attempt);
         }
@@ -240,7 +240,7 @@ impl Polling {
         }
     }
 
-    /// Whoever still waits for a receipt of an ended job learns that none will come.
+    /// Answers submits of ended jobs that get no receipt.
     pub fn tidy(&mut self) {
         for job in self.ended.drain(..) {
             let left: Vec<_> = self.receipts.range(attempts(job)).map(|it| *it.0).collect();
@@ -252,7 +252,7 @@ impl Polling {
 
     fn answer(&mut self, job: JobId, attempt: u32, receipt: Receipt) {
         if let Some(answer) = self.receipts.remove(&(job, attempt)) {
-            // Whoever asked may have hung up.
+            // The caller may have hung up.
             let _ = answer.send(receipt);
         }
     }

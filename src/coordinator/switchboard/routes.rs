@@ -1,4 +1,4 @@
-//! Where the dispatcher's effects go. It decides nothing and waits for nobody.
+//! Carries out the dispatcher's effects. Decides nothing and never waits.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
@@ -91,7 +91,7 @@ impl Desk {
             metering::warm_up();
         }
         let streams = self.lines.open(entering.jobs, &self.shared.departures);
-        // Streams that nobody takes are dropped there, which cancels their jobs.
+        // If the caller is gone, the streams are dropped, which cancels their jobs.
         let _ = entering.answer.send(Ok(streams));
     }
 
@@ -117,7 +117,7 @@ impl Desk {
     fn drained(&mut self) {
         let cut_off = self.shared.counters.cut_off.read();
         for done in self.draining.drain(..) {
-            // Whoever waited may have lost patience.
+            // The caller may have stopped waiting.
             let _ = done.send(Drained { cut_off });
         }
     }
@@ -209,7 +209,7 @@ impl Desk {
                 result,
                 took,
             };
-            // If the switchboard has stopped, nobody waits for the answer.
+            // If the switchboard has stopped, the reply is not needed.
             let _ = messages.send(settled).await;
         });
     }

@@ -1,4 +1,4 @@
-//! The sockets of workers as the switchboard sees them: where to send orders, and what to call who is there.
+//! The switchboard's table of workers' sockets: their outboxes, names and public ids.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::dispatch::SessionId;
 use crate::metering::Belief;
 use muster_protocol::link::GpuState;
 
-/// What a worker last said of its cards: its socket writes it, listings read it, and dispatch has no use for it.
+/// A worker's last report of its GPUs: written by its socket, read by lists, unused by dispatch.
 #[derive(Debug, Clone, Default)]
 pub struct Gpus(Arc<Mutex<Arc<[GpuState]>>>);
 

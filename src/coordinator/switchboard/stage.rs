@@ -34,7 +34,7 @@ struct Here {
     returns: u32,
     /// How long it lives, as far as workers that took it were told, or since it was brought.
     until: UnixMillis,
-    /// Its end is on the way to whoever follows it.
+    /// The job has ended, and its follower is being notified.
     ended: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the client of one job hears, read by its door.
+//! A client's stream of one job's events, read by its handler.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

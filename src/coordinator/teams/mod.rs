@@ -1,5 +1,5 @@
-//! Teams: workers that count together. Who may make and change one, and what it looks like now. What a worker does
-//! while it is in a team stays with the team; [`super::rigs`] notes it and saves it.
+//! Teams of workers: permissions, changes and totals. Work done in a team stays with the team; [`super::rigs`] records
+//! and saves it.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub struct Teams {
     rigs: Rigs,
 }
 
-/// A team as it is now: its row with what is not saved yet, and its workers by name.
+/// A team's current state: its row with unsaved changes, and its workers by name.
 #[derive(Debug, Clone)]
 pub struct Squad {
     pub row: TeamRow,
@@ -78,7 +78,7 @@ impl Teams {
             .ok_or_else(|| Code::TeamNotFound.into())
     }
 
-    /// A malformed id is nobody's.
+    /// A malformed id counts as an unknown team.
     pub async fn find(&self, id: &str) -> Result<TeamRow, NotTeamed> {
         let found = match Uuid::parse_str(id) {
             Ok(id) => self.store.team(id).await?,
@@ -87,7 +87,7 @@ impl Teams {
         found.ok_or_else(|| Code::TeamNotFound.into())
     }
 
-    /// What was made.
+    /// Creates a team and returns it.
     pub async fn create(
         &self,
         creator: &Caller,
@@ -112,7 +112,7 @@ impl Teams {
         Ok(new)
     }
 
-    /// What was changed.
+    /// Changes a team and returns the changes.
     pub async fn change(
         &self,
         caller: &Caller,
@@ -133,7 +133,7 @@ impl Teams {
         }
     }
 
-    /// Its workers stay, without a team. What was deleted.
+    /// Deletes a team and returns it. Its workers stay, without a team.
     pub async fn delete(&self, caller: &Caller, id: &str) -> Result<TeamRow, NotTeamed> {
         let row = self.find(id).await?;
         Code::NotModerator.when(!caller.may_manage(row.creator, &self.store).await?)?;
@@ -143,7 +143,7 @@ impl Teams {
         Ok(row)
     }
 
-    /// With what is not saved yet.
+    /// Adds unsaved shares.
     fn current(&self, mut squads: Vec<Squad>) -> Vec<Squad> {
         let fresh = self.rigs.team_shares();
         for squad in &mut squads {

@@ -12,7 +12,7 @@ use crate::clock::wall_clock;
 use crate::requests::{Ended, Request};
 use muster_protocol::job::JobId;
 
-/// What has come before is not told of: it was, or it went with the process that should have.
+/// Outputs that have ended already: they were reported, or lost with the process that should have.
 pub fn known(request: &Request) -> HashSet<JobId> {
     let outputs = request.outputs.iter();
     let ended = outputs.filter(|output| output.ended().is_some());

@@ -1,19 +1,18 @@
-//! Calls the addresses that clients have given, when a result of theirs is there.
+//! Webhooks: calls a client's URL when a result is ready.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `listen` | waits for the results of one request |
-//! | `told` | a result that is to be told, and how |
-//! | `parties` | who has a share, and how much that is |
-//! | `deliver` | one call: its attempts, and what is tried again |
+//! | `told` | a result to report, and its body |
+//! | `parties` | shares of the queue |
+//! | `deliver` | one call: its attempts, and retries |
 //!
-//! Each account has a share of the queue and a few of the places, and where there is no key each host, so that nobody's
-//! calls are dropped, or wait long, for those of another: an address may take as long as it likes to answer.
+//! Each account has a share of the queue and a few concurrent calls, and anonymous requests have them by host, so that
+//! slow URLs of one account neither drop nor delay the calls of another.
 //!
-//! Each result is told of at most once, for texts, images and questions alike. A call that finds no place in the queue
-//! is dropped, and one that nobody takes is given up: the result is with the request all the same. What was queued when
-//! the process ends is not called for again; results that come after that are, as far as their request is there.
-//! Cancelled and failed jobs are not told of.
+//! Each result is reported at most once, for texts, images and interrogations alike. A call that finds the queue full
+//! is dropped, and a call that keeps failing is given up: the result stays with the request. Queued calls are lost at
+//! shutdown; later results are reported if their request was restored. Cancelled and failed jobs are not reported.
 
 mod deliver;
 mod listen;
@@ -66,7 +65,7 @@ struct Call {
     body: Bytes,
 }
 
-/// Results that wait to be told (F-117 of the poll API): what is said of them is written when they are called for.
+/// Queued results (F-117 of the AI Horde API): a body is built when the call is made.
 const QUEUE: usize = 1024;
 /// Addresses that are called at the same time: a slow one keeps few others waiting.
 const AT_ONCE: usize = 32;

@@ -1,5 +1,4 @@
-//! Who is counted: an account, and where there is no key the host that is called, because all who have none are one
-//! account.
+//! Parties of a call: an account, and for anonymous requests the called host, because all of them share one account.
 
 use url::Url;
 
@@ -14,7 +13,7 @@ pub enum Party {
 }
 
 impl Party {
-    /// The smallest first: whoever waits for its own keeps nothing of what it shares.
+    /// Narrowest first: a call that waits for its host's share holds none of the account's.
     pub fn all_of(account: AccountId, address: &str) -> Vec<Self> {
         match account {
             ANONYMOUS => vec![Self::Host(host(address)), Self::Account(account)],

@@ -61,7 +61,7 @@ impl Place {
         self.webhooks.follow(request.clone(), address);
     }
 
-    /// What was said, when so many calls have come.
+    /// The bodies received once this many calls have arrived.
     async fn said(&self, calls: usize) -> Vec<Value> {
         eventually("the calls", async || self.server.asked().len() >= calls).await;
         let body = |asked: &String| serde_json::from_str(asked.split_once("\r\n\r\n").unwrap().1);
@@ -149,7 +149,7 @@ async fn an_account_has_a_share_of_the_queue_and_a_few_of_the_places() {
     assert!(room(1).is_none() && room(2).is_some());
     drop(hers);
     assert!(room(1).is_some());
-    // Addresses that do not answer keep all places of those who have no key, and none of another's.
+    // Unresponsive URLs occupy all calls of the anonymous account, and none of another's.
     let keyless = Party::Account(ANONYMOUS);
     let tarpits = (0..keyless.at_once()).map(|_| webhooks.turns.turn_now(keyless.clone()));
     let tarpits: Vec<_> = tarpits.map(Option::unwrap).collect();

@@ -1,5 +1,4 @@
-//! A result that its client is to be told of. It is written when it is called for and not before: an image that is told
-//! whole takes its memory only while somebody listens.
+//! A result to report. Its body is built when the call is made: an image sent inline takes memory only during the call.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use muster_protocol::legacy::interrogation::FormState;
 use muster_protocol::legacy::webhook::{WebhookAlchemy, WebhookImage, WebhookText};
 use muster_protocol::legacy::words::named;
 
-/// One of the outputs of a request, and what it has cost.
+/// An output of a request, and its charge.
 #[derive(Debug)]
 pub struct Told {
     pub address: Arc<str>,

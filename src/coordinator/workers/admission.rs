@@ -33,7 +33,7 @@ const PROFILE_KEYS: [&str; 10] = [
     "recipe_root",
 ];
 
-/// What a peer that is not let in is told.
+/// The refusal of a worker's registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     pub close: u16,
@@ -74,8 +74,8 @@ fn check_profile(registration: &Registration) -> Result<(), Rejection> {
     }
 }
 
-/// Profiles come with signed proofs, and nobody here can check those: managed workers are for networks with wallets.
-/// This is asked of those whose key is good.
+/// Refuses worker profiles: they come with signed proofs, which this coordinator cannot verify; managed workers are for
+/// networks with wallets. Checked after the key.
 pub fn check_proof(registration: &Registration) -> Result<(), Rejection> {
     let message = match (&registration.worker_profile, &registration.worker_identity) {
         (None, _) => return Ok(()),

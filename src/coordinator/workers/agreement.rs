@@ -1,4 +1,4 @@
-//! What a worker and we agree on at the handshake. A peer that asks for nothing gets the public protocol.
+//! The agreement of a handshake. A peer that asks for no extension gets the public protocol.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ pub struct Peer {
     pub max_frame: usize,
     pub slots: u32,
     pub context: u32,
-    /// The ids of its models, and what it calls them.
+    /// Ids of its models, with the worker's own names.
     pub models: Vec<(Arc<str>, Arc<str>)>,
 }
 
-/// It speaks a protocol nobody here knows.
+/// The peer's protocol version is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownVersion(pub u32);
 
@@ -73,7 +73,7 @@ impl Peer {
         }
     }
 
-    /// What it calls the model of this id.
+    /// The worker's own name of the model with this id.
     pub fn own_name<'a>(&'a self, id: &'a str) -> &'a str {
         let known = self.models.iter().find(|(known, _)| &**known == id);
         known.map_or(id, |(_, own)| own)
@@ -169,7 +169,7 @@ fn formats(registration: &Registration, used: Option<Extensions>) -> Formats {
     }
 }
 
-/// What whoever draws on a socket takes: it uploads what it makes, and loads what it is told to.
+/// Capabilities of every image worker on a socket: uploads results, and loads requested LoRAs and models.
 const DRAWS: Capabilities = Capabilities::UPLOADS
     .with(Capabilities::NSFW)
     .with(Capabilities::SOURCE_IMAGES)

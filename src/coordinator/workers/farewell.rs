@@ -1,4 +1,4 @@
-//! How a socket ends: what the peer is told, and what the log says of it.
+//! The end of a socket: the peer's close frame, and the reason for the log.
 
 use tokio_tungstenite::tungstenite::error::{CapacityError, Error};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
@@ -9,13 +9,13 @@ use muster_protocol::link::RefusalFrame;
 
 use super::admission::{CLOSE_REFUSED, Rejection};
 
-/// We are going, or somebody else is here under this name.
+/// The coordinator is shutting down, or another connection uses this worker's name.
 const CLOSE_RESTART: u16 = 1012;
 
 /// Nothing is wrong with the peer.
 const CLOSE_LATER: u16 = 1013;
 
-/// What the peer is told.
+/// The close frame or error for the peer.
 #[derive(Debug)]
 pub enum Farewell {
     /// The peer knows, or would not understand.
@@ -87,7 +87,7 @@ impl Ended {
         Self::closing(1008, "the frame was not completed in time")
     }
 
-    /// Its memory went to others.
+    /// Its memory was needed by others.
     pub fn gave_way() -> Self {
         Self::closing(CLOSE_LATER, Farewell::SLOW)
     }
@@ -145,7 +145,7 @@ impl Ended {
         Self::closing(CLOSE_RESTART, "the coordinator is shutting down")
     }
 
-    /// It may not go on, though nothing was wrong when it came.
+    /// A permission was lost while connected.
     pub fn refused(rejection: &Rejection, negotiates: bool) -> Self {
         Self {
             farewell: Farewell::Refused {

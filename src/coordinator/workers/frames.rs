@@ -1,5 +1,5 @@
-//! How large a job's frame gets. Public peers read a megabyte and drop the connection over more, so a job that may
-//! become larger is only for those who said that they take it, and nobody else is ever tried.
+//! The size of a job's frame. Public peers disconnect on frames above a megabyte, so a job that may exceed that goes
+//! only to workers that accept larger frames.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who may connect under which name: asked of accounts and the store, or in tests of whoever stands in for them.
+//! Permission to connect under a name: decided by accounts and the database, or by a test's stand-in.
 
 use std::fmt;
 use std::future::Future;
@@ -18,10 +18,10 @@ use crate::rigs::{Applicant as Owner, NotAdmitted, Rigs};
 use muster_protocol::job::{AccountId, WorkerId};
 use muster_protocol::link::Key;
 
-/// Keys expire without anybody changing them.
+/// Interval of checks, since a key expires without a change notification.
 const EXPIRY_CHECK: Duration = Duration::from_secs(60);
 
-/// Somebody wants to connect a worker of this name.
+/// A worker that wants to connect under this name.
 #[derive(Debug, Clone)]
 pub struct Applicant {
     pub key: Key,
@@ -43,11 +43,12 @@ pub struct Admitted {
     pub notices: Notices,
 }
 
-/// What was decided about a worker and its owner may know: maintenance, with its note.
+/// Settings that the worker's owner may know: maintenance, with its note.
 #[derive(Clone, Default)]
 pub struct Notices(Option<(Rigs, WorkerId)>);
 
-/// Ends with the reason when whoever was let in would be no longer. A connection that stays does not outlive its key.
+/// Resolves with the reason when the worker would not be admitted any more, so that a connection does not outlive its
+/// key.
 pub struct Revoked(pub Pin<Box<dyn Future<Output = Denial> + Send>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +63,9 @@ pub enum Denial {
     NoScope,
     /// The key is for a worker of another name.
     OtherRig,
-    /// Its address is kept out for a while.
+    /// The address is blocked for a while.
     KeptOut,
-    /// Its owner is not trusted, and its address is one that hides who uses it.
+    /// The address is of a VPN or proxy, and the owner is not trusted.
     Hidden,
     /// The name belongs to another account.
     NameTaken,
@@ -73,7 +74,7 @@ pub enum Denial {
     TooMany,
     /// New workers come by invitation only.
     InviteOnly,
-    /// Nobody can say now.
+    /// The database is unavailable.
     Unavailable,
 }
 
@@ -145,8 +146,8 @@ impl Way {
     }
 }
 
-/// What a worker would be told that registered now: whether its name is known, or why it would be refused. Registers
-/// nothing and suspects nobody.
+/// The result of a registration at this moment: whether the name is known, or the refusal. Registers nothing and adds
+/// no suspicion mark.
 pub async fn check(
     accounts: &Accounts,
     rigs: &Rigs,
@@ -250,11 +251,11 @@ async fn revoked(
                 expiry = Instant::now() + EXPIRY_CHECK;
                 recheck(&accounts, &caller, &way).await
             }
-            // Its key is as good as it was.
+            // The key is unchanged.
             false => way.check(&caller),
         };
         match checked {
-            // Whoever is here stays while nobody can say.
+            // A connected worker stays while the database is unavailable.
             Ok(()) | Err(Denial::Unavailable) => {}
             Err(denial) => return denial,
         }

@@ -1,5 +1,5 @@
-//! The memory that large messages of one socket take, from the first byte that is too many until what they say was
-//! handed over. A message that comes slowly gives way where others find no memory, and its socket with it.
+//! The memory permits of one socket's large messages, from the first byte beyond the free allowance until their inputs
+//! were passed on. A slow message is dropped, and its socket with it, when others need the memory.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -12,7 +12,7 @@ pub struct MessageRoom {
     memory: Memory,
     /// The unfinished message, and how many bytes of it are counted.
     unfinished: Option<(Transit, usize)>,
-    /// Those that were read and not handed over.
+    /// Permits of messages that were read and not passed on.
     read: Vec<Room>,
 }
 
@@ -25,7 +25,7 @@ impl MessageRoom {
         }
     }
 
-    /// What was read has been handed over.
+    /// The messages read so far have been passed on.
     pub fn release(&mut self) {
         self.read.clear();
     }

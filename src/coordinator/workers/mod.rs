@@ -1,21 +1,21 @@
 //! The coordinator's side of `WS /v1/workers/ws`, over any byte stream that has finished its HTTP upgrade.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `admission`, `gate` | who is let in, and what the others are told |
-//! | `strangers` | sockets before they are let in: how many, how much, how long |
+//! | `admission`, `gate` | admission of workers, and refusals |
+//! | `strangers` | unauthenticated sockets: limits of number, memory and time |
 //! | `message_room` | the memory of large messages |
-//! | `agreement` | what a peer negotiated; nothing, if it is of the public network |
-//! | `session` | the conversation: frames to inputs for dispatch, orders to frames; no socket, no clock |
-//! | `payload`, `flat`, `public_keys`, `wording` | jobs, errors and the like in the words of the wire |
-//! | `output_files` | links to sources, places to upload to, and the check of an upload |
+//! | `agreement` | negotiated extensions; none for peers of the public network |
+//! | `session` | the protocol: frames to inputs for dispatch, orders to frames; no socket, no clock |
+//! | `payload`, `flat`, `public_keys`, `wording` | jobs, errors and the like as wire values |
+//! | `output_files` | links for downloads and uploads, and the check of an upload |
 //! | `native` | jobs in the client's own API, passed on to a worker's inference server |
-//! | `uploads` | images that were uploaded, looked at before dispatch hears of them |
+//! | `uploads` | uploaded images, checked before dispatch hears of them |
 //! | `socket` | the shell: one task that reads, writes and pings |
 //! | `farewell` | how a socket ends: for the peer and for the log |
-//! | `frames` | how large a job's frame gets, for the door |
+//! | `frames` | the size of a job's frame, for admission |
 //!
-//! A peer that negotiates nothing sees the public protocol exactly. What a broken peer sends costs its own socket.
+//! A peer that negotiates nothing sees the public protocol exactly. A broken peer affects its own socket only.
 
 mod admission;
 mod agreement;
@@ -83,11 +83,11 @@ const WRITE_BUFFER: usize = 16 << 10;
 pub struct WorkersSettings {
     /// Names that lead to one model.
     pub names: Names,
-    /// Where workers upload what they draw.
+    /// The store for workers' uploads.
     pub media: Option<Media>,
-    /// Looks at what they have uploaded.
+    /// Checks uploaded results.
     pub results: Option<Results>,
-    /// Names nobody may serve any more.
+    /// Model names that are refused.
     pub retired_models: Vec<String>,
     /// The first frame has to come in this time.
     pub registration_patience: Duration,
@@ -99,7 +99,7 @@ pub struct WorkersSettings {
     pub silence: Duration,
     /// A socket that takes nothing for so long is dead.
     pub write_patience: Duration,
-    /// How long jobs are held for a worker that lost its socket: what it is told. Dispatch has the same setting.
+    /// How long jobs are held for a disconnected worker, as told to it. Dispatch has the same setting.
     pub grace: Duration,
     /// A key that may submit requests may connect workers, too.
     pub submit_keys_connect: bool,
@@ -112,7 +112,7 @@ pub struct Workers {
     gate: Gate,
     settings: Arc<WorkersSettings>,
     strangers: Strangers,
-    /// Part of every session's name, so that nobody resumes a session of an earlier process.
+    /// Part of every session's name, so that a session of an earlier process cannot be resumed.
     process: u64,
     salts: CacheSalts,
 }
@@ -177,7 +177,7 @@ impl Workers {
         &self.settings.memory
     }
 
-    /// Serves one worker of this process until its socket ends. What was read beyond the upgrade comes first.
+    /// Serves one worker of this process until its socket ends. Bytes read beyond the upgrade come first.
     pub async fn serve<S>(&self, stream: S, read_already: Vec<u8>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -345,7 +345,7 @@ impl Workers {
             formats: peer.formats,
             capabilities: match peer.is_public() {
                 true => peer.capabilities,
-                // It runs what we have written.
+                // Peers with extensions run our own software.
                 false => peer.capabilities.with(Capabilities::VALIDATED),
             },
             reach: Reach::ENDLESS.with_context(peer.context),
@@ -378,7 +378,7 @@ impl Workers {
     }
 }
 
-/// Somebody who has been let in.
+/// An admitted worker.
 struct Guest {
     negotiates: bool,
     name: Arc<str>,

@@ -1,4 +1,4 @@
-//! Raw jobs: the client's own body for public workers that speak its API, and what they reply.
+//! Raw jobs: the client's own body for public workers that speak its API, and their replies.
 
 use serde_json::{Map, Value, json};
 

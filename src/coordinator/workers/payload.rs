@@ -15,7 +15,7 @@ use muster_protocol::openai::chat::outgoing_fields;
 const TEMPERATURE: f64 = 0.7;
 const TOP_P: f64 = 0.9;
 const MAX_TOKENS: u32 = 32_768;
-/// What a worker that names no context is taken to have.
+/// Context of a worker that states none.
 const UNNAMED_CONTEXT: u32 = 2048;
 /// An output is given at least so much room.
 const LEAST_TOKENS: u32 = 16;
@@ -103,7 +103,7 @@ fn from_original(original: &Original) -> Map<String, Value> {
     wanted
 }
 
-/// What is always there, whoever asked. A job is one output, whatever the request had.
+/// Sets the fields of every job, whatever the request. A job is one output, whatever `n` the request had.
 fn fill_in(wanted: &mut Map<String, Value>, job: &Job, request: &TextRequest, context: u32) {
     let most = max_tokens(job, request, context);
     let fixed = [("n", json!(1)), ("max_tokens", json!(most))];

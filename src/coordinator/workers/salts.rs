@@ -1,4 +1,4 @@
-//! Salts for the prompt caches of workers: jobs of one owner share a salt, and nobody else's.
+//! Salts for the prompt caches of workers: jobs of one owner share a salt, those of different owners never do.
 
 use std::hash::{BuildHasher, RandomState};
 

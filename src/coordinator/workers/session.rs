@@ -1,7 +1,7 @@
-//! One worker's conversation, without its socket: frames in, inputs for dispatch out; orders in, frames out.
+//! One worker's protocol state, without its socket: frames in, inputs for dispatch out; orders in, frames out.
 //!
-//! It remembers the jobs the worker has, because public frames say less than dispatch wants to know: whether anything
-//! was streamed before a `done`, and whether a `done` still waits for its ack.
+//! The session tracks the worker's jobs, because public frames carry less than dispatch needs: whether anything was
+//! streamed before a `done`, and whether a `done` still waits for its ack.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -60,21 +60,21 @@ struct Running {
     streamed: bool,
     called: bool,
     finish: Option<FinishReason>,
-    /// What a raw job has been answered.
+    /// Reply to a raw job.
     native: Option<NativeReply>,
     /// Where its output goes, and the check of it.
     media: Option<(Key, UploadCheck)>,
     settings: OutputSettings,
 }
 
-/// What an order comes to.
+/// The result of an order.
 #[derive(Debug, PartialEq)]
 pub enum Told {
     /// Written to the buffer that was given.
     Written,
     /// Not to be said to this peer, or not now.
     Nothing,
-    /// It cannot be said: this happens instead.
+    /// The order cannot be sent: this input replaces it.
     Instead(Box<Instead>),
     Close(CloseReason),
 }
@@ -127,7 +127,7 @@ impl Session {
         !self.jobs.is_empty()
     }
 
-    /// Takes in a frame and appends what it means.
+    /// Parses a frame and appends its inputs.
     pub fn hear(&mut self, text: &str, inputs: &mut Vec<Input>) -> Result<(), Unreadable> {
         let is_known = |about: About| self.jobs.contains_key(&about.job);
         let frame = match FromWorker::parse_wanted(text, is_known) {
@@ -193,7 +193,7 @@ impl Session {
                     within,
                 });
             }
-            // What was not agreed on means nothing.
+            // Frames of extensions that were not agreed only count as a sign of life.
             FromWorker::Busy { .. }
             | FromWorker::State(_)
             | FromWorker::Drain { .. }
@@ -211,7 +211,7 @@ impl Session {
             Order::Close(reason) => return Told::Close(reason),
             Order::Ready { resumed } => self.ready(&resumed),
             Order::Cancel { job, attempt, why } => {
-                // It has said its last word on this job, and takes what comes next for the ack.
+                // The worker has ended this job and takes the next frame for its ack.
                 if self.peer.is_public() && !self.jobs.contains_key(&job) {
                     return Told::Nothing;
                 }
@@ -320,7 +320,7 @@ impl Session {
         });
     }
 
-    /// Writes into `done` what the reply has told; says why it is no result.
+    /// Adds the reply's fields to `done`. Returns a failure if the reply is no result.
     fn native_end(
         &self,
         mut native: NativeReply,
@@ -344,7 +344,7 @@ impl Session {
         failure.filter(|_| !done.cancelled)
     }
 
-    /// What has been uploaded since this was last asked.
+    /// Uploads since the last call.
     pub fn take_uploads(&mut self) -> Vec<Upload> {
         std::mem::take(&mut self.uploads)
     }
@@ -368,7 +368,7 @@ impl Session {
         }
     }
 
-    /// JSON, but not what it says it is. It has spoiled the job it names; a peer with one job need not name it.
+    /// Valid JSON, but an invalid frame: fails the job it names; a peer with one job need not name it.
     fn misspoken(&mut self, text: &str, error: &FrameError, inputs: &mut Vec<Input>) {
         let about = match self.peer.is_public() {
             true => self.jobs.keys().next().copied().map(About::job),
@@ -550,7 +550,7 @@ impl Session {
 }
 
 impl Running {
-    /// As streamed, or what is usual.
+    /// The streamed finish reason, or the default.
     fn finish(self) -> FinishReason {
         self.finish.unwrap_or(match self.called {
             true => FinishReason::ToolCalls,

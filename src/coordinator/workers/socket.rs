@@ -1,5 +1,5 @@
-//! The shell of a worker's conversation: one task reads, writes and keeps time, and never lets one of them wait for
-//! another. What is read in one go is handed over in one go, and what is written in one go leaves in one write.
+//! The shell of a worker's session: one task reads, writes and keeps time, and none of these waits for another.
+//! Everything read at once is passed on at once, and everything written at once leaves in one write.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -46,11 +46,11 @@ struct Conversation<'a, S> {
     negotiates: bool,
     /// Orders that the socket had no room for.
     waiting: VecDeque<Order>,
-    /// What is to be handed over.
+    /// Inputs to pass on.
     inputs: Vec<Input>,
     frame: String,
     unflushed: bool,
-    /// Since when the peer has taken nothing, and what it had taken by then.
+    /// Since when the peer has read nothing, and its byte count by then.
     blocked: Option<(Instant, u64)>,
     heard: Instant,
     asked: bool,
@@ -119,7 +119,7 @@ where
             if end.is_some() {
                 inputs.extend(conversation.uploads.finish().await);
             }
-            // What was said before the end counts.
+            // Inputs received before the end count.
             if !inputs.is_empty() && line.say(inputs).await.is_err() {
                 return conversation.stopping();
             }
@@ -134,7 +134,7 @@ where
     pub async fn leave(mut self, farewell: Farewell) {
         let (close, why) = match farewell {
             Farewell::Silently => {
-                // What the library still has to say, such as the answer to a close.
+                // Sends the library's pending frames, such as the reply to a close.
                 let _ = timeout(LEAVING, self.stream.flush()).await;
                 return;
             }
@@ -150,7 +150,7 @@ where
         let _ = timeout(LEAVING, self.close(close, why)).await;
     }
 
-    /// Closes, and reads on until the peer has: a socket dropped with unread input may lose what was written.
+    /// Closes, and reads until the peer does: dropping a socket with unread input may lose written data.
     async fn close(&mut self, code: u16, why: &'static str) -> Result<(), Error> {
         let frame = CloseFrame {
             code: CloseCode::from(code),
@@ -220,7 +220,7 @@ where
         self.intake().set_limit(limit);
     }
 
-    /// Pings are signs of life, and no reason to keep what was begun.
+    /// Ends the socket if its unfinished message is too slow or its memory was needed. Pings do not count as progress.
     fn unfinished_end(&mut self, context: &mut Context<'_>) -> Option<Ended> {
         let intake = self.intake();
         if intake.is_overdue() {
@@ -296,7 +296,8 @@ where
         None
     }
 
-    /// Whoever is told that we drain comes back at once; others take this close for a replacement.
+    /// Ends the socket at shutdown. A peer with the drain extension reconnects at once; others take the close for a
+    /// replacement.
     fn stopping(&mut self) -> Ended {
         let within = Duration::ZERO;
         self.frame.clear();

@@ -1,6 +1,6 @@
-//! Sockets whose peers nobody knows yet. All of them share one budget: so many, each with one small message and little
-//! time. Where there are too many, the one that has said nothing for longest goes, so that sockets held open without a
-//! word keep no worker out.
+//! Unauthenticated sockets. All of them share one budget: a number of sockets, each with one small message and little
+//! time. Beyond the limit, the socket that has been silent for longest is closed, so that idle sockets keep no worker
+//! out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 const MOST: usize = 1024;
 /// The longest first message. Public workers send some hundred bytes.
 pub const FIRST_MESSAGE: usize = 64 << 10;
-/// Its bytes, their frames and some pings.
+/// Bytes of the first message, its frames and some pings.
 pub const ALLOWANCE: usize = FIRST_MESSAGE + (4 << 10);
 
 /// Clones are the same.
@@ -22,9 +22,9 @@ pub struct Strangers(Arc<Mutex<Present>>);
 #[derive(Debug, Default)]
 struct Present {
     next: u64,
-    /// Those that have said nothing, in the order they came.
+    /// Silent sockets, in order of arrival.
     silent: BTreeMap<u64, Arc<Notify>>,
-    /// Those whose first message is being looked at.
+    /// Sockets whose first message is being checked.
     known: BTreeSet<u64>,
 }
 
@@ -37,7 +37,7 @@ pub struct Stranger {
 }
 
 impl Strangers {
-    /// None where there is no place, and nobody to take one from.
+    /// `None` if all places are taken by sockets that have spoken.
     pub fn enter(&self) -> Option<Stranger> {
         let mut present = self.present();
         if present.silent.len() + present.known.len() >= MOST {
@@ -62,7 +62,7 @@ impl Strangers {
 }
 
 impl Stranger {
-    /// Its first message is here: its place is not given away any more. False if it was already.
+    /// The first message has arrived, so the place is not given away any more. False if it was already.
     pub fn has_spoken(&self) -> bool {
         let mut present = self.all.present();
         let was_silent = present.silent.remove(&self.id).is_some();

@@ -20,9 +20,9 @@ use muster_protocol::job::{Event, Failure, FailureKind};
 pub struct Upload {
     pub key: Key,
     pub check: UploadCheck,
-    /// If it is what was asked for.
+    /// Inputs for dispatch if the upload is valid.
     pub said: Vec<Input>,
-    /// If it is not, with the failure in the place of what it says.
+    /// The failure frame otherwise.
     pub otherwise: Frame,
 }
 
@@ -30,7 +30,7 @@ pub struct Upload {
 const PATIENCE: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Those of one worker that are being looked at.
+/// Uploads of one worker that are being checked.
 pub struct Uploads {
     results: Option<Results>,
     running: FuturesUnordered<BoxFuture<'static, Vec<Input>>>,
@@ -56,7 +56,7 @@ impl Uploads {
         }
     }
 
-    /// What the last of them come to: a worker may leave as soon as it has said that it is done.
+    /// Waits for the remaining checks: a worker may leave as soon as it has sent `done`.
     pub async fn finish(&mut self) -> Vec<Input> {
         let mut inputs = Vec::new();
         while let Some(said) = self.running.next().await {

@@ -1,4 +1,4 @@
-//! What a job on disk is known to live, by those who ask after it.
+//! Lifetimes of durable jobs, as their watchers see them.
 
 use std::sync::Arc;
 use std::time::Duration;

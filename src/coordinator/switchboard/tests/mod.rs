@@ -37,7 +37,7 @@ const OURS: Extensions = Extensions {
     lease: true,
 };
 
-/// Settles when it is let to, and shows what it was given.
+/// Settles on a signal, and records the settlements.
 struct Ledger {
     books: Books,
     open: Arc<Semaphore>,

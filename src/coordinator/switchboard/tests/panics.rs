@@ -1,4 +1,4 @@
-//! What breaks costs its own job, and silences nobody.
+//! A panic costs its own job, and the other clients go on.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ use crate::dispatch::{Outcome, Settings};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{FailureKind, Kudos};
 
-/// Breaks whoever wakes it.
+/// A waker that panics.
 struct Trap;
 
 impl std::task::Wake for Trap {

@@ -1,4 +1,4 @@
-//! Workers that come for their jobs and bring what they have made.
+//! Pops and submits of polling workers.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn come(board: &Switchboard, worker: i64) -> Popped {
     ask(board, session, Some(news)).await.unwrap()
 }
 
-/// One that has come, and was given nothing yet.
+/// A worker that has popped without getting a job.
 async fn waiting(board: &Switchboard, worker: i64) -> SessionId {
     let popped = come(board, worker).await;
     assert!(popped.offers.is_empty());
@@ -182,7 +182,7 @@ async fn a_job_that_was_for_somebody_who_had_hung_up_goes_to_the_next_at_once() 
     let first = waiting(&board, 1).await;
     let second = waiting(&board, 2).await;
     let _stream = submit(&board, for_pollers("hello")).await.unwrap();
-    // It is dropped when it has asked and before anybody could answer.
+    // The pop is dropped after its message was sent and before a reply.
     assert!(futures_util::FutureExt::now_or_never(ask(&board, first, None)).is_none());
     let offer = until_given(&board, second).await;
     assert_eq!(bring(&board, &offer).await, Receipt::Taken(Kudos(7)));
