@@ -60,7 +60,7 @@ impl Network {
         }
     }
 
-    /// The address alone, or all of its household: what is counted and blocked together.
+    /// The network that is counted and blocked together: an IPv4 address alone, an IPv6 address with its household.
     pub fn around(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(_) => Self::of(address, 128),

@@ -1,4 +1,4 @@
-//! What people's calendars say, for what is stored. Nothing is timed by it: it jumps.
+//! The wall clock, for stored times. Not for measuring durations, since it may jump.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

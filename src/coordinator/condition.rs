@@ -1,5 +1,5 @@
-//! How the coordinator stands as a whole: whether it is starting, waits as a standby, serves or drains, and when its certificate expires.
-//! Probes and metrics read it here; what is wrong with the store and the media folder they ask those.
+//! The coordinator's overall condition: starting, standby, serving or draining, and the expiry of its certificate. Read
+//! by health checks and metrics, which ask the store and the media folder for their own problems.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};

@@ -1,4 +1,4 @@
-//! What a client is told when something fails: one type, rendered by each dialect in its own shape.
+//! Errors for clients: one type, rendered by each dialect in its own shape.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which file or folder a path leads to: what was opened once may have been deleted, replaced or unmounted since.
+//! The identity of a file or folder behind a path: an opened one may have been deleted, replaced or unmounted since.
 
 use std::fs;
 use std::io;

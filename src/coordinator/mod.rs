@@ -1,50 +1,50 @@
-//! The coordinator's half: doors for clients, a line for workers, one queue between them.
+//! The coordinator: APIs for clients, sockets and polling for workers, one queue between them.
 //!
-//! | folder | what it owns |
+//! | folder | contents |
 //! | --- | --- |
-//! | `start` | from settings to a coordinator that answers, and its end |
-//! | [`http`] | the doors: every URL, who may, requests to jobs and events to replies |
-//! | [`names`] | which names lead to one model |
-//! | [`state`], [`error`] | what the doors' handlers may ask for; what clients are told of a failure |
-//! | [`accounts`] | keys, scopes and roles: who somebody is and what they may do |
+//! | `start` | from settings to a running coordinator, and its shutdown |
+//! | [`http`] | the APIs: every URL, permissions, requests to jobs and events to replies |
+//! | [`names`] | the names of a model |
+//! | [`state`], [`error`] | the state of request handlers; errors for clients |
+//! | [`accounts`] | keys, scopes and roles: authentication and permissions |
 //! | [`dispatch`] | the queue, placement, leases, retries: a state machine without I/O |
 //! | [`switchboard`] | the task around it: between clients, workers and the books |
-//! | [`workers`] | the line for workers: who is let in, and what is said there |
-//! | [`pollers`] | workers that come for their jobs instead: who they are, what they have |
-//! | [`messages`] | what workers are told with their pops |
-//! | [`rigs`] | workers as people know them: what they said, what was decided, what they have done |
-//! | [`teams`] | workers that count together |
-//! | [`webhooks`] | addresses that are called when a result is there |
-//! | [`requests`] | requests that are asked for later: on disk, followed, and forgotten in the end |
-//! | [`people`] | what is known of an account beyond its keys: users as they see themselves and each other |
-//! | [`egress`] | the one way out to addresses that clients name |
-//! | [`pictures`] | images of strangers: read within bounds, written as webp |
-//! | [`media`] | where results and source images live, and the links to them |
-//! | [`moderation`] | what is not served, and whom: filters, timeouts, suspicion |
-//! | [`documents`] | what the operator tells people |
-//! | [`modes`] | what is switched for everybody: maintenance, invitations, raids |
-//! | [`metering`] | how many tokens a job had, by our own count |
-//! | [`secrets`] | credentials in prompts, which strangers do not get |
-//! | [`responses`] | responses that are stored, or run without their client |
+//! | [`workers`] | socket workers: admission and protocol |
+//! | [`pollers`] | polling workers: pops, leases and submits |
+//! | [`messages`] | messages to polling workers |
+//! | [`rigs`] | records of workers: reports, settings, totals |
+//! | [`teams`] | teams of workers |
+//! | [`webhooks`] | calls to clients' URLs when a result is ready |
+//! | [`requests`] | durable requests, polled for later: stored, followed, and deleted on expiry |
+//! | [`people`] | users: the data of an account beyond its keys |
+//! | [`egress`] | outbound HTTP to addresses that clients name, with an SSRF guard |
+//! | [`pictures`] | untrusted images: decoded within limits, encoded again as WebP |
+//! | [`media`] | the media store for results and source images, and its links |
+//! | [`moderation`] | prompt filters, timeouts, suspicion |
+//! | [`documents`] | the operator's documents |
+//! | [`modes`] | service modes: maintenance, invitations, raids |
+//! | [`metering`] | token counts of jobs, by the coordinator itself |
+//! | [`secrets`] | credentials in prompts, removed for workers of other owners |
+//! | [`responses`] | stored and background responses |
 //! | [`erasure`] | deletion, suspension and export of accounts |
-//! | [`progress`] | how far running requests are, by the tokens of their clients |
-//! | [`profanity`] | words that no public name or note may hold |
-//! | [`kudos`] | what a job costs, how an ended job becomes a settled one, and what else moves kudos |
-//! | [`billing`] | what requests cost in money |
-//! | [`sharing`] | keys that users hand to others |
-//! | [`styles`] | prompts and parameters that users make for each other |
-//! | [`stats`] | what was made, lately and ever |
+//! | [`progress`] | the progress of running requests, by the tokens of their clients |
+//! | [`profanity`] | words that no public name or note may contain |
+//! | [`kudos`] | prices and settlement of jobs, and kudos transfers |
+//! | [`billing`] | prices of requests in money |
+//! | [`sharing`] | shared keys |
+//! | [`styles`] | prompts and parameters that users share |
+//! | [`stats`] | statistics, recent and lifetime |
 //! | [`leadership`] | which of several coordinators serves a database: its epoch, its pause, its end |
 //! | [`local_models`] | downloads for the worker beside a coordinator |
-//! | [`storage`] | all SQL: what must outlast the process |
-//! | `room` | how much memory requests, replies and large frames take together |
+//! | [`storage`] | all SQL |
+//! | `room` | the memory budget of requests, replies and large frames |
 //! | [`display_name`] | which characters names may have |
-//! | `turns` | how those who wait for the same are served in turn |
-//! | [`passkeys`] | proxies that are believed about whom they ask for |
-//! | [`condition`] | how the coordinator stands: starting, serving or draining, and what is wrong |
-//! | [`address`], [`clock`], `file_id` | networks of addresses; the time of day; which file a path leads to |
+//! | `turns` | fair turns among waiting parties |
+//! | [`passkeys`] | passkeys of services that act for their own users |
+//! | [`condition`] | the overall condition: starting, serving or draining |
+//! | [`address`], [`clock`], `file_id` | networks of addresses; the wall clock; the identity of files |
 //!
-//! It shares `protocol`, `tasks`, `memory` and `intake` with the worker's half, and nothing else.
+//! The coordinator shares `protocol`, `tasks`, `memory` and `intake` with the worker's half, and nothing else.
 
 #![cfg_attr(
     test,

@@ -1,5 +1,5 @@
-//! Under which names a model is asked for and served. All of them lead to one id, the key of the queue; a name nobody
-//! listed is its own id, in its exact spelling. Whoever starts the coordinator brings the table.
+//! Names of models in requests and offers. All names of a model lead to one id, the key of the queue; an unlisted name
+//! is its own id, in its exact spelling. The caller of `start` provides the table.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

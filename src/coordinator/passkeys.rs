@@ -1,5 +1,5 @@
-//! What the proxies of service accounts show us: who has one of these passkeys is believed about whose request it passes
-//! on. All of them are in memory, so that a guess costs no query; a new one is known within seconds.
+//! Passkeys of service accounts: a service that sends one is trusted to name its own user's address. All passkeys are
+//! in memory, so that a guess costs no query; a new one is known within seconds.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Passkeys(Arc<RwLock<HashSet<String>>>);
 
 const REFRESH: Duration = Duration::from_secs(2);
 
-/// They open something, so they are not shown.
+/// Hides the passkeys, which are secrets.
 impl std::fmt::Debug for Passkeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Passkeys(hidden)")

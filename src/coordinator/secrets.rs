@@ -11,7 +11,7 @@ use serde_json::Value;
 /// What stands in a secret's place.
 const REDACTED: &str = "${1}[redacted]${2}";
 
-/// What a secret looks like. The first group may stay before it, and the second after it.
+/// Patterns of secrets. The first group may stay before the secret, and the second after it.
 #[rustfmt::skip]
 const FORMS: &[&str] = &[
     // Private keys: to their end, or to the end of the text.
@@ -40,7 +40,7 @@ const FORMS: &[&str] = &[
     // Tokens with a signature, and whatever follows a scheme.
     r"(?-u:\b)eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
     r"(?i)(authorization:\s{0,4}(?:bearer|basic)\s{1,4})[a-z0-9._~+/=-]{16,}",
-    // Wallets: keys that say what they are, and extended ones.
+    // Crypto wallets: labelled private keys, and extended private keys.
     r#"(?i)(private[_ -]?key["']?\s{0,4}[:=]\s{0,4}["']?)(?:0x)?[0-9a-f]{64}"#,
     r"(?-u:\b)[xyz]prv[1-9A-HJ-NP-Za-km-z]{100,112}",
     // Passwords in addresses.

@@ -45,7 +45,7 @@ use muster_process::tasks::Tasks;
 use muster_protocol::job::Kudos;
 use muster_reader::Reader;
 
-/// What a coordinator is started with.
+/// Settings of a coordinator.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub listen: SocketAddr,
@@ -58,7 +58,7 @@ pub struct Settings {
     pub doors: DoorSettings,
     pub dispatch: dispatch::Settings,
     pub prices: kudos::Prices,
-    /// What an owner of workers earns before they are trusted; none where everybody is.
+    /// Earnings after which an owner is trusted; `None` if trust is not required.
     pub trust_after: Option<Kudos>,
     /// Open at once; none where one address may have all there are.
     pub connections_per_address: Option<usize>,
@@ -237,13 +237,13 @@ impl Coordinator {
         url(self.certificates.is_some(), self.address)
     }
 
-    /// From now on requests should be sent here: what they need is loaded.
+    /// Marks the coordinator as ready: everything that requests need is loaded.
     pub fn is_ready(&self) {
         self.condition.enter(Phase::Serving);
     }
 
-    /// Takes over what may change while requests are served: certificates, limits and texts. The rest of the settings
-    /// stays as it was at the start.
+    /// Applies settings that can change at run time: certificates, limits and texts. Other settings stay as at the
+    /// start.
     pub async fn reload(&self, settings: Settings) {
         if let (Some(certificates), Some(files)) = (&self.certificates, settings.tls) {
             certificates.reload(files);
@@ -261,12 +261,12 @@ impl Coordinator {
         self.address
     }
 
-    /// The administrator's key, when this was the first start: nobody will see it again.
+    /// The administrator's key, if this was the first start. Shown only once.
     pub fn first_key(&self) -> Option<&str> {
         self.first_key.as_ref().map(|key| key.text.expose())
     }
 
-    /// A key with every scope for the administrator, who has lost the others.
+    /// Creates a key with every scope for an administrator who has lost the others.
     pub async fn new_admin_key(&self, label: &str) -> Result<NewKey, NoAdministrator> {
         self.accounts.admin_key(label).await
     }
@@ -301,7 +301,7 @@ impl Coordinator {
     }
 }
 
-/// Where everybody is trusted, everybody is paid in full.
+/// Without required trust, every owner is paid in full, without escrow.
 fn books(
     store: &Store,
     accounts: &Accounts,
@@ -314,7 +314,7 @@ fn books(
     kudos::books(store, prices, is_trusted, notes)
 }
 
-/// Where the doors keep what they are brought.
+/// The stores of the request handlers.
 #[derive(Debug)]
 pub struct Shelves {
     pub store: Store,
@@ -324,7 +324,7 @@ pub struct Shelves {
     pub reader: Reader,
 }
 
-/// Everything that the handlers of all doors may ask for, with what an earlier process has left on disk.
+/// The router state, with an earlier process's requests restored.
 pub async fn doors(
     shelves: Shelves,
     accounts: Accounts,

@@ -1,4 +1,4 @@
-//! What the handlers of all doors may ask for. Each takes the parts it uses and never the whole.
+//! The state of request handlers. Each handler extracts the parts that it uses.
 
 use std::collections::HashSet;
 use std::hash::RandomState;
@@ -70,7 +70,7 @@ impl LiveSettings {
         self.0.read().clone()
     }
 
-    /// Takes over what may change while requests are served, and leaves the rest as it was at the start.
+    /// Applies settings that can change at run time, and keeps the others.
     pub fn change(&self, new: DoorSettings) {
         let mut settings = self.0.write();
         *settings = Arc::new(DoorSettings {
@@ -101,21 +101,21 @@ impl From<DoorSettings> for LiveSettings {
 /// How the doors behave.
 #[derive(Debug, Clone)]
 pub struct DoorSettings {
-    /// What the service calls itself.
+    /// Display name of the service.
     pub name: String,
     /// Terms, privacy, sponsors, news.
     pub documents: Documents,
-    /// Whether the poll API counts how often somebody asks.
+    /// Whether the AI Horde API enforces its rate limits.
     pub rate_limits: bool,
     /// Whose word about who the client is counts.
     pub trusted_proxies: Vec<Network>,
-    /// Those that hide who uses them.
+    /// Networks of VPNs and proxies.
     pub unsafe_networks: Networks,
     /// Client programs that may ask for nothing by the poll API, as they call themselves.
     pub blocked_clients: Vec<String>,
     /// Models for adults only, by the names they are asked for by.
     pub nsfw_models: HashSet<String>,
-    /// Image workers serve models that everybody knows and no others, but for owners who may.
+    /// Whether image workers may serve only models of the public reference, unless their owners are customizers.
     pub known_image_models_only: bool,
     /// Where people get a key.
     pub console_url: Option<String>,
@@ -123,7 +123,7 @@ pub struct DoorSettings {
     pub largest_request: usize,
     /// Generation requests of one key in a minute.
     pub requests_per_minute: Option<u32>,
-    /// Models that exist, whether or not anybody serves them now, and what they are called.
+    /// Existing models, online or not, and their names.
     pub names: Names,
     /// How large they are, by their ids: what `auto` goes by.
     pub sizes: Prices,
@@ -147,11 +147,11 @@ pub struct DoorSettings {
     pub polled_texts: usize,
     /// How many workers one owner may run; none: as many as they like.
     pub worker_quotas: Option<Quotas>,
-    /// The poll API opens to the key everybody knows.
+    /// Whether the AI Horde API accepts the anonymous key.
     pub anonymous: bool,
     /// A key that may submit requests may connect workers, too.
     pub submit_keys_connect_workers: bool,
-    /// Set only for tests of other programs, on this machine: nobody is asked to wait, and users are made on demand.
+    /// Development mode, for tests of other programs on this machine: no rate limits, and users created on demand.
     pub development: Option<Development>,
     /// Which responses are stored.
     pub store_responses: StoreResponses,
@@ -173,23 +173,23 @@ pub struct DoorSettings {
     pub lifetime: Duration,
     /// A body of which nothing more comes for so long is given up.
     pub body_patience: Duration,
-    /// What is on its way from a client or to one gives way to others after so long, unless it moves.
+    /// Buffered bodies and replies that stall for this long are dropped when others need the memory.
     pub standstill: Duration,
-    /// Keys the hashes of prompts that placement compares: nobody outside can make them.
+    /// Keys the hashes of prompts that placement compares, so that clients cannot construct collisions.
     pub prefixes: RandomState,
 }
 
 /// What goes for tests of other programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Development {
-    /// Users who are administrators: `name#id`, or a name.
+    /// Administrators: `name#id`, or a name.
     pub admins: Vec<String>,
     /// A gray image stands in for one that a worker says it has uploaded, and has not.
     pub fills_in_images: bool,
 }
 
 impl DoorSettings {
-    /// Jobs that somebody may have waiting who has no limit of their own.
+    /// Concurrency of accounts without a limit of their own.
     pub fn usual_concurrency(&self) -> i64 {
         i64::try_from(self.polled_texts).unwrap_or(i64::MAX)
     }

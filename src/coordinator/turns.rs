@@ -1,5 +1,5 @@
-//! Turns, for what many wait for in one line: each of them stands there with a few things at a time, and waits with the
-//! others before it. So whoever comes next waits for a few things of everybody else, however many somebody has.
+//! Fair turns: each party in a queue runs a few items at a time, and waits with the others for its next turn. So a
+//! newcomer waits for a few items of each party, however many items one party has.
 
 use std::collections::HashMap;
 use std::hash::Hash;

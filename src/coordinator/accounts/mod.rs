@@ -280,7 +280,7 @@ impl Accounts {
         Ok(change)
     }
 
-    /// Creates a key. Its caller is cached at once.
+    /// Creates a key and caches its caller at once.
     pub async fn create_key(
         &self,
         account: AccountId,

@@ -26,7 +26,7 @@ named_set! {
         EDUCATION = 1024 "education",
         /// On its way out: it may do nothing any more.
         DELETED = 2048 "deleted",
-        /// Its prompts are rewritten on a filter match, whatever the request says.
+        /// Prompts of the account are rewritten on a filter match, whatever the request says.
         FILTERED = 4096 "filtered",
         /// No key of the account opens anything until an operator lifts the suspension.
         SUSPENDED = 8192 "suspended",

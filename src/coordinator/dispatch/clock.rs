@@ -18,8 +18,8 @@ pub struct Now {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mono(pub u64);
 
-/// A hash map with a fixed hasher, so that a seed repeats a run exactly. Its keys are internal ids, which clients
-/// cannot choose, so hash flooding is impossible.
+/// A hash map with a fixed hasher, so that a seed repeats a run exactly. Keys are internal ids, which clients cannot
+/// choose, so hash flooding is impossible.
 pub type Table<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 impl Mono {

@@ -72,7 +72,7 @@ impl Dispatcher {
         }
     }
 
-    /// Removes a disconnected worker. Its jobs wait for it if it can resume them, and are requeued otherwise.
+    /// Removes a disconnected worker. The jobs wait for the worker if it can resume them, and are requeued otherwise.
     pub(super) fn disconnect(&mut self, id: WorkerId, gone: Gone, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;

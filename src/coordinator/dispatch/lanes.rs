@@ -27,7 +27,7 @@ pub struct LaneId(u64);
 /// Requirements of a job for its worker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
-    /// One of these, in order of preference; any model if empty.
+    /// Accepted models, in order of preference; any model if empty.
     pub models: Vec<Arc<str>>,
     pub kind: Kind,
     pub formats: Formats,

@@ -28,7 +28,7 @@ pub struct Posting {
     /// Of several with the same, one happens.
     pub once: Option<String>,
     pub at: UnixMillis,
-    /// Accounts and amounts, negative for the giver. They sum to zero.
+    /// Accounts and amounts, negative for the giver. The amounts sum to zero.
     pub moves: Vec<(AccountId, Kudos)>,
     /// Accounts whose balance less holds must stay above the floor. Others may fall to anything.
     pub floored: Vec<AccountId>,

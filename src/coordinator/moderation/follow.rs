@@ -1,5 +1,5 @@
-//! Filters and timeouts, as stored. They are loaded again when a revision counter rises, in whichever process, and
-//! swapped as a whole: running checks keep the old ones until done.
+//! Filters and timeouts, as stored. Both are loaded again when a revision counter rises, in whichever process, and
+//! swapped as a whole: running checks keep the old values until done.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -98,7 +98,7 @@ impl Pattern {
         self
     }
 
-    /// One of a few patterns that every text is matched against alone.
+    /// A pattern that every text is matched against alone; there are only a few.
     pub fn resident(text: &str) -> Result<Self, NoPattern> {
         let mut pattern = Self::compile(text)?;
         pattern.written = Finder::new(text, true);
@@ -209,8 +209,8 @@ fn build(pattern: &str, is_resident: bool) -> Result<Regex, Box<BuildError>> {
     builder.build(pattern).map_err(Box::new)
 }
 
-/// The pattern with look-alikes folded. Its letter ranges may change their meaning; the pattern as written is matched
-/// as well.
+/// The pattern with look-alikes folded. Folding may change the meaning of letter ranges, so the pattern as written is
+/// matched as well.
 fn as_it_looks(text: &str) -> Option<(Finder, usize)> {
     if text.is_ascii() {
         return None;

@@ -1,4 +1,4 @@
-//! Service modes, switched by moderators and administrators. They are stored, every process that shares the database
+//! Service modes, switched by moderators and administrators. Modes are stored, every process that shares the database
 //! follows them, and reading them needs no query.
 //!
 //! Maintenance refuses new requests of the AI Horde API while workers go on; waiting image requests end when it begins.

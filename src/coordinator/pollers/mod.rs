@@ -91,7 +91,7 @@ pub struct Given {
     /// To which worker.
     pub worker: WorkerId,
     pub badge: Badge,
-    /// Jobs of one request. They return to the queue unless kept.
+    /// Jobs of one request, which return to the queue unless kept.
     pub offers: Lent,
     /// Their model, as the worker calls it.
     pub model: Option<Arc<str>>,

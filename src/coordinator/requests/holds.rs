@@ -1,4 +1,4 @@
-//! Kudos holds of requests. They are stored: an earlier process's hold is released when its request has ended here or
+//! Kudos holds of requests. Holds are stored: an earlier process's hold is released when its request has ended here or
 //! was deleted.
 
 use tracing::{debug, warn};

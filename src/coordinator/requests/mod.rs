@@ -1,6 +1,6 @@
 //! Durable requests, polled for later. Accepted means stored: such a request outlives its connection and this process,
-//! is followed by a task of its own until all its jobs have ended, and is deleted with all results when it expires. Its
-//! id is its only secret.
+//! is followed by a task of its own until all its jobs have ended, and is deleted with all results when it expires. The
+//! request's id is the only secret.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -94,7 +94,7 @@ struct Inner {
     places: Mutex<Places>,
 }
 
-/// A request before it is accepted. Its jobs are durable and of one account and kind.
+/// A request before it is accepted. All jobs are durable and of one account and kind.
 #[derive(Debug)]
 pub struct NewRequest {
     pub id: RequestId,

@@ -79,7 +79,7 @@ fn small_requests_are_counted_from_their_beginning() {
     };
     let mut small: Vec<Room> = (0..MOST_SMALL).map(|_| take(0).unwrap()).collect();
     assert_eq!(take(0).unwrap_err().status(), 503);
-    // Its size is covered already, and large requests have a separate budget.
+    // The request's size is covered already, and large requests have a separate budget.
     small[0].cover(SMALL - 1).unwrap();
     let large = take(SMALL).unwrap();
     // A grown request leaves the budget of small ones.

@@ -33,7 +33,7 @@ pub struct Hold {
 #[derive(Debug)]
 struct Release(RequestId);
 
-/// One of `open` unfinished jobs of a request has ended.
+/// The end of a request's job, with the number of jobs open until then.
 #[derive(Debug)]
 struct ReleaseShare {
     request: RequestId,

@@ -1,4 +1,4 @@
-//! All SQL of the program: what must outlast the process. One SQL text for SQLite and PostgreSQL.
+//! All SQL of the program. One SQL text for SQLite and PostgreSQL.
 //!
 //! | file | contents |
 //! | --- | --- |

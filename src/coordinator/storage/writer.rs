@@ -1,5 +1,5 @@
-//! The one writer. It owns its connection, takes up to a few hundred writes at once, and answers them when their common
-//! commit is on disk.
+//! The one writer task, which owns its connection, takes up to a few hundred writes at once, and answers them when
+//! their common commit is on disk.
 //!
 //! The log of an SQLite file is checkpointed while it holds pages, so that deleted texts do not stay there.
 //!

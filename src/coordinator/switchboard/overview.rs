@@ -76,7 +76,7 @@ pub struct ModelOnline {
     pub stay: MemoryStay,
 }
 
-/// A connected worker. Its name and public id are public; its owner and its address are not here.
+/// A connected worker. Name and public id are public; owner and address are not here.
 #[derive(Debug, Clone)]
 pub struct WorkerOnline {
     pub id: WorkerId,

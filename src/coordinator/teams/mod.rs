@@ -133,7 +133,7 @@ impl Teams {
         }
     }
 
-    /// Deletes a team and returns it. Its workers stay, without a team.
+    /// Deletes a team and returns it. The team's workers stay, without a team.
     pub async fn delete(&self, caller: &Caller, id: &str) -> Result<TeamRow, NotTeamed> {
         let row = self.find(id).await?;
         Code::NotModerator.when(!caller.may_manage(row.creator, &self.store).await?)?;

@@ -1,4 +1,4 @@
-//! A result to report. Its body is built when the call is made: an image sent inline takes memory only during the call.
+//! A result to report. The body is built when the call is made: an image sent inline takes memory only during the call.
 
 use std::sync::Arc;
 

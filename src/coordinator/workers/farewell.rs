@@ -87,7 +87,7 @@ impl Ended {
         Self::closing(1008, "the frame was not completed in time")
     }
 
-    /// Its memory was needed by others.
+    /// The memory of its message was needed by others.
     pub fn gave_way() -> Self {
         Self::closing(CLOSE_LATER, Farewell::SLOW)
     }

@@ -41,7 +41,7 @@ fn a_job_that_waits_is_taken_from_the_worker_that_brings_it_whatever_it_serves()
     assert_eq!((offer.job.id, &*offer.model), (id, "other"));
     desk.say(&offer, token(1)).say(&offer, done());
     let ended = desk.take();
-    // Its start is unknown.
+    // The job's start is unknown.
     let began = ended.iter().find_map(|effect| match effect {
         Effect::Settle(facts) => Some(facts.timing.queued),
         _ => None,

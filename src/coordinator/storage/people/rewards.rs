@@ -99,8 +99,7 @@ impl Change for Promotion {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<Vec<AccountId>, StorageError>> {
         Box::pin(async move {
-            // Escrow accounts have ids below the house's. An owner who is trusted already gets late escrow paid out,
-            // too.
+            // Escrow accounts have ids below the house's. Late escrow of trusted owners is paid out, too.
             let rows = sqlx::query(
                 "SELECT id, roles FROM balances JOIN accounts ON accounts.id = -1 - balances.account \
                  JOIN people ON people.account = accounts.id \

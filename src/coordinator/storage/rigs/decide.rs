@@ -51,7 +51,7 @@ impl Store {
         self.change(Decide { worker, change }).await
     }
 
-    /// Deletes a worker and its messages. Its rewards stay in the ledger.
+    /// Deletes a worker and its messages. The ledger keeps the worker's rewards.
     pub async fn delete_rig(&self, worker: WorkerId) -> Result<(), StorageError> {
         self.change(Delete(worker)).await
     }

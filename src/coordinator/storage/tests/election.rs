@@ -1,4 +1,4 @@
-//! Leader election: which process takes over, when, and what an earlier leader can do afterwards.
+//! Leader election: which process takes over, when, and the abilities of an earlier leader afterwards.
 
 use std::time::{Duration, Instant};
 

@@ -197,7 +197,7 @@ async fn what_jobs_brought_goes_when_their_request_is_nowhere(scratch: Scratch) 
     bring(&store, known).await;
     bring(&store, unknown).await;
     bring(&store, unknown).await;
-    // Its request may not be written yet.
+    // The request may not be written yet.
     assert_eq!(store.forget_lost_results(TODAY).await, Ok(0));
     assert_eq!(store.forget_lost_results(days(1)).await, Ok(2));
     assert_eq!(store.forget_lost_results(days(1)).await, Ok(0));
