@@ -1,8 +1,8 @@
-//! What a text API gives the HTTP layer: how a body is read, and how the events of its jobs are written.
+//! The interface of text APIs for the HTTP layer: reading a body, and writing the events of its jobs.
 //!
 //! Every dialect translates its body to a chat body: moderation examines that one, workers of the public network that
-//! speak chat receive it, and [`ChatRequest`] checks what must hold between fields. What a chat body cannot say, the
-//! dialect adds in [`Dialect::complete`].
+//! speak chat receive it, and [`ChatRequest`] checks what must hold between fields. The dialect adds fields without a
+//! chat equivalent in [`Dialect::complete`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -41,7 +41,7 @@ pub trait Dialect: fmt::Debug + Send + Sync {
         "text/event-stream"
     }
 
-    /// Adds what a chat body cannot say.
+    /// Adds fields without a chat equivalent.
     fn complete(&self, _request: &mut ChatRequest) -> Result<(), Problem> {
         Ok(())
     }
@@ -92,7 +92,7 @@ pub trait ReplyBuilder: fmt::Debug + Send {
     fn render(self: Box<Self>, grid: &Grid) -> Value;
 }
 
-/// Reads what a worker replies in the client's own API.
+/// Parses a worker's reply in the client's own API.
 pub trait NativeReader: fmt::Debug + Send {
     /// One event of the stream.
     fn event(&mut self, data: &str, out: &mut Vec<Event>);

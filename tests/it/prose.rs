@@ -20,7 +20,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("kernels", [3, 3, 1]),
     ("muster", [18, 21, 15]),
     ("process", [6, 4, 0]),
-    ("protocol", [79, 53, 51]),
+    ("protocol", [0, 0, 6]),
     ("worker", [72, 53, 21]),
 ];
 

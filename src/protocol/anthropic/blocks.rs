@@ -1,4 +1,4 @@
-//! One content block to what a chat message holds.
+//! Converts one content block to the parts of a chat message.
 
 use serde_json::{Map, Value, json};
 

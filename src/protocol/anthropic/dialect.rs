@@ -29,7 +29,7 @@ pub struct MessagesDialect {
     pub(super) signer: Arc<dyn Signer>,
 }
 
-/// What the answer to a request depends on besides its events.
+/// Options of a reply besides its events.
 #[derive(Debug, Clone)]
 pub(super) struct AnswerOptions {
     pub signer: Arc<dyn Signer>,

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 /// The field that continues a conversation which the service keeps.
 pub const THREAD: &str = "thread";
 
-/// An error body of OpenAI's shape in Anthropic's: `{"type":"error","error":{"type","message",...},"request_id"}`. Its
-/// other keys stay for clients of the public network.
+/// Converts an error body of OpenAI's shape to Anthropic's:
+/// `{"type":"error","error":{"type","message",...},"request_id"}`. Other keys stay for clients of the public network.
 pub fn error_body(mut body: Value, status: u16, request_id: &str) -> Value {
     body["type"] = json!("error");
     body["error"]["type"] = json!(error_type(status));

@@ -34,7 +34,7 @@ struct ChatBody {
     thinking: ThinkingShown,
 }
 
-/// What a body asks for.
+/// The purpose of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     Message,
@@ -256,7 +256,7 @@ impl MessageDraft {
     }
 }
 
-/// `cache_control` of a block or of the request: an automatic cache does what it asks for.
+/// Checks `cache_control` of a block or of the request, which has no further effect: caching is automatic.
 pub fn check_cache_control(place: &str, value: &Value) -> Result<(), Problem> {
     if value.is_null() {
         return Ok(());

@@ -54,7 +54,7 @@ impl KnownTool {
         }
     }
 
-    /// What the model fills in: a command and its operands.
+    /// Parameters of the tool: a command and its operands.
     fn parameters(self) -> Value {
         let text = |about: &str| json!({"type": "string", "description": about});
         let lines = json!({

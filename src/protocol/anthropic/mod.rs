@@ -1,16 +1,16 @@
 //! Anthropic's Messages API: a body to a chat body, events to a message or to its stream, failures in its envelope.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `fields` | every field of a request, declared once |
 //! | `conversation` | messages to chat messages |
 //! | `blocks` | one content block |
-//! | `thinking` | whether the model thinks, and who sees it |
+//! | `thinking` | whether the model thinks, and whether the reply shows it |
 //! | `tools`, `known_tools` | tools, and which of them may be used; those whose schemas clients do not send |
-//! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
+//! | `dialect` | the [`Dialect`] of this API(crate::dialect::Dialect) |
 //! | `message` | one message at the end |
 //! | `stream` | the events of a stream |
-//! | `native` | what a public worker replies in this API, as events |
+//! | `native` | a public worker's reply in this API, as events |
 //! | `error` | failures in Anthropic's envelope |
 //! | [`schema`] | all of it as JSON Schema |
 

@@ -18,7 +18,7 @@ impl Capabilities {
     pub const CONTINUE: Self = Self(32);
     /// Takes frames of more than 1 MiB.
     pub const LARGE_FRAMES: Self = Self(64);
-    /// Its software is new enough for all models it names.
+    /// The software supports every model that the worker names.
     pub const ITS_MODELS: Self = Self(1 << 7);
 
     // What owners of image workers let them do.
@@ -29,7 +29,7 @@ impl Capabilities {
     pub const CONTROL: Self = Self(1 << 12);
     /// Control maps and layers for the second family of models.
     pub const LARGE_CONTROL: Self = Self(1 << 13);
-    /// What not everybody wants to see.
+    /// Serves NSFW requests.
     pub const NSFW: Self = Self(1 << 14);
     /// Requests from addresses that hide who asks.
     pub const HIDDEN_ADDRESSES: Self = Self(1 << 15);
@@ -37,7 +37,7 @@ impl Capabilities {
     /// All of these: a worker's owner says yes or no to each.
     pub const ALLOWANCES: Self = Self(0xff << 8).with(Self::MORE_CONTROL);
 
-    // What the software of image workers knows.
+    // Features of image worker software.
     pub const UPLOADS: Self = Self(1 << 16);
     pub const TILING: Self = Self(1 << 17);
     pub const CONTROL_NETS: Self = Self(1 << 18);
@@ -82,14 +82,14 @@ impl Capabilities {
     pub const READY_MAPS: Self = Self(1 << 62);
     pub const KARRAS: Self = Self(1 << 63);
 
-    /// Its software is known to do what it says.
+    /// Software validated to return the model's output unchanged.
     pub const VALIDATED: Self = Self(1 << 32);
-    /// It was measured, and is fast for what it serves.
+    /// The measured speed is high for the worker's models.
     pub const FAST: Self = Self(1 << 33);
 
-    /// It does not ask for jobs of those alone who have time.
+    /// Fast enough for requests without `slow_workers`.
     pub const TIMELY: Self = Self(1 << 34);
-    /// It draws more steps than a model is usually given, too.
+    /// Accepts more steps than usual for a model.
     pub const MANY_STEPS: Self = Self(1 << 35);
 
     /// The capabilities of a model, where the others are those of a worker.
@@ -184,13 +184,13 @@ impl Capabilities {
         Self(self.0 & !offered.0)
     }
 
-    /// Those that are in `other`, too.
+    /// The intersection of both sets.
     #[must_use]
     pub const fn of(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// One by one.
+    /// Each member as a set of one.
     pub fn each(self) -> impl Iterator<Item = Self> {
         let bits = (0..u128::BITS).map(|bit| Self(1 << bit));
         bits.filter(move |one| self.contains(*one))

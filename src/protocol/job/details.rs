@@ -27,7 +27,7 @@ const LONGEST_NAME: usize = 64;
 const LONGEST_PARENT: usize = 255;
 
 impl ModelDetails {
-    /// Without names that are none: a worker may say what it likes.
+    /// Drops malformed names, since a worker may send anything.
     #[must_use]
     pub fn checked(self) -> Self {
         let is_plain = |one: char| one.is_ascii_alphanumeric() || "_-.".contains(one);

@@ -1,5 +1,4 @@
-//! How large what is drawn for a job may be, and must be: whoever draws it is a stranger, and it is kept for whoever
-//! asked.
+//! Bounds of a job's image size: workers are untrusted, and the image is stored for the client.
 
 use super::{Body, ImageRequest, Job, JobRequest};
 
@@ -9,21 +8,21 @@ const ENLARGED: u64 = 4 * 4;
 const LEAST_PIXELS: u64 = 1 << 20;
 /// No model's own size has more.
 const LARGEST_DEFAULT: u64 = 1536 * 1536;
-/// Not even noise takes more as webp, beside what is said of it.
+/// Even noise takes no more as WebP, besides its metadata.
 const BYTES_A_PIXEL: u64 = 4;
 const ASIDE: u64 = 1 << 20;
 
 /// How many times smaller the output of a form may be than its image: some workers make large images smaller first.
 const FORM_REDUCTION: u32 = 4;
 
-/// What an image has to be so that it counts as drawn for a job.
+/// Size limits of an image that is accepted for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drawn {
     /// At most so many pixels.
     pub pixels: u64,
     /// At least so wide and high.
     pub least: (u32, u32),
-    /// It may be made from an image that lies on its side.
+    /// Whether width and height may be swapped, since the source image may be rotated by its metadata.
     pub may_be_turned: bool,
 }
 

@@ -69,7 +69,7 @@ pub struct ToolCallEvent {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenLogprob {
-    /// What the token stands for, which may be part of a character.
+    /// Bytes of the token, which may be part of a character.
     pub bytes: Vec<u8>,
     pub logprob: f32,
     /// The best alternatives, best first, when they were asked for.
@@ -86,7 +86,7 @@ pub struct PromptLogprobs {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PromptToken {
-    /// What the token stands for, which may be part of a character; empty for a token that is no text.
+    /// Bytes of the token, which may be part of a character; empty for a special token.
     pub bytes: Vec<u8>,
     /// None for the first token of a prompt.
     pub logprob: Option<f32>,
@@ -111,7 +111,7 @@ pub enum FinishReason {
     Length,
     ToolCalls,
     ContentFilter,
-    /// What was made may be shown to nobody: its worker takes it for the abuse of a child.
+    /// The worker reports the output as child sexual abuse material; never shown.
     Unlawful,
     /// Stopped because it was asked to.
     Cancelled,

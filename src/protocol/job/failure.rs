@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// A failure on its way to whoever asked. The message is for people and names no secret.
+/// A failure for the client. The message is for people and contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -19,11 +19,11 @@ pub struct Failure {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Blame {
-    /// The request itself: nobody is struck, and trying it elsewhere is pointless.
+    /// The request itself: no strike, and no retry on another worker.
     Client,
     /// The worker that had it.
     Worker,
-    /// Us: nobody is struck.
+    /// The coordinator: no strike.
     Service,
 }
 
@@ -68,14 +68,14 @@ pub enum FailureKind {
     Internal,
 }
 
-/// How many tokens a prompt has, as far as whoever refuses it can tell.
+/// Tokens of a prompt, as far as the refusing side knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptLength {
     Exactly(u32),
     AtLeast(u32),
 }
 
-/// What the outside sees of a kind.
+/// The public properties of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailureRow {
     pub status: u16,

@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::{NoContext, Timestamp, Uuid};
 
-/// What a client asked for, all its outputs together. On the legacy side knowing it is the only secret.
+/// A client's request, with all of its outputs. In the AI Horde API, knowing the id is permission to read the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RequestId(pub Uuid);
 
-/// One output of a request: what is offered to workers, and what is paid.
+/// One output of a request: the unit of offers to workers and of payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobId(pub Uuid);
@@ -29,12 +29,12 @@ impl AccountId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub i64);
 
-/// The number of a key that a user hands to others. It opens nothing: [`SharedKeyText`] does.
+/// Database id of a shared key. Not a secret: [`SharedKeyText`] is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SharedKeyId(pub Uuid);
 
-/// A key that a user hands to others, as its holders send it. Everybody who knows it may use it.
+/// A shared key as its holders send it. Knowing it is permission to use it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SharedKeyText(Uuid);
 
@@ -42,12 +42,12 @@ pub struct SharedKeyText(Uuid);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kudos(pub i64);
 
-/// Wall-clock time: milliseconds since the Unix epoch. It may jump; never measure a wait with it.
+/// Wall-clock time in milliseconds since the Unix epoch. Not for measuring durations, since the clock may jump.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub i64);
 
-/// A new identity for what is written by the thousand: it begins with its moment, so that what comes together stands
-/// together in every index. Its other 74 bits are random, and nobody guesses them.
+/// A time-ordered id (UUIDv7) for rows written by the thousand, so that rows of the same time are neighbours in every
+/// index. The other 74 bits are random and cannot be guessed.
 pub fn timely() -> Uuid {
     of(Timestamp::now(NoContext))
 }

@@ -1,7 +1,7 @@
-//! What a client of the poll API may say about a text that nothing else here has a word for. It travels with the job
-//! so that a worker of that API gets back what its client sent, and so that our own engine samples by it.
+//! Sampling settings of the AI Horde API without a neutral equivalent. They travel with the job, so that a polling
+//! worker gets its client's own settings, and our own engine samples by them.
 //!
-//! Numbers are kept as they were written: they are passed on, never computed with here.
+//! Numbers stay as they were written, since they are passed on and never used for arithmetic here.
 
 use serde::{Deserialize, Serialize};
 
@@ -48,9 +48,9 @@ pub struct LegacySampling {
 }
 
 impl Sampling {
-    /// What changes which words are drawn and only a worker of the poll API can honour: our own engine punishes all
-    /// repetition in a range alike, in an order of its own. It keeps no worker away. Many clients send every setting
-    /// there is, with the value that does nothing.
+    /// Settings that change the output and that only polling workers honour: our own engine applies one repetition
+    /// penalty over a range, in an order of its own. Other workers are not excluded by them, because many clients send
+    /// every setting with its neutral value.
     pub fn only_for_legacy_workers(&self) -> Vec<&'static str> {
         /// The order that neutral settings are applied in, as far as there are such.
         const USUAL_ORDER: [i64; 7] = [6, 0, 1, 2, 3, 4, 5];

@@ -1,8 +1,8 @@
-//! The neutral job: what every dialect's request becomes, and what the queue, the workers and the ledger see.
+//! The neutral job, to which every dialect's request is converted, and which the queue, the workers and the ledger use.
 //!
-//! A *request* is the client's. It has n *jobs*, one output each, and a job has *attempts*, numbered from 1.
-//! What the client left unset stays `None` here; nobody behind this page learns which door a job came through,
-//! except the renderer for public peers, by [`Original`].
+//! A *request* is the client's. It has n *jobs*, one output each, and a job has *attempts*, numbered from 1. Settings
+//! that the client left out stay `None` here; code beyond this module does not know a job's API, except the renderer
+//! for public peers, by [`Original`].
 
 mod capabilities;
 mod details;
@@ -72,20 +72,20 @@ pub struct Job {
     pub deadline: UnixMillis,
     /// Accepted means on disk: it outlives its client's connection and this process.
     pub durable: bool,
-    /// Rolling hashes of the prompt's beginning, shortest first, keyed per deployment: who has seen one of
-    /// them may still have it cached.
+    /// Rolling hashes of the prompt's prefixes, shortest first, keyed per deployment: a worker that has run one of them
+    /// may still have it cached.
     pub prefixes: Vec<u64>,
     pub original: Option<Original>,
     /// None where its account does not pay in money.
     pub price: Option<JobPrice>,
 }
 
-/// Whose computed prompts a job may find: those of the same owner, never another's. What is found shows in
+/// The owner of a prompt cache: a job may reuse entries of the same owner only, since cache hits show in
 /// `cached_tokens` and in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CacheOwner {
     Account(AccountId, Option<SharedKeyId>),
-    /// Nobody in particular: all keyless clients share one account, so each request is on its own.
+    /// A single request: all anonymous clients share one account, so their requests share no cache.
     Request(RequestId),
 }
 
@@ -155,7 +155,7 @@ impl Job {
         }
     }
 
-    /// How much of that was done by whoever delivered it: of a text what was written, of the others all of it.
+    /// The amount of work done: written tokens for a text, the full size for other kinds.
     pub fn work(&self, output_tokens: u32) -> u64 {
         match &self.body {
             Body::Text(_) => output_tokens.into(),
@@ -168,7 +168,7 @@ impl Job {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ModelChoice(pub Vec<Arc<str>>);
 
-/// What a worker must be able to do to serve it, and how much work it may become.
+/// Requirements for the worker, and the most work that the job may become.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The worker must speak one of these.
@@ -179,7 +179,7 @@ pub struct Limits {
     pub prompt_tokens: u32,
     /// The longest output that was asked for, or none named.
     pub output_tokens: Option<u32>,
-    /// What a worker, or a model, must take. Dispatch knows the context of texts by their prompts.
+    /// Limits that a worker or a model must meet. Dispatch computes the context of texts from their prompts.
     pub needs: Needs,
     /// Which workers may serve it.
     pub targets: Targets,
@@ -193,7 +193,7 @@ pub struct Limits {
     pub life: Option<Duration>,
     /// If no worker has taken it after so long it ends: its client has something else to try. None: it waits.
     pub start_within: Option<Duration>,
-    /// Its client reads the output when all of it is there: until then it can be made anew.
+    /// The client reads the output only when it is complete, so it may be restarted until then.
     pub restartable: bool,
     /// How long a worker of the same account keeps the model in memory afterwards; none: as long as it likes.
     pub keep_alive: Option<KeepAlive>,

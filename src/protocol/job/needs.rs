@@ -1,4 +1,4 @@
-//! What a job needs and a worker offers: small sets and limits that compare at once.
+//! Requirements of jobs and capabilities of workers: small sets and limits that compare at once.
 
 use std::fmt;
 
@@ -104,7 +104,7 @@ impl Targets {
         for (place, worker) in named.iter_mut().zip(workers) {
             *place = Some(worker);
         }
-        // Those who name the same wait in the same line.
+        // Sorted, so that equal targets share a lane.
         named.sort_unstable();
         let denied = denied && named.iter().any(Option::is_some);
         Self { named, denied }

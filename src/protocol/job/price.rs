@@ -1,4 +1,4 @@
-//! What a job costs in money.
+//! Prices of jobs in money.
 
 use std::iter::Sum;
 
@@ -52,7 +52,7 @@ impl JobPrice {
         }
     }
 
-    /// What a job of so many tokens costs in the end.
+    /// The final cost of a job with this many tokens, at most the hold.
     pub fn cost(&self, prompt: u64, output: u64) -> MicroUsd {
         self.of_tokens(prompt, output).min(self.held)
     }

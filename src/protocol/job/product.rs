@@ -1,4 +1,4 @@
-//! What a job has brought: the one output of it, as far as it is there, and as it is kept on disk.
+//! The output of a job: so far, and as stored.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,19 +9,19 @@ use super::{Event, FinishReason, Kind, ResultPart, Transcript};
 pub enum Product {
     Text(Text),
     Media(Media),
-    /// What a sound says, as far as it was heard.
+    /// A transcript so far.
     Transcript(Box<Transcript>),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Text {
-    /// What was written so far. Of a question about an image, the answer as JSON.
+    /// Text so far; for an interrogation, the result as JSON.
     pub text: String,
     pub note: Note,
 }
 
-/// What a worker says about a text that it brings whole, as clients of the poll API read it.
+/// A worker's remarks about a whole text, for clients of the AI Horde API.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Note {
@@ -53,7 +53,7 @@ pub struct Media {
     pub seed: Option<u64>,
     pub key: String,
     pub content_type: String,
-    /// Where whoever made it has told.
+    /// Set if the worker reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// Width and height as the job had them when it was handed out.
@@ -66,10 +66,10 @@ pub struct Media {
     pub remarks: Vec<Remark>,
 }
 
-/// What a worker has to say about an output, as clients of the poll API read it.
+/// A worker's remark about an output, for clients of the AI Horde API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remark {
-    /// What it is about.
+    /// Subject of the remark.
     pub r#type: String,
     /// What happened.
     pub value: String,
@@ -78,11 +78,11 @@ pub struct Remark {
     pub r#ref: Option<String>,
 }
 
-/// Why what was made is not to be shown.
+/// Why an output must not be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hidden {
     Censored,
-    /// Its worker takes it for the abuse of a child.
+    /// The worker reports it as child sexual abuse material.
     Unlawful,
 }
 
@@ -219,7 +219,7 @@ impl Product {
 }
 
 impl Text {
-    /// It is stored as it is, and read again as it was.
+    /// Whether the bare text is stored and reads back unchanged.
     fn is_plain(&self) -> bool {
         let is_marked = [NOTED, HEARD]
             .iter()

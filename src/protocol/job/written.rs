@@ -1,10 +1,10 @@
-//! How long what is written for a job may be: whoever writes it is a stranger, and it is kept for whoever asked.
+//! Bounds of a job's text output: workers are untrusted, and the text is stored for the client.
 
 use super::{Body, Job};
 
 /// Of a longer text the disk keeps the beginning only.
 pub const MOST_KEPT: usize = 1 << 20;
-/// Of a text that nobody limits: a million tokens are a fourth of it.
+/// Without a token limit: a million tokens are a fourth of it.
 const MOST_RELAYED: usize = 16 << 20;
 /// Of log probabilities of a prompt, its repetition by another worker counted in.
 const MOST_SCORED: usize = 64 << 20;
@@ -12,8 +12,8 @@ const MOST_SCORED: usize = 64 << 20;
 const MOST_VALUES: usize = 32 << 20;
 /// No vocabulary has longer tokens.
 const BYTES_A_TOKEN: usize = 256;
-/// A text may have as many whatever was asked for: some workers write on a while, and of what is found in an image
-/// nobody says how long it is.
+/// Always allowed, whatever the request: some workers overrun the limit, and interrogation results have no stated
+/// length.
 const LEAST_BYTES: usize = 64 << 10;
 
 pub fn most_bytes(job: &Job) -> usize {

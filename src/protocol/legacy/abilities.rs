@@ -1,5 +1,5 @@
-//! What an image asks of a worker, and what a worker that polls offers: by what its owner allows and what its software
-//! knows.
+//! Capabilities that an image request needs, and those of a polling worker: from its owner's permissions and its
+//! software.
 
 use crate::job::{Capabilities, named_inversions};
 
@@ -15,7 +15,7 @@ const PAINTS: &str = "inpainting";
 /// What software that paints calls it.
 const PAINTERS: [&str; 2] = ["inpainting", "painting"];
 
-/// What the tables of software call what it can do.
+/// Names of capabilities in the software tables.
 #[rustfmt::skip]
 const SOFTWARE: [(Capabilities, &str); 13] = [
     (Capabilities::UPLOADS,          "r2"),
@@ -34,7 +34,7 @@ const SOFTWARE: [(Capabilities, &str); 13] = [
 ];
 
 impl GenerationInputImage {
-    /// What a worker must be able to do for it.
+    /// Capabilities that a worker needs for the request.
     pub fn abilities(&self, baseline: impl Fn(&str) -> Baseline) -> Capabilities {
         let params = &self.params;
         let any = |is: Baseline| self.models.iter().any(|model| baseline(model) == is);
@@ -119,8 +119,9 @@ impl GenerationInputImage {
 }
 
 impl PopInputImage {
-    /// What a worker of this software and these models offers. One that names a model its software is too old for is
-    /// given nothing, and told that: it would take the others' jobs without knowing why that one gets none.
+    /// Capabilities of a worker with this software and these models. A worker that names a model its software is too
+    /// old for gets no jobs and is told so: otherwise it would get other models' jobs without learning why that model
+    /// gets none.
     pub fn abilities(
         &self,
         agent: &BridgeAgent,

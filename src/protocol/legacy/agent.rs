@@ -1,4 +1,4 @@
-//! What a worker's software is, and so what it can do: workers say their name and version, and nothing else.
+//! Features of worker software by name and version, which is all that workers send.
 
 use super::words::{PostProcessor, Sampler, Word};
 
@@ -75,7 +75,7 @@ const AGENTS: [(&str, Features); 5] = [
     ]),
 ];
 
-/// Text workers that are known to return what a model said.
+/// Text workers validated to return the model's output unchanged.
 const VALIDATED: [&str; 5] = [
     "AI Horde Worker",
     "AI Horde Worker~aphrodite~oai",

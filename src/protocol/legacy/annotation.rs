@@ -22,7 +22,7 @@ pub fn kind_in(payload: Option<&Map<String, Value>>) -> Option<ControlType> {
     named(name).filter(|kind: &ControlType| kind.is_annotation())
 }
 
-/// What the queue calls work on maps of this kind.
+/// The queue's model name for control maps of this kind.
 pub fn model_of(kind: ControlType) -> String {
     format!("{}{MARK}{}", Form::Annotation.word(), kind.word())
 }
@@ -35,7 +35,7 @@ pub fn kind_of(model: &str) -> Option<ControlType> {
     }
 }
 
-/// The form of what the queue calls this.
+/// The form of a queue's model name.
 pub fn form_of(model: &str) -> Option<Form> {
     match kind_of(model) {
         Some(_) => Some(Form::Annotation),
@@ -44,7 +44,7 @@ pub fn form_of(model: &str) -> Option<Form> {
 }
 
 impl ModelInterrogationFormImage {
-    /// What the queue calls it. Of a control map whose kind is not said there is no worker.
+    /// The queue's model name of the form. A control map of unspecified kind has no worker.
     pub fn model(&self) -> String {
         match (self.name, kind_in(self.payload.as_ref())) {
             (Form::Annotation, Some(kind)) => model_of(kind),
@@ -52,7 +52,7 @@ impl ModelInterrogationFormImage {
         }
     }
 
-    /// What is wrong with the kind of map.
+    /// The error in the kind of control map, if any.
     fn complaint(&self) -> Option<String> {
         let payload = self.payload.as_ref();
         if self.name != Form::Annotation || kind_in(payload).is_some() {

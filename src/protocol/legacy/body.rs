@@ -11,7 +11,7 @@ use crate::openai::{Problem, json};
 use super::error::{Code, Refusal};
 use super::rules::{Rule, inner};
 
-/// Complaints of one body; whoever sends a list of a million wrong words gets no list of a million complaints.
+/// Most complaints about one body, so that a list of a million wrong values gets no list of a million complaints.
 pub(super) const MOST_ERRORS: usize = 100;
 
 /// A body that is read field by field. The tables of [`super::tables`] implement it.
@@ -47,7 +47,7 @@ pub struct Entries<'a> {
     reading: &'a mut ReadState,
 }
 
-/// Where in the body we are, and what was wrong so far.
+/// The position in the body, and the errors so far.
 #[derive(Debug, Default)]
 pub struct ReadState {
     path: String,
@@ -114,7 +114,7 @@ impl ReadState {
         read
     }
 
-    /// Notes that what stands here is not what was wanted. Its text may be a prompt and is not repeated.
+    /// Records a value of the wrong type. Its text may be a prompt and is not repeated.
     pub fn refuse(&mut self, found: &Value, wanted: impl Display) {
         self.note(format!("must be {wanted}, found {}", kind(found)));
     }

@@ -1,7 +1,7 @@
-//! Every `rc` that can be sent: its spelling, its status and what it says when there is nothing better to say.
+//! Every `rc` that can be sent: its spelling, its status and its default message.
 //!
-//! A spelling is a promise to clients of many years, odd ones included: some end in a dot, some hold a space.
-//! Where the public service is known to send something else by accident, the documented code is sent:
+//! A spelling is a promise to clients of many years, odd ones included: some end in a dot, some hold a space. Where the
+//! public service is known to send something else by accident, the documented code is sent:
 //!
 //! | documented | public service | here |
 //! | --- | --- | --- |
@@ -12,8 +12,8 @@
 //! | `MaintenanceMode` | 400 | 503, as the specification says |
 //! | codes of the retired synchronous route, and base codes | never sent | no row |
 //!
-//! The statuses stay those of the public service, so a client that looks at the status alone sees no difference
-//! but for maintenance.
+//! The statuses stay those of the public service, so a client that looks at the status alone sees no difference but for
+//! maintenance.
 
 macro_rules! codes {
     ($($name:ident = $status:literal, $rc:literal, $message:literal;)*) => {
@@ -33,7 +33,7 @@ macro_rules! codes {
     };
 }
 
-/// What the outside sees of a code.
+/// Public properties of a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodeRow {
     pub status: u16,
@@ -77,7 +77,7 @@ codes! {
     CannotWipeActiveUser        = 403, "CannotWipeActiveUser", "an account can be wiped 30 days after its deletion, if unused since";
     UserNotDeleted              = 400, "UserNotDeleted", "the account is not scheduled for deletion";
 
-    // What is not there.
+    // Missing records.
     WorkerNotFound              = 404, "WorkerNotFound", "no worker has this id";
     RequestNotFound             = 404, "RequestNotFound", "no request has this id; it may have expired";
     InvalidJobId                = 404, "InvalidJobID", "no job has this id";

@@ -1,4 +1,4 @@
-//! Dates as RFC 822 has them, in UTC, with the zone nobody vouches for: `Mon, 01 Jan 2024 00:00:00 -0000`.
+//! Dates as in RFC 822, in UTC with the unknown zone: `Mon, 01 Jan 2024 00:00:00 -0000`.
 
 use std::fmt;
 

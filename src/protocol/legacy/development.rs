@@ -17,7 +17,7 @@ body! {
             trusted: bool = flag() => false,
         }
         may {
-            /// What the user has from now on, whatever it had.
+            /// Sets the user's balance, if given.
             kudos: i64 = whole(..),
         }
     }

@@ -1,6 +1,5 @@
-//! What a client or worker is told when something is refused. Three shapes, and which one it is means something to
-//! clients: `errors` is there when the body or a header could not be read, `rc` when we understood and said no. Both
-//! are where clients of long ago look for the place and newer ones for the code.
+//! Refusals for clients and workers. Clients tell three shapes apart: `errors` for a body or header that could not be
+//! parsed, `rc` for a refused request, and both, since old clients look for the path and newer ones for the code.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -22,10 +21,10 @@ pub enum Refusal {
         status: u16,
         message: Cow<'static, str>,
     },
-    /// `{message, errors}`, 400: what is wrong, by its dotted path.
+    /// `{message, errors}`, 400: errors by dotted path.
     #[error("{UNREADABLE}")]
     Invalid(Vec<(String, String)>),
-    /// `{message, rc, errors}`, 400: what it says does not go together, by its dotted path.
+    /// `{message, rc, errors}`, 400: fields that contradict each other, by dotted path.
     #[error("{UNREADABLE}")]
     Unfit {
         code: Code,

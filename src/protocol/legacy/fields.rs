@@ -1,5 +1,5 @@
-//! The `X-Fields` header: which fields of a reply its reader wants. `{done,generations{img,seed}}`, the outer braces
-//! optional; `*` keeps what is not named, and a name the reply does not have is left aside.
+//! The `X-Fields` header: the fields of a reply that the client wants. `{done,generations{img,seed}}`, the outer braces
+//! optional; `*` keeps all unnamed fields, and unknown names are ignored.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::error::Refusal;
 
-/// What a mask may be long. A header is not much longer anyway.
+/// Longest mask; headers are hardly longer anyway.
 const LONGEST: usize = 8192;
 /// Replies are a handful of levels deep.
 const DEEPEST: usize = 16;
@@ -39,7 +39,7 @@ impl Mask {
         Parser::default().parse(inside).map(Some)
     }
 
-    /// What is left of a reply. Lists are masked item by item.
+    /// The masked reply. Lists are masked item by item.
     #[must_use]
     pub fn apply(&self, reply: Value) -> Value {
         match reply {
@@ -69,7 +69,7 @@ struct Parser {
     /// The levels around this one, each with the name it goes on with.
     outside: Vec<(Mask, String)>,
     level: Mask,
-    /// What was named last and may still open a brace.
+    /// The last name, which may open a brace.
     name: Option<String>,
     before: Token,
 }

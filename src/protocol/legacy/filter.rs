@@ -65,7 +65,7 @@ reply! {
 }
 
 impl PatchExistingFilter {
-    /// What is empty counts as not sent.
+    /// Treats empty strings as missing.
     #[must_use]
     pub fn without_empty(self) -> Self {
         let sent = |text: Option<String>| text.filter(|text| !text.is_empty());
@@ -83,7 +83,7 @@ impl PatchExistingFilter {
 }
 
 impl FilterDetails {
-    /// As it is answered to whoever wrote it: with a null where there is no description.
+    /// The reply to the filter's author, with null for a missing description.
     pub fn written(&self) -> serde_json::Result<serde_json::Value> {
         with_nulls(self, &["description"])
     }

@@ -9,7 +9,7 @@ use super::tables::{body, reply, words};
 use super::words::{self, PostProcessor, Word};
 
 words! {
-    /// What is done with the image: questions first, then a control map of it, then the post-processors.
+    /// The operation on the image: questions first, then a control map, then the post-processors.
     pub enum Form {
         Caption = "caption",
         Interrogation = "interrogation",
@@ -84,7 +84,7 @@ body! {
     pub struct InterrogationSubmitInput {
         needs {
             id: String = text(..=255),
-            /// The specification says a string, public workers send an object: what was sent is kept and answered.
+            /// The specification says a string, public workers send an object: both are stored and returned unchanged.
             result: Value = text_or_object(),
         }
         fills {
@@ -154,7 +154,7 @@ impl Form {
         words::named(self.word())
     }
 
-    /// Its result is an image.
+    /// Whether the result is an image.
     pub fn makes_image(self) -> bool {
         self == Self::Annotation || self.post_processor().is_some()
     }

@@ -1,22 +1,21 @@
-//! The poll API `/api/v2` as clients and workers of many years speak it: bodies, replies, errors and the small exact
-//! rules between them. No I/O, no clock, nobody's state.
+//! The AI Horde API, `/api/v2`: bodies, replies, errors and the exact rules between them. No I/O, no clock, no state.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | [`error`], `codes` | what is told when something is refused, and every `rc` |
+//! | [`error`], `codes` | refusals, and every `rc` |
 //! | `body`, `rules`, `tables` | bodies read strictly, from tables of one line a field |
 //! | [`fields`] | the `X-Fields` mask |
 //! | [`words`] | closed lists of words |
-//! | [`requests`] | what image and text requests have in common |
+//! | [`requests`] | common parts of image and text requests |
 //! | [`image`], [`text`], [`interrogation`] | each kind of request, from its client to its worker and back |
-//! | [`annotation`] | control maps that are asked for by themselves |
-//! | [`pop`], [`submit`] | what workers say when they ask for work and bring it back |
-//! | [`popped`] | what a worker of ours reads in another coordinator's answer to a pop |
+//! | [`annotation`] | control maps as a request of their own |
+//! | [`pop`], [`submit`] | workers' pops and submits |
+//! | [`popped`] | another coordinator's reply to a pop, for our own worker |
 //! | [`rating`], [`style`], [`user`], [`kudos`], [`shared_key`], [`worker`], [`team`] | one resource each |
-//! | [`service`], [`stats`], [`filter`], [`operations`], [`webhook`] | the service, its numbers, its moderators, its calls |
+//! | [`service`], [`stats`], [`filter`], [`operations`], [`webhook`] | service status, statistics, moderation, webhooks |
 //! | [`development`] | users for tests, where they are offered |
-//! | [`agent`] | what a worker's software can do |
-//! | [`abilities`] | what an image asks of a worker, and what a worker offers |
+//! | [`agent`] | features of worker software |
+//! | [`abilities`] | capabilities of image requests and workers |
 //! | [`work`] | how much work an image is |
 //! | [`seed`], [`date`] | seeds and dates |
 //!

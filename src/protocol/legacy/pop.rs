@@ -7,7 +7,7 @@ use super::interrogation::Form;
 use super::rules::{flag, list, text, whole, word};
 use super::tables::{body, reply};
 
-/// What a worker is called that does not say what it is.
+/// Agent of a worker that sends none.
 pub const UNKNOWN_AGENT: &str = "unknown:0:unknown";
 
 /// Words of a worker's blacklist that count, and of each so many characters.
@@ -84,8 +84,8 @@ body! {
         may {
             priority_usernames: Vec<String> = list(text(..)),
             forms: Vec<Form> = list(word()),
-            /// The control maps that it draws where one of the forms is `annotation`: who names none is given none, and
-            /// kinds that are not known here keep nobody out.
+            /// Control maps that the worker draws, if its forms include `annotation`: an empty list gets no control
+            /// maps, and unknown kinds are ignored.
             annotation_types: Vec<String> = list(text(..)),
         }
     }
@@ -103,7 +103,7 @@ reply! {
 }
 
 impl PopInputImage {
-    /// The words it does not want to see in a prompt, cut to what is kept of them.
+    /// Words that a prompt must not contain for this worker, cut to the stored length.
     pub fn unwanted_words(&self) -> impl Iterator<Item = &str> {
         let words = self.blacklist.iter().flatten().take(MOST_WORDS);
         words.map(|word| match word.char_indices().nth(LONGEST_WORD) {

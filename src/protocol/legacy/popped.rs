@@ -1,5 +1,4 @@
-//! What a legacy coordinator answered a pop with, as our own worker reads it: without trust in what others leave out,
-//! send as null or add.
+//! Another coordinator's reply to a pop, as our own worker reads it: tolerant of missing, null and additional fields.
 
 use serde_json::{Map, Value};
 
@@ -75,7 +74,7 @@ impl Told {
     fn read(message: &Value) -> Option<Self> {
         let text = on_one_line(message["message"].as_str()?);
         let origin = message["origin"].as_str().unwrap_or("the coordinator");
-        // Without an id it is known by what it says.
+        // A message without an id is identified by its text.
         let id = message["id"].as_str().unwrap_or(&text);
         Some(Self {
             id: id.to_owned(),

@@ -1,4 +1,4 @@
-//! What a client thought of its images.
+//! Clients' ratings of their images.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ impl AestheticsPayload {
         self.ratings.as_deref().unwrap_or_default()
     }
 
-    /// What can be said no to without knowing the request.
+    /// Checks that need no request.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.best.is_none() && self.ratings().is_empty() {
             return Err(Code::AestheticsMissing.into());

@@ -16,7 +16,7 @@ const MOST_TARGETS: usize = 5;
 const MOST_MODELS: usize = 100;
 
 reply! {
-    /// 202 of an async request; of a dry run 200, with `kudos` and what a style, if one is named, makes of it.
+    /// 202 of an async request; of a dry run 200, with `kudos` and, if a style is named, the resulting request.
     pub struct RequestAsync {
         always { kudos: f64, }
         known {
@@ -28,7 +28,7 @@ reply! {
         }
     }
 
-    /// What a request becomes by its style.
+    /// The request after its style is applied.
     pub struct ResolvedRequest {
         always {
             /// As workers read it.
@@ -86,7 +86,7 @@ reply! {
 }
 
 words! {
-    /// What may come out other than expected. Nothing is refused for it.
+    /// Possible surprises in the output; never a refusal.
     pub enum Warning {
         NoAvailableWorker = "NoAvailableWorker",
         ClipSkipMismatch = "ClipSkipMismatch",

@@ -1,4 +1,4 @@
-//! What a value of a body may be. A rule reads a value into its type, or notes what was wanted instead.
+//! Rules for values of a body. A rule parses a value into its type, or records the expected one.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
@@ -11,7 +11,7 @@ use crate::openai::shape::whole as whole_number;
 use super::body::{Body, Entries, ReadState};
 use super::words::{self, Word};
 
-/// Items of a list of which nothing else is said. What is read of each is asked of others, some of it of everybody.
+/// Item limit of lists without one. Each item is checked against others, in some lists against all.
 const MOST_ITEMS: usize = 1000;
 
 pub trait Rule<T> {
@@ -52,10 +52,10 @@ pub struct List<R> {
     unique: bool,
 }
 
-/// An object nobody looks into.
+/// An object whose contents are not checked.
 pub struct Free;
 
-/// A string, or an object nobody looks into.
+/// A string, or an object whose contents are not checked.
 pub struct TextOrFree;
 
 /// An object with a table of its own.

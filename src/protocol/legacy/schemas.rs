@@ -1,5 +1,5 @@
-//! The contract's schemas, for tests: what we render is held against them, and so is what our readers take and
-//! refuse. It knows the words of JSON Schema that stand in the file, and no others.
+//! The contract's schemas, for tests of rendered replies and of parsers. Supports only the keywords of JSON Schema that
+//! occur in the file.
 
 #![expect(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ pub fn known_codes() -> BTreeSet<String> {
         .collect()
 }
 
-/// Panics unless the reply is what the contract says, down to which keys there may be.
+/// Panics unless the reply matches the contract exactly, without additional keys.
 pub fn assert_fits(name: &str, reply: &impl Serialize) {
     let reply = serde_json::to_value(reply).unwrap();
     let mut wrong = Vec::new();
@@ -150,9 +150,9 @@ fn within_limits(schema: &Value, value: &Value) -> bool {
         && unique
 }
 
-/// Holds a reader against the contract's schema of the same name: every value that is worth trying, in every
-/// field, is taken by both or refused by both under the same path; what nobody sent has the contract's defaults;
-/// and what was read can be written and read again.
+/// Compares a parser with the contract's schema of the same name: both accept or both refuse every interesting value of
+/// every field, under the same path; missing fields get the contract's defaults; and a parsed body can be written and
+/// parsed again.
 pub fn assert_reads<B: Body + Serialize + PartialEq + Debug>(name: &str) {
     assert_reads_but::<B>(name, &[]);
 }

@@ -25,7 +25,7 @@ words! {
 
     /// Which models are listed.
     pub enum ModelState {
-        /// Those a model reference knows.
+        /// Models of the model reference.
         Known = "known",
         Custom = "custom",
         All = "all",
@@ -70,7 +70,7 @@ reply! {
         }
     }
 
-    /// One of `GET /v2/status/news`
+    /// An item of `GET /v2/status/news`.
     pub struct Newspiece {
         always {
             /// `YYYY-MM-DD`
@@ -85,7 +85,7 @@ reply! {
         }
     }
 
-    /// One of `GET /v2/status/models`
+    /// An item of `GET /v2/status/models`.
     pub struct ActiveModel {
         always {
             /// Pixelsteps or tokens a second.

@@ -11,8 +11,8 @@ use super::tables::{body, reply};
 pub const UNLIMITED: i64 = -1;
 
 body! {
-    /// `PUT /v2/sharedkeys`, where what is missing has a default, and `PATCH`, where it stays as it was. The upper
-    /// limits that are documented were never enforced.
+    /// `PUT /v2/sharedkeys`, where missing fields have defaults, and `PATCH`, where they stay unchanged. The documented
+    /// upper limits were never enforced.
     pub struct SharedKeyInput {
         may {
             kudos: i64 = whole(UNLIMITED..),

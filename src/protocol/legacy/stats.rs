@@ -1,4 +1,4 @@
-//! What was made, in rolling windows.
+//! Statistics in rolling windows.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ reply! {
     pub struct SinglePeriodTxtStat {
         always {
             requests: u64,
-            /// Those asked for, not those returned.
+            /// Requested tokens, not returned ones.
             tokens: u64,
         }
     }

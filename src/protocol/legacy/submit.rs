@@ -1,4 +1,4 @@
-//! What workers bring back, and what they say on the way.
+//! Workers' submits and progress reports.
 
 use super::image::metadata::GenerationMetadataImage;
 use super::rules::{flag, inner, list, text, whole, word};
@@ -8,7 +8,7 @@ use super::words::SubmitState;
 
 /// Remarks one result may come with.
 pub const MOST_REMARKS: usize = 50;
-/// What a worker sends in place of an image that it has uploaded.
+/// Value in place of an uploaded image.
 pub const UPLOADED: &str = "R2";
 
 body! {

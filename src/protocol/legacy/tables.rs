@@ -1,10 +1,11 @@
-//! Bodies, replies and closed lists of words as tables: one line for each field, with its name, its shape and what
-//! it is when nobody sent it.
+//! Bodies, replies and closed lists of words as tables: one line for each field, with its name, its shape and its
+//! default.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// What a client or worker sends. `needs` must be there, `fills` has a value of its own, `may` stays `None`.
+/// A request body of a client or worker. `needs` fields are required, `fills` fields have a default, missing `may`
+/// fields are `None`.
 ///
 /// Bodies are also written: to disk, and by our own worker to a legacy coordinator.
 macro_rules! body {
@@ -58,7 +59,7 @@ macro_rules! body {
             }
         }
 
-        /// What an empty object stands for.
+        /// The value of an empty object.
         impl Default for $name {
             fn default() -> Self {
                 Self {

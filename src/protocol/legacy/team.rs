@@ -49,7 +49,7 @@ reply! {
         }
     }
 
-    /// What was created, or what a change changed.
+    /// The created team, or the changed fields.
     #[derive(Default)]
     pub struct ModifyTeam {
         known {

@@ -1,4 +1,4 @@
-//! Users as they see themselves and each other, and what may be changed about them.
+//! Users, their views of themselves and each other, and changes to them.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -141,7 +141,7 @@ reply! {
         }
     }
 
-    /// What a change changed.
+    /// Changed fields.
     #[derive(Default)]
     pub struct ModifyUser {
         known {
@@ -178,14 +178,14 @@ body! {
     /// `PUT /v2/users/{id}`
     pub struct ModifyUserInput {
         may {
-            /// What is added, or taken away.
+            /// Added to the balance.
             kudos: f64 = number(..),
             concurrency: i64 = whole(0..=500),
             usage_multiplier: f64 = number(0.1..=10.0),
             worker_invited: i64 = whole(..),
             moderator: bool = flag(),
             public_workers: bool = flag(),
-            /// What is added to each month's, or taken away.
+            /// Added to the monthly kudos.
             monthly_kudos: i64 = whole(..),
             username: String = text(3..=100),
             trusted: bool = flag(),
@@ -206,8 +206,7 @@ body! {
 }
 
 impl UserDetails {
-    /// As it stands in the list of all users: what is not known is null there, and an empty object where an object
-    /// would be.
+    /// The user in the list of all users: missing fields are null there, or an empty object for objects.
     pub fn listed(&self) -> serde_json::Result<Value> {
         const NULL: [&str; 9] = [
             "evaluating_kudos",

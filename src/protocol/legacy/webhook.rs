@@ -1,5 +1,4 @@
-//! What is sent to a client's own address when a result of its is there. Much like a status, but for a seed that is a
-//! number and the two ids.
+//! The body of a webhook call with a result. Like a status, except for a numeric seed and the two ids.
 
 use serde_json::Value;
 use uuid::Uuid;

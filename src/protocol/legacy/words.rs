@@ -6,7 +6,7 @@ use crate::openai::nearest::shortened;
 use super::error::{Code, Refusal};
 use super::tables::words;
 
-/// One of a closed list, by its spelling.
+/// A member of a closed list, by its spelling.
 pub trait Word: Copy + 'static {
     const ALL: &'static [Self];
 
@@ -80,7 +80,7 @@ words! {
         SaSolverPece = "sa_solver_pece",
     }
 
-    /// What happens to an image once it is made, and what an interrogation may do to one that was sent.
+    /// Post-processors of a generated image; most are interrogation forms, too.
     pub enum PostProcessor {
         Gfpgan = "GFPGAN",
         RealEsrganX4 = "RealESRGAN_x4plus",
@@ -163,7 +163,7 @@ words! {
         Phi2 = "phi_2",
     }
 
-    /// What a source image is used for.
+    /// The use of a source image.
     pub enum SourceProcessing {
         Img2Img = "img2img",
         Inpainting = "inpainting",
@@ -175,7 +175,7 @@ words! {
         QrCode = "qr_code",
     }
 
-    /// What a worker says about a result it sends.
+    /// The state of a submitted result.
     pub enum SubmitState {
         Ok = "ok",
         Censored = "censored",
@@ -183,20 +183,20 @@ words! {
         Csam = "csam",
     }
 
-    /// What a client reads about a result it gets.
+    /// The state of a result, for clients.
     pub enum ResultState {
         Ok = "ok",
         Censored = "censored",
         Csam = "csam",
     }
 
-    /// What a style or a model makes.
+    /// The output kind of a style or model.
     pub enum Making {
         Image = "image",
         Text = "text",
     }
 
-    /// What a worker does.
+    /// The kind of a worker.
     pub enum Trade {
         Image = "image",
         Text = "text",

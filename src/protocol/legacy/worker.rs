@@ -42,7 +42,7 @@ body! {
             expiry: u32 = whole(1..=720) => 12,
         }
         may {
-            /// Nobody means everybody, and only moderators may.
+            /// Without an id, the message goes to all workers, which only moderators may do.
             worker_id: String = text(36..=36),
             /// Whose message it is, as the worker is told; only moderators choose.
             origin: String = text(1..=255),
@@ -51,7 +51,7 @@ body! {
 }
 
 reply! {
-    /// A worker. Which of the `known` fields are filled depends on what it does, and on who looks.
+    /// A worker. The filled `known` fields depend on its kind and on the caller.
     pub struct WorkerDetails {
         always {
             requests_fulfilled: u64,
@@ -130,7 +130,7 @@ reply! {
         }
     }
 
-    /// What a change changed.
+    /// Changed fields.
     #[derive(Default)]
     pub struct ModifyWorker {
         known {
@@ -138,7 +138,7 @@ reply! {
             paused: bool,
             info: String,
             name: String,
-            /// Its name, or [`NO_TEAM`].
+            /// Name of the team, or [`NO_TEAM`].
             team: String,
         }
     }
@@ -166,7 +166,7 @@ reply! {
     }
 }
 
-/// What a worker that left its team is told it joined.
+/// Team name in the reply to a worker that left its team.
 pub const NO_TEAM: &str = "None";
 
 /// Messages on a page.

@@ -65,7 +65,7 @@ pub struct ErrorFrame {
     pub code: Option<FailureKind>,
 }
 
-/// What it says counts as far as it can be read: its sender has finished either way, and waits for its ack.
+/// Parsed as far as possible: the sender has finished either way, and waits for its ack.
 #[derive(Deserialize)]
 pub(super) struct DoneJson {
     #[serde(default)]
@@ -176,7 +176,8 @@ impl Done {
 }
 
 impl ErrorFrame {
-    /// What a worker's words mean. It can blame the request or itself, and no code of the door's is believed.
+    /// The failure of a worker's error. A worker can blame the request or itself; the coordinator's own codes are not
+    /// accepted from it.
     pub fn failure(self) -> Failure {
         let plain = match self.client_error {
             true => FailureKind::InvalidRequest,

@@ -1,4 +1,4 @@
-//! Why a frame cannot be read. What it says may be logged and sent: nothing of the frame is in it.
+//! Errors of parsing a frame. Their text may be logged and sent, since it contains nothing of the frame.
 
 use serde_json::error::Category;
 

@@ -89,7 +89,7 @@ impl Extensions {
         chosen.map(Extension::name).collect()
     }
 
-    /// Names that nobody here knows are left out.
+    /// Unknown names are ignored.
     pub fn named(names: &[String]) -> Self {
         let known = Extension::ALL.into_iter();
         known

@@ -64,7 +64,7 @@ pub enum FromWorker {
     },
     Done(Box<Done>),
     Error(ErrorFrame),
-    /// Not now, and nobody's fault.
+    /// The worker is busy; no strike.
     Busy {
         about: About,
         retry_after: Duration,
@@ -80,7 +80,7 @@ pub enum FromWorker {
         within: Duration,
         why: Option<String>,
     },
-    /// Of a type nobody here knows, or about no job: it changes nothing.
+    /// An unknown type, or a frame without a job: ignored.
     Unknown,
 }
 
@@ -174,7 +174,7 @@ pub(super) struct DrainJson {
 }
 
 impl FromWorker {
-    /// Reads a frame. Of a large one that is about a job nobody wants its contents are skipped and not read.
+    /// Parses a frame. The contents of a large frame about an unwanted job are skipped.
     pub fn parse_wanted(
         text: &str,
         is_wanted: impl FnOnce(About) -> bool,
@@ -214,7 +214,7 @@ impl FromWorker {
     }
 
     fn parse_exactly(text: &str) -> Result<Self, FrameError> {
-        // Frames of tokens begin like this from everybody who writes their type first.
+        // Token frames of every sender that writes the type first begin like this.
         if text.starts_with(r#"{"type":"token","#) {
             return Ok(read::<TokenJson>("token", text)?.read().into());
         }
@@ -360,7 +360,7 @@ pub(super) fn write_drain(within: Duration, why: Option<&str>, out: &mut String)
     object.end();
 }
 
-/// Seconds that somebody wrote, as a wait that is none of the absurd ones.
+/// Seconds from the wire as a duration, within sane bounds.
 pub(super) fn seconds(number: Option<f64>, otherwise: Duration) -> Duration {
     const LONGEST: f64 = 86_400.0;
     match number {

@@ -14,39 +14,39 @@ use super::{About, FrameError};
 use crate::job::{Body, KeepAlive, Kind, MediaJson, TextRequest, ValuesJson};
 
 const MOST_SLOTS: usize = 64;
-/// What the payload of a job between our own peers calls its format.
+/// Format name of the neutral payload between our own peers.
 const NEUTRAL: &str = "neutral";
 
 /// An offer that needs no answer but its result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobFrame {
     pub about: About,
-    /// One of the worker's names.
+    /// A model name of the worker.
     pub model: String,
     pub kind: Kind,
     pub payload: Payload,
-    /// One for each output of a media job.
+    /// An upload slot for each output of a media job.
     pub upload: Vec<UploadSlot>,
     /// Go on after this, exactly.
     pub prefill: Option<Prefill>,
     /// For our own workers: jobs of one salt may find each other's computed prompts. Without, a job finds its own only.
     pub cache_salt: Option<String>,
-    /// What is left of the job's lifetime.
+    /// Time left until the job expires.
     pub deadline: Option<Duration>,
     /// For our own workers: how long the model stays in memory after the job.
     pub keep_alive: Option<KeepAlive>,
 }
 
-/// What is to be done.
+/// The contents of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Payload {
     /// Between our own peers: what every dialect becomes, with links to its sources.
     Neutral(Body),
     /// The public shapes: the client's dialect, or the flat keys of a media job.
     Public(Map<String, Value>),
-    /// It is not what it says it is: a newer coordinator, or a broken one.
+    /// Does not match its stated format: from a newer coordinator, or a broken one.
     Unreadable,
-    /// It is nested more deeply, or has larger numbers, than is read here.
+    /// Nested too deeply, or with too many values, to be parsed here.
     Excessive,
 }
 
@@ -58,7 +58,7 @@ pub struct UploadSlot {
     pub content_type: String,
 }
 
-/// What an earlier attempt has delivered. Its text may lag behind its tokens.
+/// Output delivered by an earlier attempt. Its text may lag behind its tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Prefill {
@@ -83,7 +83,7 @@ pub(super) struct JobJson<'a> {
     keep_alive_ms: Option<i64>,
 }
 
-/// What a payload says it is.
+/// A payload before its format is known.
 #[derive(Default, Deserialize)]
 struct PayloadJson<'a> {
     #[serde(default)]
@@ -96,7 +96,7 @@ struct PayloadJson<'a> {
     media: Option<&'a RawValue>,
 }
 
-/// What has to be readable of a job for it to be refused.
+/// Fields of a job that must be readable so that it can be refused.
 #[derive(Deserialize)]
 pub(super) struct JobHeadJson {
     #[serde(default)]
@@ -109,7 +109,7 @@ impl JobHeadJson {
     pub fn unreadable(self, error: &FrameError) -> Option<JobFrame> {
         let payload = match error {
             FrameError::WrongShape { .. } => Payload::Unreadable,
-            // It is JSON as far as one can tell without taking it in: that is how its head was read.
+            // Valid JSON as far as known without parsing all of it, since its head was parsed.
             FrameError::NotJson { .. }
             | FrameError::NotAnObject
             | FrameError::TooManyValues { .. } => Payload::Excessive,
@@ -180,7 +180,7 @@ impl Payload {
         }
     }
 
-    /// What it calls its format: public chat jobs need not say.
+    /// The stated format; public chat jobs may omit it.
     pub fn format(&self) -> &str {
         match self {
             Self::Public(payload) => payload

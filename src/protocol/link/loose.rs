@@ -130,7 +130,7 @@ impl<'de, const MOST: usize, T: Deserialize<'de>> Deserialize<'de> for Entries<M
     }
 }
 
-/// Something that may be there. What is of another kind is as good as not there, however large it is.
+/// An optional value. A value of another type counts as missing, however large it is.
 #[derive(Debug)]
 pub struct Loose<T>(pub Option<T>);
 

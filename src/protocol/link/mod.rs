@@ -2,17 +2,17 @@
 //!
 //! | file | frames |
 //! | --- | --- |
-//! | `registration`, `ready` | who I am; who you are to me, and what was agreed |
+//! | `registration`, `ready` | the worker's registration; the coordinator's reply with the agreed extensions |
 //! | `job` | work, for our own workers (the neutral request) and for public ones (the client's dialect) |
 //! | `output` | tokens, alone and several at once |
 //! | `endings` | done, failed |
 //! | `state` | how busy and how fast a worker is |
 //! | `from_worker`, `to_worker` | all of them, told apart by `type` |
-//! | `loose`, `mending` | how much of a stranger's frame is read all the same |
+//! | `loose`, `mending` | tolerant parsing of other peers' frames |
 //!
-//! A peer that negotiates nothing sees the public protocol exactly: what is `None` here is absent there, unknown
-//! keys and types are ignored. What is agreed in `ext` adds `att` and `seq` to the frames of a job. A frame of
-//! several deltas takes as many numbers as it has deltas, and its `seq` is that of the first.
+//! A peer that negotiates nothing sees the public protocol exactly: `None` is absent on the wire, unknown keys and
+//! types are ignored. Extensions agreed in `ext` add `att` and `seq` to the frames of a job. A frame of several deltas
+//! takes as many numbers as it has deltas, and its `seq` is that of the first.
 
 mod endings;
 mod error;

@@ -100,7 +100,7 @@ impl<'a> Object<'a> {
         object.end();
     }
 
-    /// Anything serde knows. Values of ours always have a JSON form; what has none becomes null.
+    /// Any serializable value. Our own values always have a JSON form; a failure becomes null.
     pub fn value(&mut self, key: &str, value: &impl Serialize) {
         let text = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
         self.key(key).push_str(&text);

@@ -1,6 +1,6 @@
-//! Tokens on their way: the frames that come by the hundred thousand.
+//! Token frames, which come by the hundred thousand.
 //!
-//! A `delta` is what OpenAI's chunks carry, for our own peers too. Its token ids and log probabilities stand beside
+//! A `delta` is the same as in OpenAI's chunks, for our own peers too. Its token ids and log probabilities stand beside
 //! it in a `token` frame and inside it in a `tokens` frame, so that every event crosses without loss.
 
 use serde::Deserialize;
@@ -21,7 +21,7 @@ const MOST_TOKEN_BYTES: usize = 1024;
 /// What stands for a probability of nothing, which JSON cannot say.
 const NO_CHANCE: f32 = -9999.0;
 
-/// What was written since the last frame: tokens and pieces of tool calls, in order.
+/// Output since the last frame: tokens and pieces of tool calls, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
     pub about: About,

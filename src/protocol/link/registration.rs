@@ -1,4 +1,4 @@
-//! The first frame of a worker. It alone has no `type`.
+//! The first frame of a worker, the only one without a `type`.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Who a worker is and what it serves, the defaults of the contract filled in where it said nothing.
+/// A worker's registration, with the contract's defaults for missing fields.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Registration {
     /// Empty when there was none.
@@ -72,7 +72,7 @@ pub struct ModelCapacity {
     pub context: Option<u32>,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,
-    /// None from workers of earlier versions, whose models all make what the worker does.
+    /// Empty from workers of earlier versions, whose models all serve the worker's kinds.
     pub kinds: Kinds,
     /// Abilities of the worker in which models differ; nothing said: as the worker.
     pub can: Option<Vec<Ability>>,
@@ -96,7 +96,7 @@ pub struct ModelLimits {
     pub characters: Option<u32>,
 }
 
-/// What the worker still has of an earlier session.
+/// Jobs of an earlier session that the worker still runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resume {
     pub session: String,

@@ -52,7 +52,7 @@ pub enum ModelStatus {
     Loading,
     Unloaded,
     Draining,
-    /// Also what a status nobody here knows counts as: no work is sent there.
+    /// Also the value of an unknown status: no work is sent there.
     Error,
 }
 

@@ -25,7 +25,7 @@ pub enum ToWorker {
         about: About,
         why: Option<CancelWhy>,
     },
-    /// After every `done`: what it was worth.
+    /// After every `done`: the job's reward.
     Ack {
         about: About,
         reward: Kudos,
@@ -34,7 +34,7 @@ pub enum ToWorker {
     Got {
         about: About,
     },
-    /// Nobody wants this attempt any more.
+    /// The attempt is not wanted any more.
     Drop {
         about: About,
     },
@@ -45,10 +45,10 @@ pub enum ToWorker {
     },
     /// The worker gets no jobs of others from now on, or gets them again. Only where `notices` is agreed.
     Maintenance {
-        /// What the owner is told, perhaps nothing; `None` when it is over.
+        /// Note to the owner, perhaps empty; `None` when maintenance is over.
         note: Option<String>,
     },
-    /// Of a type nobody here knows, or about no job: it changes nothing.
+    /// An unknown type, or a frame without a job: ignored.
     Unknown,
 }
 
@@ -189,8 +189,8 @@ fn read_about(
     Ok(about(json.id, json.att, json.seq).map_or(ToWorker::Unknown, known))
 }
 
-/// A job that says who it is can be refused. Its coordinator would wait for an answer in vain otherwise, or give the
-/// job out again and again if it cost the socket.
+/// Turns an invalid job with a readable head into one that can be refused. Otherwise its coordinator would wait for a
+/// reply in vain, or offer the job again and again if the error cost the socket.
 fn refusable(text: &str, error: FrameError) -> Result<ToWorker, FrameError> {
     match type_of(text)?.as_deref() {
         Some("job") => Ok(read::<JobHeadJson>("job", text)?.unreadable(&error).into()),

@@ -51,7 +51,7 @@ fn either(one: &Loose<u64>, other: &Loose<u64>) -> u32 {
     }
 }
 
-/// What is no count is none.
+/// Zero if the value is no count.
 fn count(value: &Loose<u64>) -> u32 {
     let count = value.0.unwrap_or(0);
     u32::try_from(count).unwrap_or(u32::MAX)

@@ -137,7 +137,8 @@ impl Calls {
         call.arguments.push_str(&piece.arguments);
     }
 
-    /// Their arguments are objects: what the limit has cut off is none, and is left out.
+    /// Takes the calls with their arguments as objects. Arguments cut off by the token limit are no valid JSON, and
+    /// their calls are left out.
     fn take(&mut self) -> Vec<Value> {
         let calls = std::mem::take(&mut self.0);
         let whole = calls.into_iter().filter_map(|call| {
@@ -155,7 +156,7 @@ impl Calls {
     }
 }
 
-/// What the last object of an answer has besides.
+/// Adds the fields of a reply's last object.
 fn end(mut object: Value, ending: &Ending, grid: &Grid) -> Value {
     let reason = match ending.finish {
         FinishReason::Length => "length",

@@ -25,7 +25,7 @@ pub struct FieldRow {
     pub support: Support,
 }
 
-/// What a field does here.
+/// The support of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
     Honoured,
@@ -150,7 +150,7 @@ pub fn leniently<T>(
     }
 }
 
-/// A name nobody knows, with the one that was probably meant. `place` is what it stands in, with its dot.
+/// An unknown name, with a suggestion. `place` is its parent, with a dot.
 pub fn unknown<'a>(place: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Problem {
     let name = shortened(name);
     let meant = match nearest(name, known) {
@@ -165,7 +165,7 @@ pub fn unknown<'a>(place: &str, name: &str, known: impl IntoIterator<Item = &'a 
     }
 }
 
-/// Refuses entries of other names than these. `place` is what they stand in, without a dot.
+/// Refuses entries with other names. `place` is their parent, without a dot.
 pub fn nothing_but(
     known: &[&str],
     place: &str,

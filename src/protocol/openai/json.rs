@@ -1,10 +1,8 @@
-//! Untrusted bytes to JSON. What [`serde_json`] lets pass and we do not: a key that stands twice, where two
-//! programs on the way would read two different requests, and values without end, since each costs much more
-//! memory than it has bytes; and nesting that comes near its 128 levels, since what is read here is stored and sent
-//! inside of something, and has to be read there again.
+//! Untrusted bytes to JSON, stricter than [`serde_json`]: refuses duplicate keys, which two programs on the way could
+//! read as different requests; too many values, since each costs much more memory than its bytes; and nesting near the
+//! limit of 128 levels, since parsed values are stored and sent inside others, and have to be parsed there again.
 //!
-//! NaN, infinities, numbers beyond a double, lone surrogates and broken UTF-8
-//! are refused by it too.
+//! NaN, infinities, numbers beyond a double, lone surrogates and broken UTF-8 are refused by `serde_json` itself.
 
 use std::cell::Cell;
 use std::fmt;
@@ -22,7 +20,7 @@ pub const MOST_VALUES: usize = 500_000;
 /// Levels of nesting. What we put around it has far fewer than there are between this and what [`serde_json`] reads.
 pub const DEEPEST: usize = 100;
 
-/// Before what is wrong with it.
+/// Prefix of the parse error.
 const NOT_JSON: &str = "the body is not valid JSON: ";
 
 /// What [`serde_json`] says of a second half of a pair of surrogates, and of a first one that nothing follows.
@@ -80,8 +78,8 @@ pub fn is_half_a_character(problem: &Problem) -> bool {
     said.is_some_and(|said| HALVES.iter().any(|half| said.starts_with(half)))
 }
 
-/// A text that may hold one JSON object and nothing else, such as the arguments of a call. What it holds may be many
-/// times as large as the text, so several texts share a budget.
+/// A text that may hold one JSON object and nothing else, such as the arguments of a call. Its value may take many
+/// times the memory of the text, so several texts share a budget.
 pub fn object(text: &str, budget: &Budget) -> Result<Option<Map<String, Value>>, TooMany> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = Strict::new(budget).deserialize(&mut reader);
@@ -107,7 +105,7 @@ impl<'a> Strict<'a> {
         }
     }
 
-    /// For what is in a list or an object.
+    /// For values inside a list or an object.
     fn inside<E: Error>(self) -> Result<Self, E> {
         let levels = self.levels.checked_sub(1);
         let levels =

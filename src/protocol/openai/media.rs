@@ -46,7 +46,7 @@ pub struct MediaTracking {
 
 const LONGEST_REF: usize = 128;
 
-/// What the tables of fields say of them.
+/// Descriptions of these fields.
 pub const ASYNC: &str = "Answer 202 at once with a link to the results in /v1/media/results, which survive a restart of the service.";
 pub const CLIENT_REF: &str = "Your name for a request with async, of at most 128 bytes: /v1/media/results?client_ref=NAME finds it.";
 pub const PROGRESS_TOKEN: &str = "A name that is hard to guess, of at most 128 bytes: /v1/progress/{token} shows how far the request is.";

@@ -1,22 +1,22 @@
 //! OpenAI's dialect: requests to neutral jobs, events to replies and chunks, failures to error bodies.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | [`chat`] | chat completions |
 //! | [`completions`] | completions of prompts without roles |
 //! | [`describe`] | descriptions of images |
-//! | [`encode`] | requests that read and do not write |
+//! | [`encode`] | embeddings, rerank scores and token counts |
 //! | [`images`] | images from prompts |
 //! | [`audio`] | music from prompts |
 //! | [`form`] | forms as the JSON that they stand for |
-//! | [`media`] | what replies for media share |
+//! | [`media`] | common parts of media replies |
 //! | [`videos`] | videos from prompts |
 //! | [`responses`] | the Responses API |
 //! | [`account`] | bodies of account routes |
-//! | [`json`] | untrusted bytes to JSON, with what is wrong said |
+//! | [`json`] | untrusted bytes to JSON, with precise errors |
 //! | [`error`] | a failure in OpenAI's shape |
 //! | `field`, [`shape`], [`nearest`] | fields declared once: reading, refusing and describing them |
-//! | `problem` | what is wrong with a request, and where |
+//! | `problem` | the error of a request, and its field |
 //! | `text` | JSON strings written straight into a buffer |
 
 pub mod account;
@@ -48,9 +48,9 @@ pub use shape::Shape;
 /// How a peer's request is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
-    /// From a client: a name nobody knows is refused, and so is a value nobody honours.
+    /// From a client: unknown names and unsupported values are refused.
     Refuse,
-    /// From a coordinator that fills in and passes on what it likes: unknown names, and settings of another
-    /// service, are left aside.
+    /// From a coordinator, which adds and passes on fields of its own: unknown names, and settings of another service,
+    /// are ignored.
     Tolerate,
 }

@@ -1,6 +1,6 @@
-//! What somebody probably meant.
+//! Suggestions for misspelt names.
 
-/// The known name closest to what was written, if any is close.
+/// The known name closest to `written`, if any is close.
 pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written = written.to_lowercase();
     known

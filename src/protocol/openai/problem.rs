@@ -1,4 +1,4 @@
-//! What is wrong with a request, and which part of it.
+//! The error of a request, and its field.
 
 use std::borrow::Cow;
 

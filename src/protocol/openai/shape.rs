@@ -1,4 +1,4 @@
-//! What a value may be. The same words check it, say what was wanted, and describe it in the OpenAPI document.
+//! Shapes of values: each checks a value, names the expected one, and describes it in the OpenAPI document.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ pub enum Shape {
     Number(RangeInclusive<f64>),
     Integer(RangeInclusive<i64>),
     Text,
-    /// One of these words.
+    /// A word of this list.
     Word(&'static [&'static str]),
     List,
     Object,
@@ -21,7 +21,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Holds a value against the shape; the error names the field, what was wanted and what was found.
+    /// Checks a value against the shape; the error names the field, the expected shape and the value found.
     pub fn check(&self, name: &str, value: &Value) -> Result<(), Problem> {
         if self.fits(value) {
             return Ok(());
@@ -96,7 +96,7 @@ impl Shape {
     }
 }
 
-/// What a value is, in words that repeat none of its text.
+/// The type of a value, without any of its text.
 pub fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),

@@ -1,4 +1,4 @@
-//! JSON strings written straight into a buffer: what a relayed token costs is mostly this.
+//! JSON strings written straight into a buffer: most of the cost of a relayed token.
 
 use bytes::{BufMut, BytesMut};
 

@@ -21,11 +21,11 @@ pub(super) const FACTS: KindFacts = KindFacts {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FormRequest {
-    /// What is to be done.
+    /// Name of the form.
     pub form: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Map<String, Value>>,
-    /// Its key in the media store, or its address; on the link to a worker, a signed link.
+    /// Key in the media store, or URL; on the link to a worker, a signed link.
     pub image: String,
     pub width: u32,
     pub height: u32,

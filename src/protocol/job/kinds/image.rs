@@ -1,7 +1,7 @@
-//! What an image job asks for: one image. Whatever the client left unset is `None`.
+//! The request of an image job: one image. Settings that the client left out are `None`.
 //!
-//! It holds every setting that a client can name through any door, also those that few workers take. Samplers, schedules
-//! and processors have the names of [`samplers`](crate::job::samplers) and of the AI Horde API.
+//! The request has every setting of any API, also those that few workers support. Samplers, schedules and processors
+//! have the names of [`samplers`](crate::job::samplers) and of the AI Horde API.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -76,7 +76,7 @@ pub struct ImageRequest {
     pub hires_strength: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<ControlMap>,
-    /// Names of what is done to the drawn image, in this order.
+    /// Post-processors to apply, in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub post_processing: Vec<String>,
     /// How much post-processors change faces, up to 1.

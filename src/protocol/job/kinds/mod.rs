@@ -1,5 +1,5 @@
-//! The kinds of work, one file each: the request, what it needs of a worker, how its output comes, and what it is charged
-//! by. The list below makes [`Body`]; the questions that the coordinator puts to all of them are those of [`JobRequest`].
+//! The kinds of work, one file each: the request, its requirements for a worker, its form of output, and its unit of
+//! price. The list below makes [`Body`]; [`JobRequest`] is the coordinator's interface to all of them.
 
 mod embedding;
 mod form;
@@ -211,8 +211,8 @@ impl Body {
 }
 
 impl Job {
-    /// The job as a worker of this model gets it, if its request leaves to the model what the coordinator has to know. The
-    /// price is that of the output as it is made, and the hold stays.
+    /// Fills in settings that the request leaves to the worker's model and that the coordinator has to know. `None` if
+    /// there are none. The price is that of the resulting output, and the hold stays.
     pub fn bound(&self, model: &ModelDefaults) -> Option<Self> {
         if !self.body.is_unbound() {
             return None;

@@ -1,7 +1,7 @@
-//! What a text job asks for. Whatever the client left unset is `None`: the worker applies the model's own
+//! The request of a text job. Settings that the client left out are `None`: the worker applies the model's own
 //! defaults, and only the renderer for public peers fills in the public ones.
 //!
-//! Serde derives stand here because this crosses the wire to our own workers as it is.
+//! Derives serde, because the link to our own workers carries it unchanged.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -57,7 +57,7 @@ pub enum TextInput {
     Prompt(String),
     /// Token ids, used as they are.
     Tokens(Vec<u32>),
-    /// What the model's chat template sees.
+    /// Messages for the model's chat template.
     Chat(Chat),
 }
 

@@ -1,4 +1,4 @@
-//! A job that writes down what a sound says.
+//! Transcription jobs.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ pub struct TranscriptionRequest {
     pub words: bool,
 }
 
-/// What a sound says, or a part of it.
+/// A transcript, or a part of one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Transcript {

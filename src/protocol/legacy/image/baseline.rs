@@ -1,5 +1,5 @@
-//! What family an image model belongs to. Which model is of which family stands in [`super::reference`]; here is what
-//! can be read from a name alone.
+//! Families of image models. [`super::reference`] knows models by name; this module derives the family from a name
+//! alone.
 
 use crate::legacy::tables::words;
 
@@ -36,7 +36,7 @@ impl Baseline {
         matches!(self, Self::Flux | Self::Qwen | Self::ZImage)
     }
 
-    /// They draw along a flow, and workers know how to shift its steps: of ZImage they do not.
+    /// Flow models whose shift workers support; for ZImage they do not.
     pub fn has_shift(self) -> bool {
         matches!(self, Self::Flux | Self::Qwen)
     }

@@ -11,12 +11,12 @@ use super::request::GenerationInputImage;
 /// Models that only change an image they are given.
 const NEED_SOURCE: [&str; 2] = ["Stable Diffusion 2 Depth", "pix2pix"];
 const PIX2PIX: &str = "pix2pix";
-/// Models of one user, and of nobody else: `horde_special::name#id`.
+/// Models reserved for one user: `horde_special::name#id`.
 const SPECIAL: &str = "horde_special";
-/// What has no spaces is long, too, from so many bytes on.
+/// Longest prompt in bytes.
 pub const LONGEST_PROMPT: usize = 64 << 10;
 
-/// What a request does not say about itself.
+/// Facts for the checks that the request itself does not contain.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
     /// What family each model is of.
@@ -138,7 +138,7 @@ impl GenerationInputImage {
 }
 
 impl ModelGenerationInputImage {
-    /// What a request and a style are held to alike.
+    /// Checks common to requests and styles.
     pub fn check(&self, models: &[String], known: Known) -> Result<(), Refusal> {
         self.check_families(models, known)?;
         check_names(models)?;
@@ -187,7 +187,7 @@ pub fn check_names(models: &[String]) -> Result<(), Refusal> {
     Code::UnexpectedModelName.when(models.iter().any(is_none))
 }
 
-/// No model is named, or one whose flow nobody shifts.
+/// Refuses `shift` without a model or for a family without support of it.
 fn not_shifted(shift: f64) -> Refusal {
     let flowing = Baseline::ALL.iter().filter(|baseline| baseline.has_shift());
     let flowing: Vec<_> = flowing.map(|baseline| baseline.word()).collect();

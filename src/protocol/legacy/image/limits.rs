@@ -68,8 +68,8 @@ impl GenerationInputImage {
         }
     }
 
-    /// Whether these are many steps for any of several models. For a single model dispatch compares the steps with what
-    /// the worker takes.
+    /// Whether the steps are many for one of several models. For a single model, dispatch compares the steps with the
+    /// worker's limit.
     fn wants_many(&self, steps: u32) -> bool {
         let is_many = |model: &String| steps > reference::modest_steps(model);
         self.models.len() > 1 && self.models.iter().any(is_many)

@@ -1,11 +1,11 @@
-//! What a worker remarks about an image it made; clients read it as it was sent.
+//! Workers' remarks about an image, which clients read unchanged.
 
 use crate::job::Hidden;
 use crate::legacy::rules::{text, word};
 use crate::legacy::tables::{body, words};
 
 words! {
-    /// What the remark is about.
+    /// Subject of a remark.
     pub enum MetadataType {
         Lora = "lora",
         TextualInversion = "ti",

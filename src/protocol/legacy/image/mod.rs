@@ -1,16 +1,16 @@
 //! Image requests, from the client's body to the worker's and back.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | [`request`] | what clients ask for |
+//! | [`request`] | the client's body |
 //! | [`params`] | the parameters of an image, of a request's or of a style |
-//! | [`status`] | what clients read back |
-//! | [`payload`] | what a worker is given |
-//! | [`metadata`] | what a worker remarks about an image |
+//! | [`status`] | the client's status reply |
+//! | [`payload`] | the worker's job payload |
+//! | [`metadata`] | workers' remarks about an image |
 //! | `limits` | the workers that may take a request |
-//! | [`neutral`] | a request of another API in the words of this one |
+//! | [`neutral`] | another API's request converted to this one |
 //! | [`check`] | which parameters go together |
-//! | [`baseline`] | what family a model belongs to |
+//! | [`baseline`] | families of models |
 //! | [`mod@reference`] | models that are known by their names |
 
 pub mod baseline;

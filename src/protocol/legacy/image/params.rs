@@ -7,7 +7,7 @@ use crate::legacy::rules::{Number, Whole, flag, inner, list, number, object, tex
 use crate::legacy::tables::{body, words};
 use crate::legacy::words::{ControlType, PostProcessor, Sampler, Scheduler, SolverType, Workflow};
 
-/// What more steps than these would cost with a control map, nobody asks for.
+/// Most steps with a control map.
 const MOST_STEPS_WITH_CONTROL: u32 = 40;
 
 fn side() -> Whole {
@@ -67,7 +67,7 @@ body! {
 }
 
 body! {
-    /// `params` of an image style: what it does not name is left to the defaults of a request.
+    /// `params` of an image style; missing fields get a request's defaults.
     pub struct ModelStyleInputParamsImage {
         may {
             steps: u32 = whole(1..=500),
@@ -105,7 +105,7 @@ body! {
     /// One LoRA.
     pub struct ModelPayloadLorasImage {
         needs {
-            /// Its name, or its number at CivitAI.
+            /// Name, or number at CivitAI.
             name: String = text(1..=255),
         }
         fills {

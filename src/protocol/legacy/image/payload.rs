@@ -1,4 +1,4 @@
-//! What an image worker gets for a pop, with a job or without.
+//! The reply to an image worker's pop, with a job or without.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! What a client asks for when it wants images.
+//! The body of an image request.
 
 use crate::legacy::requests::{model_names, targets};
 use crate::legacy::rules::{flag, inner, list, number, text, word};
@@ -54,7 +54,7 @@ body! {
 }
 
 impl GenerationInputImage {
-    /// Those of the named workers that count.
+    /// The named workers that count.
     pub fn targets(&self) -> &[String] {
         targets(self.workers.as_deref())
     }

@@ -1,4 +1,4 @@
-//! What a client reads back of an image request.
+//! The client's view of an image request.
 
 use uuid::Uuid;
 

@@ -101,7 +101,7 @@ fn a_nul_goes_no_further() {
     assert_eq!(nul(json!({"prompt": "a\0b"})), Some(Code::NulByteInPayload));
     let deep = json!({"prompt": "p", "params": {"special": {"a": [{"b\0": 1}]}}});
     assert_eq!(nul(deep), Some(Code::NulByteInPayload));
-    // What nobody reads may hold what it likes.
+    // NUL is allowed in fields that are never read.
     assert!(GenerationInputImage::read(json!({"prompt": "p", "unknown": "\0"})).is_ok());
 }
 

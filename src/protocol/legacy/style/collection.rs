@@ -22,7 +22,7 @@ body! {
 }
 
 body! {
-    /// `PATCH /v2/collections/{id}`: what is not sent stays as it was.
+    /// `PATCH /v2/collections/{id}`: missing fields stay unchanged.
     pub struct InputModelCollection {
         may {
             name: String = text(1..=100),

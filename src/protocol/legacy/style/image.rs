@@ -20,7 +20,7 @@ body! {
             public: bool = flag() => true,
             nsfw: bool = flag() => false,
             tags: Vec<String> = list(text(1..=25)) => Vec::new(),
-            /// One to five.
+            /// From one to five.
             models: Vec<String> = list(text(1..=255)) => Vec::new(),
         }
         may {
@@ -31,7 +31,7 @@ body! {
 }
 
 body! {
-    /// `PATCH /v2/styles/image/{id}`: what is not sent stays as it was.
+    /// `PATCH /v2/styles/image/{id}`: missing fields stay unchanged.
     pub struct ModelStylePatchImage {
         may {
             name: String = text(1..=100),
@@ -58,7 +58,7 @@ body! {
 }
 
 body! {
-    /// `PATCH /v2/styles/image/{id}/example/{id}`: what is not sent stays as it was.
+    /// `PATCH /v2/styles/image/{id}/example/{id}`: missing fields stay unchanged.
     pub struct InputStyleExamplePatch {
         may {
             url: String = text(..),

@@ -1,12 +1,12 @@
 //! Styles: a prompt around the client's, with parameters of its own; and collections of them.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | [`image`], [`text`] | styles of each kind |
 //! | [`collection`] | several styles under one name |
 //! | [`name`] | how a request names a style |
-//! | [`prompt`] | what a style makes of a prompt |
-//! | [`request`] | what a style makes of a request |
+//! | [`prompt`] | applies a style's template to a prompt |
+//! | [`request`] | applies a style to a request |
 
 pub mod collection;
 pub mod image;

@@ -1,4 +1,4 @@
-//! What a style makes of a prompt: its template with the client's words in it.
+//! Applies a style's template to the client's prompt.
 
 use crate::job::NEGATIVE;
 use crate::legacy::error::{Code, Refusal};
@@ -30,7 +30,7 @@ pub fn image(template: &str, prompt: &str) -> Result<String, Refusal> {
     joined(&parts, LONGEST_IMAGE_PROMPT)
 }
 
-/// The prompt of a text. Variables nobody fills become nothing.
+/// The prompt of a text. Variables without a value become empty.
 pub fn text(template: &str, prompt: &str) -> Result<String, Refusal> {
     let parts = filled(template, |variable| match variable {
         "p" => Some(prompt),
@@ -40,8 +40,8 @@ pub fn text(template: &str, prompt: &str) -> Result<String, Refusal> {
     joined(&parts, LONGEST_TEXT_PROMPT)
 }
 
-/// The template in parts, of which those that stood in braces are replaced, once: what was put in is not looked into.
-/// `None` leaves the braces as they are.
+/// Parts of the template with variables replaced, once: inserted text is not searched again. `None` leaves the braces
+/// unchanged.
 fn filled<'a>(template: &'a str, value: impl Fn(&str) -> Option<&'a str>) -> Vec<&'a str> {
     let mut parts = Vec::new();
     let mut rest = template;

@@ -1,5 +1,5 @@
-//! What a style makes of a request: its models and parameters instead of the client's, and its template around the
-//! client's words. Of the client's parameters only the number of outputs stays, and the size of an image when the
+//! Applies a style to a request: its models and parameters replace the client's, and its template surrounds the
+//! client's prompt. Of the client's parameters only the number of outputs stays, and the size of an image when the
 //! style has none.
 
 use crate::legacy::Refusal;

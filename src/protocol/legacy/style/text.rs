@@ -20,7 +20,7 @@ body! {
             public: bool = flag() => true,
             nsfw: bool = flag() => false,
             tags: Vec<String> = list(text(1..=25)) => Vec::new(),
-            /// One to five.
+            /// From one to five.
             models: Vec<String> = list(text(1..=255)) => Vec::new(),
         }
         may {
@@ -31,7 +31,7 @@ body! {
 }
 
 body! {
-    /// `PATCH /v2/styles/text/{id}`: what is not sent stays as it was.
+    /// `PATCH /v2/styles/text/{id}`: missing fields stay unchanged.
     pub struct ModelStylePatchText {
         may {
             name: String = text(1..=100),

@@ -1,8 +1,8 @@
-//! A chat written out as one text, for workers that take nothing else. They serve many families of models and tell
-//! only a name, so the family is read from the name; whatever is not known gets the headings that instruction-tuned
-//! models of all families have seen.
+//! A chat formatted as one text, for workers that take nothing else. Such a worker sends only a model name, so the
+//! family's chat format is chosen by name; unknown models get the headings that instruction-tuned models of all
+//! families have seen.
 //!
-//! Marks of the format inside a message are taken out, so that no message can pretend to be another one.
+//! Format marks inside a message are removed, so that a message cannot imitate another.
 
 use crate::job::{Chat, Voice};
 
@@ -23,7 +23,7 @@ struct Form {
     before: [&'static str; 3],
     /// After it.
     after: [&'static str; 3],
-    /// The system speaks at the beginning of what the user says first.
+    /// The system message is prepended to the first user message.
     joins_system: bool,
     stops: &'static [&'static str],
 }
@@ -104,7 +104,7 @@ pub fn stops(model: &str) -> &'static [&'static str] {
     Form::of(model).stops
 }
 
-/// What the model said, without what a worker sends beyond it.
+/// The model's reply, cut at the first stop string.
 pub fn answer(text: &str, stops: &[String]) -> String {
     let ends = stops.iter().filter_map(|stop| text.find(stop.as_str()));
     let end = ends.min().unwrap_or(text.len());
@@ -147,8 +147,8 @@ impl Form {
         }
     }
 
-    /// Each mark goes as soon as it is whole, so that what is left cannot join to one: in one pass, because a message
-    /// may be nothing but marks within marks.
+    /// Removes each mark as soon as it is complete, so that the remaining text cannot join to one: in one pass, because
+    /// a message may be nothing but marks within marks.
     fn unmarked(&self, text: &str) -> String {
         let marks = self.before.iter().chain(&self.after).chain(self.stops);
         let marks: Vec<&str> = marks

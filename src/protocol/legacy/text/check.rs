@@ -41,7 +41,7 @@ impl ModelGenerationInputText {
     }
 }
 
-/// Not where it is read: a style may have made it longer, and what was accepted is read again.
+/// Not checked during parsing: a style may lengthen the prompt, and accepted requests are parsed again.
 fn check_length(prompt: &str) -> Result<(), Refusal> {
     match prompt.len() {
         0..=LONGEST_PROMPT => Ok(()),

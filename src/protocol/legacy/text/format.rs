@@ -1,5 +1,5 @@
-//! What a client may have done to its prompt and its text. Legacy workers do it themselves; for a text that another
-//! worker made, this does.
+//! Formatting options of a client for its prompt and its text. Polling workers apply them; for the text of another
+//! worker, this module does.
 
 use std::borrow::Cow;
 

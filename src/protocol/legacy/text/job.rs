@@ -7,7 +7,7 @@ use super::params::ModelGenerationInputText;
 use super::payload::ModelPayloadText;
 use super::request::GenerationInputText;
 
-/// What a worker takes: it is told so where a request names no lengths, and where it names longer ones.
+/// A worker's limits: defaults where a request names no lengths, and maxima.
 #[derive(Debug, Clone, Copy)]
 pub struct Lengths {
     pub context: u32,
@@ -15,7 +15,7 @@ pub struct Lengths {
 }
 
 impl GenerationInputText {
-    /// One of its outputs as a neutral job, counted from 0.
+    /// The neutral job of one output, counted from 0.
     pub fn text(&self, choice: u32) -> TextRequest {
         text_of(self.prompt.clone(), &self.params, choice)
     }

@@ -1,4 +1,4 @@
-//! What a worker remarks about a text it made.
+//! Workers' remarks about a text.
 
 use crate::job::{Hidden, Note, Remark};
 use crate::legacy::rules::{text, word};

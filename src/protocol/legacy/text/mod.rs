@@ -1,16 +1,16 @@
 //! Text requests, from the client's body to the worker's and back.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | [`request`] | what clients ask for |
+//! | [`request`] | the client's body |
 //! | [`params`] | the parameters of a text, of a request's or of a style |
-//! | [`status`] | what clients read back |
-//! | [`payload`] | what a worker is given |
-//! | [`metadata`] | what a worker remarks about a text |
+//! | [`status`] | the client's status reply |
+//! | [`payload`] | the worker's job payload |
+//! | [`metadata`] | workers' remarks about a text |
 //! | [`check`] | which parameters go together |
 //! | [`job`] | the request as a neutral job, and a neutral job as a worker's payload |
 //! | [`chat`] | a chat written out for workers that take plain text |
-//! | [`mod@format`] | what a client may have done to its text |
+//! | [`mod@format`] | a client's formatting options |
 
 pub mod chat;
 pub mod check;

@@ -1,4 +1,4 @@
-//! The parameters of a text. Hardly any has a value of its own: what a client leaves out, the worker decides.
+//! The parameters of a text. Few have a default here: missing ones are left to the worker.
 
 use crate::legacy::rules::{Number, Whole, flag, list, number, text, whole};
 use crate::legacy::tables::body;

@@ -1,4 +1,4 @@
-//! What a text worker gets for a pop, with a job or without.
+//! The reply to a text worker's pop, with a job or without.
 
 use crate::job::JobId;
 use crate::legacy::image::request::ExtraSourceImage;

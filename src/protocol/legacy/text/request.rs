@@ -1,4 +1,4 @@
-//! What a client asks for when it wants text.
+//! The body of a text request.
 
 use crate::legacy::image::request::ExtraSourceImage;
 use crate::legacy::requests::{model_names, targets};
@@ -39,7 +39,7 @@ body! {
 }
 
 impl GenerationInputText {
-    /// Those of the named workers that count.
+    /// The named workers that count.
     pub fn targets(&self) -> &[String] {
         targets(self.workers.as_deref())
     }

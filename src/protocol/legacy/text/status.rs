@@ -1,4 +1,4 @@
-//! What a client reads back of a text request.
+//! The client's view of a text request.
 
 use uuid::Uuid;
 

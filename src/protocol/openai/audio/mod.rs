@@ -1,6 +1,6 @@
-//! `/v1/audio/generations`: music from a prompt and lyrics, as the service has it.
+//! `/v1/audio/generations`: music from a prompt and lyrics, a route of our own.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `fields` | every field of a request |
 //! | [`schema`] | request and reply as JSON Schema |

@@ -1,6 +1,6 @@
-//! What a coordinator passes on beyond what is known here, inside messages and tools. Clients write for many services
-//! (`cache_control` in a part of text, an `annotations` beside a call), and a job is not to fail for it: it is left
-//! aside before anything is read. From clients of our own it is refused by name.
+//! Unknown fields inside messages and tools, passed on by a coordinator. Clients write for many services
+//! (`cache_control` in a part of text, `annotations` beside a call), and a job must not fail for it: such fields are
+//! removed before parsing. From our own clients they are refused by name.
 
 use serde_json::Value;
 

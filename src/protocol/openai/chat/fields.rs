@@ -1,5 +1,5 @@
-//! Every field of the chat API, once. A field that is here is honoured or refuses what it cannot honour; one that
-//! is not here is refused by name.
+//! Every field of the chat API, declared once. A listed field is honoured, or refused if its value cannot be honoured;
+//! an unlisted field is refused by name.
 
 use serde_json::Value;
 
@@ -211,7 +211,7 @@ pub const FIELDS: &[Field<Draft>] = &[
     field("user", Shape::Text, "Your identifier of the end user; no effect.", |_, _| Ok(())),
     field("safety_identifier", Shape::Text, "Your identifier of the end user; no effect.", |_, _| Ok(())),
 
-    // What has one value here.
+    // Fields with a single supported value.
     field("store", Shape::Flag, "true has no effect: replies are not stored.", |draft, value| {
         draft.without_effect("store", value == true);
         Ok(())

@@ -1,4 +1,4 @@
-//! What the reply and every chunk of one request share.
+//! Common parts of the reply and every chunk of one request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct Grid {
     pub upstream: Option<Arc<str>>,
 }
 
-/// What was asked for in place of a model, and which one it became.
+/// The requested name and the model chosen for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Routing {
     pub requested: Arc<str>,
@@ -125,13 +125,13 @@ impl Grid {
 }
 
 impl ChatRequest {
-    /// What the reply says about its tier, to those who named one.
+    /// The reply's service tier, for requests that name one.
     pub(super) fn tier(&self) -> Option<&'static str> {
         self.names_tier.then_some("default")
     }
 }
 
-/// What a client is told of a finish; calls turn a stop into their own word.
+/// The finish reason for clients; tool calls turn `stop` into their own.
 pub fn finish_word(finish: &FinishReason, has_calls: bool, style: CallStyle) -> &'static str {
     match finish {
         FinishReason::Length => "length",
@@ -165,7 +165,7 @@ mod tests {
             assert_eq!(grid.tokens_per_s, expected, "{total:?} {first:?}");
         };
         check(3000, Some(1000), Some(50.0));
-        // It came at once: all of the time counts.
+        // All of the output arrived at once, so the whole time counts.
         check(2000, Some(1999), Some(50.5));
         check(2000, None, Some(50.0));
         check(3, Some(1), None);

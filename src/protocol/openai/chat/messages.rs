@@ -1,5 +1,4 @@
-//! What was said so far, as a chat template takes it: four roles, text as one string, calls with their arguments
-//! unpacked.
+//! The conversation, as a chat template takes it: four roles, text as one string, calls with their arguments parsed.
 
 use serde_json::{Map, Value, json};
 
@@ -245,7 +244,7 @@ fn tool_call(place: &str, call: &Value, read: &mut Read) -> Result<Value, Proble
     Ok(json!({"id": call["id"], "type": "function", "function": function}))
 }
 
-/// Templates expect the arguments as an object; what is not one stays the text it was.
+/// Templates expect the arguments as an object; other JSON stays a string.
 fn called_function(place: &str, function: &Value, read: &mut Read) -> Result<Value, Problem> {
     const KEYS: [&str; 2] = ["name", "arguments"];
     Shape::Object.check(place, function)?;

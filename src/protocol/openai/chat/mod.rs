@@ -1,26 +1,26 @@
 //! Chat completions: a body to neutral jobs, their events to a reply or to chunks.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `fields` | every field of the API, declared once |
-//! | `request` | a body to a [`ChatRequest`], what holds between fields |
-//! | `dialect` | this API as a [`Dialect`](crate::dialect::Dialect) |
-//! | `aside` | what a coordinator passes on beyond all this |
-//! | `messages`, `content` | what was said so far, as a chat template takes it |
+//! | `request` | a body to a [`ChatRequest`], and checks between fields |
+//! | `dialect` | the [`Dialect`] of this API(crate::dialect::Dialect) |
+//! | `aside` | unknown fields passed on by a coordinator |
+//! | `messages`, `content` | the conversation, as a chat template takes it |
 //! | `files` | files in messages, which a coordinator replaces by texts and images |
-//! | `tools` | tools, what may be called, and the old functions |
+//! | `tools` | tools, the tool choice, and the old functions |
 //! | `reasoning` | OpenRouter's object for it |
-//! | `format` | the form the answer must have |
+//! | `format` | the required format of the reply |
 //! | `keywords` | keywords of its schema that no grammar can enforce |
-//! | `head`, `usage` | what reply and chunks share |
+//! | `head`, `usage` | common parts of reply and chunks |
 //! | `reply` | one JSON object at the end |
 //! | `chunks` | chunks as they come, written into one buffer |
 //! | `media` | chats with models that make images or videos |
 //! | `outgoing` | a neutral request as a body of this API |
 //! | [`schema`] | all of it as JSON Schema |
 //!
-//! No field is ignored, unless the operator wants it: each is honoured, or refused by its name. A wish that only some workers can grant becomes
-//! a [`Demand`]; whether anybody connected grants it is decided where the workers are known.
+//! No field is ignored, unless the operator wants it: each is honoured, or refused by its name. A wish that only some
+//! workers can grant becomes a [`Demand`]; dispatch decides whether a connected worker can grant it.
 
 mod aside;
 mod chunks;
@@ -134,7 +134,7 @@ impl IgnoredFields {
         let is_wanted = match self {
             Self::None => false,
             Self::Named(names) => is_refused && names.contains(&path.to_string()),
-            // A value that cannot be honoured may be what the message is about.
+            // A value that cannot be honoured may be essential to the message.
             Self::All => problem.is_unknown,
         };
         is_wanted.then_some(path)

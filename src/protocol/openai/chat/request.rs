@@ -1,4 +1,4 @@
-//! A body to a [`ChatRequest`]: first each field by itself, then what must hold between them.
+//! A body to a [`ChatRequest`]: first each field by itself, then the checks between them.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ use super::messages;
 use super::tools::{self, Choice};
 use super::{CallStyle, ChatRequest, Demand, IgnoredFields, Lenient, StreamOptions};
 
-/// What the fields have said so far.
+/// Values of the fields so far.
 pub struct Draft {
     pub strictness: Strictness,
     pub model: String,

@@ -14,7 +14,7 @@ use super::{Demand, keywords};
 /// The most tools of one request.
 const MOST_TOOLS: usize = 128;
 
-/// What the client wants called.
+/// The client's tool choice.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Choice {
     None,

@@ -99,7 +99,7 @@ pub fn logprob(token: &TokenLogprob) -> Value {
 }
 
 fn entry(bytes: &[u8], logprob: f32) -> Value {
-    // As OpenAI does for what is as good as impossible: JSON knows no infinity.
+    // As OpenAI writes an impossible token: JSON has no infinity.
     const LEAST: f64 = -9999.0;
     let logprob = match logprob.is_nan() {
         true => LEAST,

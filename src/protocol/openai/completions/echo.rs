@@ -4,7 +4,7 @@ use crate::job::PromptLogprobs;
 
 use super::logprobs::{Characters, Logprobs};
 
-/// What a choice repeats of its prompt, as far as it has come.
+/// A choice's echo of its prompt, and its progress.
 #[derive(Debug, Clone, Default)]
 pub struct Echo {
     source: EchoSource,

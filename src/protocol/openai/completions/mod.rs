@@ -1,10 +1,10 @@
 //! Completions, the older API of prompts without roles: a body to jobs, their events to a reply or to chunks.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `fields` | every field of a request, declared once or shared with the chat API |
 //! | `prompts` | texts and token ids to go on from |
-//! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
+//! | `dialect` | the [`Dialect`] of this API(crate::dialect::Dialect) |
 //! | `reply` | one reply at the end |
 //! | `chunks` | the chunks of a stream |
 //! | `echo` | the prompt before its completion |

@@ -1,8 +1,8 @@
 //! Descriptions of images: one image and a prompt become a chat, whose answer is the text of the reply.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `dialect` | the route as a [`Dialect`](crate::dialect::Dialect) |
+//! | `dialect` | the [`Dialect`] of this route(crate::dialect::Dialect) |
 //! | [`schema`] | all of it as JSON Schema |
 
 mod dialect;
@@ -123,7 +123,7 @@ impl DescribeDraft {
                 "image is missing: send a URL, a data URL, base64, or a file named image in a form";
             Problem::invalid("image", message)
         })?;
-        // A link is what it says it is; all else is base64.
+        // A value with a colon is a URL; all others are base64.
         let url = match image.contains(':') {
             true => image.to_owned(),
             false => format!("data:application/octet-stream;base64,{image}"),

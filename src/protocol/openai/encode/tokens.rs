@@ -17,7 +17,7 @@ pub struct TokenizeRequest {
     pub input: TextInput,
     pub add_special_tokens: Option<bool>,
     pub with_strings: bool,
-    /// What a worker must be able to do besides, to read the chat.
+    /// Capabilities that the worker needs besides, to read the chat.
     pub requires: Capabilities,
 }
 

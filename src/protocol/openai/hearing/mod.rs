@@ -1,4 +1,4 @@
-//! `/v1/audio/transcriptions` and `/v1/audio/translations`: what a sound says.
+//! `/v1/audio/transcriptions` and `/v1/audio/translations`: transcripts of audio files.
 //!
 //! | file | contents |
 //! | --- | --- |

@@ -1,9 +1,10 @@
-//! `/v1/images/generations`, `edits` and `variations`, as OpenAI has them, and the plainer `/v1/generate`, with the settings that image models have beyond.
+//! `/v1/images/generations`, `edits` and `variations`, as OpenAI has them, and the plainer `/v1/generate`, with the
+//! settings that image models have beyond.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `fields` | every field of a request |
-//! | [`inputs`] | images that come along |
+//! | [`inputs`] | source images |
 //! | `settings` | samplers, schedules and LoRAs |
 //! | [`reply`] | the images as JSON and as events of a stream |
 //! | [`schema`] | requests and replies as JSON Schema |

@@ -153,7 +153,7 @@ impl ClientTool {
         Ok(given.to_string())
     }
 
-    /// What the model reads of an output that is no text: the parts of a shell's output, one after the other.
+    /// The model's input from an output that is no text: the parts of a shell's output, joined.
     pub fn output(self, place: &str, item: &Value) -> Result<String, Problem> {
         let output = &item["output"];
         match (self, output) {

@@ -16,7 +16,7 @@ use super::native_body;
 use super::output::OutputOptions;
 use super::tools::{self, ToolDeclarations};
 
-/// What a request has besides its body.
+/// Parts of a request besides its body.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// Items of the stored responses that it goes on from, the oldest first.
@@ -35,7 +35,7 @@ pub struct Context {
 #[derive(Default)]
 pub struct ResponseDraft {
     chat: Map<String, Value>,
-    /// What the response repeats.
+    /// Fields that the response repeats.
     echo: Map<String, Value>,
     input: Option<Value>,
     instructions: Option<String>,
@@ -71,7 +71,7 @@ const SHARED: &[&str] = &[
     "typical_p",
 ];
 
-/// What a response says where the request said nothing.
+/// Values of a response for fields that the request leaves out.
 fn defaults() -> Value {
     json!({
         "background": false,

@@ -1,5 +1,5 @@
-//! What a coordinator has to know of a body before it is read: whether it is kept, and which stored responses it needs.
-//! Values of a wrong type count as absent here: reading the body refuses them.
+//! Facts of a body that a coordinator needs before parsing it: whether it is stored, and which stored responses it
+//! needs. Values of a wrong type count as missing here: parsing the body refuses them.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Input items to chat messages. What the model thought, said and called in one turn is one message.
+//! Input items to chat messages. The reasoning, text and calls of one model turn become one message.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ pub struct Conversation<'a> {
     sealer: &'a dyn Sealer,
 }
 
-/// What the model wrote since the last item of another role.
+/// The model's output since the last item of another role.
 #[derive(Debug)]
 struct Turn {
     place: Place,

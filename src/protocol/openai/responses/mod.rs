@@ -1,16 +1,16 @@
-//! OpenAI's Responses API: a body and what came before it to a chat body, events to a response or to its stream.
+//! OpenAI's Responses API: a body and the responses before it to a chat body, events to a response or to its stream.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `fields` | every field of a request, declared once |
-//! | `intent` | what a coordinator has to know before a body is read: which stored responses it goes on from |
+//! | `intent` | facts of a body before it is parsed: which stored responses it continues |
 //! | `items` | input items to chat messages |
 //! | `parts` | their content |
 //! | `tools` | tools, and which of them may be called |
-//! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
+//! | `dialect` | the [`Dialect`] of this API(crate::dialect::Dialect) |
 //! | `output` | output items, gathered from events |
 //! | `response` | the response object, by its status |
-//! | `native`, `native_body` | for public workers that speak this API: what they reply, as events; the body that they get |
+//! | `native`, `native_body` | for public workers that speak this API: their replies, as events; the body for them |
 //! | `reply`, `stream` | one response at the end; the events of a stream |
 //! | [`schema`] | all of it as JSON Schema |
 

@@ -244,8 +244,8 @@ impl OutputItems {
 }
 
 impl Item {
-    /// The arguments of a function, or the text of a custom tool. What the limit has cut off is no JSON: the client gets
-    /// what there is of it.
+    /// The arguments of a function, or the text of a custom tool. Arguments cut off by the token limit are no valid
+    /// JSON, and returned as they are.
     pub fn argument(&self) -> String {
         if self.kind != ItemKind::Custom {
             return self.text.clone();
@@ -270,7 +270,7 @@ impl ItemKind {
         }
     }
 
-    /// The field of a call that has what the tool is given.
+    /// The field of a call that holds the tool's input.
     pub fn argument(self) -> &'static str {
         match self {
             Self::Custom => INPUT,

@@ -1,6 +1,6 @@
-//! `/v1/videos/generations`, as the service has it, and OpenAI's `/v1/videos`.
+//! `/v1/videos/generations`, a route of our own, and OpenAI's `/v1/videos`.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `fields` | every field of a request |
 //! | [`reply`] | videos as OpenAI's API shows them |

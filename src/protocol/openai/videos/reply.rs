@@ -64,7 +64,7 @@ impl VideoObject {
     }
 }
 
-/// Why there is no video, and what the client can do.
+/// Why there is no video, and the client's remedy.
 fn reason(code: &str) -> String {
     let mut kinds = FailureKind::ALL.iter().copied();
     let kind = kinds.find(|kind| kind.row().code == code);

@@ -1,12 +1,11 @@
-//! What is known of image models by their names: the family each is of, and what it is made for. The facts are data of
-//! this repository, `models/reference/images.toml`; of a model that is not there the name is all there is.
+//! The reference of image models by name: their families and requirements. The data is `models/reference/images.toml`
+//! of this repository; for an unlisted model only its name counts.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `needs` | what a model is made for, and what whoever asks for something else is told |
+//! | `needs` | requirements of a model, and warnings for requests that miss them |
 //!
-//! Nothing is refused for what a model needs. Prices, deadlines and the work that a worker takes follow its family and its
-//! steps.
+//! Requirements never cause a refusal. Prices, deadlines and the limits of a worker follow its family and its steps.
 
 mod needs;
 
@@ -132,7 +131,7 @@ mod tests {
         check("Deliberate", 30);
         check("Z-Image-Turbo", 8);
         check("Flux.1-Schnell fp8 (Compact)", 5);
-        // Names are not what anybody has stated.
+        // Names of users do not change the steps.
         check("somebody's lightning", 30);
         check("somebody's", 30);
     }

@@ -124,7 +124,7 @@ impl ModelNeeds {
     }
 }
 
-/// Whoever does not want karras has always been understood to want what is simple.
+/// A request without `karras` has always meant the simple scheduler.
 fn scheduler(params: &ModelGenerationInputImage) -> Scheduler {
     params
         .newer_scheduler()

@@ -1,10 +1,10 @@
-//! Bodies as clients send them, and what becomes of them.
+//! Bodies as clients send them, and their results.
 //!
-//! | file | what it looks at |
+//! | file | subject |
 //! | --- | --- |
-//! | `asked` | requests that are taken, and the jobs they become |
-//! | `refused` | requests that are refused, by the name of what is wrong |
-//! | `passed_on` | what comes by way of another coordinator, and what strangers are given of it |
+//! | `asked` | accepted requests, and their jobs |
+//! | `refused` | refused requests, by the name of the faulty field |
+//! | `passed_on` | requests passed on by another coordinator, and their form for public workers |
 //! | `streams` | events as chunks of a stream |
 //! | `replies` | events as one reply |
 

@@ -1,4 +1,4 @@
-//! Requests that are refused, by the name of what is wrong.
+//! Refused requests, by the name of the faulty field.
 
 use serde_json::{Value, json};
 

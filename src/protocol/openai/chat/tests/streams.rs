@@ -9,7 +9,7 @@ use crate::job::{Channel, Event, Failure, FailureKind, FinishReason, TokenEvent}
 use crate::openai::Strictness;
 use crate::openai::chat::{CallStyle, ChatRequest, ChunkWriter};
 
-/// What a client reads of a stream with these events.
+/// The stream of these events, as a client reads it.
 fn streamed(fields: Value, events: &[Event]) -> String {
     let request = read(with(fields));
     let mut writer = ChunkWriter::new(&request, &head());
