@@ -1,6 +1,6 @@
 //! Muster turns idle GPUs into one generation service. Start reading here.
 //!
-//! | crate | folder | what it is | uses |
+//! | crate | folder | contents | uses |
 //! | --- | --- | --- | --- |
 //! | `muster` | `src/cli` | the binary `worker`: one file per subcommand | all |
 //! | `muster-worker` | `src/worker` | the daemon: [`daemon`], [`link`], [`hub`], [`upstream`], [`catalog`], [`hardware`] | engine, media, protocol, reader, config, process |
@@ -9,14 +9,14 @@
 //! | `muster-engine` | `src/engine` | [`networks`] and the [`runtime`] that owns a device | kernels, process, schema, characters |
 //! | `muster-kernels` | `src/kernels` | operations that candle lacks or does slowly | |
 //! | `muster-protocol` | `src/protocol` | the neutral job and every wire shape | schema |
-//! | `muster-schema` | `src/schema` | what schemas and patterns of clients may hold | |
+//! | `muster-schema` | `src/schema` | limits of clients' schemas and patterns | |
 //! | `muster-reader` | `src/reader` | foreign sounds, videos and PDF files, read in a process with limits | media, process |
 //! | `muster-media` | `src/media` | types and codecs of images, sound and video | |
 //! | `muster-characters` | `src/characters` | which characters of a text are read aloud, and names of others | |
 //! | `muster-config` | `src/config` | `worker.toml`: raw text in, checked values out | |
 //! | `muster-process` | `src/process` | [`tasks`], [`telemetry`], [`memory`], [`intake`], child processes | |
 //!
-//! The manifests of the crates are the layering between them; `tests/it/layering` holds what they cannot say.
+//! The manifests of the crates are the layering between them; `tests/it/layering` checks the rest.
 
 #![cfg_attr(
     test,

@@ -9,8 +9,8 @@ fn main() -> ExitCode {
     muster::cli::main()
 }
 
-/// NVML, which says what is free on a card, numbers cards by bus; CUDA takes the fastest first unless it is told to
-/// number them so as well. It looks when it is first asked for anything.
+/// NVML numbers GPUs by bus, but CUDA puts the fastest first unless this variable says otherwise. CUDA reads it at its
+/// first use.
 #[expect(
     unsafe_code,
     reason = "set_var requires that no other thread reads the environment"

@@ -1,4 +1,4 @@
-//! `worker config`: what is in force, and everything that could be.
+//! `worker config`: the settings in force, and all settings.
 
 use std::path::PathBuf;
 

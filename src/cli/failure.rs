@@ -67,7 +67,7 @@ impl Exit {
     }
 }
 
-/// Why a command could not do what it was asked, for the owner and for the exit code.
+/// A failed command: the message for the owner, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
     end: End,
@@ -80,7 +80,7 @@ enum End {
     With(Exit),
     /// Another process of this program has told it already.
     Told(Exit),
-    /// Whoever read our output has left (`worker probe | head -1`): nobody to tell, and nothing went wrong.
+    /// The reader of our output has closed it (`worker probe | head -1`): a silent success.
     ReaderLeft,
 }
 
@@ -102,7 +102,7 @@ impl Failure {
         }
     }
 
-    /// What the owner can do about it.
+    /// Sets the remedy.
     #[must_use]
     pub fn hint(self, hint: impl Display) -> Self {
         Self {
@@ -160,7 +160,7 @@ impl Failure {
         }
     }
 
-    /// What the owner can do about it, if anybody knows.
+    /// The remedy, if known.
     pub fn advice(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -185,7 +185,7 @@ impl Failure {
             return ExitCode::from(exit as u8);
         }
         let mut stderr = io::stderr().lock();
-        // Nobody is left to hear about a closed standard error.
+        // A closed standard error is ignored.
         let _ = writeln!(stderr, "error: {}", self.message);
         if let Some(hint) = &self.hint {
             let _ = writeln!(stderr, "hint: {hint}");
@@ -328,7 +328,7 @@ impl From<CheckpointError> for Failure {
     }
 }
 
-/// What the owner can do about a model that does not fit: keep less, or this.
+/// The remedy for a model that does not fit: lower `owner.keep_free`, or `otherwise`.
 pub fn to_fit(refusal: &Refusal, otherwise: &'static str) -> &'static str {
     match refusal.fits_without_keep() {
         true => "lower owner.keep_free, then the model fits",

@@ -337,7 +337,7 @@ fn state(key: &KeyRow) -> String {
     }
 }
 
-/// To its largest unit: nobody wants to read milliseconds of a month.
+/// Rounded up to the largest unit, for display.
 fn rounded(secs: u64) -> Duration {
     let unit = [86_400, 3_600, 60].into_iter().find(|unit| secs >= *unit);
     let unit = unit.unwrap_or(1);

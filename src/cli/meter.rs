@@ -71,7 +71,7 @@ impl Meter {
     }
 }
 
-/// Less than this is done before anybody wonders.
+/// Smaller files are loaded before a progress report is useful.
 const LEAST_BYTES: u64 = 256 << 20;
 
 /// Tenths of the way, each told once and the last one not at all: the result tells it.
@@ -96,7 +96,7 @@ impl Steps {
 mod tests {
     use super::*;
 
-    /// What is told on the way, in so many pieces.
+    /// The reported steps of a download in this many pieces.
     fn check(total: u64, pieces: u64, expected: &[u64]) {
         let mut steps = Steps::default();
         let told = (0..=pieces).filter_map(|piece| steps.passed(total / pieces * piece, total));

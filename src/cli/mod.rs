@@ -1,8 +1,8 @@
 //! The command line: one file per subcommand, each with its `Args` and a `run`.
 //!
-//! A subcommand returns [`Failure`], which knows its exit code; [`main`] is the only place that prints it.
-//! What goes to the owner goes through [`output`], so that a closed pipe ends a command quietly.
-//! Nothing here computes: it asks the parts below and shows what they say.
+//! A subcommand returns [`Failure`], which knows its exit code; [`main`] is the only place that prints it. Output goes
+//! through [`output`], so that a closed pipe ends a command quietly. Commands compute nothing themselves: they call the
+//! crates below and show the results.
 
 #[cfg_attr(not(feature = "coordinator"), path = "account_absent.rs")]
 mod account;

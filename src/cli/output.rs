@@ -28,7 +28,7 @@ pub fn json_line(value: &impl Serialize) -> Result<(), Failure> {
     line(serde_json::to_string(value).map_err(anyhow::Error::from)?)
 }
 
-/// A remark on standard error, beside the result. Where nobody reads it, it is dropped.
+/// A remark on standard error, beside the result. A closed standard error is ignored.
 pub fn aside(text: impl Display) {
     match telemetry::format() {
         Some(Format::Json) => tracing::info!("{text}"),

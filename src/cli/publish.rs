@@ -20,8 +20,8 @@ pub fn check(file: &Path, replace: bool) -> Result<(), Failure> {
     }
 }
 
-/// Gives a whole file its name. A link fails where the name is taken, even by somebody who was quicker than our first
-/// look; where there is one, the draft keeps its own name besides.
+/// Renames a complete draft to its target. A hard link fails if the target exists, even if another process has just
+/// created it; then the draft keeps its own name besides.
 pub fn publish(draft: &Path, file: &Path, replace: bool) -> Result<(), Failure> {
     if replace {
         return fs::rename(draft, file).map_err(|error| Failure::writing(file, &error));

@@ -1,5 +1,5 @@
-//! The configuration, read again at SIGHUP: what can change while the program runs is changed, and the log names what
-//! needs a restart.
+//! The configuration, reloaded at SIGHUP: settings that can change at run time are applied, and the log names those
+//! that need a restart.
 
 use tracing::{error, info, warn};
 
@@ -32,7 +32,7 @@ const OF_OWNERS: &[&str] = &[
 ];
 /// In the name of each setting of a model that another program serves.
 const UPSTREAM: &str = ".upstream.";
-/// What a coordinator can change besides: `Coordinator::reload` takes it over.
+/// Settings that a coordinator can change at run time, by `Coordinator::reload`.
 #[cfg(feature = "coordinator")]
 pub const OF_COORDINATORS: &[&str] = &[
     "worker.log_level",
@@ -82,7 +82,7 @@ impl Reload {
         &self.current.config
     }
 
-    /// What was made of the new configuration. None where it is wrong: the old one stays in use.
+    /// The value made from the new configuration. `None` if that is invalid: the old one stays in use.
     pub fn again<T>(&mut self, make: impl FnOnce(&Config) -> Result<T, Failure>) -> Option<T> {
         let (made, loaded) = self.read(make)?;
         self.take_over(loaded);
@@ -118,7 +118,7 @@ impl Reload {
         }
         let changed = changes(&self.current, &loaded);
         let (live, _) = self.split(changed, &loaded);
-        // Also what has waited for a restart since an earlier reload.
+        // Includes settings that wait for a restart since an earlier reload.
         let (_, waiting) = self.split(changes(&self.started, &loaded), &loaded);
         match live.is_empty() {
             true => info!(
@@ -135,7 +135,7 @@ impl Reload {
         self.current = loaded;
     }
 
-    /// What can change now, and what cannot.
+    /// Settings that can change now, and those that need a restart.
     fn split(&self, names: Vec<String>, loaded: &Loaded) -> (Vec<String>, Vec<String>) {
         let has_tls = |loaded: &Loaded| loaded.config.serve.tls().is_some();
         let stays_encrypted = has_tls(&self.started) && has_tls(loaded);

@@ -94,8 +94,8 @@ impl Root {
         self.start_log_as(format_of(config), self.detail(config.worker.log_level))
     }
 
-    /// The same, but on a terminal only warnings until [`Self::raise_log`], unless somebody asked for more: a newcomer
-    /// reads the first screen.
+    /// On a terminal, shows only warnings until [`Self::raise_log`], unless the log level was set: a new user reads the
+    /// first screen.
     pub fn start_log_quietly(&self, loaded: &Loaded) -> Result<(), Failure> {
         let config = &loaded.config;
         let is_asked = self.verbose > 0
@@ -110,7 +110,7 @@ impl Root {
         self.start_log_as(format_of(config), self.detail(usual))
     }
 
-    /// From here on the log says what the configuration wants it to.
+    /// Sets the configured log level.
     pub fn raise_log(&self, config: &Config) {
         telemetry::set_detail(self.detail(config.worker.log_level));
     }
@@ -178,7 +178,7 @@ impl Root {
         arguments
     }
 
-    /// Those options that stand for settings.
+    /// The options that override settings.
     fn flags(&self) -> Vec<Flag> {
         let flag = |name, setting, value| Flag {
             name,

@@ -44,7 +44,7 @@ pub struct DoorArgs {
 }
 
 impl DoorArgs {
-    /// Those of our options that stand for settings.
+    /// The options that override settings.
     pub fn flags(&self) -> Vec<Flag> {
         let flag = |name, value| Flag {
             name,

@@ -20,7 +20,7 @@ pub fn settle(config: &Config) -> Result<(), Failure> {
     }
 }
 
-/// `None` leaves it to the pool, which takes a thread for each core. It does not know that some may not be used.
+/// `None` uses the pool's default, a thread per core, which ignores CPU affinity.
 fn wanted(configured: Option<usize>) -> Option<usize> {
     let is_set = THREAD_VARIABLES
         .iter()

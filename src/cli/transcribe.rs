@@ -1,4 +1,4 @@
-//! `worker transcribe`: writes down what a sound file says.
+//! `worker transcribe`: transcribes an audio file.
 
 use std::cmp::Reverse;
 use std::io::{Read, stdin};

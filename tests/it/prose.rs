@@ -18,7 +18,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("coordinator", [2, 0, 0]),
     ("engine", [26, 42, 19]),
     ("kernels", [3, 3, 1]),
-    ("muster", [18, 21, 15]),
+    ("muster", [0, 0, 0]),
     ("process", [6, 4, 0]),
     ("protocol", [0, 0, 6]),
     ("worker", [72, 53, 21]),

@@ -86,7 +86,7 @@ struct CreditArgs {
     promotional: bool,
 }
 
-/// What an account can spend.
+/// Spendable credits of an account.
 #[derive(Serialize)]
 struct CreditReport {
     id: i64,
@@ -214,7 +214,7 @@ fn only_names(named: &str, candidates: &[AccountRow]) -> Failure {
     )
 }
 
-/// `name#id`. What an earlier version let into a name is not let onto a terminal.
+/// `name#id`, with control characters removed, which earlier versions allowed in names.
 pub fn shown(account: &AccountRow) -> String {
     name_and_number(&account.name, account.id)
 }

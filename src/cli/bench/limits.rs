@@ -1,6 +1,6 @@
-//! What the machine could do at best, measured here and now: how fast it reads memory, how fast it multiplies.
+//! Limits of this machine, measured at run time: memory bandwidth and arithmetic speed.
 //!
-//! Text generation is bound by one of the two, so a speed means something only beside them.
+//! Text generation is bound by one of the two, so a measured speed means something only relative to them.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ impl Limits {
 }
 
 fn reading_speed(threads: usize) -> f64 {
-    // Not zeros: those would all be one page until somebody writes to them.
+    // Not zeros: the kernel maps those to one shared page until they are written.
     let buffer = vec![1u64; CPU_BYTES / size_of::<u64>()];
     let quickest = quickest(|| {
         read_all(&buffer, threads);

@@ -52,7 +52,7 @@ pub fn fingerprint(file: &Path) -> Result<Fingerprint, Failure> {
     Ok(Fingerprint::of(&certificate))
 }
 
-/// Whoever pins it does not look at names; browsers do.
+/// Names in the certificate. Only browsers check them; workers pin its digest.
 fn names(config: &Config) -> Vec<String> {
     let serve = &config.serve;
     let listen = serve.listen.ip();

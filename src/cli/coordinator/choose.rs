@@ -97,7 +97,7 @@ fn best(
     others.find_map(|candidate| usable(candidate, place, device))
 }
 
-/// Its files say exactly what it takes, and whether they are whole.
+/// A model whose files on disk are complete and fit into memory.
 fn usable(candidate: &Candidate, place: &Place, device: &Device) -> Option<Located> {
     let name = format!("{}:{}", candidate.name, candidate.quantization);
     let located = place.locate(&name).ok()?;

@@ -1,4 +1,4 @@
-//! The operator's own texts, from the files of a folder. What is not there keeps the text of the program.
+//! The operator's own documents, from the files of a folder. Missing files keep the built-in text.
 
 use std::fs;
 use std::io;

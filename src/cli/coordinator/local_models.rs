@@ -95,7 +95,7 @@ fn listed(name: &str, place: &Place) -> String {
     }
 }
 
-/// Adds up what a download reports.
+/// Tracks the progress of a download.
 struct Watcher(watch::Sender<PullProgress>);
 
 impl Watcher {

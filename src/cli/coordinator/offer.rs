@@ -1,5 +1,5 @@
-//! A better model than those that are here. Whoever sits at the terminal is asked whether it shall be brought now;
-//! everybody else is told how, after everything is ready.
+//! Offers a better model than the downloaded ones. On a terminal the user is asked whether to download it now;
+//! otherwise a log line after startup says how.
 
 use std::path::Path;
 use std::{fmt, fs};
@@ -30,8 +30,8 @@ impl Offer {
         }
     }
 
-    /// Asks, and brings it here on a yes. A pull that fails is no reason not to start with what is here.
-    /// A model that was declined is not offered again.
+    /// Asks, and downloads the model on a yes. A failed download does not prevent the start with the present models. A
+    /// declined model is not offered again.
     pub async fn put(&self, place: &Place, data_dir: &Path) -> Result<Option<Located>, Failure> {
         let declined = data_dir.join("declined_models");
         let names = fs::read_to_string(&declined).unwrap_or_default();

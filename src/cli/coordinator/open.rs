@@ -29,7 +29,7 @@ pub enum Missing {
     Made,
 }
 
-/// What a command works with.
+/// Stores for commands of the coordinator's operator.
 pub struct CoordinatorStores<'a> {
     pub store: &'a Store,
     pub accounts: &'a Accounts,

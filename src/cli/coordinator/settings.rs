@@ -1,4 +1,4 @@
-//! From the configuration to what a coordinator is started with.
+//! From the configuration to the settings of a coordinator.
 
 use std::time::Duration;
 

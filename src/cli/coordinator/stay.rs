@@ -38,7 +38,7 @@ impl Stay {
         self.signals.next().await
     }
 
-    /// What the work comes to, or nothing when the signal comes first.
+    /// The result of the work, or `None` when the signal comes first.
     pub async fn unless_told<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),
@@ -49,7 +49,7 @@ impl Stay {
         }
     }
 
-    /// What is to be done before the end, unless a second signal comes.
+    /// Drains, unless a second signal comes.
     pub async fn draining(&mut self, grace: Duration, drain: impl Future<Output = Drained>) {
         info!(
             "stopping: waiting up to {} for running jobs; a second signal exits at once",

@@ -42,7 +42,7 @@ struct Started {
     advice: Option<String>,
 }
 
-/// The engine, and what it takes to start another in its place.
+/// The engine, with everything needed to restart it.
 struct Staff {
     program: EngineProgram,
     engine: EngineProcess,

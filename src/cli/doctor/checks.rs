@@ -1,4 +1,4 @@
-//! What is looked at, and when it is well.
+//! The checks of `worker doctor`.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! `worker doctor`: finds out why something does not work.
 //!
-//! Each check says what it found and, where that is not well, what to do. A check that cannot be made because an
-//! earlier one failed is left out rather than guessed.
+//! Each check reports its finding and, if there is a problem, the remedy. A check that depends on a failed one is
+//! skipped.
 
 mod checks;
 pub mod coordinators;

@@ -1,4 +1,4 @@
-//! What a right answer is: the rules of a prompt file.
+//! Expected answers: the rules of a prompt file.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use serde_json::Value;
 pub enum Expect {
     /// This text and nothing else; white space around it does not count.
     Exact { text: String },
-    /// One of `any`, and each of `all`.
+    /// At least one string of `any`, and each of `all`.
     Contains {
         #[serde(default)]
         any: Vec<String>,

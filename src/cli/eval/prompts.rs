@@ -1,4 +1,4 @@
-//! A prompt file: one JSON object on each line, with the chat, the tools, and what a right answer is.
+//! A prompt file: one JSON object on each line, with the chat, the tools, and the expected answer.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::expect::Expect;
 #[serde(deny_unknown_fields)]
 pub struct Prompt {
     pub skill: String,
-    /// What the model's chat template is rendered with.
+    /// Input of the model's chat template.
     pub messages: Vec<Value>,
     #[serde(default)]
     pub tools: Vec<Value>,
@@ -18,7 +18,7 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// What was said last, for whoever reads about a wrong answer.
+    /// The last message, for the report of a wrong answer.
     pub fn question(&self) -> &str {
         let last = self
             .messages

@@ -56,7 +56,7 @@ impl Scores {
         }
     }
 
-    /// What falls short of what was asked for, in words.
+    /// Scores below the required ones, as sentences.
     pub fn shortfalls(&self, required: Required) -> Vec<String> {
         let overall = self.overall();
         let pairs = std::iter::once((&overall, required.overall))

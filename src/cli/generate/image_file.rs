@@ -10,7 +10,7 @@ use crate::media::image::{
 };
 use crate::runtime::maker::{PixelFormat, Pixels};
 
-/// The most pixels of an image to start from: what the engine takes.
+/// Most pixels of a source image that the engine accepts.
 const MOST_PIXELS: u64 = 4096 * 4096;
 
 /// Where images go, and in which form.

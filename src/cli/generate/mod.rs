@@ -272,7 +272,7 @@ impl Args {
         refuse_first(&set, reason, "text")
     }
 
-    /// Those of our options that stand for settings.
+    /// The options that override settings.
     fn flags(&self) -> Vec<Flag> {
         let flag = |name, setting, value| Flag {
             name,

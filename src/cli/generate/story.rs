@@ -118,7 +118,7 @@ impl Story {
     /// The text so far stands; the line it stands on is ended.
     pub fn interrupted(&self) -> Failure {
         if !self.json {
-            // Nobody may be left to read it.
+            // The terminal may be gone.
             let _ = output::text("\n");
         }
         Failure::new(Exit::Interrupted, "interrupted")

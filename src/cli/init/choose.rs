@@ -67,8 +67,8 @@ pub fn most_step_bytes(device: DeviceChoice) -> u64 {
     }
 }
 
-/// The largest quick one that is already here; else the largest quick one that can be brought, and what is part of the
-/// program where none can. Where nothing is quick, the smallest that can be had.
+/// The largest fast model on disk; else the largest fast one that can be downloaded, or else a built-in one. If no
+/// model is fast, the smallest available one.
 pub fn proposal(candidates: &[Candidate], device: DeviceChoice) -> Vec<String> {
     let can_be_had = |candidate: &&Candidate| candidate.files != Files::OutOfReach;
     let quick = quick(candidates, device).into_iter().filter(can_be_had);

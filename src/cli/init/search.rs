@@ -29,7 +29,7 @@ struct Search<'a> {
     kind: Kind,
     preferred: Option<&'static str>,
     is_offline: bool,
-    /// What may still be written where downloads are kept.
+    /// Free space of the downloads' disk.
     disk_bytes: u64,
     wishes: Wishes,
     room: &'a Room,
@@ -54,7 +54,8 @@ impl<'a> Search<'a> {
         self.all(|entry| self.proposed(entry))
     }
 
-    /// What is chosen of each entry, the best first: however few bits a number has, more of them make the better model.
+    /// The chosen quantization of each entry, best model first: more parameters make the better model, however few bits
+    /// each has.
     fn all(&self, choose: impl Fn(&'a Entry) -> Option<(&'a str, Fit)>) -> Vec<Candidate> {
         let mut entries: Vec<&Entry> = self.place.catalog.entries().iter().collect();
         entries.retain(|entry| entry.kind() == self.kind);
@@ -172,7 +173,7 @@ mod tests {
         q4_k_m = { path = "small-q4_k_m.gguf" }
     "#;
 
-    /// Somebody's machine, where they prefer a quantization and have these files of the model.
+    /// A machine of a test, with a preferred quantization and these files of the model.
     struct Owner {
         _home: TempDir,
         config: Config,
@@ -220,7 +221,7 @@ mod tests {
             Place::open(&self.config).unwrap()
         }
 
-        /// As what the model is served, of these.
+        /// The name under which `small` of these candidates is served.
         fn small(candidates: &[Candidate]) -> Option<String> {
             let mut all = candidates.iter();
             all.find(|candidate| candidate.name == "small")
@@ -345,7 +346,7 @@ mod tests {
         assert_eq!(ready("", &["q4_k_m", "q8_0"]).unwrap(), "small");
         assert_eq!(ready("", &["q8_0"]).unwrap(), "small:q8_0");
         assert_eq!(ready("q8_0", &[]), None);
-        // It fits, and a processor would be slow with it.
+        // `bf16` fits, but a CPU would be slow with it.
         assert_eq!(ready("bf16", &["bf16", "q4_k_m"]).unwrap(), "small:q4_k_m");
     }
 }

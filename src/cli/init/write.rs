@@ -11,7 +11,7 @@ use crate::cli::{Exit, Failure, publish, quantity};
 use crate::config::{Config, DeviceSetting, Loaded, Sources};
 use crate::hardware::Machine;
 
-/// What the owner chose.
+/// The owner's choices.
 #[derive(Debug)]
 pub struct Choices {
     pub name: String,
@@ -23,7 +23,7 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// What is left to do once this is written down.
+    /// Steps left after the file is written.
     pub fn next_steps(&self, file: &Path) -> Vec<String> {
         let missing = self.models.iter().filter(|model| !model.is_here());
         let pulls = missing.map(|model| format!("next: worker models pull {}", model.served()));
@@ -102,7 +102,7 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// It may hold a key, so that nobody else can read it at any time.
+    /// Creates the draft readable by its owner only, since it may contain a key.
     pub fn make(file: &'a Path, text: &str) -> Result<Self, Failure> {
         let name = file
             .file_name()

@@ -1,12 +1,12 @@
 //! A `[[coordinator]]` as it is written into a configuration.
 
-/// What a worker needs to know of one coordinator.
+/// A worker's settings for one coordinator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
     pub url: String,
-    /// Its text, `file:PATH` or `env:NAME`.
+    /// The key itself, `file:PATH` or `env:NAME`.
     pub key: String,
-    /// What the worker is called there, where that is not its usual name.
+    /// The worker's name there, if not its usual one.
     pub name: Option<String>,
     pub certificate_sha256: Option<String>,
     pub insecure: bool,

@@ -1,5 +1,5 @@
-//! A join token: everything a worker needs to join one coordinator, in one word that is copied and pasted. It holds a
-//! key, so it is as secret as that.
+//! Join tokens: everything that a worker needs to join one coordinator, in one word to copy and paste. A token contains
+//! a key, so it is as secret as the key.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;

@@ -142,7 +142,7 @@ impl Tally {
     }
 }
 
-/// What is worth a line of its own, on a terminal too.
+/// The line for an event that deserves one, on a terminal too.
 fn words(event: Event<'_>) -> Option<String> {
     match event {
         Event::Waiting { what, why, wait } => {
@@ -158,7 +158,7 @@ fn words(event: Event<'_>) -> Option<String> {
 }
 
 fn line(words: &str) {
-    // Whoever closed standard error does not want to know.
+    // A closed standard error is ignored.
     match telemetry::format() {
         Some(Format::Json) => tracing::info!("{words}"),
         _ => {

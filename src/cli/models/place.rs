@@ -87,7 +87,7 @@ impl Place {
                 bytes: path.metadata().map_or(0, |metadata| metadata.len()),
                 partial: None,
             },
-            // It came with the program, so it is always here.
+            // Embedded in the program, so always present.
             Source::Embedded(model) => OnDisk {
                 files: model.files(),
                 present: model.files(),
@@ -112,7 +112,7 @@ pub struct OnDisk {
     /// In the place of a file, with another hash or length than it has to have.
     pub wrong: usize,
     pub bytes: u64,
-    /// What an interrupted pull left.
+    /// Files of an interrupted pull.
     pub partial: Option<Partial>,
 }
 

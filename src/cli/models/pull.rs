@@ -128,7 +128,7 @@ fn wait_for<T>(
     Ok(result?)
 }
 
-/// Ctrl-C and SIGTERM stop the work, which first writes down what it has.
+/// Ctrl-C and SIGTERM stop the work, which first saves its progress.
 async fn until_interrupted<T>(
     work: impl Future<Output = Result<T, HubError>>,
     stop: &CancellationToken,

@@ -90,7 +90,7 @@ struct SourceReport<'a> {
     path: Option<&'a PathBuf>,
     on_disk: bool,
     bytes_on_disk: u64,
-    /// What an interrupted pull left, and of how much.
+    /// Progress of an interrupted pull.
     partial: Option<PartialReport>,
     /// Size of the download, where the catalog states it; else computed from the number of parameters.
     size_bytes: Option<u64>,

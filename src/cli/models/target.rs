@@ -48,7 +48,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Those of its sources that are at least partly here.
+    /// Sources that are at least partly downloaded.
     pub fn present(&self, place: &Place) -> Result<Vec<Named>, Failure> {
         match self {
             Self::Entry(entry, Some(quantization)) => {

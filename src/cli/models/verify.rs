@@ -57,7 +57,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
     for (named, source) in sources {
         let source = match source {
             Source::Hub(source) => source,
-            // Its bytes are compared whenever it is used.
+            // Embedded bytes are verified on every use.
             Source::Embedded(_) if !args.names.is_empty() => {
                 let report = report(
                     &named.name,

@@ -1,6 +1,6 @@
 //! `worker top`: the running worker on a terminal, read again each second.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
 //! | `view` | the worker's report as a screen |
 

@@ -13,7 +13,7 @@ use crate::runtime::sampling::{Sampler, Scratch, Settings};
 /// Prompt tokens of one step, as the engine reads them unless told otherwise.
 const CHUNK: usize = 512;
 
-/// What is measured.
+/// The measured phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -106,7 +106,7 @@ impl Driver {
         Ok(tokens as f64 / time.as_secs_f64())
     }
 
-    /// What a typical step of the phase costs at the least.
+    /// Lower bound of the cost of a typical step.
     pub fn cost(&self, phase: Phase) -> StepCost {
         let spans = match phase {
             Phase::Prefill(tokens) => vec![self.course.prompt(tokens, 0)],
@@ -224,7 +224,7 @@ impl Course {
         }
     }
 
-    /// What the phase takes of the cache.
+    /// Pages of the KV cache that the phase needs.
     pub fn pages(self, phase: Phase) -> usize {
         match phase {
             Phase::Prefill(tokens) => tokens.div_ceil(PAGE_TOKENS),

@@ -134,7 +134,7 @@ fn kv_dtype(name: &str) -> Result<KvDtype, String> {
 /// More of anything is a typing error; so much of everything can still be counted.
 const MOST: usize = 1 << 24;
 
-/// What the command line's own grammar cannot say.
+/// Checks that clap cannot express.
 fn check(args: &Args) -> Result<(), Failure> {
     let counts =
         args.prefill

@@ -15,7 +15,7 @@ pub struct Report {
     pub kv: &'static str,
     pub weight_bytes: u64,
     pub file_bytes: Option<u64>,
-    /// What the process held after the measurements: weights, contexts and everything else.
+    /// Resident memory after the measurements: weights, contexts and everything else.
     pub resident_bytes: Option<u64>,
     pub course: Course,
     pub repeat: usize,
@@ -34,9 +34,9 @@ pub struct Run {
     pub reached: Reached,
 }
 
-/// Shares of what the machine could do, at the median speed. None where more was reached than was measured to be
-/// possible: then that was no limit of this run. Weights in a cache are read faster than memory, and products of
-/// integers can be faster than those of floats.
+/// Shares of the machine's limits reached at the median speed. `None` above 100 %: then the measured limit did not
+/// bound this run, since cached weights are read faster than memory, and integer products can be faster than float
+/// ones.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Reached {
     pub memory: Option<f64>,

@@ -1,4 +1,4 @@
-//! Whether what is to be measured fits: into the model's context and, counted as for serving, into memory.
+//! Whether a benchmark fits: into the model's context and, counted as for serving, into memory.
 
 use std::path::Path;
 
@@ -48,7 +48,7 @@ pub fn check(
     }
 }
 
-/// What the device that was opened has left. Of one that NVML does not know, nobody can tell: CUDA alone decides.
+/// Free memory of the opened device. `None` for a device unknown to NVML, where only CUDA can tell.
 fn left(
     machine: &Machine,
     place: Place,
@@ -82,7 +82,7 @@ fn check_context(context: usize, args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What the engine would be told, to do as much at once.
+/// Engine limits that allow this much at once.
 fn limits(args: &Args) -> EngineLimits {
     let largest = |counts: &[usize]| counts.iter().copied().max().unwrap_or(1);
     EngineLimits {

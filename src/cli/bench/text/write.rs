@@ -42,7 +42,7 @@ pub fn write(made: Synthetic, file: &Path, force: bool, is_shown: bool) -> Resul
     output::line(format!("wrote {}", file.display()))
 }
 
-/// A file on its way, beside its name and ours alone. It goes unless it gets that name.
+/// A partial file beside its target, locked by this process. Deleted on drop unless renamed to the target.
 #[derive(Debug)]
 struct Part {
     path: PathBuf,
@@ -50,7 +50,7 @@ struct Part {
 }
 
 impl Part {
-    /// Takes the place of what a process that was killed left, and looks whether so many bytes have room.
+    /// Takes over the partial file of a killed process, and checks that the disk has space.
     fn begin(file: &Path, bytes: u64) -> Result<Self, Failure> {
         let name = file.file_name().unwrap_or_default();
         let path = folder(file).join(format!(".{}.muster-part", name.display()));
@@ -60,7 +60,7 @@ impl Part {
         let opened = options
             .open(&path)
             .map_err(|error| Failure::writing(file, &error))?;
-        // Some network file systems know no locks: there nobody knows who else writes.
+        // Some network file systems have no locks; concurrent writers go unnoticed there.
         if let Err(TryLockError::WouldBlock) = opened.try_lock() {
             let message = format!("another process is writing {}", path.display());
             return Err(Failure::new(Exit::CannotWrite, message));
@@ -98,7 +98,7 @@ fn folder(file: &Path) -> &Path {
     }
 }
 
-/// Does work on a thread of its own, for which nobody waits once it is to stop.
+/// Runs work on a thread, which is left behind when the signal comes first.
 async fn unless<T: Send + 'static>(
     stopped: impl Future<Output = ()>,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
