@@ -20,15 +20,15 @@ use muster_protocol::openai::responses::RESPONSES;
 use super::legacy::BASE;
 use super::openai;
 
-/// The other end of a connection, as its requests carry it. What comes without one is from this machine.
+/// The peer of a connection, attached to its requests. A request without it came from this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
-/// Where the client is.
+/// The client's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address(pub IpAddr);
 
-/// Where the client is, if that address is not kept out.
+/// The client's address, if it is not blocked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LetIn(pub IpAddr);
 

@@ -84,7 +84,7 @@ impl Admission {
         Self::new(open, caller, request, (address, cashier))
     }
 
-    /// A seed derived from the request's id, so that another attempt of the same request draws the same image.
+    /// A seed derived from the request's id, so that another attempt of the same request generates the same image.
     pub fn seed(&self) -> u64 {
         self.settings.prefixes.hash_one(self.request) & u64::from(u32::MAX)
     }

@@ -29,7 +29,7 @@ pub struct Admitted(pub Arc<Caller>);
 #[derive(Debug, Clone)]
 pub struct Visitor(pub Option<Arc<Caller>>);
 
-/// Stands before a route and lets in whom it is for.
+/// Checks the permission for a route.
 #[derive(Debug)]
 pub struct Guard {
     accounts: Accounts,
@@ -67,7 +67,7 @@ impl Guard {
         }
     }
 
-    /// Before what makes something.
+    /// For routes that start new work.
     #[must_use]
     pub fn for_making(self, makes: bool) -> Self {
         Self { makes, ..self }
@@ -216,7 +216,7 @@ fn unknown(denied: Denied) -> ApiError {
     }
 }
 
-/// Before a route that is for those with a key.
+/// Middleware of routes that need a key.
 pub async fn admit(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let is_local = request.extensions().get::<LocalRequest>().is_some();
     match guard.caller(request.headers(), is_local).await {
@@ -232,14 +232,14 @@ pub async fn admit(State(guard): State<Arc<Guard>>, mut request: Request, next: 
     }
 }
 
-/// Before a route that is for anyone: a key is not needed, and it is still an error to bring two. Which one it is
-/// matters only to handlers that ask for the [`Visitor`].
+/// Middleware of public routes: a key is optional, and two different keys are an error all the same. Only handlers that
+/// extract [`Visitor`] look it up.
 pub async fn welcome(
     State(accounts): State<Accounts>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    // A local request has no key, whatever word stands for it.
+    // A local request has no key, whatever placeholder it sends.
     let is_local = request.extensions().get::<LocalRequest>().is_some();
     match key_in(request.headers()).map(|key| key.map(str::to_owned)) {
         Ok(key) => {
@@ -286,7 +286,7 @@ impl<S: Sync> FromRequestParts<S> for Admitted {
     }
 }
 
-/// The key that came, whatever it is worth.
+/// The request's key, unchecked.
 #[derive(Debug, Clone)]
 pub struct Sent(pub Option<String>);
 

@@ -34,8 +34,7 @@ pub struct Whole {
 #[derive(Debug)]
 pub struct MediaWhole(pub Whole);
 
-/// How long a body is waited for: so long for each piece of it, and for all of it no longer than it takes at the slowest
-/// pace.
+/// Timeouts of a body: for each piece, and for all of it at the slowest allowed pace.
 #[derive(Debug)]
 pub struct Patience {
     each: Duration,
@@ -132,7 +131,7 @@ impl Whole {
         read
     }
 
-    /// What came in one piece.
+    /// A body that arrived in one piece.
     fn of_one(bytes: Bytes, mut room: Room, most: usize) -> Result<Self, ApiError> {
         if bytes.len() > most {
             return Err(too_large(most));
@@ -220,7 +219,7 @@ impl Patience {
         Self { each, left: each }
     }
 
-    /// What comes next, none at the end.
+    /// The next piece, `None` at the end.
     pub async fn next(&mut self, body: &mut Body) -> Result<Option<Bytes>, Broken> {
         let began = Instant::now();
         let frame = timeout(self.each.min(self.left), body.frame()).await;
@@ -294,7 +293,7 @@ mod tests {
         }
     }
 
-    /// At first so much, then so many pieces of a size, each after a while.
+    /// A body of one first piece, then `pieces` pieces of a size, each after a delay.
     fn dripping(first: usize, pieces: usize, size: usize, each: Duration) -> Body {
         let sent = stream::unfold(0, move |sent| async move {
             if sent > pieces {

@@ -47,7 +47,7 @@ pub struct PendingHold {
     refusal: Option<ApiError>,
 }
 
-/// Of a chat template: its system message, and the marks around the messages.
+/// Tokens of a chat template: its system message, and the marks around the messages.
 const TEMPLATE_TOKENS: u64 = 128;
 const DAY_MILLIS: i64 = 86_400_000;
 /// Administrators, and services that send requests of others.
@@ -264,7 +264,7 @@ impl PendingHold {
         }
     }
 
-    /// Nothing was held.
+    /// Ends without a hold to release.
     fn forget(mut self) {
         self.cashier = None;
     }
@@ -288,7 +288,7 @@ fn most_prompt_tokens(counted: u32) -> u64 {
     2 * u64::from(counted) + TEMPLATE_TOKENS
 }
 
-/// None where the model has no price for this kind of job.
+/// `None` if the model has no price for this kind of job.
 fn rates_of(rates: &ModelRates, job: &Job) -> Option<JobPrice> {
     let body = &job.body;
     let spoken = body.spoken_characters().or_else(|| {

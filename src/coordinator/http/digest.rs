@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 
 pub type RequestDigest = [u8; 32];
 
-/// A longer body is hashed beside the tasks that wait.
+/// Longer bodies are hashed on a blocking thread.
 const AT_ONCE: usize = 256 << 10;
 
 /// Path and boundary of a request, from its head.

@@ -97,7 +97,7 @@ impl PackedBodies {
     }
 }
 
-/// 304 with what caches need of the headers.
+/// 304 with the headers that caches need.
 pub fn unchanged(mut headers: HeaderMap) -> Response {
     for name in [CONTENT_LENGTH, CONTENT_TYPE] {
         headers.remove(name);

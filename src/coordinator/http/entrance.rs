@@ -126,8 +126,8 @@ fn is_of_ollama(path: &str) -> bool {
     path.starts_with("/api/") && !is_other
 }
 
-/// Whether the request comes without a key where one may be missing: on Ollama's routes, and on those of `/v1` with the
-/// word that programs send there which take this service for Ollama.
+/// Whether the request comes without a key and may do so: on Ollama's routes, and on `/v1` routes with the placeholder
+/// key that Ollama's clients send.
 fn takes_no_key(request: &Request) -> bool {
     let path = request.uri().path();
     match key_in(request.headers()) {

@@ -20,7 +20,7 @@ use muster_protocol::openai::nearest::shortened;
 
 /// A form has no more parts than a request has fields.
 const MOST_PARTS: usize = 100;
-/// As it came, and as its parts.
+/// The body, and its parts.
 const COPIES: usize = 2;
 
 /// A body as its route reads it, and the memory that the request takes until it is answered.

@@ -58,7 +58,7 @@ pub async fn ready(
     unavailable(&body)
 }
 
-/// Whether the process should be left running: a restart mends none of what [`ready`] tells.
+/// Liveness: always true, since a restart fixes none of the problems that [`ready`] reports.
 pub async fn live() -> Reply {
     Reply(json!({"status": "live"}))
 }

@@ -38,7 +38,7 @@ async fn state_after_cancel(
     settled.map_err(|_| no_store())?.ok_or_else(unknown)
 }
 
-/// As the store calls it.
+/// The name in the database.
 fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Delivered { .. } => "delivered",

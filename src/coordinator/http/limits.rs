@@ -32,12 +32,12 @@ struct Bucket {
     at: Instant,
 }
 
-/// Where a key stands after a request was counted, or was not because nothing was left.
+/// The state of a key's limit after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Tally {
     per_minute: u32,
     left: u32,
-    /// Until all of it is there again.
+    /// Time until the bucket is full.
     full_in: Duration,
     /// None was left: the next one comes after this.
     wait: Option<Duration>,
@@ -139,7 +139,7 @@ impl Tally {
     }
 }
 
-/// As OpenAI spells it: `120ms`, `17s`.
+/// A duration in OpenAI's format: `120ms`, `17s`.
 fn spelled(time: Duration) -> String {
     match time.as_millis() {
         millis @ 0..1000 => format!("{millis}ms"),

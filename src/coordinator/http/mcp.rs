@@ -1,5 +1,5 @@
-//! `POST /mcp`: the Model Context Protocol. A tool calls its route of this service with the key of the caller, so that
-//! keys, limits, moderation and bills are those of the route.
+//! `POST /mcp`: the Model Context Protocol. A tool calls its route of this service with the caller's key, so that
+//! permissions, limits, moderation and prices of the route apply.
 
 use std::convert::Infallible;
 use std::fmt;

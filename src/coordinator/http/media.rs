@@ -1,4 +1,5 @@
-//! What links of the media store lead to. The link is the key: it names one object, one use and a time.
+//! Downloads and uploads by links of the media store. The link is the permission: for one object, one operation and a
+//! limited time.
 
 use std::fs::File;
 use std::io::SeekFrom;
@@ -34,7 +35,7 @@ use super::documents::{self, plain};
 use super::reply::Reply;
 use super::serve::PIECE;
 
-/// An object, or the part of it that is asked for: players of sound and video jump to where they are.
+/// Downloads an object or a range of it; players of audio and video seek by ranges.
 pub async fn download(
     State(media): State<Media>,
     key: Result<Path<String>, PathRejection>,
@@ -47,7 +48,7 @@ pub async fn download(
     whole_or_part(found, &asked).await
 }
 
-/// An object for a caller who may have it, or the part of it that is asked for. From a bucket the whole object is read.
+/// An object or a range of it, for an authorised caller. A bucket's object is read in full.
 pub async fn stored_object(
     media: &Media,
     key: Key,
@@ -60,7 +61,7 @@ pub async fn stored_object(
     }
 }
 
-/// An image in the file of a video; none where there is none.
+/// A still image of a video; `None` if it has none.
 pub async fn video_still(
     media: &Media,
     key: Key,
@@ -82,7 +83,7 @@ pub async fn video_still(
 fn dress(headers: &mut HeaderMap, kind: MediaType) {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind.content_type()));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private"));
-    // Strangers made it: a browser shows it as what we say it is, and does nothing else with it.
+    // Untrusted content: browsers must use our content type, and run nothing.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let nothing = HeaderValue::from_static("default-src 'none'; sandbox");
     headers.insert(CONTENT_SECURITY_POLICY, nothing);
@@ -153,12 +154,12 @@ impl FileTag {
 enum WantedPart {
     Whole,
     Some(RangeInclusive<u64>),
-    /// None of it is there.
+    /// The range is outside the object.
     Outside,
 }
 
-/// Whatever is not one range in bytes gets the whole object, as RFC 9110 allows. A condition holds for the tag of the
-/// object alone.
+/// Anything but a single byte range gets the whole object, as RFC 9110 allows. `If-Range` compares the object's tag
+/// only.
 fn part(asked: &HeaderMap, bytes: u64, tag: Option<&str>) -> WantedPart {
     let is_it = |wanted: &HeaderValue| tag.is_some_and(|tag| wanted == tag);
     let holds = asked.get(IF_RANGE).is_none_or(is_it);

@@ -118,7 +118,7 @@ const ASKING: &[Rate] = &[
     Rate::per_second(2).each_key().trusted(60),
 ];
 const CHECKING: &[Rate] = &[Rate::per_second(10).each_path()];
-/// By GET and DELETE together.
+/// For GET and DELETE together.
 const IMAGES: &[Rate] = &[Rate::per_minute(10).each_thing()];
 const TEXTS: &[Rate] = &[Rate::per_minute(60).each_thing()];
 /// For cancelling a request.

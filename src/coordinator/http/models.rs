@@ -24,9 +24,8 @@ use super::text::auto::{AUTO, Auto, PARTICULAR, is_candidate, is_chat_model};
 /// Every request of OpenAI's SDKs has it.
 const OF_SDK: HeaderName = HeaderName::from_static("x-stainless-lang");
 
-/// Text models, which is what chat programs let people pick from; `?type=all` lists the others too, `?type=speech` and
-/// other names of kinds list models that do such work. A request of OpenAI's SDKs, whose programs ask for models of every
-/// kind, lists all.
+/// Text models, as most chat programs expect; `?type=all` lists all models, `?type=speech` and other kinds list models
+/// of that kind. OpenAI's SDKs get all, since their programs use models of every kind.
 pub async fn list(
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
@@ -71,7 +70,7 @@ fn kind_named(name: &str) -> Option<Kind> {
     kinds.find(|kind| kind.facts().name == name)
 }
 
-/// By any of its names, which may hold slashes.
+/// A model by any of its names, which may contain slashes.
 pub async fn show(
     State(board): State<Switchboard>,
     State(settings): State<Arc<DoorSettings>>,
@@ -143,7 +142,7 @@ pub fn started_at() -> i64 {
     *STARTED
 }
 
-/// There as long as there is a model it could become, with what any of them can do.
+/// `auto`, as long as a candidate is online, with the capabilities of all candidates.
 fn auto(overview: &Overview, owner: &str) -> Option<(Value, Capabilities)> {
     let models = overview.models.iter();
     let texts = || models.clone().filter(|model| is_candidate(model));
@@ -164,7 +163,7 @@ fn auto(overview: &Overview, owner: &str) -> Option<(Value, Capabilities)> {
     Some((entry, can))
 }
 
-/// The message about a model that was asked for another kind of output than its own, with the route that serves it.
+/// The error for a model of another kind, with the route that serves it.
 pub fn not_of_kind(name: &str, wanted: &str, overview: &Overview) -> String {
     match overview.model(name).and_then(route_of) {
         Some((kind, route)) => {
@@ -223,7 +222,7 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
     if let Some(upstream) = &model.details.upstream {
         entry["upstream"] = upstream.as_str().into();
     }
-    // Whatever their workers state: models of media have no context.
+    // Media models have no context, whatever their workers state.
     if reads_tokens(model) {
         entry["max_context_length"] = model.context.into();
     }
@@ -244,7 +243,7 @@ fn reads_tokens(model: &ModelOnline) -> bool {
     kinds.any(|kind| model.kinds.contains(kind))
 }
 
-/// Limits of requests for media, where workers of the model state them: theirs, or those of the route where they are less.
+/// Limits of media requests, if workers of the model state them: the lower of theirs and the route's.
 pub fn limits(model: &ModelOnline) -> Map<String, Value> {
     let Some(reach) = model.reach else {
         return Map::new();

@@ -1,4 +1,4 @@
-//! What handlers extract their parts from.
+//! The router state, from which handlers extract their parts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl KnownModels {
         self.names.id(name)
     }
 
-    /// What else the model of this id is called.
+    /// Other names of the model with this id.
     pub fn other_names(&self, id: &str) -> &[Arc<str>] {
         self.names.others(id)
     }

@@ -1,7 +1,6 @@
-//! Which pages may reach a coordinator without a key, in development mode and on routes for local programs: none but its
-//! own. A browser
-//! on the same machine carries out what any page of the web asks of `localhost`, and a page whose name is made to lead
-//! to 127.0.0.1 (DNS rebinding) passes for one of ours, but for the name in `Host`.
+//! Which web pages may reach a coordinator without a key, in development mode and on routes for local programs: only
+//! its own. A browser on the same machine sends any page's requests to `localhost`, and a page whose name resolves to
+//! 127.0.0.1 (DNS rebinding) differs from our own only by the name in `Host`.
 
 use std::net::IpAddr;
 

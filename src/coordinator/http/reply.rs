@@ -22,7 +22,7 @@ use muster_protocol::openai::error;
 use super::room::{LetGo, Room, Transit};
 use super::serve::PIECE;
 
-/// Where Anthropic's clients look for the request's id.
+/// The header in which Anthropic's clients look for the request's id.
 pub const ANTHROPIC_ID: HeaderName = HeaderName::from_static("request-id");
 
 /// OpenAI's and Anthropic's clients retry 408, 409, 429 and every 5xx unless this says `false`.
@@ -121,7 +121,7 @@ impl IntoResponse for ApiError {
         if self.failure.retry == Retry::Never && is_retried_by_clients(status) {
             headers.insert(SHOULD_RETRY, NO);
         }
-        // For doors that say it in other words.
+        // For dialects that rewrite the error.
         response.extensions_mut().insert(self);
         response
     }

@@ -19,7 +19,7 @@ use super::{auth, legacy, mcp};
 
 use muster_protocol::ollama;
 
-/// Where a key that a user has handed to others stands for the user's own.
+/// Routes that accept shared keys.
 const TAKE_SHARED_KEYS: [&str; 4] = [
     "/api/v2/generate/async",
     "/api/v2/generate/text/async",
@@ -27,11 +27,11 @@ const TAKE_SHARED_KEYS: [&str; 4] = [
     "/api/v2/generate/text/request/{id}",
 ];
 
-/// Ends a job, whatever becomes of the account or the store.
+/// Cancels a job, even if the account is being deleted or the database is unavailable.
 const CANCEL: &str = "/cancel";
 const ACCOUNT: &str = "/v1/account/";
 
-/// One line of the page.
+/// A row of [`ROUTES`](super::ROUTES).
 #[derive(Debug)]
 pub struct Route {
     pub method: &'static str,
@@ -75,7 +75,7 @@ impl Who {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
     Json,
-    /// JSON, or server-sent events for those who ask for them.
+    /// JSON, or server-sent events if requested.
     Stream,
     Text,
     Html,
@@ -120,7 +120,7 @@ methods! {
 }
 
 impl Route {
-    /// Whether it speaks the poll API.
+    /// Whether the route belongs to the AI Horde API.
     pub fn is_legacy(&self) -> bool {
         self.path.starts_with(legacy::BASE)
     }
@@ -140,8 +140,8 @@ impl Route {
         }
     }
 
-    /// The handler behind its guard. No handler is reached without one. One stack: put on one by one, each layer would
-    /// be boxed, and all the boxes within it copied by each layer again, for every request.
+    /// The handler behind its guard, which every handler has. A single stack, since layers added one by one would be
+    /// boxed each, and each layer would copy the boxes within it for every request.
     pub(super) fn guarded(&self, open: &Open) -> MethodRouter<Open> {
         let legacy = self.is_legacy();
         let anyone = self.who.key().is_none();
@@ -199,8 +199,8 @@ impl Route {
         self.path == mcp::MCP
     }
 
-    /// Whether programs on this machine may use it without a key of their own: what Ollama has, and work on `/v1`, but
-    /// no accounts and keys.
+    /// Whether programs on this machine may use it without a key: Ollama's routes and generation on `/v1`, but not
+    /// accounts and keys.
     fn is_for_local(&self) -> bool {
         let works =
             self.who.key() == Some(Scopes::INFERENCE_SUBMIT) && self.path.starts_with("/v1/");
@@ -221,7 +221,7 @@ impl Route {
         })
     }
 
-    /// Where an account that is trusted makes its address known, so that it may ask more often from there.
+    /// Routes on which a trusted account makes its address known, which raises the address's limits.
     fn befriends(&self, open: &Open) -> Option<Arc<Rates>> {
         let is_asked = self.rates().iter().any(Rate::knows_friends);
         let is_guarded = self.who.key().is_some();
@@ -229,7 +229,7 @@ impl Route {
         befriends.then(|| Arc::<Rates>::from_ref(open))
     }
 
-    /// What makes something is asked for a number of times.
+    /// The key's rate limit, for generation routes.
     fn limited(&self, open: &Open) -> Option<Arc<Limits>> {
         self.is_limited().then(|| Arc::<Limits>::from_ref(open))
     }

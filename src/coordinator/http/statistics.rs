@@ -1,5 +1,5 @@
-//! Totals of delivered jobs by kind and by model, and the latest of them. These routes need no key, so their replies
-//! name no client, no prompt and no result. `den` is what workers earned, in kudos.
+//! Totals of delivered jobs by kind and by model, and the latest jobs. These routes need no key, so their replies name
+//! no client, no prompt and no result. `den` is the workers' earnings, in kudos.
 
 use axum::extract::{RawQuery, State};
 use serde_json::{Map, Value, json};

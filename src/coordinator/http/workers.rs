@@ -63,7 +63,7 @@ pub async fn check(
     )
 }
 
-/// The worker that the caller's key is for: by the name that the key is bound to, or by `?name=`.
+/// The worker of the caller's key: by the name that the key is bound to, or by `?name=`.
 pub async fn show_self(
     State(rigs): State<Rigs>,
     State(board): State<Switchboard>,
@@ -128,7 +128,7 @@ fn entry(worker: &WorkerOnline) -> Value {
     entry
 }
 
-/// As the worker says it: memory in GiB, and the share of the time it works.
+/// A worker's report of a GPU: memory in GiB, and utilisation.
 fn gpu(gpu: &GpuState) -> Value {
     json!({
         "name": gpu.name,

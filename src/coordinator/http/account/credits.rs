@@ -60,7 +60,7 @@ pub async fn quote(
     Ok(Reply(summary))
 }
 
-/// None where the model has no price for this kind of output.
+/// `None` if the model has no price for this kind of output.
 fn cost(rates: &ModelRates, request: &QuoteRequest, context: u32) -> Option<MicroUsd> {
     let of_one = match modality(request.modality)? {
         Kind::Text => {

@@ -146,7 +146,7 @@ fn named(names: &[String]) -> Result<Scopes, ApiError> {
     known.collect()
 }
 
-/// What most keys are for, as far as the caller's own key is good for it.
+/// The default scopes of a new key, as far as the caller's own key has them.
 fn usual(is_for_worker: bool, own: Scopes) -> Scopes {
     let usual = match is_for_worker {
         true => Scopes::WORKER_CONNECT,

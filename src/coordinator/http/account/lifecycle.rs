@@ -1,4 +1,4 @@
-//! An account is deleted, suspended and exported: by its own key, or by an operator or moderator for another account.
+//! Deletion, suspension and export of accounts: by their own key, or by an operator or moderator.
 
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -150,7 +150,7 @@ fn export(store: Store, media: Media, tasks: &Tasks, account: AccountId) -> Resp
     response
 }
 
-/// The account of this number, if the caller may change what belongs to it.
+/// The account of this number, if the caller may manage it.
 async fn managed(caller: &Caller, id: &str, store: &Store) -> Result<AccountId, ApiError> {
     let account = number(id).map(AccountId).ok_or_else(missing)?;
     let found = store.account(account).await.map_err(unavailable)?;

@@ -1,4 +1,4 @@
-//! Models as Anthropic's clients read them. A header tells those clients from others.
+//! Models in Anthropic's format. A header tells Anthropic's clients from others.
 
 use axum::http::{HeaderMap, HeaderName};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn capabilities(can: Capabilities) -> Value {
     })
 }
 
-/// One page with all of them.
+/// One page with all models.
 pub fn list(models: &[(Value, Capabilities)]) -> Value {
     let entries = models.iter().map(|(model, can)| entry(model, *can));
     let data: Vec<Value> = entries.collect();

@@ -84,7 +84,7 @@ impl Gathering {
         gathering
     }
 
-    /// The next event of any job; none after the end of all. Nothing is lost if the caller stops waiting.
+    /// The next event of any job; `None` after the end of all. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<MediaEvent, ApiError>> {
         loop {
             let (index, delivery) = self.streams.next().await?;

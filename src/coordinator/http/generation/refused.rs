@@ -81,7 +81,7 @@ pub fn explain<F: RefusedFields>(
     }
 }
 
-/// `; image models online: one, other`, or nothing if there are none.
+/// `; image models online: one, other`, or an empty text.
 fn others(kind: Kind, overview: &Overview) -> String {
     let models = overview.models.iter();
     let able = models.filter(|model| model.kinds.contains(kind));

@@ -48,7 +48,7 @@ pub async fn show(
     Ok(Reply(results.render()))
 }
 
-/// By a job, or by the client's own name.
+/// The name in the query: a job id, or the client's own name.
 fn named(query: Option<&str>) -> Result<MediaName, ApiError> {
     let job = parameter(query, "job_id");
     let client_ref = parameter(query, "client_ref");
@@ -100,7 +100,7 @@ async fn results(request: &Request, store: &ResultStore) -> Result<MediaResults,
         };
         results.error.get_or_insert_with(|| why.to_owned());
     }
-    // The failure of one output ends those that wait.
+    // A failed output ends the waiting ones.
     if results.error.is_some() && results.state == MediaState::Completed {
         results.state = MediaState::Closed;
     }

@@ -31,7 +31,7 @@ impl Named {
 }
 
 impl Query {
-    /// Nothing where it is not there, or empty.
+    /// `None` if missing or empty.
     pub fn text(&self, name: &str) -> Option<&str> {
         let text = self.0.get(name).map(String::as_str);
         text.filter(|text| !text.is_empty())

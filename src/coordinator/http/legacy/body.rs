@@ -15,7 +15,7 @@ pub fn read<B: Body>(whole: Result<Whole, ApiError>) -> Result<(B, Room), Refuse
     Ok((B::parse(&bytes)?, room))
 }
 
-/// The request with the memory that so many copies of it take until its jobs have ended.
+/// Adds the memory permit for `copies` copies of the body until the request's jobs have ended.
 pub fn with_memory(new: NewRequest, copies: usize, room: &Room) -> Result<NewRequest, ApiError> {
     let kept = room.keep(new.body.len().saturating_mul(copies))?;
     Ok(NewRequest {

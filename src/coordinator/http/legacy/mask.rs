@@ -57,14 +57,14 @@ async fn masked(response: Response, mask: &Mask) -> Response {
                 None => Body::from(text),
             }
         }
-        // Nothing to mask, such as an empty body.
+        // No JSON to mask, such as an empty body.
         Err(_) => Body::from(bytes),
     };
     parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, body)
 }
 
-/// All that is told, and the room it takes if it is large.
+/// The whole body, with its memory permit if it is large.
 async fn whole(told: Option<Told>, body: Body) -> Option<(Bytes, Option<Room>)> {
     match told {
         Some(told) => {

@@ -1,4 +1,4 @@
-//! Where requests are paid for before they are made, and what texts cost then.
+//! Upfront payment of requests, and the price of texts for it.
 
 use super::requested::unavailable;
 use crate::kudos::{Crowd, Payer, activation_fee, estimate_text, text_hold, text_needs_it};
@@ -30,12 +30,12 @@ pub async fn cover(
     payer.fall_short()?;
     let rest = requests.keep_rest(request, key, price).await;
     let rest = rest.map_err(|_| unavailable())?;
-    // All that is left is kept for others, and some of it may come back.
+    // The rest is held for other requests, and may be released later.
     Code::SharedKeyInsufficientKudos.when(rest.is_none())?;
     Ok(rest)
 }
 
-/// Where kudos are kept for a request until it has ended.
+/// Places the kudos hold of a request.
 pub struct Till<'a> {
     pub requests: &'a Requests,
     pub request: RequestId,
@@ -63,7 +63,7 @@ pub fn surcharge(extra_sources: usize, style: Option<&Use>, payer: &Payer) -> f6
     more as f64 / 1000.0
 }
 
-/// What all of it is said to cost, in whole kudos.
+/// Estimated price of the request, in whole kudos.
 pub fn estimate(asked: &GenerationInputText, settings: &DoorSettings) -> f64 {
     let params = &asked.params;
     let models = models(asked, settings);

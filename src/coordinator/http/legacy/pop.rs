@@ -1,4 +1,4 @@
-//! `POST /api/v2/generate/text/pop`: a text worker comes for work.
+//! `POST /api/v2/generate/text/pop`: the next text job for a worker.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ fn ask(asked: PopInputText, caller: &Caller, name: &str, lengths: Lengths) -> Re
         agent: asked.bridge_agent.into(),
         kind: Kind::Text,
         models,
-        // Clients that fill in the published defaults all say that they are very slow: nothing follows from it here.
+        // `slow_workers` is ignored here, since clients that send the published defaults all set it.
         capabilities: Capabilities::TIMELY,
         reach: Reach {
             text: TextNeeds {

@@ -1,4 +1,4 @@
-//! How a request is doing, for those who ask again and again.
+//! The progress of a request, for polling clients.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub async fn is_possible(request: &Request, board: &Switchboard) -> bool {
     may_be_served(request, look_ahead(request, board).await)
 }
 
-/// Nothing, when nothing is to come.
+/// `None` if no job is open.
 async fn look_ahead(request: &Request, board: &Switchboard) -> Option<Outlook> {
     board.outlook(request.next()?).await.ok().flatten()
 }
@@ -84,7 +84,7 @@ fn heard(request: &Request) -> (Option<u8>, Option<(u32, u32)>) {
     (u8::try_from(percent).ok(), first.steps)
 }
 
-/// Nothing more will come, or need be waited for.
+/// Whether no more output will come.
 pub fn is_done(counts: Counts, request: &Request) -> bool {
     counts.unfinished() == 0
         || request.has_failed()

@@ -18,7 +18,7 @@ use muster_protocol::legacy::{Code, Refusal};
 #[derive(Debug)]
 pub enum Refused {
     Here(Refusal),
-    /// By what all doors have in common; [`reword`] puts it into our words.
+    /// An error of a shared guard or extractor; [`reword`] translates it.
     Door(ApiError),
 }
 

@@ -1,4 +1,4 @@
-//! What all requests that are asked for later have in common at the door.
+//! Checks and lookups common to all durable requests.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use muster_protocol::job::{Kind, RequestId, Targets};
 use muster_protocol::legacy::requests::{RequestAsync, ResolvedRequest, ResolvedRequestStyle};
 use muster_protocol::legacy::{Code, Refusal};
 
-/// A reply holds its texts and images twice for a moment: as they are, and as they are written.
+/// While a reply is written, its texts and images exist twice: as values, and as JSON.
 pub const COPIES: usize = 2;
 
 /// Who asks for how many jobs.
@@ -34,9 +34,9 @@ pub struct Asking<'a> {
     pub payer: &'a Payer,
     pub kind: Kind,
     pub jobs: u32,
-    /// By which models they may be made.
+    /// Models that may serve the request.
     pub models: &'a [String],
-    /// The one of its own people for whom a service asks.
+    /// The service's end user.
     pub end_user: Option<&'a str>,
 }
 
@@ -105,7 +105,7 @@ impl Asking<'_> {
     }
 }
 
-/// The workers of these ids, or all but those.
+/// The workers of these ids, or all others if `denied`.
 pub async fn targets(rigs: &Rigs, ids: &[String], denied: bool) -> Result<Targets, Refusal> {
     let targets = rigs.targets(ids, denied).await;
     let targets = targets.map_err(|_| unavailable())?;

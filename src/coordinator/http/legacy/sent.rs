@@ -19,7 +19,7 @@ use muster_protocol::legacy::Code;
 
 /// Fields that say how to handle the request, not what to generate; left out of the reply.
 const UNTOLD: [&str; 2] = ["allow_downgrade", "dry_run"];
-/// Told where it is off: public clients know no field for it here, and it is on where nothing is said.
+/// Returned only if false: public clients do not know the field, and the default is true.
 const FILTERED: &str = "replacement_filter";
 
 /// `GET /api/v2/generate/text/request/{id}`

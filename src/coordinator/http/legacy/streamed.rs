@@ -29,7 +29,7 @@ use crate::switchboard::Switchboard;
 
 const EVENTS: &str = "text/event-stream";
 
-/// Where the status comes from.
+/// The request and services from which the status is built.
 pub struct Source {
     pub request: Arc<Request>,
     pub board: Switchboard,
@@ -38,11 +38,11 @@ pub struct Source {
     pub memory: Memory,
 }
 
-/// One client that listens.
+/// A client of the stream.
 struct Listener {
     source: Source,
     news: watch::Receiver<u64>,
-    /// Of each output, the bytes that were told.
+    /// Bytes sent of each output.
     told: Vec<usize>,
     is_new: bool,
     heartbeat: Duration,
@@ -96,7 +96,7 @@ impl Listener {
                 out.push_str(&self.status().await);
                 return Ok(Some((self.body(out)?, None)));
             }
-            // Where it stands in the queue is asked of dispatch: not for each token.
+            // The queue position needs a query to dispatch, so it is not sent with each token.
             if self.is_new {
                 self.is_new = false;
                 out.insert_str(0, &self.status().await);

@@ -1,6 +1,6 @@
-//! `/api/swagger.json` and `/api/`: the poll API for programs and for people, in the form that clients of the AI Horde
-//! know. Paths and methods come from the page of routes, bodies and replies from the schemas that our readers and replies
-//! are tested against; what each route takes and answers stands in [`OPERATIONS`].
+//! `/api/swagger.json` and `/api/`: the AI Horde API's Swagger document and page, in the form that its clients know.
+//! Paths and methods come from [`ROUTES`], bodies and replies from the contract's schemas, against which readers and
+//! replies are tested; [`OPERATIONS`] lists the bodies and replies of each route.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,12 +15,12 @@ use crate::http::{ROUTES, Route};
 use crate::state::DoorSettings;
 use muster_protocol::legacy::contract;
 
-/// What one route takes and answers.
+/// The bodies and replies of a route.
 pub struct Operation {
     method: &'static str,
-    /// As on the page of routes, without `/api`.
+    /// As in `ROUTES`, without `/api`.
     path: &'static str,
-    /// What its parameter in the path is called in public.
+    /// Public name of the path parameter.
     pub id: &'static str,
     pub takes: &'static str,
     pub answers: &'static [Answer],
@@ -166,7 +166,7 @@ const OPERATIONS: &[Operation] = operations! {
     GET    "/v2/styles/text_by_name/{name}" "style_name" NOTHING, &[(200, One("StyleText"))], &[];
 };
 
-/// What definitions are called in public, where that is not [`suffixed`].
+/// Public names of definitions other than [`suffixed`] ones.
 const PUBLIC_NAMES: &[(&str, &str)] = &[
     ("DocumentResponse", "HordeDocument"),
     ("ModeStatus", "HordeModes"),
@@ -351,7 +351,7 @@ fn responses(route: &Route, operation: &Operation, used: &mut BTreeSet<&'static 
     Value::Object(responses)
 }
 
-/// All that are named, and those they name.
+/// The wanted definitions, and all that they refer to.
 fn definitions(mut wanted: BTreeSet<&'static str>) -> Value {
     let contract = contract::schemas();
     let mut defined = Map::new();

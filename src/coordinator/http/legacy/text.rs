@@ -165,8 +165,8 @@ pub async fn status(
     Ok(reply::json_in(room, StatusCode::OK, &status))
 }
 
-/// `DELETE /api/v2/generate/text/status/{id}`: as it was just before. Where that finds no room in a reply it is
-/// cancelled all the same, and may be asked for again.
+/// `DELETE /api/v2/generate/text/status/{id}`: cancels, and returns the status before that. If the memory budget is
+/// exhausted, the request is cancelled all the same, and the client may retry.
 pub async fn cancel(
     State(requests): State<Requests>,
     State(board): State<Switchboard>,

@@ -1,5 +1,4 @@
-//! Where a client wants to be called: looked at before anything is accepted, as far as its words tell. Where a name
-//! leads is looked at when it is called.
+//! The check of a webhook's URL before a request is accepted: syntax only. DNS is checked when the webhook is called.
 
 use crate::egress::{Schemes, check_words};
 use muster_protocol::legacy::webhook::check_address;

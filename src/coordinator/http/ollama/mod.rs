@@ -186,7 +186,7 @@ pub async fn list_running(State(board): State<Switchboard>) -> Reply {
     Reply(running(&listed(&*board.current().await)))
 }
 
-/// One model, by any of its names.
+/// A model, by any of its names.
 pub async fn describe(
     (State(board), State(known)): (State<Switchboard>, State<Arc<KnownModels>>),
     body: Result<Whole, ApiError>,

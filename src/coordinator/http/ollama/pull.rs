@@ -116,7 +116,7 @@ impl WatchedPull {
         let (progress, work) = (&mut self.progress, &mut self.work);
         let told = async {
             sleep(LINE_INTERVAL).await;
-            // An error means that the work has ended, which the other branch tells.
+            // A closed channel means that the work has ended, which the other branch reports.
             let _ = progress.changed().await;
             *progress.borrow_and_update()
         };

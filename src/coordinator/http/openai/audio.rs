@@ -1,4 +1,4 @@
-//! `POST /v1/audio/generations`: one job for a sound, for workers of ours.
+//! `POST /v1/audio/generations`: one music job, for socket workers.
 
 use axum::response::Response;
 

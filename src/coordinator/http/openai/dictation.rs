@@ -1,5 +1,5 @@
-//! Audio parts of chat messages, for models that read only text: each is written down by the model that the operator has
-//! chosen, and its text takes its place.
+//! Audio parts of chat messages, for models that read only text: each is transcribed by the operator's transcription
+//! model, and the transcript replaces it.
 
 use std::sync::Arc;
 

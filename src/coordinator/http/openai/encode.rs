@@ -36,7 +36,7 @@ pub struct Encoder {
 /// The work of one job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Encoding {
-    /// As the client calls it.
+    /// The client's name of the model.
     pub model: Arc<str>,
     pub request: Body,
     /// Capabilities that the worker needs besides the kind of the job.
@@ -63,7 +63,7 @@ pub struct RunningEncoding {
 /// A part of a job's output, or its end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EncodePart {
-    /// The result, or the next part of a transcript or a speech. A job that begins anew brings its parts again.
+    /// The result, or the next part of a transcript or a speech. A restarted job sends its parts again.
     Part(ResultPart),
     End(Usage),
 }
@@ -231,7 +231,7 @@ impl Encoder {
         }
     }
 
-    /// The tokens of a prompt: as many as its `prompt_tokens` would be, were it answered.
+    /// Tokenizes a prompt: the same number as its `prompt_tokens` would be.
     pub async fn tokenize(&self, request: TokenizeRequest) -> Result<(TokenList, JobId), ApiError> {
         let param = match request.input {
             TextInput::Chat(_) => "messages",
@@ -377,7 +377,7 @@ impl RunningEncoding {
     }
 }
 
-/// Parts of a transcript follow each other, unless they begin anew; of another result the last counts.
+/// Appends parts of a transcript, unless the job restarted; of other results the last one counts.
 fn joined(before: Option<ResultPart>, next: ResultPart) -> ResultPart {
     match (before, next) {
         (Some(ResultPart::Transcript(mut before)), ResultPart::Transcript(next))

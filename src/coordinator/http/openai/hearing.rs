@@ -1,6 +1,6 @@
-//! `POST /v1/audio/transcriptions` and `/v1/audio/translations`: a sound file is decoded within bounds, kept in the media
-//! store until its job has ended, and written down by a worker. A client that leaves cancels the job, unless the document
-//! is wanted later.
+//! `POST /v1/audio/transcriptions` and `/v1/audio/translations`: an audio file is decoded within limits, stored until
+//! its job has ended, and transcribed by a worker. A client that disconnects cancels the job, unless the request is
+//! asynchronous.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -157,7 +157,7 @@ async fn hear(
     Ok(response)
 }
 
-/// The sound stays in the media store until the document is there.
+/// Queues an asynchronous transcription. The audio file is stored until the transcript is ready.
 async fn later(
     endpoint: &MediaEndpoint,
     mut request: HearingRequest,

@@ -124,7 +124,7 @@ async fn queue(
     endpoint.queue(order, &request).await
 }
 
-/// A chat has other names for the fields of those routes.
+/// Maps field names of those routes to those of a chat.
 fn in_chat(error: ApiError) -> ApiError {
     let param = match error.param.as_deref() {
         Some("prompt" | "image") => Some("messages".into()),
@@ -201,7 +201,7 @@ impl MediaStream {
     }
 }
 
-/// The end of the only job. Nothing is lost if the caller stops waiting.
+/// The result of the only job. Cancel-safe.
 async fn made(gathering: &mut Gathering) -> Result<MadeMedia, ApiError> {
     loop {
         match gathering.next().await {

@@ -320,7 +320,7 @@ impl SpeechRelay {
         }
     }
 
-    /// What of the part was not sent before.
+    /// The unsent rest of the part.
     async fn part(&mut self, part: SpeechPart) -> Result<Option<Vec<u8>>, ApiError> {
         if self.form == SpeechForm::Flac {
             take(&mut self.kept, part)?;

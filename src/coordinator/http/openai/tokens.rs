@@ -21,7 +21,7 @@ use muster_protocol::openai::encode::{
 };
 use muster_protocol::openai::json;
 
-/// A body of more bytes is read beside the tasks that relay tokens.
+/// Larger bodies are parsed on a blocking thread, not on those that relay tokens.
 const LARGE: usize = 128 << 10;
 /// Copies of a body that exist while its job runs: as JSON, as the job, and as the frame of a worker.
 pub const COPIES: usize = 3;
@@ -67,7 +67,7 @@ pub async fn detokenize(
     }
 }
 
-/// A body as its route reads it; a large one beside the tasks that relay tokens.
+/// Parses a body by its route's reader; a large one on a blocking thread.
 pub async fn read<T: Send + 'static>(
     whole: Whole,
     read: fn(Value) -> Result<T, Problem>,

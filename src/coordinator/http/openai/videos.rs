@@ -77,7 +77,7 @@ pub async fn create(
     Ok(Reply(object(&accepted).render()))
 }
 
-/// Reads what came along. Settings that the client leaves open are those of the model which the worker has.
+/// Loads source images. Settings that the client leaves out get the defaults of the worker's model.
 pub async fn order_of(
     endpoint: &MediaEndpoint,
     request: &mut VideosRequest,

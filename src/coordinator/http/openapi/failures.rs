@@ -18,7 +18,7 @@ use Code::*;
 /// Codes by status. A status without codes has a message alone.
 pub type Failures = BTreeMap<u16, BTreeSet<&'static str>>;
 
-/// What chat completions can send beyond what every route with a key and a body can.
+/// Errors of chat completions besides those of every route with a key and a body.
 #[rustfmt::skip]
 const CHAT: &[FailureKind] = {
     use FailureKind as Kind;

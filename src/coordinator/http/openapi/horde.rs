@@ -1,5 +1,5 @@
-//! Bodies and replies of `/api/v2`. The operations are those of the Swagger document, the schemas those of the
-//! contract; additions of this coordinator are in [`schemas`].
+//! Bodies and replies of `/api/v2`. The operations come from the Swagger document, the schemas from the contract;
+//! additions of this coordinator are in [`schemas`].
 
 use serde_json::{Map, Value, json};
 
@@ -155,7 +155,7 @@ pub fn webhooks() -> Value {
     })
 }
 
-/// The schemas of the contract, and what this coordinator adds to them.
+/// The contract's schemas, with this coordinator's additions.
 pub fn schemas() -> impl Iterator<Item = (String, Value)> {
     let contract = contract::schemas()["$defs"].as_object();
     let contract = contract.into_iter().flatten();

@@ -117,12 +117,12 @@ pub fn largest(route: &str, field: &str) -> Option<u32> {
     Some(most as u32)
 }
 
-/// As OpenAPI spells it: a wildcard is an ordinary parameter there.
+/// The path in OpenAPI's syntax: a wildcard is an ordinary parameter there.
 fn path(route: &Route) -> String {
     route.path.replace("{*", "{")
 }
 
-/// Every schema that the operations refer to, and every schema that those refer to.
+/// Every schema that the operations refer to, directly or through another schema.
 fn schemas(document: &Value) -> Map<String, Value> {
     let known: Map<String, Value> = service::schemas()
         .into_iter()

@@ -1,4 +1,4 @@
-//! One route as an OpenAPI operation.
+//! A route as an OpenAPI operation.
 
 use std::collections::BTreeSet;
 

@@ -49,8 +49,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// Styles and scripts stand in elements of their own, without attributes, and load from here alone. Images and sounds
-    /// are those that the scripts were sent.
+    /// Styles and scripts are inline elements without attributes, allowed by hash. Images and audio come only from
+    /// replies that the scripts received.
     pub fn new(html: impl Into<Cow<'static, str>>) -> Self {
         let html = html.into();
         let policy = format!(
@@ -85,7 +85,7 @@ impl IntoResponse for &'static Page {
     }
 }
 
-/// What stands between `<name>` and `</name>`, as the policy names it.
+/// CSP hashes of the contents of all `<name>` elements.
 fn hashes(html: &str, name: &str) -> String {
     let (opening, closing) = (format!("<{name}>"), format!("</{name}>"));
     let bodies = html.split(opening.as_str()).skip(1);

@@ -37,7 +37,7 @@ use muster_protocol::legacy::Refusal;
 
 use windows::{Asked, Standing, Windows};
 
-/// So many times in a period.
+/// A number of requests per period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     times: u32,
@@ -61,13 +61,13 @@ enum Each {
     Route,
     /// All that one address asks of a path, ids included, by one method.
     Path,
-    /// By whatever method.
+    /// All requests for one object, by whatever method.
     Thing,
     /// All that comes with one key for a path, from wherever.
     Key,
 }
 
-/// Of a route of the poll API that says nothing else.
+/// For routes of the AI Horde API without a limit of their own.
 pub const USUAL: &[Rate] = &[Rate::per_minute(90)];
 pub const UNLIMITED: &[Rate] = &[];
 
@@ -155,7 +155,7 @@ impl Period {
     }
 }
 
-/// What every client has asked lately, and which addresses are known well.
+/// The counters of all clients, and known addresses.
 #[derive(Debug)]
 pub struct Rates {
     windows: Mutex<Windows>,
@@ -169,7 +169,7 @@ pub struct Rates {
 const FRIENDSHIP: Duration = Duration::from_secs(24 * 3600);
 const MOST_FRIENDS: usize = 100_000;
 
-/// One route's limits.
+/// The limits of a route.
 #[derive(Debug)]
 pub struct Counted {
     pub rates: Arc<Rates>,

@@ -22,10 +22,10 @@ struct Window {
     ends: Instant,
 }
 
-/// One limit that a request comes under.
+/// A limit that applies to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
-    /// Of whom and of what, as one number.
+    /// Hash of the client and the scope.
     pub id: u64,
     /// Which of its route's.
     pub limit: usize,
@@ -33,7 +33,7 @@ pub struct Asked {
     pub period: Duration,
 }
 
-/// Where a client stands after it was counted, or was not because nothing was left.
+/// The state of a client's limit after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     pub most: u32,

@@ -18,7 +18,7 @@ use super::peer::Peer;
 use super::place::{Full, HouseholdLimit, Place, Places};
 use super::{Connections, Tls};
 
-/// What every connection comes through.
+/// Shared by all connections.
 #[derive(Debug)]
 pub struct Door {
     router: Router,
@@ -150,7 +150,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Says so as far as that takes no waiting; what speaks TLS would not understand it.
+/// Sends the refusal if that needs no waiting; not over TLS, whose client would not understand it.
 fn turn_away(stream: &TcpStream, full: Full, speaks_tls: bool) {
     if speaks_tls {
         return;

@@ -31,13 +31,13 @@ pub struct Certificates {
 #[derive(Debug)]
 struct Watched {
     files: TlsFiles,
-    /// As the files were when they were last read.
+    /// Stamps of the files as last read.
     read: [Option<Stamp>; 2],
     /// The last expiry warning that was logged.
     told: Option<Nearness>,
 }
 
-/// What changes when a file does.
+/// Properties that change with a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     id: FileId,
@@ -45,7 +45,7 @@ struct Stamp {
     bytes: u64,
 }
 
-/// How near the expiry is; the operator is told of each once.
+/// How near the expiry is; each stage is logged once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Nearness {
     Month,

@@ -1,4 +1,4 @@
-//! One connection, HTTP/1.1 or HTTP/2, from its first byte to its last.
+//! A connection, HTTP/1.1 or HTTP/2, from its first byte to its last.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

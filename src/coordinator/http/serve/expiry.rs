@@ -26,7 +26,7 @@ pub fn expiry(certificate: &[u8]) -> Option<UnixMillis> {
     moment(not_after.tag, std::str::from_utf8(not_after.content).ok()?)
 }
 
-/// One element of DER, and what follows it.
+/// A DER element, and the bytes after it.
 struct Element<'a> {
     tag: u8,
     content: &'a [u8],

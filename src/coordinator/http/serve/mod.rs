@@ -34,15 +34,15 @@ use tokio::net::TcpListener;
 use crate::address::Network;
 use muster_process::tasks::Tasks;
 
-/// A reply leaves in pieces of so many bytes at most: a large frame would say nothing of itself before its end.
+/// Largest piece of a reply body, since a large frame reports no progress before its end.
 pub const PIECE: usize = 64 << 10;
 
 /// How connections are treated.
 #[derive(Debug, Clone)]
 pub struct Connections {
-    /// As many at once; one more gets a 503.
+    /// Limit of connections; beyond it, a connection gets a 503.
     pub most: usize,
-    /// As many at once of one address, or of one customer's network; none where it may have all.
+    /// Limit per household: an address, or a customer's network. `None` is unlimited.
     pub most_of_household: Option<usize>,
     /// Networks exempt from the per-household limit: loopback, and proxies, which carry many clients.
     pub of_many: Vec<Network>,
@@ -77,8 +77,8 @@ impl Connections {
     }
 }
 
-/// Serves until the tasks are told to stop; then requests that run are answered, and the tasks end. Gives back the
-/// limit that may be changed in between.
+/// Serves until shutdown; then running requests are answered, and the tasks end. Returns the per-household limit, which
+/// can be changed meanwhile.
 pub fn serve(
     listener: TcpListener,
     router: Router,

@@ -23,7 +23,7 @@ impl Peer {
 
     /// Returns when the other side has said that it sends nothing more.
     pub async fn goodbye(&self) {
-        // Linux tells that it was said whatever is still unread.
+        // Linux reports the peer's close even while data is unread.
         #[cfg(target_os = "linux")]
         if self
             .0

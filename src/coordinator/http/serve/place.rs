@@ -19,7 +19,7 @@ pub struct Places {
     of_many: Vec<Network>,
 }
 
-/// As many connections one household may have open, or 0 for all there are. Clones speak of the same limit.
+/// Limit of a household's connections, 0 if unlimited. Clones share the value.
 #[derive(Debug, Clone)]
 pub struct HouseholdLimit(Arc<AtomicUsize>);
 
@@ -38,7 +38,7 @@ impl HouseholdLimit {
     }
 }
 
-/// That of one connection, until this is dropped.
+/// The place of one connection, until dropped.
 #[derive(Debug)]
 pub struct Place {
     _one: OwnedSemaphorePermit,

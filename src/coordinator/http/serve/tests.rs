@@ -24,7 +24,7 @@ struct Server {
     tasks: Tasks,
     /// Lets `/slow` answer.
     go: Arc<Notify>,
-    /// Tells that `/slow` was asked for.
+    /// Notifies of a request to `/slow`.
     asked: Arc<Notify>,
 }
 

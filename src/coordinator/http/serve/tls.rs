@@ -79,7 +79,7 @@ impl Tls {
         acceptor.clone()
     }
 
-    /// Tells one certificate from another.
+    /// A number that identifies the certificate in use.
     #[cfg(test)]
     pub fn identity(&self) -> usize {
         Arc::as_ptr(self.acceptor().config()) as usize

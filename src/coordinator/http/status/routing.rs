@@ -19,7 +19,7 @@ use crate::switchboard::{Overview, Switchboard};
 use muster_protocol::job::Kind;
 
 const WINDOW_HOURS: u32 = 24;
-/// What comes first in the order of `auto`.
+/// The criteria of `auto`, in order.
 const ORDER: [&str; 4] = [
     "free_slot",
     "comfortable_answer_time",
@@ -63,7 +63,7 @@ pub async fn show(
     })))
 }
 
-/// Of each worker among the text workers of a model: 1 for the one that answers first, by the speeds that were measured.
+/// A score of each text worker among those of its model: 1 for the fastest by measured speed.
 fn worker_scores(overview: &Overview) -> Map<String, Value> {
     let workers = overview.workers.iter();
     let workers = workers.filter(|it| it.kinds.contains(Kind::Text) && !it.own_only);

@@ -1,8 +1,8 @@
-//! `auto` and its kin: names of no model, for which the door takes the best one that is online for the request.
+//! `auto` and its variants: names that stand for the best online model for a request.
 //!
-//! A model counts while a worker would answer at once by it; one that polls does only while it comes. Ability goes
-//! first, then free slots; what "best" means beyond that is the mode's: the largest that answers in a comfortable time,
-//! the fastest by what its workers were measured at, or the largest of all.
+//! A model counts while a worker would answer at once by it; a polling worker only while it polls. Capabilities come
+//! first, then free slots; beyond that, "best" depends on the name: the largest model that answers in a comfortable
+//! time, the fastest by its workers' measured speed, or the largest of all.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ const ALIKE: f64 = 1.25;
 const MOST_TRIED: usize = 4;
 
 impl Candidate {
-    /// A model that was asked for by its name.
+    /// A model requested by its name.
     pub fn only(model: Arc<str>) -> Self {
         Self {
             model,
@@ -55,7 +55,7 @@ impl Candidate {
 }
 
 impl Auto {
-    /// None where the name is that of a model.
+    /// `None` for the name of a model.
     pub fn called(name: &str) -> Option<Self> {
         let [fast, quality] = PARTICULAR;
         match name {
@@ -128,7 +128,7 @@ pub fn is_chat_model(model: &ModelOnline) -> bool {
     model.writes_text() && model.is_interactive()
 }
 
-/// An adapter is for those who name it.
+/// Adapters are used only by name.
 pub fn is_candidate(model: &ModelOnline) -> bool {
     is_chat_model(model) && model.details.parent.is_none()
 }

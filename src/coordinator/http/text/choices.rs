@@ -12,7 +12,7 @@ use muster_protocol::openai::chat::{Ending, Grid, Routing};
 #[derive(Debug)]
 pub struct Choices {
     streams: Vec<Option<JobStream>>,
-    /// Where to look first, so that no choice talks the others down.
+    /// The choice to poll first, rotated so that all get their turn.
     turn: usize,
     seed: u64,
     routing: Option<Routing>,
@@ -24,16 +24,16 @@ pub struct Choices {
     _kept: Arc<Room>,
 }
 
-/// All choices together. A worker that never ends its answer does not fill the memory of a door that gathers it.
+/// Limit for all choices together, so that an endless reply of a worker cannot exhaust the memory.
 const LARGEST_OUTPUT: usize = 64 << 20;
 
 #[derive(Debug)]
 pub enum Next {
     Event(u32, Event),
     End(u32, Ending, Grid),
-    /// What this choice has said counts for nothing: it begins anew.
+    /// The choice restarts; its earlier output is void.
     Restarted(u32),
-    /// One choice has failed, and the request with it.
+    /// A choice failed, and the request with it.
     Failed(Failure),
 }
 
@@ -125,7 +125,7 @@ impl Choices {
     }
 }
 
-/// What our own workers get says all that the client's body does.
+/// The neutral request of our own workers has every field of the client's body; these formats may not.
 fn is_translation(format: Formats) -> bool {
     format.meets(Formats::OPENAI_CHAT.with(Formats::LEGACY))
 }

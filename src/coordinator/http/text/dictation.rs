@@ -1,4 +1,4 @@
-//! Jobs beside a chat: its audio parts are written down first.
+//! Transcription jobs for the audio parts of a chat, before the chat itself.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl TextEndpoint {
             .map(Arc::from)
     }
 
-    /// For jobs beside this request, of the same client.
+    /// For the transcription jobs of this request.
     pub fn encoder(&self) -> Result<Encoder, ApiError> {
         let admitted = self.admission.asker()?;
         Ok(Encoder::of(self.admission.clone(), admitted))

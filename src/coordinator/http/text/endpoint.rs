@@ -39,11 +39,11 @@ use super::order::{Order, clamp, formats};
 use super::refused;
 use super::stream::Relay;
 
-/// A body of more bytes is read beside the tasks that relay tokens.
+/// Larger bodies are parsed on a blocking thread, not on those that relay tokens.
 const LARGE: usize = 128 << 10;
 /// How many times its bytes a body takes while it is looked at: in each form that a filter may find something in.
 pub(super) const LOOKED_AT: usize = 12;
-/// Forms of a stored conversation that exist at the same time: as it is stored, as JSON, and as parts of the request.
+/// Copies of a stored conversation that exist at the same time: as stored, as JSON, and as parts of the request.
 const STORED_COPIES: usize = 5;
 
 /// With `auto`, the chosen model has to start so soon while another one has a free worker. Less than the time after which
@@ -61,7 +61,7 @@ pub struct TextEndpoint {
 struct AcceptedRequest {
     request: ChatRequest,
     dialect: Box<dyn Dialect>,
-    /// As workers of the public network may see it.
+    /// The body for workers of the public network.
     original: Original,
     order: Order,
     standing: Standing,
@@ -71,7 +71,7 @@ struct AcceptedRequest {
     ignored: Vec<String>,
 }
 
-/// One try at a request with one model.
+/// An attempt at a request with one model.
 struct Try {
     ids: Option<HeaderValue>,
     answer: Result<Response, ApiError>,
@@ -115,7 +115,7 @@ impl TextEndpoint {
         }
     }
 
-    /// A stream says that it lives after so much silence.
+    /// Interval of keep-alives in a silent stream.
     pub fn heartbeat(&self) -> Duration {
         self.admission.settings.heartbeat
     }
@@ -139,8 +139,8 @@ impl TextEndpoint {
         })
     }
 
-    /// Waits for the memory of so many stored bytes, which are then read with the body. All that they will take is taken at
-    /// once, so that requests do not wait for each other.
+    /// Takes the memory permit for stored bytes that are parsed with the body. The whole amount is taken at once, so
+    /// that requests cannot deadlock.
     pub async fn find_room(
         &self,
         incoming: &mut Incoming<Value>,
@@ -289,7 +289,7 @@ impl TextEndpoint {
             } = lenient.map_err(of_client)?;
             dialect.complete(&mut request).map_err(of_client)?;
             ignored.extend(more);
-            // As the client wrote it, for strangers' workers, and for each choice.
+            // Copies: the client's own body, the body for public workers, and one for each choice.
             let copies = 2 + usize::from(native.is_some()) + request.choices as usize;
             let original = order.original(for_strangers(body), native);
             Ok((original, request, (dialect, order, ignored), copies))
@@ -313,7 +313,8 @@ impl TextEndpoint {
         })
     }
 
-    /// With `auto`, by the first model that can start; only what fails before the client hears anything is tried again.
+    /// Runs the request. With `auto`, tries models in order until one can start; only failures before the first output
+    /// are retried.
     async fn answer(&self, mut accepted: AcceptedRequest) -> Result<Response, ApiError> {
         let requested = accepted.request.model.clone();
         let formats = formats(&accepted.request, accepted.original.native.as_ref());
@@ -437,7 +438,8 @@ impl TextEndpoint {
         Ok((accepted, Try { ids, answer }))
     }
 
-    /// Where every worker of the model writes less than was asked for, it writes as much as it can, as others do.
+    /// Queues the jobs. If every worker of the model is limited to fewer tokens than requested, the limit is lowered,
+    /// as in other services.
     async fn submit(
         &self,
         jobs: Vec<Arc<Job>>,
@@ -473,7 +475,7 @@ fn may_be_polled(job: &Job) -> bool {
     job.limits.formats.meets(Formats::LEGACY)
 }
 
-/// Whether another model may do what this one could not.
+/// Whether another model may succeed after this error.
 fn is_of_the_model(error: &ApiError) -> bool {
     matches!(
         error.failure.kind,
@@ -511,7 +513,7 @@ fn named_for_client(error: ApiError, dialect: &dyn Dialect) -> ApiError {
     }
 }
 
-/// What reads a large body is done beside the tasks that relay tokens.
+/// Runs work on a large body on a blocking thread, not on those that relay tokens.
 pub(super) async fn beside<T: Send + 'static>(
     size: usize,
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,

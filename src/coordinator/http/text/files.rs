@@ -47,7 +47,7 @@ struct PartShift {
 }
 
 impl TextEndpoint {
-    /// Reads files of a chat, which takes `size` bytes; none where it has none.
+    /// Reads the files of a chat of `size` bytes; `None` if it has none.
     pub(super) async fn take_files(
         &self,
         chat: &mut Value,
@@ -282,7 +282,7 @@ fn unshifted(shifts: &[PartShift], name: &str) -> Option<String> {
     let part: usize = part.parse().ok()?;
     let mut removed = 0;
     for shift in shifts.iter().filter(|shift| shift.message == message) {
-        // Where the parts of this file begin now.
+        // The current start of this file's parts.
         let start = shift.part + removed;
         if part < start {
             break;

@@ -1,5 +1,5 @@
-//! What moderators have laid down holds for chats as for every other prompt. Whatever a chat says is looked at, wherever it
-//! stands: in messages, and in what describes tools and answers. Pictures are left out, and names too short to say anything.
+//! Moderation of chats. All texts are checked, wherever they are: in messages, and in descriptions of tools and
+//! response formats. Images are left out, and names too short to say anything.
 
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub async fn moderate(
     Ok(is_rewritten)
 }
 
-/// The model that is asked for; none, if it is left to us.
+/// The requested model; empty for `auto`.
 fn models(body: &Value) -> Vec<String> {
     let name = body["model"].as_str();
     let name = name.filter(|name| Auto::called(name).is_none());

@@ -1,4 +1,4 @@
-//! A request that was read to jobs for the queue: one for each choice.
+//! Jobs for the queue from a parsed request: one for each choice.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Order {
     now: UnixMillis,
     settings: Arc<DoorSettings>,
     privacy: Privacy,
-    /// For a request without a seed: a stream can go on elsewhere only if every worker draws the same.
+    /// For a request without a seed: a stream can be resumed on another worker only with the same seed.
     seed: u64,
 }
 
@@ -44,7 +44,7 @@ impl Order {
         }
     }
 
-    /// Asked for from an address that hides who asks, it is for workers that the operator vouches for.
+    /// A request through a VPN or proxy goes to trusted workers only.
     pub fn hidden(self, is_hidden: bool) -> Self {
         let privacy = match is_hidden {
             true => Privacy::Trusted,
@@ -62,7 +62,7 @@ impl Order {
         request.text.sampling.seed.unwrap_or(self.seed)
     }
 
-    /// What workers of the public network may see of the body: as a chat body, and in the client's own API.
+    /// The body for workers of the public network: as a chat body, and in the client's own API.
     pub fn original(&self, mut body: Value, native: Option<NativeBody>) -> Original {
         let native = native.map(|native| match self.settings.scrub_secrets {
             true => scrubbed(native),
@@ -123,7 +123,8 @@ impl Order {
         }
     }
 
-    /// After each message, the hash of everything up to it and of its owner, who alone finds it on a worker. Of a long talk the last ones: they say the most.
+    /// After each message, the hash of everything up to it and of the cache's owner, so that only the same owner finds
+    /// it. For a long conversation only the last ones, which match most.
     fn prefixes(&self, request: &ChatRequest) -> Vec<u64> {
         let TextInput::Chat(chat) = &request.text.input else {
             return Vec::new();
@@ -173,7 +174,8 @@ pub fn formats(request: &ChatRequest, native: Option<&NativeBody>) -> Formats {
     }
 }
 
-/// A worker that polls and takes less gets the job where no other does: it is told to write as much as it can.
+/// Lowers the requirement for the output, so that polling workers with smaller limits get the job; they write as much
+/// as they can.
 pub fn clamp(job: &mut Job) {
     job.limits.needs = Needs::Text(TextNeeds {
         window: job.limits.prompt_tokens,

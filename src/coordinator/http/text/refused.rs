@@ -145,7 +145,7 @@ fn others<'a>(
     names.take(MOST_NAMES).collect()
 }
 
-/// `; WHAT: one, other`, or nothing if there are none.
+/// `; WHAT: one, other`, or an empty text.
 fn remedy(what: &str, models: &[&str]) -> String {
     match models {
         [] => String::new(),
@@ -153,7 +153,7 @@ fn remedy(what: &str, models: &[&str]) -> String {
     }
 }
 
-/// What ended a job, with the field that it is about.
+/// The error of a failed job, with the field that caused it.
 pub fn failed(failure: Failure) -> ApiError {
     let is_overflow = failure.kind == FailureKind::ContextLengthExceeded;
     ApiError {

@@ -59,7 +59,7 @@ impl Relay {
         }
     }
 
-    /// Waits for the first event, so that what fails before it has a status of its own; but not for long.
+    /// Waits a short time for the first event, so that an early failure gets its own status.
     pub async fn open(mut self) -> Result<Response, ApiError> {
         let first = timeout(self.commit_after, poll_fn(|context| self.fill(context))).await;
         if let Ok(Err(failure)) = first {

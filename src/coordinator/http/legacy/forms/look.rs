@@ -50,7 +50,7 @@ pub async fn cancel(
 async fn look(request: &Request, media: &Media) -> InterrogationStatus {
     let mut forms = Vec::with_capacity(request.outputs.len());
     for output in &request.outputs {
-        // Every form that was asked for is of the list.
+        // All accepted forms are in the list.
         let Some(form) = output.form().and_then(named) else {
             continue;
         };

@@ -56,8 +56,8 @@ fn maps(asked: &InterrogationPopInput) -> impl Iterator<Item = String> {
     kinds.map(model_of)
 }
 
-/// A worker that does more than make images anew is given what else it does while there is no room for them: it would be
-/// given the same one again and again.
+/// Removes forms that produce images while the media store is full, if the worker offers others: it would get the same
+/// job again and again.
 pub fn leave_out_images(models: &mut Vec<Arc<str>>) {
     let brings_none = |model: &Arc<str>| !form_of(model).is_some_and(Form::makes_image);
     if models.iter().any(brings_none) {

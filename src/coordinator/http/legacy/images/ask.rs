@@ -1,4 +1,4 @@
-//! `POST /api/v2/generate/async`: images are asked for.
+//! `POST /api/v2/generate/async`: queues an image request.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub struct Counter {
     pub sources: Sources,
     pub settings: Arc<DoorSettings>,
     pub modes: Modes,
-    /// Of the images that come along.
+    /// The owner of the source images.
     pub sender: Sender,
 }
 
@@ -162,7 +162,7 @@ impl Counter {
             sources: Some(sources),
             ..order.request(payer.standing, style, names)
         };
-        // Each job has the prompt, and all of them what else was said.
+        // Each job holds the prompt, and all of them share the rest.
         let copies = 1 + request.jobs.len();
         let request = with_memory(request, copies, &room)?;
         let accepted = self.requests.accept(request).await;
@@ -204,7 +204,7 @@ fn known<'a>(caller: &Caller, alias: &'a str) -> Known<'a> {
     }
 }
 
-/// With the prompt as it may be drawn.
+/// The request with its prompt moderated.
 async fn moderated(
     door: &Door,
     caller: &Caller,

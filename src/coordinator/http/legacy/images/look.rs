@@ -128,7 +128,7 @@ impl Telling {
         generations
     }
 
-    /// As it should be told, if there is room for so many bytes of it in base64.
+    /// Inline, if the memory budget allows that many bytes in base64; a link otherwise.
     fn shape(&mut self, stored: u64) -> Shape {
         if self.shape == Shape::Links {
             return Shape::Links;

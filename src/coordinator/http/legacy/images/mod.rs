@@ -36,7 +36,7 @@ use crate::media::{Area, Key, MediaType};
 use crate::requests::results::LINKS;
 use muster_protocol::job::JobId;
 
-/// Where that image is which a worker calls so: every attempt has an id of its own.
+/// The key of the image with this job ticket: every attempt has its own.
 pub fn key_of(id: JobId) -> Key {
     Key::new(Area::Results, id.0, 1, MediaType::Webp)
 }

@@ -1,4 +1,4 @@
-//! What images cost before they are drawn.
+//! Prices of images before they run.
 
 use super::super::paying::{Till, kudos};
 use crate::kudos::{Drawing, Terms, Weighty};
@@ -21,7 +21,7 @@ pub fn drawing(asked: &GenerationInputImage) -> Drawing {
     Drawing::of(&asked.params, asked.source_image.is_some())
 }
 
-/// What all of them are said to cost, in whole kudos.
+/// Estimated price of all images, in whole kudos.
 pub fn estimate(asked: &GenerationInputImage) -> f64 {
     let first = asked.models.first();
     let family = first.map(|model| reference::family(model));
@@ -41,7 +41,7 @@ pub async fn upfront(
     if kept.is_none() {
         Code::KudosUpfront.when(!asked.allow_downgrade)?;
         lighten(asked, till);
-        // One sampler takes as many steps as it likes.
+        // The adaptive sampler takes its own number of steps.
         if is_weighty(asked, till) {
             return Err(Refusal::new(Code::KudosUpfront, STILL_WEIGHTY));
         }

@@ -17,14 +17,14 @@ use muster_protocol::legacy::image::request::{ExtraSourceImage, GenerationInputI
 /// How a worker downloads source images and uploads results.
 pub struct Ways<'a> {
     pub media: &'a Media,
-    /// By links that it fetches from; others are sent the images themselves.
+    /// Whether the worker downloads source images by links; other workers get them inline.
     pub downloads: bool,
-    /// By links that it is told; others bring the images themselves.
+    /// Whether the worker uploads results by links; other workers submit them inline.
     pub uploads: bool,
 }
 
 impl Ways<'_> {
-    /// All jobs of a pop have the parameters and the seed of the first. Nothing, if there are none.
+    /// The payload of a pop: all jobs share the parameters and the seed of the first. `None` without jobs.
     pub async fn payload(&self, given: &Given) -> Result<Option<GenerationPayloadImage>, Untold> {
         let Some(first) = given.offers.first() else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! `POST /api/v2/generate/pop`: a worker comes for images to draw.
+//! `POST /api/v2/generate/pop`: the next image jobs for a worker.
 
 use std::sync::Arc;
 

@@ -56,7 +56,7 @@ pub async fn rate(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-/// The jobs of its images, by what clients call them.
+/// The jobs of the request's images, by their public ids.
 fn drawn(request: &Request) -> BTreeMap<String, JobId> {
     let made = made(request).into_iter();
     let named = made.map(|(output, made)| (drawn_id(output, made).to_string(), output.job));

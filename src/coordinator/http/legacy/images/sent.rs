@@ -17,7 +17,7 @@ use crate::media::Media;
 use crate::requests::Requests;
 use muster_protocol::job::Kind;
 
-/// What means nothing without the images: they are told all together or not at all.
+/// Fields that are meaningless without the source images: returned together or not at all.
 const BEGINNING: [&str; 4] = [
     "source_image",
     "source_mask",
@@ -42,7 +42,7 @@ pub async fn sent(
     Ok(answer(room, fields))
 }
 
-/// Puts the images in the places of their keys. Whether all of them are there: they go when all is drawn.
+/// Replaces the keys by the images. False if one is missing, since they are deleted once all jobs have ended.
 async fn bring_back(
     fields: &mut Map<String, Value>,
     media: &Media,

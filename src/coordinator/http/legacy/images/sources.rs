@@ -1,5 +1,4 @@
-//! Images that come along: those that a request begins with, and those that workers bring in their submit. A request
-//! names its own by their keys from then on.
+//! Source images of requests, and images that workers submit inline. A stored request names its images by their keys.
 
 use crate::media::{Area, Holding, Key, MediaType};
 use crate::pictures::{Role, SourceError, Sources, Unfit};
@@ -58,8 +57,8 @@ pub async fn look_at(
     Ok(((taken.width, taken.height), holding))
 }
 
-/// A worker has brought no image, or none that can be used: its attempt has failed and another worker makes it. Only
-/// when the store does not work it may bring the same again.
+/// Fails an attempt whose image is missing or unusable, so that another worker gets the job. Only if the media store is
+/// unavailable may the worker submit again.
 pub async fn give_back(
     pollers: &Pollers,
     owner: AccountId,
@@ -69,7 +68,7 @@ pub async fn give_back(
     if !unfit.is_workers_fault() {
         return no_store();
     }
-    // Where the attempt has ended meanwhile there is nothing to give back.
+    // An attempt that ended meanwhile needs no fault.
     let _ = pollers.bring_alone(owner, attempt, Made::Fault).await;
     let message = format!("{unfit}; the job goes to another worker");
     Refusal::new(Code::ImageValidationFailed, message)

@@ -1,4 +1,4 @@
-//! `POST /api/v2/generate/submit`: a worker brings an image, or says that it could not draw it.
+//! `POST /api/v2/generate/submit`: a worker submits an image or a fault.
 
 use std::sync::Arc;
 

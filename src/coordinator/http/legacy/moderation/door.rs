@@ -1,4 +1,4 @@
-//! What stands at the door of a request: whether its address is kept out, and what becomes of its prompt.
+//! Checks of a request: its address and its prompt.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use muster_protocol::legacy::{Code, Refusal};
 pub struct Door {
     pub moderation: Moderation,
     pub address: IpAddr,
-    /// By a program that is not served.
+    /// Whether the client program is blocked.
     is_blocked: bool,
 }
 
@@ -53,7 +53,7 @@ impl Door {
         self.moderation.is_hidden(self.address, caller.roles)
     }
 
-    /// In a raid those who hide ask for nothing.
+    /// In raid mode, refuses clients behind VPNs and proxies.
     pub fn refuse_raiders(&self, caller: &Caller, modes: &Modes) -> Result<(), Refusal> {
         let is_raider = modes.are_on(ModeSet::RAID) && self.is_hidden(caller);
         Code::UntrustedUnsafeIP.when(is_raider)

@@ -37,7 +37,7 @@ pub async fn try_out(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-/// `PUT /api/v2/filters`: one of the same pattern and type is answered as it is.
+/// `PUT /api/v2/filters`: returns an existing filter of the same pattern and type.
 pub async fn make(
     State(moderation): State<Moderation>,
     Admitted(caller): Admitted,
@@ -77,7 +77,7 @@ pub async fn list(State(store): State<Store>, query: Query) -> Result<Response, 
     Ok(reply::json(StatusCode::OK, &listed))
 }
 
-/// `GET /api/v2/filters/regex`: all patterns of a type in one, for those who look at prompts themselves.
+/// `GET /api/v2/filters/regex`: all patterns of a type joined, for clients that check prompts themselves.
 pub async fn regexes(State(store): State<Store>, query: Query) -> Result<Response, Refused> {
     let only = filter_type(&query)?;
     let rows = store.filters().await.map_err(unavailable)?;

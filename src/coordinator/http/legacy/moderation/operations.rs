@@ -1,7 +1,7 @@
-//! `/api/v2/operations`: addresses that are kept out for a while. For moderators.
+//! `/api/v2/operations`: blocked addresses, for moderators.
 //!
-//! A worker's address is kept out for 24 hours; `days` in the body, from 1 to 30, makes it longer, as public
-//! coordinators do. Of an IPv6 address the whole /64 is kept out: its user can choose any other in it.
+//! A worker's address is blocked for 24 hours; `days` in the body, from 1 to 30, makes it longer, as in public
+//! coordinators. For an IPv6 address the whole /64 is blocked, since its user can choose any other in it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -80,7 +80,7 @@ pub async fn blocked(State(moderation): State<Moderation>) -> Response {
     listed(&moderation.all_kept_out())
 }
 
-/// `GET /api/v2/operations/ipaddr/{address}`: what keeps this address out, or all of this network.
+/// `GET /api/v2/operations/ipaddr/{address}`: blocks that cover this address, or all of this network.
 pub async fn around(
     State(moderation): State<Moderation>,
     named: Named,

@@ -1,5 +1,5 @@
-//! `DELETE /api/v2/users/{id}`: the first call marks an account and deletes its responses, requests, results and media; one
-//! a month later wipes the account.
+//! `DELETE /api/v2/users/{id}`: the first call marks an account and deletes its responses, requests, results and media;
+//! a call a month later wipes the account.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -27,7 +27,7 @@ pub async fn leave(
     allow(&caller, &found)?;
     let left = people.leave(found.account).await.map_err(unreadable)?;
     if matches!(left, Left::Marked | Left::Wiped) {
-        // What fails now is deleted by a later pass.
+        // A later pass deletes the rest.
         if let Err(error) = erasures.erase(found.account).await {
             warn!("deleting the contents of an account failed, retrying later: {error}");
         }

@@ -61,7 +61,7 @@ pub fn models(models: Vec<String>, caller: &Caller, most: usize) -> Result<Vec<A
     }
 }
 
-/// Why a worker is not told of the jobs that it was given.
+/// Why an offered job is not delivered to its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Untold {
     /// The stored request cannot be parsed, by this worker or any other.

@@ -20,7 +20,7 @@ use muster_protocol::legacy::words::{Trade, asked};
 use muster_protocol::legacy::worker::WorkerDetails;
 use muster_protocol::legacy::{Code, Refusal};
 
-/// `GET /api/v2/workers`: those that are online. A name wins over a type.
+/// `GET /api/v2/workers`: online workers. A name takes precedence over a type.
 pub async fn list(
     State(rigs): State<Rigs>,
     State(messages): State<Messages>,
@@ -50,7 +50,7 @@ pub async fn list(
     Ok(reply::json(StatusCode::OK, &online))
 }
 
-/// `GET /api/v2/workers/{id}`: one that is offline too.
+/// `GET /api/v2/workers/{id}`: also finds offline workers.
 pub async fn show(
     State(rigs): State<Rigs>,
     State(messages): State<Messages>,

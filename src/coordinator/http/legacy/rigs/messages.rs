@@ -1,4 +1,4 @@
-//! What workers are told: written, read, taken back; and handed out with their pops.
+//! Messages to workers: create, read, delete, and delivery with pops.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ pub fn shown(row: &MessageRow) -> WorkerMessage {
     }
 }
 
-/// As they are handed to a worker.
+/// Messages in the reply to a pop.
 pub fn popped(rows: &[Arc<MessageRow>]) -> Vec<ResponseModelMessagePop> {
     let popped = rows.iter().map(|row| ResponseModelMessagePop {
         id: row.id,

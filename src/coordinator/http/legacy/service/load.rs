@@ -94,7 +94,7 @@ pub async fn model(
         found.extend(active(making, &overview, &picture, &settings.names));
     }
     found.retain(|model| settings.names.id(&model.name) == id);
-    // Of a name that is served as both, the one with more behind it.
+    // A name with an image and a text model: the one with more workers.
     let found: Vec<ActiveModel> = found
         .into_iter()
         .max_by_key(|it| it.count)
@@ -103,7 +103,7 @@ pub async fn model(
     Ok(reply::json(StatusCode::OK, &found))
 }
 
-/// `GET /api/v2/auto_worker_type`: whichever there are fewer of.
+/// `GET /api/v2/auto_worker_type`: the kind with fewer workers.
 pub async fn wanted_worker(State(board): State<Switchboard>) -> Response {
     let overview = board.current().await;
     let [images, texts] = [Kind::Image, Kind::Text].map(|kind| Crew::of(&overview, kind).workers);

@@ -54,7 +54,7 @@ pub fn is_known(kind: Kind, name: &str, names: &Names) -> bool {
     names.listed(name).is_some() || kind == Kind::Image && reference::knows(name)
 }
 
-/// The name by which clients of this API know a model: that of the public list, where an image model has one.
+/// The model's name for clients of this API: the public name of an image model, if it has one.
 pub fn public_name<'a>(kind: Kind, id: &'a str, names: &'a Names) -> &'a str {
     let mut others = names.others(id).iter().map(|name| &**name);
     let public = others.find(|name| kind == Kind::Image && reference::knows(name));

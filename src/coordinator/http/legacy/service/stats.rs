@@ -55,7 +55,7 @@ pub async fn texts(State(stats): State<Stats>) -> Result<Response, Refused> {
     Ok(reply::json(StatusCode::OK, &totals))
 }
 
-/// Of the last minute, hour, day and month, and of all time.
+/// Totals of the last minute, hour, day and month, and lifetime.
 async fn totals(stats: &Stats, kind: Kind) -> Result<[Made; 5], Refusal> {
     let picture = stats.picture().await.map_err(unknown_numbers)?;
     let windows = [

@@ -1,4 +1,4 @@
-//! What image styles and text styles do not have in common: their bodies, and how they are shown.
+//! Differences between image styles and text styles: their bodies and replies.
 
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ pub trait Kind: 'static {
 pub struct New {
     pub recipe: Recipe,
     pub shared_key: Option<String>,
-    /// What its prompt and its lists are held to: said after it is known who asks.
+    /// Errors in the prompt and the lists, reported after authentication.
     pub checked: Result<(), Refusal>,
 }
 

@@ -64,7 +64,7 @@ fn check_words(name: Option<&str>, info: Option<&str>, tags: &[String]) -> Resul
     Err(Refusal::new(Code::BadRequest, message))
 }
 
-/// What could not be found by it is no name.
+/// Refuses names that a lookup could not find.
 fn check_name(name: &str) -> Result<(), Refusal> {
     if !is_readable(name) {
         let message = format!("name must not contain {FORBIDDEN}");

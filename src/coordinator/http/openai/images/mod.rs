@@ -122,7 +122,7 @@ pub async fn vary(
     serve(&endpoint, request, room).await
 }
 
-/// Reads what came along. A size that the client leaves open is that of the model which the worker has.
+/// Loads source images. Without a requested size, the size is the default of the worker's model.
 pub async fn order_of(
     endpoint: &MediaEndpoint,
     request: &mut ImagesRequest,
@@ -180,7 +180,7 @@ async fn serve(
     Ok(response)
 }
 
-/// Settings that the client left unset stay so: the worker knows what suits the model.
+/// Settings that the client left out stay unset: the worker knows the model's defaults.
 fn work_of(request: &ImagesRequest, model: &str) -> Result<MediaWork, Problem> {
     let work = MediaWork::new(request.image.clone(), model, request.count);
     let formats = formats(request, work.formats())?;

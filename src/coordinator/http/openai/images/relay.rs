@@ -30,7 +30,7 @@ pub struct ImageRelay {
     /// Read before the response began.
     first: Option<MediaEvent>,
     head: ImagesHead,
-    /// Previews of each image that may still be sent, and those that were.
+    /// Unsent previews of each image, and sent ones.
     previews: Vec<(u32, u32)>,
 }
 

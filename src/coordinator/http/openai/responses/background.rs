@@ -35,7 +35,7 @@ use super::events;
 /// A response that was refused though its model is served is tried again when workers change or another response ends, and
 /// after so long.
 const RETRIED: Duration = Duration::from_secs(15);
-/// How often a response may begin: what ended the coordinator twice is not tried again.
+/// Most starts of a response: one that crashed the coordinator twice is not started again.
 const MOST_BEGINNINGS: i64 = 2;
 
 /// A response that is to be written.
@@ -47,7 +47,7 @@ pub struct Run {
     pub recording: Recording,
 }
 
-/// Answers when workers were asked for it and it is on disk, or with the reason why they cannot be.
+/// Returns when the jobs are queued and the response is stored, or with the error of either.
 pub async fn start(
     run: Run,
     responses: &Responses,
@@ -188,7 +188,7 @@ impl Resumption {
 
     /// The error it ends with, if it did not begin.
     async fn until_begun(&self, until: Instant) -> Option<ApiError> {
-        // A response that can never begin ends at the start, whether or not a worker is there.
+        // A response that can never start fails at once, even without a worker online.
         match self.check().await {
             BeginningTry::Began => {}
             BeginningTry::Gone => {
@@ -233,7 +233,7 @@ impl Resumption {
         }
     }
 
-    /// Returns when a worker of its model is there.
+    /// Returns when a worker of the response's model is online.
     async fn served(&self) {
         let mut members = self.board.members();
         loop {
@@ -258,7 +258,7 @@ impl Resumption {
         }
     }
 
-    /// Others are read when workers were asked for this one, or would not be.
+    /// Starts the response. Others wait until its jobs are queued or refused.
     async fn begin(&self, account: &mut Option<SemaphorePermit<'_>>) -> BeginningTry {
         let Ok(turn) = self.turn.acquire().await else {
             return BeginningTry::Refused(internal());

@@ -26,7 +26,7 @@ use muster_protocol::openai::responses::{self, Context, Intent, stored_input};
 
 use super::background;
 
-/// Of all items, this part is dropped at a time until the input fits the model.
+/// The fraction of all items dropped at a time until the input fits the model.
 const DROPPED_PART: usize = 8;
 
 pub async fn create(

@@ -1,4 +1,4 @@
-//! The events of a background response, from any of them on: those that were, and those that come.
+//! Events of a background response, from any number on: past ones, and then new ones.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -56,7 +56,7 @@ pub async fn show(
     events::follow(live, after, (settings.heartbeat, tasks.stopping()))
 }
 
-/// As it is stored, without being read.
+/// The stored response, without parsing it.
 async fn show_whole(
     responses: &Responses,
     memory: &Memory,
@@ -114,7 +114,7 @@ pub async fn input_items(
     })))
 }
 
-/// `POST /v1/responses/{id}/cancel`: one that has ended stays as it ended.
+/// `POST /v1/responses/{id}/cancel`: a response that has ended stays unchanged.
 pub async fn cancel(
     (State(responses), State(tasks)): (State<Responses>, State<Tasks>),
     Admitted(caller): Admitted,

@@ -85,7 +85,7 @@ pub struct MediaRoute {
     pub path: &'static str,
     pub parameters: fn() -> Vec<Value>,
     pub body: fn() -> Vec<Content>,
-    /// The replies of success; none where they are objects.
+    /// The successful replies; none if they are stored objects.
     pub replies: fn() -> Replies,
     /// Whether a job of a worker is its whole answer.
     pub is_whole: bool,

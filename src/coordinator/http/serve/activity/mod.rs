@@ -1,5 +1,5 @@
-//! When a connection last did anything: bytes that moved, and a request or a reply that got on. What keeps a connection
-//! alive, by HTTP/2's pings or by a few bytes in a minute, moves bytes and gets nothing on.
+//! When a connection was last active: moved bytes, and progress of a request or a reply. Keep-alives, such as HTTP/2
+//! pings or a few bytes a minute, move bytes and are no progress.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -40,7 +40,7 @@ pub struct Work(Arc<Activity>);
 #[derive(Debug)]
 pub struct Taken {
     body: Body,
-    /// Of the frame that came last.
+    /// Rest of the last frame.
     rest: Bytes,
     activity: Arc<Activity>,
 }
@@ -83,7 +83,7 @@ impl Activity {
         .await;
     }
 
-    /// Returns when no byte has moved for so long, whatever is being worked on.
+    /// Returns when no byte has moved for this long, even during work.
     pub async fn still_for(&self, patience: Duration) {
         self.until(patience, || self.since(&self.moved)).await;
     }
@@ -98,7 +98,7 @@ impl Activity {
         }
     }
 
-    /// As if something had got on just now.
+    /// Counts as progress.
     pub fn get_on(&self) {
         self.note(&self.got_on);
     }
@@ -108,8 +108,8 @@ impl Activity {
         self.get_on();
     }
 
-    /// A reply gets on as it is written, too: the last of it was given out long before. A stream that stands still holds
-    /// some of one, and what usually keeps its connection alive comes to no step.
+    /// Counts written bytes of a reply as progress, too, since its last piece was handed out long before. On a stalled
+    /// stream, keep-alives alone never reach [`STEP`].
     fn wrote(&self, bytes: usize) {
         let less = |ahead: usize| Some(ahead.saturating_sub(bytes));
         let order = Ordering::AcqRel;
