@@ -26,12 +26,12 @@ impl Mono {
     /// The start of the process, 24 h after zero, so that jobs queued before the restart have a time, too.
     pub const START: Self = Self(24 * 3600 * 1_000_000);
 
-    /// How long after `earlier` this is; nothing when it is not after.
+    /// Time since `earlier`; zero if that is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 
-    /// So much earlier, as far as the clock goes back.
+    /// Earlier by `time`, down to zero.
     #[must_use]
     pub fn before(self, time: Duration) -> Self {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);

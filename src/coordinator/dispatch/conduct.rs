@@ -16,7 +16,7 @@ pub struct Conduct {
 
 #[derive(Debug, Default)]
 struct Record {
-    /// When it failed, oldest first; one entry per job.
+    /// Times of failures, oldest first; one entry per job.
     strikes: VecDeque<Mono>,
     succeeded: Option<Mono>,
     evictions: VecDeque<Mono>,
@@ -45,7 +45,7 @@ impl Conduct {
         (record.strikes.len() >= rules.limit).then(|| record.evict(now, rules))
     }
 
-    /// Any success clears what came before it.
+    /// A success clears all earlier strikes.
     pub fn success(&mut self, worker: WorkerId, now: Mono) {
         if let Some(record) = self.records.get_mut(&worker) {
             record.strikes.clear();

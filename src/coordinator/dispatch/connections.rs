@@ -1,5 +1,5 @@
-//! Workers that come, go, come back and are replaced. A worker is its name; a session is one of its sockets, and
-//! only the newest counts.
+//! Connect, disconnect, resume and replacement of workers. A worker is identified by its name; a session is one of its
+//! sockets, of which only the newest counts.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -109,7 +109,8 @@ impl Dispatcher {
         }
     }
 
-    /// Holds the job for its worker to come back. A suspect is blamed for a loss, and its worker gets all the time.
+    /// Holds the job until its worker may resume it. For a suspect the full grace applies, since its loss counts
+    /// against it.
     fn orphan(&mut self, job: JobId) {
         let now = self.now.mono;
         let (short, until) = (now + self.settings.short_grace, now + self.settings.grace);
@@ -217,7 +218,7 @@ impl Dispatcher {
         Some(seq)
     }
 
-    /// Jobs of the worker's earlier connection that it did not come back for.
+    /// Requeues jobs of the worker's earlier connection that it did not resume.
     fn drop_left_behind(&mut self, worker: &Worker, gone: Gone, out: &mut Vec<Effect>) {
         let before = self.workers.get(&worker.id);
         let left: Vec<JobId> = before
@@ -304,7 +305,7 @@ impl Dispatcher {
         }
     }
 
-    /// Forgets a worker that is gone for good, and lets go of one that has done what we asked it to finish.
+    /// Removes a disconnected worker, or disconnects one that has drained.
     pub(super) fn dismiss_if_done(&mut self, id: WorkerId, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.get(&id) else {
             return;

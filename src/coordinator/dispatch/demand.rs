@@ -1,5 +1,4 @@
-//! How much is asked for that has not ended: by kind, and by each model that may serve it. For people; nothing decides by
-//! it.
+//! Unfinished requests, by kind and by each model that may serve them. For display; no decision depends on this.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,13 +30,13 @@ impl Demands {
         demand.copied().unwrap_or_default()
     }
 
-    /// Every model that is asked for by its name.
+    /// Every model requested by name.
     pub fn models(&self, kind: Kind) -> impl Iterator<Item = (&Arc<str>, Demand)> {
         let of_kind = self.by_model.iter().filter(move |((of, _), _)| *of == kind);
         of_kind.map(|((_, model), demand)| (model, *demand))
     }
 
-    /// How many kinds and models are asked for.
+    /// Number of kinds and models with unfinished requests.
     pub(super) fn len(&self) -> usize {
         let kinds = self.by_kind.values().filter(|demand| demand.jobs > 0);
         kinds.count() + self.by_model.len()

@@ -12,8 +12,7 @@ use super::lanes::{LaneId, Need};
 use super::timers::Alarm;
 
 impl Dispatcher {
-    /// Where a job that returns has to wait: for any worker of its lane, or, once it has output, for one that can
-    /// continue it.
+    /// The lane of a returning job: any worker of its lane or, once it has output, those that can continue it.
     pub(super) fn home(&mut self, job: JobId) -> LaneId {
         let Some(entry) = self.jobs.get(&job) else {
             return LaneId::default();

@@ -22,7 +22,7 @@ pub enum Effect {
         request: RequestId,
         refusal: Refusal,
     },
-    /// Never a terminal event: those wait for the settlement and come as [`Effect::End`].
+    /// Never a terminal event: those wait for the settlement and arrive as [`Effect::End`].
     Relay {
         job: JobId,
         event: Event,
@@ -31,7 +31,7 @@ pub enum Effect {
         job: JobId,
         outcome: Outcome,
     },
-    /// A stored job waits again after an attempt that came to nothing. Clients on a stream are not told.
+    /// A durable job is queued again after a failed attempt. Streaming clients are not notified.
     Returned {
         job: JobId,
     },
@@ -66,7 +66,7 @@ pub enum Effect {
         attempt: Option<u32>,
         reward: Kudos,
     },
-    /// Whatever the worker still does for this attempt is of no use.
+    /// The rest of the attempt is not wanted.
     Drop {
         session: SessionId,
         job: JobId,
@@ -85,7 +85,7 @@ pub enum Effect {
     /// One transaction: usage, ledger entries, state. Idempotent by job.
     Settle(Box<Facts>),
 
-    /// Nothing is left to do before the process may end.
+    /// All jobs have ended, so the process may exit.
     Drained,
 }
 
@@ -137,7 +137,7 @@ pub enum CancelReason {
 pub enum CloseReason {
     /// A newer connection of the same worker.
     Replaced,
-    /// Nothing was heard while it had a job.
+    /// Timed out while it had a job.
     Silent,
     /// Too many failures: its name is barred from now on.
     Evicted { retry_after: Duration },
@@ -166,7 +166,7 @@ pub struct Facts {
     pub attempts: u32,
     /// The model that the last worker to take it had for it.
     pub model: Option<Arc<str>>,
-    /// Workers that took it and did not bring it, each once; none where the job itself was at fault.
+    /// Workers that had the job and did not submit it, each once; empty if the job itself was at fault.
     pub dropped: Vec<WorkerId>,
     /// The worker's last count, when it gave one.
     pub usage: Option<Usage>,
@@ -181,13 +181,13 @@ pub struct Part {
     pub owner: AccountId,
     /// The operator vouches for the worker, or for its owner.
     pub trusted: bool,
-    /// What its software calls itself, where it polls.
+    /// User agent of a polling worker.
     pub agent: Option<Arc<str>>,
     pub attempt: u32,
     pub model: Arc<str>,
     /// Jobs that the worker was given in one go, this one too.
     pub together: u32,
-    /// Events with output that reached the client, and the tokens in them where the worker told.
+    /// Events with output that reached the client, and the tokens in them if the worker reported any.
     pub events: u64,
     pub tokens: u64,
 }
@@ -215,7 +215,7 @@ impl CloseReason {
         }
     }
 
-    /// The close code public peers know; none where they know the socket to just break.
+    /// The close code for public peers; `None` where their protocol has none.
     pub fn code(self) -> Option<u16> {
         match self {
             Self::Replaced | Self::Drained => Some(1012),

@@ -1,5 +1,5 @@
-//! Jobs that are stopped from our side: cancelled, too slow to read, expired, silent, or cut short because the
-//! coordinator leaves. Whatever the worker does, its slot is free within a second.
+//! Jobs ended by the coordinator: cancelled, read too slowly, expired, silent, or cut off by shutdown. The worker's
+//! slot is free within a second, whatever the worker does.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ enum Finding {
 }
 
 impl Dispatcher {
-    /// None where this account has no such job here. Within, the outcome if it is decided and on its way to the store.
+    /// `None` if the account has no such job. The inner value is the outcome, if it is decided and being settled.
     pub fn decided(&self, job: JobId, account: AccountId) -> Option<Option<&Outcome>> {
         let entry = self.jobs.get(&job);
         let entry = entry.filter(|entry| entry.job.account == account)?;
@@ -312,7 +312,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes nothing new. What waits on disk stays there; what else is here may end, until `within` has passed.
+    /// Starts a drain: no new jobs. Queued durable jobs stay stored; others may end until `within` has passed.
     pub(super) fn drain(&mut self, within: Duration, out: &mut Vec<Effect>) {
         if self.jobs.is_empty() {
             out.push(Effect::Drained);
@@ -327,7 +327,7 @@ impl Dispatcher {
         waiting.into_iter().for_each(|job| self.park(job, out));
     }
 
-    /// Out of patience: jobs on disk stay there, the others are told to come back.
+    /// The drain timed out: durable jobs stay stored, the clients of others get an error that asks for a retry.
     pub(super) fn end_drain(&mut self, out: &mut Vec<Effect>) {
         let mut left: Vec<JobId> = self.jobs.keys().copied().collect();
         left.sort_unstable();
@@ -344,7 +344,7 @@ impl Dispatcher {
         }
     }
 
-    /// Lets go of a stored job without ending it.
+    /// Removes a durable job from memory without ending it.
     pub(super) fn park(&mut self, job: JobId, out: &mut Vec<Effect>) {
         let Some(entry) = self.jobs.get(&job) else {
             return;

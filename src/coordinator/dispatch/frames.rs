@@ -16,10 +16,10 @@ use super::input::{Frame, Report, Said};
 use super::jobs::{Lease, Phase, State, weight};
 use super::workers::{Hold, Sample, Worker};
 
-/// A worker that keeps frames until they are confirmed hears about every so many.
+/// Interval of confirmations, in frames, for workers that keep frames until they are confirmed.
 const FRAMES_PER_CONFIRMATION: u64 = 32;
 
-/// What to make of a frame.
+/// The standing of a frame.
 enum Standing {
     Counts,
     Cancelling,
@@ -94,7 +94,7 @@ impl Dispatcher {
         }
     }
 
-    /// What its worker says cannot become a result: it is told to stop.
+    /// Stops the worker, because its frame cannot be part of a result.
     fn break_off(&mut self, job: JobId, why: impl Into<Cow<'static, str>>, out: &mut Vec<Effect>) {
         if self.is_cancelling(job) {
             return self.cancel_confirmed(job, None, out);
@@ -164,7 +164,7 @@ impl Dispatcher {
         }
     }
 
-    /// With this event the job has more output than it can need. Of a stored one that is its text.
+    /// The bytes and the limit, if this event exceeds it. For a durable job its text counts.
     fn too_long(&self, job: JobId, event: &Event) -> Option<(usize, usize)> {
         let entry = self.jobs.get(&job)?;
         let (bytes, most) = match event {
@@ -219,8 +219,8 @@ impl Dispatcher {
         self.settle(job, Outcome::Delivered { finish, usage }, Some(ack), out);
     }
 
-    /// A `done` that delivers nothing is a failure of the worker. Our own workers know when a model has nothing
-    /// to say; a public peer's backend has broken down. Of an image there is always something.
+    /// The failure of a `done` without output. Our own workers may end with an empty text; an empty result of a public
+    /// peer means that its backend failed. An image is never empty.
     fn not_a_result(&self, job: JobId, finish: &FinishReason, usage: Usage) -> Option<Failure> {
         let entry = self.jobs.get(&job)?;
         if *finish == FinishReason::Cancelled {

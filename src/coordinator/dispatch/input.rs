@@ -12,7 +12,7 @@ use muster_protocol::job::{
 use super::fairness::Standing;
 use super::wants::Wants;
 
-/// One connection of a worker, numbered by the shell and never used again.
+/// A connection of a worker, numbered by the shell and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
@@ -20,7 +20,7 @@ pub struct SessionId(pub u64);
 pub enum Input {
     // From a client.
     Submit(Submission),
-    /// The client asked for it, or hung up.
+    /// The client cancelled, or disconnected.
     Cancel {
         job: JobId,
     },
@@ -42,7 +42,7 @@ pub enum Input {
     },
     /// The worker offers other models or limits.
     Changed(Box<Registration>),
-    /// Something was decided about a worker, whether it is here or not.
+    /// New terms of a worker, connected or not.
     Terms {
         worker: WorkerId,
         terms: Terms,
@@ -79,7 +79,7 @@ pub enum Input {
     SettleFailed {
         job: JobId,
     },
-    /// Not settled, as the disk is full: a client that waits is told so at once.
+    /// Not settled, because the disk is full: a waiting client gets the error at once.
     StoreFull {
         job: JobId,
     },
@@ -123,7 +123,7 @@ pub struct Submission {
     pub standing: Standing,
 }
 
-/// A worker as it registered, after the door has checked its key and its name.
+/// A worker's registration, after authentication.
 #[derive(Debug, Clone)]
 pub struct Registration {
     pub session: SessionId,
@@ -143,7 +143,7 @@ pub struct Registration {
     /// Jobs at once; 1 for peers that negotiated nothing.
     pub slots: u32,
     pub extensions: Extensions,
-    /// Whether the worker comes for its jobs.
+    /// Whether the worker polls.
     pub polls: bool,
     /// User agent of a polling worker.
     pub agent: Option<Arc<str>>,
@@ -162,7 +162,7 @@ pub struct Terms {
 #[derive(Debug, Clone)]
 pub struct ServedModel {
     pub name: Arc<str>,
-    /// At most so many jobs of it at once.
+    /// Most concurrent jobs of it.
     pub slots: u32,
     pub offering: Offering,
 }
@@ -171,7 +171,7 @@ pub struct ServedModel {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offering {
     pub kinds: Kinds,
-    /// A part of [`Capabilities::OF_MODELS`]. Of a model that says nothing beyond its kinds the worker's are added.
+    /// A subset of [`Capabilities::OF_MODELS`]. A model that states only its kinds gets the worker's own.
     pub can: Capabilities,
     /// Whether it says more of itself than its kinds.
     pub says_more: bool,
@@ -255,7 +255,7 @@ pub enum Said {
     Event(Event),
     /// The worker has finished, and its output is no result; a peer waits for an ack.
     Broken(Failure),
-    /// Still at it.
+    /// A sign of life.
     Alive,
     /// The worker is busy or its owner needs the machine: the job is requeued, without a strike.
     Busy {

@@ -1,4 +1,4 @@
-//! One accepted job, from the queue to its settlement.
+//! An accepted job, from the queue to its settlement.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use super::queue::Ticket;
 use super::wants::Judged;
 use super::workers::Choice;
 
-/// Attempts at one job while it is here that have numbers of their own. Few have more, as it fails for good or is lost
-/// too often before; one that has been here before is numbered from there on.
+/// Attempts of a job in this process that get numbers of their own. Few jobs have more, since they fail for good or are
+/// lost first; a job of an earlier process is numbered from there on.
 pub const MOST_ATTEMPTS: u32 = 8;
 /// Longer outputs are not kept, so no other worker can continue them.
 const MOST_KEPT: usize = 4 << 20;
 
 #[derive(Debug)]
 pub struct Entry {
-    /// As its client sent it.
+    /// The client's own job.
     pub job: Arc<Job>,
-    /// As the last worker got it, where the defaults of that one's model fill something in.
+    /// The job as the last worker got it, if its model's defaults filled in settings.
     pub bound: Option<Arc<Job>>,
     /// All jobs of the same request, this one too.
     pub siblings: Arc<[JobId]>,
@@ -38,7 +38,7 @@ pub struct Entry {
     pub start_by: Option<Mono>,
     /// The account may lack the kudos for this job.
     pub short: bool,
-    /// What lists of words hold of its prompt.
+    /// Cached results of word lists for its prompt.
     pub judged: Judged,
     pub state: State,
     pub delivered: Delivered,
@@ -52,7 +52,7 @@ pub enum State {
     Settling(Settling),
 }
 
-/// One attempt on one worker.
+/// An attempt on a worker.
 #[derive(Debug)]
 pub struct Lease {
     pub attempt: u32,
@@ -71,7 +71,7 @@ pub struct Lease {
     pub events: u64,
     /// A step of its image, sound or video is completed.
     pub has_progressed: bool,
-    /// Other jobs ran beside it when its socket was lost.
+    /// Other jobs ran on the worker when its socket was lost.
     pub was_accompanied: bool,
     pub tokens: u64,
     /// When it was last found silent, for the first time since anything was heard.
@@ -94,7 +94,7 @@ pub enum Phase {
     },
 }
 
-/// The job has ended and the store is told.
+/// The job has ended and is being settled.
 #[derive(Debug)]
 pub struct Settling {
     pub outcome: Outcome,
@@ -105,13 +105,13 @@ pub struct Settling {
     pub give_up: Mono,
 }
 
-/// A worker waits to hear what its `done` was worth.
+/// A `done` whose worker waits for its reward.
 #[derive(Debug, Clone, Copy)]
 pub struct PendingAck {
     pub worker: WorkerId,
     pub attempt: u32,
     pub seq: u64,
-    /// Where one that polls waits, even if that session has ended.
+    /// The session of a polling worker's submit, even if that session has ended.
     pub polled: Option<SessionId>,
     /// When it stops waiting, if it does.
     pub due: Option<Mono>,
@@ -125,9 +125,9 @@ pub struct Delivered {
     pub events: u64,
     pub tokens: Vec<u32>,
     pub text: String,
-    /// Of all text, kept or not.
+    /// Bytes of all text, kept or not.
     pub bytes: usize,
-    /// Of all output, calls and log probabilities too.
+    /// Size of all output, with calls and log probabilities.
     pub weight: usize,
     /// Part of the output came without its tokens or is too long to keep, so no other worker can continue it.
     pub opaque: bool,
@@ -139,16 +139,16 @@ pub struct History {
     /// Which model of its last worker's, by that one's name.
     pub model: Option<Arc<str>>,
     pub failures: Vec<Failing>,
-    /// Whom it turned out to be dropped by, once it has ended.
+    /// Workers that dropped it, known once it has ended.
     pub dropped: Vec<WorkerId>,
-    /// Workers that would not go on with what others had begun, once for each time.
+    /// Workers that refused to continue another's output, once for each time.
     pub refused: Vec<WorkerId>,
     pub losses: u32,
     /// The last worker that was lost without a word.
     pub lost: Option<WorkerId>,
     /// Runs apart from others, since it may have killed its worker.
     pub is_suspect: bool,
-    /// Apart from all others, whatever their kind.
+    /// Runs alone on its worker, whatever the kind of the other jobs.
     pub is_strict: bool,
     pub parts: Vec<Part>,
     pub usage: Option<Usage>,
@@ -174,12 +174,13 @@ impl Lease {
 }
 
 impl Entry {
-    /// As the last worker got it: as large as it is made and paid.
+    /// The job as the last worker got it: the size that counts and is paid.
     pub fn as_handed_out(&self) -> &Arc<Job> {
         self.bound.as_ref().unwrap_or(&self.job)
     }
 
-    /// By the poll API all models of a request are wanted alike, and jobs that are given out together have the same.
+    /// For durable jobs a random model of the request, the same for jobs given out together; the AI Horde API has no
+    /// order of preference.
     pub fn choice(&self) -> Choice {
         match self.job.durable {
             true => Choice::Drawn(self.job.request.drawn()),

@@ -1,8 +1,8 @@
-//! Who can serve what. A *lane* is one combination of needs that has been asked for: the jobs in it are
-//! interchangeable to workers, and the workers of it are sorted by expected wait, so that matching never searches.
+//! Matching of jobs and workers. A *lane* is one requested combination of needs: the jobs in it are interchangeable to
+//! workers, and the workers of it are sorted by expected wait, so that matching never searches.
 //!
-//! Models know their workers and their lanes; a worker knows the lanes it is listed in. Lanes arise with the
-//! first job that needs them and go when they have not been used for a while.
+//! Models know their workers and their lanes; a worker knows the lanes it is listed in. Lanes arise with the first job
+//! that needs them and are removed when unused for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -38,7 +38,7 @@ pub struct Need {
     pub targets: Targets,
 }
 
-/// Where a worker with room stands in a lane: the least expected wait first, equals in turn.
+/// Order of a free worker in a lane: the least expected wait first, equals in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub wait_millis: u64,
@@ -57,7 +57,7 @@ pub struct Lane {
     pub used: Mono,
     /// Speed of the jobs done in this lane.
     pub pace: Pace,
-    /// When what runs has probably ended.
+    /// When a running job is expected to end.
     pub busy_until: Mono,
 }
 
@@ -115,7 +115,7 @@ impl Need {
                 .with(also)
                 .with_if(!job.durable, Capabilities::INTERACTIVE),
             needs: match job.limits.needs {
-                // Where several models are named, their own steps say how many are many: `Capabilities::MANY_STEPS`.
+                // With several models, each model's own limit decides: `Capabilities::MANY_STEPS`.
                 Needs::Image(image) if job.model.0.len() > 1 => {
                     Needs::Image(ImageNeeds { steps: 0, ..image })
                 }
@@ -133,7 +133,7 @@ impl Need {
 }
 
 impl Lanes {
-    /// The lane of this need, or what no connected worker has. One look-up while the need is a usual one.
+    /// The lane of this need, or the missing requirement. A single lookup for a common need.
     pub fn admit(
         &mut self,
         need: Need,
@@ -267,8 +267,8 @@ impl Lanes {
         left
     }
 
-    /// Moves a worker to where it belongs in all its lanes, after anything about it has changed. Jobs do not go to those
-    /// who poll, who therefore belong nowhere.
+    /// Updates a worker's position in all its lanes, after any change of it. Polling workers have none, since jobs are
+    /// not pushed to them.
     pub fn refresh(&mut self, worker: &mut Worker, strikes: usize) {
         if worker.polls() {
             return;

@@ -12,7 +12,7 @@ use super::workers::Worker;
 
 /// Lifetime of a job that a very slow worker takes.
 const SLOW_LIFE: Duration = Duration::from_secs(3600);
-/// And it may keep images by so much longer.
+/// Factor on the lease of images for slow workers.
 const SLOW_PATIENCE: u32 = 3;
 
 impl Dispatcher {
@@ -25,8 +25,8 @@ impl Dispatcher {
         self.renew(job, life);
     }
 
-    /// When a worker that polls has had the job for a whole life of it: whatever it says meanwhile, and however long others
-    /// make its request live.
+    /// When a polling worker has held the job for a whole lifetime of it, regardless of its progress reports and of
+    /// extensions by other workers.
     pub(super) fn kept_until(&self, entry: &Entry, lease: &Lease) -> Option<Mono> {
         let worker = self.workers.get(&lease.worker)?;
         let life = life_with(entry, worker).filter(|_| worker.polls())?;
@@ -47,7 +47,7 @@ impl Dispatcher {
         }
     }
 
-    /// A worker has brought the job.
+    /// A worker submitted the job: extends the lifetime.
     pub(super) fn renew_brought(&mut self, job: JobId) {
         let life = self.jobs.get(&job).and_then(|entry| entry.job.limits.life);
         self.renew(job, life);

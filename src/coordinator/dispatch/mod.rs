@@ -97,7 +97,7 @@ use queue::FairQueue;
 use timers::{Alarm, Timers};
 use workers::Worker;
 
-/// All state of dispatch. One task owns it.
+/// The state of dispatch, owned by one task.
 #[derive(Debug)]
 pub struct Dispatcher {
     settings: Settings,
@@ -105,14 +105,14 @@ pub struct Dispatcher {
     jobs: Table<JobId, Entry>,
     /// How many jobs each account has here.
     open: Table<AccountId, usize>,
-    /// Of these, the texts whose clients wait at an open connection.
+    /// The part that are texts with a waiting client.
     direct_texts: Table<AccountId, usize>,
     /// And the media and stored transcripts of `/v1`.
     media: Table<AccountId, usize>,
     demands: Demands,
     workers: Table<WorkerId, Worker>,
     sessions: Table<SessionId, WorkerId>,
-    /// Of workers about whom anything was decided.
+    /// Terms of workers that have any.
     terms: Table<WorkerId, Terms>,
     /// Connected workers that are given their owners' jobs only.
     own_only: BTreeSet<(AccountId, WorkerId)>,
@@ -150,7 +150,7 @@ struct Touched {
 pub struct Census {
     /// Accepted jobs that have not ended.
     pub jobs: usize,
-    /// Of those, the ones that wait for a worker.
+    /// The part that is queued.
     pub queued: usize,
     pub workers: usize,
     pub sessions: usize,
@@ -161,7 +161,7 @@ pub struct Census {
     pub lanes: usize,
     pub records: usize,
     pub alarms: usize,
-    /// Kinds and models that are asked for.
+    /// Kinds and models with unfinished requests.
     pub demands: usize,
     /// Jobs that wait to be run alone, and workers that are kept for them.
     pub suspects: usize,

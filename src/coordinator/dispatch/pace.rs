@@ -1,5 +1,4 @@
-//! How long jobs take, for people who wait: learned from those that were done, whatever their kind. Nothing decides by
-//! it.
+//! Durations of jobs, measured, for display. No decision depends on this.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,26 +12,26 @@ const TYPICAL: Duration = Duration::from_secs(10);
 /// Weight of the newest job in the moving average.
 const NEWEST: f64 = 0.25;
 
-/// Of jobs that need the same.
+/// Speed of jobs with equal needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pace {
     /// Seconds of a typical job; none before the first.
     typical: Option<f64>,
 }
 
-/// Of all jobs of a kind, for lanes that have done none.
+/// Speeds by kind, for lanes without measurements.
 #[derive(Debug, Default)]
 pub struct Paces(BTreeMap<Kind, Pace>);
 
 impl Pace {
-    /// So much work, by one worker, took so long.
+    /// Records the duration of this much work on one worker.
     pub fn learn(&mut self, work: Work, took: Duration) {
         let newest = took.as_secs_f64() * 1000.0 / work.0.max(1) as f64;
         let before = self.typical.unwrap_or(newest);
         self.typical = Some(before + NEWEST * (newest - before));
     }
 
-    /// How long one worker is at so much work.
+    /// Expected duration of this much work on one worker.
     pub fn time_for(self, work: Work) -> Duration {
         let typical = self.typical.map_or(TYPICAL, Duration::from_secs_f64);
         typical.mul_f64(work.0 as f64 / 1000.0)

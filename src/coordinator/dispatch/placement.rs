@@ -18,7 +18,7 @@ use super::workers::{Choice, Worker};
 
 /// How many returning jobs of a lane are looked at for one that may have this worker.
 const RETURNING_LOOK: usize = 64;
-/// How often one worker may refuse to go on with what others have begun: it may have been full, or unable to.
+/// Limit of refusals by a worker to continue another's output: it may have been full, or unable to.
 const MOST_REFUSALS: usize = 3;
 /// A worker that has the prompt's beginning is preferred up to this much longer a wait, plus half of it.
 const AFFINITY_MILLIS: u64 = 500;
@@ -108,7 +108,7 @@ impl Dispatcher {
                 .into_iter()
                 .flat_map(|lane| lane.free.iter())
                 .filter(|place| self.runs_apart(entry, place.worker));
-            // One more than it has tried, and one it has not tried is among them.
+            // One more than the tried workers, so that an untried one is among them.
             let mut places = free.take(entry.tried().len() + 1);
             let found = places.find(|place| self.may_run(entry, place.worker));
             let found = found.map(|place| place.worker);

@@ -1,6 +1,6 @@
-//! Workers that come for their jobs instead of holding a socket. Such a worker is online while it comes often enough
-//! (its shell says when it no longer does), has room only in the moment it asks, and is heard of again when it
-//! brings a result. Nothing can be told it in between, so a cancelled job runs on until it comes back.
+//! Polling workers, which have no socket. Such a worker is online while it polls often enough (its shell reports when
+//! it stops), has free slots only during a pop, and is next heard when it submits. No message can reach it in between,
+//! so a cancelled job runs on until the next submit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -123,8 +123,8 @@ impl Dispatcher {
         self.settle_in(registration.worker);
     }
 
-    /// What waits and is not for this worker, counted by the first thing it lacks. Images are counted by everything it
-    /// lacks: that is what owners of their workers are used to.
+    /// Queued jobs that the worker cannot take, counted by the first missing requirement. Images are counted by every
+    /// missing one, as their workers' owners know it.
     pub fn skipped(&self, session: SessionId, wants: &Wants) -> Skipped {
         let mut skipped = Skipped::new();
         let id = self.sessions.get(&session);
@@ -251,7 +251,7 @@ impl Dispatcher {
         self.set_worker_alarm(id);
     }
 
-    /// A worker that polls has not come for a while.
+    /// Marks a polling worker as absent when it has not polled for a while.
     pub(super) fn look_for(&mut self, id: WorkerId) {
         let (now, presence) = (self.now.mono, self.settings.poll_presence);
         let is_absent = |worker: &Worker| {
@@ -320,7 +320,7 @@ impl Dispatcher {
         together
     }
 
-    /// The job with the earliest rank, of those that it wants.
+    /// The wanted job with the earliest rank.
     fn best_wanted(&self, id: WorkerId, wants: &Wants) -> Option<(JobId, LaneId)> {
         let takes = |entry: &Entry| wants.unwanted(entry).is_none() && self.may_run(entry, id);
         let worker = self.workers.get(&id)?;
@@ -394,7 +394,7 @@ fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
     skips
 }
 
-/// Whether a job takes more than this worker does, in what this reason is about.
+/// Whether a job exceeds the worker's limit that this reason is about.
 fn exceeds(needs: Needs, most: Reach, reason: Skip) -> bool {
     match (needs, reason) {
         (Needs::Text(text), Skip::Window) => {

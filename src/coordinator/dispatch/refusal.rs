@@ -33,7 +33,7 @@ pub enum Refusal {
     /// The owners of all workers that could serve it have their machines back.
     Paused {
         models: Vec<Arc<str>>,
-        /// Until the first of them is known to come back.
+        /// Until the first worker is expected back.
         wait: Option<Duration>,
     },
     /// No connected worker can serve it.
@@ -43,7 +43,7 @@ pub enum Refusal {
     },
 }
 
-/// The first thing that no connected worker has, of those that have everything before it.
+/// The first requirement that no connected worker meets besides all earlier ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing {
     /// No worker serves the model. Only the catalog knows whether it is unknown or merely offline.
@@ -222,7 +222,7 @@ impl fmt::Display for Missing {
     }
 }
 
-/// `1048576 pixels (at most 262144)` for whatever exceeds its limit; everything, where no single limit is exceeded.
+/// `1048576 pixels (at most 262144)` for each exceeded limit; all needs if no single limit is exceeded.
 fn beyond(wanted: Needs, most: &Reach) -> impl Iterator<Item = String> {
     let sides: Vec<(u32, u32, &str)> = match wanted {
         Needs::Text(it) => vec![(it.output, most.text.output, "tokens of output")],

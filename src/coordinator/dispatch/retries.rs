@@ -236,7 +236,7 @@ impl Dispatcher {
         }
     }
 
-    /// The job has ended: what its failures mean for the workers is known now.
+    /// Books strikes once the job has ended, when its failures can be judged.
     pub(super) fn resolve_strikes(&mut self, job: JobId, outcome: &Outcome) {
         if matches!(outcome, Outcome::Failed(failure) if failure.blame == Blame::Client) {
             return;

@@ -1,5 +1,4 @@
-//! How long things may take and how often they may fail. The defaults are those of the worker contract where it
-//! names one.
+//! Timeouts and limits of dispatch. The defaults are those of the worker contract where it names one.
 
 use std::time::Duration;
 
@@ -13,13 +12,13 @@ pub struct Settings {
     pub queue_limit: usize,
     /// The anonymous account, which may fill at most half of the queue.
     pub keyless: Option<AccountId>,
-    /// Jobs one account may have here at once, waiting and running; none: as many as it likes.
+    /// Limit of an account's jobs, queued and running; `None` is unlimited.
     pub in_flight_limit: Option<usize>,
-    /// Of these, the texts whose clients wait at an open connection; none: as many as it likes.
+    /// The same for texts with a waiting client.
     pub direct_text_limit: Option<usize>,
-    /// Of these, media and stored transcripts of `/v1`; none: as many as it likes.
+    /// The same for media and stored transcripts of `/v1`.
     pub media_limit: Option<usize>,
-    /// No job lives longer than this, whatever its deadline says.
+    /// Longest lifetime of a job, whatever its deadline.
     pub longest_life: Duration,
     /// How long jobs wait while no connected worker can serve them.
     pub unserved_patience: Duration,
@@ -33,7 +32,7 @@ pub struct Settings {
     pub short_grace: Duration,
     /// How long a worker may take to confirm a cancel. Afterwards its slot counts as free.
     pub cancel_patience: Duration,
-    /// How long a peer that cannot be told twice may go on with a cancelled job before its socket is closed.
+    /// How long a peer without `multi` may continue a cancelled job before its socket is closed.
     pub mute_patience: Duration,
     /// Silence in a job of a peer with `lease`: three missed beats.
     pub beat_window: Duration,
@@ -44,7 +43,7 @@ pub struct Settings {
     /// From the first look at a silent job to the second one. A second look later than this counts as a first one: this
     /// process was paused, and the worker was not.
     pub second_look: Duration,
-    /// How long a settlement is tried before the job ends without one. Of a job on disk it is tried while that lives.
+    /// How long a settlement is retried before the job ends without one. For a durable job, as long as it lives.
     pub settle_patience: Duration,
     /// A public peer counts on an ack this soon after its `done`.
     pub ack_patience: Duration,

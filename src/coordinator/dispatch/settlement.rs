@@ -14,7 +14,7 @@ use super::timers::Alarm;
 use super::workers::Hold;
 
 impl Dispatcher {
-    /// The job has ended, for better or worse: tells the store.
+    /// The job has ended: starts its settlement.
     pub(super) fn settle(
         &mut self,
         job: JobId,
@@ -212,8 +212,8 @@ impl Dispatcher {
         ack.is_some_and(|ack| ack.attempt == attempt)
     }
 
-    /// Over the socket the worker has now, which may be a later one than it said `done` on; one that polls has its answer
-    /// where it asked.
+    /// Acks over the worker's present socket, which may not be the one of its `done`; a polling worker gets the reply
+    /// to its submit.
     fn ack(&mut self, job: JobId, ack: PendingAck, reward: Kudos, out: &mut Vec<Effect>) {
         if let Some(session) = ack.polled {
             out.push(Effect::Ack {
@@ -245,7 +245,7 @@ impl Dispatcher {
         self.touched.workers.push(ack.worker);
     }
 
-    /// Nothing of the job stays behind.
+    /// Removes all state of the job.
     pub(super) fn forget(&mut self, job: JobId, out: &mut Vec<Effect>) {
         if let Some(entry) = self.jobs.remove(&job) {
             self.demands.remove(&entry.job);

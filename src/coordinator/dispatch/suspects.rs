@@ -1,16 +1,16 @@
-//! Jobs that may kill their workers. A job whose worker was lost before it wrote anything is a *suspect*: a worker runs it
-//! apart from all others of its kind until it writes something, so that it is told apart from jobs that merely shared the
-//! lost socket. A suspect that loses its worker is a bad job, if nothing at all ran beside it; otherwise it runs *strictly*
+//! Jobs that may kill their workers. A job whose worker was lost before any output is a *suspect*: a worker runs it
+//! apart from all others of its kind until it has output, which distinguishes it from jobs that merely shared the lost
+//! socket. A suspect that loses its worker is a bad job, if no other job ran with it; otherwise it runs *strictly*
 //! alone the next time. A job that has lost two workers runs apart to its end.
 //!
-//! Texts and media are kept apart from their own kind alone, since a worker makes them on threads of their own and media
+//! Texts and media are kept apart from their own kind alone, since a worker runs them on separate threads and media
 //! take minutes: a suspect image stops no text, and no image a suspect text. A completed step of an image, a sound or a
-//! video counts as something written, and ends its strictness.
+//! video counts as output, and ends its strictness.
 //!
-//! Where no worker is free of its kind, some are *set aside*: they take nothing more of it until such jobs have ended and a
+//! If every worker has jobs of the kind, some are *set aside*: they get no more of it until such jobs have ended and a
 //! suspect is given to them. At most half of a lane's workers, and at least one, are isolated at a time. Afterwards the
-//! other jobs have such a worker for at least as long as the suspect had it, so that neither starves where there is one
-//! worker only.
+//! other jobs have such a worker for at least as long as the suspect had it, so that neither starves with a single
+//! worker.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use super::lanes::LaneId;
 use super::queue::Ticket;
 use super::workers::Worker;
 
-/// From so many losses on, output does not clear a job any more.
+/// Losses from which on output does not clear a job any more.
 const LOSSES_ISOLATED: u32 = 2;
 
 /// The jobs that a suspect runs apart from.
@@ -46,14 +46,14 @@ impl Scope {
     }
 }
 
-/// Whether a worker takes jobs beside those it has.
+/// Whether a worker takes further jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
     /// Takes other jobs, and is not set aside before this moment.
     Open { until: Mono },
     /// For a suspect, of these jobs.
     SetAside { since: Mono, scope: Scope },
-    /// Runs this job and none of these beside it.
+    /// Runs this job, and no others of this scope.
     Alone {
         job: JobId,
         since: Mono,
@@ -70,7 +70,7 @@ impl Default for Isolation {
 /// The worker of this lease is gone.
 pub(super) struct Loss<'a> {
     pub lease: &'a Lease,
-    /// None where the worker is not known any more.
+    /// `None` if the worker was removed.
     pub worker: Option<&'a Worker>,
 }
 
@@ -205,7 +205,7 @@ impl Dispatcher {
         }
     }
 
-    /// The worker takes jobs beside its suspect again, but none of this scope.
+    /// Lets the worker take jobs beside its suspect again, except those of this scope.
     fn relax(&mut self, id: WorkerId, to: Scope) {
         let worker = self.workers.get_mut(&id);
         if let Some(Isolation::Alone { scope, .. }) = worker.map(|worker| &mut worker.isolation) {
@@ -241,7 +241,7 @@ impl Dispatcher {
         self.set_worker_alarm(id);
     }
 
-    /// Sets workers aside for suspects that wait, and opens those that no suspect waits for any more.
+    /// Sets workers aside for queued suspects, and releases those that no suspect needs.
     pub(super) fn review_isolation(&mut self) {
         self.touched.suspects = false;
         let mut waiting: BTreeMap<LaneId, Vec<JobId>> = BTreeMap::new();
@@ -292,7 +292,7 @@ impl Dispatcher {
         }
     }
 
-    /// The worker that is probably free of these jobs first, of those whose turn it is.
+    /// The worker that is expected to be free of these jobs first, among those whose turn it is.
     fn least_busy(&self, lane: LaneId, jobs: &[JobId], scope: Scope) -> Option<WorkerId> {
         let now = self.now.mono;
         let is_open = |worker: &&Worker| {
@@ -339,7 +339,7 @@ impl Worker {
         matches!(self.isolation, Isolation::SetAside { .. })
     }
 
-    /// Whether it may be given a job of this kind beside those it has, or, set aside, its one suspect.
+    /// Whether the worker may get another job of this kind or, set aside, its suspect.
     pub fn is_open_to(&self, kind: Kind) -> bool {
         match self.isolation {
             Isolation::Open { .. } => true,

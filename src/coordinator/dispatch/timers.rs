@@ -1,5 +1,5 @@
-//! When something has to be looked at again. One alarm per thing, moved rather than added to, so that the queue
-//! is as long as there are things and nothing of a finished job stays behind.
+//! Alarms. An alarm per subject is moved rather than added again, so that the queue is bounded by the subjects and a
+//! finished job leaves none.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(600);
 
 impl Dispatcher {
-    /// Until some more jobs of a kind have ended, of so many that run side by side.
+    /// Expected time until `count` more jobs of a kind have ended, of those that run concurrently.
     pub(super) fn until_ended(&self, kind: Kind, count: usize, running: usize) -> Duration {
         let typical = self.paces.of(kind).time_for(Work(1000));
         until_ended(typical, count, running)

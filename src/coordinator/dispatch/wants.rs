@@ -8,14 +8,14 @@ use std::sync::Arc;
 use super::jobs::Entry;
 use muster_protocol::job::{JobId, RequestId};
 
-/// Of one pop.
+/// The conditions of one pop.
 #[derive(Debug, Clone, Default)]
 pub struct Wants {
     /// Jobs, all of one request where nothing else is said.
     pub most: u32,
     /// The jobs may belong to different requests.
     pub scattered: bool,
-    /// Room for all of them together, in pixels; none: whatever their size.
+    /// Memory for all images together, in pixels; `None` is unlimited.
     pub room: Option<f64>,
     /// Refuses prompts with one of these words.
     pub unwanted: Words,
@@ -25,8 +25,8 @@ pub struct Wants {
     pub own_only: bool,
     /// No other than one of these, if there are any: it says it has done it.
     pub only: Vec<JobId>,
-    /// Nothing it makes is believed: where there is nothing of its owner's it gets a copy of a job, of another request than
-    /// these.
+    /// The worker's results are discarded: without a job of its owner it gets a copy of another's, of a request outside
+    /// this set.
     pub decoys: Option<Arc<BTreeSet<RequestId>>>,
 }
 
@@ -34,7 +34,7 @@ pub struct Wants {
 #[derive(Debug, Clone, Default)]
 pub struct Words {
     list: Arc<[String]>,
-    /// Tells it from other lists.
+    /// Hash of the list.
     mark: u64,
 }
 
@@ -68,7 +68,7 @@ impl Wants {
         }
     }
 
-    /// How many jobs of this bulk it is given at once; one, however large it is.
+    /// Number of jobs of this size in one pop; at least one.
     pub fn batch(&self, bulk: u64) -> u32 {
         let most = match self.room {
             Some(room) if bulk > 0 => {
@@ -81,7 +81,7 @@ impl Wants {
         most.max(1)
     }
 
-    /// Whether it takes whatever it can do.
+    /// Whether the worker accepts every job that it could run.
     pub fn takes_all(&self) -> bool {
         self.unwanted.is_empty() && !self.paid && !self.own_only
     }

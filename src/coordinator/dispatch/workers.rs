@@ -20,14 +20,14 @@ const MOST_SLOTS: u32 = 1024;
 const MOST_MODELS: usize = 512;
 /// How long a job waits for a worker that polls, usually.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// Accounts it may prefer beside its owner's; further ones wait their turn.
+/// Limit of preferred accounts besides the owner's; further ones get no priority.
 const MOST_PREFERRED: usize = 50;
 
 #[derive(Debug)]
 pub struct Worker {
     pub id: WorkerId,
     pub owner: AccountId,
-    /// None while its socket is gone and its jobs wait for it to come back.
+    /// `None` while disconnected, with jobs that it may resume.
     pub session: Option<SessionId>,
     pub extensions: Extensions,
     pub profile: Profile,
@@ -40,7 +40,7 @@ pub struct Worker {
     pub slots: usize,
     /// The jobs of the worker, and the kind of each.
     pub running: BTreeMap<JobId, Kind>,
-    /// A worker that polls takes so many more, and only while it asks; the others have slots.
+    /// Jobs that a polling worker still takes in the current pop; `None` for socket workers, which have slots.
     pub asked: Option<u32>,
     /// When anything was last heard from it.
     pub heard: Mono,
@@ -83,7 +83,7 @@ pub struct WorkerModel {
     pub offering: Offering,
 }
 
-/// By which of several models a job is done.
+/// Which of several models runs a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// The most wanted.
@@ -98,7 +98,7 @@ pub struct Listing {
     pub kind: Kind,
     /// Indices of its models that the lane accepts, the most wanted first.
     pub models: Vec<usize>,
-    /// Of those on sockets, while they have room.
+    /// For socket workers with a free slot.
     pub place: Option<Place>,
 }
 
@@ -163,7 +163,7 @@ impl Worker {
             .with_if(self.is_present, Capabilities::INTERACTIVE);
     }
 
-    /// Until when a worker that polls counts as present without coming again; none: its jobs say that it is there.
+    /// Until when a polling worker counts as present without another poll; `None` while it has jobs.
     pub fn present_until(&self, presence: Duration) -> Option<Mono> {
         self.running.is_empty().then(|| self.heard + presence)
     }
@@ -295,7 +295,7 @@ impl Worker {
         }
     }
 
-    /// Whether it comes for its jobs: nothing can be told it in between.
+    /// Whether the worker polls, so that no message can reach it in between.
     pub fn polls(&self) -> bool {
         self.asked.is_some()
     }
@@ -449,7 +449,7 @@ impl Profile {
             capabilities = capabilities.with(Capabilities::CONTINUE);
         }
         if !registration.polls {
-            // Only those that poll can say that they are slow, or that they draw few steps.
+            // Only polling workers can state that they are slow, or limit their steps.
             capabilities = capabilities
                 .with(Capabilities::TIMELY)
                 .with(Capabilities::MANY_STEPS);
@@ -501,7 +501,7 @@ impl Default for Speed {
     }
 }
 
-/// What one job tells about its worker's speed.
+/// Speed measurements of one job.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
     /// Tokens that were read until the first output, and how long that took.

@@ -21,7 +21,7 @@ use super::{StorageError, Store};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountRow {
     pub id: AccountId,
-    /// By what operators name it; none of an account that an older version of the program has made.
+    /// Operators' name of the account; `None` for accounts of older versions.
     pub login: Option<String>,
     /// Display name.
     pub name: String,
@@ -31,7 +31,7 @@ pub struct AccountRow {
     pub concurrency: Option<i64>,
 }
 
-/// What came of changing the roles of an account.
+/// Outcome of a change of roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoleChange {
     Done,
@@ -108,7 +108,7 @@ impl Store {
         first(row.bind(storable(login)), &self.readers).await
     }
 
-    /// Some that call themselves this, in whatever case, the oldest first.
+    /// Accounts with this display name, ignoring case, oldest first; at most 20.
     pub async fn accounts_called(&self, name: &str) -> Result<Vec<AccountRow>, StorageError> {
         let rows = sqlx::query(select_accounts!(
             "AND lower(name) = lower($1) ORDER BY id LIMIT 20"

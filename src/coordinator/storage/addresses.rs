@@ -1,4 +1,4 @@
-//! Where workers come from.
+//! Last addresses of workers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Noted {
 }
 
 impl Store {
-    /// Where the workers of these names are now.
+    /// Records the present addresses of workers, by name.
     pub async fn note_worker_addresses(
         &self,
         workers: Vec<(Arc<str>, String)>,
@@ -49,7 +49,7 @@ impl Store {
         self.change(Noted(workers)).await
     }
 
-    /// None where there is no such worker.
+    /// `None` if the worker does not exist.
     pub async fn worker_owner(&self, public_id: Uuid) -> Result<Option<AccountId>, StorageError> {
         let row = sqlx::query("SELECT owner FROM workers WHERE public_id = $1");
         let row = row.bind(public_id.to_string());
@@ -57,7 +57,7 @@ impl Store {
         Ok(row.map(|row| row.try_get(0)).transpose()?.map(AccountId))
     }
 
-    /// By the identity that peers are told.
+    /// Looks up by public id.
     pub async fn worker_address(&self, public_id: Uuid) -> Result<WorkerAddress, StorageError> {
         let row = sqlx::query(
             "SELECT address FROM workers LEFT JOIN worker_addresses ON worker = workers.id \

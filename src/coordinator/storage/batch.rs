@@ -63,7 +63,7 @@ impl<'a> Batch<'a> {
         self.write_uses(&sums, connection).await
     }
 
-    /// Owners of styles share what those who used them have paid for their requests.
+    /// Pays owners of styles their share of the fees that users of their styles paid.
     async fn write_uses(
         &self,
         forgiven: &Forgiven,

@@ -50,7 +50,7 @@ struct Changed {
 #[derive(Debug)]
 struct Deleted(Uuid);
 
-/// The columns of a [`Collection`], and what follows.
+/// Selects the columns of a [`Collection`], followed by `$rest`.
 macro_rules! select_collections {
     ($rest:literal) => {
         concat!(
@@ -67,7 +67,7 @@ impl Store {
         self.with_members(found).await
     }
 
-    /// Of the wanted kind if there is one, public rather than not, the oldest of them.
+    /// A collection by name: of the wanted kind if there is one, else any; public before private, oldest first.
     pub async fn collection_named(
         &self,
         owner: Option<AccountId>,
@@ -133,7 +133,7 @@ impl Store {
         Ok(found.pop())
     }
 
-    /// Reads the members of so many collections at once.
+    /// Loads the members of these collections.
     async fn fill(&self, collections: &mut [Collection]) -> Result<(), StorageError> {
         if collections.is_empty() {
             return Ok(());
@@ -234,7 +234,7 @@ impl Change for Deleted {
     }
 }
 
-/// Instead of those that were there. A style that has gone meanwhile, or stands twice, is left out.
+/// Replaces the members. Deleted styles and duplicates are left out.
 async fn write_members(
     collection: Uuid,
     members: &[Uuid],

@@ -8,7 +8,7 @@ use tracing::warn;
 use super::StorageError;
 use super::dialect::Dialect;
 
-/// A larger file is not rewritten: nothing could be written meanwhile. A file of this size takes some twenty seconds.
+/// Larger files are not rewritten, since that blocks all writes; a file of this size takes some twenty seconds.
 const LARGEST_REWRITTEN: i64 = 2 << 30;
 
 pub struct Compactor<'a> {

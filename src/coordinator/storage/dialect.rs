@@ -28,8 +28,8 @@ impl Dialect {
         }
     }
 
-    /// Whatever fails, the transaction or its savepoint is rolled back: SQLite need not be able to undo the statement
-    /// alone, which it would keep a journal of its own for (and keeps where rows may be updated).
+    /// On failure the transaction or its savepoint is rolled back, so SQLite need not be able to undo the statement
+    /// alone, for which it would keep a journal (and does where rows may be updated).
     pub fn insert_into(self) -> &'static str {
         match self {
             Self::Sqlite => "INSERT OR FAIL INTO",

@@ -1,9 +1,10 @@
-//! Which coordinator of a PostgreSQL database leads. Two that did would run the same jobs, and each would take the other's
-//! holds for those of a process that has ended. Commands such as `worker key` may write beside the leader.
+//! Leader election among coordinators of a PostgreSQL database. Two leaders would run the same jobs, and each would
+//! take the other's holds for those of an ended process. Commands such as `worker key` may write beside the leader.
 //!
-//! The lease is the truth: the leader's row, renewed by the server's clock. A row that is old is taken away together with
-//! the right to write ([`Fence`]). An advisory lock of a session that does nothing else shows sooner that a process has
-//! died: where it is free, a row counts as old sooner. A file is locked as a file, and has one coordinator by that.
+//! The lease is authoritative: the leader's row, renewed by the server's clock. Taking over an old row also revokes the
+//! right to write ([`Fence`]). An advisory lock, held by a session used for nothing else, shows earlier that a process
+//! has died: if the lock is free, a row counts as old sooner. A SQLite file is locked as a file, which ensures a single
+//! coordinator.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,7 @@ const ELECTION: Duration = Duration::from_secs(10);
 /// The last writes of a process that stops.
 const LAST_WRITES: Duration = Duration::from_secs(5);
 
-/// Of this schema, in whatever database it stands.
+/// Specific to the schema, in whatever database.
 const LOCK: &str = "SELECT CAST(CASE WHEN pg_try_advisory_lock(778402, hashtext(current_schema())) \
                     THEN 1 ELSE 0 END AS BIGINT)";
 const UNLOCK: &str = "SELECT CAST(CASE WHEN pg_advisory_unlock(778402, hashtext(current_schema())) \
@@ -284,7 +285,7 @@ async fn keep(mut session: LeaseSession, leadership: Leadership, stopping: Cance
 /// For the last write, while the process stops.
 const LAST_LOOKS: Duration = Duration::from_millis(20);
 
-/// A renewal that a crash of the server undoes is made again: nothing waits for its disk.
+/// Without waiting for the server's disk: a renewal lost in a crash is repeated.
 async fn open(location: &Location) -> Result<AnyConnection, StorageError> {
     let mut connection = connect(location).await?;
     connection.execute("SET synchronous_commit = off").await?;

@@ -1,5 +1,5 @@
-//! Entries of the ledger and the balances that they change, many at once. What would take a balance below its floor is
-//! forgiven down to there, by further entries.
+//! Entries of the ledger and their balances, in bulk. A charge that would take a balance below its floor is forgiven
+//! down to there, by further entries.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -88,8 +88,8 @@ impl Forgiven {
     }
 }
 
-/// Writes the entries and changes the balances, in one call with what else the script writes; which of the accounts
-/// have fallen below their floors by that.
+/// Writes the entries and changes the balances, in one call with the rest of the script. Returns the accounts that have
+/// fallen below their floors.
 pub async fn book(
     entries: &[(&dyn Booked, Entry)],
     mut script: Script,

@@ -42,7 +42,7 @@ struct Suspension {
     is_suspended: bool,
 }
 
-/// Nothing more can come of erasures that began before this moment.
+/// Ends erasures that began before this moment, since no more rows of theirs can arrive.
 #[derive(Debug)]
 struct ErasureEnd(UnixMillis);
 
@@ -121,7 +121,7 @@ const CONTENTS: &[&str] = &[
     "DELETE FROM responses WHERE account = $1",
 ];
 
-/// What else is known of an account. Balances, tallies and records are numbers, and stay with the ledger.
+/// Personal data of an account. Balances, tallies and records are numbers, and stay with the ledger.
 const ACCOUNT: &[&str] = &[
     "UPDATE accounts SET name = 'deleted', roles = 'deleted', login = 'user-' || CAST(id AS TEXT) WHERE id = $1",
     "UPDATE people SET login = NULL, contact = NULL, admin_comment = NULL, proxy_passkey = NULL, \
@@ -145,7 +145,7 @@ const ACCOUNT: &[&str] = &[
 const BEGIN_ERASURE: &str = "INSERT INTO erasures (account, at) VALUES ($1, $2) \
                              ON CONFLICT (account) DO UPDATE SET at = excluded.at";
 
-/// Deletes stored requests, results and responses, and has those that are still to come deleted.
+/// Deletes stored requests, results and responses, and marks those still to come for deletion.
 pub(super) async fn erase_contents(
     account: AccountId,
     now: UnixMillis,

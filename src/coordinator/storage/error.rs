@@ -45,7 +45,7 @@ pub enum StorageError {
     Fenced,
 }
 
-/// As long as SQLite waits for another program's transaction.
+/// How long SQLite waits for another program's transaction.
 const LOCK_WAIT_SECS: u64 = 5;
 
 impl StorageError {
@@ -94,7 +94,7 @@ impl From<io::Error> for StorageError {
     }
 }
 
-/// By the primary result code, <https://www.sqlite.org/rescode.html>.
+/// The error of a primary result code, <https://www.sqlite.org/rescode.html>.
 fn of_sqlite(code: u32, message: &str) -> StorageError {
     match code & 0xff {
         5 | 6 => StorageError::Locked(LOCK_WAIT_SECS),
@@ -107,7 +107,7 @@ fn of_sqlite(code: u32, message: &str) -> StorageError {
     }
 }
 
-/// By the class of the SQLSTATE, <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+/// The error of an SQLSTATE class, <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 fn of_postgres(code: &str, message: &str) -> StorageError {
     match code.get(..2).unwrap_or_default() {
         // Lost connections, refused ones, a server that shuts down, deadlocks.

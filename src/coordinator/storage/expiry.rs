@@ -32,8 +32,8 @@ impl Store {
         Ok(gone >= STEP.unsigned_abs())
     }
 
-    /// Forgets some of what jobs have brought whose request never came to be, or was gone before them: those that
-    /// ended before this moment. How many.
+    /// Deletes some results without a request that ended before this moment: the request was never stored, or was
+    /// deleted first. Returns their number.
     pub async fn forget_lost_results(&self, before: UnixMillis) -> Result<usize, StorageError> {
         let lost = sqlx::query(LOST).bind(before.0).bind(STEP);
         let lost = lost.fetch_all(&self.readers).await?;
@@ -47,7 +47,7 @@ impl Store {
     }
 }
 
-/// When they ended stands in the records; those without one ended long ago.
+/// The end of a job is in its record; a job without one ended long ago.
 const LOST: &str = "SELECT results.job FROM results \
      WHERE NOT EXISTS (SELECT 1 FROM requests WHERE requests.id = results.request) \
      AND NOT EXISTS (SELECT 1 FROM settled WHERE settled.job = results.job \
@@ -85,7 +85,7 @@ impl Change for Keep {
     }
 }
 
-/// What expired before this moment.
+/// Deletes requests that expired before this moment.
 #[derive(Debug)]
 struct Forget(UnixMillis);
 

@@ -97,7 +97,7 @@ const JSON: &[&str] = &[
 ];
 
 impl Store {
-    /// Some rows of a section, beginning after so many. Fewer than a page are the last.
+    /// A page of a section from `offset` on. A short page is the last.
     pub async fn export_page(
         &self,
         section: ExportSection,

@@ -23,7 +23,7 @@ static POSTINGS: Table = Table {
     tail: "",
 };
 
-/// What one request costs.
+/// The fee of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct Fee {
     pub account: AccountId,
@@ -57,7 +57,7 @@ pub fn entries(posting: &Posting) -> impl Iterator<Item = Entry> {
     })
 }
 
-/// What each account has paid of them.
+/// Fees paid by each account.
 pub fn paid(postings: &[Posting], forgiven: &Forgiven) -> HashMap<AccountId, Kudos> {
     let mut paid = HashMap::new();
     for posting in postings {

@@ -1,5 +1,5 @@
-//! The file of an SQLite store: whether the one that is open still has its name. A file that was deleted or replaced
-//! goes on being written by the connections that have it open, and is lost with the last of them.
+//! The file of a SQLite database: whether the open file still has its name. A deleted or replaced file is still written
+//! by the connections that have it open, and is lost with the last of them.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -71,7 +71,7 @@ impl OpenFiles {
         disk.is_some_and(|disk| disk.is_ok_and(is_full))
     }
 
-    /// A name beside the database for a copy of it.
+    /// A file name beside the database for a copy of it.
     pub fn rescue_path(&self, now_secs: i64) -> Option<PathBuf> {
         let database = &self.0.first()?.path;
         let name = rescue_prefix(database)?;
@@ -91,7 +91,7 @@ impl Companions {
         self.lock().push((path, text));
     }
 
-    /// Writes those that are missing once more. Their names.
+    /// Writes missing files again. Returns their names.
     pub fn restore(&self) -> Vec<String> {
         let missing = self.lock();
         let missing = missing.iter().filter(|(path, _)| !path.exists());
@@ -171,7 +171,7 @@ pub fn set_foreign_log_aside(path: &Path) -> io::Result<()> {
     std::fs::rename(&log, aside)
 }
 
-/// By the read version of the file format, <https://www.sqlite.org/fileformat2.html>. An empty file says nothing.
+/// By the read version of the file format, <https://www.sqlite.org/fileformat2.html>. An empty file has none.
 fn has_log(path: &Path) -> io::Result<bool> {
     const READ_VERSION: usize = 19;
     let mut header = [0; READ_VERSION + 1];

@@ -48,7 +48,7 @@ pub struct FilterChange {
     pub now: UnixMillis,
 }
 
-/// What came of a change.
+/// Outcome of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilterChanged {
     Done(FilterRow),
@@ -57,7 +57,7 @@ pub enum FilterChanged {
     Twin(i64),
 }
 
-/// What came of a new one.
+/// Outcome of a creation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilterMade {
     New(FilterRow),
@@ -71,10 +71,10 @@ struct FilterRemoval {
     id: i64,
 }
 
-/// As many there may be.
+/// Limit of filters.
 pub const MOST_FILTERS: i64 = 1000;
 
-/// The columns of a [`FilterRow`], and what follows.
+/// Selects the columns of a [`FilterRow`], followed by `$rest`.
 macro_rules! select_filters {
     ($rest:literal) => {
         concat!(

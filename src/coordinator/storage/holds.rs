@@ -12,7 +12,7 @@ use super::shared_keys::shared_key_id;
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// What kudos are kept of.
+/// The source of held kudos.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purse {
     /// The balance of an account, as far as it is above its floor.
@@ -46,7 +46,7 @@ pub struct OwnedHold {
     pub owner: i64,
 }
 
-/// Of holds of an owner that were made before this moment, those whose request is nowhere.
+/// Releases an owner's holds from before this moment whose request does not exist.
 #[derive(Debug)]
 struct ReleaseLost {
     before: UnixMillis,

@@ -1,7 +1,6 @@
-//! API keys, of which only the digest is here.
+//! API keys; only their digests are stored.
 //!
-//! Every change of a key raises the counter `keys`, in the same transaction: that is how other processes learn
-//! of it.
+//! Every change of a key raises the counter `keys`, in the same transaction, which notifies other processes.
 
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
@@ -78,7 +77,7 @@ struct Revocation {
     now: UnixMillis,
 }
 
-/// The columns of a [`KeyRow`], and what follows.
+/// Selects the columns of a [`KeyRow`], followed by `$rest`.
 macro_rules! select_keys {
     ($rest:literal) => {
         concat!(

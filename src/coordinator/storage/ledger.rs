@@ -15,9 +15,9 @@ use super::{StorageError, Store};
 /// Invariants of the whole ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerSums {
-    /// Of all entries and opening balances: nothing.
+    /// Sum of all entries and opening balances: zero.
     pub entries: Kudos,
-    /// Of all balances: nothing either.
+    /// Sum of all balances: zero.
     pub balances: Kudos,
     /// Jobs and postings with entries that do not sum to zero, and entries that have neither a settled job nor a
     /// posting: none.
@@ -42,7 +42,7 @@ impl Store {
         Ok(Kudos(row.map_or(Ok(0), |row| row.try_get(0))?))
     }
 
-    /// What each has, of those that have a balance.
+    /// Balances of these accounts, if they have one.
     pub async fn means(
         &self,
         accounts: &[AccountId],

@@ -1,4 +1,4 @@
-//! Where the store is: one file, or a PostgreSQL server.
+//! The database's location: a file, or a PostgreSQL server.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -92,8 +92,8 @@ fn unknown_parameter() -> StorageError {
     ))
 }
 
-/// The path is percent-encoded whole: a folder may be called `what?#`. The file is made by [`super::migrate`] alone: a
-/// connection that is opened after the file was deleted must fail, not find an empty database.
+/// The path is percent-encoded as a whole, since a folder may be called `what?#`. Only [`super::migrate`] creates the
+/// file: a connection opened after the file was deleted must fail, not find an empty database.
 fn sqlite_url(path: &Path) -> Result<Url, StorageError> {
     let text = path.to_str().ok_or_else(|| {
         StorageError::Misnamed(format!(
@@ -133,7 +133,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// As [`fmt::Display`]: the address of a server may hold a password.
+/// As [`fmt::Display`], since the URL of a server may contain a password.
 impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

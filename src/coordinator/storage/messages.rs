@@ -1,4 +1,4 @@
-//! What workers are told, by their owners and by moderators.
+//! Messages to workers, by their owners and by moderators.
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
@@ -39,7 +39,7 @@ pub struct NewMessage {
     pub origin: String,
     pub created_at: UnixMillis,
     pub expires_at: UnixMillis,
-    /// As many may be there for one worker, or for all of them, at a time.
+    /// Limit of messages for one worker, or for all.
     pub most: i64,
 }
 
@@ -48,7 +48,7 @@ pub struct NewMessage {
 pub struct MessageSearch {
     pub author: Option<AccountId>,
     pub worker: Option<WorkerId>,
-    /// Only what this account may read: its own, those to its workers, and those to all.
+    /// Only messages that this account may read: its own, those to its workers, and those to all.
     pub reader: Option<AccountId>,
     pub validity: Validity,
     /// The first is 0.
@@ -59,7 +59,7 @@ pub struct MessageSearch {
 #[derive(Debug)]
 struct Removal(Uuid);
 
-/// The columns of a [`MessageRow`], and what follows.
+/// Selects the columns of a [`MessageRow`], followed by `$rest`.
 macro_rules! select_messages {
     ($rest:literal) => {
         concat!(
@@ -82,7 +82,7 @@ impl Store {
         first(row.bind(id.to_string()), &self.readers).await
     }
 
-    /// All that workers are told at this moment, the oldest first.
+    /// All valid messages, oldest first.
     pub async fn messages_at(&self, now: UnixMillis) -> Result<Vec<MessageRow>, StorageError> {
         let rows = sqlx::query(select_messages!(
             "WHERE expires_at > $1 ORDER BY worker_messages.created_at, worker_messages.id"

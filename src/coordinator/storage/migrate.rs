@@ -1,7 +1,7 @@
 //! The schema and its versions: forward only, embedded, one text for both engines.
 //!
-//! A database that is newer than the program is refused before anything in it is touched. An older one is
-//! migrated in one transaction; a SQLite file is copied beside itself first.
+//! A database newer than the program is refused unchanged. An older one is migrated in one transaction; a SQLite file
+//! is copied beside itself first.
 
 use std::fs::{OpenOptions, remove_file};
 use std::io;
@@ -77,7 +77,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     options.open(path).map(drop)
 }
 
-/// Brings the database to the last of `migrations`, or refuses it.
+/// Migrates the database to the last of `migrations`, or refuses it.
 pub async fn migrate(
     mut connection: AnyConnection,
     location: &Location,
@@ -99,7 +99,7 @@ pub async fn migrate(
     Ok(connection)
 }
 
-/// Brings the database of a server to the last schema.
+/// Migrates a server's database to the newest schema.
 pub async fn migrate_server(connection: &mut AnyConnection) -> Result<(), StorageError> {
     apply_or_undo(connection, Dialect::Postgres, ALL).await
 }
@@ -199,7 +199,7 @@ async fn keep_copy(
     Ok(())
 }
 
-/// An empty file beside the database, and never one that is there already.
+/// Creates an empty file beside the database, never overwriting one.
 fn make_copy(path: &Path, found: i64) -> Result<PathBuf, StorageError> {
     let again = (1_u32..).map(|number| format!("-{number}"));
     for suffix in std::iter::once(String::new()).chain(again) {

@@ -170,7 +170,7 @@ const TRUSTED: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Store {
-    /// Opens the database beside its coordinator, or without one.
+    /// Opens the database without leading it, beside its coordinator or without one.
     pub async fn open(location: &Location, tasks: &Tasks) -> Result<Self, StorageError> {
         Self::open_as(Leadership::default(), location, tasks).await
     }
@@ -250,13 +250,12 @@ impl Store {
         self.is_sqlite
     }
 
-    /// Nothing that was deleted is left in the files when this returns, as far as a database can say so: a server keeps
-    /// free space as it is.
+    /// Removes all deleted data from the files, as far as possible: a server keeps its free space.
     pub async fn compact(&self) -> Result<(), StorageError> {
         self.write(Write::compact).await
     }
 
-    /// Where the database is deleted while it is in use, this file is written again beside the copy that is made of it.
+    /// Writes this file again beside the copy of a database that was deleted while in use.
     pub fn keep_file(&self, path: PathBuf, text: String) {
         self.companions.add(path, text);
     }
@@ -270,12 +269,12 @@ impl Store {
         }
     }
 
-    /// Rises when a key was changed, by whatever process.
+    /// Rises with every change of a key, in any process.
     pub fn keys_revision(&self) -> watch::Receiver<i64> {
         self.revision(Topic::Keys)
     }
 
-    /// Rises when something of the topic was changed, by whatever process.
+    /// Rises with every change of the topic, in any process.
     pub fn revision(&self, topic: Topic) -> watch::Receiver<i64> {
         self.revisions.of(topic)
     }
@@ -331,7 +330,7 @@ async fn set(connection: &mut AnyConnection, setting: &'static str) -> Result<()
 const AT_ONCE: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Of a server that cannot be reached, with its address.
+/// Adds the server's address to the error of an unreachable server.
 fn named(error: StorageError, location: &Location) -> StorageError {
     match (error, location) {
         (StorageError::Unreachable(why), Location::Postgres(_)) => {

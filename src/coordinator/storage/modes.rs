@@ -11,7 +11,7 @@ use super::write::Change;
 use super::{StorageError, Store};
 
 impl Store {
-    /// Follows the modes, by whatever process they are changed.
+    /// The service modes, as changed by any process.
     pub fn modes(&self) -> watch::Receiver<Reading> {
         self.modes.subscribe()
     }

@@ -30,7 +30,7 @@ pub async fn insert(
     })
 }
 
-/// Which row an update is of: the one whose id is `$1`, unless `$2` is what its owner calls another one.
+/// The condition of an update by id: `$1`, unless the owner has another record named `$2`.
 pub fn unless_taken(table: &str) -> String {
     format!(
         "WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM {table} AS other \

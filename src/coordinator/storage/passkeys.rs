@@ -1,4 +1,4 @@
-//! The passkeys of service accounts, which their proxies send to say for whom they ask.
+//! Passkeys of service accounts, which a service sends to name its own users.
 
 use sqlx::Row;
 
@@ -10,7 +10,7 @@ const PASSKEYS: &str = "SELECT people.proxy_passkey, accounts.roles FROM people 
                         JOIN accounts ON accounts.id = people.account WHERE people.proxy_passkey IS NOT NULL";
 
 impl Store {
-    /// Of accounts that still are services, sealed.
+    /// Sealed passkeys of accounts with the service role.
     pub async fn passkeys(&self) -> Result<Vec<String>, StorageError> {
         let rows = sqlx::query(PASSKEYS).fetch_all(&self.readers).await?;
         let mut passkeys = Vec::new();

@@ -16,12 +16,12 @@ use super::write::Change;
 use super::{StorageError, Store};
 
 impl Store {
-    /// Moves kudos between accounts, for whatever cause.
+    /// Moves kudos between accounts.
     pub async fn post(&self, posting: Posting) -> Result<Posted, StorageError> {
         self.change(posting).await
     }
 
-    /// What became of an earlier posting with the same key.
+    /// The outcome of an earlier posting with the same idempotency key.
     pub async fn posted_before(&self, posting: &Posting) -> Result<Option<Posted>, StorageError> {
         match posting.once {
             Some(_) => earlier(posting, &mut *self.readers.acquire().await?).await,
@@ -77,7 +77,7 @@ impl Change for Posting {
     }
 }
 
-/// As a part of another change, too.
+/// Posts within another change.
 pub async fn post(
     posting: &Posting,
     connection: &mut AnyConnection,

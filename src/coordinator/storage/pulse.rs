@@ -1,5 +1,4 @@
-//! Feels the store's pulse twice a second: whether it answers, and what another process has changed. One small
-//! statement serves it all.
+//! Checks the database twice a second: its health, and changes by other processes. A single small statement does both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -52,7 +51,7 @@ impl Health {
         self.read.is_good() && self.written.is_good() && self.disk.is_good()
     }
 
-    /// A store that cannot be written is told before one that cannot be read.
+    /// A write problem takes precedence over a read problem.
     pub fn problem(&self) -> Option<StorageError> {
         match self.is_good() {
             true => None,
@@ -129,7 +128,7 @@ pub struct Followed {
     pub modes: Arc<watch::Sender<Reading>>,
 }
 
-/// What one look at the store tells.
+/// The results of one check.
 #[derive(Debug, Default)]
 pub struct Look {
     /// The counters, by their names.
@@ -137,10 +136,10 @@ pub struct Look {
     modes: Reading,
 }
 
-/// The files of a store, those that belong to it, and the connection that copies it when they are gone.
+/// The open files of a database, its companions, and the connection that copies it when they are gone.
 pub type WatchedFiles = (OpenFiles, Companions, Option<Rescuer>);
 
-/// Starts the task, which goes on from the first look.
+/// Starts the task, from the results of the first check.
 pub fn start(
     first: Look,
     readers: &AnyPool,

@@ -1,4 +1,4 @@
-//! What clients think of their images. A request is rated once, and paid for in the same transaction.
+//! Clients' ratings of their images. A request is rated once, and the reward paid in the same transaction.
 
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
@@ -10,7 +10,7 @@ use super::postings::post;
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// Of one image.
+/// The rating of one image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RatingRow {
     pub job: JobId,

@@ -1,5 +1,5 @@
-//! The latest jobs, without prompts and results: those that were delivered, for the public list, and those of an
-//! account, for its owner.
+//! The latest jobs, without prompts and results: delivered ones for the public list, and those of an account for its
+//! owner.
 
 use sqlx::Row;
 use sqlx::any::AnyRow;
@@ -24,7 +24,7 @@ pub struct RecentJob {
     pub ended_at: UnixMillis,
 }
 
-/// However many jobs fail in a row, so many of the latest are looked at and no more.
+/// Most jobs read for the list, however many of them failed.
 const MOST_LOOKED_AT: i64 = 1000;
 
 /// The index on the moment of the end gives the latest rows, and only these are joined.
@@ -54,7 +54,7 @@ pub struct AccountJob {
     pub prompt_tokens: i64,
     pub completion_tokens: i64,
     pub charge: Kudos,
-    /// None where the account did not pay in money.
+    /// `None` if the account did not pay in money.
     pub cost: Option<MicroUsd>,
     pub accepted_at: UnixMillis,
     pub total_millis: i64,
@@ -68,8 +68,7 @@ const OF_ACCOUNT: &str = "SELECT job, kind, model, state, reason, prompt_tokens,
      ORDER BY accepted_at DESC, job DESC LIMIT $3";
 
 impl Store {
-    /// The latest ended jobs of an account, the newest first, or those that come after one of them. Nothing comes
-    /// after a job that is not remembered.
+    /// The latest ended jobs of an account, newest first, or those before a job; none if that job's record was deleted.
     pub async fn jobs_of(
         &self,
         account: AccountId,

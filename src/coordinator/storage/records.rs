@@ -36,7 +36,7 @@ static RECORDS: Table = Table {
            made_interrogations = records.made_interrogations + excluded.made_interrogations",
 };
 
-/// What one account adds.
+/// The amounts to add for one account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Added {
     used: Work,
@@ -59,7 +59,7 @@ struct Count {
     interrogations: i64,
 }
 
-/// Adds what these jobs were.
+/// Adds these jobs to the totals.
 pub fn note_records(settlements: &[&Settlement], script: &mut Script) {
     // In the order of accounts: every transaction locks them in the same order, which prevents deadlocks.
     let mut added = BTreeMap::new();

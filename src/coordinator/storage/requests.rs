@@ -1,5 +1,5 @@
-//! Requests that outlive their connection: accepted means on disk. What their jobs bring is written where they are
-//! settled ([`super::settlements`]); both go when the request expires ([`super::expiry`]).
+//! Durable requests: accepted means stored. Results of their jobs are written at settlement ([`super::settlements`]);
+//! both are deleted when the request expires ([`super::expiry`]).
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ pub struct RequestRow {
 /// The part of a request that is still wanted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Wanted {
-    /// All that was asked for.
+    /// The whole request.
     #[default]
     Everything,
     /// Only the jobs that workers had begun when the request was stopped.
@@ -43,7 +43,7 @@ pub enum Wanted {
     Nothing,
 }
 
-/// What else is owed when a request is taken.
+/// Payments due when a request is accepted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Dues {
     /// The style it was made with, whose use is counted and paid.
@@ -252,7 +252,7 @@ impl Change for Lessen {
 }
 
 impl Wanted {
-    /// What stands in the column `cancelled`, where 1 was all there was once.
+    /// The value of the column `cancelled`, in which earlier versions knew only 0 and 1.
     fn number(self) -> i64 {
         match self {
             Self::Everything => 0,

@@ -16,8 +16,8 @@ use super::{Location, StorageError, connect, pulse};
 const TRIES: u32 = 30;
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A connection that has read from the database before anything could happen to its files: one that is opened later, as a
-/// pool does at any time, finds no file or a log without its beginning.
+/// A connection that has read the database while its files were in place: a connection opened after they were deleted,
+/// as a pool may do at any time, would find no file, or a log without its beginning.
 #[derive(Clone)]
 pub struct Rescuer(Arc<Mutex<AnyConnection>>);
 
@@ -56,7 +56,7 @@ impl Rescuer {
         }
     }
 
-    /// The copy has its name when all of it is there.
+    /// Copies under a temporary name, and renames the complete copy.
     async fn copy(&self, path: &Path) -> Result<(), StorageError> {
         let part = path.with_added_extension("part");
         // The rest of a try that failed.

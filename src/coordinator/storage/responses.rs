@@ -1,4 +1,4 @@
-//! Responses that clients may read again and go on from. Texts are large: what needs none of them reads none.
+//! Stored responses, which clients may read and continue. Texts are large, so queries that need none load none.
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
@@ -17,7 +17,7 @@ use crate::kudos::State;
 pub struct ResponseRow {
     pub id: String,
     pub account: AccountId,
-    /// The response that it goes on from.
+    /// The response that this one continues.
     pub previous: Option<String>,
     pub response: String,
     /// Items of its own input.
@@ -40,7 +40,7 @@ struct OwnedResponse {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseHead {
     pub previous: Option<String>,
-    /// Of its texts.
+    /// Bytes of its texts.
     pub bytes: usize,
 }
 
@@ -84,7 +84,7 @@ struct ResponseDeletion {
 struct ExpiryDeletion(UnixMillis);
 
 impl Store {
-    /// Written anew if it is there. A background response has begun once.
+    /// Inserts or replaces a response. A background response counts as started once.
     pub async fn save_response(&self, row: ResponseRow) -> Result<(), StorageError> {
         let owner = self.owner();
         self.change(OwnedResponse { row, owner }).await
@@ -105,12 +105,12 @@ impl Store {
         self.change(end).await
     }
 
-    /// To be called before workers are asked for an open response again.
+    /// Counts another start of an open response. Call before queueing its jobs.
     pub async fn begin_response(&self, id: String) -> Result<(), StorageError> {
         self.change(ResponseBeginning { id, times: 1 }).await
     }
 
-    /// Workers were not asked for it after all.
+    /// Undoes [`Self::begin_response`] if the jobs were not queued.
     pub async fn take_back_beginning(&self, id: String) -> Result<(), StorageError> {
         self.change(ResponseBeginning { id, times: -1 }).await
     }
@@ -196,7 +196,7 @@ impl Store {
         self.change(ResponseDeletion { id, account }).await
     }
 
-    /// Deletes those that have expired.
+    /// Deletes expired responses.
     pub async fn expire_responses(&self, now: UnixMillis) -> Result<(), StorageError> {
         self.change(ExpiryDeletion(now)).await
     }

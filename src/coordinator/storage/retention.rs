@@ -43,7 +43,7 @@ static OPENINGS: Table = Table {
     tail: "ON CONFLICT (account) DO UPDATE SET kudos = openings.kudos + excluded.kudos",
 };
 
-/// Jobs that ended and postings that were made before a moment are forgotten, the oldest first, about so many.
+/// Deletes the oldest records from before a moment: about `most` jobs, and as many postings.
 #[derive(Debug)]
 struct Forgetting {
     before: UnixMillis,
@@ -59,13 +59,13 @@ const SO_MANY_POSTINGS: &str =
 struct Removed(AccountId, Kudos);
 
 impl Store {
-    /// Keeps the records of ended jobs for so long, until the tasks are told to stop.
+    /// Deletes records of ended jobs after this time, until shutdown.
     pub fn keep_records(&self, time: Duration, tasks: &Tasks) {
         let (store, stopping) = (self.clone(), tasks.stopping());
         tasks.start(async move { stopping.run_until_cancelled(store.forget_on(time)).await });
     }
 
-    /// Forgets some of what ended before a moment: how many jobs and postings, none when there are none left.
+    /// Deletes some records from before a moment. Returns the number of jobs and postings, 0 when none are left.
     pub async fn forget_before(&self, before: UnixMillis) -> Result<u64, StorageError> {
         self.change(Forgetting { before, most: STEP }).await
     }

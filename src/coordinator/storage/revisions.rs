@@ -16,7 +16,7 @@ pub enum Topic {
     Filters,
     /// Networks that are kept out.
     Timeouts,
-    /// What workers are told.
+    /// Messages to workers.
     Messages,
 }
 
@@ -38,7 +38,7 @@ impl Topic {
 #[derive(Debug)]
 pub struct Revisions(Vec<(Topic, watch::Sender<i64>)>);
 
-/// The same, for those who wait for the next one.
+/// The receivers, for waiting on the next change.
 #[derive(Debug, Clone)]
 pub struct Watched(Arc<[(Topic, watch::Receiver<i64>)]>);
 

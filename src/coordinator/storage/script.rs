@@ -23,13 +23,13 @@ const USUAL_TEXT: usize = 4096;
 #[derive(Debug)]
 pub struct Table {
     pub verb: Verb,
-    /// Of a row, in the order of its values.
+    /// Columns of a row, in the order of its values.
     pub columns: &'static [Column],
     /// The rest of the statement: conflict handling, a join or a condition.
     pub tail: &'static str,
 }
 
-/// What becomes of the rows.
+/// The statement that uses the rows.
 #[derive(Debug)]
 pub enum Verb {
     /// Inserts the rows into this table.
@@ -66,7 +66,7 @@ pub async fn insert<T>(
     script.run(connection).await
 }
 
-/// What there is of the rows.
+/// Selects rows.
 pub async fn select<T, R: Stored>(
     table: &'static Table,
     rows: &[T],
@@ -87,7 +87,7 @@ impl Script {
         }
     }
 
-    /// Nothing, if there are no rows.
+    /// Adds a statement, unless there are no rows.
     pub fn add<T>(&mut self, table: &'static Table, rows: &[T], bind: fn(&T, &mut Values)) {
         if !rows.is_empty() {
             self.parts.push((table, Values::of(rows, bind)));

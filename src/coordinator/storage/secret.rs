@@ -62,7 +62,7 @@ impl Store {
         self.change(Removal).await
     }
 
-    /// Seals what earlier versions have left, if there is anything.
+    /// Seals plain secrets of earlier versions.
     pub async fn seal_rows(&self, seal: Seal) -> Result<(), StorageError> {
         let keys = sqlx::query("SELECT 1 FROM shared_keys WHERE sealed IS NULL LIMIT 1");
         let passkeys = sqlx::query(OPEN_PASSKEYS);
@@ -78,9 +78,9 @@ impl Store {
 const OPEN_PASSKEYS: &str = "SELECT account, proxy_passkey FROM people \
                              WHERE proxy_passkey IS NOT NULL AND proxy_passkey NOT LIKE 'v1.%'";
 
-/// Where a shared key is a column of its own.
+/// Columns that hold a shared key.
 const COLUMNS: [(&str, &str); 2] = [("styles", "shared_key"), ("key_holds", "shared_key")];
-/// Where one may stand in a text, and how that text looks.
+/// Texts that may contain a shared key, with their pattern.
 const TEXTS: [(&str, &str, &str); 3] = [
     ("requests", "body", "%\"shared_key\":\"%"),
     ("postings", "about", "% by %-%-%-%-%"),

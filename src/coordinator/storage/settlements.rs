@@ -48,7 +48,7 @@ impl Store {
         Ok((MicroUsd(row.try_get(0)?), millis.max(0).cast_unsigned()))
     }
 
-    /// Whether the one of these jobs that there is of this kind was delivered; nothing, if it has not ended.
+    /// Whether the job of this kind among these ids was delivered; `None` if it has not ended.
     pub async fn delivered(
         &self,
         jobs: &[JobId],
@@ -74,7 +74,7 @@ const FIGURES: &str = "SELECT CAST(COALESCE(SUM(cost), 0) AS BIGINT), \
 const REWARD: &str = "SELECT reward FROM settled WHERE job = $1";
 
 /// A job that is settled already fails the statement; one that is not has no result either, since both are written
-/// together, and results are forgotten first.
+/// together, and results are deleted first.
 static SETTLED: Table = Table {
     verb: Verb::Insert("settled"),
     columns: &[

@@ -31,8 +31,8 @@ struct Removal {
     owner: AccountId,
 }
 
-/// The columns of a [`SharedKey`], and what follows. Whether it pays for styles the styles say: its own column for that
-/// is of earlier versions.
+/// Selects the columns of a [`SharedKey`], followed by `$rest`. The styles tell whether a key pays for them; its own
+/// column for that is from earlier versions.
 macro_rules! select_keys {
     ($rest:literal) => {
         concat!(

@@ -18,11 +18,11 @@ use super::values::{Values, storable};
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// What one model made of one kind.
+/// Totals of one kind and model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Made {
     pub outputs: u64,
-    /// Tokens or pixelsteps that were asked for.
+    /// Requested tokens or pixelsteps.
     pub size: u64,
     /// And that were made.
     pub done: u64,
@@ -122,7 +122,7 @@ static ROLLUPS: Table = Table {
            firsts = rollups.firsts + excluded.firsts, first_ms = rollups.first_ms + excluded.first_ms, \
            total_ms = rollups.total_ms + excluded.total_ms",
 };
-/// The columns that are counted, after what follows `head` and before what follows `tail`.
+/// The counted columns, between `$head` and `$tail`.
 macro_rules! counts {
     ($head:literal, $tail:literal) => {
         concat!(
@@ -205,8 +205,8 @@ pub fn note(settlements: &[&Settlement], script: &mut Script) {
     script.add(&MADE, &lines, made_row);
 }
 
-/// Nothing where no worker had it. A text that came to nothing is no output, an image is one even where its worker failed
-/// or was told to stop.
+/// `None` if no worker had the job. A failed text is no output; an image counts as one even if its worker failed or was
+/// told to stop.
 fn made_of(settlement: &Settlement) -> Option<Made> {
     let was_out = settlement.worker.is_some() || settlement.attempts > 0;
     if !was_out {

@@ -21,7 +21,7 @@ const OWNED: [(&str, &str); 4] = [
 ];
 
 impl Store {
-    /// Makes what fenced coordinators have left this one's. To be called before any of it is read.
+    /// Takes over the data of fenced coordinators. Call before reading any of it.
     pub async fn succeed(&self) -> Result<(), StorageError> {
         let owner = self.owner();
         self.change(Succession { owner }).await

@@ -62,7 +62,7 @@ impl Store {
         read(&rows)
     }
 
-    /// Of all workers that there are any against.
+    /// Marks of all workers that have any.
     pub async fn marks_of_workers(
         &self,
     ) -> Result<HashMap<WorkerId, Vec<(Reason, u32)>>, StorageError> {
@@ -194,7 +194,7 @@ async fn forgive_worker(
     Ok(())
 }
 
-/// What users and moderators are shown, and transfers ask for.
+/// Updates the stored sum, which users and moderators see and transfers check.
 async fn add_up(account: AccountId, connection: &mut AnyConnection) -> Result<(), StorageError> {
     let rows = sqlx::query(OF_ACCOUNT).bind(account.0);
     let marks = read(&rows.fetch_all(&mut *connection).await?)?;

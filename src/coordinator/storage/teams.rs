@@ -20,7 +20,7 @@ pub struct TeamRow {
     pub info: String,
     pub creator: AccountId,
     pub creator_name: String,
-    /// What its workers have done while they were in it.
+    /// Totals of its workers while they were members.
     pub done: TeamShare,
 }
 
@@ -57,7 +57,7 @@ struct Changed {
 #[derive(Debug)]
 struct Disband(i64);
 
-/// The columns of a [`TeamRow`], and what follows.
+/// Selects the columns of a [`TeamRow`], followed by `$rest`.
 macro_rules! select_teams {
     ($rest:literal) => {
         concat!(

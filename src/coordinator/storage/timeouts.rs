@@ -18,7 +18,7 @@ pub struct TimeoutRow {
     pub until: UnixMillis,
 }
 
-/// A network is kept out, whatever was said of it before.
+/// Blocks a network, replacing an earlier timeout.
 #[derive(Debug)]
 struct Timeout {
     row: TimeoutRow,
@@ -37,7 +37,7 @@ pub struct Hit {
     pub now: UnixMillis,
     /// Earlier ones from here on count.
     pub since: UnixMillis,
-    /// How long the network is kept out after so many earlier ones, in milliseconds.
+    /// Duration of the block in milliseconds, by the number of earlier hits.
     pub penalty: fn(u32) -> i64,
 }
 

@@ -152,7 +152,7 @@ fn answer_each<W, A>(
     }
 }
 
-/// What came of each, or else, of however many, why nothing did.
+/// The outcome of each write, or the error of the commit for all.
 fn each<T>(
     committed: &Result<(), StorageError>,
     outcomes: Outcomes<T>,
@@ -172,7 +172,7 @@ async fn begin_one(connection: &mut AnyConnection) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// Ends a savepoint: what failed by its own fault is undone, and whatever else fails, fails the batch.
+/// Ends a savepoint: undoes a write that failed by its own fault; any other error fails the batch.
 async fn end_one<T>(
     connection: &mut AnyConnection,
     result: Result<T, StorageError>,

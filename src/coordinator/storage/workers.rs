@@ -20,7 +20,7 @@ use super::{StorageError, Store};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerRow {
     pub id: WorkerId,
-    /// The identity that peers are told.
+    /// Public id.
     pub public_id: Uuid,
     pub name: String,
     pub owner: AccountId,
@@ -56,7 +56,7 @@ pub struct Join {
     name: String,
     public_id: Uuid,
     owner: AccountId,
-    /// The owner may have no more than so many, with this one.
+    /// The owner's limit of workers, this one included.
     most: usize,
     now: UnixMillis,
 }
@@ -73,7 +73,7 @@ impl Store {
         Ok(joined?.row)
     }
 
-    /// The same, where the account may have no more than so many: however many come at once.
+    /// Creates a worker within the owner's limit, also with concurrent calls.
     pub async fn worker_among(
         &self,
         most: usize,
@@ -103,8 +103,8 @@ impl Store {
         }
     }
 
-    /// Some workers of an account that are older than this one, the newest first, and none if there is none: that may be
-    /// of a trade, as none is kept of one that is on a socket, and of one that is new nothing may be known yet.
+    /// Older workers of an account, newest first, that may be of this trade: the trade of socket workers is unknown,
+    /// and so may be that of new ones.
     pub async fn workers_before(
         &self,
         worker: WorkerId,
@@ -167,8 +167,7 @@ static RIGS: Table = Table {
     tail: "",
 };
 
-/// The workers of these names in the order in which they come, those made that are new; none for whose owner it would be
-/// one too many.
+/// Looks up or creates workers, in input order; `None` if the owner is at the limit.
 pub async fn join(
     joins: &[&Join],
     connection: &mut AnyConnection,
@@ -205,7 +204,7 @@ struct Register {
     /// The number of the next that is new.
     next: i64,
     known: HashMap<String, WorkerRow>,
-    /// Of those whose number matters.
+    /// Workers of owners with a limit.
     owned: HashMap<AccountId, usize>,
     new: Vec<(WorkerRow, UnixMillis)>,
 }

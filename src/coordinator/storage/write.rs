@@ -44,7 +44,7 @@ pub struct Compaction;
 pub trait Change: Debug + Send + Sync + 'static {
     type Answer: Debug + Send + 'static;
 
-    /// Inside the writer's transaction, perhaps more than once: what failed has been rolled back.
+    /// Runs inside the writer's transaction, perhaps more than once: a failed attempt was rolled back.
     fn apply<'a>(
         &'a self,
         connection: &'a mut AnyConnection,
@@ -58,7 +58,7 @@ pub trait Pending: Debug + Send {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<(), StorageError>>;
 
-    /// Answers: with what `apply` gave if the commit succeeded, else with the reason.
+    /// Replies with the result of `apply` if the commit succeeded, else with the error.
     fn finish(self: Box<Self>, committed: Result<(), StorageError>);
 }
 

@@ -35,7 +35,7 @@ const BATCH: usize = 256;
 const LINGER: Duration = Duration::from_millis(300);
 /// How long something written may stay in the log.
 const LOG_KEPT: Duration = Duration::from_secs(30);
-/// After the file was rewritten it is not for so many times as long.
+/// Pause after a rewrite of the file, as a multiple of its duration.
 const REST: u32 = 20;
 
 pub struct Writer {
@@ -105,7 +105,7 @@ impl Writer {
         }
     }
 
-    /// Nothing is said to be on disk that went into a file without a name.
+    /// A write into a deleted file must not be reported as stored.
     async fn write(&mut self, work: &mut Work) -> Result<(), StorageError> {
         if self.leadership.is_fenced() {
             return Err(StorageError::Fenced);
@@ -122,7 +122,7 @@ impl Writer {
         };
         let writing = timeout(PATIENCE, self.write_on(&mut connection, work));
         let written = writing.await.unwrap_or_else(|_| Err(too_slow(PATIENCE)));
-        // What fails as a whole may have left anything behind, and a server that has become read-only stays so.
+        // A failed commit may have left any state, and a server that has become read-only stays so: reconnect.
         self.connection = written.is_ok().then_some(connection);
         written
     }
@@ -154,7 +154,7 @@ impl Writer {
         log.into_iter().chain(compaction).min()
     }
 
-    /// Nothing is written while the file is rewritten, so that takes a small part of all time at most, however many ask.
+    /// Writes wait while the file is rewritten, so rewrites take a small share of the time, however many are requested.
     async fn compact_if_due(&mut self) {
         let began = Instant::now();
         if self.compactions.is_empty() || began < self.compacts_from {
@@ -203,7 +203,7 @@ impl Writer {
             self.leadership.fence();
         }
         match committed {
-            // What to do about it is said with the copy that is made.
+            // The copy's own log line names the remedy.
             Err(StorageError::FileGone) => {}
             Err(error) if was_good => error!("database writes fail: {error}"),
             Ok(()) if !was_good => info!("database writes work again"),

@@ -16,14 +16,14 @@ pub struct Line {
     pub rank: Option<Rank>,
 }
 
-/// How much waits, kept up to date because it is asked for again and again.
+/// Numbers of queued jobs, maintained because they are read often.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub jobs: usize,
     by_request: Table<RequestId, u32>,
 }
 
-/// What probably goes first.
+/// Estimated jobs ahead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ahead {
     pub jobs: usize,
@@ -45,7 +45,7 @@ impl Line {
         removed
     }
 
-    /// What of it goes before this one.
+    /// Jobs of the line before this one.
     pub fn before(&self, ticket: &Ticket) -> Ahead {
         let before = self.tickets.range(..ticket.key());
         let before = before.map(|(_, before)| before).take(COUNTED);
@@ -56,7 +56,7 @@ impl Line {
         }
     }
 
-    /// So many of its jobs, and of as many requests as they have on the average.
+    /// The first `jobs` of the line, with the average number of requests.
     pub fn first(&self, jobs: usize) -> Ahead {
         let all = self.tickets.len().max(1);
         let jobs = jobs.min(self.tickets.len());
@@ -66,7 +66,7 @@ impl Line {
         }
     }
 
-    /// As if its jobs had come evenly from the first to the last.
+    /// Estimate, as if the jobs had arrived evenly from the first to the last.
     fn reckon(&self, ticket: &Ticket) -> usize {
         let ends = (
             self.tickets.first_key_value(),
@@ -123,7 +123,7 @@ impl Ahead {
         }
     }
 
-    /// As much again for all of a crowd of which some were counted.
+    /// Extrapolates from the counted part to all.
     pub fn of_all(self, all: usize, counted: usize) -> Self {
         let of_all = |count: usize| count * all / counted.max(1);
         Self {

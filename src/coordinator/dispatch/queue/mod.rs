@@ -1,8 +1,8 @@
-//! Waiting jobs, sorted by [`super::fairness`]. Lanes hold accounts by the rank of their next job, accounts hold
-//! their own jobs in order; every operation costs a logarithm of either.
+//! Waiting jobs, sorted by [`super::fairness`]. Lanes hold accounts by the rank of their next job, accounts hold their
+//! own jobs in order; every operation costs a logarithm of either.
 //!
-//! Jobs that return (their worker was lost, failed or handed them back) stand in a line of their own, because
-//! they may have workers they must not meet again. One account's jobs in one lane are a `line`.
+//! Returning jobs (their worker was lost, failed or handed them back) are kept separately, because they may exclude
+//! workers. One account's jobs in one lane are a `line`.
 
 mod line;
 
@@ -31,7 +31,7 @@ pub struct Ticket {
     pub arrived: Mono,
     /// Order among the account's own jobs: arrival, less the head start of its priority.
     pub order: Mono,
-    /// Tells apart what came in the same microsecond.
+    /// Distinguishes jobs that arrived in the same microsecond.
     pub number: u64,
     pub work: Work,
     pub weight: Weight,
@@ -44,7 +44,7 @@ pub struct FairQueue {
     queued: usize,
 }
 
-/// What waits in one lane.
+/// Queued jobs of a lane.
 #[derive(Debug, Default)]
 struct Waiting {
     heads: BTreeSet<(Rank, AccountId)>,
@@ -111,8 +111,8 @@ impl FairQueue {
         tickets.map(|ticket| (Rank(ticket.arrived.0), *ticket))
     }
 
-    /// What waits in the lane as it would be served, as far as that can be told: those that return first, then some of
-    /// each account's, in the order of the accounts.
+    /// Queued jobs of the lane in their approximate order: returning ones first, then some of each account's, in the
+    /// order of the accounts.
     pub fn in_turn(&self, lane: LaneId) -> impl Iterator<Item = (Rank, Ticket)> {
         let waiting = self.lanes.get(&lane).into_iter();
         let heads = waiting.flat_map(|waiting| &waiting.heads);
@@ -125,7 +125,7 @@ impl FairQueue {
         self.returning(lane).chain(fresh)
     }
 
-    /// The next jobs of an account in each lane, and those of it that return, in no order.
+    /// The next jobs of an account in each lane, and its returning ones, unordered.
     pub fn of_account(&self, id: AccountId) -> impl Iterator<Item = (LaneId, Rank, Ticket)> {
         let account = self.accounts.get(&id);
         let lines = account.into_iter().flat_map(|account| &account.lines);
@@ -175,7 +175,7 @@ impl FairQueue {
         let of_some = lines
             .map(|line| line.first(before.jobs + 1))
             .fold(Ahead::default(), Ahead::and);
-        // Where there are more accounts than one wants to count, the others are like these.
+        // Beyond the counted accounts, the others are assumed to be alike.
         let accounts = waiting.heads.len().max(1);
         let of_others = of_some.of_all(accounts, accounts.min(COUNTED));
         let returning = Ahead::of(waiting.returning.values(), ticket.request);
@@ -204,7 +204,7 @@ impl FairQueue {
         account.map_or(0, |account| account.waiting)
     }
 
-    /// Of how many requests they are.
+    /// Number of requests with queued jobs.
     pub fn requests_waiting(&self, lane: LaneId) -> usize {
         let waiting = self.lanes.get(&lane);
         waiting.map_or(0, |waiting| waiting.counts.requests())
@@ -282,7 +282,7 @@ impl FairQueue {
         }
     }
 
-    /// Brings the account's ranks in all its lanes up to date.
+    /// Updates the account's ranks in all its lanes.
     fn rerank(&mut self, id: AccountId) {
         let Some(account) = self.accounts.get_mut(&id) else {
             return;
@@ -318,7 +318,7 @@ impl FairQueue {
     }
 }
 
-/// Sees to it that the lane knows the first of the line by its rank, by what its account has running.
+/// Updates the rank of the line's first job in the lane.
 fn move_head(
     lanes: &mut Table<LaneId, Waiting>,
     (lane, id): (LaneId, AccountId),

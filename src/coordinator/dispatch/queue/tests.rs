@@ -31,7 +31,7 @@ impl Counter {
         self.push_of(request, account, work, standing)
     }
 
-    /// A request for so many jobs.
+    /// A request with this many jobs.
     fn push_all(&mut self, account: i64, jobs: usize) -> Vec<Ticket> {
         let request = RequestId(Uuid::from_u128((self.issued + 1).into()));
         (0..jobs)
@@ -216,7 +216,7 @@ proptest! {
         }
     }
 
-    /// Whatever is put in comes out, or is taken out, and then nothing is left.
+    /// Every pushed job is popped or removed, and none is left.
     #[test]
     fn nothing_is_lost(steps in steps(), removed in collection::vec(0..200usize, 0..20)) {
         let mut counter = Counter::default();

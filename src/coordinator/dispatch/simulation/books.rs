@@ -126,7 +126,7 @@ fn nobody_waits_for_nothing(dispatcher: &Dispatcher) {
     }
 }
 
-/// P4: a second after its end was asked for, no slot is taken by the job. Who polls has none to free.
+/// P4: a second after its cancellation no slot is taken by the job. Polling workers have no slots.
 pub fn check_slot_is_free(dispatcher: &Dispatcher, job: JobId) {
     let mut workers = dispatcher.workers.values();
     let running = workers.find(|worker| !worker.polls() && worker.running.contains_key(&job));

@@ -58,7 +58,7 @@ impl Clients {
         self.jobs.remove(&job);
     }
 
-    /// `polled`: by a worker that cannot be called off, so that it may come after the client has left.
+    /// `polled`: on a polling worker, which cannot be cancelled and may submit after the client has left.
     pub fn relay(&mut self, job: JobId, event: &Event, polled: bool) {
         let client = self.jobs.get_mut(&job).unwrap();
         assert!(
@@ -107,7 +107,7 @@ impl Clients {
         assert_eq!(made, client.heard, "{job}: {:?}", facts.parts);
     }
 
-    /// Checks the end, and says what kind it is.
+    /// Checks the end, and returns its name.
     pub fn end(&mut self, job: JobId, outcome: &Outcome, settled: bool, now: Mono) -> &'static str {
         let client = self.jobs.get_mut(&job).unwrap();
         assert!(client.accepted && !client.ended, "{job} ended twice");

@@ -21,7 +21,7 @@ use std::env;
 use world::{Scale, World};
 
 const RUNS: u64 = 300;
-/// One run in so many is a large one: hundreds of workers, thousands of jobs.
+/// Interval of large runs: hundreds of workers, thousands of jobs.
 const LARGE_EVERY: u64 = 60;
 
 /// Events that must occur within that many runs, or the simulation tests less than promised.
@@ -78,7 +78,7 @@ fn the_promises_hold_whatever_happens() {
     );
 }
 
-/// One run. Returns what happened in it, and how often.
+/// A run. Returns the counts of its events.
 fn run(seed: u64) -> BTreeMap<&'static str, u64> {
     let shout = Shout(seed);
     let scale = match seed.is_multiple_of(LARGE_EVERY) {

@@ -1,5 +1,5 @@
-//! Workers with several texts and images each, some of which end the process of whichever worker prepares them. Every worker
-//! is started again after a while; nothing else goes wrong.
+//! Workers with several texts and images each, some of which crash the worker that prepares them. Crashed workers
+//! restart after a while; no other fault occurs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -37,13 +37,13 @@ fn a_killer_takes_two_workers_and_no_innocent_job() {
     run(0, 2);
 }
 
-/// A third one, where something of the other kind always runs beside it.
+/// Three workers die if jobs of another kind always run on them.
 #[test]
 fn a_killer_beside_another_kind_takes_three_workers_and_no_innocent_job() {
     run(400, 3);
 }
 
-/// With so many images in a thousand jobs.
+/// Runs with this share of images, in a thousand.
 fn run(images: u64, most_deaths: usize) {
     for seed in 1..=RUNS {
         let mut random = Random::new(seed);

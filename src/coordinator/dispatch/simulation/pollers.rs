@@ -13,7 +13,7 @@ use muster_protocol::job::{
     Media, Reach, TokenEvent, Usage, WorkerId,
 };
 
-/// What pollers draw.
+/// The image model of polling workers.
 pub const DRAWN: &str = "drawn";
 /// Workers with numbers from here on poll.
 const FIRST: i64 = 500;
@@ -35,14 +35,14 @@ struct Manners {
     twice: u64,
 }
 
-/// Something that it will bring.
+/// A planned submit.
 #[derive(Debug, Clone, Copy)]
 pub struct Brought {
     pub session: SessionId,
     pub job: JobId,
     pub attempt: u32,
     pub kind: Kind,
-    /// Of the whole output, in tokens.
+    /// Length of the whole output, in tokens.
     pub length: u32,
     pub is_fault: bool,
 }
@@ -145,7 +145,7 @@ impl Poller {
 }
 
 impl Brought {
-    /// As the shell of the poll API puts it.
+    /// The frames of a submit, as `pollers` sends them.
     pub fn frames(&self) -> Vec<Frame> {
         let events = match (self.is_fault, self.kind) {
             (true, _) => vec![Event::Failed(Failure::new(

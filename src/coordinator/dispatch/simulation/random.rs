@@ -21,7 +21,7 @@ impl Random {
         self.next() % limit.max(1)
     }
 
-    /// True so many times in a thousand.
+    /// True with this probability, in a thousand.
     pub fn permille(&mut self, chance: u64) -> bool {
         self.below(1000) < chance
     }

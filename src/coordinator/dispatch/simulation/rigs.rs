@@ -66,7 +66,7 @@ enum Kept {
     Busy,
 }
 
-/// One frame on its way.
+/// A frame to send.
 pub struct Say {
     pub job: JobId,
     pub attempt: Option<u32>,
@@ -160,7 +160,7 @@ impl Rig {
         }
     }
 
-    /// The socket is gone. What cannot be resumed is forgotten.
+    /// The socket closed. Jobs that cannot be resumed are dropped.
     pub fn unplug(&mut self) {
         self.session = None;
         if !self.extensions.resume {
@@ -315,7 +315,7 @@ impl Rig {
         }
     }
 
-    /// Goes on where the coordinator stopped hearing, or forgets the job.
+    /// Resumes after the last received frame, or drops the job.
     fn obey(&mut self, verdict: &Verdict) -> Vec<Say> {
         let key = (verdict.job, verdict.attempt);
         let Some(after) = verdict.go_on_after else {

@@ -13,7 +13,7 @@ pub struct Store {
     settled: BTreeMap<JobId, Row>,
     /// The first settlement asked of each job.
     asked: BTreeMap<JobId, (Outcome, Vec<Part>)>,
-    /// Workers that were told of a reward, by job.
+    /// Jobs whose worker got its reward.
     told: BTreeSet<JobId>,
 }
 
@@ -55,7 +55,7 @@ impl Store {
         self.settled.contains_key(&job)
     }
 
-    /// P2, seen by the worker: nothing is promised that is not in the store, and nothing twice.
+    /// P2, as the worker sees it: every reward is stored, and sent once.
     pub fn told(&mut self, job: JobId, worker: WorkerId, reward: Kudos) {
         if reward == Kudos(0) {
             return;

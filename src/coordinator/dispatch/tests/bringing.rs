@@ -1,4 +1,4 @@
-//! What workers that poll bring back: nothing good, or something whose writing down goes wrong.
+//! Submits of polling workers: bad results, and failed settlements.
 
 use super::polling::POLLING;
 use super::{Desk, LIFETIME, Store, done, failed, failure_kind, is_delivered, secs, token};

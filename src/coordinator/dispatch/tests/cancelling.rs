@@ -16,7 +16,7 @@ fn cancels(effects: &[Effect]) -> Vec<CancelReason> {
     cancels.collect()
 }
 
-/// One worker with one slot, one job running on it and one waiting.
+/// A worker with one slot, a job running on it and another one queued.
 fn busy_desk(extensions: crate::dispatch::Extensions) -> (Desk, crate::dispatch::Offer) {
     let mut desk = Desk::new();
     let mut registration = desk.registration(1, extensions);

@@ -16,7 +16,7 @@ impl Desk {
         self.offers()
     }
 
-    /// As it is found on disk by a new process.
+    /// A job as a new process restores it.
     pub fn restored(&mut self, job: Job) -> JobId {
         let id = job.id;
         self.put(Input::Submit(Submission {

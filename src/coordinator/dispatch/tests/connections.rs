@@ -1,4 +1,4 @@
-//! Workers that come, go and come back.
+//! Connect, disconnect and resume.
 
 use super::{Desk, OURS, done, is_delivered, secs, token};
 use crate::dispatch::{Claim, CloseReason, Effect, Input, Offer, Resume, SessionId, Verdict};

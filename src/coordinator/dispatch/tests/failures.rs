@@ -1,4 +1,4 @@
-//! What failures cost, and how far they are hidden.
+//! Consequences of failures, and how far clients see them.
 
 use super::{Desk, OURS, done, failed, failure_kind, is_delivered, make_only, secs, token};
 use crate::dispatch::{CloseReason, Effect, Input, Prefill, Said};

@@ -6,7 +6,7 @@ use crate::dispatch::polling::MOST_OUT;
 use crate::dispatch::{Effect, Facts, Input, Offer, Outcome, Said};
 use muster_protocol::job::{Capabilities, Event, Progress, WorkerId};
 
-/// What keeps a job in its hands.
+/// A progress report, which extends the lease.
 fn at_it() -> Said {
     Said::Event(Event::Progress(Progress::percent(1)))
 }

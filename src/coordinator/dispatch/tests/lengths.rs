@@ -7,7 +7,7 @@ use muster_protocol::job::{
     Body, Event, FinishReason, TokenEvent, TokenLogprob, ToolCallEvent, Usage, WorkerId,
 };
 
-/// What any job may have.
+/// Minimum limit of any job.
 const LEAST: usize = 64 << 10;
 
 fn long(bytes: usize) -> Said {

@@ -1,5 +1,5 @@
-//! One test for each rule, in the words of the rule. [`Desk`] is the shell of these tests: it keeps the time, answers
-//! for the store, and collects the dispatcher's effects.
+//! One test for each rule, named after it. [`Desk`] is the shell of these tests: it keeps the time, answers for the
+//! store, and collects the dispatcher's effects.
 
 mod binding;
 mod bringing;
@@ -53,7 +53,7 @@ pub enum Store {
     Fails,
 }
 
-/// What public peers negotiate, and what ours do.
+/// Extensions of public peers, and of our own.
 pub const PUBLIC: Extensions = Extensions {
     multi: false,
     cancel: false,
@@ -94,7 +94,7 @@ impl Desk {
         }
     }
 
-    /// Hands over one input, and lets the store answer what comes of it.
+    /// Passes an input, and lets the store answer the effects.
     pub fn put(&mut self, input: Input) -> &mut Self {
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
@@ -319,7 +319,7 @@ impl Desk {
     }
 }
 
-/// Makes all models of the worker ones of this kind. Jobs of these tests have a text for a body, whatever their kind.
+/// Limits the worker to this kind. Jobs of these tests have a text as body, whatever their kind.
 pub fn make_only(registration: &mut Registration, kind: Kind) {
     registration.kinds = kind.into();
     for model in &mut registration.models {

@@ -1,4 +1,4 @@
-//! What those who wait are told.
+//! Outlooks of waiting clients.
 
 use super::{Desk, done, secs, token};
 use crate::dispatch::Outlook;
@@ -37,7 +37,7 @@ fn who_waits_is_told_how_long_jobs_like_it_took() {
     // A typical job, which is a little larger than these, and itself.
     assert_eq!(desk.outlook(jobs[2]).ahead, 1);
     assert_eq!(desk.seconds_left(jobs[2]), 54 + 40);
-    // Another worker halves what goes first, and not the job itself.
+    // Another worker halves the time of the jobs ahead, not that of the job itself.
     desk.poller(2);
     assert_eq!(desk.seconds_left(jobs[2]), 27 + 40);
 }

@@ -1,4 +1,4 @@
-//! Whose jobs go first at a worker, and a worker that is there for its owner only.
+//! Priority at a worker, and workers for their owner only.
 
 use super::polling::POLLING;
 use super::{Desk, OURS, done, secs, token};

@@ -1,4 +1,4 @@
-//! Who gets what.
+//! Placement.
 
 use std::sync::Arc;
 
@@ -442,7 +442,7 @@ fn in_a_pause_no_worker_is_given_a_job_and_afterwards_all_that_wait() {
     desk.ours(2);
     desk.put(Input::Tick);
     assert!(desk.offers().is_empty());
-    // What runs goes on to its end.
+    // A running job goes on to its end.
     desk.say(&running, token(1));
     desk.say(&running, done());
     assert!(desk.offers().is_empty());

@@ -1,4 +1,4 @@
-//! Workers that come for their jobs, and the jobs that wait for them on disk.
+//! Polling workers, and durable jobs.
 
 use std::sync::Arc;
 
@@ -163,7 +163,7 @@ fn a_worker_that_polls_is_told_when_a_job_is_taken_away() {
     let mut desk = Desk::new();
     let poller = desk.poller(1);
     let mut job = desk.stored_job();
-    // Of a client that waits, who says nothing about it.
+    // A job with a waiting client, which sets no lease of its own.
     job.durable = false;
     assert_eq!(job.limits.patience, None);
     desk.submit(job);

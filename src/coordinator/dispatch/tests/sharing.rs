@@ -1,4 +1,4 @@
-//! Accounts share the workers of media as they share those of texts.
+//! Accounts share the workers of media like those of texts.
 
 use super::{Desk, OURS, Store, done, finished_image, make_only, secs};
 use crate::dispatch::{Effect, Input, Limits, Refusal, Said, Settings};

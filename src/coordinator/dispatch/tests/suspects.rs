@@ -1,4 +1,4 @@
-//! Jobs that kill their workers, and the jobs beside them.
+//! Jobs that crash their workers, and the jobs beside them.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use super::{Desk, done, failed, failure_kind, finished_image, is_delivered, secs
 use crate::dispatch::{Claim, Effect, Input, Offer, Outcome, Resume, Said, SessionId};
 use muster_protocol::job::{FailureKind, JobId};
 
-/// The process of this worker ends and is started again: nothing of its jobs is known to it.
+/// The worker's process restarts, and has lost its jobs.
 fn restart(desk: &mut Desk, worker: i64, session: SessionId) -> SessionId {
     desk.lose(session);
     desk.ours(worker)
@@ -88,7 +88,7 @@ fn run_all(desk: &mut Desk, poison: &[JobId]) -> (Vec<(JobId, Outcome)>, usize) 
         let effects = desk.take();
         ends.extend(ended(&effects));
         waiting.extend(offered(&effects));
-        // What kills comes first: the others are lost with it.
+        // A crash comes first: the other jobs are lost with it.
         let kills = waiting.iter().position(|it| poison.contains(&it.job.id));
         let Some(offer) = waiting.remove(kills.unwrap_or(0)) else {
             return (ends, deaths);

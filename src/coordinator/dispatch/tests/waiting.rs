@@ -1,4 +1,4 @@
-//! Whose turn it is, seen from outside. The function itself is tested beside it.
+//! The order of the queue from outside; its function has unit tests.
 
 use super::{Desk, done, failure_kind, secs, token};
 use crate::dispatch::Offering;

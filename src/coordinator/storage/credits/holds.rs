@@ -27,14 +27,14 @@ pub struct CreditHold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestCount {
     Uncounted,
-    /// No more than so many, unless the account has paid credits.
+    /// At most this many requests a day, unless the account has paid credits.
     UpTo(u32),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreditOutcome {
     Held,
-    /// So much is missing.
+    /// The missing amount.
     Missing(MicroUsd),
     /// The requests of the day are used up.
     NoRequests,
@@ -55,7 +55,7 @@ pub struct OwnedCreditHold {
     pub owner: i64,
 }
 
-/// Holds whose jobs are gone are given back, but for those of the `kept` jobs, which have this owner then.
+/// Releases holds whose jobs are gone, and gives those of the `kept` jobs this owner.
 #[derive(Debug)]
 pub struct LostCreditRelease {
     pub of: LostHolds,
@@ -65,9 +65,9 @@ pub struct LostCreditRelease {
 
 #[derive(Debug, Clone, Copy)]
 pub enum LostHolds {
-    /// Of coordinators that have been fenced.
+    /// Holds of fenced coordinators.
     Fenced,
-    /// Of this coordinator, and made before a moment.
+    /// Holds of this coordinator from before a moment.
     Before(UnixMillis),
 }
 

@@ -27,7 +27,7 @@ use holds::{LostCreditRelease, LostHolds, OwnedCreditHold};
 pub struct CreditRow {
     pub paid: MicroUsd,
     pub promotional: MicroUsd,
-    /// Of the free credits of the day.
+    /// Used part of the day's free credits.
     pub free_used: MicroUsd,
     /// Requests of the day that were counted.
     pub requests: u32,
@@ -133,7 +133,7 @@ impl Store {
     }
 }
 
-/// Turns the holds of these jobs into their costs. A hold that is gone was given back: nothing is charged then.
+/// Turns the holds of these jobs into their costs. A job whose hold was released is not charged.
 pub async fn settle(
     settlements: &[&Settlement],
     connection: &mut AnyConnection,

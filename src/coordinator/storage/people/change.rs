@@ -23,7 +23,7 @@ pub struct PersonChange {
     pub name: Option<String>,
     pub contact: Option<String>,
     pub admin_comment: Option<String>,
-    /// As the settings say, where that is none.
+    /// `Some(None)` restores the configured default.
     pub concurrency: Option<Option<i64>>,
     /// In thousandths.
     pub usage_multiplier: Option<i64>,
@@ -42,7 +42,7 @@ pub struct PersonChange {
     pub monthly_kudos: Option<Kudos>,
 }
 
-/// What came of it.
+/// The values after the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changed {
     pub kudos: Kudos,
@@ -94,7 +94,7 @@ impl Change for Changing {
             self.change_roles(before, connection).await?;
             self.change_kudos(connection).await?;
             self.change_monthly(connection).await?;
-            // What keys are good for depends on much of it.
+            // The permissions of keys depend on the changed fields.
             touch_keys(self.account, connection).await?;
             self.changed(connection).await.map(Some)
         })

@@ -27,7 +27,7 @@ pub struct Leaving {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nobody,
-    /// May do nothing any more, and may come back. Stored requests, results and responses are deleted.
+    /// No permissions, but restorable. Stored requests, results and responses are deleted.
     Marked,
     /// The grace period since the mark has not passed.
     TooSoon,

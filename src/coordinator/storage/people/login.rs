@@ -1,4 +1,4 @@
-//! Accounts come to be: by a login elsewhere, or by an operator. Each begins at its floor.
+//! Creation of accounts: by a login elsewhere, or by an operator. Each begins at its floor.
 
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
@@ -18,7 +18,7 @@ use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 #[derive(Debug, Clone)]
 pub struct NewLogin {
     pub name: String,
-    /// By what that service knows them. The same one is the same account.
+    /// Login at the other service, which identifies the account.
     pub login: String,
     /// Sets the balance of the account, if given.
     pub kudos: Option<Kudos>,
@@ -104,10 +104,10 @@ impl NewLogin {
 #[derive(Debug, Clone, Copy)]
 pub struct NewPerson<'a> {
     pub name: &'a str,
-    /// By what operators name it; where an operator gave none, the login says its number.
+    /// Operators' name of the account; derived from its number if not given.
     pub login: Option<&'a str>,
     pub roles: Roles,
-    /// By what another service knows them.
+    /// Login at another service.
     pub known_as: Option<&'a str>,
     pub now: UnixMillis,
 }

@@ -1,4 +1,4 @@
-//! What some are given each month: once for each, and for none in which they were not to be given any.
+//! Monthly kudos: paid once per month, without back pay for months before the allowance began.
 
 use std::time::Duration;
 

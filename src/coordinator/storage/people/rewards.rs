@@ -1,4 +1,4 @@
-//! What people are given for being there: minutes, and trust.
+//! Rewards besides jobs: uptime and trust.
 
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
@@ -20,7 +20,7 @@ use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 pub struct Attended {
     pub worker: Uuid,
     pub worth: Kudos,
-    /// Whether its owner is paid, trusted or not; else it waits with what else waits.
+    /// Whether the owner is paid at once even if untrusted; otherwise the reward goes to escrow.
     pub at_once: bool,
     pub now: UnixMillis,
 }
@@ -29,7 +29,7 @@ pub struct Attended {
 #[derive(Debug, Clone)]
 pub struct Promotion {
     pub earned: Kudos,
-    /// Of accounts that were there before this.
+    /// Only accounts created before this moment.
     pub born_before: UnixMillis,
     /// Suspected less often than this.
     pub suspicion: i64,
@@ -54,7 +54,7 @@ impl Store {
         self.change(promotion).await
     }
 
-    /// Pays whatever waited for its owner to be trusted.
+    /// Pays out every escrow.
     pub async fn release_escrows(&self, now: UnixMillis) -> Result<(), StorageError> {
         self.change(Escrows { now }).await
     }

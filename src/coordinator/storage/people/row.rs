@@ -18,11 +18,11 @@ pub struct PersonRow {
     pub kudos: Kudos,
     /// Earned, and kept back until they are trusted.
     pub escrow: Kudos,
-    /// By what another service knows them.
+    /// Login at another service.
     pub login: Option<String>,
     pub contact: Option<String>,
     pub admin_comment: Option<String>,
-    /// Where it is not as the settings say.
+    /// Overrides the configured concurrency.
     pub concurrency: Option<i64>,
     pub worker_invited: i64,
     pub public_workers: bool,
@@ -65,8 +65,8 @@ pub enum Order {
     Age,
 }
 
-/// The columns of a [`PersonRow`], and what follows. An owner's escrow is the account of the number opposite (see
-/// `kudos::escrow`).
+/// Selects the columns of a [`PersonRow`], followed by `$rest`. An owner's escrow is the account with the negated
+/// number (see `kudos::escrow`).
 macro_rules! select_people {
     ($rest:literal) => {
         concat!(
@@ -95,7 +95,7 @@ impl Store {
         first(row.bind(account.0), &self.readers).await
     }
 
-    /// Some of all people, beginning after so many.
+    /// A page of users, after the first `after`.
     pub async fn people(
         &self,
         order: Order,

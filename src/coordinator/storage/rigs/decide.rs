@@ -1,4 +1,4 @@
-//! What owners and moderators decide about a worker.
+//! Changes of a worker by owners and moderators.
 
 use futures_util::future::BoxFuture;
 use sqlx::AnyConnection;
@@ -27,7 +27,7 @@ pub enum Decision {
     Done,
     /// Nothing was changed: another worker has this name.
     NameTaken,
-    /// Nothing was changed: the team it should join is not there any more.
+    /// Nothing was changed: the team does not exist any more.
     NoTeam,
     Gone,
 }

@@ -59,7 +59,7 @@ pub struct Said {
     pub threads: u32,
     pub nsfw: bool,
     pub models: Vec<String>,
-    /// Whatever else it takes, as words.
+    /// Further accepted features, as names.
     pub takes: Vec<String>,
     pub max_pixels: i64,
     pub max_length: i64,
@@ -80,7 +80,7 @@ pub struct Decided {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crew {
     pub all: usize,
-    /// Of these, at one address.
+    /// The part at one address.
     pub here: usize,
 }
 
@@ -105,7 +105,7 @@ fn rigs(rest: &str) -> AssertSqlSafe<String> {
 }
 
 impl RigRow {
-    /// As its sessions know it.
+    /// The row that sessions of the worker use.
     pub fn worker(&self) -> WorkerRow {
         WorkerRow {
             id: self.id,

@@ -20,7 +20,7 @@ pub struct Tally {
     /// Seconds online, not in maintenance and not paused.
     pub uptime: i64,
     pub fulfilled: i64,
-    /// Jobs it took and did not bring.
+    /// Jobs leased to the worker and not submitted.
     pub uncompleted: i64,
     /// For jobs.
     pub earned: Kudos,
@@ -43,7 +43,7 @@ pub struct RigNews {
     pub team: Option<(i64, TeamShare)>,
 }
 
-/// What workers have done for a team.
+/// Work done for a team.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TeamShare {
     pub fulfilled: i64,
@@ -59,7 +59,7 @@ impl Store {
     }
 }
 
-/// What workers have done: one row each.
+/// Totals: one row per worker.
 static DONE: Table = Table {
     verb: Verb::Update(
         "rigs SET seen_at = CASE WHEN rigs.seen_at < news.seen_at THEN news.seen_at ELSE rigs.seen_at END, \
@@ -148,7 +148,7 @@ fn rows<K, V>(rows: BTreeMap<K, V>) -> Vec<(K, V)> {
     rows.into_iter().collect()
 }
 
-/// What one worker has done since it was last saved.
+/// Unsaved totals of a worker.
 #[derive(Default)]
 struct Done {
     seen_at: i64,

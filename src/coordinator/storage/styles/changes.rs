@@ -174,11 +174,11 @@ impl Change for Deleted {
 #[derive(Debug, Clone, Copy)]
 enum Owner {
     Is(AccountId),
-    /// That of this style.
+    /// The owner of this style.
     Has(Uuid),
 }
 
-/// Whether the key is there, and theirs; or none is wanted.
+/// Whether the key exists and belongs to the owner; true without a key.
 async fn has_key(
     key: Option<SharedKeyId>,
     owner: Owner,
@@ -199,7 +199,7 @@ async fn has_key(
     Ok(found.fetch_optional(connection).await?.is_some())
 }
 
-/// Instead of those that were there.
+/// Replaces the words.
 async fn write_words(
     style: Uuid,
     what: &str,

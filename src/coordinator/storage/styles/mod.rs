@@ -38,7 +38,7 @@ pub struct StylePage {
     pub model: Option<String>,
 }
 
-/// The columns of a [`Style`], and what follows.
+/// Selects the columns of a [`Style`], followed by `$rest`.
 macro_rules! select_styles {
     ($rest:literal) => {
         concat!(
@@ -56,7 +56,7 @@ impl Store {
         first(row.bind(id.to_string()), &self.readers).await
     }
 
-    /// Of the wanted kind if there is one, public rather than not, the oldest of them.
+    /// A style by name: of the wanted kind if there is one, else any; public before private, oldest first.
     pub async fn style_named(
         &self,
         owner: Option<AccountId>,

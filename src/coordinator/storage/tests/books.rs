@@ -17,7 +17,7 @@ on_both_engines! { any_sequence_of_settlements_sums_to_zero_and_pays_each_job_on
 
 const SEQUENCES: usize = 24;
 
-/// One call: which of the sequence's jobs, for how much, and whether it failed.
+/// A settlement: the job's index, its price, and whether the job failed.
 #[derive(Debug, Clone)]
 struct Call {
     job: usize,
@@ -48,7 +48,7 @@ async fn any_sequence_of_settlements_sums_to_zero_and_pays_each_job_once(scratch
     }
 }
 
-/// What all jobs of the sequence were paid.
+/// Total reward of all jobs of the sequence.
 async fn play(store: &Store, waves: &[Vec<Call>]) -> i64 {
     let jobs: Vec<JobId> = std::iter::repeat_with(JobId::random).take(12).collect();
     let mut told: HashMap<usize, Kudos> = HashMap::new();

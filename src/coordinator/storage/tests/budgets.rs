@@ -1,4 +1,4 @@
-//! What shared keys pay: whatever is asked with one, at once or in turn, never more than its budget.
+//! Charges to shared keys never exceed the budget, concurrent or in sequence.
 
 use futures_util::future::join_all;
 use proptest::collection::vec;
@@ -138,7 +138,7 @@ async fn what_is_kept_for_one_request_is_spent_by_no_other(scratch: Scratch) {
     assert_eq!(store.hold(key.hold(covered, 8)).await, Ok(true));
     assert_eq!(store.hold(key.hold(short, 20)).await, Ok(false));
     assert!(key.keep_rest(&store, short, 20).await);
-    // Nothing is left for this one.
+    // Nothing is left for this request.
     assert!(!key.keep_rest(&store, late, 20).await);
     let shown = store.shared_key(key.id).await.unwrap().unwrap();
     assert_eq!(shown.budget, Some(shown.held));

@@ -78,7 +78,7 @@ async fn no_more_credits_are_held_than_there_are(scratch: Scratch) {
     let missing = CreditOutcome::Missing(MicroUsd(5));
     assert!(held.contains(&Ok(missing)), "{held:?}");
     assert_eq!(has(&store).await, (2, 0, 98));
-    // Twice, and those that were never held.
+    // Released twice, and some that were never held.
     for job in jobs.iter().chain(&jobs) {
         store.release_credits(release(*job, false)).await.unwrap();
     }
@@ -148,7 +148,7 @@ async fn free_credits_begin_anew_every_day(scratch: Scratch) {
     assert_eq!(more, Ok(CreditOutcome::Missing(MicroUsd(10))));
     let held = store.hold_credits(of_day(todays, TOMORROW)).await;
     assert_eq!(held, Ok(CreditOutcome::Held));
-    // What yesterday's job did not use is not there any more.
+    // The unused part of yesterday's allowance has expired.
     store.settle(costing(yesterdays, 0)).await.unwrap();
     let row = store.credits(ALICE, TOMORROW).await.unwrap().row;
     assert_eq!(row.free_used, MicroUsd(15));

@@ -104,7 +104,7 @@ async fn a_fenced_leader_writes_nothing() {
     let first = ElectedStore::lead(&scratch.location).await;
     first.writes().await.unwrap();
     let mut connection = connect(&scratch.location).await.unwrap();
-    // As an election does.
+    // The writes of an election.
     for statement in [
         "INSERT INTO coordinators (epoch, renewed_at) VALUES (100, 0)",
         "DELETE FROM coordinators WHERE epoch < 100",
@@ -120,7 +120,7 @@ async fn a_fenced_leader_writes_nothing() {
         .unwrap();
     assert_eq!(first.store.problem(), Some(StorageError::Fenced));
     assert!(!first.store.is_reachable());
-    // A command beside it, which leads nothing, may write.
+    // A command beside the leader may write.
     let tasks = Tasks::default();
     let command = Store::open(&scratch.location, &tasks).await.unwrap();
     let settled = command.settle(settlement(JobId::random(), 1)).await;

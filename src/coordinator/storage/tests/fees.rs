@@ -1,4 +1,4 @@
-//! What requests cost at once: charged where they are accepted, however many together.
+//! Request fees: charged when a request is accepted, in any number together.
 
 use std::collections::HashMap;
 

@@ -29,7 +29,7 @@ fn days(days: i64) -> UnixMillis {
     UnixMillis(TODAY.0 + days * DAY)
 }
 
-/// Ended on that day, for so many kudos.
+/// Settled on that day, for this price.
 fn ended(day: i64, kudos: i64) -> Settlement {
     let mut settlement = settlement(JobId::random(), kudos);
     settlement.timing.accepted_at = days(day);
@@ -213,7 +213,7 @@ async fn what_jobs_brought_goes_when_their_request_is_nowhere(scratch: Scratch) 
 
 async fn requests_that_live_on_are_kept_and_never_shorter(scratch: Scratch) {
     let store = scratch.open().await;
-    // One more than go into one statement.
+    // One more than fit into one statement.
     let all: Vec<RequestId> = (0..10).map(|_| RequestId::random()).collect();
     for id in &all {
         accept(&store, *id).await;

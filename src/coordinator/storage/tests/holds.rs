@@ -76,7 +76,7 @@ async fn no_more_is_kept_than_there_is(scratch: Scratch) {
     assert_eq!(kept.iter().filter(|one| **one == Ok(true)).count(), 14);
     assert_eq!(spendable(&store, alice).await, 2);
     assert_eq!(store.held(alice).await, Ok(Kudos(98_000)));
-    // Twice, and those that were never kept.
+    // Released twice, and some that were never held.
     for hold in holds.iter().chain(&holds) {
         store.release(hold.request).await.unwrap();
     }
@@ -84,7 +84,7 @@ async fn no_more_is_kept_than_there_is(scratch: Scratch) {
     assert_eq!(store.held(alice).await, Ok(Kudos(0)));
 }
 
-/// A shared key with so many kudos, or with no end of them.
+/// A shared key with this budget, or an unlimited one.
 async fn key_with(store: &Store, kudos: Option<i64>) -> SharedKeyId {
     let key = NewKey {
         id: SharedKeyId(uuid::Uuid::new_v4()),
@@ -170,7 +170,7 @@ async fn a_thousand_at_once_keep_no_more_of_a_key_than_is_left_of_it(scratch: Sc
     assert_eq!(kept.iter().filter(|one| **one == Ok(true)).count(), 14);
     assert_eq!(store.hold(of_key(endless, 1_000_000)).await, Ok(true));
     assert_eq!(store.holding().await.unwrap().len(), 15);
-    // The process that keeps them is no more: one has ended, the others are nowhere.
+    // The process that took the holds has ended: one request is finished, the others do not exist.
     drop(store);
     let store = scratch.open().await;
     let first = holds.iter().zip(&kept).find(|(_, kept)| **kept == Ok(true));
@@ -239,7 +239,7 @@ async fn what_was_kept_for_a_request_goes_with_it_when_its_time_is_over(scratch:
 enum Spend {
     Keep(i64),
     Give(i64),
-    /// A job has ended, and is charged whatever there is.
+    /// An ended job is charged, whatever the balance.
     Pay(i64),
 }
 

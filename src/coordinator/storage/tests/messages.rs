@@ -1,4 +1,4 @@
-//! What workers are told: how much, for how long, and who may read it.
+//! Messages to workers: their number, lifetime and readers.
 
 use std::time::Duration;
 

@@ -280,7 +280,7 @@ async fn changed_keys_are_noticed_while_a_writer_that_failed_is_stuck() {
     here.health.note_write(&Err(StorageError::Full));
     let stuck = here.change(Statement("SELECT pg_sleep(4)"));
     let noticed = async {
-        // By now the pulse has sent its probe, which waits behind the sleep.
+        // The pulse has sent its probe, which is queued behind the sleep.
         sleep(Duration::from_millis(1000)).await;
         there.revoke_key("nobody", UnixMillis(1)).await.unwrap();
         timeout(Duration::from_secs(1), seen.changed()).await

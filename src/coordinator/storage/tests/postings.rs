@@ -161,7 +161,7 @@ async fn a_thousand_parallel_spends_never_overspend(scratch: Scratch) {
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }
 
-/// Who gives whom how much, under which of a few keys.
+/// Giver, receiver, amount, and one of a few idempotency keys.
 type Gift = (i64, i64, i64, Option<u8>);
 
 fn waves() -> impl Strategy<Value = Vec<Vec<Gift>>> {

@@ -34,7 +34,7 @@ async fn a_request_that_ended_waiting_is_told_from_one_that_its_client_cancelled
     let both = [accept(&store).await, accept(&store).await];
     store.end_waiting(ended).await.unwrap();
     store.cancel_request(cancelled).await.unwrap();
-    // Whichever came first: its client's word is the last.
+    // The client's cancellation wins, in either order.
     store.end_waiting(both[0]).await.unwrap();
     store.cancel_request(both[0]).await.unwrap();
     store.cancel_request(both[1]).await.unwrap();

@@ -133,7 +133,7 @@ async fn what_workers_do_is_added_by_whoever_saves_it(scratch: Scratch) {
     );
     assert_eq!((sum.earned, sum.rewarded), (Kudos(210_000), Kudos(800_000)));
     assert_eq!(known(&store, two).await.done.fulfilled, 20);
-    // Of whom nothing is known, nothing is kept.
+    // Changes of unknown workers are dropped.
     assert_eq!(store.save_rigs(vec![did(WorkerId(999))]).await, Ok(()));
     assert_eq!(store.save_rigs(Vec::new()).await, Ok(()));
 }

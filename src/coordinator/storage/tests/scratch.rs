@@ -54,7 +54,7 @@ impl Scratch {
     }
 }
 
-/// A job of account 1, served by account 2 for so many kudos.
+/// A job of account 1, served by account 2 for this reward.
 pub fn settlement(job: JobId, kudos: i64) -> Settlement {
     let entry = |account, worker, reason, amount| Entry {
         account: AccountId(account),
@@ -122,7 +122,7 @@ impl OwnServer {
         Location::parse(&self.run("start")).unwrap()
     }
 
-    /// As a power cut would.
+    /// Kills the server without a clean shutdown.
     pub fn kill(&self) {
         self.run("kill");
     }

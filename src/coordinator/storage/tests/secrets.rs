@@ -22,7 +22,7 @@ const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef";
 const KEY: &str = "6f1d1c2e-7a4b-4c53-9d0e-2b8a5f3c1e77";
 const PASSKEY: &str = "an-open-passkey-of-old";
 
-/// Where anything of these was ever written.
+/// All columns that may contain a secret.
 const PLACES: [(&str, &str); 9] = [
     ("settings", "value"),
     ("shared_keys", "id"),

@@ -1,4 +1,4 @@
-//! Settling: once a job, whatever comes together and however often it is asked.
+//! Settlement: once per job, in whatever batches and however often repeated.
 
 use futures_util::future::join_all;
 
@@ -21,7 +21,7 @@ async fn a_job_is_settled_once(scratch: Scratch) {
     let job = JobId::random();
     assert_eq!(store.reward(job).await, Ok(None));
     assert_eq!(store.settle(settlement(job, 5)).await, Ok(Kudos(5000)));
-    // Asked again, and with other figures: what stands there counts.
+    // Repeated with other amounts: the first settlement counts.
     assert_eq!(store.settle(settlement(job, 9)).await, Ok(Kudos(5000)));
     assert_eq!(store.reward(job).await, Ok(Some(Kudos(5000))));
     assert_eq!(store.entries(job).await.unwrap().len(), 3);
@@ -33,7 +33,7 @@ async fn a_job_is_settled_once(scratch: Scratch) {
 async fn a_batch_with_settled_jobs_in_it_pays_only_the_new_ones(scratch: Scratch) {
     let store = scratch.open().await;
     let jobs: Vec<JobId> = std::iter::repeat_with(JobId::random).take(300).collect();
-    // Every third one twice, side by side: whichever comes first pays, and both are told the same.
+    // Every third job twice, concurrently: the first settlement pays, and both get its reward.
     let twice = jobs.iter().step_by(3);
     let all = jobs
         .iter()

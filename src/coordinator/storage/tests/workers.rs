@@ -46,7 +46,7 @@ async fn a_name_belongs_to_whoever_used_it_first(scratch: Scratch) {
     store.worker("rig", AccountId(1), NOW).await.unwrap();
     let taken = store.worker("rig", AccountId(2), NOW).await;
     assert_eq!(taken, Err(WorkerError::NameTaken));
-    // Two at once: one of them is first.
+    // Two concurrent registrations: one of them wins.
     let (one, two) = tokio::join!(
         store.worker("new", AccountId(1), NOW),
         store.worker("new", AccountId(2), NOW)

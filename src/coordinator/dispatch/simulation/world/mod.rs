@@ -1,5 +1,5 @@
-//! What happens when: the calendar, and the carrying of inputs and effects between the dispatcher and the rest. What
-//! clients do is in `asking`, and what happens when a worker comes by itself in `visits`.
+//! The event calendar, and the transport of inputs and effects between the dispatcher and the rest. Clients' actions
+//! are in `asking`, polls in `visits`.
 
 mod asking;
 mod visits;
@@ -40,7 +40,7 @@ pub struct World {
     polling: BTreeMap<SessionId, usize>,
     /// Offers to the polling worker of the current pop.
     popped: Vec<Offer>,
-    /// What pollers have brought, by job and attempt.
+    /// Submits of polling workers, by job and attempt.
     brought: BTreeSet<(JobId, u32)>,
     /// A polling worker is submitting.
     bringing: bool,
@@ -62,7 +62,7 @@ enum Happening {
     Impatience(JobId),
     /// A job's time is over and 30 s more.
     Overdue(JobId),
-    /// A second after it was asked for.
+    /// A second after the cancellation.
     SlotFree(JobId),
     ToDispatcher(Input),
     ToRig(usize, SessionId, Effect),
@@ -292,7 +292,7 @@ impl World {
         }
     }
 
-    /// A frame about what another worker is doing, with the right attempt number.
+    /// A frame about another worker's job, with the right attempt number.
     fn meddle(&mut self, index: usize) {
         let Some(&job) = self.random.pick(&self.clients.open) else {
             return;
@@ -518,7 +518,7 @@ impl World {
 
     fn tell(&mut self, session: SessionId, effect: Effect) {
         let Some(&index) = self.sessions.get(&session) else {
-            // Who polls is told nothing until it comes again.
+            // A polling worker hears of this with its next poll.
             assert!(self.polling.contains_key(&session), "{effect:?}");
             return;
         };

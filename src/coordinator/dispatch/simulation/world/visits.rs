@@ -1,4 +1,4 @@
-//! Workers that poll come, are given what there is, and bring it.
+//! Polls: pops and submits of polling workers.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::dispatch::{Input, SessionId, Wants};
 use muster_protocol::job::RequestId;
 
 impl World {
-    /// Comes, says who it is if it has to, and is given what there is.
+    /// A poll: registers if needed, and pops.
     pub(super) fn visit(&mut self, index: usize) {
         if self.is_over() {
             return;
