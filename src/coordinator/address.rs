@@ -4,12 +4,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// An address and how many of its leading bits count. In the order of their first addresses, the larger before those
-/// in it.
+/// An address with the number of its significant leading bits. Ordered by first address, larger networks first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network {
     first: u128,
-    /// Of 128.
+    /// Out of 128.
     bits: u8,
 }
 
@@ -27,9 +26,9 @@ pub struct Networks {
     sizes: BTreeSet<u8>,
 }
 
-/// What one customer of a provider has at least: their addresses in it change at will.
+/// The smallest network of a provider's customer, whose addresses in it change at will.
 const HOUSEHOLD: u8 = 64;
-/// An IPv4 address has so many bits before it when it is written as an IPv6 one.
+/// Bits before an IPv4 address in its IPv6 form.
 const MAPPED: u8 = 96;
 
 impl Network {
@@ -92,17 +91,17 @@ impl Network {
         self.bits <= other.bits && other.first & mask(self.bits) == self.first
     }
 
-    /// One address and no other.
+    /// Whether it is a single address.
     pub fn is_single(&self) -> bool {
         self.bits == 128
     }
 
-    /// Of 128, as if every address were an IPv6 one.
+    /// Out of 128, in IPv6 form.
     pub fn bits(&self) -> u8 {
         self.bits
     }
 
-    /// That of so many bits of 128 around an address.
+    /// The network of an address with this many bits out of 128.
     pub fn of(address: IpAddr, bits: u8) -> Self {
         let first = wide(address) & mask(bits);
         Self { first, bits }
@@ -124,7 +123,7 @@ impl FromIterator<Network> for Networks {
     }
 }
 
-/// As [`Network::parse`] reads it.
+/// The form that [`Network::parse`] reads.
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = IpAddr::V6(Ipv6Addr::from_bits(self.first));

@@ -25,7 +25,7 @@ pub enum Phase {
     Starting,
     /// Another coordinator serves the database; this one takes over when that ends.
     Standby,
-    /// Nothing new is taken: the process ends when what runs has ended.
+    /// Shutting down: refuses new work, and ends when the running work has ended.
     Draining,
 }
 

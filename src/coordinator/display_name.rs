@@ -1,6 +1,6 @@
-//! What names of users, workers, teams, styles, collections and shared keys may not hold: characters that are not seen,
-//! and those that change the direction of what follows. With them one name passes for another, and a name rearranges
-//! the line of a log or a table in which it stands.
+//! Characters that names of users, workers, teams, styles, collections and shared keys must not contain: invisible
+//! ones, and those that change the text direction. With them a name can imitate another, or rearrange the line of a log
+//! or a table.
 
 use std::sync::LazyLock;
 

@@ -9,7 +9,7 @@ use super::dispatch::Refusal;
 use muster_protocol::job::{Failure, FailureKind, Retry};
 use muster_protocol::openai::Problem;
 
-/// A failure on its way out of a door. What went wrong inside is in no field of it.
+/// An error for a client, without internal details.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{failure}")]
 pub struct ApiError {
@@ -18,9 +18,9 @@ pub struct ApiError {
     pub param: Option<Cow<'static, str>>,
     /// When it may go better.
     pub retry_after: Option<Duration>,
-    /// Where to get a key.
+    /// URL for getting a key.
     pub console: Option<Arc<str>>,
-    /// Where the kind's usual status is not the right one.
+    /// Overrides the kind's usual status.
     pub status: Option<u16>,
     /// The roles whose lack is the reason, where it is that.
     pub lacks: Roles,
@@ -83,12 +83,12 @@ impl From<Refusal> for ApiError {
     }
 }
 
-/// Whether clients are told when to come back.
+/// Whether clients get a `Retry-After`.
 pub fn is_temporary(status: u16) -> bool {
     matches!(status, 429 | 503)
 }
 
-/// Where nothing was measured.
+/// The retry delay without a measurement.
 pub fn usual_wait(kind: FailureKind) -> Duration {
     match kind {
         FailureKind::ModelOffline | FailureKind::NoWorker => RECONNECTED,

@@ -21,7 +21,7 @@ impl FileId {
     }
 }
 
-/// Whether an error says that nothing is there, and not that the disk does not answer.
+/// Whether the file is missing, as opposed to an unresponsive disk.
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),

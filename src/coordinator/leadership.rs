@@ -1,8 +1,9 @@
-//! Which coordinator serves a database: one at a time, the leader. The epoch is the number of an election, and stands in
-//! the rows that the leader owns. A leader whose lease has run out by its own clock pauses: no job is placed and no request
-//! taken until the lease is renewed. A leader that another coordinator has fenced writes nothing more, and ends.
+//! Leadership of a database: one coordinator at a time is the leader. The epoch is the number of an election, stored in
+//! the rows that the leader owns. A leader whose lease has run out by its own clock pauses: no job is placed and no
+//! request taken until the lease is renewed. A leader that another coordinator has fenced writes nothing more, and
+//! ends.
 //!
-//! Elections are in [`super::storage`]; this file knows no database.
+//! Elections are in [`super::storage`]; this file does not access the database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,7 +70,7 @@ impl Leadership {
         self.0.epoch
     }
 
-    /// By the monotonic clock, so that a process that was stopped for a while knows it with its first instruction.
+    /// By the monotonic clock, so that a suspended process notices the expiry when it resumes.
     pub fn tenure(&self) -> Tenure {
         if self.is_fenced() {
             return Tenure::Fenced;
@@ -150,7 +151,7 @@ mod tests {
         leadership.renew(Instant::now(), Duration::from_secs(60));
         assert_eq!(leadership.tenure(), Tenure::Leading);
         assert!(resumed.has_changed().unwrap());
-        // An answer that comes late renews from the moment it was asked for.
+        // A late reply renews from the moment of the request.
         let earlier = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
         leadership.renew(earlier, Duration::from_secs(1));
         assert_eq!(leadership.tenure(), Tenure::Paused);

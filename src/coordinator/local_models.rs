@@ -12,7 +12,7 @@ pub struct PullProgress {
     pub completed: u64,
     /// 0 until it is known.
     pub total: u64,
-    /// All is here, and the worker loads it.
+    /// The download is complete, and the worker loads the model.
     pub is_loading: bool,
 }
 
@@ -48,7 +48,7 @@ pub trait LocalModels: Debug + Send + Sync {
     fn delete(&self, name: String) -> BoxFuture<'static, Result<(), DeleteError>>;
 }
 
-/// The downloads of this coordinator, once a worker runs beside it.
+/// The download service, set once a worker runs beside this coordinator.
 #[derive(Debug, Clone, Default)]
 pub struct LocalModelsSlot(Arc<OnceLock<Arc<dyn LocalModels>>>);
 

@@ -24,7 +24,7 @@
 //! | [`documents`] | the operator's documents |
 //! | [`modes`] | service modes: maintenance, invitations, raids |
 //! | [`metering`] | token counts of jobs, by the coordinator itself |
-//! | [`secrets`] | credentials in prompts, removed for workers of other owners |
+//! | [`secrets`] | credentials in prompts, removed before public and polling workers get them |
 //! | [`responses`] | stored and background responses |
 //! | [`erasure`] | deletion, suspension and export of accounts |
 //! | [`progress`] | the progress of running requests, by the tokens of their clients |

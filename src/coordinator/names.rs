@@ -50,7 +50,7 @@ impl Names {
         self.0.ids.get(name).cloned()
     }
 
-    /// What else the model of this id is called.
+    /// Other names of the model with this id.
     pub fn others(&self, id: &str) -> &[Arc<str>] {
         self.0.others.get(id).map_or(&[], Vec::as_slice)
     }

@@ -29,7 +29,7 @@ fn is_bad(word: &str) -> bool {
     STEMS.iter().any(|stem| word.contains(stem)) || WORDS.iter().any(is_one)
 }
 
-/// A letter for what stands in its place. What cannot be seen is nothing.
+/// The letter that a sign stands for; `None` for invisible characters.
 fn plain(letter: char) -> Option<char> {
     Some(match letter {
         '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{ad}' => return None,

@@ -1,14 +1,13 @@
-//! Credentials that people paste into prompts, found by their well-known forms. Strangers' machines get the prompt
-//! without them.
+//! Credentials pasted into prompts, found by their well-known forms and removed before public and polling workers get them.
 //!
-//! Every pattern runs in linear time. Texts are looked at once for all of them, and again only for those that are in it.
+//! Every pattern runs in linear time. A text is matched against all at once, and again only against the matching ones.
 
 use std::sync::LazyLock;
 
 use regex::{Regex, RegexSet};
 use serde_json::Value;
 
-/// What stands in a secret's place.
+/// Replacement of a secret.
 const REDACTED: &str = "${1}[redacted]${2}";
 
 /// Patterns of secrets. The first group may stay before the secret, and the second after it.
@@ -27,7 +26,7 @@ const FORMS: &[&str] = &[
     r"(?-u:\b)glpat-[A-Za-z0-9_-]{20,}",
     r"(?-u:\b)npm_[A-Za-z0-9]{36}",
     r"(?-u:\b)pypi-[A-Za-z0-9_-]{50,}",
-    // Models: OpenAI and those that follow it, Hugging Face, the network itself.
+    // Model services: OpenAI and compatible ones, Hugging Face, the public network.
     r"(?-u:\b)sk-(?:proj|svcacct|admin|ant|or)-[A-Za-z0-9_-]{20,}",
     r"(?-u:\b)sk-[A-Za-z0-9]{32,}",
     r"(?-u:\b)hf_[A-Za-z0-9]{30,}",
@@ -37,7 +36,7 @@ const FORMS: &[&str] = &[
     r"(?-u:\b)[rs]k_(?:live|test)_[A-Za-z0-9]{16,}",
     r"(?-u:\b)SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,}",
     r"(?-u:\b)[0-9]{8,10}:AA[A-Za-z0-9_-]{33}",
-    // Tokens with a signature, and whatever follows a scheme.
+    // Signed tokens, and authorization headers.
     r"(?-u:\b)eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
     r"(?i)(authorization:\s{0,4}(?:bearer|basic)\s{1,4})[a-z0-9._~+/=-]{16,}",
     // Crypto wallets: labelled private keys, and extended private keys.
@@ -47,7 +46,7 @@ const FORMS: &[&str] = &[
     r"(?i)((?-u:\b)[a-z][a-z0-9+.-]{1,30}://[^\s:/@]*:)[^\s/@]+(@)",
 ];
 
-/// Of a data URL, before its data.
+/// Longest head of a data URL.
 const LONGEST_HEAD: usize = 256;
 
 static ANY: LazyLock<RegexSet> = LazyLock::new(|| RegexSet::new(FORMS).unwrap_or_default());
@@ -58,7 +57,7 @@ static EACH: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Takes the secrets out of the messages of a chat. Pictures and other files in it stay as they are.
+/// Removes secrets from the messages of a chat. Images and other files stay unchanged.
 pub fn scrub_messages(body: &mut Value) {
     if let Some(messages) = body.get_mut("messages") {
         scrub(messages);

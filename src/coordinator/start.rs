@@ -53,14 +53,14 @@ pub struct Settings {
     pub database: Location,
     pub secret: SecretSource,
     pub media: MediaSettings,
-    /// Where others reach it, if not at the address it listens on.
+    /// Public URL, if not the listen address.
     pub public_url: Option<String>,
     pub doors: DoorSettings,
     pub dispatch: dispatch::Settings,
     pub prices: kudos::Prices,
     /// Earnings after which an owner is trusted; `None` if trust is not required.
     pub trust_after: Option<Kudos>,
-    /// Open at once; none where one address may have all there are.
+    /// Limit of open connections; `None` is unlimited.
     pub connections_per_address: Option<usize>,
     /// How long the records of ended jobs are kept.
     pub retention: Duration,
@@ -208,7 +208,7 @@ impl Coordinator {
         let workers = doors.workers.clone();
         let live_settings = doors.settings.clone();
         let router = http::router(doors);
-        // Both listeners are one socket: a connection that the first one accepts now would be told to come back.
+        // Both listeners share a socket: a connection accepted by the first one now would get a 503.
         until_started.stop(HANDED_OVER).await;
         let household_limit = serve(listener, router, tls, connections, tasks);
         if let Some(certificates) = &certificates {
@@ -232,7 +232,7 @@ impl Coordinator {
         })
     }
 
-    /// Where clients find it.
+    /// The URL for clients.
     pub fn url(&self) -> String {
         url(self.certificates.is_some(), self.address)
     }
@@ -271,7 +271,7 @@ impl Coordinator {
         self.accounts.admin_key(label).await
     }
 
-    /// Has `POST /api/pull` download models for the worker beside it.
+    /// Lets `POST /api/pull` download models for the worker beside it.
     pub fn serve_local_models(&self, models: Arc<dyn LocalModels>) {
         self.local_models.fill(models);
     }
@@ -280,17 +280,17 @@ impl Coordinator {
         &self.accounts
     }
 
-    /// Where a worker of the same process connects.
+    /// For connections of a worker in this process.
     pub fn workers(&self) -> &Workers {
         &self.workers
     }
 
-    /// Returns once another coordinator has taken over the database: nothing is written here from then on.
+    /// Returns once another coordinator has taken over the database, after which this one writes nothing.
     pub async fn fenced(&self) {
         self.leadership.fenced().await;
     }
 
-    /// Takes nothing new and waits for what runs.
+    /// Drains: refuses new work and waits for running jobs.
     pub async fn drain(self, within: Duration) -> Drained {
         self.condition.enter(Phase::Draining);
         let drained = self.switchboard.drain(within).await;
@@ -319,7 +319,7 @@ fn books(
 pub struct Shelves {
     pub store: Store,
     pub media: Media,
-    /// What ended jobs say about the workers that had them.
+    /// Records of workers, updated by ended jobs.
     pub records: Records,
     pub reader: Reader,
 }
@@ -436,12 +436,12 @@ pub fn is_served(database: &Location) -> bool {
     matches!(lock(database), Err(StartError::InUse(_)))
 }
 
-/// One coordinator has an SQLite file to itself; commands such as `worker key` may look in.
+/// A SQLite file belongs to one coordinator; commands such as `worker key` may open it beside it.
 fn lock(database: &Location) -> Result<Option<File>, StartError> {
     let Location::Sqlite(path) = database else {
         return Ok(None);
     };
-    // By whatever name it is called.
+    // Resolves links.
     let real = path.canonicalize().unwrap_or_else(|_| path.clone());
     let file = PathBuf::from(format!("{}.lock", real.display()));
     let open = || {
@@ -466,7 +466,7 @@ fn lock(database: &Location) -> Result<Option<File>, StartError> {
     }
 }
 
-/// What strangers can reach must have a key in front of it.
+/// Refuses to listen on a public address without an API key.
 async fn refuse_unguarded(listen: SocketAddr, accounts: &Accounts) -> Result<(), StartError> {
     match listen.ip().is_loopback() || accounts.has_good_key().await? {
         true => Ok(()),

@@ -60,8 +60,8 @@ pub struct Doors {
     pub local_models: LocalModelsSlot,
 }
 
-/// The settings as they are now: the operator may change some while requests are served. Clones speak of the same ones;
-/// a request keeps those that it began with.
+/// The settings in force, some of which the operator may change at run time. Clones share them; a request keeps those
+/// that it began with.
 #[derive(Debug, Clone)]
 pub struct LiveSettings(Arc<RwLock<Arc<DoorSettings>>>);
 
@@ -98,7 +98,7 @@ impl From<DoorSettings> for LiveSettings {
     }
 }
 
-/// How the doors behave.
+/// Settings of the request handlers.
 #[derive(Debug, Clone)]
 pub struct DoorSettings {
     /// Display name of the service.
@@ -111,13 +111,13 @@ pub struct DoorSettings {
     pub trusted_proxies: Vec<Network>,
     /// Networks of VPNs and proxies.
     pub unsafe_networks: Networks,
-    /// Client programs that may ask for nothing by the poll API, as they call themselves.
+    /// User agents of client programs that the AI Horde API refuses.
     pub blocked_clients: Vec<String>,
-    /// Models for adults only, by the names they are asked for by.
+    /// Models for adults only, by any of their names.
     pub nsfw_models: HashSet<String>,
     /// Whether image workers may serve only models of the public reference, unless their owners are customizers.
     pub known_image_models_only: bool,
-    /// Where people get a key.
+    /// URL for getting a key.
     pub console_url: Option<String>,
     /// The largest request, in bytes.
     pub largest_request: usize,
@@ -125,9 +125,9 @@ pub struct DoorSettings {
     pub requests_per_minute: Option<u32>,
     /// Existing models, online or not, and their names.
     pub names: Names,
-    /// How large they are, by their ids: what `auto` goes by.
+    /// Sizes of models by id, which `auto` compares.
     pub sizes: Prices,
-    /// What models cost in money.
+    /// Prices of models in money.
     pub price_book: PriceBook,
     /// Which accounts pay for their requests.
     pub charging: Charging,
@@ -145,7 +145,7 @@ pub struct DoorSettings {
     pub chat_messages: usize,
     /// Texts that an account may have waiting or running, of requests that are polled for.
     pub polled_texts: usize,
-    /// How many workers one owner may run; none: as many as they like.
+    /// Limits of workers per owner; `None` is unlimited.
     pub worker_quotas: Option<Quotas>,
     /// Whether the AI Horde API accepts the anonymous key.
     pub anonymous: bool,
@@ -160,7 +160,7 @@ pub struct DoorSettings {
     /// Responses that an account may have stored, and bytes of them.
     pub stored_responses: usize,
     pub stored_response_bytes: usize,
-    /// Of the files that open requests of one account have sent along.
+    /// Limit of an account's source files for open requests, in bytes.
     pub source_media_bytes: u64,
     /// How long the records of ended jobs are kept: for the privacy policy.
     pub records_kept: Duration,
@@ -171,7 +171,7 @@ pub struct DoorSettings {
     pub commit_after: Duration,
     /// When a request has to have ended.
     pub lifetime: Duration,
-    /// A body of which nothing more comes for so long is given up.
+    /// Timeout for the next piece of a body.
     pub body_patience: Duration,
     /// Buffered bodies and replies that stall for this long are dropped when others need the memory.
     pub standstill: Duration,
@@ -179,7 +179,7 @@ pub struct DoorSettings {
     pub prefixes: RandomState,
 }
 
-/// What goes for tests of other programs.
+/// Settings for tests of other programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Development {
     /// Administrators: `name#id`, or a name.

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Debug)]
 pub struct Turns<Who> {
     lines: Arc<Mutex<HashMap<Who, Arc<Semaphore>>>>,
-    /// Things of one that may be at it at the same time.
+    /// Concurrent items per party.
     each: fn(&Who) -> usize,
 }
 
@@ -26,7 +26,7 @@ pub struct Turn<Who: Eq + Hash> {
 }
 
 impl<Who: Eq + Hash + Clone> Turns<Who> {
-    /// With so many things for each of them.
+    /// With this many concurrent items for each party.
     pub fn for_each(each: fn(&Who) -> usize) -> Self {
         Self {
             lines: Arc::default(),
@@ -34,14 +34,14 @@ impl<Who: Eq + Hash + Clone> Turns<Who> {
         }
     }
 
-    /// Waits behind what else is theirs.
+    /// Waits behind the party's other items.
     pub async fn turn(&self, who: Who) -> Turn<Who> {
         let (mut turn, line) = self.stand(who);
         turn.taken = line.acquire_owned().await.ok();
         turn
     }
 
-    /// None, while so much else is theirs.
+    /// `None` while too many of the party's items run.
     pub fn turn_now(&self, who: Who) -> Option<Turn<Who>> {
         let (mut turn, line) = self.stand(who);
         turn.taken = line.try_acquire_owned().ok();

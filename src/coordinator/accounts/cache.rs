@@ -86,12 +86,12 @@ impl Cache {
             .collect()
     }
 
-    /// What all callers of an account know of it, which has so much now.
+    /// The shared balance of an account's callers, updated to `means`.
     pub fn means_of(&self, account: AccountId, means: Means) -> Arc<KnownMeans> {
         self.lock().means.of(account, means)
     }
 
-    /// Callers of these accounts stand as told from now on.
+    /// Updates the balances of these accounts' callers.
     pub fn note_means(&self, means: &HashMap<AccountId, Means>) {
         let state = self.lock();
         for (account, means) in means {
@@ -214,7 +214,7 @@ impl Inner {
         *self.store.keys_revision().borrow()
     }
 
-    /// Takes in what those who come have earned and spent.
+    /// Refreshes the balances of recent callers.
     async fn refresh_standings(&self) -> Result<(), StorageError> {
         let callers = self.cache.lately();
         let accounts: BTreeSet<AccountId> = callers.iter().map(|caller| caller.account).collect();

@@ -33,7 +33,7 @@ pub enum NoOwner {
 pub struct Caller {
     pub account: AccountId,
     pub name: Arc<str>,
-    /// By what operators name the account.
+    /// Operators' name of the account.
     pub login: Option<Arc<str>>,
     pub key: KeyId,
     pub scopes: Scopes,
@@ -110,7 +110,7 @@ impl Caller {
         }
     }
 
-    /// Of a request that an earlier process has accepted: its key is not known any more.
+    /// The owner of a request accepted by an earlier process, whose key is unknown now.
     pub fn returning(owner: AccountRow) -> Self {
         Self {
             account: owner.id,
@@ -164,13 +164,13 @@ impl Caller {
         self.roles.contains(roles) || roles == Roles::MODERATOR && self.roles.contains(Roles::ADMIN)
     }
 
-    /// Whether its account may change what belongs to an account of these roles. Administrators change each other.
+    /// Whether the account may manage an account of these roles. Administrators may manage each other.
     pub fn outranks(&self, others: Roles) -> bool {
         let rank = self.roles.rank();
         rank == Rank::Admin || rank > others.rank()
     }
 
-    /// Whether its account may change what belongs to this one: it is its own, or of an account of lower rank.
+    /// Whether the account may manage the owner's data: it is its own, or of an account of lower rank.
     pub async fn may_manage(&self, owner: AccountId, store: &Store) -> Result<bool, StorageError> {
         if self.account == ANONYMOUS {
             return Ok(false);
@@ -185,7 +185,7 @@ impl Caller {
         Ok(self.outranks(owner.map_or(Roles::NONE, |owner| owner.roles)))
     }
 
-    /// Whether its account may have workers, whichever way they come.
+    /// Whether the account may have workers, on sockets or polling.
     pub fn may_own(&self) -> Result<(), NoOwner> {
         match self.roles {
             roles if roles.contains(Roles::DELETED) => Err(NoOwner::Deleted),
@@ -195,12 +195,13 @@ impl Caller {
         }
     }
 
-    /// Whether it is shown what only its account may see. A key for a worker is not, nor one that only asks for work.
+    /// Whether the caller may read the account's private data. A worker's key may not, nor one that only submits
+    /// requests.
     pub fn sees_own(&self) -> bool {
         self.may(Scopes::ACCOUNT_READ) && self.worker_name.is_none()
     }
 
-    /// Whether it is shown what only moderators may see.
+    /// Whether the caller may read moderators' data.
     pub fn sees_all(&self) -> bool {
         self.sees_own() && self.roles.moderates()
     }

@@ -21,7 +21,7 @@ pub struct Digest([u8; 32]);
 #[derive(Clone)]
 pub struct Hasher(Hmac<Sha256>);
 
-/// Clients of the legacy side accept no other length.
+/// Clients of the AI Horde API accept no other length.
 const LENGTH: usize = 22;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 /// Characters allowed first: a key must not look like a command-line option.
@@ -72,14 +72,14 @@ impl Hasher {
 }
 
 impl Digest {
-    /// Of no key.
+    /// Matches no key.
     pub const NONE: Self = Self([0; 32]);
 
     pub const fn bytes(self) -> [u8; 32] {
         self.0
     }
 
-    /// As it is stored.
+    /// Parses the stored form.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = (text.len() == 64).then_some(text.as_bytes())?;
         let mut bytes = [0; 32];
@@ -100,7 +100,7 @@ pub fn random_public_id() -> String {
     hex(&random::<6>())
 }
 
-/// From the operating system. Without it nothing here can be safe, so a failure ends the process's request.
+/// From the operating system. Panics if that fails, since nothing here would be safe without it.
 pub fn random<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).expect("the operating system provides random numbers");

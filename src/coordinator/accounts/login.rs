@@ -25,7 +25,7 @@ const RESERVED: [&str; 3] = ["anonymous", "deleted", "house"];
 const UNNAMED: &str = "user-";
 
 impl Login {
-    /// Of the administrator that the first start makes.
+    /// Login of the administrator created at the first start.
     pub fn admin() -> Self {
         Self(ADMIN.to_owned())
     }

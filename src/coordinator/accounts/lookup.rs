@@ -1,5 +1,5 @@
-//! Which account an operator means: by its login, by `name#id`, or by `#id`. A display name alone is no answer, as any
-//! user may take any name.
+//! Lookup of accounts by operators: by login, `name#id` or `#id`. A display name alone identifies no account, as any
+//! user may choose any name.
 
 use crate::clock::wall_clock;
 use crate::people::Alias;
@@ -8,7 +8,7 @@ use muster_protocol::job::AccountId;
 
 use super::{Accounts, Login, NewKey, Roles};
 
-/// What came of looking for an account.
+/// Result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
     Found(Box<AccountRow>),
@@ -73,7 +73,7 @@ impl Accounts {
         Ok(account)
     }
 
-    /// The administrator: by role, never by display name. Among several, the one with the login admin.
+    /// The administrator: by role, never by display name. Among several, the one with the login `admin`.
     pub async fn administrator(&self) -> Result<Option<AccountRow>, NoAdministrator> {
         let mut admins = self.inner.store.accounts_of_rank(Roles::ADMIN).await?;
         let admin = Login::admin();

@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 
 use muster_protocol::job::{AccountId, Kudos};
 
-/// Of one account, at a moment.
+/// The balance of an account at a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Means {
     pub kudos: Kudos,
-    /// What of it is above its floor and held for nothing.
+    /// Balance above the floor, less holds.
     pub spare: Kudos,
 }
 
@@ -21,7 +21,7 @@ pub struct KnownMeans {
     spare: AtomicI64,
 }
 
-/// Of all accounts that have callers in memory.
+/// Balances of all accounts with cached callers.
 #[derive(Debug)]
 pub struct MeansOfAll {
     by_account: HashMap<AccountId, Weak<KnownMeans>>,

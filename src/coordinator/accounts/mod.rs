@@ -70,13 +70,13 @@ struct Inner {
     hasher: Hasher,
     seal: Seal,
     cache: Cache,
-    /// Whose rewards are paid in full: asked for every job that ends.
+    /// Accounts whose rewards are paid in full; read for every ended job.
     trusted: RwLock<HashSet<AccountId>>,
     /// Few questions to the store at once, however many wrong keys come.
     asking: tokio::sync::Semaphore,
     /// Held while changes are read and applied, so that an older reading never overwrites a newer one.
     taking_in: tokio::sync::Mutex<()>,
-    /// By which programs on this machine are let in, where the coordinator serves its own user.
+    /// The key of local programs, where the coordinator serves its own user.
     own_key: OnceLock<KeyText>,
 }
 
@@ -160,7 +160,7 @@ impl Accounts {
         self.caller(self.inner.hasher.digest(key)).await
     }
 
-    /// Lets programs on this machine in by this key where they bring none. The first call decides.
+    /// Uses this key for local programs that send none. The first call decides.
     pub fn serve_own_user(&self, key: &str) {
         if let Some(key) = KeyText::of(key) {
             let _ = self.inner.own_key.set(key);
@@ -256,8 +256,7 @@ impl Accounts {
         self.inner.catch_up().await
     }
 
-    /// Takes in at once what these accounts have, because it was changed here. Where that fails it is known a little
-    /// later, as any other change.
+    /// Refreshes the balances of these accounts after a change here. If that fails, the next refresh updates them.
     pub async fn refresh(&self, accounts: &[AccountId]) {
         match self.inner.store.means(accounts).await {
             Ok(means) => self.inner.cache.note_means(&means),
@@ -273,7 +272,7 @@ impl Accounts {
     ) -> Result<RoleChange, StorageError> {
         let change = self.inner.store.set_roles(account, roles).await?;
         if change == RoleChange::Done {
-            // No key tells of an account that has none.
+            // An account without keys is not found by the changed keys.
             self.inner.note_roles(account, roles);
         }
         self.inner.catch_up().await?;

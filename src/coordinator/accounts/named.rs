@@ -56,7 +56,7 @@ macro_rules! named_set {
             }
         }
 
-        /// As `parse` reads it.
+        /// The form that `parse` reads.
         impl std::fmt::Display for $set {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.names().collect::<Vec<_>>().join(" "))

@@ -20,7 +20,7 @@ named_set! {
         VPN = 128 "vpn",
         /// May ask for models that are for special users.
         SPECIAL = 256 "special",
-        /// Asks for others, and may say for whom.
+        /// A service: sends requests for its own users, and may name them.
         SERVICE = 512 "service",
         /// A school account: its requests are SFW and go to trusted workers only.
         EDUCATION = 1024 "education",

@@ -27,7 +27,7 @@ pub enum Sealed {
     Passkey,
 }
 
-/// Of the form of what follows.
+/// Version of the format.
 const VERSION: &str = "v1.";
 
 impl Sealed {
@@ -62,7 +62,7 @@ impl Seal {
         format!("{VERSION}{}", URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// None where it was not sealed under this secret.
+    /// `None` if sealed under another secret.
     pub fn open(&self, what: Sealed, sealed: &str) -> Option<String> {
         let bytes = URL_SAFE_NO_PAD.decode(sealed.strip_prefix(VERSION)?).ok()?;
         let (nonce, sealed) = bytes.split_at_checked(NONCE_LEN)?;
@@ -73,7 +73,7 @@ impl Seal {
         String::from_utf8(text.to_vec()).ok()
     }
 
-    /// Whether it is sealed at all, under whatever secret.
+    /// Whether the text is sealed, under whatever secret.
     pub fn is_sealed(text: &str) -> bool {
         text.starts_with(VERSION)
     }

@@ -14,7 +14,7 @@ use crate::storage::{Location, SecretState, StorageError, Store, write_private};
 use super::key::{self, Hasher};
 use super::seal::Seal;
 
-/// Where the secret is.
+/// Location of the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretSource {
     /// A file, made at the first start.
@@ -63,11 +63,11 @@ const CHECKED: &str = "check of the server secret";
 const FILE: &str = "coordinator.secret";
 
 impl SecretSource {
-    /// The file that is used when nothing else is said: beside the file of the database, else in the data folder.
+    /// The default file: beside the database file, else in the data folder.
     pub fn usual(location: &Location, data_dir: &Path) -> Self {
         Self::File(match location {
             Location::Sqlite(path) => {
-                // By whatever name it is called.
+                // Resolves links.
                 let real = path.canonicalize().unwrap_or_else(|_| path.clone());
                 let mut name = real.into_os_string();
                 name.push(".secret");
@@ -88,7 +88,7 @@ impl SecretSource {
                 None => make(file, state.in_database.clone())?,
             },
         };
-        // That of an earlier version is as long as it was made.
+        // A secret of an earlier version may be shorter.
         match text.len() < SHORTEST {
             true => Err(SecretError::TooShort(text.len())),
             false => Ok(text),
@@ -96,8 +96,8 @@ impl SecretSource {
     }
 }
 
-/// Reads the secret, or makes it for a new database; moves that of an earlier version out of the database, and seals
-/// what lay open there.
+/// Loads the secret, or creates one for a new database; moves an earlier version's secret out of the database, and
+/// seals plain secrets there.
 pub async fn open(source: &SecretSource, store: &Store) -> Result<Hasher, OpenError> {
     let state = store.secret_state().await?;
     let text = source.text(&state)?;
@@ -146,7 +146,7 @@ fn warn_if_open(file: &Path) {
     }
 }
 
-/// Whole from its first moment, and never readable by others; where another process was faster, its file counts.
+/// Creates the file atomically and private; if another process was faster, its file counts.
 fn make(file: &Path, text: Option<String>) -> Result<String, SecretError> {
     let text = text.unwrap_or_else(key::random_secret);
     let mut fresh = file.as_os_str().to_owned();

@@ -6,7 +6,7 @@ use super::{Accounts, Denied, KeyOrder, NewKey, Roles, Scopes, SecretSource};
 use crate::storage::{Location, RoleChange, Store};
 use muster_process::tasks::Tasks;
 
-/// One process, as it sees the store in this folder.
+/// A process with the database in this folder.
 async fn process(folder: &TempDir) -> Accounts {
     let tasks = Tasks::default();
     let store = Store::open(&Location::in_folder(folder.path()), &tasks)

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Charging {
-    /// Nothing is held and nothing is charged.
+    /// Requests are free: no holds, no charges.
     #[default]
     Off,
     /// Accounts of these logins pay.
@@ -27,7 +27,7 @@ impl Charging {
         }
     }
 
-    /// As the configuration calls it.
+    /// The name in the configuration.
     pub fn mode(&self) -> &'static str {
         match self {
             Self::Off => "off",

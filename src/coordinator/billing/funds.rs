@@ -2,7 +2,7 @@
 
 use super::MicroUsd;
 
-/// Promotional credits are spent first, then those of the day, then paid ones.
+/// Funds of an account: promotional credits are spent first, then those of the day, then paid ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Funds {
     pub promotional: MicroUsd,

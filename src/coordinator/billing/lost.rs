@@ -1,4 +1,4 @@
-//! Holds whose jobs are gone: those of an earlier process, and those of jobs that could not be settled.
+//! Release of lost holds: of an earlier process, and of jobs that could not be settled.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ const EVERY: Duration = Duration::from_secs(600);
 /// How long after its lifetime a job may still be settled.
 const SETTLED_BY: Duration = Duration::from_secs(3600);
 
-/// Most jobs that hold credits do not outlive their process: at the start all holds but those of `stored` jobs are given
-/// back, and later those of jobs that are older than they can become.
+/// Most jobs with holds do not outlive their process: at the start all holds are released, except those of `stored`
+/// jobs, and later those of jobs past their longest lifetime.
 pub async fn release_lost(
     store: Store,
     lifetime: Duration,

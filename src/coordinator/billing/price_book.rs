@@ -15,7 +15,7 @@ pub struct ModelRates {
     pub per_image: Option<MicroUsd>,
     pub per_video_second: Option<MicroUsd>,
     pub per_audio_second: Option<MicroUsd>,
-    /// A minute of a sound that is written down.
+    /// Price of a minute of transcription.
     pub per_minute_heard: Option<MicroUsd>,
     /// A million characters of a text that is spoken.
     pub per_mchar_spoken: Option<MicroUsd>,
@@ -56,8 +56,8 @@ impl ModelRates {
         })
     }
 
-    /// A sound of so many milliseconds that is written down, rounded up. Without a price for minutes its tokens are paid,
-    /// of which a second has 50.
+    /// Price of transcribing this much audio, rounded up. Without a price per minute its tokens are billed, 50 per
+    /// second.
     pub fn transcription(&self, millis: u64) -> Option<JobPrice> {
         let Some(per_minute) = self.per_minute_heard else {
             return self.reading();
@@ -68,14 +68,14 @@ impl ModelRates {
         })
     }
 
-    /// A text of so many characters that is spoken, rounded up. A character counts as a token where there is no other
-    /// price.
+    /// Price of a speech of this many characters, rounded up. A character counts as a token if there is no price for
+    /// characters.
     pub fn spoken(&self, characters: u64) -> Option<MicroUsd> {
         let per_million = self.per_mchar_spoken.or(self.input_per_mtok)?;
         Some(share(per_million, characters, MILLION))
     }
 
-    /// One output of a kind that is not text, of so many milliseconds where its length is paid, rounded up.
+    /// Price of one output of a kind other than text, with its length if billed by time, rounded up.
     pub fn output(&self, kind: Kind, millis: u64) -> Option<MicroUsd> {
         let per_second = match kind.listed_as() {
             Kind::Image => return self.per_image,
@@ -91,7 +91,7 @@ const MILLIS_A_SECOND: u64 = 1000;
 const MILLIS_A_MINUTE: u64 = 60_000;
 const MILLION: u64 = 1_000_000;
 
-/// The price of so many parts where `whole` of them cost so much, rounded up.
+/// The price of `parts` where `whole` of them cost `price`, rounded up.
 fn share(price: MicroUsd, parts: u64, whole: u64) -> MicroUsd {
     let whole = i128::from(whole);
     let micro = (i128::from(price.0) * i128::from(parts) + whole - 1) / whole;

@@ -67,7 +67,7 @@ impl Documents {
         }
     }
 
-    /// The newest first, whatever order they came in.
+    /// Sorts the news, newest first.
     #[must_use]
     pub fn with_news(self, mut news: Vec<News>) -> Self {
         news.sort_by(|one, other| other.date.cmp(&one.date));

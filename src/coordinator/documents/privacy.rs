@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The settings that a privacy policy tells.
+/// Settings that a privacy policy mentions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrivacySettings {
     pub responses: ResponsePolicy,
@@ -25,7 +25,7 @@ pub struct PrivacySettings {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponsePolicy {
-    /// All but those whose request says `store: false`.
+    /// All responses, unless the request sets `store: false`.
     UnlessRefused,
     /// Responses whose request says `store: true`.
     OnRequest,

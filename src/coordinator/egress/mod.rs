@@ -46,7 +46,7 @@ struct Inner {
     names: Names,
     permitted: Permitted,
     tls: OnceLock<rustls::ClientConfig>,
-    /// Few at once, however many are asked for.
+    /// Limit of concurrent requests.
     going: Semaphore,
 }
 
@@ -85,8 +85,8 @@ pub enum EgressError {
     Scheme(Schemes),
     #[error("the URL must not contain a user name or password")]
     Credentials,
-    /// Of addresses that say so themselves. A name that leads inside is [`EgressError::Unreachable`], as one that does not
-    /// exist is: clients must not learn which names exist in the operator's network.
+    /// For literal private addresses. A name that resolves to one is [`EgressError::Unreachable`], like an unknown
+    /// name: clients must not learn which names exist in the operator's network.
     #[error("the URL must point to a public internet address")]
     Inside,
     #[error("port {0} in the URL is not allowed: use 80, 443, 8080 or 8443")]
@@ -157,7 +157,7 @@ impl Egress {
         fetched.unwrap_or(Err(EgressError::TooSlow(limits.time)))
     }
 
-    /// Sends JSON to an address and says what status it answered. Redirects are not followed, the body is not read.
+    /// Posts JSON and returns the status. Does not follow redirects or read the body.
     pub async fn post_json(
         &self,
         url: &str,
@@ -260,7 +260,7 @@ impl Schemes {
 }
 
 impl Limits {
-    /// F-27 of the poll API: 5 MB, and little patience.
+    /// F-27 of the AI Horde API: 5 MB, and a short timeout.
     pub const SOURCE_IMAGE: Self = Self {
         schemes: Schemes::HttpToo,
         bytes: 5_000_000,
@@ -279,7 +279,7 @@ impl Limits {
     /// A file of a chat.
     pub const DOCUMENT: Self = Self::PHOTO;
 
-    /// F-117: one of the attempts at a webhook.
+    /// F-117: one attempt at a webhook.
     pub const WEBHOOK: Self = Self {
         schemes: Schemes::Https,
         bytes: 0,

@@ -25,7 +25,7 @@ pub enum Names {
 #[cfg(test)]
 pub type Answer = (&'static str, Vec<IpAddr>);
 
-/// The addresses that were looked at, for whatever name the connection asks.
+/// Always resolves to the checked addresses.
 #[derive(Debug)]
 pub struct Pinned(pub Vec<SocketAddr>);
 

@@ -1,4 +1,4 @@
-//! Where a URL leads, before anything is sent there.
+//! The destination of a URL, before a connection.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -12,14 +12,14 @@ use muster_process::internet::is_public;
 #[derive(Debug, Clone, Default)]
 pub struct Permitted(pub BTreeSet<u16>);
 
-/// Whom to ask for the address.
+/// The host of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
     Address(IpAddr),
     Name(String),
 }
 
-/// Reads a URL and refuses what nothing is sent to, whatever its name resolves to.
+/// Parses a URL, and refuses those that are forbidden whatever the name resolves to.
 pub fn check(url: &Url, schemes: Schemes) -> Result<(Named, u16), EgressError> {
     let fits = match schemes {
         Schemes::Https => url.scheme() == "https",

@@ -102,7 +102,7 @@ async fn answer_one(
     }
 }
 
-/// Of a head and the body it announces.
+/// Bytes of a head and the body it announces.
 fn length(said: &[u8]) -> usize {
     let said = String::from_utf8_lossy(said).to_lowercase();
     let (head, _) = said.split_once("\r\n\r\n").unwrap_or_default();

@@ -28,7 +28,7 @@ pub enum ExportError {
     Abandoned,
 }
 
-/// Where the pieces go.
+/// Receives the pieces of an export.
 pub type ExportSender = mpsc::Sender<Result<Bytes, ExportError>>;
 
 /// Pieces that wait for their reader.

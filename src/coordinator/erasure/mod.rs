@@ -1,7 +1,7 @@
-//! Accounts that are deleted or suspended: their jobs end, and of a deleted account nothing is left that it had stored.
+//! Deletion and suspension of accounts: their jobs end, and stored data of a deleted account is removed.
 //!
-//! The database says which accounts these are, changed by the API or by a command beside the coordinator. Later passes
-//! delete results and uploads that come after the deletion: of jobs that no worker called off, and by links that still work.
+//! The database lists these accounts, changed by the API or by a command beside the coordinator. Later passes delete
+//! results and uploads that arrive after the deletion: of jobs on polling workers, and by links that are still valid.
 
 mod export;
 mod pass;
@@ -165,7 +165,7 @@ impl Erasures {
         Ok(())
     }
 
-    /// Deletes what there is of an account, in memory, in the database and in the media store.
+    /// Deletes an account's data in memory, in the database and in the media store.
     async fn pass(&self, account: AccountId, is_first: bool) -> Result<(), ErasureError> {
         let ErasureParts {
             store,

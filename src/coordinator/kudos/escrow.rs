@@ -1,5 +1,5 @@
-//! What owners of workers have earned before they are trusted. Half of each reward waits in an account beside the
-//! owner's own, so that the ledger alone says how much it is and whose.
+//! Escrow of owners' rewards before they are trusted. Half of each reward is kept in an account beside the owner's own,
+//! so that the ledger alone shows amounts and owners.
 
 use muster_protocol::job::{AccountId, Kudos};
 
@@ -18,7 +18,7 @@ pub const fn owner_of(escrow: AccountId) -> Option<AccountId> {
     }
 }
 
-/// Of a reward, what waits.
+/// The part of a reward kept in escrow.
 pub const fn withheld(reward: Kudos) -> Kudos {
     Kudos(reward.0 / 2)
 }

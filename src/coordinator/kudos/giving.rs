@@ -32,7 +32,7 @@ pub struct Gift<'a> {
     pub to: &'a str,
     /// Whole kudos.
     pub amount: i64,
-    /// Of several with the same, one is given.
+    /// Idempotency key: of several gifts with the same one, only one is booked.
     pub once: Option<&'a str>,
 }
 
@@ -58,7 +58,7 @@ impl Giving {
         Self { store, accounts }
     }
 
-    /// One user gives to another; the refusals come in the order that clients know.
+    /// A transfer between users; checks are in the order that clients know.
     pub async fn transfer(&self, giver: &Caller, gift: Gift<'_>) -> Result<Kudos, NotGiven> {
         let now = wall_clock();
         Code::KudosTransferFromAnon.when(giver.account == ANONYMOUS)?;
@@ -109,7 +109,7 @@ impl Giving {
         Ok(amount)
     }
 
-    /// Whether this very gift was given before: it is answered as it was then, whatever has changed since.
+    /// Whether this gift was booked before: a repeated call gets the first reply, whatever has changed since.
     async fn has_happened(&self, posting: &Posting) -> Result<bool, StorageError> {
         Ok(self.store.posted_before(posting).await? == Some(Posted::Already))
     }

@@ -4,14 +4,14 @@
 //! ```text
 //! m     = (width · height / 512²) ^ 0.75                    how much more a larger image takes
 //! pass  = 0.2 · steps · m                                   steps as they cost: some samplers take each several times
-//! price = 1 + 0.5 · m (source) + 0.5 · m (map that is drawn)
+//! price = 1 + 0.5 · m (source) + 0.5 · m (control map)
 //!           + pass · 1.55 (control) · 1.2 (layers)
 //!           + 0.2 · steps (first pass of hires_fix, above 512²)
 //!           + m · weight of each post-processor
 //!           + 3 for each LoRA + 1 for any textual inversion
 //! ```
 //!
-//! | drawing | published | here |
+//! | image | published | here |
 //! | --- | --- | --- |
 //! | 512×512, 50 steps | 11.00 | 11.00 |
 //! | 1024×1024, 50 steps | 29.03 | 29.28 |
@@ -34,21 +34,21 @@ use super::price::{FEE, rounded};
 /// Pixels of the smallest usual image.
 const TILE: f64 = 512.0 * 512.0;
 const PER_STEP: f64 = 0.2;
-/// A worker draws several pixels at once, so twice the pixels are not twice the work.
+/// A GPU computes several pixels at once, so twice the pixels are not twice the work.
 const GROWTH: f64 = 0.75;
 
-/// What of an image is work.
+/// The settings of an image that determine its price.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Drawing {
     pub width: u32,
     pub height: u32,
-    /// As they cost.
+    /// Steps by cost.
     pub steps: u32,
     /// Whether the request has a source image.
     pub source: bool,
     pub control: Control,
     pub hires_fix: bool,
-    /// Drawn in layers, so that its background can be left out.
+    /// Generated in layers, so that the background is transparent.
     pub transparent: bool,
     pub qr_code: bool,
     pub post_processing: Vec<PostProcessor>,
@@ -61,9 +61,9 @@ pub struct Drawing {
 pub enum Control {
     #[default]
     Free,
-    /// By a map that is drawn from the source image first.
+    /// A control map computed from the source image.
     Drawn,
-    /// By the source image, which is the map.
+    /// The source image is the control map.
     Given,
 }
 
@@ -75,7 +75,7 @@ pub struct Terms {
 }
 
 impl Drawing {
-    /// What these parameters ask for, with or without an image to begin with.
+    /// The image of these parameters, with or without a source image.
     pub fn of(params: &ModelGenerationInputImage, source: bool) -> Self {
         let count = |length| u32::try_from(length).unwrap_or(u32::MAX);
         Self {
@@ -170,7 +170,7 @@ fn plain_factor(family: Baseline) -> f64 {
     }
 }
 
-/// What doing this to an image of 512×512 is worth.
+/// The price of a post-processor for 512×512.
 fn weight(processor: PostProcessor) -> f64 {
     match processor {
         PostProcessor::StripBackground => 2.0,

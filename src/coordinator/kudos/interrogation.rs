@@ -1,6 +1,6 @@
-//! What looking at an image is worth: one kudos a form, three where tags are looked for, and three for each tile of
-//! 512×512 where the image is made anew; five or eight for each where a control map takes a small network or a large one
-//! to draw. Who asked pays one more for each, and another one for letting slow workers do it.
+//! Prices of interrogations: one kudos per form, three for tags, and three per tile of 512×512 for a processed image;
+//! five or eight per tile of a control map, by the size of its network. The requester pays one more for each, and
+//! another one for allowing slow workers.
 
 use muster_protocol::job::Kudos;
 use muster_protocol::legacy::interrogation::Form;

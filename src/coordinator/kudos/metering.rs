@@ -22,7 +22,7 @@ impl Metered {
     }
 }
 
-/// The worker's count: of the whole output, or the last one it gave before it was stopped.
+/// The worker's token count: of the whole output, or its last report before it was stopped.
 pub fn said(facts: &Facts) -> Option<Usage> {
     match &facts.outcome {
         Outcome::Delivered { usage, .. } => Some(*usage),

@@ -60,7 +60,7 @@ use super::storage::{StorageError, Store};
 use super::switchboard::{Books, Unsettled};
 use muster_protocol::job::AccountId;
 
-/// What else is done about a job when it is settled.
+/// Further work at the settlement of a job.
 pub type Aside = Box<dyn FnOnce() + Send>;
 
 /// The settlement of ended jobs in a store, for the switchboard.

@@ -82,7 +82,7 @@ impl Payer {
         self.key.as_ref().map(|key| key.id)
     }
 
-    /// What one job may be at most, where a shared key says so.
+    /// Limits of one job by the shared key.
     pub fn limits(&self) -> Option<&JobLimits> {
         let key = self.key.as_ref().filter(|_| !self.by_style);
         key.map(|key| &key.limits)

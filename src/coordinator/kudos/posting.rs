@@ -1,5 +1,5 @@
-//! Entries that are no job's: balanced sets with a cause. Whatever moves kudos between accounts outside the settlement
-//! of a job is one of these, so that the ledger alone says where every balance came from.
+//! Postings: balanced entries with a cause, without a job. Every movement of kudos outside the settlement of a job is a
+//! posting, so that the ledger alone explains every balance.
 
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ pub const MOST: Kudos = Kudos(1_000_000_000_000_000);
 /// sum of some millions of them still fits in 64 bits.
 pub const MOST_CREATED: Kudos = Kudos(1_000_000_000_000);
 
-/// Tallies of what goes from one user to another.
+/// Tallies of transfers between users.
 pub const GIFTED: &str = "gifted";
 pub const DONATED: &str = "donated";
 pub const RECEIVED: &str = "received";
@@ -25,7 +25,7 @@ pub struct Posting {
     pub cause: Cause,
     /// The subject, for readers of the ledger: a style, a request, a month.
     pub about: String,
-    /// Of several with the same, one happens.
+    /// Idempotency key: of several postings with the same one, only one is booked.
     pub once: Option<String>,
     pub at: UnixMillis,
     /// Accounts and amounts, negative for the giver. The amounts sum to zero.
@@ -44,7 +44,7 @@ pub enum Cause {
     Transfer,
     /// From a user to a class.
     Donation,
-    /// Out of the house, by those who may.
+    /// An award by an administrator, paid by the house.
     Award,
     /// Initial balance of an account.
     Start,
@@ -63,13 +63,13 @@ pub enum Cause {
     Escrow,
 }
 
-/// What came of a posting.
+/// Outcome of a posting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Posted {
     Done,
     /// Posted before on the same terms; nothing was written.
     Already,
-    /// Something else has happened under its `once`; nothing was written.
+    /// Another posting was booked under this `once`; nothing was written.
     Conflict,
     /// An account would fall below its floor; nothing was written.
     NotEnough,
@@ -88,7 +88,7 @@ impl Posting {
         }
     }
 
-    /// One account gives what another receives.
+    /// Moves an amount from one account to another.
     pub fn between(
         cause: Cause,
         (from, to): (AccountId, AccountId),
@@ -139,7 +139,7 @@ impl Posting {
         sum == 0 && self.moves.iter().all(sensible)
     }
 
-    /// What two postings have in common that are the same.
+    /// The terms that equal postings share.
     pub fn terms(&self) -> String {
         let moves = self.moves.iter();
         let moves: Vec<_> = moves

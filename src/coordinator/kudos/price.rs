@@ -37,7 +37,7 @@ const UNKNOWN_PER_TOKEN: f64 = 0.027;
 /// The least that work is worth: a tenth of a kudos, as workers on a socket are used to.
 const LEAST: f64 = 100.0;
 
-/// The tokens that count, of an output that could have had so many.
+/// The billed tokens of an output with this limit.
 pub fn counted_tokens(tokens: u32, longest: Option<u32>) -> u32 {
     tokens.max(FEWEST_TOKENS).min(longest.unwrap_or(u32::MAX))
 }
@@ -49,20 +49,20 @@ fn backend_factor(agent: &str) -> f64 {
     }
 }
 
-/// What one token of output is worth after a prompt of this length, in thousandths of a kudos.
+/// The price of one output token after a prompt of this length, in thousandths of a kudos.
 pub fn per_token(prompt_tokens: u32, billions: f64) -> f64 {
     size_factor(billions) / 125.0 * context_factor(prompt_tokens.max(FEWEST_TOKENS)) * 1000.0
 }
 
-/// What reading so many tokens is worth without writing any, in thousandths of a kudos. A network reads many tokens in
-/// the time in which it writes one.
+/// The price of tokens that are only read, in thousandths of a kudos. A network reads many tokens in the time in which
+/// it writes one.
 pub fn read(tokens: u32, billions: f64) -> f64 {
     const WRITTEN_FOR_ONE: f64 = 20.0;
     let worth = f64::from(tokens) / WRITTEN_FOR_ONE * per_token(0, billions);
     worth.max(LEAST)
 }
 
-/// A text that a worker brought by polling, in tokens as they are estimated there.
+/// A text from a polling worker, in estimated tokens.
 #[derive(Debug, Clone, Copy)]
 pub struct Polled<'a> {
     pub prompt: u32,
@@ -92,8 +92,8 @@ fn context_factor(tokens: u32) -> f64 {
     (1.2 + 2.2_f64.powf((f64::from(tokens) / 1024.0).log2())).clamp(0.1, 30.0)
 }
 
-/// What `n` texts are said to cost before anything is written, in whole kudos: each as long as it may become, after a
-/// prompt that fills the context, by the largest of the models that were named.
+/// Estimated price of `n` texts, in whole kudos: each as long as allowed, after a prompt that fills the context, by the
+/// largest of the named models.
 pub fn estimate_text(length: u32, context: u32, models: &[&str], prices: &Prices, n: u32) -> f64 {
     let sizes = models.iter().map(|model| prices.size_factor(model));
     let size = sizes.reduce(f64::max).unwrap_or(13.0);
@@ -117,7 +117,7 @@ pub fn price_text(
     rounded(worth * raise(worth))
 }
 
-/// By how much something worth so many thousandths is raised, so that work is worth its least.
+/// The factor that raises a price in thousandths to the minimum.
 pub fn raise(worth: f64) -> f64 {
     match worth > 0.0 && worth < LEAST {
         true => LEAST / worth,

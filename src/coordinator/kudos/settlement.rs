@@ -18,7 +18,7 @@ use super::price::{FEE, Polled, counted_tokens, per_token, raise, rounded};
 use super::sizes::Prices;
 use super::worth::{self, Worth};
 
-/// The account that receives fees. Zero is kept for the anonymous account of the legacy side.
+/// The account that receives fees. Zero is the anonymous account of the AI Horde API.
 pub const HOUSE: AccountId = AccountId(-1);
 
 /// The record of one ended job, written once.
@@ -40,7 +40,7 @@ pub struct Settlement {
     pub usage: Usage,
     /// Requested size, in tokens or pixelsteps.
     pub size: u64,
-    /// Of the output, the tokens that were paid.
+    /// Paid tokens of the output.
     pub paid_tokens: u32,
     /// The reward reported to the last worker, before the deduction for its software.
     pub reward: Kudos,
@@ -62,7 +62,7 @@ pub enum State {
     Expired,
 }
 
-/// One side of a payment.
+/// A side of a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub account: AccountId,
@@ -84,7 +84,7 @@ pub enum Reason {
     Fee,
     /// The house pays the part that the requester or the shared key lacks.
     Forgiven,
-    /// A requester pays for a request beside its jobs.
+    /// The fee of a request, besides its jobs.
     Request,
 }
 
@@ -129,7 +129,7 @@ impl Settlement {
 }
 
 impl Settlement {
-    /// What each worker has earned for its owner, what waits for that one's trust included.
+    /// Rewards by worker, with the part in escrow.
     pub fn earned(&self) -> BTreeMap<WorkerId, Kudos> {
         let mut earned = BTreeMap::new();
         let rewards = self.entries.iter();
@@ -150,7 +150,7 @@ struct Bill {
     told: Kudos,
     /// The requester's charge. The house gets the difference.
     charge: Kudos,
-    /// Of the output, the tokens that are paid.
+    /// Paid tokens of the output.
     tokens: u32,
 }
 
@@ -209,7 +209,7 @@ impl Bill {
     }
 }
 
-/// In money, by the usage that the client is shown. Nothing where nothing was delivered.
+/// In money, by the usage shown to the client. `None` without output.
 fn cost(facts: &Facts, counted: Counted) -> Option<MicroUsd> {
     let price = facts.job.price?;
     let has_output = facts.parts.iter().any(|part| part.events > 0);
@@ -251,7 +251,7 @@ fn rewards(facts: &Facts, counted: Counted, metered: Metered, prices: &Prices) -
     }
     let longest = facts.job.limits.output_tokens;
     let tokens = counted_tokens(metered.output_tokens, longest);
-    // What all of it would be worth, had this one made it.
+    // The reward for the whole output, had this part's worker made it.
     let whole = |part: &Part| match part.agent.as_deref() {
         Some(agent) => Polled {
             prompt: counted.prompt_quarter,
@@ -276,7 +276,7 @@ fn rewards(facts: &Facts, counted: Counted, metered: Metered, prices: &Prices) -
     worths.iter().map(|worth| rounded(worth * raise)).collect()
 }
 
-/// Which part of the output each delivered. Where nothing was relayed, all of it is of the one that said `done`.
+/// Shares of the output by part. If nothing was relayed, all of it belongs to the part that sent `done`.
 fn shares(parts: &[Part]) -> Vec<f64> {
     let sizes: Vec<f64> = parts.iter().map(size).collect();
     let whole: f64 = sizes.iter().sum();
@@ -290,7 +290,7 @@ fn shares(parts: &[Part]) -> Vec<f64> {
     shares
 }
 
-/// Tokens where the worker told them, events where it did not.
+/// Reported tokens, or events without a report.
 fn size(part: &Part) -> f64 {
     match part.tokens {
         0 => part.events as f64,

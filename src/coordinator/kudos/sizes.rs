@@ -17,7 +17,7 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// A model of so many billions of parameters. Sizes that are none are left out.
+    /// Adds a model's size in billions of parameters. Invalid sizes are ignored.
     #[must_use]
     pub fn with(mut self, model: &str, billions: f64) -> Self {
         if billions.is_finite() && billions > 0.0 {
@@ -37,8 +37,7 @@ impl Prices {
         self.known(model).or_else(said)
     }
 
-    /// By how much this model is dearer than one of a billion parameters: larger ones a little more than they are
-    /// larger.
+    /// Price factor relative to a model of a billion parameters; grows a little faster than the size.
     pub fn size_factor(&self, model: &str) -> f64 {
         size_factor(self.size(model, true))
     }
@@ -62,7 +61,7 @@ impl Prices {
     }
 }
 
-/// A name without what stands behind `::` and without its quantization: `org/tiny` of `org/tiny-Q4_K_M::mine`.
+/// The name without `::` and its suffix, and without its quantization: `org/tiny` for `org/tiny-Q4_K_M::mine`.
 fn plain(name: &str) -> &str {
     let name = name.split_once("::").map_or(name, |(name, _)| name);
     match QUANTIZATION.find(name) {
@@ -71,7 +70,7 @@ fn plain(name: &str) -> &str {
     }
 }
 
-/// At the end of a name, with what parts it from the rest.
+/// A quantization at the end of a name, with its separator.
 static QUANTIZATION: LazyLock<Regex> = LazyLock::new(|| {
     let words =
         r"gguf|gptq|awq|exl[23]|b?f(?:p)?(?:8|16|32)|int[48]|[48]-?bit|w\da\d+|i1|\d+(?:\.\d+)?bpw";
@@ -80,7 +79,7 @@ static QUANTIZATION: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&pattern).unwrap_or_else(|_| unreachable!("the constant pattern compiles"))
 });
 
-/// The size that a name tells: 70 of `chronos-70b-v2`, 56 of `mixtral-8x7b`.
+/// The size in a name: 70 for `chronos-70b-v2`, 56 for `mixtral-8x7b`.
 fn size_in(name: &str) -> Option<f64> {
     let words = name.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.');
     let mut sizes = words.filter_map(|word| {

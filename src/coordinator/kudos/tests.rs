@@ -329,7 +329,7 @@ fn a_text_costs_its_usage_and_no_more_than_was_asked_for() {
         // A worker of an account that is not trusted is believed half as much again.
         (delivered(5000), parts(), 50, 1174),
         (delivered(500), parts(), 500, 1224),
-        // What reached the client is paid.
+        // Output that reached the client is paid.
         (Outcome::Cancelled, parts(), 10, 1044),
         (slow(), parts(), 10, 1044),
         (Outcome::Cancelled, Vec::new(), 0, 0),

@@ -20,7 +20,7 @@ pub struct Crowd {
     pub waiting: u32,
 }
 
-/// Steps that a model which says nothing else is drawn with for nothing.
+/// Most steps without upfront payment, if the model states none.
 const FREE_STEPS: u32 = 40;
 const FREE_STEPS_WITH_CONTROL: u32 = 20;
 const FREE_STEPS_OF_LCM: u32 = 10;
@@ -73,7 +73,7 @@ pub fn text_hold(max_length: u32, models: &[&str], prices: &Prices, n: u32) -> K
 pub struct Weighty<'a> {
     pub drawing: &'a Drawing,
     pub slow_workers: bool,
-    /// By the sampler, or by a LoRA that is known to be one.
+    /// By the sampler, or by a LoRA known for it.
     pub lcm: bool,
     pub families: &'a [Baseline],
     /// The steps its models say they need at most.

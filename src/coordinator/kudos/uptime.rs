@@ -29,7 +29,7 @@ pub enum Presence {
     },
     Text {
         context: u32,
-        /// Of its largest model, where that is known.
+        /// Size of its largest model, if known.
         billions: Option<f64>,
         is_validated: bool,
     },

@@ -18,7 +18,7 @@ use super::sizes::Prices;
 /// The worth of one output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Worth {
-    /// As workers are told, whatever their software.
+    /// As reported to workers, whatever their software.
     pub reward: Kudos,
     /// The part of the reward that is paid.
     pub paid: Kudos,
@@ -46,7 +46,7 @@ pub fn of_values(tokens: u32, billions: f64) -> Worth {
     with_fee(rounded(read(tokens, billions)))
 }
 
-/// Of an image that may not be shown its client pays the fee alone.
+/// For a censored image the client pays the fee alone.
 fn of_image(facts: &Facts) -> Worth {
     let last = facts.parts.last();
     let model = last.map_or("", |part| &part.model);
@@ -84,7 +84,7 @@ fn of_video(pixels: u64, steps: Option<u32>) -> Worth {
     with_fee(rounded(pixels as f64 * steps * MILLIKUDOS_A_PIXELSTEP))
 }
 
-/// The whole reward is paid, and the client pays the fee beside it.
+/// The whole reward is paid, and the client pays the fee on top.
 fn with_fee(reward: Kudos) -> Worth {
     Worth {
         reward,
@@ -93,7 +93,7 @@ fn with_fee(reward: Kudos) -> Worth {
     }
 }
 
-/// As many as most models take.
+/// Steps of most models.
 const VIDEO_STEPS: u32 = 30;
 /// A frame is worth a twentieth of an image of its size.
 const MILLIKUDOS_A_PIXELSTEP: f64 = 10_000.0 / (512.0 * 512.0 * 30.0) / 20.0;
@@ -115,7 +115,7 @@ pub fn of_form(form: &FormRequest) -> Worth {
     }
 }
 
-/// In the words of the poll API, whose prices these are.
+/// Converts the request to the AI Horde API, whose prices apply.
 fn drawing(facts: &Facts, model: &str) -> Option<(Drawing, Terms)> {
     let image = facts.job.body.image()?;
     let asked = GenerationInputImage::of_neutral(image, model);

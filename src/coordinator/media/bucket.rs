@@ -23,12 +23,12 @@ use super::key::{Area, Key};
 use super::{StoredObject, Unaccepted, check_type};
 use muster_media::{MediaType, SIGNATURE_BYTES};
 
-/// Where a bucket is and who may use it.
+/// Location and credentials of a bucket.
 #[derive(Clone)]
 pub struct BucketSettings {
     pub name: String,
     pub region: String,
-    /// Of a service other than Amazon's.
+    /// For services other than Amazon's.
     pub endpoint: Option<String>,
     /// The id of a key and its secret. Without them, the machine's own credentials.
     pub key: Option<(String, String)>,
@@ -61,7 +61,7 @@ impl Bucket {
         })
     }
 
-    /// What keeps objects from being stored, as of the last look.
+    /// The problem found by the last check, if any.
     pub fn problem(&self) -> Option<&'static str> {
         *self.lock()
     }
@@ -134,7 +134,7 @@ impl Bucket {
         link.map(String::from)
     }
 
-    /// Looks at what came by the upload link and gives it its name: how large it is, if it is there.
+    /// Checks an upload and gives it its final name. Returns its size, `None` if it is missing.
     pub async fn take_in(
         &self,
         key: Key,

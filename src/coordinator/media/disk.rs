@@ -70,14 +70,14 @@ impl Disk {
     pub fn found(&self) -> Found {
         match FileId::of(&self.root) {
             Err(error) if is_gone(&error) => Found::Nothing,
-            // Whether the disk answers is told by those who use it.
+            // Errors of the disk are reported by its users.
             Err(_) => Found::Same,
             Ok(id) if id == self.place().id => Found::Same,
             Ok(_) => Found::Other,
         }
     }
 
-    /// From here on the folder that is there is the right one.
+    /// Accepts the present folder as the right one.
     pub fn adopt(&self) -> io::Result<()> {
         let id = FileId::of(&self.root)?;
         *self.place() = Place { id, problem: None };
@@ -114,8 +114,7 @@ impl Disk {
         self.check(0)
     }
 
-    /// Whether there is room for so many bytes beside all that is being uploaded. If not, it is warned of that once until
-    /// the next [`Disk::look`].
+    /// Whether this many bytes fit beside all uploads under way. Warns once until the next [`Disk::look`] if not.
     pub fn check(&self, bytes: u64) -> io::Result<()> {
         if let Some(problem) = self.problem() {
             return Err(io::Error::other(problem));

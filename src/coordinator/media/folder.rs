@@ -1,8 +1,8 @@
-//! Objects as files of a folder that is ours alone.
+//! Objects as files of a private folder.
 //!
-//! What comes is written under another name, brought to the disk and then given its own: a file is whole or it is not
-//! there. A name that an upload has filled, or that was deleted, is not filled again; the same upload once more is told
-//! that it is there. Nothing is taken while less of the disk is free than is to stay free.
+//! A new file is written under a temporary name, synced and then renamed: a file is complete or absent. A name that was
+//! filled by an upload or deleted is not filled again; a repeated upload gets the reply of the first. Uploads are
+//! refused while the disk has less than the reserved free space.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -32,9 +32,9 @@ pub struct Folder {
 
 const OTHER_FOLDER: &str = "the media folder was replaced while in use: mount its disk again, or restart the coordinator to use the new folder";
 const DELETED_FOLDER: &str = "the media folder was deleted and recreating it failed: create a folder that the coordinator can write to";
-/// Where files are while they are written.
+/// Folder of partial files.
 const PARTS: &str = "parts";
-/// Stands for an object that was deleted, so that no link brings it back.
+/// Folder of markers for deleted objects, so that no upload link restores them.
 const DELETED: &str = "deleted";
 
 /// A file on its way to its name. Without one in the end, it is gone.
@@ -54,7 +54,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// What keeps the folder from being used.
+    /// The problem of the folder, if any.
     pub fn problem(&self) -> Option<&'static str> {
         self.disk.problem()
     }
@@ -100,7 +100,7 @@ impl Folder {
         }
     }
 
-    /// Stores an object under its name, whatever was there before.
+    /// Stores an object under its name, replacing one.
     pub async fn put(&self, key: Key, bytes: Bytes) -> io::Result<()> {
         self.blocking(move |folder| {
             folder.disk.check(bytes.len() as u64)?;
@@ -147,7 +147,7 @@ impl Folder {
 
     pub async fn delete(&self, key: Key) -> io::Result<()> {
         self.blocking(move |folder| {
-            // No link leads to what clients sent along.
+            // Sources have no upload links.
             if key.area() == Area::Results {
                 private().create(true).open(folder.deleted(key))?;
             }
@@ -182,7 +182,7 @@ impl Folder {
             writing.write_all(&bytes).await?;
         }
         sent.end(ticket)?;
-        // What could not be written any more is told here alone: what follows would say nothing of it.
+        // Late write errors surface only here.
         writing.flush().await?;
         writing.sync_all().await?;
         let (path, bytes) = (path.clone(), sent.bytes);
@@ -220,7 +220,7 @@ impl Folder {
         }
     }
 
-    /// Gives a part its name, unless something has it or had it, or not all of it is there.
+    /// Renames a complete part, unless the name is or was taken.
     fn take_in(&self, part: &Path, key: Key, bytes: u64) -> io::Result<bool> {
         let there = fs::metadata(part)?.len();
         if there != bytes {
@@ -297,7 +297,7 @@ impl Folder {
         self.root.join(format!("{key}.{DELETED}"))
     }
 
-    /// Brings names to the disk, after their contents.
+    /// Syncs the folder, after the contents of its files.
     fn keep_names(&self, key: Key) -> io::Result<()> {
         File::open(self.root.join(key.area().name()))?.sync_all()
     }
@@ -347,7 +347,7 @@ impl Drop for Part {
     }
 }
 
-/// The folder and those in it, where they are not there.
+/// Creates missing folders.
 fn make(root: &Path) -> io::Result<()> {
     let areas = Area::ALL.map(Area::name);
     for area in areas.into_iter().chain([PARTS]) {

@@ -77,7 +77,7 @@ impl Media {
         }
     }
 
-    /// What could not be deleted is old one day, and goes then.
+    /// Retries deletions until they succeed; otherwise the objects expire.
     pub(super) async fn delete_on(self) {
         loop {
             self.inner.unwanted.some.notified().await;

@@ -16,13 +16,13 @@ pub struct Key {
     kind: MediaType,
 }
 
-/// What objects are for.
+/// The use of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Area {
-    /// What workers made. Each attempt has another name, by its number or by an id of its own: one that is late must not
-    /// take another's place.
+    /// Workers' results. Each attempt has another name, by its number or its ticket, so that a late one never replaces
+    /// another.
     Results,
-    /// What clients sent along. The number is that of the image among those of its request.
+    /// Clients' source images. The number is the image's index in its request.
     Sources,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Key {
 impl FromStr for Key {
     type Err = NoKey;
 
-    /// Only what [`Key`]'s `Display` writes: there is one spelling of each name.
+    /// Parses exactly the output of [`Key`]'s `Display`, so that each name has one spelling.
     fn from_str(text: &str) -> Result<Self, NoKey> {
         let key = parse(text).ok_or(NoKey)?;
         match key.to_string() == text {

@@ -77,7 +77,7 @@ struct Inner {
     place: Place,
     keep: Duration,
     largest: u64,
-    /// What all links begin with.
+    /// Prefix of all links.
     origin: Option<String>,
     unwanted: Unwanted,
 }
@@ -88,7 +88,7 @@ enum Place {
     Bucket(Bucket),
 }
 
-/// Where objects are and how long.
+/// Location and retention of objects.
 #[derive(Debug, Clone)]
 pub struct MediaSettings {
     pub place: PlaceSettings,
@@ -106,11 +106,11 @@ pub enum PlaceSettings {
     Bucket(BucketSettings),
 }
 
-/// What links of our own are made with.
+/// Parameters of signed links.
 #[derive(Clone)]
 pub struct Links {
     pub secret: [u8; 32],
-    /// Where this coordinator is reached: `https://muster.example`.
+    /// Public URL of this coordinator: `https://muster.example`.
     pub base: String,
 }
 
@@ -253,7 +253,7 @@ impl Media {
         })
     }
 
-    /// Removes an object, if it is there. An upload link for it opens nothing any more.
+    /// Removes an object, and invalidates its upload link.
     pub async fn delete(&self, key: Key) -> Result<(), MediaError> {
         match &self.inner.place {
             Place::Folder(folder, _) => folder.delete(key).await?,
@@ -277,7 +277,8 @@ impl Media {
         self.upload_link_up_to(u64::MAX, key, valid_for).await
     }
 
-    /// The same for an object of at most so many bytes. A bucket cannot be told: there [`Media::take_in_up_to`] refuses more.
+    /// The same for an object of at most this many bytes. A bucket cannot enforce that: there [`Media::take_in_up_to`]
+    /// refuses more.
     pub async fn upload_link_up_to(
         &self,
         most: u64,
@@ -315,7 +316,7 @@ impl Media {
         matches!(self.inner.place, Place::Bucket(_))
     }
 
-    /// What keeps objects from being stored, and what mends it.
+    /// The problem of the media store and its remedy, if any.
     pub fn problem(&self) -> Option<&'static str> {
         match &self.inner.place {
             Place::Folder(folder, _) => folder.problem(),
@@ -337,12 +338,12 @@ impl Media {
         }
     }
 
-    /// Takes over what came by an upload link: its length, or `None` when nothing has come. May be asked again.
+    /// Accepts an upload: returns its length, or `None` if it is missing. May be repeated.
     pub async fn take_in(&self, key: Key) -> Result<Option<u64>, Unaccepted> {
         self.take_in_up_to(u64::MAX, key).await
     }
 
-    /// The same of an object of at most so many bytes, as its upload link was for.
+    /// The same for an object of at most this many bytes, as in its upload link.
     pub async fn take_in_up_to(&self, most: u64, key: Key) -> Result<Option<u64>, Unaccepted> {
         let most = self.inner.largest.min(most);
         match &self.inner.place {
@@ -363,7 +364,7 @@ impl Media {
         }))
     }
 
-    /// An object to be read, if it is still there. That of a bucket is copied to a file without a name.
+    /// Opens an object, if it exists. A bucket's object is copied to an unlinked file.
     pub async fn open_object(&self, key: Key) -> Result<Option<Download>, MediaError> {
         let opened = match &self.inner.place {
             Place::Folder(folder, _) => folder.open_file(key).await?,

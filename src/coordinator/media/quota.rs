@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Owners after which those without bytes are forgotten.
+/// Number of owners beyond which those without bytes are removed.
 const MANY: usize = 1024;
 
 /// Clones count together.

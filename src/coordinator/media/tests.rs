@@ -24,7 +24,7 @@ async fn place() -> Place {
     place_keeping(HOUR * 24, 0).await
 }
 
-/// For so long, and so many bytes of the disk free.
+/// With this retention and reserved free space.
 async fn place_keeping(keep: Duration, spare: u64) -> Place {
     let folder = tempfile::tempdir().unwrap();
     let tasks = Tasks::default();
@@ -122,7 +122,7 @@ async fn a_disk_that_is_to_stay_free_takes_nothing() {
     assert!(refused.ends_with(&wanted), "{refused}");
     let link = place.media.upload_link(key(1), HOUR).await;
     assert!(link.is_err(), "nobody draws what is not taken: {link:?}");
-    // One from when there was room.
+    // A link from before the disk was full.
     let roomy = self::place().await;
     let link = roomy.media.upload_link(key(1), HOUR).await.unwrap();
     let refused = place.upload(&link, &[WEBP]).await;

@@ -1,5 +1,4 @@
-//! What workers are told at the moment, as it is in the store: read again when a message comes or goes, by whatever
-//! process.
+//! Valid messages to workers, as stored: loaded again after every change, in any process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -20,7 +19,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub struct Board {
     told: RwLock<Told>,
-    /// One reads at a time, so that nothing older replaces anything newer.
+    /// Serialises readings, so that an older one never replaces a newer one.
     reading: Mutex<()>,
 }
 

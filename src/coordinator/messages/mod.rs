@@ -160,7 +160,7 @@ impl Messages {
         self.find(Some(id)).await
     }
 
-    /// By its author or a moderator.
+    /// Deletes a message, for its author or a moderator.
     pub async fn delete(&self, caller: &Caller, id: Option<Uuid>) -> Result<(), NotTold> {
         let row = self.find(id).await?;
         if !caller.may_manage(row.author, &self.store).await? {

@@ -36,13 +36,13 @@ const BATCH: usize = 256;
 pub struct Counted {
     pub prompt_tokens: u32,
     pub output_tokens: u32,
-    /// A fourth of their characters, or of those parts of a chat that are counted.
+    /// A fourth of the counted characters.
     pub prompt_quarter: u32,
     pub output_quarter: u32,
-    /// Of the worker that ended it.
+    /// Trust in the counts of the last worker.
     pub belief: Belief,
-    /// Milliseconds that were heard of a sound whose job ended too soon. Then the transcript so far counts, whatever the
-    /// worker says.
+    /// Milliseconds with a transcript, if the job ended early. Then the transcript so far counts, whatever the worker
+    /// reports.
     pub heard_millis: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ pub enum Belief {
 }
 
 impl Belief {
-    /// Of a worker on a socket.
+    /// For a socket worker.
     pub fn of(is_trusted: bool, is_public: bool) -> Self {
         match (is_trusted, is_public) {
             (true, _) => Self::Whole,
@@ -81,7 +81,7 @@ impl Belief {
 #[derive(Debug, Default)]
 pub struct Output {
     text: Text,
-    /// Where the last segment of a transcript ends, in seconds.
+    /// End of a transcript's last segment, in seconds.
     heard_until: f64,
     is_cut_off: bool,
 }
@@ -128,7 +128,7 @@ impl Output {
         }
     }
 
-    /// The job ended before its output did: of a sound only the part with a transcript counts.
+    /// The job ended early: of an audio file only the part with a transcript counts.
     pub fn cut_off(&mut self) {
         self.is_cut_off = true;
     }
@@ -143,7 +143,7 @@ impl Output {
         millis
     }
 
-    /// Of longer texts the beginning.
+    /// The text, or the beginning of a long one.
     pub fn text(&self) -> &str {
         &self.text.beginning
     }
@@ -189,7 +189,7 @@ impl Meter {
         }
     }
 
-    /// Nothing was counted if the process is about to end.
+    /// Zero if the process is shutting down.
     pub async fn count(&self, job: Arc<Job>, output: Output, belief: Belief) -> Counted {
         if is_short(&job, &output) && TABLES.get().is_some() {
             // A panic there leaves it uncounted, and unpaid.
@@ -286,8 +286,8 @@ impl Counted {
         }
     }
 
-    /// The usage that the client is shown and the account is billed: the worker's numbers as far as they are believed, and
-    /// those counted here where there are none.
+    /// The usage that the client sees and the account pays: the worker's counts as far as trusted, else those counted
+    /// here.
     pub fn usage(self, said: Option<Usage>) -> Usage {
         let Some(said) = said else {
             return Usage {
@@ -313,7 +313,7 @@ impl Counted {
 }
 
 impl Question {
-    /// As well as it can be told without looking.
+    /// An estimate without looking at the prompt.
     fn is_large(&self) -> bool {
         let prompt = self.job.limits.prompt_tokens as usize;
         prompt.saturating_mul(BYTES_PER_TOKEN) > LARGE || self.output.text.bytes > LARGE
@@ -350,7 +350,7 @@ fn count_prompt(body: &Body, output: &Output) -> (u32, u32) {
             };
             tokens += usize::try_from(positions).unwrap_or(usize::MAX);
         }
-        // Characters, whatever tokens a text model would make of them.
+        // Characters, not tokens of a text model.
         Body::Speech(speech) => {
             tokens += usize::try_from(speech.tokens()).unwrap_or(usize::MAX);
         }
@@ -379,7 +379,7 @@ fn gather_input(input: &TextInput, text: &mut Text, tokens: &mut usize) {
     }
 }
 
-/// The words of a message: its strings, without those that are whole files.
+/// Gathers the texts of a message: its strings, without inline files.
 fn gather(value: &Value, into: &mut Text) {
     match value {
         Value::String(text) if is_data_url(text) => {}
@@ -393,7 +393,7 @@ fn gather(value: &Value, into: &mut Text) {
     }
 }
 
-/// As soon as they are loaded.
+/// Set once loaded.
 static TABLES: OnceLock<O200k> = OnceLock::new();
 
 fn count(text: &str) -> u32 {

@@ -55,8 +55,8 @@ struct Vocabulary {
 struct Workspace {
     /// The first byte of each part of a short piece, and the token that the part and the next one make.
     parts: Vec<(usize, u32)>,
-    /// By the first byte of a part of a long piece: the first bytes of its neighbours, and the token that the part and
-    /// the next one make.
+    /// By the first byte of a part of a long piece: the first bytes of its neighbours, and the token merged from the
+    /// part and the next one.
     before: Vec<u32>,
     after: Vec<u32>,
     merged: Vec<u32>,

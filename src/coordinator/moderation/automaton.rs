@@ -29,11 +29,11 @@ struct Reader {
     regex: Regex,
     /// Which pattern each of its own is.
     places: Vec<usize>,
-    /// For those who come next. Few are kept, since each may grow to [`CACHE`].
+    /// Caches for reuse. Few are kept, since each may grow to [`CACHE`].
     caches: Mutex<Vec<Cache>>,
 }
 
-/// What one reader may keep in memory to be fast.
+/// Cache limit of one reader.
 const CACHE: usize = 8 << 20;
 /// Readings of one reader at a time whose caches are kept.
 const KEPT: usize = 2;
@@ -54,7 +54,7 @@ impl Automaton {
         Self { written, seen }
     }
 
-    /// The places of all patterns that find something, in their order: of those that were asked within the limit.
+    /// Indexes of all matching patterns, in order, as far as checked within the time limit.
     pub fn matching(&self, forms: &Forms, limit: &TimeLimit) -> Vec<usize> {
         let mut found = BTreeSet::new();
         for written in &self.written {

@@ -3,7 +3,7 @@
 //!
 //! A one may be an i or an l, so a text is read both ways; a word that needs both at once is read with every choice.
 
-/// What stands for what.
+/// Digits and signs, and the letters they stand for.
 const STANDS_FOR: [(char, char); 13] = [
     ('0', 'o'),
     ('2', 'z'),
@@ -21,12 +21,12 @@ const STANDS_FOR: [(char, char); 13] = [
 ];
 /// Each of these is an i or an l.
 const UPRIGHT: [char; 3] = ['1', '!', '|'];
-/// So many of them in a word are read with every choice; more with the same for all.
+/// Up to this many in a word are read with every choice; beyond it, all get the same one.
 const CHOICES: usize = 3;
 /// Around a word, and no part of it.
 const AROUND: [char; 6] = ['!', '?', '.', ',', ';', ':'];
 
-/// The text with letters in their place, in each way it can be read; none where no word holds any.
+/// The text with letters in their place, in each reading; empty if no word contains any.
 pub fn spelt_out(look: &str) -> Vec<String> {
     let readings = ['i', 'l'].map(|upright| read_with(look, upright));
     if readings[0] == look {
@@ -78,7 +78,7 @@ fn mixed(word: &str) -> Vec<String> {
     read.collect()
 }
 
-/// Where the word is without what stands around it, if it has letters and others that stand for some.
+/// The bounds of a word without surrounding signs, if it mixes letters with signs that stand for letters.
 fn bounds(word: &str) -> Option<(usize, usize)> {
     let outside = |sign: char| sign.is_whitespace() || AROUND.contains(&sign);
     let start = word.len() - word.trim_start_matches(outside).len();

@@ -100,7 +100,7 @@ impl Filters {
         }
     }
 
-    /// These filters in the place of those of their type: with the same automaton, if the patterns are the same.
+    /// Replaces the filters of a type. Reuses the automaton if the patterns are unchanged.
     fn with(&self, kind: i64, filters: Vec<Filter>) -> Arc<Type> {
         if let Some(before) = self.types.get(&kind).filter(|it| it.filters == filters) {
             return before.clone();
@@ -110,7 +110,7 @@ impl Filters {
         Arc::new(Type { filters, automaton })
     }
 
-    /// Whether a pattern can be taken: as a new filter, or in the place of one.
+    /// Whether a pattern fits as a new filter, or in place of one.
     pub fn check(
         &self,
         regex: &str,
@@ -184,7 +184,7 @@ impl Filters {
         second.iter().any(|kind| self.types.contains_key(kind))
     }
 
-    /// How a prompt looks to all of them, or to those of one type. Drawings of children count as a finding of the
+    /// The suspicion of a prompt by all filters, or by those of one type. Emoji of children count as a match of the
     /// first group.
     pub fn test(&self, text: &str, only: Option<i64>) -> Suspicion {
         let forms = Forms::of(text);
@@ -213,7 +213,7 @@ impl Filters {
     /// Replaces all matches, in the order of the filters. `None` if the text would exceed `longest`.
     pub fn replace(&self, text: String, longest: usize) -> Option<String> {
         let mut text = text;
-        // What one puts in may be found by another.
+        // A replacement may match another filter.
         for _ in 0..ROUNDS {
             let found = self.found(REPLACED, &Forms::only(&text));
             if found.is_empty() {
@@ -255,7 +255,7 @@ impl Filters {
 
 /// Processor time that all filters of a type may take for one of the [`hard_texts`], in one form: a prompt has about ten.
 const LONGEST_READING: Duration = Duration::from_millis(150);
-/// Of each hard text.
+/// Size of each hard text.
 const HARD_BYTES: usize = 4096;
 
 /// Texts that keep many states of a pattern alive: runs, words of its own letters, and letters beyond ASCII, which the

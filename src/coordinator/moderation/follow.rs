@@ -23,9 +23,9 @@ const TRY_AGAIN: Duration = Duration::from_millis(200);
 pub struct Followed {
     filters: RwLock<Arc<Filters>>,
     timeouts: RwLock<Arc<Timeouts>>,
-    /// Told when there are other timeouts.
+    /// Notifies of changed timeouts.
     others: watch::Sender<()>,
-    /// One reads at a time, so that nothing older replaces anything newer.
+    /// Serialises readings, so that an older one never replaces a newer one.
     reading: Mutex<()>,
 }
 

@@ -31,7 +31,7 @@ pub struct Forms {
 static WEIGHT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"[:：]\s*[+-]?[0-9]*\.?[0-9]+\s*([)\]}>])").ok());
 
-/// As few letters, each alone, are a word that was pulled apart.
+/// Fewest single letters that count as a spaced-out word.
 const PULLED_APART: usize = 3;
 
 impl Forms {
@@ -109,7 +109,7 @@ fn is_letter(word: &str) -> bool {
     word.chars().nth(1).is_none()
 }
 
-/// Without what stands between letters to part them.
+/// Without signs between letters.
 fn closed(look: &str) -> String {
     let unweighted = unweighted(look);
     let kept = unweighted.chars();

@@ -9,7 +9,7 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 use unicode_security::confusable_detection::skeleton;
 
-/// What our own list takes for what.
+/// Our own list of look-alikes.
 #[rustfmt::skip]
 const PASSES_FOR: &[(&str, char)] = &[
     ("ᴀɐΛɅλ₳ᗩᏗ", 'a'), ("ʙßƅβɮ฿Ⴆⴆ", 'b'), ("ɔ¢Ƈƈ₵ᑕ", 'c'), ("ᴅ∂ԃᎴ", 'd'), ("ᴇəǝɛεєꞓΣƩΞ€", 'e'), ("ꜰϝ₣Ꭶ", 'f'), ("ɢ₲Ꮆ", 'g'),
@@ -21,7 +21,7 @@ const PASSES_FOR: &[(&str, char)] = &[
 /// Letters in boxes and on black ground, each row from A to Z.
 const ROWS: [u32; 3] = [0x1F150, 0x1F170, 0x1F1E6];
 
-/// The text as it looks, in lower case: nothing invisible, no marks on letters, Latin for what passes for it.
+/// The text with its look-alikes folded, in lower case: without invisible characters or marks on letters.
 pub fn folded(text: &str) -> String {
     if text.is_ascii() {
         return text
@@ -109,7 +109,7 @@ fn latin(letter: char) -> Option<String> {
     }
 }
 
-/// An ASCII letter, or what our own list takes for one.
+/// An ASCII letter, or our own list's letter for it.
 fn plain(part: char) -> Option<char> {
     match part.is_ascii_alphabetic() {
         true => Some(part.to_ascii_lowercase()),

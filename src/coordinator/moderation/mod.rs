@@ -83,7 +83,7 @@ struct Inner {
     rules: Rules,
     whereabouts: Whereabouts,
     places: Places,
-    /// One filter is written at a time, so that several do not fit where one does.
+    /// Serialises writes of filters, so that concurrent ones cannot exceed the budget together.
     writing: Mutex<()>,
 }
 
@@ -109,15 +109,15 @@ struct Places {
 pub struct Rules {
     /// Models for adults only, by any of their names.
     pub marked: HashSet<String>,
-    /// What models are called.
+    /// Names of models.
     pub names: Names,
     /// Networks of VPNs and proxies.
     pub unsafe_networks: Networks,
-    /// As they call themselves.
+    /// User agents of blocked client programs.
     pub blocked_clients: Vec<String>,
 }
 
-/// A prompt at the door.
+/// A prompt to check.
 #[derive(Debug, Clone, Copy)]
 pub struct Prompt<'a> {
     pub text: &'a str,
@@ -128,7 +128,7 @@ pub struct Prompt<'a> {
     pub models: &'a [String],
 }
 
-/// Who brings it.
+/// The sender of a prompt.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker {
     pub account: AccountId,
@@ -140,11 +140,11 @@ pub struct Asker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blocked {
     Corrupt,
-    /// To be rewritten, it has so many characters and may have [`LONGEST`].
+    /// Too long for rewriting: its characters, of at most [`LONGEST`].
     TooLong(usize),
-    /// Looking at it took longer than [`limit::LONGEST_LOOK`].
+    /// The check exceeded [`limit::LONGEST_LOOK`].
     Slow,
-    /// So many bytes are not looked at.
+    /// Too many bytes for a check.
     Unread {
         found: usize,
         most: usize,
@@ -165,14 +165,14 @@ pub enum NotWritten {
 const LONGEST_REPLACEMENT: usize = 1000;
 /// Earlier prompts that were refused count for so long.
 pub const HITS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Up to so much [`Filters::work`] is done where the request is; more goes to a thread for computing.
+/// Up to this much [`Filters::work`] runs on the request's own thread; more runs on a blocking thread.
 const AT_ONCE: usize = 50_000;
-/// As many are looked at there at a time: each is there about ten times meanwhile, in all its forms.
+/// Concurrent checks there. Each takes about ten times its prompt, for all normalised forms.
 const JUDGED_TOGETHER: usize = 4;
-/// Of those that have more than so many bytes fewer are, beside the others.
+/// Prompts above this size have their own, lower limit.
 const LONG: usize = 64 << 10;
 const LONGER_TOGETHER: usize = 2;
-/// What one more piece of a talk costs beside its bytes.
+/// Cost of a piece of a conversation besides its bytes.
 const PIECE: usize = 100;
 
 /// How large something is that is looked at, and may be.
@@ -217,7 +217,7 @@ impl Rules {
 }
 
 impl Moderation {
-    /// Reads what there is, and follows it from then on.
+    /// Loads filters and timeouts, and follows their changes.
     pub async fn open(store: Store, rules: Rules, tasks: &Tasks) -> Result<Self, StorageError> {
         let inner = Arc::new(Inner {
             followed: Followed::read(&store).await?,
@@ -241,8 +241,8 @@ impl Moderation {
             || self.0.followed.filters().can_block()
     }
 
-    /// What becomes of a prompt: nothing if it may stay as it is, or what stands in for it. Suspicious prompts are
-    /// held against who brings them, unless that is a moderator, who tests.
+    /// The verdict on a prompt: `None` if unchanged, or its replacement. Suspicious prompts add a mark to the account,
+    /// unless it is a moderator's, who may be testing.
     pub async fn examine(
         &self,
         prompt: Prompt<'_>,
@@ -267,7 +267,7 @@ impl Moderation {
         }
     }
 
-    /// The same of a talk: what stands in for each of its pieces; nothing if all may stay as it is.
+    /// The same for a conversation: replacements of its pieces; `None` if all are unchanged.
     pub async fn examine_talk(
         &self,
         pieces: Vec<Piece>,
@@ -298,7 +298,7 @@ impl Moderation {
         who.roles.contains(Roles::FLAGGED) || self.0.rules.may_reach_marked(models)
     }
 
-    /// Nothing, where there is nothing to be said against anything.
+    /// `None` if no filter or rule applies.
     async fn judge<V: Judged>(
         &self,
         Size { bytes, most }: Size,
@@ -324,12 +324,12 @@ impl Moderation {
         if work <= AT_ONCE {
             return judge().map(Some);
         }
-        // What could not be looked at is not served.
+        // A prompt that could not be checked is refused.
         let judged = self.working(bytes, judge).await;
         judged.unwrap_or(Ok(V::UNSEEN)).map(Some)
     }
 
-    /// On so many bytes, off the async threads, a few at a time.
+    /// Runs a check of this many bytes on a blocking thread, with a limit of concurrent ones.
     async fn working<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -377,7 +377,7 @@ impl Moderation {
         self.catch_up().await;
     }
 
-    /// How suspicious a prompt looks, to all filters or to those of one type.
+    /// The suspicion of a prompt, by all filters or by those of one type.
     pub async fn suspicion_of(&self, prompt: String, kind: Option<i64>) -> Suspicion {
         let filters = self.0.followed.filters();
         let bytes = prompt.len();
@@ -426,7 +426,7 @@ impl Moderation {
         !is_vouched_for && self.0.rules.unsafe_networks.contain(address)
     }
 
-    /// Whether a client program that calls itself so is one of those that are not served.
+    /// Whether this user agent is of a blocked client program.
     pub fn is_blocked_client(&self, agent: &str) -> bool {
         let mut blocked = self.0.rules.blocked_clients.iter();
         blocked.any(|program| is_program(agent, program))
@@ -437,7 +437,7 @@ impl Moderation {
         self.0.followed.timeouts().left(address, wall_clock())
     }
 
-    /// Tells when addresses may be kept out that were not.
+    /// Notifies of changed timeouts.
     pub fn timeouts_changed(&self) -> watch::Receiver<()> {
         self.0.followed.timeouts_changed()
     }
@@ -469,7 +469,7 @@ impl Moderation {
         Ok(was_kept_out)
     }
 
-    /// Where workers come from.
+    /// Last addresses of workers.
     pub fn whereabouts(&self) -> &Whereabouts {
         &self.0.whereabouts
     }
@@ -541,7 +541,7 @@ impl Moderation {
         Ok(checked.unwrap_or(Err(NoPattern::Large))?)
     }
 
-    /// What this process has just written counts here at once.
+    /// Applies this process's own changes at once.
     async fn catch_up(&self) {
         if let Err(error) = self.0.followed.catch_up(&self.0.store).await {
             warn!("reading changed filters and timeouts failed, retrying later: {error}");

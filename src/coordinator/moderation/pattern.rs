@@ -53,7 +53,7 @@ pub enum NoPattern {
     Unreadable(String),
 }
 
-/// One spelling of a pattern, compiled at its first use.
+/// A form of a pattern, compiled at its first use.
 #[derive(Debug)]
 pub struct Finder {
     pattern: String,

@@ -9,7 +9,7 @@ use muster_protocol::job::{AccountId, WorkerId};
 /// From here on an account cannot transfer kudos, and a worker is paused.
 pub const TOO_MUCH: u32 = 5;
 
-/// One thing that was noticed.
+/// A suspicion mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     /// Whose account it is held against; a worker's owner's, too.
@@ -26,7 +26,7 @@ macro_rules! reasons {
         impl Reason {
             pub const ALL: &[Self] = &[$(Self::$reason),+];
 
-            /// As it is stored.
+            /// The stored name.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$reason => $name,)+ }
             }
@@ -45,7 +45,7 @@ reasons! {
     UserNameProfane = "user_name_profane",
     /// An address that hides where its user is.
     UnsafeAddress = "unsafe_address",
-    /// A worker claims to draw larger pictures than any card can.
+    /// A worker claims larger images than any GPU can generate.
     ExtremeMaxPixels = "extreme_max_pixels",
     /// A worker is faster than any card can be.
     TooFast = "too_fast",

@@ -27,7 +27,7 @@ pub enum Said {
 #[derive(Debug, Clone)]
 pub struct Talk {
     pub pieces: Vec<Piece>,
-    /// As of a prompt.
+    /// As for a prompt.
     pub may_be_rewritten: bool,
     pub for_adults: bool,
 }
@@ -35,7 +35,7 @@ pub struct Talk {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Spoken {
     AsItIs,
-    /// What stands in for each piece, where something does.
+    /// Replacements of the pieces that change.
     Rewritten(Vec<Option<String>>),
     /// Why it cannot be served, as of a prompt.
     Not(Verdict),

@@ -27,7 +27,7 @@ const MINUTE: i64 = 60_000;
 /// However often it happens: a month.
 const LONGEST: i64 = 30 * 24 * 60 * MINUTE;
 
-/// For a prompt after so many others within a day: 3 minutes, then 9, then 15.
+/// Timeout of a prompt after earlier ones within a day: 3 minutes, then 9, then 15.
 pub fn penalty(earlier: u32) -> i64 {
     let minutes = (2 * i64::from(earlier) + 1) * 3;
     (minutes * MINUTE).min(LONGEST)

@@ -17,7 +17,7 @@ use muster_protocol::legacy::{image, text};
 pub const TOO_SUSPICIOUS: u32 = 2;
 /// The most characters of a prompt that is rewritten.
 pub const LONGEST: usize = 7000;
-/// Replacements may make it longer by so many bytes.
+/// Most bytes that replacements may add.
 const LONGER: usize = 1 << 20;
 
 /// A prompt and its circumstances.
@@ -38,7 +38,7 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// The most bytes of a prompt that are looked at: of the longest there is.
+    /// Most bytes of a prompt to check, by the longest allowed prompt.
     pub fn longest(self) -> usize {
         match self {
             Self::Image => image::check::LONGEST_PROMPT,
@@ -105,7 +105,7 @@ fn with_exclusions(text: &str, excluded: &str) -> String {
     }
 }
 
-/// Without what filters replace.
+/// The text after the filters' replacements.
 pub fn replaced(text: &str, filters: &Filters) -> Option<String> {
     let swaps = Swaps {
         filters,
@@ -129,8 +129,8 @@ struct Swaps<'a> {
     youth: bool,
 }
 
-/// The text in which none of these finds anything any more: in the form it came in if possible, else as it looks, else
-/// only its words. Nothing if there is nothing left of it, or still something to find.
+/// A text in which no filter matches any more: as it came if possible, else folded, else only its words. `None` if
+/// nothing is left of it, or a filter still matches.
 fn rewrite(text: &str, swaps: &Swaps<'_>) -> Option<String> {
     if is_clear(text, swaps) {
         return Some(text.to_owned()).filter(|text| says_something(text));

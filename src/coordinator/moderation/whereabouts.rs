@@ -15,7 +15,7 @@ use muster_process::tasks::Tasks;
 
 const SAVE: Duration = Duration::from_secs(1);
 
-/// By their names. Clones are the same.
+/// Addresses by worker name. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct Whereabouts(Arc<Inner>);
 
@@ -55,7 +55,7 @@ impl Whereabouts {
         }
     }
 
-    /// By the identity that peers are told.
+    /// By public id.
     pub async fn of(&self, worker: Uuid) -> Result<WorkerAddress, StorageError> {
         self.save().await?;
         self.0.store.worker_address(worker).await
@@ -88,7 +88,7 @@ impl Whereabouts {
         if saved.is_err() {
             let mut seen = self.seen();
             for (worker, address) in unsaved {
-                // Where it was seen since is newer.
+                // An address seen meanwhile is newer.
                 seen.unsaved.entry(worker).or_insert(address);
             }
         }

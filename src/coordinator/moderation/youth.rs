@@ -1,5 +1,4 @@
-//! Words and drawings that speak of the young. For models that are made for adults only, and for accounts under
-//! suspicion, such words never reach a worker.
+//! Words and emoji for minors. For models marked NSFW, and for suspicious accounts, such words never reach a worker.
 
 use std::sync::LazyLock;
 

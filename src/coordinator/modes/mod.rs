@@ -67,7 +67,7 @@ impl Modes {
         self.now.borrow().modes
     }
 
-    /// On disk, and what this process goes by, when it returns.
+    /// Stores the modes. Returns once this process follows them.
     pub async fn switch(&self, switches: &[Switch]) -> Result<(), StorageError> {
         self.store.switch_modes(switches.to_vec()).await
     }

@@ -12,7 +12,7 @@ pub struct Alias<'a> {
 }
 
 impl<'a> Alias<'a> {
-    /// Only what follows the last `#` says who it is.
+    /// Only the number after the last `#` identifies the user.
     pub fn parse(text: &'a str) -> Option<Self> {
         let (name, id) = text.rsplit_once('#')?;
         let account = AccountId(number(id)?);

@@ -53,12 +53,12 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
     const WORKER: Uuid = Uuid::from_u128(1);
 
-    /// How often it is paid when it is there as said, minute by minute.
+    /// Number of rewards for this presence, minute by minute.
     fn paid(there: impl Iterator<Item = bool>) -> usize {
         paid_serving(there.map(|is| is.then_some(true)))
     }
 
-    /// And serves as said while it is there.
+    /// The same with the worker serving all users or only its owner.
     fn paid_serving(there: impl Iterator<Item = Option<bool>>) -> usize {
         let mut attendance = Attendance::default();
         let full = there.map(|is| {

@@ -108,7 +108,7 @@ impl People {
         Ok(changed)
     }
 
-    /// One step further on the way out.
+    /// The next step of a deletion.
     pub async fn leave(&self, account: AccountId) -> Result<Left, StorageError> {
         let leaving = Leaving {
             account,

@@ -25,7 +25,7 @@ const MONTHS: u32 = 60;
 const PROVEN: Duration = Duration::from_secs(7 * 86_400);
 /// With this many suspicion marks, a moderator must review the account first.
 const SUSPECT: i64 = 5;
-/// What moderators are given each month beside their own.
+/// Monthly kudos of moderators, besides their own.
 const OFFICE: Kudos = Kudos(300_000_000);
 
 /// Gives it.
@@ -156,7 +156,7 @@ fn presence(worker: &WorkerOnline, prices: &Prices) -> Option<Presence> {
     Some(Presence::Text {
         context: worker.context,
         billions: sizes.reduce(f64::max),
-        // What workers on a socket deliver is counted here; those that poll are known by their agents.
+        // Output of socket workers is counted here; polling workers are known by their agents.
         is_validated: worker.formats != Formats::LEGACY || agent.is_validated(),
     })
 }
@@ -218,7 +218,7 @@ mod tests {
         };
         assert_eq!(paid(Kind::Text), Some(text));
         assert_eq!(paid(Kind::Video), None);
-        // A worker that writes is paid for that, whatever forms it answers.
+        // A text worker is paid as such, whatever forms it serves.
         let both = WorkerOnline {
             kinds: Kinds::from(Kind::Text).with(Kind::Form),
             ..there(Kind::Text)

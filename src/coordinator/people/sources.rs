@@ -13,7 +13,7 @@ pub struct Sources {
     pub gifted: Kudos,
     /// To classes, below nothing.
     pub donated: Kudos,
-    /// By an operator.
+    /// Corrections by an operator.
     pub admin: Kudos,
     pub received: Kudos,
     pub recurring: Kudos,

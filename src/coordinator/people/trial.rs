@@ -32,7 +32,7 @@ pub struct TrialUser {
 }
 
 impl People {
-    /// The user as asked for, with a new key: the ones before open nothing any more.
+    /// Creates or renews a test user, with a new key; earlier keys are revoked.
     pub async fn try_out(
         &self,
         trial: Trial,

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::sender::Sender;
 
-/// Of the largest sound that is decoded: two hours at 48 kHz in stereo.
+/// Samples of the longest accepted audio: two hours at 48 kHz in stereo.
 pub const MOST_SAMPLES: u64 = 2 * 3600 * 48_000 * 2;
 /// Four of them at once.
 const CAPACITY: u64 = 4 * MOST_SAMPLES;
@@ -124,7 +124,7 @@ mod tests {
         for _ in 0..5 {
             budget.begin(alice, now).unwrap().decoded(MOST_SAMPLES);
         }
-        // Decoded sounds count from the time at which they were told.
+        // Decoded samples count from the time they are reported.
         let now = Instant::now();
         let wait = budget.begin(alice, now).unwrap_err();
         let longest = Duration::from_secs(MOST_SAMPLES / SAMPLES_A_SECOND + 1);

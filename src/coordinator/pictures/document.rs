@@ -50,7 +50,7 @@ pub enum ChatFileError {
 }
 
 impl Sources {
-    /// Reads a file, base64 or an http(s) address: at most so many pages of a PDF.
+    /// Reads a file from base64 or a URL; of a PDF at most this many pages.
     pub async fn read_document(
         &self,
         sender: Sender,

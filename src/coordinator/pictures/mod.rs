@@ -51,7 +51,7 @@ use muster_media::video::{SHEET_SIDE, still};
 #[derive(Debug, Clone)]
 pub struct Pictures {
     places: Arc<Semaphore>,
-    /// What their pixels may take together, in millions of them.
+    /// Limit of pixels decoded at the same time, in millions.
     room: Arc<Semaphore>,
     most_room: u32,
 }
@@ -69,13 +69,13 @@ pub struct Prepared {
 /// How an image is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preparation {
-    /// Of an animation, the first frame.
+    /// The first frame of an animation.
     FirstFrame,
     /// Animations are refused, photos of many pixels made smaller.
     Still,
-    /// The same for a mask, as workers take one: white where the image is drawn anew.
+    /// The same for a mask in workers' form: white where the image is painted.
     Mask,
-    /// The same for a mask of the poll API: the first frame, and any colours.
+    /// The same for a mask of the AI Horde API: the first frame, and any colours.
     PolledMask,
 }
 
@@ -97,12 +97,12 @@ pub enum PictureError {
 }
 
 const AT_ONCE: usize = 4;
-/// Millions of pixels, each of which takes some 16 bytes for a moment: one of the largest that is drawn, or many
-/// small ones.
+/// In millions of pixels, each of which takes some 16 bytes for a moment: one of the largest results, or many small
+/// ones.
 const ROOM_OF_DRAWN: u32 = 160;
 /// And one of the largest that may be sent along with a request.
 const ROOM_OF_SENT: u32 = 80;
-/// F-27 of the poll API; photos that OpenAI's API takes are made smaller.
+/// F-27 of the AI Horde API; larger photos of OpenAI's API are scaled down.
 const SOURCE: Bounds = Bounds::Pixels(SOURCE_PIXELS);
 const SOURCE_PIXELS: u64 = 3072 * 3072;
 /// Decoding a photo takes as much memory as an image of this size that is decoded whole.
@@ -114,12 +114,12 @@ const DECODED_PHOTO: Size = Size {
 const INTERROGATED: Bounds = Bounds::Tiles(255);
 
 impl Pictures {
-    /// What workers bring: it does not wait for what users send.
+    /// For workers' results, with permits separate from those of users' images.
     pub fn drawn() -> Self {
         Self::with_room_for(ROOM_OF_DRAWN)
     }
 
-    /// What users send along.
+    /// For users' images.
     pub fn sent() -> Self {
         Self::with_room_for(ROOM_OF_SENT)
     }
@@ -206,7 +206,7 @@ impl Pictures {
         self.working(look).await
     }
 
-    /// However few bytes it came as, its pixels have to fit beside those of the others.
+    /// Limits by pixels, since few bytes can decode to a large image.
     async fn with_room<T: Send + 'static>(
         &self,
         size: Size,
@@ -240,7 +240,7 @@ impl Pictures {
 /// The most bytes of an image in the file of a video.
 const MOST_STILL_BYTES: usize = 128 << 10;
 
-/// An image in the file of a video, encoded anew; none where there is none.
+/// A still image of a video, encoded again; `None` if it has none.
 pub fn video_still(video: impl Read + Seek, wanted: VideoStill) -> io::Result<Option<Vec<u8>>> {
     let image = still(video, wanted)?;
     let side = match wanted {
@@ -289,7 +289,7 @@ fn as_mask(pixels: Pixels) -> Result<(Pixels, Vec<u8>), PictureError> {
     Ok((pixels, encoded))
 }
 
-/// A transparent mask as workers take it; none where no pixel is transparent.
+/// A transparent mask in workers' form; `None` if no pixel is transparent.
 fn repainted(mask: &Pixels) -> Option<Result<Pixels, PictureError>> {
     if !mask.is_transparent() {
         return None;
@@ -303,7 +303,7 @@ fn repainted(mask: &Pixels) -> Option<Result<Pixels, PictureError>> {
 /// Differences between the colours of a gray pixel, which lossy files have.
 const MOST_TINT: u8 = 48;
 
-/// An opaque mask that is white where the image is drawn anew.
+/// An opaque mask, white where the image is painted.
 fn black_and_white(mask: &Pixels) -> Result<Pixels, PictureError> {
     let mut gray = Vec::with_capacity(mask.size().pixels() as usize * Channels::Rgb.count());
     for pixel in mask.bytes().chunks_exact(mask.channels().count()) {

@@ -86,7 +86,7 @@ pub struct VideoCheck {
     pub frames: u32,
 }
 
-/// Models make the sides of a video in multiples of this, and its frames in groups of so many.
+/// Models round the sides of a video and its number of frames to multiples of these.
 const PATCH: u32 = 16;
 const GROUP: u32 = 8;
 /// The lowest rate of a sound, in Hz.
@@ -101,7 +101,7 @@ const CHANNELS: u16 = 2;
 /// At 48 kHz, in 32 bits.
 const BYTES_A_SECOND: u64 = 48_000 * 4 * CHANNELS as u64;
 const SOUND_ASIDE: u64 = 1 << 20;
-/// Of large frames that are hardly compressed.
+/// Bytes of large, hardly compressed frames.
 const VIDEO_BYTES_A_SECOND: u64 = 8 << 20;
 const VIDEO_ASIDE: u64 = 4 << 20;
 
@@ -129,7 +129,7 @@ impl Results {
         }
     }
 
-    /// Takes in what came by the upload link of this object. May be asked again.
+    /// Checks the upload of this object. May be repeated.
     pub async fn take_in(&self, key: Key, drawn: Drawn) -> Result<(), Unfit> {
         let _turn = self.turns.acquire().await;
         let bytes = self.uploaded(key, bytes_of(drawn.pixels)).await?;

@@ -89,7 +89,7 @@ impl Sources {
     }
 }
 
-/// The length that a file has at least: as its header says, or as its bytes would take at the highest rate that is usual.
+/// Lower bound of a file's length: from its header, or from its bytes at the highest usual rate.
 pub fn least_seconds(file: &[u8]) -> f64 {
     const BYTES_A_SECOND: f64 = 40_000.0;
     let header = MediaType::sniff(file).and_then(|kind| sound::inspect(file, kind).ok());
@@ -99,7 +99,7 @@ pub fn least_seconds(file: &[u8]) -> f64 {
     }
 }
 
-/// Bits a second of spoken Opus: one channel of speech needs no more.
+/// Bit rate of Opus speech, which has one channel.
 const OPUS_BITS: u32 = 48_000;
 /// The same of MP3.
 const MP3_BITS: u32 = 64_000;
@@ -174,7 +174,7 @@ impl SpokenFile {
     }
 }
 
-/// The header of a WAV of one channel and 16 bits that goes on for as long as there are samples.
+/// A WAV header of one channel and 16 bits, for a stream of unknown length.
 pub fn endless_wav(rate: u32) -> Vec<u8> {
     sound::wav_header(rate, u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! The images that come along with a request: as text or by URL, read within bounds, kept in the media store.
+//! Source images of requests: from text or URL, decoded within limits, kept in the media store.
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ use super::{
     to_base64,
 };
 
-/// Takes in what clients send along. Clones share the way out and the store.
+/// Stores clients' source files. Clones share the HTTP client and the store.
 #[derive(Debug, Clone)]
 pub struct Sources {
     pub(super) egress: Egress,
@@ -25,9 +25,9 @@ pub struct Sources {
     /// A few images per sender at a time, so that a sender with many does not delay others.
     pub(super) turns: Turns<Sender>,
     pub(super) reader: Reader,
-    /// Of each sender one sound is decoded at a time.
+    /// One audio file per sender is decoded at a time.
     pub(super) sound_turns: Turns<Sender>,
-    /// One document of each sender is read at a time.
+    /// One document per sender is read at a time.
     pub(super) document_turns: Turns<Sender>,
     pub(super) sample_budget: SampleBudget,
     pub(super) quota: StorageQuota<Sender>,
@@ -38,15 +38,15 @@ pub struct Sources {
 pub enum Role {
     /// To begin from, or a mask.
     Source,
-    /// To be painted into, without a mask beside it.
+    /// For inpainting without a separate mask.
     UnmaskedInpainting,
     /// To be looked at.
     Interrogated,
     /// To begin from, by OpenAI's API.
     Edited,
-    /// Transparent or white where the image beside it is drawn anew.
+    /// A mask: transparent or white where the image is painted.
     Mask,
-    /// The same by the poll API.
+    /// A mask of the AI Horde API.
     PolledMask,
     /// To be read by a model, in a chat.
     Shown,
@@ -60,7 +60,7 @@ pub struct Source {
     pub height: u32,
 }
 
-/// Why an image is not taken: one variant or two for each code of the poll API.
+/// Why a source image is refused: one or two variants for each code of the AI Horde API.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     #[error(transparent)]
@@ -290,7 +290,7 @@ impl SourceError {
         })
     }
 
-    /// As the poll API refuses the request.
+    /// The refusal in the AI Horde API.
     pub fn refusal(&self) -> Refusal {
         match (self, self.code()) {
             (_, Some(code)) => Refusal::new(code, self.to_string()),

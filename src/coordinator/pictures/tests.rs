@@ -273,7 +273,7 @@ async fn who_sends_many_images_waits_for_them_and_nobody_else_does() {
     let image = to_base64(&written(ImageFormat::Png, 16, 16, 255));
     let turns = (0..at_once(&ALICE)).map(|_| place.sources.turns.turn_now(ALICE).unwrap());
     let mine: Vec<_> = turns.collect();
-    // However many places there are, hers wait for those that are worked at.
+    // Her images wait for her earlier ones, although other permits are free.
     let mut waiting = Box::pin(place.sources.read(ALICE, &image, Role::Source));
     assert!(waiting.as_mut().now_or_never().is_none());
     let read = place.sources.read(BOB, &image, Role::Source).await;

@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::PictureError;
 
-/// As clients write it: with padding or without.
+/// With or without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -45,7 +45,7 @@ pub fn to_base64(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// `data:image/png;base64,…` is what follows the comma.
+/// The part after the comma of `data:image/png;base64,…`.
 fn without_prefix(text: &str) -> Result<&str, PictureError> {
     let Some(head) = text.get(..5) else {
         return Ok(text);

@@ -12,11 +12,11 @@ use muster_protocol::job::{JobId, WorkerId};
 /// The last bits of a UUID: they say nothing of its version or its variant.
 const OWN: u32 = 56;
 
-/// Makes those of all workers.
+/// Derives job tickets of all workers.
 #[derive(Debug, Clone)]
 pub struct Badges(Hmac<Sha256>);
 
-/// Makes those of one worker.
+/// Derives job tickets of one worker.
 #[derive(Debug, Clone)]
 pub struct Badge(Hmac<Sha256>);
 
@@ -31,7 +31,7 @@ impl Badges {
 }
 
 impl Badge {
-    /// What its worker calls an offered job.
+    /// The ticket of an offered job.
     pub fn id_of(&self, offer: &Offer) -> JobId {
         self.called(offer.job.id, offer.attempt)
     }

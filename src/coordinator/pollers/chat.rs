@@ -1,5 +1,5 @@
-//! A chat that a worker has written on as a plain text: where the answer ends in it, and why. Such workers tell
-//! nothing but the text.
+//! Chats answered as plain text by polling workers: finds the end of the reply and its finish reason, since such
+//! workers send only the text.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use muster_protocol::legacy::text::chat;
 pub struct Turn {
     job: Arc<Job>,
     stops: Vec<String>,
-    /// The most tokens that the worker was told to write.
+    /// Token limit sent to the worker.
     longest: u32,
 }
 

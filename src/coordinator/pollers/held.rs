@@ -40,7 +40,7 @@ pub enum NotTaken {
 
 #[derive(Debug, Default)]
 pub struct Held {
-    /// By what their workers call them.
+    /// By job ticket.
     jobs: HashMap<JobId, Out>,
     /// The ticket of the last attempt at each job.
     last: HashMap<JobId, JobId>,
@@ -56,10 +56,10 @@ struct Busy {
     until: Instant,
 }
 
-/// One attempt at one job.
+/// The lease of a polling worker.
 #[derive(Debug, Clone)]
 pub struct Out {
-    /// What its worker calls it.
+    /// The job ticket.
     pub id: JobId,
     pub job: JobId,
     pub kind: Kind,
@@ -150,7 +150,7 @@ impl Held {
         self.jobs.get(&id).map(|out| out.kind)
     }
 
-    /// The attempt that an account's worker brings.
+    /// The lease that an account's worker submits for.
     pub fn take(&self, id: JobId, owner: AccountId) -> Result<Out, NotTaken> {
         let out = self.jobs.get(&id).ok_or(NotTaken::Unknown)?;
         match out.state {

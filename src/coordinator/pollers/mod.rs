@@ -53,11 +53,11 @@ use muster_protocol::job::{
 use held::{Held, Out};
 use poller::Poller;
 
-/// A worker that has not come for this long is offline.
+/// A worker that has not polled for this long is offline.
 const ONLINE: Duration = Duration::from_secs(300);
-/// Numbers of attempts at one job, those of an earlier process first.
+/// Number of attempts of a job with tickets, those of an earlier process first.
 const ATTEMPTS: u32 = 2 * MOST_ATTEMPTS;
-/// What workers that poll make.
+/// Kinds of polling workers.
 const POLLED: [Kind; 3] = [Kind::Image, Kind::Text, Kind::Form];
 const SWEEP: Duration = Duration::from_secs(10);
 /// A submit is answered within this time: stored, or submit again.
@@ -95,14 +95,14 @@ pub struct Given {
     pub offers: Lent,
     /// Their model, as the worker calls it.
     pub model: Option<Arc<str>>,
-    /// What waits for others, when there was nothing.
+    /// Reasons of an empty pop.
     pub skipped: Skipped,
 }
 
-/// One attempt at a job, and who brings it is heard alone.
+/// An attempt whose submit is being handled exclusively.
 #[derive(Debug)]
 pub struct Attempt {
-    /// What its worker calls it.
+    /// The job ticket.
     pub id: JobId,
     pub kind: Kind,
     /// Bounds of the image's size.
@@ -330,9 +330,9 @@ impl Pollers {
         }
     }
 
-    /// The attempt that this account's worker has, perhaps from an earlier process. Where jobs of one kind are brought
-    /// there are no others. Looking at an image takes a while, and so may writing down: of several that are brought for
-    /// one job at the same time the first is looked at, and the others only if it was not taken.
+    /// The attempt of this account's worker with this ticket, perhaps from an earlier process, if its kind matches.
+    /// Checking and storing an image takes a while: of several concurrent submits for one job the first is handled, and
+    /// the others only if it was refused.
     pub async fn attempt(
         &self,
         owner: AccountId,
@@ -350,7 +350,7 @@ impl Pollers {
         })
     }
 
-    /// What this account's worker has, perhaps from an earlier process, if it is of one of these kinds.
+    /// The lease of this account's worker, perhaps from an earlier process, if it is of one of these kinds.
     async fn out(&self, owner: AccountId, id: JobId, kinds: &[Kind]) -> Result<Out, NotTaken> {
         if let Some(out) = self.out_here(owner, id, kinds) {
             return out;
@@ -369,7 +369,7 @@ impl Pollers {
         Err(NotTaken::Unknown)
     }
 
-    /// Nothing where this process knows nothing of it.
+    /// `None` if this process does not know the ticket.
     fn out_here(
         &self,
         owner: AccountId,
@@ -432,7 +432,7 @@ impl Pollers {
         }
     }
 
-    /// In maintenance it is told so; one that is paused is not.
+    /// Reports maintenance to the worker; a pause is hidden from it.
     fn explain_own_only(&self, poller: &Poller) -> Result<(), NotServed> {
         match self.0.rigs.maintenance(poller.row.id) {
             Some(note) => Err(NotServed::Maintenance(note)),

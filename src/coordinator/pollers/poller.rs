@@ -16,7 +16,7 @@ use muster_protocol::job::{AccountId, Capabilities, Formats, Job, JobId, Kind, R
 use muster_protocol::legacy::agent::BridgeAgent;
 use muster_protocol::legacy::words::Trade;
 
-/// Requests that are remembered as shown; who pauses a worker looks at it sooner.
+/// Limit of remembered decoys; a moderator reviews a paused worker sooner.
 const MOST_SHOWN: usize = 1000;
 
 /// A pop's fields.
@@ -30,7 +30,7 @@ pub struct Ask {
     pub reach: Reach,
     /// Jobs it works on at a time.
     pub threads: u32,
-    /// Accounts whose jobs go first, beside its owner's.
+    /// Accounts with priority, besides the owner's.
     pub prefers: Vec<AccountId>,
     /// All it said, for people.
     pub said: Said,
@@ -221,7 +221,7 @@ impl Poller {
 }
 
 impl Ask {
-    /// What such a worker is called in the poll API.
+    /// The kind of worker in the AI Horde API.
     pub fn trade(&self) -> Option<Trade> {
         Trade::of(self.kind)
     }

@@ -1,5 +1,5 @@
-//! The task that listens to the jobs of one request until all have ended. Should the process end first, they are on
-//! disk, and another process goes on with them.
+//! The task that follows a request's jobs until all have ended. At shutdown they stay stored, and another process
+//! resumes them.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::dispatch::{Outcome, Submission};
 use crate::switchboard::{Delivery, JobStream, Stage, Switchboard};
 use muster_protocol::job::{FailureKind, Hidden, Job, JobId, Limits, Targets};
 
-/// Jobs that were let go without an end (the store could not write it down) are queued again after this.
+/// Pause before jobs are queued again that were dropped without an end, because the database could not store it.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// A task that follows a request's jobs, with its services.
@@ -25,7 +25,7 @@ pub struct Follower<E> {
     pub request: Arc<Request>,
     pub switchboard: Switchboard,
     pub stopping: CancellationToken,
-    /// What its jobs know.
+    /// Which jobs were cancelled.
     pub told: Told,
     /// Hears that a job has ended.
     pub ended: E,
@@ -104,7 +104,7 @@ impl<E: Fn(&Request)> Follower<E> {
                             request.renew();
                         }
                         if request.has_failed() && self.told < Told::Everybody {
-                            // What workers are busy with may still come, and its client is told of it.
+                            // Running jobs may still be delivered to the client.
                             request.end_waiting();
                             self.told = Told::Everybody;
                             streams.iter().for_each(JobStream::cancel);
@@ -149,7 +149,7 @@ pub fn kept_for_its_worker(job: &Job) -> Arc<Job> {
     })
 }
 
-/// What comes next, of whichever job; nothing when all streams have ended.
+/// The next delivery of any job; `None` when all streams have ended.
 async fn next(streams: &mut Vec<JobStream>) -> Option<(JobId, Delivery)> {
     poll_fn(|context| poll_next(streams, context)).await
 }

@@ -17,7 +17,7 @@ pub struct Kept {
 }
 
 impl Requests {
-    /// Keeps so much for a request that is at the door; nothing, where there is not enough.
+    /// Holds kudos for a request before it is accepted. `None` if the balance is too low.
     pub async fn keep(
         &self,
         request: RequestId,
@@ -54,7 +54,7 @@ impl Requests {
         }
     }
 
-    /// Nothing more comes of a request.
+    /// The request has ended.
     pub(super) async fn finish(&self, request: &Request) {
         let kept = {
             let mut shelves = self.write();

@@ -14,14 +14,14 @@ pub struct Known {
 }
 
 impl Known {
-    /// By its id.
+    /// By the model's id.
     pub fn knows(&self, model: &str) -> bool {
         self.names.listed(model).is_some()
             || reference::knows(model)
             || self.online.model(model).is_some()
     }
 
-    /// The ids of those that are known, and whether there are others.
+    /// The ids of known models, and whether there are unknown ones.
     pub fn sort(&self, models: &[String]) -> (Vec<Arc<str>>, bool) {
         let ids = models.iter().map(|name| self.names.id(name));
         let (known, strange): (Vec<_>, Vec<_>) = ids.partition(|id| self.knows(id));
@@ -30,7 +30,7 @@ impl Known {
 }
 
 impl Requests {
-    /// The models of this list, and those that are served.
+    /// The models of `names`, and those online.
     pub fn known_models(&self, names: &Names) -> Known {
         Known {
             names: names.clone(),

@@ -72,12 +72,12 @@ const RENEWED: Duration = Duration::from_secs(60);
 const MINUTE: i64 = 60_000;
 /// Kept beyond its time, so that the last settlement finds it still there.
 const MARGIN: Duration = Duration::from_secs(120);
-/// The longest that the store keeps a request after its last result.
-/// Ends are written down by full minutes, and sweeps come later.
+/// The longest time that a request stays stored after its last result: stored expiries are rounded up to minutes, and
+/// sweeps come later.
 pub const LONGEST_KEPT: Duration = orders::LONGEST_LIFETIME
     .saturating_add(MARGIN)
     .saturating_add(MARGIN);
-/// What one may live longer by than is written down.
+/// How far the stored expiry may lag behind.
 pub const UNWRITTEN: Duration = MARGIN;
 
 /// All of them. Clones are the same.
@@ -112,7 +112,7 @@ pub struct NewRequest {
     pub dues: Dues,
     /// Kudos holds of the account and of the shared key.
     pub kept: Vec<Kept>,
-    /// Where it is counted until it is taken.
+    /// Its place in the concurrency limit, until it is accepted.
     pub place: Option<Place>,
     /// The memory permit of the request, held until its jobs have ended.
     pub memory: Option<Box<dyn Any + Send>>,
@@ -137,7 +137,7 @@ impl NewRequest {
     }
 }
 
-/// What goes with a request until its jobs have ended.
+/// Held by the follower until the request's jobs have ended.
 #[derive(Debug, Default)]
 struct Belongings {
     webhook: Option<Arc<str>>,
@@ -210,7 +210,7 @@ impl Requests {
         found.filter(|request| !request.is_deleted() && request.expires_at() > wall_clock())
     }
 
-    /// Makes nothing more for it. What workers are busy with may still come.
+    /// Cancels a request. Running jobs may still be submitted.
     pub async fn cancel(&self, request: &Request) -> Result<(), StorageError> {
         request.cancel();
         self.0.store.cancel_request(request.id).await
@@ -233,7 +233,7 @@ impl Requests {
         }
     }
 
-    /// Makes nothing more for those of a kind that wait; what workers are busy with goes on.
+    /// Stops the waiting jobs of a kind; running ones go on.
     pub async fn end_waiting(&self, kind: Kind) -> Result<(), StorageError> {
         let waiting = self.waiting(kind);
         // The writer takes many at once.
@@ -333,7 +333,7 @@ impl Requests {
         }
     }
 
-    /// In steps, and no longer than a sweep: what lives longer has to be written down in between.
+    /// In steps, for one sweep interval at most, because extended lifetimes have to be stored in between.
     async fn forget_stored(&self, before: UnixMillis) -> Result<(), StorageError> {
         let began = Instant::now();
         while self.0.store.forget_requests(before).await? && began.elapsed() < SWEEP {

@@ -1,5 +1,4 @@
-//! What clients of `/v1` call their requests for media: the ids of their jobs, words of their own, and tokens for the
-//! progress.
+//! Public ids of `/v1` media requests: ids of jobs, clients' own names, and progress tokens.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

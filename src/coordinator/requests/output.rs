@@ -19,7 +19,7 @@ pub struct Output {
     pub seed: Option<u64>,
     legacy: Option<LegacySampling>,
     form: Option<String>,
-    /// The most pixels of an image that is drawn for it.
+    /// Most pixels of its image.
     pixels: u64,
     pub(super) watch: Mutex<Option<JobWatch>>,
     product: Mutex<Product>,
@@ -30,7 +30,7 @@ pub struct Output {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ended {
     Made(Made),
-    /// By a cancel, before it brought anything.
+    /// Cancelled before any output.
     Cancelled,
     Expired,
     /// The code of the failure.
@@ -122,7 +122,7 @@ impl Output {
         bytes_of(self.pixels)
     }
 
-    /// An image that is drawn for it, of any size up to the largest.
+    /// Any size up to the largest.
     pub fn drawn(&self) -> Drawn {
         Drawn::up_to(self.pixels)
     }

@@ -15,7 +15,7 @@ use muster_protocol::job::{AccountId, Kind};
 pub struct Counted {
     pub account: AccountId,
     pub kind: Kind,
-    /// The one of its own people for whom a service asks.
+    /// The service's end user.
     pub end_user: Option<Arc<str>>,
     /// Count only jobs for one of these models or for unknown ones; all jobs if both are empty.
     pub models: Vec<Arc<str>>,
@@ -23,14 +23,14 @@ pub struct Counted {
     pub strange_to: Option<Known>,
 }
 
-/// Room for a request that is at the door, until this is dropped or the request is taken.
+/// Reserves a place in the limit, until dropped or the request is accepted.
 #[derive(Debug)]
 pub struct Place {
     requests: Requests,
     key: Option<Key>,
 }
 
-/// There are so many already.
+/// The number of jobs already open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoPlace(pub usize);
 
@@ -43,9 +43,9 @@ pub(super) struct Places {
 }
 
 impl Requests {
-    /// A place for so many jobs, if there are no more than `most` with them.
+    /// Reserves a place for these jobs, if no more than `most` are open with them.
     pub fn place(&self, counted: Counted, jobs: usize, most: usize) -> Result<Place, NoPlace> {
-        // Held while those that are here are counted, and while a place becomes one of them: none counts twice or never.
+        // Locked while open requests are counted and while a place becomes a request, so that each counts exactly once.
         let mut places = self.places();
         let here = self.counted(&counted);
         let key = places.keep(counted, jobs, here, most)?;
@@ -133,7 +133,7 @@ impl Counted {
         known.is_some_and(|known| models.iter().any(|model| !known.knows(model)))
     }
 
-    /// Of a text or an image only what still waits for a worker; a form counts until it is done.
+    /// Texts and images count while they are queued, forms until they are done.
     fn jobs_of(&self, request: &Request) -> usize {
         match self.kind {
             Kind::Form => request.open_jobs(),

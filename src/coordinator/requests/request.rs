@@ -19,7 +19,7 @@ use muster_protocol::job::{AccountId, Job, JobId, Kind, Kudos, RequestId, UnixMi
 use super::orders::MediaNotes;
 use super::output::{Counts, Ended, Output, locked};
 
-/// For so long workers of an earlier process may not have come yet: as long as one that polls counts as online.
+/// How long workers of an earlier process may take to return: as long as a polling worker counts as online.
 const RETURN: Duration = Duration::from_secs(300);
 /// An end is on its way for so long at most.
 const CATCH_UP: Duration = Duration::from_secs(1);
@@ -36,15 +36,15 @@ pub struct Request {
     /// How long it lives from a result on.
     life: Duration,
     pub wishes: Wishes,
-    /// What its jobs bring to the queue, whenever they come to it.
+    /// The standing of its jobs, whenever they are queued.
     pub standing: Standing,
-    /// In the order they were asked for.
+    /// In the requested order.
     pub outputs: Vec<Output>,
-    /// That any of its jobs may be made by, in order; kept where the crowd at a model matters, and else empty.
+    /// Sorted models that may serve it; kept only where they have their own limits, else empty.
     models: Vec<Arc<str>>,
     /// Cancelled when no more of its jobs are given to workers.
     cancelled: CancellationToken,
-    /// By its client, who does not want what workers are busy with either.
+    /// Cancelled by the client, running jobs included.
     given_up: CancellationToken,
     /// Rises whenever something has come of it.
     heard: watch::Sender<u64>,
@@ -55,11 +55,11 @@ pub struct Request {
     /// The request was stopped or failed before its jobs were queued: its open jobs are presumed to be leased to
     /// workers.
     held: bool,
-    /// What its jobs have cost, and how many had ended when that was asked.
+    /// Charges of its jobs, and how many had ended at the time of the query.
     charged: Mutex<(usize, Kudos)>,
-    /// By its client, who does not find it any more.
+    /// Deleted by the client, and not found any more.
     deleted: AtomicBool,
-    /// When it last brought something, in milliseconds; 0: not yet.
+    /// Time of the last result, in milliseconds; 0 before the first.
     brought_at: AtomicI64,
 }
 
@@ -70,9 +70,9 @@ pub struct Wishes {
     pub links: bool,
     /// Others may see them.
     pub shared: bool,
-    /// The one of its own people for whom a service asks.
+    /// The service's end user.
     pub end_user: Option<Arc<str>>,
-    /// Of a request of `/v1`.
+    /// Fields of a `/v1` request.
     pub media: Option<Arc<MediaNotes>>,
 }
 
@@ -130,7 +130,7 @@ impl Request {
         }
     }
 
-    /// Of one whose account has a limit for each of them.
+    /// Models of a request whose account has a limit per model.
     pub fn models(&self) -> &[Arc<str>] {
         &self.models
     }
@@ -140,7 +140,7 @@ impl Request {
         models.iter().any(wants)
     }
 
-    /// Later than it was, whenever a worker takes one of its jobs or brings one.
+    /// Extended whenever a worker takes or submits one of its jobs.
     pub fn expires_at(&self) -> UnixMillis {
         let taken = self.outputs.iter().map(Output::until).max();
         let until = UnixMillis(self.expires_at.load(Ordering::Relaxed));
@@ -155,7 +155,7 @@ impl Request {
         self.expires_at.fetch_max(until, Ordering::Relaxed);
     }
 
-    /// When all of it was there. Of a request that an earlier process has finished, when it was accepted.
+    /// When the last output arrived. For a request that an earlier process finished, when it was accepted.
     pub fn completed_at(&self) -> Option<UnixMillis> {
         let is_made = |output: &Output| matches!(output.ended(), Some(Ended::Made(_)));
         let at = UnixMillis(self.brought_at.load(Ordering::Relaxed));
@@ -171,7 +171,7 @@ impl Request {
         self.deleted.load(Ordering::Relaxed)
     }
 
-    /// How long it has to be kept on disk, where that is notably longer than was written down.
+    /// The expiry to store, if notably later than the stored one.
     pub(super) fn outlives_disk(&self, by: Duration) -> Option<UnixMillis> {
         let kept_until = UnixMillis(self.kept_until.load(Ordering::Relaxed));
         let until = self.expires_at();
@@ -286,7 +286,7 @@ impl Request {
         let _ = timeout(CATCH_UP, heard).await;
     }
 
-    /// Tells when there is something new.
+    /// Notifies of changes.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.heard.subscribe()
     }
@@ -310,7 +310,7 @@ impl Request {
         self.given_up.cancelled().await;
     }
 
-    /// Nothing more comes of it.
+    /// Whether no more output will come.
     pub(super) fn has_ended(&self) -> bool {
         self.expires_at() <= wall_clock() || !self.is_open()
     }
@@ -377,7 +377,7 @@ pub mod tests {
     use muster_protocol::legacy::Body as _;
     use muster_protocol::legacy::text::request::GenerationInputText;
 
-    /// Of two texts, that ends at this moment.
+    /// A request of two texts that expires at this moment.
     pub fn asked(expires_at: UnixMillis) -> (Request, Vec<Arc<Job>>) {
         let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
         let body = serde_json::json!({"prompt": "p", "params": {"n": 2}});

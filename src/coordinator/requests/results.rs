@@ -32,9 +32,9 @@ pub fn text(output: &Output, made: &Made) -> GenerationText {
     let note = made.product.note_of_text();
     let seed = note.and_then(|note| note.seed);
     GenerationText {
-        // Done by a legacy worker already, and the same when it is done again.
+        // A polling worker has applied this already; applying it twice changes nothing.
         text: format::output(made.product.text(), &wanted),
-        // That its worker has used, as far as it says so.
+        // The seed that the worker reports.
         seed: seed.unwrap_or_else(|| output.seed.unwrap_or_default().cast_signed()),
         gen_metadata: GenerationMetadataText::about(note, made.hidden),
         worker_id: made.worker_id,
@@ -44,7 +44,7 @@ pub fn text(output: &Output, made: &Made) -> GenerationText {
     }
 }
 
-/// An image in the shape that is chosen for so many stored bytes, before any of them is read.
+/// An image in the shape chosen for its stored bytes, before any of them is read.
 pub async fn image(
     output: &Output,
     made: &Made,
@@ -96,7 +96,7 @@ pub async fn found(made: &Made, media: &Media) -> Option<Value> {
     Some(result)
 }
 
-/// Nothing, if the store has lost it, or if it was nothing to be taken in.
+/// `None` if the object is missing or invalid.
 async fn stored(
     key: Key,
     most: u64,
@@ -106,7 +106,7 @@ async fn stored(
     // A socket worker's upload is checked on first use. `None` if the object is missing.
     let bytes = match media.take_in_up_to(most, key).await {
         Ok(bytes) => bytes?,
-        // What cannot be looked at is hardly read either.
+        // The media store is unavailable, so reading will probably fail, too.
         Err(Unaccepted::Store(_)) => 0,
         Err(_) => return None,
     };

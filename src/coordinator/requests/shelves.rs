@@ -66,7 +66,7 @@ impl Shelves {
         &self.media_names
     }
 
-    /// Nothing more comes of it.
+    /// The request has ended.
     pub fn finish(&mut self, request: &Request) {
         let place = (request.accepted_at, request.id);
         if let Some(its) = self.by_account.get_mut(&request.account) {
@@ -77,7 +77,7 @@ impl Shelves {
         }
     }
 
-    /// Some of all there are, by their ends; those that come after a place, if one is named.
+    /// Some requests in the order of their expiry, after a place if given.
     pub fn after(&self, place: Option<Place>) -> Vec<(Place, Arc<Request>)> {
         let from = place.map_or(Bound::Unbounded, Bound::Excluded);
         let some = self.by_end.range((from, Bound::Unbounded)).take(STEP);
@@ -85,7 +85,7 @@ impl Shelves {
             .collect()
     }
 
-    /// Forgets some of those whose time is over. Whether there may be more.
+    /// Removes some expired requests. True if there may be more.
     pub fn forget(&mut self, now: UnixMillis) -> bool {
         let is_kept = |ends: UnixMillis| ends.after(MARGIN) > now;
         for _ in 0..STEP {

@@ -23,7 +23,7 @@ pub struct LiveResponse {
     created_at: UnixMillis,
     state: Mutex<LiveState>,
     changed: watch::Sender<()>,
-    /// Ends what writes it.
+    /// Cancels the writer.
     cancel: CancellationToken,
     /// MemoryLease while it is stored or deleted, so that neither overtakes the other.
     pub(super) storing: tokio::sync::Mutex<()>,
@@ -40,21 +40,21 @@ pub struct RequestTexts {
 
 #[derive(Debug)]
 struct LiveState {
-    /// None until workers are asked for it.
+    /// `None` until its jobs are queued.
     id: Option<String>,
     /// None while it is not known, or on disk.
     response: Option<String>,
     /// None once it is on disk.
     request: Option<RequestTexts>,
     events: Vec<Bytes>,
-    /// Of all events, in bytes.
+    /// Bytes of all events.
     size: usize,
     is_running: bool,
     is_ended: bool,
     is_deleted: bool,
     /// There were more events than are kept.
     is_cut: bool,
-    /// What all of it takes.
+    /// Memory of the response.
     held: MemoryLease,
 }
 
@@ -73,13 +73,13 @@ pub struct LostEvents;
 
 /// Events that are kept of one response, in bytes.
 const MOST_EVENTS: usize = 16 << 20;
-/// Events are read so many bytes at a time.
+/// Most bytes of events per read.
 const MOST_READ: usize = 256 << 10;
 /// Events of a response that waits for a worker.
 const QUEUED_EVENTS: usize = 2;
 
 impl LiveResponse {
-    /// A new one. What its request takes is counted in `held` already.
+    /// A new response, whose request is counted in `held` already.
     pub fn new(
         account: AccountId,
         intent: &Intent,
@@ -221,7 +221,7 @@ impl LiveResponse {
         state.is_running = false;
     }
 
-    /// Only those of a background response can be read again.
+    /// Records an event of a background response; others cannot be read again.
     pub(super) fn add(&self, event: &[u8]) {
         if !self.is_background {
             return;
@@ -252,7 +252,7 @@ impl LiveResponse {
         ends
     }
 
-    /// As it is when it ends without a word of its writer.
+    /// The response at an end without its writer.
     pub(super) fn response_ending(
         &self,
         status: &str,

@@ -11,7 +11,7 @@ use muster_protocol::job::AccountId;
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryLimits {
     pub all: usize,
-    /// Of one account.
+    /// Limit of one account.
     pub share: usize,
 }
 
@@ -28,7 +28,7 @@ struct MemoryTable {
     accounts: HashMap<AccountId, AccountShare>,
 }
 
-/// What responses of one account take.
+/// Memory of an account's responses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AccountShare {
     pub bytes: usize,
@@ -37,7 +37,7 @@ pub struct AccountShare {
     pub unsaved_bytes: usize,
 }
 
-/// What one response takes, until this is dropped.
+/// Memory of one response, until dropped.
 #[derive(Debug)]
 pub struct MemoryLease {
     memory: ResponseMemory,
@@ -80,7 +80,7 @@ impl ResponseMemory {
         }
     }
 
-    /// Of all accounts, in bytes.
+    /// Bytes of all accounts.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
         self.lock().all
@@ -104,7 +104,7 @@ impl ResponseMemory {
 }
 
 impl MemoryLease {
-    /// Takes so many bytes more, if there are.
+    /// Takes more bytes if available.
     pub fn try_grow(&mut self, bytes: usize) -> Result<(), MemoryFull> {
         let limits = self.memory.limits;
         let mut taken = self.memory.lock();
@@ -120,7 +120,7 @@ impl MemoryLease {
         Ok(())
     }
 
-    /// Takes so many bytes more even if there are none: bytes that exist already are counted.
+    /// Takes more bytes even beyond the limit, for bytes that exist already.
     pub fn grow(&mut self, bytes: usize) {
         self.memory.lock().add(self.account, bytes);
         self.bytes += bytes;

@@ -44,7 +44,7 @@ pub use sources::{EarlierResponses, LinkError, ResponseChain};
 const EVENTS_KEPT: Duration = Duration::from_secs(600);
 /// Between two tries to store a response.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Between two looks for those that have expired.
+/// Interval of expiry checks.
 const EVERY: Duration = Duration::from_secs(600);
 /// A job counts as accepted a little before its response was made.
 const ACCEPTED_BEFORE: Duration = Duration::from_secs(60);
@@ -64,7 +64,7 @@ pub struct Responses {
 /// Which responses are stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StoreResponses {
-    /// As OpenAI's API: all but those whose request says `store: false`.
+    /// As in OpenAI's API: all, unless the request sets `store: false`.
     #[default]
     UnlessRefused,
     /// Responses whose request says `store: true`.
@@ -180,7 +180,7 @@ impl Responses {
         if let Some(found) = live.as_ref().and_then(|live| live.found()) {
             return Ok(Some(found));
         }
-        // What leaves memory after this look is in the row.
+        // A response that leaves memory after this is in the row by then.
         let newer = live.and_then(|live| live.response());
         let row = self.store.response(id, account).await?;
         Ok(row.map(|row| StoredResponse {
@@ -223,8 +223,8 @@ impl Responses {
         Ok(stored || live.is_some())
     }
 
-    /// Ends those of an account that run in the background, and forgets all of its responses here. A response that is
-    /// written for a client who waits is not stored at its end: the store knows that its account was deleted.
+    /// Cancels an account's background responses, and removes all of its responses from memory. A response with a
+    /// waiting client is not stored at its end, since the database knows that its account was deleted.
     pub fn forget_all_of(&self, account: AccountId) {
         self.lock().retain(|_, live| {
             let stays = live.account != account;
@@ -235,7 +235,7 @@ impl Responses {
         });
     }
 
-    /// As it is then; none if it had ended.
+    /// The cancelled response; `None` if it had ended.
     pub async fn cancel_stored(
         &self,
         id: &str,
@@ -279,12 +279,12 @@ impl Responses {
         self.store.response(&open.id, open.account).await
     }
 
-    /// On disk when this returns, before workers are asked: what ends the process then has begun.
+    /// Counts a start, stored before the jobs are queued: a crash counts, too.
     pub async fn note_beginning(&self, id: &str) -> Result<(), StorageError> {
         self.store.begin_response(id.to_owned()).await
     }
 
-    /// Workers were not asked for it after all.
+    /// Undoes [`Self::note_beginning`] if the jobs were not queued.
     pub async fn take_back_beginning(&self, id: &str) -> Result<(), StorageError> {
         self.store.take_back_beginning(id.to_owned()).await
     }
@@ -364,7 +364,7 @@ impl Responses {
     }
 }
 
-/// What cannot be read is null.
+/// Null if it cannot be parsed.
 fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }

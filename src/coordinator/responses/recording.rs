@@ -1,4 +1,4 @@
-//! What keeps a response as the dialect writes it.
+//! Records a response while the dialect writes it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Recording {
         &self.live
     }
 
-    /// Receives the response when workers are asked for it; nothing if they never are.
+    /// Receives the response once its jobs are queued; closed if they never are.
     pub fn beginning(&self) -> oneshot::Receiver<Value> {
         let (begun, beginning) = oneshot::channel();
         *self.begun.lock() = Some(begun);
@@ -54,12 +54,12 @@ impl Recording {
         self.begun.lock().take();
     }
 
-    /// Workers were asked for it.
+    /// Whether the jobs were queued.
     pub fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// Whether its texts are on disk and no workers were asked for it here.
+    /// Whether its texts are stored and no jobs were queued here.
     pub fn is_on_disk(&self) -> bool {
         self.live.response().is_none() && !self.live.is_ended()
     }

@@ -1,5 +1,5 @@
-//! Stored responses that a request goes on from. How long they are is known before any of them is read, so that their
-//! memory is taken first.
+//! Stored responses that a request continues. Their lengths are known before they are read, so that the memory is taken
+//! first.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ const MOST_BYTES: usize = 32 << 20;
 /// The responses that a request continues from.
 #[derive(Debug, Default)]
 pub struct ResponseChain {
-    /// The responses it goes on from, the latest first.
+    /// The continued responses, latest first.
     conversation: Vec<String>,
     /// Responses whose items it references, as far as they exist.
     referenced: BTreeSet<String>,
@@ -151,7 +151,7 @@ impl Responses {
 }
 
 impl ResponseChain {
-    /// Of all texts, as they are stored.
+    /// Bytes of all texts, as stored.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

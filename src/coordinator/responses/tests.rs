@@ -27,7 +27,7 @@ fn background() -> Intent {
     Intent::of(&json!({"background": true}))
 }
 
-/// With an input, and a body, of so many bytes.
+/// Texts of this many bytes, for input and body.
 fn texts(bytes: usize) -> RequestTexts {
     let text = "x".repeat(bytes / 2);
     RequestTexts {

@@ -25,7 +25,7 @@ pub struct Applicant<'a> {
     pub address: &'a str,
 }
 
-/// What goes for new workers.
+/// Rules for new workers.
 #[derive(Debug, Clone, Copy)]
 pub struct House {
     /// `None`: no limit per owner and address.
@@ -47,7 +47,7 @@ pub enum NotAdmitted {
     /// A worker that does something else has the name.
     OtherTrade,
     BadName,
-    /// The name says that the machine is borrowed, or holds what no name may.
+    /// The name claims a borrowed machine, or contains forbidden characters or words.
     Unfit(Refusal),
     InviteOnly,
     TooMany,
@@ -106,7 +106,7 @@ pub async fn admit(
             is_new: false,
         });
     }
-    // Workers on sockets may be called whatever they like.
+    // Socket workers may have any name.
     if who.trade.is_some() {
         check_name(who)?;
     }

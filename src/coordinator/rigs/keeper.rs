@@ -137,7 +137,7 @@ impl Rigs {
 }
 
 impl Inner {
-    /// What one worker has done until now.
+    /// Saves one worker's changes.
     pub async fn save_one(&self, worker: WorkerId) -> Result<(), StorageError> {
         let Some(news) = self.records.take_news_of(worker) else {
             return Ok(());

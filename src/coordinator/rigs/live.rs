@@ -60,7 +60,7 @@ pub struct Live {
     /// Whether its row was read.
     pub known: bool,
     pub trade: Option<Trade>,
-    /// What one on a socket does most: only that is measured, because work of several kinds does not add up.
+    /// The main kind of a socket worker: only this is measured, because work of several kinds cannot be added up.
     does: Option<Trade>,
     pub decided: Decided,
     said: Option<Said>,
@@ -169,7 +169,7 @@ impl Live {
         }
     }
 
-    /// Whether dispatch has to be told anything new.
+    /// Whether the terms changed; counts as told to dispatch.
     pub fn tells(&mut self, terms: Terms) -> bool {
         self.told.replace(terms).unwrap_or_default() != terms
     }
@@ -241,7 +241,7 @@ impl Live {
         }
     }
 
-    /// Whether it may be forgotten: nothing is new, and it was not here for long.
+    /// Whether it can be removed from memory: saved, and not seen for a while.
     pub fn is_stale(&self, now: Instant) -> bool {
         let is_away = |(at, _): (Instant, _)| now.duration_since(at) > HOUR;
         self.seen.is_none_or(is_away) && self.fresh == Tally::default()

@@ -220,7 +220,7 @@ impl Rigs {
         self.0.records.maintenance(worker)
     }
 
-    /// The workers of these ids, or all but those. Nothing if one of them is not known.
+    /// The workers of these ids, or all others if `denied`. `None` if an id is unknown.
     pub async fn targets(
         &self,
         ids: &[String],
@@ -292,7 +292,7 @@ impl Rigs {
         Ok(rows.into_iter().map(|row| self.current(row)).collect())
     }
 
-    /// What workers did for their teams that is not saved yet.
+    /// Unsaved shares of teams.
     pub fn team_shares(&self) -> HashMap<i64, TeamShare> {
         self.0.records.team_shares()
     }

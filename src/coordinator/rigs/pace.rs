@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use muster_protocol::legacy::words::Trade;
 
-/// What took less came at once, and says nothing about how long it was made.
+/// Shorter durations measure the transport, not the generation.
 const LEAST: Duration = Duration::from_millis(10);
-/// A speed is the mean of so many jobs.
+/// Jobs in the moving average.
 const MEASURED: usize = 20;
-/// What one counts as that has finished nothing yet: pixelsteps and tokens a second.
+/// Speed of a worker without finished jobs, in pixelsteps and tokens per second.
 const NEW_PAINTER: f64 = 1_000_000.0;
 const NEW_WRITER: f64 = 1.0;
 /// Pixelsteps a second of one that is fast enough.
@@ -27,7 +27,7 @@ fn most_written(billions: f64) -> f64 {
     }
 }
 
-/// Of models that are mixtures of experts only a part writes.
+/// Only some experts of a mixture-of-experts model are active per token.
 fn mixed(model: &str) -> f64 {
     if model.to_lowercase().contains("8x") {
         3.0
@@ -39,12 +39,12 @@ fn mixed(model: &str) -> f64 {
 #[derive(Debug, Default)]
 pub struct Pace {
     recent: VecDeque<f64>,
-    /// Work a second; nothing until a job has ended.
+    /// Work per second; zero before the first job.
     mean: f64,
 }
 
 impl Pace {
-    /// As it was when it was last saved.
+    /// The saved speed.
     pub fn known(per_second: f64) -> Self {
         Self {
             recent: VecDeque::new(),
@@ -61,7 +61,7 @@ impl Pace {
         self.mean = self.recent.iter().sum::<f64>() / self.recent.len() as f64;
     }
 
-    /// Faster than any card can be: one job of this model, whose size may be known.
+    /// Whether a job was faster than any GPU allows for this model, as far as its size is known.
     pub fn is_incredible(
         trade: Trade,
         per_second: f64,
@@ -77,7 +77,7 @@ impl Pace {
         per_second > most
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn thousandths(&self) -> i64 {
         (self.mean * 1000.0) as i64
     }

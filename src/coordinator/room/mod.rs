@@ -52,7 +52,7 @@ struct Stages {
     transits: Transits,
 }
 
-/// What room is taken for.
+/// The use of a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Stage {
     /// A request that is read and looked at, from its beginning.
@@ -73,7 +73,7 @@ struct Pool {
     most_kib: usize,
 }
 
-/// What one request takes of a stage, until this is dropped.
+/// The permit of one request in a stage, until dropped.
 #[derive(Debug)]
 pub struct Room {
     memory: Memory,
@@ -179,11 +179,11 @@ impl Pool {
 const PASSING: usize = 12;
 const KEPT: usize = 12;
 const TOLD: usize = 8;
-/// As many of the largest messages of workers.
+/// This many of the largest messages of workers fit.
 const MESSAGES: usize = 4;
 /// Smaller requests count as this size, because most of their memory is not the bytes of the body.
 const SMALL: usize = 16 << 10;
-/// So many of those at once.
+/// Limit of concurrent small requests.
 const MOST_SMALL: usize = 8192;
 /// Giving memory back to the system is worth while from here on.
 const LARGE_KIB: usize = 1 << 10;
@@ -200,7 +200,7 @@ impl Stage {
         }
     }
 
-    /// What takes fewer bytes is not counted: it is little, and there is much of it.
+    /// Smaller amounts are not counted: they are small and frequent.
     const fn little(self) -> usize {
         match self {
             Self::Small => 0,
@@ -234,7 +234,7 @@ impl Stage {
 }
 
 impl Room {
-    /// For so many bytes that are left of a request until its jobs have ended.
+    /// A permit for bytes that stay until a request's jobs have ended.
     pub fn keep(&self, bytes: usize) -> Result<Self, ApiError> {
         let mut kept = self.memory.room_for(Stage::Kept);
         kept.sender = self.sender;
@@ -242,7 +242,7 @@ impl Room {
         Ok(kept)
     }
 
-    /// The same, which waits for a while where there is not so much at once.
+    /// The same, waiting for a while if memory is short.
     pub async fn keep_in_time(&self, bytes: usize) -> Result<Self, ApiError> {
         let mut kept = self.keep(0)?;
         kept.cover_in_time(bytes).await?;
@@ -275,7 +275,7 @@ impl Room {
         Ok(())
     }
 
-    /// Waits for a while where there is not so much at once.
+    /// Grows the permit, waiting for a while if memory is short.
     pub async fn cover_in_time(&mut self, bytes: usize) -> Result<(), ApiError> {
         let until = Instant::now() + LONGEST_WAIT;
         loop {

@@ -9,15 +9,15 @@ use crate::error::ApiError;
 use crate::sender::Sender;
 use muster_protocol::job::FailureKind;
 
-/// A sender has one part in so many of a stage.
+/// A sender's share of a stage is one in this many.
 const PART: usize = 4;
 
-/// What senders take, in KiB.
+/// Memory of senders, in KiB.
 #[derive(Debug, Default)]
 pub struct Shares(Mutex<HashMap<(Sender, Stage), usize>>);
 
 impl Shares {
-    /// Takes so much more for a request that has some already. Whatever its size, the only request of a sender is let in.
+    /// Adds to a sender's share. The only request of a sender is accepted whatever its size.
     pub fn take(
         &self,
         (sender, stage): (Sender, Stage),

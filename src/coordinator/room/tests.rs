@@ -139,7 +139,7 @@ async fn a_reader_that_stands_still_gives_way_before_what_is_paid_for_is_lost() 
 const ALICE: Sender = Sender::Account(AccountId(1));
 const BOB: Sender = Sender::Account(AccountId(2));
 
-/// As many requests as are let in of an account that sends this much each, and why there are no more.
+/// Requests of this size accepted from an account, and the refusal of the next.
 fn let_in(memory: &Memory, sender: Sender, bytes: usize) -> (Vec<Room>, ApiError) {
     let mut rooms = Vec::new();
     loop {
@@ -189,7 +189,7 @@ fn the_only_request_of_an_account_may_be_large_and_grows() {
     assert_eq!(another.cover(1 << 20).unwrap_err().status(), 429);
     // Little takes none of the share.
     another.cover(1 << 10).unwrap();
-    // What finds no memory counts in no share.
+    // A failed request leaves no share.
     let mut bobs = memory.room_of(BOB);
     assert_eq!(bobs.cover(4 << 20).unwrap_err().status(), 503);
     drop((large, another));

@@ -61,9 +61,9 @@ struct Load {
     due: Instant,
 }
 
-/// What moves so many bytes a second never stands still.
+/// Bytes per second at which a buffer never counts as stalled.
 const PACE: f64 = (64 << 10) as f64;
-/// However fast it was before, what stops stands still after this.
+/// A stopped buffer counts as stalled after this, however fast it was before.
 const LONGEST_REST: Duration = Duration::from_secs(15);
 
 impl Transit {
@@ -92,7 +92,7 @@ impl Transit {
         Ok(())
     }
 
-    /// The same where the bytes are held elsewhere: there are so many now.
+    /// The same for bytes held elsewhere: their new number.
     pub fn grow(&self, bytes: usize, more: usize) -> Result<(), ApiError> {
         let mut load = self.cart.load();
         let load = load.as_mut().ok_or(LetGo)?;
@@ -101,7 +101,7 @@ impl Transit {
         Ok(())
     }
 
-    /// A copy of what comes next. The last of it takes the room along.
+    /// A copy of the next bytes. The last copy carries the permit.
     pub fn give_out(&self, most: usize) -> Result<Bytes, LetGo> {
         let mut slot = self.cart.load();
         let load = slot.as_mut().ok_or(LetGo)?;
@@ -122,7 +122,7 @@ impl Transit {
         Ok((load.bytes, load.room))
     }
 
-    /// Returns when it has been let go.
+    /// Returns when the buffer was dropped.
     pub async fn let_go(&self) {
         poll_fn(|context| self.poll_let_go(context)).await;
     }
@@ -206,7 +206,7 @@ impl Cart {
         self.load.lock()
     }
 
-    /// What became free.
+    /// Drops the buffer. Returns the freed memory.
     fn empty(&self, now: Instant) -> usize {
         let Some(mut slot) = self.load.try_lock() else {
             return 0;

@@ -3,7 +3,7 @@
 use muster_protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
 use muster_protocol::legacy::shared_key::JobLimits;
 
-/// As it stands.
+/// A shared key's present state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedKey {
     pub id: SharedKeyId,

@@ -55,7 +55,7 @@ impl Sharing {
         Self { store, seal }
     }
 
-    /// The key itself, for those who may see it.
+    /// The text of a shared key, for callers who may see it.
     pub fn text_of(&self, key: &SharedKey) -> Result<SharedKeyText, StorageError> {
         let sealed = key.sealed.as_deref();
         let text = sealed.and_then(|sealed| self.seal.open_key(sealed));
@@ -147,7 +147,7 @@ impl Sharing {
         }
     }
 
-    /// As `find`, where there has to be one.
+    /// Like [`Self::find`], but an unknown key is an error.
     pub async fn look(&self, id: &str) -> Result<SharedKey, NotShared> {
         self.find(id).await?.ok_or_else(unknown)
     }

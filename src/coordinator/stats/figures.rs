@@ -7,7 +7,7 @@ use muster_protocol::job::Kind;
 const LEAST_SECONDS: f64 = 0.1;
 
 impl Made {
-    /// What one job gets done in a second, if any was done.
+    /// Work per second of one job; `None` without work.
     pub fn speed(&self) -> Option<f64> {
         let seconds = self.busy_millis as f64 / 1000.0;
         (self.done > 0 && seconds >= LEAST_SECONDS).then(|| self.done as f64 / seconds)
@@ -23,7 +23,7 @@ impl Made {
         mean(self.total_millis, self.delivered)
     }
 
-    /// The share of the jobs that workers failed, among these and those that were delivered.
+    /// Failed jobs as a share of failed and delivered ones.
     pub fn failed_rate(&self) -> Option<f64> {
         let ended = self.delivered + self.failed;
         (ended > 0).then(|| self.failed as f64 / ended as f64)

@@ -86,7 +86,7 @@ impl Stats {
         }
     }
 
-    /// While the store does not answer, or another caller looks: as it was last.
+    /// The statistics. The last known ones while the database is down, or while another caller reads them.
     pub async fn picture(&self) -> Result<Arc<Picture>, StorageError> {
         if let Some(fresh) = self.last(Look::is_fresh) {
             return Ok(fresh);
@@ -119,7 +119,7 @@ impl Stats {
         look.map(|look| look.picture.clone())
     }
 
-    /// The jobs that were delivered last, the newest first. While the store does not answer: as they were last.
+    /// The latest delivered jobs, newest first. The last known ones while the database is down.
     pub async fn recent(&self) -> Result<Arc<Vec<RecentJob>>, StorageError> {
         let mut latest = self.recent.lock().await;
         let fresh = latest.as_ref().filter(|it| it.read.elapsed() < RECENT_AGE);
@@ -166,7 +166,7 @@ impl Look {
 }
 
 impl Window {
-    /// Of all models.
+    /// Totals of all models.
     pub fn total(&self, kind: Kind) -> Made {
         let mut total = Made::default();
         self.of(kind).for_each(|by| total.add(by.made));
@@ -177,18 +177,18 @@ impl Window {
         self.0.iter().filter(move |by| by.kind == kind)
     }
 
-    /// Of every kind and model.
+    /// Totals of every kind and model.
     pub fn all(&self) -> impl Iterator<Item = &MadeBy> {
         self.0.iter()
     }
 
-    /// Of one model; nothing made of one that has done nothing.
+    /// Totals of one model, zero if it has none.
     pub fn made(&self, kind: Kind, model: &str) -> Made {
         let by = self.of(kind).find(|by| by.model == model);
         by.map(|by| by.made).unwrap_or_default()
     }
 
-    /// What one job of this model gets done in a second, if any was done.
+    /// Work per second of one job of this model; `None` without work.
     pub fn speed(&self, kind: Kind, model: &str) -> Option<f64> {
         self.made(kind, model).speed()
     }

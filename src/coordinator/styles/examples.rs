@@ -13,7 +13,7 @@ pub struct Example {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExampleChange {
-    /// The first is the main one, whatever it says.
+    /// The first example is primary, whatever its flag.
     Add(Example),
     /// `None` leaves a field unchanged.
     Change {

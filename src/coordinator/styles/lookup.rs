@@ -20,7 +20,7 @@ pub struct Styles(Store);
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chosen {
     pub style: Style,
-    /// Which it was drawn from.
+    /// The collection it was chosen from.
     pub collection: Option<Uuid>,
 }
 
@@ -50,8 +50,8 @@ impl Styles {
         Self(store)
     }
 
-    /// The style that `name` stands for, or one at random of the collection that it stands for. Styles go before
-    /// collections, and both after what makes the wanted.
+    /// The style of this name, or a random one of the collection of this name. Styles take precedence over collections,
+    /// and the wanted kind over another.
     pub async fn choose(&self, name: &str, making: Making) -> Result<Chosen, NoStyle> {
         let name = StyleName::parse(name);
         let style = self.style(&name, making).await?;
@@ -72,7 +72,7 @@ impl Styles {
         }
     }
 
-    /// The style of this name: of the wanted kind if there is one, public rather than not, the oldest of them.
+    /// A style by name: of the wanted kind if there is one, else any; public before private, oldest first.
     pub async fn style(
         &self,
         name: &StyleName,
@@ -91,7 +91,7 @@ impl Styles {
         }
     }
 
-    /// As [`Self::style`].
+    /// Like [`Self::style`].
     pub async fn collection(
         &self,
         name: &StyleName,
@@ -110,7 +110,7 @@ impl Styles {
         }
     }
 
-    /// The request for text that its style makes of it, if it names one.
+    /// Applies the request's style to a text request, if it names one.
     pub async fn text(
         &self,
         asked: GenerationInputText,
@@ -122,7 +122,7 @@ impl Styles {
         Ok((chosen.text(asked)?, Some(chosen.applied())))
     }
 
-    /// The request for images that its style makes of it, if it names one.
+    /// Applies the request's style to an image request, if it names one.
     pub async fn image(
         &self,
         asked: GenerationInputImage,
@@ -185,7 +185,7 @@ impl Chosen {
         }
     }
 
-    /// To be written down where the request is accepted.
+    /// The use to store when the request is accepted.
     pub fn usage(&self) -> Use {
         Use {
             style: self.style.id,

@@ -21,7 +21,7 @@ pub struct Members {
 pub enum NoMembers {
     #[error("a collection must have 1 to {MOST} styles, not {0}")]
     Amount(usize),
-    /// By its place, because a name may be anything.
+    /// By index, because a name may be anything.
     #[error("styles.{0}: no style has this id or name")]
     Unknown(usize),
     #[error("styles.{place} is of type {found}, the others are of type {wanted}")]
@@ -35,7 +35,7 @@ pub enum NoMembers {
 }
 
 impl Styles {
-    /// The styles of these names. Of what kind they are says the collection, or else the first of them.
+    /// The styles of these names. The kind is the collection's, or else that of the first style.
     pub async fn members(
         &self,
         names: &[String],

@@ -41,7 +41,7 @@ pub struct Style {
     pub owner_name: String,
     pub recipe: Recipe,
     pub examples: Vec<Example>,
-    /// Of its owner: pays for its uses.
+    /// The owner's shared key that pays for its uses.
     pub shared_key: Option<SharedKeyId>,
     pub use_count: i64,
 }
@@ -67,14 +67,14 @@ pub struct Member {
     pub owner_name: String,
 }
 
-/// One use, to be written down where the request is accepted.
+/// A use, stored when the request is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Use {
     pub style: Uuid,
-    /// Which it was drawn from.
+    /// The collection it was chosen from.
     pub collection: Option<Uuid>,
     pub owner: AccountId,
-    /// What its owner offers to pay with.
+    /// The owner's shared key that pays for it.
     pub shared_key: Option<SharedKeyId>,
 }
 
@@ -94,14 +94,14 @@ impl Style {
         alias(&self.owner_name, self.owner).to_string()
     }
 
-    /// As lists show it: `name#id::style::name`.
+    /// The name in lists: `name#id::style::name`.
     pub fn full_name(&self) -> String {
         full_name(alias(&self.owner_name, self.owner), &self.recipe.name)
     }
 }
 
 impl Member {
-    /// As lists show it: `name#id::style::name`.
+    /// The name in lists: `name#id::style::name`.
     pub fn full_name(&self) -> String {
         full_name(alias(&self.owner_name, self.owner), &self.name)
     }

@@ -80,7 +80,7 @@ impl Recipe {
         }
     }
 
-    /// What of it does not suit one of its models or another, for who asks for nothing else.
+    /// Mismatches with one of its models, for requests without other parameters.
     pub fn warnings(&self) -> Vec<RequestSingleWarning> {
         match &self.params {
             Params::Image(params) => {

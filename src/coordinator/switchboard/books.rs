@@ -20,7 +20,7 @@ pub enum Unsettled {
 
 type Settling = Pin<Box<dyn Future<Output = Result<Kudos, Unsettled>> + Send>>;
 
-/// Writes one ended job down, once, and says what its last worker has earned.
+/// Settles an ended job once, and returns the reward of its last worker.
 #[derive(Clone)]
 pub struct Books(Arc<dyn Fn(Box<Facts>, Counted) -> Settling + Send + Sync>);
 

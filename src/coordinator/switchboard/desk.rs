@@ -122,7 +122,7 @@ pub struct Desk {
     pub wakers: Vec<Waker>,
     /// Inputs caused by effects: a client's buffer was full, a socket was stuck.
     pub follow_ups: VecDeque<Input>,
-    /// The request that is at the door, until it is accepted or refused.
+    /// The request being submitted, until it is accepted or refused.
     pub entering: Option<Entering>,
     pub polling: Polling,
     pub draining: Vec<oneshot::Sender<Drained>>,
@@ -140,7 +140,7 @@ pub struct Entering {
     pub answer: Answer,
 }
 
-/// By this much later a moment has surely come.
+/// Added to a moment to be past it.
 const MICROSECOND: Duration = Duration::from_micros(1);
 
 impl Desk {
@@ -207,7 +207,7 @@ impl Desk {
         self.close();
     }
 
-    /// A panic is a bug, and must not become silence: every job that is here gets its end, and workers dial again.
+    /// Handles messages. After a panic, which is a bug, every open job gets an end, and workers reconnect.
     fn work_off_safely(&mut self, post: &mut Post) {
         while catch_unwind(AssertUnwindSafe(|| self.work_off(post))).is_err() {
             error!(

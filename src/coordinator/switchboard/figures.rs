@@ -14,7 +14,7 @@ pub const BUCKETS: [u64; 14] = [
 /// A reading of everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
-    // As it is now.
+    // Present values.
     pub queued: u64,
     pub running: u64,
     pub workers: u64,

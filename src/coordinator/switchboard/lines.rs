@@ -35,11 +35,11 @@ pub struct Line {
     counted: Option<Counted>,
     timing: Timing,
     overflowed: bool,
-    /// Of a job on disk.
+    /// For durable jobs.
     whereabouts: Option<Arc<Whereabouts>>,
     /// Output of a durable job other than text.
     media: Product,
-    /// What its worker says about a text.
+    /// Its worker's remarks about a text.
     note: Note,
     /// All of it as it is kept, once it has ended.
     written: Option<Arc<str>>,

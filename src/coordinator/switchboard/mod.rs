@@ -69,7 +69,7 @@ use super::workers::frames;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::Job;
 
-/// Messages that may wait for the desk. Doors and sockets wait for room.
+/// Messages queued for the desk. Beyond it, handlers and sockets wait.
 const INBOX: usize = 1024;
 
 /// How much longer than its time a drain waits for the store.
@@ -102,7 +102,7 @@ pub struct WorkerLine {
 /// How a drain went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Jobs that had not ended in time and will not come back from the disk either.
+    /// Jobs that had not ended in time and are not stored.
     pub cut_off: u64,
 }
 
@@ -136,7 +136,7 @@ impl Switchboard {
         Self { messages, shared }
     }
 
-    /// All jobs of the request are taken, or none. One stream for each, in their order; dropping one cancels its job.
+    /// Queues all jobs of the request, or none. Returns a stream for each, in order; dropping one cancels its job.
     pub async fn submit(&self, submission: Submission) -> Result<Vec<JobStream>, Refusal> {
         let mut submission = submission;
         submission.jobs.iter_mut().for_each(frames::mark_large);

@@ -1,5 +1,5 @@
-//! What one worker's socket is to be told, between the switchboard and the task that owns the socket. The writer
-//! never waits; a socket that does not take its orders counts as lost.
+//! The outbox of a worker's socket, between the switchboard and the task that owns the socket. The writer never waits;
+//! a socket that does not take its orders counts as lost.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -86,7 +86,7 @@ impl Orders {
         Ok(waiting.reader.take())
     }
 
-    /// Something that concerns no job, after `Ready` at the earliest. A socket that takes nothing is not told.
+    /// An order without a job, sent after `Ready` at the earliest. Dropped if the socket takes nothing.
     pub fn notify(&self, order: Order) {
         let mut waiting = self.lock();
         match waiting.is_ready {
@@ -106,7 +106,7 @@ impl Orders {
         waiting.reader.take()
     }
 
-    /// Moves what waits into `into`. False once nothing is left and nothing will come.
+    /// Moves queued orders into `into`. False once the outbox is closed and empty.
     pub fn poll_take(&self, into: &mut VecDeque<Order>, context: &mut Context<'_>) -> Poll<bool> {
         let mut waiting = self.lock();
         if waiting.orders.is_empty() {

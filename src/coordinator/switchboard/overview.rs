@@ -28,9 +28,9 @@ const SHARE: u32 = 20;
 
 #[derive(Debug, Clone, Default)]
 pub struct Overview {
-    /// By name.
+    /// Sorted by name.
     pub models: Vec<ModelOnline>,
-    /// By name.
+    /// Sorted by name.
     pub workers: Vec<Arc<WorkerOnline>>,
     pub queued: usize,
     /// The same by kind.
@@ -53,15 +53,15 @@ pub struct ModelOnline {
     pub modalities: Vec<Arc<str>>,
     /// The longest there is.
     pub context: u32,
-    /// The largest limits of its workers; none before one is here.
+    /// The largest limits of its workers; `None` before the first.
     pub reach: Option<Reach>,
     /// Width and height of its images where a request names none.
     pub size: Option<(u32, u32)>,
-    /// Of a model that speaks.
+    /// For speech models.
     pub voices: Arc<[Arc<str>]>,
-    /// Of a model for videos, where a request says nothing else.
+    /// The default video of a video model.
     pub video: Option<UsualVideo>,
-    /// The facts of its files, from the first worker that tells any.
+    /// Details of its files, from the first worker that reports any.
     pub details: Arc<ModelDetails>,
     pub workers: u32,
     /// Jobs of it at once, all workers together that have it loaded.
@@ -69,7 +69,7 @@ pub struct ModelOnline {
     pub running: u32,
     /// Jobs of it that would be taken at once.
     pub free: u32,
-    /// How long a typical answer takes at the fastest worker, of those that are free if any is.
+    /// Duration of a typical reply by the fastest worker, among free ones if there are any.
     pub answer_time: Duration,
     pub queued: usize,
     /// The longest stay in the memory of one of its workers.
@@ -218,7 +218,7 @@ impl ModelOnline {
             }
         }
         let context = match model.reach.text.context {
-            // Nothing is said of it.
+            // Unknown for this model.
             u32::MAX => card.context,
             own => own,
         };

@@ -31,7 +31,7 @@ const LAGGING: usize = CLIENT_BUFFER / 4;
 const WATCHED: usize = CLIENT_BUFFER / 2;
 /// Buffer limit of a client that reads.
 const MOST: usize = 8 * CLIENT_BUFFER;
-/// What all clients together may have beyond their buffers.
+/// Limit of all clients' bytes beyond their buffers.
 const ALL_OVERDRAFTS: usize = 64 << 20;
 /// How long after it last read a client is borne with.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ pub(super) struct Pipe {
     overdraft: Arc<Overdraft>,
 }
 
-/// What waits under the lock.
+/// State under the lock.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pub deliveries: VecDeque<Delivery>,

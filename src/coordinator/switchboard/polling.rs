@@ -1,5 +1,5 @@
-//! The other end of workers that come for their jobs, and of clients that come for their results: a question and its
-//! answer, where a socket would have orders and a stream.
+//! Pops and submits of polling workers, and status queries of polling clients: a message and its reply, in place of
+//! orders and a stream.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -37,7 +37,7 @@ pub struct Popped {
     pub offers: Lent,
     /// A decoy for an untrusted worker, whose result is discarded.
     pub decoy: Option<Offer>,
-    /// What waits for others, when there was nothing.
+    /// Reasons of an empty pop.
     pub skipped: Skipped,
     /// The worker is given its owner's jobs only.
     pub own_only: bool,
@@ -53,7 +53,7 @@ pub struct Brought {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receipt {
-    /// Written down, and worth this.
+    /// Stored, with this reward.
     Taken(Kudos),
     /// The job has ended, or another worker has submitted it.
     NotWanted,
@@ -63,7 +63,7 @@ pub enum Receipt {
 #[derive(Debug, Default)]
 pub struct Polling {
     popping: Option<(SessionId, Vec<Offer>)>,
-    /// By the job and the attempt at it.
+    /// By job and attempt.
     receipts: BTreeMap<(JobId, u32), oneshot::Sender<Receipt>>,
     ended: Vec<JobId>,
 }
@@ -93,7 +93,7 @@ impl Switchboard {
         answered.await.map_err(|_| Stopped)
     }
 
-    /// A worker that polls has not come for too long.
+    /// A polling worker has not polled for too long.
     pub async fn lost(&self, session: SessionId) -> Result<(), Stopped> {
         let message = Message::Said(vec![Input::Lost { session }]);
         self.messages.send(message).await.map_err(|_| Stopped)
@@ -105,7 +105,7 @@ impl Switchboard {
         self.messages.send(message).await.map_err(|_| Stopped)
     }
 
-    /// What counts for a worker from here on: every pop that is asked after this has returned.
+    /// Sets a worker's terms, effective for every pop after this returns.
     pub async fn set_terms(&self, worker: WorkerId, terms: Terms) -> Result<(), Stopped> {
         let message = Message::Said(vec![Input::Terms { worker, terms }]);
         self.messages.send(message).await.map_err(|_| Stopped)
@@ -188,7 +188,7 @@ impl Desk {
         } = brought;
         let before = self.polling.receipts.get(&(job, attempt));
         if before.is_some_and(|before| !before.is_closed()) {
-            // The same, brought twice at once.
+            // The same submit, twice concurrently.
             let _ = answer.send(Receipt::NotWanted);
             return;
         }

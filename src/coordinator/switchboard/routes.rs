@@ -175,7 +175,7 @@ impl Desk {
         self.upkeep.note(Stale::Members);
     }
 
-    /// Counts and writes down beside this task; the answer comes back as a message.
+    /// Counts and settles in a task; the outcome returns as a message.
     fn settle(&mut self, mut facts: Box<Facts>) {
         let Some(messages) = self.messages.upgrade() else {
             return;
@@ -197,7 +197,7 @@ impl Desk {
             };
             let asked = Instant::now();
             let settling = AssertUnwindSafe(books.settle(amended(facts, counted), counted));
-            // Whatever went wrong there, it is not known to be settled, and asked for again.
+            // After any failure the settlement is unknown, and is requested again.
             let result = settling
                 .catch_unwind()
                 .await
@@ -215,7 +215,7 @@ impl Desk {
     }
 }
 
-/// The store is told the numbers that the client is shown.
+/// Stores the same numbers that the client sees.
 fn amended(mut facts: Box<Facts>, counted: Counted) -> Box<Facts> {
     facts.usage = facts.usage.map(|said| counted.usage(Some(said)));
     facts.outcome = believed(facts.outcome, counted);

@@ -29,18 +29,18 @@ impl Gpus {
     }
 }
 
-/// What people may know of a worker.
+/// Public information about a worker.
 #[derive(Debug, Clone)]
 pub struct Card {
     pub name: Arc<str>,
     /// The same for one name forever.
     pub public_id: Uuid,
     pub agent: Arc<str>,
-    /// What its text models read: `text`, `image`, `video`.
+    /// Inputs of its text models: `text`, `image`, `video`.
     pub modalities: Arc<[Arc<str>]>,
-    /// As it said; dispatch compares contexts in coarser steps.
+    /// As reported; dispatch compares contexts in coarser steps.
     pub context: u32,
-    /// Of its own count of tokens.
+    /// Trust in its own token counts.
     pub belief: Belief,
     pub gpus: Gpus,
 }
@@ -53,7 +53,7 @@ pub struct Sessions {
 #[derive(Debug)]
 struct Session {
     card: Card,
-    /// None for a worker that polls, which cannot be told anything.
+    /// `None` for a polling worker, which has no outbox.
     orders: Option<Arc<Orders>>,
 }
 

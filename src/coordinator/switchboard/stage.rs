@@ -1,4 +1,4 @@
-//! Where a job on disk is, for those who ask. Jobs that end with their connection do not tell.
+//! The stage of a durable job, for readers. Other jobs have none.
 
 use std::sync::Arc;
 
@@ -30,9 +30,9 @@ pub(super) struct Whereabouts(Mutex<Here>);
 #[derive(Debug, Clone, Default)]
 struct Here {
     stage: Stage,
-    /// How often it has come back from a worker with nothing.
+    /// Number of failed attempts.
     returns: u32,
-    /// How long it lives, as far as workers that took it were told, or since it was brought.
+    /// Expiry as told to the workers that took it, or since its submit.
     until: UnixMillis,
     /// The job has ended, and its follower is being notified.
     ended: bool,
@@ -44,7 +44,7 @@ impl Whereabouts {
         (here.stage, here.until) = (stage, until);
     }
 
-    /// A worker has brought it: it lives so long, however late that is written down.
+    /// A worker submitted the job: extends its expiry, even before that is stored.
     pub fn brought(&self, until: UnixMillis) {
         let mut here = self.lock();
         here.until = here.until.max(until);
@@ -66,7 +66,7 @@ impl Whereabouts {
 }
 
 impl JobWatch {
-    /// Of a job that a worker was told lives so long.
+    /// A watch of a job with this expiry.
     #[cfg(test)]
     pub fn taken_until(until: UnixMillis) -> Self {
         let whereabouts = Whereabouts::default();
@@ -74,7 +74,7 @@ impl JobWatch {
         Self(Arc::new(whereabouts))
     }
 
-    /// Where it is, and how often it has come back from a worker with nothing.
+    /// The stage, and the number of failed attempts.
     pub fn look(&self) -> (Stage, u32) {
         let here = self.0.lock();
         (here.stage.clone(), here.returns)
@@ -85,7 +85,7 @@ impl JobWatch {
         self.0.lock().ended
     }
 
-    /// How long it lives, as far as workers that took it were told, or since it was brought.
+    /// Expiry as told to the workers that took it, or since its submit.
     pub fn until(&self) -> UnixMillis {
         self.0.lock().until
     }

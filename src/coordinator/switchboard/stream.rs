@@ -14,12 +14,12 @@ use super::stage::{JobWatch, Whereabouts};
 use crate::dispatch::{Outcome, Timing};
 use muster_protocol::job::{Event, Formats, JobId};
 
-/// One thing a client hears of its job.
+/// An item of a client's stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delivery {
     /// Never the last: `Done` and `Failed` come as an end.
     Event(Event),
-    /// The job is settled. Nothing follows.
+    /// The job is settled; the last item.
     End {
         outcome: Outcome,
         timing: Timing,
@@ -40,7 +40,7 @@ pub struct JobStream {
     taken: VecDeque<Delivery>,
     ended: bool,
     departures: Arc<Departures>,
-    /// Of a job on disk.
+    /// For durable jobs.
     whereabouts: Option<Arc<Whereabouts>>,
 }
 
@@ -65,7 +65,7 @@ impl JobStream {
         self.job
     }
 
-    /// Cancels the job, and goes on listening: it may bring something yet.
+    /// Cancels the job, and goes on listening: a submit may still arrive.
     pub fn cancel(&self) {
         if !self.ended {
             self.departures.note(Departure::Client(self.job));
@@ -82,7 +82,7 @@ impl JobStream {
         self.whereabouts.clone().map(JobWatch)
     }
 
-    /// What comes next; nothing after the end. Several deliveries that are there already come without waiting.
+    /// The next delivery, `None` after the end. Available ones come without waiting.
     pub async fn next(&mut self) -> Option<Delivery> {
         poll_fn(|context| self.poll_delivery(context)).await
     }

@@ -1,4 +1,4 @@
-//! One call: three attempts of three seconds (F-117 of the poll API).
+//! A webhook call: three attempts of three seconds each (F-117 of the AI Horde API).
 
 use std::time::Duration;
 

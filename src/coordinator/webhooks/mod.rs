@@ -38,7 +38,7 @@ use muster_process::tasks::Tasks;
 use parties::Party;
 use told::Told;
 
-/// Where calls are queued. Clones share the queue.
+/// The queue of calls. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Webhooks {
     egress: Egress,
@@ -58,7 +58,7 @@ struct Waiting {
     _shares: Vec<Turn<Party>>,
 }
 
-/// One thing to say to one address.
+/// A request to a URL.
 #[derive(Debug)]
 struct Call {
     address: Arc<str>,

@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-/// A request for so many texts.
+/// A request for this many texts.
 fn request(texts: u32) -> Arc<Request> {
     let body = json!({"prompt": "once", "params": {"n": texts}});
     let asked = GenerationInputText::read(body).unwrap();

@@ -23,7 +23,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// Nothing, where there is nothing to be said.
+    /// The call for the result; `None` if there is nothing to report.
     pub async fn call(&self, media: &Media) -> Option<Call> {
         let output = self.request.outputs.get(self.index)?;
         let Some(Ended::Made(made)) = output.ended() else {

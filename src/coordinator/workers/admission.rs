@@ -14,9 +14,9 @@ use muster_protocol::link::{RefusalCode, RefusalFrame, Registration};
 /// Close codes public peers know.
 pub const CLOSE_KEY: u16 = 4001;
 pub const CLOSE_REFUSED: u16 = 4003;
-/// Try again later: nothing is wrong with the peer.
+/// Try again later; the peer is not at fault.
 const CLOSE_LATER: u16 = 1013;
-/// How soon a peer may come back when the store cannot be asked.
+/// Retry delay for peers while the database is unavailable.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Keys of a worker profile: all of these and no other.

@@ -85,7 +85,7 @@ impl Peer {
         known.map_or_else(|| own.into(), |(id, _)| id.clone())
     }
 
-    /// The models with what each takes at once.
+    /// The models with their concurrent jobs.
     pub fn served(&self, registration: &Registration) -> Vec<dispatch::ServedModel> {
         let capacity = registration.capacity.as_ref();
         let listed = |name: &str| {
@@ -136,7 +136,7 @@ fn agree(wanted: &link::Wanted) -> Result<Extensions, UnknownVersion> {
         return Err(UnknownVersion(wanted.version));
     }
     let both = wanted.want.and(Extensions::all());
-    // Frames are numbered per attempt, and attempts are told only with `multi`.
+    // Frames are numbered per attempt, and attempts are named only with `multi`.
     match both.has(Extension::Resume) && !both.has(Extension::Multi) {
         true => Ok(without(both, Extension::Resume)),
         false => Ok(both),
@@ -149,7 +149,7 @@ fn without(set: Extensions, one: Extension) -> Extensions {
         .fold(Extensions::default(), Extensions::with)
 }
 
-/// The neutral form is for those who negotiated.
+/// The neutral format needs extensions.
 fn formats(registration: &Registration, used: Option<Extensions>) -> Formats {
     if used.is_some() {
         return registration.formats;
@@ -263,7 +263,7 @@ fn with_tokens(offering: Offering, registration: &Registration) -> Offering {
     }
 }
 
-/// A public worker says what all its models are for, and nothing of a single one.
+/// A public worker states the kinds of all its models together.
 fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32) -> Offering {
     let Some(model) = model else {
         return Offering::of(of_worker, Reach::ENDLESS.with_context(context));

@@ -12,7 +12,7 @@ use super::admission::{CLOSE_REFUSED, Rejection};
 /// The coordinator is shutting down, or another connection uses this worker's name.
 const CLOSE_RESTART: u16 = 1012;
 
-/// Nothing is wrong with the peer.
+/// The peer is not at fault.
 const CLOSE_LATER: u16 = 1013;
 
 /// The close frame or error for the peer.
@@ -38,7 +38,7 @@ pub struct Ended {
 }
 
 impl Farewell {
-    /// Others wait for their turn; nothing is wrong with this one.
+    /// Too many sockets wait for registration.
     pub const FULL: Self = Self::Close {
         code: CLOSE_LATER,
         why: "too many connections wait for registration, retry later",
@@ -46,7 +46,7 @@ impl Farewell {
 
     const SLOW: &'static str = "frame too slow while memory was short";
 
-    /// Peers are told what of theirs cannot be read where the protocol of sockets has a word for it.
+    /// The close frame for an unreadable message, where WebSocket defines a code.
     pub fn of(error: &Error) -> Self {
         let (code, why) = match error {
             Error::Capacity(CapacityError::MessageTooLong { .. }) => {

@@ -24,7 +24,7 @@ fn speaker(role: &str) -> &'static str {
     }
 }
 
-/// The text of a message's parts; pictures have none.
+/// The text of a message's parts, without images.
 fn words(content: &Value, into: &mut String) {
     match content {
         Value::String(text) => into.push_str(text),

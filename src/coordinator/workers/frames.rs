@@ -11,7 +11,7 @@ use muster_protocol::link::PUBLIC_FRAME;
 
 /// Keys, ids and numbers around the texts.
 const ENVELOPE: usize = 16 << 10;
-/// Quotes, commas, a key: what one value weighs besides its text.
+/// Bytes of a value besides its text: quotes, commas, a key.
 const VALUE: usize = 12;
 
 /// Asks for large frames where the job needs them.

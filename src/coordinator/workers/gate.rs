@@ -27,7 +27,7 @@ pub struct Applicant {
     pub key: Key,
     pub name: Arc<str>,
     pub agent: Arc<str>,
-    /// Where it comes from; nowhere if it is of this process.
+    /// The worker's address; `None` inside this process.
     pub address: Option<IpAddr>,
 }
 
@@ -127,7 +127,7 @@ impl Gate {
     }
 }
 
-/// Where a worker comes from, and who decides about that.
+/// The worker's address, and the moderation rules for it.
 #[derive(Debug)]
 struct Way {
     moderation: Moderation,
@@ -164,7 +164,7 @@ pub async fn check(
     Ok(rigs.check(&Owner::on_socket(&who.name, &caller)).await?)
 }
 
-/// The key, its account, and what both are good for.
+/// Checks the key, its account and their permissions.
 async fn vet(
     accounts: &Accounts,
     scopes: ConnectScopes,

@@ -48,7 +48,7 @@ impl MessageBudget for MessageRoom {
         let more = bytes - *counted;
         *counted = bytes;
         transit.grow(bytes, more).map_err(|error| {
-            // Asked for as a body it would be a request's timeout.
+            // In a request body this error would be a timeout.
             let refused = match error.status() {
                 408 => MessageRefused::GaveWay,
                 _ => MessageRefused::NoMemory,
@@ -87,7 +87,7 @@ mod tests {
         }
         let refused = sockets[4].grow(LARGEST).map_err(full);
         assert_eq!(refused, Err(Some(MessageRefused::NoMemory)));
-        // One was read whole: it stays.
+        // The completely read message stays.
         sockets[0].finish();
         advance(Duration::from_secs(60)).await;
         sockets[4].grow(LARGEST).unwrap();

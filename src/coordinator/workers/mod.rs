@@ -91,7 +91,7 @@ pub struct WorkersSettings {
     pub retired_models: Vec<String>,
     /// The first frame has to come in this time.
     pub registration_patience: Duration,
-    /// Memory for large messages, beside that of requests.
+    /// Budget for large messages, beside that of requests.
     pub memory: Memory,
     /// An idle peer is pinged this often.
     pub ping_every: Duration,
@@ -185,7 +185,7 @@ impl Workers {
         self.serve_met(stream, read_already, None, |_| ()).await;
     }
 
-    /// The same of one that comes from somewhere, and tells its name as soon as it was let in.
+    /// The same for a worker with an address; reports its name after admission.
     pub async fn serve_met<S>(
         &self,
         stream: S,
@@ -283,7 +283,7 @@ impl Workers {
         Ok((admitted, Peer::of(registration, &self.settings.names)?))
     }
 
-    /// Tells the switchboard, whose first order is `ready` or a close.
+    /// Registers with the switchboard, whose first order is `ready` or a close.
     async fn introduce(
         &self,
         registration: link::Registration,

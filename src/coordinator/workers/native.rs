@@ -14,11 +14,11 @@ use super::wording;
 #[derive(Debug)]
 pub struct NativeReply {
     reader: Box<dyn NativeReader>,
-    /// An event was larger than those of a reply can be.
+    /// An event exceeded the limit.
     is_too_large: bool,
 }
 
-/// One event, in bytes. The last one of a response repeats the request's instructions and tools.
+/// Most bytes of an event. The last event of a response repeats the request's instructions and tools.
 const LARGEST_EVENT: usize = 8 << 20;
 
 /// How the reply ended.
@@ -44,7 +44,7 @@ impl NativeReply {
         })
     }
 
-    /// One event of the stream.
+    /// Parses an event of the stream.
     pub fn read(&mut self, data: &str) -> Vec<Event> {
         let mut events = Vec::with_capacity(1);
         self.is_too_large |= data.len() > LARGEST_EVENT;

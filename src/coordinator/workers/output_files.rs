@@ -15,17 +15,17 @@ use muster_protocol::link::{MediaResult, UploadSlot};
 /// How long such links are good, as the public protocol says.
 const UPLOADS: Duration = Duration::from_secs(900);
 const SOURCES: Duration = Duration::from_secs(3600);
-/// Without room for its image a worker is asked again after this. Nothing else is given to it until then.
+/// Retry interval while the media store is full. The worker gets no other job until then.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Letters of a digest.
 const DIGEST: usize = 64;
 
 const NOT_NOW: Untold = Untold::NotNow { retry_after: AGAIN };
 
-/// Why a worker is not told of a job.
+/// Why a job cannot be sent to its worker.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Untold {
-    /// No worker can ever be told.
+    /// No worker can get the job.
     Failed(Failure),
     /// There is no room for the output, or the media store does not work: no fault of a worker or a client.
     NotNow { retry_after: Duration },
@@ -49,7 +49,7 @@ pub fn linked<'a>(body: &'a Body, media: Option<&Media>) -> Result<Cow<'a, Body>
     Ok(linked)
 }
 
-/// Where the worker uploads the output of the offer.
+/// The upload slot for the offer's output.
 pub fn slot(
     offer: &Offer,
     file: MediaFile,
@@ -94,7 +94,7 @@ pub fn check_of(job: &Job) -> Option<UploadCheck> {
     })
 }
 
-/// Where the output of an attempt goes.
+/// The key of an attempt's output.
 pub fn key_of(job: &Job, attempt: u32) -> Key {
     let kind = match job.body.file().unwrap_or(MediaFile::Image) {
         MediaFile::Image => MediaType::Webp,

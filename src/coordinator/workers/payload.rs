@@ -17,7 +17,7 @@ const TOP_P: f64 = 0.9;
 const MAX_TOKENS: u32 = 32_768;
 /// Context of a worker that states none.
 const UNNAMED_CONTEXT: u32 = 2048;
-/// An output is given at least so much room.
+/// Minimum of output tokens.
 const LEAST_TOKENS: u32 = 16;
 
 /// In the format of the offer.
@@ -58,7 +58,7 @@ pub fn public(
     }
 }
 
-/// As it is, with a seed: every attempt has to draw from the same one, so that another worker can go on.
+/// Adds a seed: every attempt must use the same one, so that another worker can continue.
 fn neutral(job: &Job, request: &TextRequest) -> TextRequest {
     let mut request = request.clone();
     request.sampling.seed.get_or_insert(random_seed(job));
@@ -152,7 +152,7 @@ fn seed(job: &Job, request: &TextRequest) -> u64 {
     }
 }
 
-/// The same in all attempts at a job. Kept within what every backend reads.
+/// The same in all attempts at a job, within the range of every backend.
 fn random_seed(job: &Job) -> u64 {
     job.id.drawn() >> 31
 }

@@ -45,12 +45,12 @@ pub struct Session {
     uploads: Vec<Upload>,
 }
 
-/// What `ready` tells besides the agreement.
+/// Fields of `ready` besides the agreement.
 #[derive(Debug)]
 pub struct Welcome {
     pub worker_id: String,
     pub owner: AccountId,
-    /// What to name when resuming.
+    /// Session name for resuming.
     pub session_name: String,
     pub grace: Duration,
 }
@@ -62,7 +62,7 @@ struct Running {
     finish: Option<FinishReason>,
     /// Reply to a raw job.
     native: Option<NativeReply>,
-    /// Where its output goes, and the check of it.
+    /// Key and check of its output.
     media: Option<(Key, UploadCheck)>,
     settings: OutputSettings,
 }
@@ -87,7 +87,7 @@ pub struct Instead {
     pub why: Untold,
 }
 
-/// The frame is no JSON object: nothing of such a peer can be relied on.
+/// A frame that is no JSON object: the socket is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable(pub FrameError);
 
@@ -507,7 +507,7 @@ impl Session {
         !self.peer.is_public() && owner == account && account != AccountId::ANONYMOUS
     }
 
-    /// Attempts are told to those who know of them.
+    /// Names the attempt for peers that know attempts.
     fn about(&self, job: JobId, attempt: Option<u32>) -> About {
         About {
             job,
@@ -535,7 +535,7 @@ impl Session {
         Input::Heard { session: self.id }
     }
 
-    /// As dispatch would hear of it from the worker.
+    /// The input in place of the worker's own frame.
     pub fn heard_instead(&self, instead: Instead) -> Input {
         let about = About {
             attempt: instead.attempt,
@@ -593,7 +593,7 @@ mod tests {
         Job::plain(AccountId(1), "tiny", image.into())
     }
 
-    /// What dispatch hears at once of an image that is offered; nothing, if its worker is told of it.
+    /// Dispatch's input in place of an offered image job; `None` if the offer was sent.
     fn heard(media: Option<Media>) -> Option<Said> {
         let peer = Peer::of(&Registration::new("", "", Vec::new()), &Names::default());
         let welcome = Welcome {

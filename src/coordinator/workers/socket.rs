@@ -29,7 +29,7 @@ use muster_protocol::link::{LARGEST_FRAME, PUBLIC_FRAME, ToWorker};
 
 /// Frames read, or words in them, before they are handed over.
 const READ_AT_ONCE: usize = 128;
-/// A peer that is told to go has so long to read it.
+/// How long a peer may take to read its close frame.
 const LEAVING: Duration = Duration::from_secs(2);
 
 pub struct Socket<S> {
@@ -141,7 +141,7 @@ where
             Farewell::Close { code, why } => (code, why),
             Farewell::Refused { frame, close } => {
                 let text = ToWorker::Error(frame).to_text();
-                // A peer that does not read is not told.
+                // A peer that does not read gets no close.
                 let sent = self.stream.send(Message::text(text));
                 let _ = timeout(LEAVING, sent).await;
                 (close, "")
@@ -357,7 +357,7 @@ where
         None
     }
 
-    /// A frame for idle peers, which answer it; for those at work a control ping, which their library answers.
+    /// A ping frame for idle peers; a control ping for busy ones, answered by their library.
     fn ping(&mut self, now: Instant) -> Result<(), Error> {
         if self.blocked.is_some() {
             return Ok(());

@@ -1,5 +1,4 @@
-//! Images that a worker says it has uploaded: dispatch hears of them when they have been looked at, and meanwhile the
-//! conversation with the worker goes on.
+//! Uploads reported by a worker: dispatch hears of them after they are checked, and the session goes on meanwhile.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::media::Key;
 use crate::pictures::{Results, Unfit, UploadCheck};
 use muster_protocol::job::{Event, Failure, FailureKind};
 
-/// One image, and what dispatch is to hear of it.
+/// An upload, and the inputs for dispatch.
 #[derive(Debug)]
 pub struct Upload {
     pub key: Key,
@@ -49,7 +48,7 @@ impl Uploads {
         self.running.push(upload.judged(results).boxed());
     }
 
-    /// Appends what dispatch is to hear by now.
+    /// Appends inputs for dispatch that are ready.
     pub fn poll(&mut self, context: &mut Context<'_>, inputs: &mut Vec<Input>) {
         while let Poll::Ready(Some(said)) = self.running.poll_next_unpin(context) {
             inputs.extend(said);

@@ -5,9 +5,9 @@ use crate::media::MediaType;
 use muster_protocol::job::{Blame, Event, Failure, FailureKind};
 use muster_protocol::link::{ErrorFrame, GpuState, Prefill};
 
-/// What of a worker's message is passed on.
+/// Longest part of a worker's message that is passed on.
 const LONGEST_MESSAGE: usize = 500;
-/// What of its cards is kept for listings.
+/// Most GPUs of a worker in lists.
 const MOST_GPUS: usize = 16;
 const LONGEST_NAME: usize = 100;
 
@@ -63,7 +63,7 @@ pub fn too_large(found: usize, most: usize) -> Failure {
     Failure::new(FailureKind::TooLarge, message)
 }
 
-/// A preview, if its bytes are those of an image.
+/// A preview, if its bytes are an image.
 pub fn preview(bytes: Vec<u8>) -> Option<Event> {
     let kind = MediaType::sniff(&bytes)?;
     let is_image = matches!(kind, MediaType::Webp | MediaType::Png | MediaType::Jpeg);

@@ -1,4 +1,4 @@
-//! What filters find in prompts that try to hide it, and what becomes of those.
+//! Matches in prompts with disguised words, and the verdicts on them.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ pub fn filters() -> Filters {
     Filters::compile(&rows, &Filters::default())
 }
 
-/// So many filters of a type that compiles to some hundred kilobytes each.
+/// Filters that compile to some hundred kilobytes each.
 fn heavy(count: usize) -> Vec<FilterRow> {
     let pattern = |number: usize| format!(r"x{number}\w{{8}}");
     let heavy = (0..count).map(|number| FilterRow {
@@ -67,7 +67,7 @@ fn a_filter_beyond_the_budget_of_all_is_refused_with_what_is_left() {
             .to_string()
             .contains(&left.to_string())
     );
-    // In the place of another there is room for it, and one that is there already takes none.
+    // A filter may replace one of its size, and a repeated one takes no space.
     assert_eq!(filters.check(new, Some(10), Some(0)), Ok(()));
     assert_eq!(filters.check(r"x1\w{8}", Some(10), None), Ok(()));
     // A filter accepted by an earlier version is not applied beyond the budget.
@@ -343,7 +343,7 @@ fn a_suspicion_of_two_blocks_texts_as_it_blocks_images() {
     );
 }
 
-/// What people write who mean no harm.
+/// Harmless prompts.
 const HARMLESS: [&str; 24] = [
     "1girl, solo, 35mm photo, f/1.8, 8k uhd, 4k, high detail (masterpiece:1.2)",
     "a kidney bean stew, 250g of beans and 2 cups of water",
@@ -392,7 +392,7 @@ fn what_means_no_harm_is_not_found() {
     }
 }
 
-/// The word as those write it who think that filters cannot read digits.
+/// The word with digits for some letters.
 fn spelt_with_digits(word: &'static str) -> impl Strategy<Value = String> {
     let disguise = |letter| match letter {
         'o' => "o0",

@@ -1,4 +1,4 @@
-//! What becomes of talks, which are many texts that are one prompt.
+//! Verdicts on conversations.
 
 use super::prompts::filters;
 use crate::moderation::talk::{Piece, Said, Spoken, Talk, of_talk};

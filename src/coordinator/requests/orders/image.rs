@@ -84,11 +84,11 @@ impl ImageAsked {
         self.request.neutral(self.seed(nth), index)
     }
 
-    /// The client's own, moved on where it is to vary; one of each image's own where nothing was said.
+    /// The client's seed, varied per image if requested; a random one for each image without it.
     fn seed(&self, nth: Nth) -> u32 {
         let params = &self.request.params;
         let asked = params.seed.as_deref().and_then(seed::seed);
-        // Drawn below 2^32, so nothing is cut off.
+        // Below 2^32, so the cast loses nothing.
         let base = asked.unwrap_or(nth.seed as u32);
         match (params.seed_variation, asked) {
             (Some(variation), _) => {

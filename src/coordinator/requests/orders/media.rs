@@ -16,17 +16,17 @@ use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::openai::hearing::reply::{TranscriptDocument, TranscriptForm};
 use muster_protocol::openai::images::LARGEST_SEED;
 
-/// From when it was accepted, a worker has taken one of its jobs, or has brought one.
+/// Lifetime from acceptance, and again from every job taken or submitted.
 pub const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// Outputs of one kind by one model, which differ in their seeds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MediaWork {
     body: Body,
-    /// One name, which is an id.
+    /// A single model id.
     model: [String; 1],
     pub count: u32,
-    /// What of the workers can honour every field.
+    /// Formats that carry every field.
     formats: Formats,
     /// Only for workers that the operator vouches for.
     trusted: bool,
@@ -39,7 +39,7 @@ pub struct MediaWork {
 pub struct MediaNotes {
     /// The type of an image; none for outputs that stay as they came.
     pub image_type: Option<MediaType>,
-    /// By which the client finds the request.
+    /// The client's own name of the request.
     pub client_ref: Option<Arc<str>>,
     /// For `/v1/progress`.
     pub progress_token: Option<Arc<str>>,
@@ -54,7 +54,7 @@ pub struct MediaNotes {
 pub struct VideoFacts {
     pub model: Arc<str>,
     pub prompt: Arc<str>,
-    /// None where the client leaves it to the model.
+    /// `None` if the client leaves the size to the model.
     pub size: Option<(u32, u32)>,
     pub millis: Option<u64>,
 }
@@ -111,7 +111,7 @@ impl MediaWork {
         &self.notes
     }
 
-    /// The job of one output. `seed` is drawn for the request, for clients that named none.
+    /// The job of one output. `seed` is used unless the client sets one.
     pub fn output(&self, index: u32, seed: u64) -> (Body, Limits) {
         let drawn = (seed as u32).wrapping_add(index.wrapping_mul(0x9e37_79b9));
         let seed_of = |named: Option<u64>| {
@@ -223,7 +223,7 @@ impl MediaWork {
         })
     }
 
-    /// Whether this is what [`Self::stored`] has written.
+    /// Whether [`Self::stored`] wrote this body.
     pub fn is_in(body: &Value) -> bool {
         body[MEDIA].is_object()
     }

@@ -19,7 +19,7 @@ mod text;
 pub use media::{MediaNotes, MediaWork, VideoFacts};
 pub use sent::{Again, Sent};
 
-/// The longest lifetime of all kinds: that of media, held by a test.
+/// The longest lifetime of all kinds, which is that of media; a test checks this.
 pub const LONGEST_LIFETIME: Duration = media::LIFETIME;
 
 use std::sync::Arc;
@@ -49,7 +49,7 @@ use image::ImageAsked;
 use interrogation::FormsAsked;
 use text::TextAsked;
 
-/// A request with everything that was drawn for it.
+/// A request with its random ids and seed.
 #[derive(Debug)]
 pub struct Order {
     id: RequestId,
@@ -66,11 +66,11 @@ pub struct Order {
     /// Whether the account may lack the kudos.
     short: bool,
     asked: Asked,
-    /// Stays on disk: nothing that is read from there is written anew.
+    /// As stored; restored requests are not written again.
     sent: Option<Sent>,
 }
 
-/// Whose workers may serve it, whatever was asked.
+/// The workers that may serve it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Whose {
     pub workers: Targets,
@@ -84,7 +84,7 @@ pub enum Asked {
     Text(Box<TextAsked>),
     Image(Box<ImageAsked>),
     Forms(Box<FormsAsked>),
-    /// By `/v1`.
+    /// From `/v1`.
     Media(Box<MediaWork>),
 }
 
@@ -97,7 +97,7 @@ pub struct Unreadable(String);
 #[derive(Debug, Clone, Copy)]
 struct Nth {
     index: u32,
-    /// Drawn for the request.
+    /// The request's random seed.
     seed: u64,
 }
 
@@ -109,7 +109,7 @@ struct Task {
     /// Only for workers that the operator vouches for.
     trusted: bool,
     original: Option<Original>,
-    /// None where its account does not pay in money.
+    /// `None` if the account does not pay in money.
     price: Option<JobPrice>,
 }
 
@@ -154,7 +154,7 @@ impl Order {
         }
     }
 
-    /// Media of `/v1` have their price from the door.
+    /// Sets the money price of `/v1` media.
     #[must_use]
     pub fn priced(mut self, price: Option<JobPrice>) -> Self {
         if let Asked::Media(work) = &mut self.asked {
@@ -221,7 +221,7 @@ impl Order {
         self.asked.webhook().map(Arc::from)
     }
 
-    /// As it goes through the door, made with this style if with any.
+    /// The request to accept, with the style that was applied.
     pub fn request(&self, standing: Standing, style: Option<Use>, names: &Names) -> NewRequest {
         let mut body = self.asked.stored();
         body["jobs"] = json!(self.jobs);
@@ -265,7 +265,7 @@ impl Order {
         jobs.collect()
     }
 
-    /// What of it is not honoured everywhere.
+    /// A warning about fields that some workers ignore.
     pub fn caveat(&self) -> Option<String> {
         self.asked.caveat()
     }
@@ -278,7 +278,7 @@ impl Order {
             .collect()
     }
 
-    /// For work that is there whatever becomes of the jobs. Questions about images make none.
+    /// The fee, charged whatever becomes of the jobs. Interrogations have none.
     fn fee(&self, style: Option<&Use>) -> Kudos {
         let of_another = style.is_some_and(|used| used.owner != self.account);
         match &self.asked {
@@ -380,7 +380,7 @@ impl Asked {
         Self::Image(Box::new(ImageAsked::new(request)))
     }
 
-    /// Of an image of this size, which is kept here or stays where it is.
+    /// An interrogation of an image of this size, given by key or URL.
     pub fn forms(request: ModelInterrogationInputImage, size: (u32, u32)) -> Self {
         Self::Forms(Box::new(FormsAsked::new(request, size)))
     }
@@ -453,7 +453,7 @@ impl Asked {
         }
     }
 
-    /// Of one of its jobs.
+    /// Models of one job.
     fn models_of(&self, index: u32) -> &[String] {
         let index = index as usize;
         match self {

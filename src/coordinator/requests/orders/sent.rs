@@ -15,11 +15,11 @@ const SENT: &str = "sent";
 const BY: &str = "by";
 const REQUEST: &str = "request";
 
-/// As it came through the door.
+/// The client's own fields.
 #[derive(Debug)]
 pub struct Sent {
     by: By,
-    /// But for images: nothing but their keys is made of them, and they are large.
+    /// Without images: only their keys are used, and they are large.
     fields: Map<String, Value>,
 }
 
@@ -102,7 +102,7 @@ impl Again {
         Some(Self { by, fields })
     }
 
-    /// Whether this is the key that it was sent with, or one that may see whatever its account does.
+    /// Whether the caller sent it with this key, or may read the account's private data.
     pub fn is_by(&self, caller: &Caller) -> bool {
         self.by.is_some_and(|by| {
             let mine = By::of(caller);
@@ -110,7 +110,7 @@ impl Again {
         })
     }
 
-    /// About so much memory.
+    /// Approximate memory.
     pub fn bytes(&self) -> usize {
         let fields = self.fields.iter();
         fields.map(|(name, value)| name.len() + bytes(value)).sum()

@@ -19,10 +19,10 @@ pub const LIFETIME: Duration = Duration::from_secs(20 * 60);
 const PATIENCE: Duration = Duration::from_secs(150);
 /// Formats with a field for every setting; public socket workers' dialects lack most of them.
 const FORMATS: Formats = Formats::LEGACY.with(Formats::NEUTRAL);
-/// Hardly any text has fewer tokens than one in so many bytes.
+/// Texts hardly have fewer tokens than one in this many bytes.
 const BYTES_PER_TOKEN: usize = 8;
 
-/// A text, as its client asked for it.
+/// A text request.
 #[derive(Debug)]
 pub struct TextAsked {
     request: GenerationInputText,

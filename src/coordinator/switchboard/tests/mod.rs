@@ -1,5 +1,5 @@
-//! The task with clients on one side and rigs on the other, without sockets: a rig reads its orders and says what
-//! its test wants.
+//! The task with clients on one side and rigs on the other, without sockets: a rig reads its orders and sends its
+//! test's frames.
 
 mod lines;
 mod panics;
@@ -368,7 +368,7 @@ async fn one_client_that_does_not_read_loses_its_job_and_the_other_63_notice_not
     let mut offers = Vec::new();
     for _ in 0..64 {
         let mut job = job("hello");
-        // So much output that the buffer of a client fills before the job has more than it may have.
+        // Enough output to fill a client's buffer before the job's own limit.
         job.limits.output_tokens = None;
         streams.push(submit(&board, job).await.unwrap());
         offers.push(rig.offer().await);
@@ -426,7 +426,7 @@ async fn an_account_with_too_much_in_flight_is_told() {
     let mut first = submit(&board, job("one")).await.unwrap();
     let _second = submit(&board, job("two")).await.unwrap();
     let refusal = submit(&board, job("three")).await.unwrap_err();
-    // Of two that run side by side the first has probably ended after a third of a typical job.
+    // Of two concurrent jobs, the first is expected to end after a third of a typical duration.
     let wait = Duration::from_secs(10) / 3;
     let wanted = Refusal::InFlight {
         open: 2,

@@ -45,7 +45,7 @@ async fn ask(board: &Switchboard, session: SessionId, news: Option<News>) -> Opt
     board.pop(pop).await.unwrap()
 }
 
-/// A worker that comes for the first time.
+/// The first pop of a worker.
 async fn come(board: &Switchboard, worker: i64) -> Popped {
     let session = board.next_session();
     let (registration, card) = here(session, worker);
