@@ -22,11 +22,11 @@ pub struct Reading {
     pub dialect: Box<dyn Dialect>,
     /// Names of fields that the operator has the service ignore.
     pub ignored: Vec<String>,
-    /// The client's body without what tells who asks, where public workers may speak its API.
+    /// The client's body without fields that identify it, if public workers may support its API.
     pub native: Option<NativeBody>,
 }
 
-/// One request's API: how to answer it.
+/// A request's API: writes its reply.
 pub trait Dialect: fmt::Debug + Send + Sync {
     /// The prefix of its reply's id.
     fn id_prefix(&self) -> &'static str;
@@ -94,7 +94,7 @@ pub trait ReplyBuilder: fmt::Debug + Send {
 
 /// Parses a worker's reply in the client's own API.
 pub trait NativeReader: fmt::Debug + Send {
-    /// One event of the stream.
+    /// Parses an event of the stream.
     fn event(&mut self, data: &str, out: &mut Vec<Event>);
 
     /// The reply of a worker that does not stream.
@@ -103,7 +103,7 @@ pub trait NativeReader: fmt::Debug + Send {
     fn end(self: Box<Self>) -> NativeEnd;
 }
 
-/// How a native reply ended, as far as it told.
+/// The end of a native reply, as far as known.
 #[derive(Debug, Default, PartialEq)]
 pub struct NativeEnd {
     pub finish: Option<FinishReason>,

@@ -20,7 +20,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("kernels", [3, 3, 1]),
     ("muster", [0, 0, 0]),
     ("process", [6, 4, 0]),
-    ("protocol", [0, 0, 6]),
+    ("protocol", [1, 0, 7]),
     ("worker", [72, 53, 21]),
 ];
 

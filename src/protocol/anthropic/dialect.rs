@@ -14,7 +14,7 @@ use super::message::MessageBuilder;
 use super::stream::MessageEventWriter;
 use super::thinking::ThinkingShown;
 
-/// Signs thoughts, so that only unchanged ones of this service come back.
+/// Signs reasoning, so that the service accepts only its own reasoning, unchanged.
 pub trait Signer: fmt::Debug + Send + Sync {
     fn sign(&self, thinking: &str) -> String;
 
@@ -23,7 +23,7 @@ pub trait Signer: fmt::Debug + Send + Sync {
 
 #[derive(Debug)]
 pub struct MessagesDialect {
-    /// Of each chat message, the index of the client's.
+    /// For each chat message, the index of the client's message.
     pub(super) places: Vec<Option<usize>>,
     pub(super) thinking: ThinkingShown,
     pub(super) signer: Arc<dyn Signer>,
@@ -111,7 +111,7 @@ impl<'a> Stop<'a> {
     pub fn of(ending: &'a Ending, max_tokens: Option<u32>, has_calls: bool) -> Self {
         let reason = match &ending.finish {
             FinishReason::Length => match max_tokens {
-                // The prompt left less room than was asked for.
+                // The prompt left fewer tokens than requested.
                 Some(limit) if ending.usage.completion_tokens < limit => {
                     "model_context_window_exceeded"
                 }

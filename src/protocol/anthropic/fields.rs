@@ -29,7 +29,7 @@ pub struct MessageDraft {
 /// A body as the chat API would have it.
 struct ChatBody {
     chat: Value,
-    /// Of each of its messages, the index of the client's.
+    /// For each chat message, the index of the client's message.
     places: Vec<Option<usize>>,
     thinking: ThinkingShown,
 }
@@ -163,7 +163,7 @@ pub fn read(
     })
 }
 
-/// The body as a worker of the public network may see it: without its nulls, and without what tells who asks.
+/// The body for a worker of the public network: without nulls, and without fields that identify the client.
 fn for_strangers(mut body: Value) -> Value {
     if let Value::Object(fields) = &mut body {
         fields.retain(|name, value| name != "metadata" && !value.is_null());
@@ -268,7 +268,7 @@ pub fn check_cache_control(place: &str, value: &Value) -> Result<(), Problem> {
     Shape::Word(&["ephemeral"]).check(&format!("{place}.type"), &value["type"])
 }
 
-/// Coding agents ask for all thinking to be kept, as it is here.
+/// Coding agents request that all thinking be kept, which is the behaviour here.
 fn check_context_management(value: &Value) -> Result<(), Problem> {
     const PLACE: &str = "context_management";
     if let Value::Object(entries) = value {

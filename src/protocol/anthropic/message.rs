@@ -136,7 +136,7 @@ impl ReplyBuilder for MessageBuilder {
     }
 }
 
-/// Arguments that the limit has cut off are no JSON: the client gets what there is of them.
+/// Arguments cut off by the token limit are no valid JSON, and returned as they are.
 fn input(arguments: &str) -> Value {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(input)) => Value::Object(input),

@@ -7,7 +7,7 @@
 //! | `blocks` | one content block |
 //! | `thinking` | whether the model thinks, and whether the reply shows it |
 //! | `tools`, `known_tools` | tools, and which of them may be used; those whose schemas clients do not send |
-//! | `dialect` | the [`Dialect`] of this API(crate::dialect::Dialect) |
+//! | `dialect` | the [`Dialect`](crate::dialect::Dialect) of this API |
 //! | `message` | one message at the end |
 //! | `stream` | the events of a stream |
 //! | `native` | a public worker's reply in this API, as events |
@@ -34,6 +34,6 @@ pub use error::{error_body, error_schema};
 pub use fields::{FIELDS, Purpose, read};
 pub use native::MessageReader;
 
-/// Where its endpoints are.
+/// Paths of the routes.
 pub const MESSAGES: &str = "/v1/messages";
 pub const COUNT_TOKENS: &str = "/v1/messages/count_tokens";

@@ -1,5 +1,5 @@
-//! A message that a public worker passes on from its inference server, as events of its job. Signatures of thoughts
-//! are left out: the client gets those of this service.
+//! A public worker's message, passed on from its inference server, as events of its job. Signatures of reasoning are
+//! left out, since the client gets this service's own.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ pub struct MessageReader {
 struct NativeCall {
     /// The index of its block.
     block: u64,
-    /// What its block began with, until a piece of the input comes.
+    /// The initial input of the block, until a piece of it arrives.
     input: Option<Map<String, Value>>,
 }
 

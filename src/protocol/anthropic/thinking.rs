@@ -19,7 +19,7 @@ pub struct Thinking {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThinkingShown {
     Whole,
-    /// As its signature alone.
+    /// Only its signature.
     Signature,
     /// Not at all, though its tokens count.
     Nothing,

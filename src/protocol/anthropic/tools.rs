@@ -8,7 +8,7 @@ use crate::openai::{Problem, Shape, field};
 use super::fields::check_cache_control;
 use super::known_tools::KnownTool;
 
-/// What `tool_choice` becomes.
+/// The result of `tool_choice`.
 pub struct ToolPolicy {
     pub choice: Value,
     /// At most one call.

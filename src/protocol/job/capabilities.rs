@@ -1,4 +1,4 @@
-//! What not every worker can do, as a set that compares in one instruction.
+//! Optional capabilities of workers, as a set that compares in one instruction.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 pub struct Capabilities(u128);
 
 impl Capabilities {
-    /// Reads pictures in the prompt.
+    /// Reads images in the prompt.
     pub const IMAGE_INPUT: Self = Self(1);
     pub const VIDEO_INPUT: Self = Self(2);
     /// Takes tools and gives back calls of them.
@@ -14,14 +14,14 @@ impl Capabilities {
     /// Can be made to call a tool, or to keep to a schema.
     pub const GRAMMAR: Self = Self(8);
     pub const LOGPROBS: Self = Self(16);
-    /// Goes on from tokens another worker has drawn.
+    /// Continues from tokens that another worker sampled.
     pub const CONTINUE: Self = Self(32);
     /// Takes frames of more than 1 MiB.
     pub const LARGE_FRAMES: Self = Self(64);
     /// The software supports every model that the worker names.
     pub const ITS_MODELS: Self = Self(1 << 7);
 
-    // What owners of image workers let them do.
+    // Permissions by owners of image workers.
     pub const SOURCE_IMAGES: Self = Self(1 << 8);
     pub const PAINTING: Self = Self(1 << 9);
     pub const POST_PROCESSING: Self = Self(1 << 10);
@@ -56,12 +56,12 @@ impl Capabilities {
     pub const PAINTING_MODELS: Self = Self(1 << 30);
     pub const PLAIN_MODELS: Self = Self(1 << 31);
 
-    /// Answers at once: it is on a socket, or comes for its jobs all the time.
+    /// Replies at once: on a socket, or polling all the time.
     pub const INTERACTIVE: Self = Self(1 << 56);
     /// Keeps to `min_tokens`, `ignore_eos` and `stop_token_ids`.
     pub const STOP_RULES: Self = Self(1 << 57);
 
-    /// Tells log probabilities of the prompt's tokens.
+    /// Reports log probabilities of the prompt's tokens.
     pub const PROMPT_LOGPROBS: Self = Self(1 << 66);
     /// Encodes sound as MP3.
     pub const MP3: Self = Self(1 << 67);
@@ -178,7 +178,7 @@ impl Capabilities {
         self.0 & all.0 == all.0
     }
 
-    /// What of `self` is not in `offered`.
+    /// Capabilities of `self` that are not in `offered`.
     #[must_use]
     pub const fn missing_from(self, offered: Self) -> Self {
         Self(self.0 & !offered.0)

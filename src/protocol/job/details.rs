@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// What people ask of a model's files, as far as its worker says it.
+/// Facts of a model's files, as far as its worker reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ModelDetails {

@@ -2,9 +2,9 @@
 
 use super::{Body, ImageRequest, Job, JobRequest};
 
-/// Post-processors make an image up to four times as long and as wide: one of them may enlarge it.
+/// Most enlargement by post-processors: four times the width and the height, by one of them only.
 const ENLARGED: u64 = 4 * 4;
-/// An image may have as many pixels whatever was asked for: some workers draw no small ones.
+/// Always allowed, whatever the request: some workers generate no small images.
 const LEAST_PIXELS: u64 = 1 << 20;
 /// No model's own size has more.
 const LARGEST_DEFAULT: u64 = 1536 * 1536;
@@ -18,7 +18,7 @@ const FORM_REDUCTION: u32 = 4;
 /// Size limits of an image that is accepted for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drawn {
-    /// At most so many pixels.
+    /// Most pixels.
     pub pixels: u64,
     /// At least so wide and high.
     pub least: (u32, u32),
@@ -42,7 +42,7 @@ impl Drawn {
         }
     }
 
-    /// Any size up to so many pixels.
+    /// Any size up to this many pixels.
     pub fn up_to(pixels: u64) -> Self {
         Self {
             pixels,
@@ -51,7 +51,7 @@ impl Drawn {
         }
     }
 
-    /// Width and height of the image as its job has them; none where any size will do.
+    /// Requested width and height; `None` if any size is allowed.
     pub fn asked_size(self) -> Option<(u32, u32)> {
         (self.least != NO_LEAST).then_some(self.least)
     }
@@ -90,7 +90,7 @@ pub fn most_bytes(job: &Job) -> u64 {
     bytes_of(most_pixels(job))
 }
 
-/// The most bytes of an image of so many pixels.
+/// Most bytes of an image of this many pixels.
 pub fn bytes_of(pixels: u64) -> u64 {
     pixels.saturating_mul(BYTES_A_PIXEL).saturating_add(ASIDE)
 }

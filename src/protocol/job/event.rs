@@ -1,4 +1,4 @@
-//! What happens to a job, in the order its client hears of it.
+//! Events of a job, in the order of its client's stream.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::{Failure, Media, Note, ResultPart};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// A worker has read the prompt: so many tokens, of which so many it still had from before.
+    /// A worker has processed the prompt, with this many tokens from its cache.
     Started {
         prompt_tokens: u32,
         cached_tokens: u32,
@@ -14,7 +14,7 @@ pub enum Event {
     Token(TokenEvent),
     /// Log probabilities of tokens of the prompt. An attempt that takes the place of another sends them again.
     Prompt(PromptLogprobs),
-    /// What came before counts for nothing, the output begins anew: only of jobs whose client has seen none of it.
+    /// The output restarts, and earlier output is void: only for jobs whose client has seen none of it.
     Restarted,
     ToolCall(ToolCallEvent),
     /// How far a job without text is.
@@ -23,7 +23,7 @@ pub enum Event {
         mime: String,
         bytes: Vec<u8>,
     },
-    /// One finished output, already in the media store.
+    /// A finished output in the media store.
     Media(Media),
     /// About the text that comes.
     Note(Note),
@@ -38,7 +38,7 @@ pub enum Event {
     Failed(Failure),
 }
 
-/// Text that is final, and the tokens drawn since the last event. The text may lag behind its tokens.
+/// Final text, and the tokens sampled since the last event. The text may lag behind its tokens.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TokenEvent {
     pub channel: Channel,
@@ -72,7 +72,7 @@ pub struct TokenLogprob {
     /// Bytes of the token, which may be part of a character.
     pub bytes: Vec<u8>,
     pub logprob: f32,
-    /// The best alternatives, best first, when they were asked for.
+    /// The best alternatives, best first, if requested.
     pub top: Vec<(Vec<u8>, f32)>,
 }
 
@@ -123,7 +123,7 @@ pub struct Usage {
     pub prompt_tokens: u32,
     #[serde(default)]
     pub cached_tokens: u32,
-    /// All tokens of the output, those of attempts before this one counted in.
+    /// All tokens of the output, with those of earlier attempts.
     pub completion_tokens: u32,
     /// Tokens that were spent on reasoning.
     #[serde(default)]
@@ -155,7 +155,7 @@ impl Progress {
         }
     }
 
-    /// At this step of so many.
+    /// At this step of `steps`.
     pub fn at(step: u32, steps: u32) -> Self {
         let percent = u64::from(step) * 100 / u64::from(steps.max(1));
         Self {

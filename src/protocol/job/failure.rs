@@ -1,7 +1,7 @@
-//! Why a job did not come to its end, whose doing it was, and what every dialect tells its client.
+//! Failures of jobs: the cause, who is to blame, and the error of every dialect.
 //!
-//! One table, [`FailureKind::row`], holds the HTTP status and the stable code of each kind; a dialect only
-//! decides the shape around them.
+//! One table, [`FailureKind::row`], holds the HTTP status and the stable code of each kind; a dialect only decides the
+//! shape around them.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Who and what: identities and moments as types, so that one cannot be handed over for another.
+//! Ids and moments as distinct types, so that one cannot be used for another.
 
 use std::fmt;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl RequestId {
         Self(timely())
     }
 
-    /// A number that is the same for this one whenever it is drawn.
+    /// A pseudo-random number derived from the id.
     pub fn drawn(self) -> u64 {
         drawn(self.0)
     }
@@ -77,7 +77,7 @@ impl JobId {
         Self(timely())
     }
 
-    /// A number that is the same for this one whenever it is drawn.
+    /// A pseudo-random number derived from the id.
     pub fn drawn(self) -> u64 {
         drawn(self.0)
     }
@@ -98,7 +98,7 @@ impl SharedKeyText {
         text.parse().ok().map(Self)
     }
 
-    /// For those who may see it.
+    /// The secret text.
     pub fn expose(self) -> Uuid {
         self.0
     }
@@ -135,21 +135,21 @@ impl fmt::Display for JobId {
 }
 
 impl UnixMillis {
-    /// This moment and so much later, saturating.
+    /// Later by `wait`, saturating.
     #[must_use]
     pub fn after(self, wait: Duration) -> Self {
         let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(millis))
     }
 
-    /// This moment and so much earlier, saturating.
+    /// Earlier by `time`, saturating.
     #[must_use]
     pub fn before(self, time: Duration) -> Self {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         Self(self.0.saturating_sub(millis))
     }
 
-    /// How long from `earlier` until this moment; nothing when it is already past.
+    /// Time since `earlier`; zero if that is later.
     pub fn since(self, earlier: Self) -> Duration {
         let millis = self.0.saturating_sub(earlier.0);
         Duration::from_millis(u64::try_from(millis).unwrap_or(0))

@@ -15,7 +15,7 @@ pub enum KeepAlive {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemoryStay {
     Unloaded,
-    /// Without a further job, until so many seconds since the epoch.
+    /// Without a further job, until this time in seconds since the epoch.
     Until(i64),
     /// Also of a worker that says nothing about it.
     #[default]
@@ -48,7 +48,7 @@ impl KeepAlive {
         Some(Self::For(time.unwrap_or(LONGEST).min(LONGEST)))
     }
 
-    /// As a link carries it: milliseconds, -1 for always.
+    /// The link's form: milliseconds, -1 for always.
     pub fn to_millis(self) -> i64 {
         match self {
             Self::For(time) => i64::try_from(time.as_millis()).unwrap_or(i64::MAX),

@@ -55,7 +55,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// One output to be made.
+/// A job: one output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     pub id: JobId,
@@ -76,7 +76,7 @@ pub struct Job {
     /// may still have it cached.
     pub prefixes: Vec<u64>,
     pub original: Option<Original>,
-    /// None where its account does not pay in money.
+    /// `None` if the account does not pay in money.
     pub price: Option<JobPrice>,
 }
 
@@ -177,25 +177,23 @@ pub struct Limits {
     pub requires: Capabilities,
     /// The prompt's length, as well as the coordinator can tell.
     pub prompt_tokens: u32,
-    /// The longest output that was asked for, or none named.
+    /// The requested token limit, if any.
     pub output_tokens: Option<u32>,
     /// Limits that a worker or a model must meet. Dispatch computes the context of texts from their prompts.
     pub needs: Needs,
     /// Which workers may serve it.
     pub targets: Targets,
-    /// How much of a worker's room one of these takes where it is given several in one go, in hundredths of a pixel;
-    /// nothing: as many as it likes.
+    /// Memory of one job in a pop of several, in hundredths of a pixel; 0 is unlimited.
     pub bulk: u64,
     /// How long a worker that polls may keep it without a word; none: the usual time.
     pub patience: Option<Duration>,
-    /// How long its request lives from each time on that a worker takes one of its jobs or brings one; none: until the
-    /// deadline, whatever happens.
+    /// Lifetime of the request, renewed by every job taken or submitted; `None`: only the deadline counts.
     pub life: Option<Duration>,
     /// If no worker has taken it after so long it ends: its client has something else to try. None: it waits.
     pub start_within: Option<Duration>,
     /// The client reads the output only when it is complete, so it may be restarted until then.
     pub restartable: bool,
-    /// How long a worker of the same account keeps the model in memory afterwards; none: as long as it likes.
+    /// How long a worker of the same account keeps the model in memory afterwards; `None` leaves it to the worker.
     pub keep_alive: Option<KeepAlive>,
 }
 

@@ -36,8 +36,8 @@ pub struct Reach {
     pub interrogation: InterrogationNeeds,
 }
 
-/// A text, read or written. The public contract states window and output for the whole job, whatever its prompt turns
-/// out to be, and for workers that poll alone.
+/// Limits of a text, for input or output. The public contract states window and output for the whole job, independent
+/// of its actual prompt, and only for polling workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextNeeds {
     /// Tokens of the prompt, and one more.
@@ -52,7 +52,7 @@ pub struct TextNeeds {
 pub struct ImageNeeds {
     /// Width times height.
     pub pixels: u32,
-    /// As they are counted; of a worker, as many as it draws with each of its models.
+    /// Counted steps; for a worker, the most that each of its models supports.
     pub steps: u32,
 }
 
@@ -153,7 +153,7 @@ impl Kinds {
         all.filter(move |kind| self.contains(*kind))
     }
 
-    /// The kinds of the outputs of a model. A speech for later is asked for as music.
+    /// The kinds of a model's outputs. An asynchronous speech counts as music.
     pub fn of_output(self) -> impl Iterator<Item = Kind> {
         let speaks = self.contains(Kind::Speech);
         self.each()
@@ -201,7 +201,7 @@ impl Needs {
 }
 
 impl Reach {
-    /// Nothing is said.
+    /// No limits.
     pub const ENDLESS: Self = Self {
         text: TextNeeds {
             context: u32::MAX,
@@ -298,7 +298,7 @@ impl Formats {
     pub const OPENAI_CHAT: Self = Self(2);
     pub const OPENAI_RESPONSES: Self = Self(4);
     pub const ANTHROPIC: Self = Self(8);
-    /// The payloads of the legacy poll API.
+    /// The payloads of the AI Horde API.
     pub const LEGACY: Self = Self(16);
 
     const NAMES: [(Self, &'static str); 5] = [

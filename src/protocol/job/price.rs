@@ -33,7 +33,7 @@ impl Sum for MicroUsd {
 }
 
 impl JobPrice {
-    /// The price of so many tokens, rounded up once, whatever is held.
+    /// The price of this many tokens, rounded up once, regardless of the hold.
     pub fn of_tokens(&self, prompt: u64, output: u64) -> MicroUsd {
         let scaled = i128::from(self.input_per_mtok.0) * i128::from(prompt)
             + i128::from(self.output_per_mtok.0) * i128::from(output);

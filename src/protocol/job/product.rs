@@ -25,7 +25,7 @@ pub struct Text {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Note {
-    /// That it was written with.
+    /// The seed that was used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -71,7 +71,7 @@ pub struct Media {
 pub struct Remark {
     /// Subject of the remark.
     pub r#type: String,
-    /// What happened.
+    /// The remark itself.
     pub value: String,
     /// Which of them, where there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,7 +172,7 @@ impl Product {
         }
     }
 
-    /// What its worker says about a text.
+    /// A worker's remarks about a text.
     pub fn note_of_text(&self) -> Option<&Note> {
         match self {
             Self::Text(text) => Some(&text.note),
@@ -187,7 +187,7 @@ impl Product {
         }
     }
 
-    /// As it is kept with the request, which knows its kind.
+    /// The stored form; the request it is stored with knows the kind.
     pub fn stored(self) -> String {
         // A struct of texts and numbers is always JSON.
         match self {
@@ -200,7 +200,7 @@ impl Product {
         }
     }
 
-    /// What [`Self::stored`] has written.
+    /// Parses the stored form.
     pub fn from_stored(kind: Kind, text: &str) -> Self {
         let plain = || Self::from(text.to_owned());
         match kind {

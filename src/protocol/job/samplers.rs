@@ -1,5 +1,5 @@
-//! The names of samplers and noise schedules in image and video jobs: those of the AI Horde API. Media workers on sockets,
-//! and many programs, know the older samplers by other names.
+//! Names of samplers and noise schedules in image and video jobs: those of the AI Horde API. Socket media workers, and
+//! many programs, use other names for the older samplers.
 
 /// Each with its other name. `dpmsolver` is an old name of a later one.
 #[rustfmt::skip]
@@ -75,7 +75,7 @@ pub fn sampler(name: &str) -> Option<&'static str> {
     own.or_else(|| other().map(|(own, _)| *own))
 }
 
-/// What media workers on sockets call it.
+/// The name for socket media workers.
 pub fn public_name(name: &str) -> &str {
     let known = OLDER.iter().find(|(own, _)| *own == name);
     known.map_or(name, |(_, public)| public)

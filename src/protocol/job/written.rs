@@ -2,13 +2,13 @@
 
 use super::{Body, Job};
 
-/// Of a longer text the disk keeps the beginning only.
+/// Only the beginning of a longer text is stored.
 pub const MOST_KEPT: usize = 1 << 20;
 /// Without a token limit: a million tokens are a fourth of it.
 const MOST_RELAYED: usize = 16 << 20;
-/// Of log probabilities of a prompt, its repetition by another worker counted in.
+/// For log probabilities of a prompt, with their repetition by another worker.
 const MOST_SCORED: usize = 64 << 20;
-/// Of the tokens or vectors of one job: as much as a frame holds.
+/// For tokens or vectors of a job: as much as a frame holds.
 const MOST_VALUES: usize = 32 << 20;
 /// No vocabulary has longer tokens.
 const BYTES_A_TOKEN: usize = 256;

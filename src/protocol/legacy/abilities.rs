@@ -12,7 +12,7 @@ use super::words::{ControlType, PostProcessor, Sampler, SourceProcessing, Word, 
 /// In the names of models that are made for painting.
 const PAINTS: &str = "inpainting";
 
-/// What software that paints calls it.
+/// Names of inpainting in worker software.
 const PAINTERS: [&str; 2] = ["inpainting", "painting"];
 
 /// Names of capabilities in the software tables.
@@ -215,7 +215,7 @@ mod tests {
         pop.abilities(&BridgeAgent::parse(agent), &models, Baseline::of_unknown)
     }
 
-    /// What keeps a plain worker of this software from a request.
+    /// Missing capabilities of a plain worker with this software.
     fn check(agent: &str, pop: Value, asked: Value, missing: &[&str]) {
         let missing_here = wanted(asked.clone()).missing_from(offered(agent, pop));
         let names: Vec<_> = missing_here.names().collect();

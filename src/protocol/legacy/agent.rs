@@ -2,7 +2,7 @@
 
 use super::words::{PostProcessor, Sampler, Word};
 
-/// Features by the major version they came with. A worker has those of all versions up to its own.
+/// Features by the major version that introduced them. A worker has those of all versions up to its own.
 type Features = &'static [(u64, &'static [&'static str])];
 
 const REGEN: &str = "AI Horde Worker reGen";
@@ -102,7 +102,7 @@ pub struct BridgeAgent {
 }
 
 impl BridgeAgent {
-    /// Nothing is refused: who cannot be read is unknown and has version 0.
+    /// Never fails: an unreadable agent is unknown and has version 0.
     pub fn parse(agent: &str) -> Self {
         let mut parts = agent.splitn(3, ':');
         let read = match (parts.next(), parts.next(), parts.next()) {
@@ -144,7 +144,7 @@ impl BridgeAgent {
         }
     }
 
-    /// The classic worker of late does, and so does whatever is taken for it.
+    /// True for recent versions of the classic worker, and for unlisted software.
     pub fn knows_karras(&self) -> bool {
         let is_listed = AGENTS.iter().any(|(name, _)| *name == self.name);
         !is_listed || self.can("karras")
@@ -162,7 +162,7 @@ impl BridgeAgent {
     }
 }
 
-/// `major[.minor[.patch]]`, with whatever may follow a version.
+/// Parses `major[.minor[.patch]]`, ignoring a suffix.
 fn version_of(version: &str) -> Option<(u64, u64, u64)> {
     let numbers = version.split(['-', '+']).next()?;
     let mut parts =

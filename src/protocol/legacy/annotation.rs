@@ -1,5 +1,5 @@
-//! Control maps that are asked for by themselves: the form `annotation`, whose payload says which kind of map. Workers draw
-//! some of the kinds, so that each is a model of its own to the queue.
+//! Control maps as requests of their own: the form `annotation`, whose payload names the kind of map. Workers support
+//! some of the kinds, so each kind is a model to the queue.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use super::error::{Code, Refusal};
 use super::interrogation::{Form, ModelInterrogationFormImage, ModelInterrogationInputImage};
 use super::words::{ControlType, Word, named};
 
-/// Where a payload says the kind.
+/// The payload's key for the kind.
 const KIND: &str = "control_type";
 /// Between the form and the kind, in the name that the queue knows.
 const MARK: char = ':';

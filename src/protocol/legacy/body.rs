@@ -1,5 +1,5 @@
-//! Reading a body as strictly as the legacy API does: no null, no coercion, unknown keys left aside, and everything
-//! that is wrong said at once, each under its dotted path (`params.loras.0.name`).
+//! Strict parsing of bodies as in the public service: no null, no coercion, unknown keys ignored, and all errors
+//! reported at once, each under its dotted path (`params.loras.0.name`).
 
 use std::fmt::{Display, Write as _};
 
@@ -16,7 +16,7 @@ pub(super) const MOST_ERRORS: usize = 100;
 
 /// A body that is read field by field. The tables of [`super::tables`] implement it.
 pub trait Body: Sized {
-    /// Takes its own fields. Nothing when one of them was refused, which [`Entries`] has then noted.
+    /// Takes the type's own fields. `None` if one of them was refused; [`Entries`] records the error.
     fn take(entries: &mut Entries<'_>) -> Option<Self>;
 
     fn read(value: Value) -> Result<Self, Refusal> {

@@ -1,4 +1,4 @@
-//! The schemas of this API: what its documents show, and what tests hold our readers and replies against.
+//! The schemas of this API, for its documents and for tests of readers and replies.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 static SCHEMAS: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("schemas.json")).unwrap_or_default());
 
-/// By their names under `$defs`.
+/// Schemas by name under `$defs`.
 pub fn schemas() -> &'static Value {
     &SCHEMAS
 }

@@ -81,7 +81,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year, month, day - (153 * shifted + 2) / 5 + 1)
 }
 
-/// The first day of a month, counted from 1970: what [`civil`] undoes.
+/// The first day of a month, counted from 1970: the inverse of [`civil`].
 fn days(year: i64, month: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let (era, shifted) = (year.div_euclid(400), (month + 9) % 12);

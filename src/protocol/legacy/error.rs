@@ -17,7 +17,7 @@ pub enum Refusal {
     #[error("{message}")]
     Coded {
         code: Code,
-        /// That of the code, unless the route has its own.
+        /// The code's status, unless the route has its own.
         status: u16,
         message: Cow<'static, str>,
     },
@@ -30,8 +30,8 @@ pub enum Refusal {
         code: Code,
         errors: Vec<(String, String)>,
     },
-    /// No key where one is needed: `{message, rc, errors: {apikey}}`, 401. The status and the code are those of the
-    /// specification, the entry in `errors` is what clients of the public service look for.
+    /// A missing key: `{message, rc, errors: {apikey}}`, 401. The status and the code are those of the specification;
+    /// clients of the public service look for the entry in `errors`.
     #[error("Invalid API Key")]
     MissingKey,
     /// `{message}`: the rate limiter, broken JSON, a broken mask, or our own fault.
@@ -58,12 +58,12 @@ impl Refusal {
         }
     }
 
-    /// One header or query argument that cannot be read.
+    /// An unreadable header or query parameter.
     pub fn invalid(name: &str, complaint: impl Into<String>) -> Self {
         Self::Invalid(vec![(name.to_owned(), complaint.into())])
     }
 
-    /// One field that does not go with the rest.
+    /// A field that contradicts another.
     pub fn unfit(code: Code, path: &str, complaint: impl Into<String>) -> Self {
         Self::Unfit {
             code,
@@ -140,7 +140,7 @@ impl Code {
     }
 }
 
-/// What public workers read out of messages: they compare parts of them, some in lower case, some exactly.
+/// Messages that public workers parse: they compare parts of them, some in lower case, some exactly.
 impl Refusal {
     pub fn worker_in_maintenance(note: Option<&str>) -> Self {
         let message = match note {
@@ -218,7 +218,7 @@ mod tests {
             "MissingExtraTexts",
             "MoreThanMinExtraSourceImage",
             "TooManyExtraSourceImages",
-            // Of the synchronous route, caught by the schema, or never sent.
+            // Codes of the retired synchronous route, caught by the schema, or never sent.
             "BadClientAgent",
             "ControlNetInvalidPayload",
             "HiResFixMismatch",
@@ -230,7 +230,7 @@ mod tests {
             "TilingMismatch",
             "TooManySteps",
             "UnsupportedSampler",
-            // What other codes are made of.
+            // Base codes of other codes.
             "KudosValidationError",
             "NameAlreadyExists",
             "NoValidActions",

@@ -21,7 +21,7 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// Reads the header's value; nothing when it asks for everything by being empty.
+    /// Parses the header's value; `None` if it is empty, which selects everything.
     pub fn parse(header: &str) -> Result<Option<Self>, Refusal> {
         let header = header.trim();
         if header.is_empty() {
@@ -66,7 +66,7 @@ impl Mask {
 /// Reads names, commas and braces, one level at a time, without recursion.
 #[derive(Default)]
 struct Parser {
-    /// The levels around this one, each with the name it goes on with.
+    /// The enclosing levels, each with the name that it continues.
     outside: Vec<(Mask, String)>,
     level: Mask,
     /// The last name, which may open a brace.

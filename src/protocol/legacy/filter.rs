@@ -4,7 +4,7 @@ use super::rules::{text, whole};
 use super::tables::{body, reply, with_nulls};
 
 body! {
-    /// `POST /v2/filters`: what would be said to this prompt?
+    /// `POST /v2/filters`: tests a prompt against the filters.
     pub struct PromptCheckInput {
         needs { prompt: String = text(..=1_048_576), }
         may { filter_type: i64 = whole(..), }

@@ -65,7 +65,7 @@ body! {
             trusted_workers: bool = flag() => false,
         }
         may {
-            /// One name may stand here twice.
+            /// A name may occur twice.
             forms: Vec<ModelInterrogationFormImage> = list(inner()),
             webhook: String = text(10..=1024),
         }

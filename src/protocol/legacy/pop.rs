@@ -1,4 +1,4 @@
-//! What workers say when they ask for work, and the messages they are handed with it.
+//! Workers' pops, and the messages delivered with them.
 
 use uuid::Uuid;
 
@@ -10,10 +10,10 @@ use super::tables::{body, reply};
 /// Agent of a worker that sends none.
 pub const UNKNOWN_AGENT: &str = "unknown:0:unknown";
 
-/// Words of a worker's blacklist that count, and of each so many characters.
+/// Limits of a worker's blacklist: words, and characters of each.
 const MOST_WORDS: usize = 200;
 const LONGEST_WORD: usize = 15;
-/// Models that one may say it has; of hundreds, fewer count.
+/// Limit of a worker's models.
 const MOST_MODELS: usize = 2000;
 
 body! {

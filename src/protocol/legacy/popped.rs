@@ -29,7 +29,7 @@ pub enum PoppedWork {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoppedJob {
-    /// What each of its outputs is submitted under: one, or as many as were asked for.
+    /// Ids for submitting the outputs: one, or as many as requested.
     pub ids: Vec<String>,
     pub model: String,
     /// Seconds before it is taken away.
@@ -48,7 +48,7 @@ pub enum PoppedBody {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoppedImage {
     pub image: ImageRequest,
-    /// Where each of the images goes, in the order of the ids; an image without a place goes along with its submission.
+    /// Upload links in the order of the ids; without a link the image is part of the submit.
     pub uploads: Vec<Option<String>>,
     /// An unsafe image must not be sent.
     pub is_censored: bool,
@@ -62,7 +62,7 @@ pub struct Told {
     pub text: String,
 }
 
-/// Of a message, in characters.
+/// In characters.
 const LONGEST_MESSAGE: usize = 1000;
 
 impl Told {
@@ -106,8 +106,8 @@ impl PoppedWork {
         })
     }
 
-    /// The answer to a pop of forms, of which one is asked for at a time. Further ones are forgotten, and given to another
-    /// worker when their time is over.
+    /// The reply to a pop for forms, of which one is requested at a time. Further ones are dropped, and time out at the
+    /// coordinator.
     pub fn form(mut reply: Value) -> Self {
         let skipped = taken(&mut reply, "skipped");
         let mut form = match reply.get_mut("forms").and_then(|forms| forms.get_mut(0)) {
@@ -168,7 +168,8 @@ fn taken(reply: &mut Value, name: &str) -> Value {
     reply.get_mut(name).map(Value::take).unwrap_or_default()
 }
 
-/// Settings of images that change them and that are not computed here. Such jobs are not asked for, and given back.
+/// Settings that our worker does not support and that change the image. It does not ask for such jobs, and returns
+/// them.
 const NOT_DRAWN: [&str; 6] = [
     "control_type",
     "extra_texts",
@@ -244,7 +245,7 @@ fn popped_image(reply: &mut Value) -> Result<PoppedImage, Refusal> {
     })
 }
 
-/// An image as a link; what came as base64 is a link that holds it.
+/// An image as a link; base64 becomes a data URL.
 fn link(reply: &Value, name: &str) -> Option<String> {
     let text = reply[name].as_str().filter(|text| !text.is_empty())?;
     let is_link = text.starts_with("http://") || text.starts_with("https://");
@@ -254,7 +255,7 @@ fn link(reply: &Value, name: &str) -> Option<String> {
     })
 }
 
-/// The images to start from, as links; what came as base64 is a link that holds it.
+/// Source images as links; base64 becomes data URLs.
 fn source(reply: &Value) -> Result<Option<SourceImage>, Refusal> {
     let image = |name: &str| link(reply, name);
     let Some(source) = image("source_image") else {

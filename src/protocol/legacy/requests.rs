@@ -1,4 +1,4 @@
-//! What image and text requests have in common: how they are answered, and how they are doing.
+//! Common parts of image and text requests: the reply, and the progress.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -10,7 +10,7 @@ use super::rules::{List, Text, list, text};
 use super::tables::{reply, words};
 use super::text::request::GenerationInputText;
 
-/// Of the workers a request names so many count, the rest are left aside.
+/// Named workers that count; further ones are ignored.
 const MOST_TARGETS: usize = 5;
 /// Models that one request may name. Each is looked up, counted and held against the workers that are here.
 const MOST_MODELS: usize = 100;
@@ -31,14 +31,14 @@ reply! {
     /// The request after its style is applied.
     pub struct ResolvedRequest {
         always {
-            /// As workers read it.
+            /// In the form for workers.
             prompt: String,
             params: Value,
             models: Vec<String>,
             style: ResolvedRequestStyle,
         }
         known {
-            /// What should not be seen, which is a part of the prompt.
+            /// The negative prompt, as a part of `prompt`.
             negative_prompt: String,
         }
     }
@@ -76,9 +76,9 @@ reply! {
             is_possible: bool,
         }
         known {
-            /// How far they are, all together. There while a worker that says so is at it.
+            /// Progress of the whole request, while a worker reports any.
             progress_percent: u8,
-            /// Of the first that is being made, where its worker counts steps.
+            /// Of the first running image whose worker counts steps.
             current_step: u32,
             total_steps: u32,
         }

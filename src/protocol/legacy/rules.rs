@@ -24,7 +24,7 @@ pub trait Rule<T> {
 /// true or false.
 pub struct Flag;
 
-/// A string of so many characters.
+/// A string of a bounded length.
 pub struct Text {
     fewest: usize,
     most: usize,
@@ -42,7 +42,7 @@ pub struct Number {
     most: f64,
 }
 
-/// One word of a closed list.
+/// A word of a closed list.
 pub struct OneOf;
 
 /// No list is without an end.
@@ -347,7 +347,7 @@ impl Rule<Value> for TextOrFree {
     }
 }
 
-/// As deep as the JSON is, and that ends somewhere.
+/// Recursion is bounded by the JSON reader's depth limit.
 fn look_for_nul(value: &Value, reading: &mut ReadState) {
     match value {
         Value::String(text) => reading.look_for_nul(text),

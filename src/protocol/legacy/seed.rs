@@ -3,8 +3,8 @@
 /// Digits that are still read as a number. A number of more would cost more to read than it is worth.
 const MOST_DIGITS: usize = 4300;
 
-/// The number a seed stands for: that of its digits, or of its bytes, shifted right by 32 bits until it is small
-/// enough. Nothing when nothing was sent: then each pop draws its own.
+/// The number of a seed: of its digits, or of its bytes, shifted right by 32 bits until it is small enough. `None` for
+/// an empty seed: then each pop uses a random one.
 pub fn seed(text: &str) -> Option<u32> {
     let digits = text.len() <= MOST_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
     match text {

@@ -39,7 +39,7 @@ words! {
 }
 
 reply! {
-    /// `GET /v2/status/modes`, and after a change those that changed.
+    /// `GET /v2/status/modes`, and the changed modes after a change.
     #[derive(Default)]
     pub struct ModeStatus {
         known {
@@ -117,7 +117,7 @@ reply! {
         }
     }
 
-    /// `GET /v2/documents/…`: one of the two.
+    /// `GET /v2/documents/…`: one of the two formats.
     #[derive(Default)]
     pub struct DocumentResponse {
         known {

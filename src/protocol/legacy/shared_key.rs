@@ -7,7 +7,7 @@ use super::error::{Code, Refusal};
 use super::rules::{text, whole};
 use super::tables::{body, reply};
 
-/// What stands for no limit, no end and no bottom.
+/// Means no limit, no expiry or no minimum.
 pub const UNLIMITED: i64 = -1;
 
 body! {
@@ -30,7 +30,7 @@ body! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSharedKey {
     pub kudos: i64,
-    /// Nothing means that it never ends.
+    /// `None` means no expiry.
     pub expires_in_days: Option<i64>,
     pub name: Option<String>,
     pub max_image_pixels: i64,
@@ -38,7 +38,7 @@ pub struct NewSharedKey {
     pub max_text_tokens: i64,
 }
 
-/// What one job may cost the owner of a key. [`UNLIMITED`] is no limit.
+/// Limits of a job with a shared key. [`UNLIMITED`] is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobLimits {
     pub image_pixels: i64,

@@ -21,7 +21,7 @@ body! {
             generation: String = text(..),
         }
         fills {
-            /// Of older workers; `gen_metadata` tells it now.
+            /// From older workers; `gen_metadata` replaces it.
             censored: bool = flag() => false,
             state: SubmitState = word() => SubmitState::Ok,
         }
@@ -58,7 +58,7 @@ body! {
 }
 
 reply! {
-    /// Of a submit or a rating.
+    /// The reply to a submit or a rating.
     pub struct GenerationSubmitted {
         always { reward: f64, }
     }

@@ -71,7 +71,8 @@ macro_rules! body {
     };
 }
 
-/// What we answer. `always` is there, as null where its type allows it; `known` is left out while it is `None`.
+/// A reply. `always` fields are present, as null where their type allows it; `known` fields are left out while they are
+/// `None`.
 macro_rules! reply {
     ($(
         $(#[$meta:meta])*

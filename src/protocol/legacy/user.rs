@@ -114,7 +114,7 @@ reply! {
         }
     }
 
-    /// Of older days: null throughout.
+    /// Obsolete: always null.
     #[derive(Default)]
     pub struct UsageDetails {
         always {
@@ -123,7 +123,7 @@ reply! {
         }
     }
 
-    /// Of older days: null throughout.
+    /// Obsolete: always null.
     #[derive(Default)]
     pub struct ContributionsDetails {
         always {

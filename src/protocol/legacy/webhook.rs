@@ -15,7 +15,7 @@ use super::words::ResultState;
 /// Addresses start with this, and with nothing else.
 const SCHEME: &str = "https://";
 
-/// A webhook's address, or that of a style's example. Where it leads is looked at when it is called.
+/// Checks the URL of a webhook or a style's example; DNS is checked when it is called.
 pub fn check_address(name: &str, address: &str) -> Result<(), Refusal> {
     match address.starts_with(SCHEME) {
         true => Ok(()),

@@ -205,7 +205,7 @@ words! {
 }
 
 impl Trade {
-    /// Of a worker that makes this, where the poll API has such workers.
+    /// The kind of worker for jobs of this kind, if the AI Horde API has one.
     pub fn of(kind: Kind) -> Option<Self> {
         match kind.listed_as() {
             Kind::Text => Some(Self::Text),
@@ -234,7 +234,7 @@ impl ControlType {
         self > Self::Hough
     }
 
-    /// A map of it can be asked for by itself, where `mlsd` has no other name.
+    /// Whether its map can be requested by itself, where `hough` is called `mlsd`.
     pub fn is_annotation(self) -> bool {
         self != Self::Hough
     }
@@ -265,7 +265,7 @@ impl PostProcessor {
         )
     }
 
-    /// Takes so much memory that fewer images fit into one batch.
+    /// Whether it takes so much memory that fewer images fit into a batch.
     pub fn is_heavy(self) -> bool {
         matches!(
             self,

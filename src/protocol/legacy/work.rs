@@ -26,7 +26,7 @@ pub fn counted_steps(sampler: Sampler, steps: u32) -> u32 {
     }
 }
 
-/// The most steps that count as so many at most; one, where there are none.
+/// The most steps whose count stays within `most`; at least one.
 pub fn steps_within(sampler: Sampler, most: u32) -> u32 {
     let each = counted_steps(sampler, 1);
     (most / each).max(1)
@@ -62,7 +62,7 @@ pub fn bulk(params: &ModelGenerationInputImage) -> u64 {
     u64::from(params.width) * u64::from(params.height) * weight
 }
 
-/// The room, in pixels, of a worker that takes so many images of up to so many pixels.
+/// Memory of a worker for `amount` images of up to `max_pixels`, in pixels.
 pub fn room(max_pixels: i64, amount: u32) -> f64 {
     max_pixels as f64 / 3.5 * f64::from(amount)
 }

@@ -1,4 +1,4 @@
-//! Workers as others see them, what their owners may change, and the messages they are sent.
+//! Workers as others see them, changes by their owners, and messages to them.
 
 use uuid::Uuid;
 
@@ -44,7 +44,7 @@ body! {
         may {
             /// Without an id, the message goes to all workers, which only moderators may do.
             worker_id: String = text(36..=36),
-            /// Whose message it is, as the worker is told; only moderators choose.
+            /// Author shown to the worker; only moderators may set it.
             origin: String = text(1..=255),
         }
     }
@@ -83,7 +83,7 @@ reply! {
             suspicious: i64,
             models: Vec<String>,
             forms: Vec<Form>,
-            /// The control maps that it draws.
+            /// Supported control maps.
             annotation_types: Vec<ControlType>,
             contact: String,
             max_pixels: i64,

@@ -47,7 +47,7 @@ pub struct MediaResult {
     pub width: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
-    /// Of sound and video.
+    /// Length of audio and video.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// The output itself, where it has no upload link. Never on the link.
@@ -55,7 +55,7 @@ pub struct MediaResult {
     pub inline: Option<Vec<u8>>,
 }
 
-/// The worker has failed, or the request asks for what cannot be.
+/// The worker failed, or the request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorFrame {
     pub about: About,

@@ -1,4 +1,4 @@
-//! What two peers may agree on beyond the public protocol. What one does not know the other does not use.
+//! Extensions of the public protocol, agreed between two peers. An extension is used only if both know it.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ pub enum Extension {
     Coalesce,
     /// The worker beats while it is silent in a job, and jobs have deadlines.
     Lease,
-    /// The coordinator tells the worker of maintenance.
+    /// The coordinator notifies the worker of maintenance.
     Notices,
 }
 
@@ -78,7 +78,7 @@ impl Extensions {
         self.0 & extension.bit() != 0
     }
 
-    /// What both have.
+    /// The extensions of both peers.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -104,15 +104,15 @@ impl fmt::Debug for Extensions {
     }
 }
 
-/// What not every worker of ours can do with a job.
+/// Optional abilities of our own workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ability {
     /// Gives back calls of tools.
     Tools,
     Logprobs,
-    /// Tells log probabilities of the prompt's tokens.
+    /// Reports log probabilities of the prompt's tokens.
     PromptLogprobs,
-    /// Goes on from tokens another worker has drawn.
+    /// Continues from tokens that another worker sampled.
     Continue,
     /// Keeps to `min_tokens`, `ignore_eos` and `stop_token_ids`.
     StopRules,
@@ -133,13 +133,13 @@ pub enum Ability {
     TextualInversions,
     /// Makes images that fit to themselves at opposite edges.
     Tiling,
-    /// Draws a large image in two passes.
+    /// Generates a large image in two passes.
     HiresFix,
     /// Encodes sound as MP3.
     Mp3,
     /// Searches for a transcript with several beams.
     BeamSearch,
-    /// Reads images in chats. Of a model.
+    /// Reads images in chats; an ability of a model.
     ImageInput,
 }
 
@@ -211,7 +211,7 @@ pub struct Agreed {
     pub version: u32,
     pub r#use: Extensions,
     pub max_frame: Option<u64>,
-    /// What to name when resuming.
+    /// Session name for resuming.
     pub session: Option<String>,
     /// Seconds between beats and reports.
     pub beat_secs: Option<u32>,

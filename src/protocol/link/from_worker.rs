@@ -50,7 +50,7 @@ pub enum FromWorker {
         about: About,
         usage: Usage,
     },
-    /// One event of a passed-through stream.
+    /// An event of a passed-through stream.
     Raw {
         about: About,
         event: Option<String>,
@@ -69,13 +69,13 @@ pub enum FromWorker {
         about: About,
         retry_after: Duration,
     },
-    /// Still at it.
+    /// A sign of life of the job.
     Alive {
         about: About,
         phase: Option<String>,
     },
     State(Box<State>),
-    /// No more jobs, please: those that run finish within this time.
+    /// Drains the worker: running jobs finish within this time.
     Drain {
         within: Duration,
         why: Option<String>,
@@ -84,7 +84,7 @@ pub enum FromWorker {
     Unknown,
 }
 
-/// Just enough to know what to read it as.
+/// The type of a frame, without the rest.
 #[derive(Deserialize)]
 pub(super) struct TypeJson<'a> {
     #[serde(borrow, default)]

@@ -40,7 +40,7 @@ pub struct JobFrame {
 /// The contents of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Payload {
-    /// Between our own peers: what every dialect becomes, with links to its sources.
+    /// Between our own peers: the neutral request, with links to its sources.
     Neutral(Body),
     /// The public shapes: the client's dialect, or the flat keys of a media job.
     Public(Map<String, Value>),
@@ -50,7 +50,7 @@ pub enum Payload {
     Excessive,
 }
 
-/// Where one output goes, by HTTP PUT.
+/// Upload target of an output, by HTTP PUT.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadSlot {
     pub put_url: String,

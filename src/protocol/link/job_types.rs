@@ -1,5 +1,5 @@
-//! Kinds as the link names them. A worker of any version says a job type of each model, and of a model for `text` its
-//! tasks: whatever is sent as tokens or values travels as `text`.
+//! Kinds of jobs on the link. Every worker states a job type for each model, and tasks for models of type `text`: all
+//! results that are sent as tokens or values have type `text`.
 
 use crate::job::{Kind, Kinds};
 

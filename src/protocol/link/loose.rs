@@ -1,5 +1,5 @@
-//! How frames of strangers are read: no list is longer than its limit, an identity that is none names nothing, and
-//! what only adds to a frame does not spoil it.
+//! Tolerant parsing of other peers' frames: lists are bounded, an invalid id counts as missing, and invalid optional
+//! parts do not spoil a frame.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use crate::job::JobId;
 /// Values of a [`Few`].
 const FEW: usize = 256;
 
-/// Reads one object. What serde takes for a structure besides, an array, is none here.
+/// Parses an object. Refuses an array, which serde would accept as a structure.
 pub fn read<'a, T: Deserialize<'a>>(kind: &'static str, text: &'a str) -> Result<T, FrameError> {
     if !text.trim_ascii_start().starts_with('{') {
         return Err(FrameError::NotAnObject);
@@ -24,7 +24,7 @@ pub fn read<'a, T: Deserialize<'a>>(kind: &'static str, text: &'a str) -> Result
     serde_json::from_str(text).map_err(|error| FrameError::from_json(kind, &error))
 }
 
-/// A list of at most so many.
+/// A list with a limit.
 #[derive(Debug)]
 pub struct AtMost<const MOST: usize, T>(pub Vec<T>);
 

@@ -1,5 +1,5 @@
-//! What Python's JSON writes and JSON does not know. Peers write it without noticing: half of an emoji that was cut in
-//! two is a lone surrogate, a probability of nothing is `-Infinity`. A frame that can be read all the same is.
+//! Repairs of JSON as Python writes it. Peers send it unknowingly: half of a cut emoji is a lone surrogate, an
+//! impossible token has the log probability `-Infinity`. Such frames are parsed if possible.
 
 const STRANGE_NUMBERS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 

@@ -53,11 +53,11 @@ use object::Object;
 pub const PUBLIC_FRAME: usize = 1 << 20;
 /// The largest frame that either of ours reads: `ext.max_frame` says so in both directions.
 pub const LARGEST_FRAME: usize = 32 << 20;
-/// The values of a frame of this size take little memory, whatever they are.
+/// A frame of this size takes little memory, whatever its values.
 const SMALL_FRAME: usize = 64 << 10;
-/// Values of a worker's frame: as many as of a client's body.
+/// Limit of values in a worker's frame, the same as for a client's body.
 pub const MOST_VALUES: usize = super::openai::json::MOST_VALUES;
-/// Values of a job's frame, which holds what its client sent, once or twice.
+/// Limit of values in a job's frame, which contains the client's body once or twice.
 const MOST_JOB_VALUES: usize = 2 * MOST_VALUES + SMALL_FRAME;
 
 /// Which job a frame is about, and, where that was agreed, which attempt of it and which frame of the attempt.
@@ -71,7 +71,7 @@ pub struct About {
 }
 
 impl About {
-    /// As public peers say it.
+    /// The form for public peers.
     pub fn job(job: JobId) -> Self {
         Self {
             job,

@@ -1,6 +1,6 @@
 //! Token frames, which come by the hundred thousand.
 //!
-//! A `delta` is the same as in OpenAI's chunks, for our own peers too. Its token ids and log probabilities stand beside
+//! A `delta` is the same as in OpenAI's chunks, for our own peers too. Its token ids and log probabilities are beside
 //! it in a `token` frame and inside it in a `tokens` frame, so that every event crosses without loss.
 
 use serde::Deserialize;
@@ -18,7 +18,7 @@ const MOST_DELTAS: usize = 4096;
 const MOST_CALLS: usize = 256;
 const MOST_ALTERNATIVES: usize = 64;
 const MOST_TOKEN_BYTES: usize = 1024;
-/// What stands for a probability of nothing, which JSON cannot say.
+/// The log probability of an impossible token, since JSON has no infinity.
 const NO_CHANCE: f32 = -9999.0;
 
 /// Output since the last frame: tokens and pieces of tool calls, in order.
@@ -194,7 +194,7 @@ pub(super) fn about(id: LooseId, attempt: Option<u32>, seq: Option<u64>) -> Opti
     Some(About { job, attempt, seq })
 }
 
-/// Whatever else backends call it, it was an ordinary end.
+/// Unknown names mean an ordinary stop.
 pub(super) fn finish_named(name: &str) -> FinishReason {
     match name {
         "length" => FinishReason::Length,
@@ -288,7 +288,7 @@ fn token_bytes(text: String, bytes: Loose<AtMost<MOST_TOKEN_BYTES, u8>>) -> Vec<
     bytes.0.map_or_else(|| text.into_bytes(), |bytes| bytes.0)
 }
 
-/// One `token` frame for one event, one `tokens` frame for several. Only tokens and tool calls are written.
+/// Writes a `token` frame for one event, a `tokens` frame for several. Skips events other than tokens and tool calls.
 pub fn write_tokens(about: About, events: &[Event], out: &mut String) {
     match events {
         [event] => {

@@ -17,12 +17,12 @@ pub struct Ready {
     pub resume: Vec<Verdict>,
 }
 
-/// What becomes of an attempt the worker came back to.
+/// The decision about an attempt that a reconnected worker claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
     pub job: JobId,
     pub attempt: u32,
-    /// Send what comes after this frame; or forget the job.
+    /// Resume after this frame; `None`: drop the job.
     pub go_on_after: Option<u64>,
 }
 

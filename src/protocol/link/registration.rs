@@ -15,7 +15,7 @@ use crate::job::{Formats, JobId, Kind, Kinds, ModelDetails};
 const KIND: &str = "registration";
 /// Models one worker may name.
 const MOST_MODELS: usize = 1024;
-/// Interrupted jobs one worker may come back to.
+/// Limit of jobs that a reconnecting worker may claim.
 pub(super) const MOST_CLAIMS: usize = 4096;
 /// Tasks of one model; later versions may know more.
 const MOST_TASKS: usize = 32;
@@ -74,7 +74,7 @@ pub struct ModelCapacity {
     pub size: Option<(u32, u32)>,
     /// Empty from workers of earlier versions, whose models all serve the worker's kinds.
     pub kinds: Kinds,
-    /// Abilities of the worker in which models differ; nothing said: as the worker.
+    /// Abilities in which models differ; `None`: the worker's.
     pub can: Option<Vec<Ability>>,
     /// Frames a second and frames of its videos where a request names none.
     pub clip: Option<(u32, u32)>,
@@ -84,7 +84,7 @@ pub struct ModelCapacity {
     pub details: ModelDetails,
 }
 
-/// Limits of a model, where it states them: of its images and videos, its sounds, the texts it speaks.
+/// Limits of a model, if stated: of images and videos, audio, and texts to speak.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ModelLimits {
@@ -251,7 +251,7 @@ impl Registration {
     }
 }
 
-/// As near as there is one: not every language keeps whole numbers apart from others.
+/// Truncates, since some languages write whole numbers as floats.
 fn whole(number: f64) -> u32 {
     number as u32
 }

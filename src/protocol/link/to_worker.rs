@@ -17,7 +17,7 @@ use crate::job::Kudos;
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToWorker {
     Ready(Ready),
-    /// What follows is a close.
+    /// The close reason; a close follows.
     Error(RefusalFrame),
     Ping,
     Job(Box<JobFrame>),

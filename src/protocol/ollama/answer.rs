@@ -15,7 +15,7 @@ use crate::openai::chat::{Ending, Grid, Head, logprob};
 use super::error_body;
 use super::fields::Door;
 
-/// What every object of an answer has.
+/// Fields of every object of a reply.
 #[derive(Debug)]
 struct AnswerFrame {
     door: Door,
@@ -57,7 +57,7 @@ pub struct LineWriter {
     calls: Calls,
 }
 
-/// As Ollama writes moments.
+/// A time in Ollama's format.
 pub fn moment(seconds: i64) -> String {
     let since = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string()

@@ -122,7 +122,7 @@ impl EmbedRequest {
         Ok(Self { ignored, ..read })
     }
 
-    /// The reply of `/api/embeddings`: one vector.
+    /// The reply of `/api/embeddings`: a single vector.
     pub fn reply_old(vectors: &[Vector]) -> String {
         let mut out = String::from(r#"{"embedding":"#);
         match vectors.first() {

@@ -161,7 +161,7 @@ pub fn read(mut body: Value, door: Door, wanted: &IgnoredFields) -> Result<Readi
     })
 }
 
-/// Takes out what Ollama does not read either, and gives back the names.
+/// Removes fields that Ollama ignores, too, and returns their names.
 fn set_aside(body: &mut Value, door: Door) -> Vec<String> {
     let mut names = Vec::new();
     let is_known = |name: &str| door.fields().iter().any(|field| field.name == name);
@@ -358,7 +358,7 @@ impl DeleteRequest {
     }
 }
 
-/// The model of a body that may have a flag beside it, and the names of other fields.
+/// The model of a body with an optional flag, and the names of other fields.
 pub(super) fn model_beside_flag(
     body: &Value,
     flag: &'static str,

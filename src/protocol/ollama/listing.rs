@@ -76,7 +76,7 @@ fn digest(model: &ListedModel) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// As Ollama writes numbers of parameters: `8.2B`, `134.52M`.
+/// A number of parameters in Ollama's format: `8.2B`, `134.52M`.
 fn short_count(count: u64) -> String {
     let scaled = |unit: f64, decimals: usize, letter: char| {
         format!("{:.decimals$}{letter}", count as f64 / unit)
@@ -89,7 +89,7 @@ fn short_count(count: u64) -> String {
     }
 }
 
-/// What `/api/tags` answers.
+/// The reply of `/api/tags`.
 pub fn tags(models: &[ListedModel]) -> Value {
     let models: Vec<Value> = models.iter().map(entry).collect();
     json!({"models": models})
@@ -112,7 +112,7 @@ pub fn running(models: &[ListedModel]) -> Value {
     json!({"models": models})
 }
 
-/// What `/api/show` answers.
+/// The reply of `/api/show`.
 pub fn show(model: &ListedModel) -> Value {
     let can = [
         (model.kinds.contains(Kind::Text), "completion"),

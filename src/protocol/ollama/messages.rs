@@ -38,7 +38,7 @@ pub fn read(messages: Value) -> Result<Vec<Value>, Problem> {
     Ok(read)
 }
 
-/// Takes out of messages what Ollama does not read either.
+/// Removes fields of messages that Ollama ignores, too.
 pub fn set_aside(body: &mut Value, names: &mut Vec<String>) {
     let messages = body.get_mut("messages").and_then(Value::as_array_mut);
     for message in messages.into_iter().flatten() {
@@ -56,14 +56,14 @@ pub fn set_aside(body: &mut Value, names: &mut Vec<String>) {
     }
 }
 
-/// How many messages may be left out: neither those of the system nor the last.
+/// Number of messages that may be dropped: all but system messages and the last one.
 pub fn droppable(body: &Value) -> usize {
     let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
     let before_last = messages.split_last().map_or(&[][..], |(_, others)| others);
     before_last.iter().filter(|one| !is_of_system(one)).count()
 }
 
-/// Leaves out so many of the oldest messages, and results of calls that have gone with them.
+/// Drops this many of the oldest messages, with results of dropped calls.
 pub fn drop_oldest(body: &mut Value, count: usize) {
     let Some(messages) = body.get_mut("messages").and_then(Value::as_array_mut) else {
         return;

@@ -49,13 +49,13 @@ pub const ROUTES: [&str; 11] = [
     CHAT, GENERATE, EMBED, EMBEDDINGS, TAGS, SHOW, PS, VERSION, PULL, DELETE, COPY,
 ];
 
-/// What Ollama's clients send where a key is wanted: Ollama itself has none.
+/// The placeholder key of Ollama's clients, since Ollama has no keys.
 pub const NO_KEY: &str = "ollama";
 
 /// The version of Ollama whose API this is: programs ask for it before they use newer fields.
 const COMPATIBLE_WITH: &str = "0.14.0";
 
-/// What `/api/version` answers.
+/// The reply of `/api/version`.
 pub fn version() -> Value {
     json!({"version": COMPATIBLE_WITH})
 }
@@ -75,7 +75,7 @@ pub fn untagged(name: &str) -> &str {
     name.strip_suffix(":latest").unwrap_or(name)
 }
 
-/// An error body of OpenAI's shape as Ollama's clients read it: one text, and beside it what tells errors apart.
+/// Converts an error body of OpenAI's shape to Ollama's: a message, with code and param beside it.
 pub fn error_body(body: &Value) -> Value {
     let error = &body["error"];
     json!({"error": error["message"], "code": error["code"], "param": error["param"]})

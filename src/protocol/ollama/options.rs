@@ -1,5 +1,4 @@
-//! `options` of a request: how tokens are sampled. What concerns the memory of a model's process has no effect: the
-//! worker decides it.
+//! `options` of a request: sampling settings. Options about memory have no effect, since the worker decides.
 
 use serde_json::{Map, Value};
 

@@ -10,7 +10,7 @@ use super::{Problem, Shape, Strictness};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyRequest {
     pub label: String,
-    /// By name; none where the client leaves the choice to the service.
+    /// By name; `None` leaves the choice to the service.
     pub scopes: Option<Vec<String>>,
     /// The key is good for the worker of this name only.
     pub worker: Option<String>,
@@ -44,19 +44,19 @@ pub const KEY_FIELDS: &[Field<KeyRequest>] = &[
     }),
 ];
 
-/// A request whose cost is asked for.
+/// A request for a price quote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuoteRequest {
     pub model: String,
     /// `text`, `image`, `video`, `audio`, `3d`, `speech` or `transcript`.
     pub modality: &'static str,
     pub prompt_tokens: u64,
-    /// None: as long as the context of the model allows.
+    /// `None`: as long as the model's context allows.
     pub max_tokens: Option<u64>,
     pub outputs: i64,
     /// Length of a video, of audio, or of a sound to write down.
     pub millis: u64,
-    /// Of a text to speak.
+    /// Characters of a text to speak.
     pub characters: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A failure in OpenAI's shape, and beside it the `detail` that clients of the public network parse.
+//! Errors in OpenAI's shape, with the `detail` that clients of the public network parse.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! A field of a request, declared once: its name, shape and words, and what reading it does. Parsing, errors for
-//! unknown names and the OpenAPI schema come from the same table.
+//! Fields of requests, declared once: name, shape, description and parser. Parsing, errors for unknown names and the
+//! OpenAPI schema use the same table.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use super::chat::IgnoredFields;
 use super::nearest::{nearest, shortened};
 use super::{Problem, Shape, Strictness};
 
-/// One field of a request that is read into a `D`.
+/// A field of a request, parsed into a `D`.
 pub struct Field<D> {
     pub name: &'static str,
     pub about: &'static str,

@@ -17,13 +17,13 @@ use super::nearest::shortened;
 /// Values of one body, a number in a list counted as one. The longest prompts have a few thousand.
 pub const MOST_VALUES: usize = 500_000;
 
-/// Levels of nesting. What we put around it has far fewer than there are between this and what [`serde_json`] reads.
+/// Limit of nesting. Wrappers around stored values stay far below the distance to [`serde_json`]'s own limit.
 pub const DEEPEST: usize = 100;
 
 /// Prefix of the parse error.
 const NOT_JSON: &str = "the body is not valid JSON: ";
 
-/// What [`serde_json`] says of a second half of a pair of surrogates, and of a first one that nothing follows.
+/// Errors of [`serde_json`] for lone surrogates.
 const HALVES: [&str; 2] = [
     "lone leading surrogate in hex escape",
     "unexpected end of hex escape",

@@ -1,4 +1,4 @@
-//! What replies of all routes for media share: how an output is delivered, and which worker made it.
+//! Common parts of media replies: delivery of an output, and its worker.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,7 @@ pub enum MediaEncoding {
 }
 
 impl MediaEncoding {
-    /// By the words of `response_format`.
+    /// Parses `response_format`.
     pub fn named(word: &Value) -> Self {
         match word == "url" {
             true => Self::Url,
@@ -112,7 +112,7 @@ pub fn accepted(jobs: &[String], client_ref: Option<&str>, is_possible: bool) ->
     })
 }
 
-/// Where the results of a job are found.
+/// The link to the results of a job.
 pub fn results_link(job: &str) -> String {
     format!("/v1/media/results?job_id={job}")
 }
@@ -150,7 +150,7 @@ pub struct MediaResults {
     pub media: Vec<StoredMedia>,
     pub model: String,
     pub worker: String,
-    /// Of the slowest output.
+    /// Duration of the slowest output.
     pub seconds: f64,
     /// The code of the failure that has closed it.
     pub error: Option<String>,
@@ -280,7 +280,7 @@ pub struct MediaGrid {
     pub job: String,
     pub worker: Option<String>,
     pub model: String,
-    /// Of the slowest output.
+    /// Duration of the slowest output.
     pub seconds: f64,
 }
 
@@ -314,7 +314,7 @@ impl MediaGrid {
     }
 }
 
-/// A whole reply for a kind of media whose entries have nothing beside their data and seed.
+/// A complete reply for media whose entries have only data and seed.
 pub fn reply(created: i64, outputs: &[FinishedMedia], grid: &MediaGrid) -> Value {
     let entry = |output: &FinishedMedia| {
         let mut entry = Map::from_iter([("seed".to_owned(), json!(output.seed))]);

@@ -10,7 +10,7 @@ use crate::job::{Failure, FailureKind};
 pub struct Problem {
     pub failure: Failure,
     pub param: Option<Cow<'static, str>>,
-    /// The field has no meaning here, whatever its value.
+    /// The field is unknown, whatever its value.
     pub is_unknown: bool,
 }
 

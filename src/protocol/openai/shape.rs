@@ -74,7 +74,7 @@ impl Shape {
         }
     }
 
-    /// As JSON Schema.
+    /// The JSON Schema of the shape.
     pub fn schema(&self) -> Value {
         match self {
             Self::Flag => json!({"type": "boolean"}),

@@ -1,4 +1,4 @@
-//! One vector for each text.
+//! Embedding jobs: a vector for each text.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct EmbeddingRequest {
     /// The place of the first among the inputs of the request, for errors.
     #[serde(default)]
     pub first: usize,
-    /// Shorten vectors to so many numbers.
+    /// Shortens vectors to this many numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<u32>,
 }
@@ -41,8 +41,8 @@ impl JobRequest for EmbeddingRequest {
     }
 }
 
-/// An embedding, whose serde form is its bytes in hexadecimal digits: as numbers a batch would have more values than a
-/// frame may have.
+/// An embedding. The serde form is its bytes as hexadecimal digits: as numbers, a batch would exceed a frame's limit of
+/// values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Vector(pub Vec<f32>);
 

@@ -28,7 +28,7 @@ pub const NEGATIVE: &str = "###";
 #[serde(default)]
 pub struct ImageRequest {
     pub prompt: String,
-    /// What should not be seen.
+    /// The negative prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub negative_prompt: Option<String>,
     /// 0 until the model decides it, as the height is.
@@ -43,7 +43,7 @@ pub struct ImageRequest {
     pub sampler: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub karras: Option<bool>,
-    /// A noise schedule that `karras` cannot express, as the poll API names it.
+    /// A noise schedule that `karras` cannot express, by its name in the AI Horde API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,24 +54,24 @@ pub struct ImageRequest {
     pub loras: Vec<Lora>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inversions: Vec<TextualInversion>,
-    /// The client's API lists textual inversions beside prompts: polling workers load no others.
+    /// The client's API lists textual inversions separately: polling workers load no others.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lists_inversions: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceImage>,
-    /// None: as a mask, or its absence, says.
+    /// `None`: decided by the presence of a mask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_use: Option<SourceUse>,
-    /// How much of the source is drawn anew, up to 1.
+    /// Denoising strength, up to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
     /// Fits to itself at opposite edges.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tiling: bool,
-    /// Drawn smaller first where it is larger than the model's own size.
+    /// Generates at the model's own size first, if the image is larger.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hires_fix: bool,
-    /// How much of the enlarged image `hires_fix` draws anew, up to 1.
+    /// Denoising strength of the second pass of `hires_fix`, up to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hires_strength: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +82,7 @@ pub struct ImageRequest {
     /// How much post-processors change faces, up to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub face_strength: Option<f64>,
-    /// Drawn without a background.
+    /// Generated without a background.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub transparent: bool,
     /// The worker hides an image that is not safe for work.
@@ -113,7 +113,7 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// Settings of a solver beside its name and its noise schedule.
+/// Settings of a solver besides its name and its noise schedule.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SolverSettings {
@@ -179,13 +179,13 @@ pub struct Lora {
     pub inject_trigger: Option<String>,
 }
 
-/// A textual inversion that the client lists beside its prompts. Prompts name others as `embedding:NAME`.
+/// A textual inversion listed separately. Prompts name others as `embedding:NAME`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TextualInversion {
     pub name: String,
     /// How much it counts where the worker adds it to a prompt.
     pub strength: f64,
-    /// The prompt that the worker adds it to; none where a prompt names it.
+    /// The prompt that the worker adds it to; `None` if a prompt names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptSide>,
 }
@@ -244,19 +244,19 @@ impl ImageRequest {
     }
 }
 
-/// As many as most models take.
+/// Steps of most models.
 const USUAL_STEPS: u32 = 30;
-/// Of an image whose size neither the client nor the model says.
+/// Size if neither the client nor the model states one.
 pub const USUAL_SIZE: (u32, u32) = (1024, 1024);
 /// Sides of images are multiples of it.
 const SIDE_STEP: u32 = 64;
 /// Sides that are chosen for models of ours are multiples of it.
 const FINE_SIDE_STEP: u32 = 16;
-/// No model draws less.
+/// Smallest side of any model.
 const LEAST_SIDE: u32 = 64;
 
 impl ImageRequest {
-    /// As it was asked for, or usual.
+    /// The requested size, or the default.
     pub fn size_or_usual(&self) -> (u32, u32) {
         match self.width {
             0 => USUAL_SIZE,
@@ -273,7 +273,7 @@ fn fitted(shape: (u32, u32), own: (u32, u32), step: u32, enlarges: bool) -> (u32
         true => scale,
         false => scale.min(1.0),
     };
-    // Longer images are cut to what models draw.
+    // Longer shapes are limited to those that models generate.
     let longest = (own.0.max(own.1) * 3 / 2).max(LEAST_SIDE);
     let side = |side: f64| {
         let steps = (side * scale / f64::from(step)).round();
@@ -399,7 +399,7 @@ pub struct SourceImage {
     pub image: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mask: Option<String>,
-    /// Further ones, and what each weighs.
+    /// Further source images, with their weights.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<(String, f64)>,
     /// Width and height of the first, until an image without a size is fitted to its shape.

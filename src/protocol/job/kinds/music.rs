@@ -1,4 +1,4 @@
-//! A job for music: one sound. A setting that the client left unset is `None`.
+//! Music jobs: an audio file each. Settings that the client left out are `None`.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ pub struct MusicRequest {
     /// For a model that speaks: the prompt is the text, and `seconds` the longest sound.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_speech: bool,
-    /// The model decides whether it is a speech: nothing was known of it when the client asked.
+    /// The model decides whether the output is speech, since it was unknown at the time of the request.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub may_be_speech: bool,
     /// A voice of a model that speaks, or a mixture such as `a+b`. None: the model's usual one.

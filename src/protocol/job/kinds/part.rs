@@ -1,4 +1,4 @@
-//! Values that a worker brings.
+//! Results of jobs that are sent as values.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -8,11 +8,11 @@ use crate::job::{Formats, Limits, Reach};
 pub enum OutputForm {
     /// Token by token.
     Text,
-    /// As values: whole, or in parts.
+    /// As values: in one result, or in parts.
     Values,
     /// Uploaded.
     File(MediaFile),
-    /// As an answer, or as an image.
+    /// As a form's result, or as an image.
     Form,
 }
 
@@ -69,8 +69,8 @@ pub trait JobRequest {
         work_of_tokens(self.size() / 10)
     }
 
-    /// The demands on a worker, and the formats that can say all of it. Texts and images have those of their door, which
-    /// knows more.
+    /// Requirements for the worker, and the formats that carry every field. Texts and images get theirs from their API,
+    /// which knows more.
     fn limits(&self) -> Limits {
         Limits {
             formats: Formats::NEUTRAL,
@@ -84,7 +84,7 @@ pub trait JobRequest {
         false
     }
 
-    /// Fills in what [`Self::is_unbound`] is about.
+    /// Fills in the settings that [`Self::is_unbound`] refers to.
     fn bind(&mut self, _: &ModelDefaults) {}
 
     fn seed(&self) -> Option<u64> {
@@ -117,7 +117,7 @@ pub trait JobRequest {
         source.map(SourceImage::keys_mut).unwrap_or_default()
     }
 
-    /// Width and height of a picture that is made; 0 where they are unset.
+    /// Width and height of an image output; 0 where unset.
     fn picture_size(&self) -> Option<(u32, u32)> {
         None
     }
@@ -132,7 +132,7 @@ pub trait JobRequest {
         0
     }
 
-    /// The length of a sound or a video that is paid; of an unbound request, the longest that it may become.
+    /// The paid length of an audio or video output; for an unbound request, the longest possible one.
     fn paid_millis(&self) -> u64 {
         0
     }
@@ -168,7 +168,7 @@ pub trait JobRequest {
     }
 }
 
-/// The work of so many written tokens.
+/// The amount of work of this many generated tokens.
 pub(super) fn work_of_tokens(tokens: u64) -> u64 {
     const TOKENS_OF_A_JOB: u64 = 356;
     tokens.saturating_mul(1000) / TOKENS_OF_A_JOB
@@ -181,7 +181,7 @@ pub(super) fn work_of_text(limits: &Limits) -> u64 {
 }
 
 impl dyn JobRequest {
-    /// The file that the worker uploads; none where the output comes on the link.
+    /// The file that the worker uploads; `None` if the output comes over the link.
     pub fn file(&self) -> Option<MediaFile> {
         match self.output() {
             OutputForm::File(file) => Some(file),

@@ -33,7 +33,7 @@ pub struct SpeechRequest {
     pub seed: u64,
 }
 
-/// The next part of a speech: one channel.
+/// The next part of a speech, with one channel.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SpeechPart {

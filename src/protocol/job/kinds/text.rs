@@ -26,14 +26,14 @@ pub struct TextRequest {
     pub input: TextInput,
     #[serde(default)]
     pub sampling: Sampling,
-    /// At most this many tokens, those of an interrupted attempt counted in.
+    /// Token limit, with tokens of interrupted attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
     #[serde(default, skip_serializing_if = "StopRules::is_empty")]
     pub stop_rules: StopRules,
-    /// Report each token's log probability, and that of so many best alternatives.
+    /// Report each token's log probability, and this many best alternatives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<u32>,
     /// The same for each token of the prompt. With it `max_tokens` may be 0.
@@ -63,7 +63,7 @@ pub enum TextInput {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chat {
-    /// Objects with `role`, `content`, and whatever else the template knows.
+    /// Objects with `role`, `content`, and further keys of the template.
     pub messages: Vec<Value>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Value>,
@@ -72,7 +72,7 @@ pub struct Chat {
     pub variables: Map<String, Value>,
 }
 
-/// The speaker of a message, whatever its role is called.
+/// The speaker of a message, by whatever role name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Voice {
     System,
@@ -106,7 +106,7 @@ impl JobRequest for TextRequest {
 const UNLIMITED_OUTPUT: u64 = 512;
 
 impl TextRequest {
-    /// Settings that a worker of plain texts cannot be told, by their names. A request of the AI Horde API has none.
+    /// Settings that a polling text worker cannot get, by name. A request of the AI Horde API has none.
     pub fn beyond_plain_text(&self) -> Vec<&'static str> {
         let sampling = &self.sampling;
         let acts = |penalty: Option<f32>| penalty.is_some_and(|penalty| penalty != 0.0);
@@ -181,7 +181,7 @@ fn plain_text(content: &Value) -> Option<String> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StopRules {
-    /// Neither a token nor a stop string ends it before it has so many tokens.
+    /// Neither a token nor a stop string ends the output before this many tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_tokens: Option<u32>,
     /// The model does not end its turn by itself.
@@ -221,7 +221,7 @@ pub struct Sampling {
     pub logit_bias: Vec<(u32, f32)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Settings that only clients of the poll API have words for.
+    /// Settings that only the AI Horde API has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub legacy: Option<Box<LegacySampling>>,
 }

@@ -45,7 +45,7 @@ pub struct DetokenizeInput {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenList {
     pub ids: Vec<u32>,
-    /// Where they were asked for.
+    /// The tokens' texts, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strings: Option<Vec<String>>,
     /// The model's context on the worker that answers.

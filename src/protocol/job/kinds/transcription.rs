@@ -60,7 +60,7 @@ pub struct TranscriptSegment {
     pub end: f64,
     pub text: String,
     pub tokens: Vec<u32>,
-    /// Where the window began that it was heard in, in hundredths of a second.
+    /// Start of the segment's window, in hundredths of a second.
     pub seek: u32,
     pub temperature: f32,
     pub avg_logprob: f32,
@@ -102,7 +102,7 @@ impl TranscriptionRequest {
         Capabilities::default().with_if(searches, Capabilities::BEAM_SEARCH)
     }
 
-    /// What counts as its tokens: the positions that a network hears.
+    /// The counted tokens: positions of the network's audio input.
     pub fn tokens(&self) -> u64 {
         self.tokens_until(self.seconds).max(1)
     }

@@ -1,4 +1,4 @@
-//! A job for a video: one file. A setting that the client left unset is `None`; of size, length and frames a second, 0.
+//! Video jobs: a file each. Settings that the client left out are `None`, or 0 for size, length and frame rate.
 
 use serde::{Deserialize, Serialize};
 

@@ -99,7 +99,7 @@ impl From<ValuesJson<'_>> for Body {
 const TRANSCRIPT: &str = "transcript";
 
 impl Body {
-    /// As a request is kept whose client comes for its output later: media and transcripts.
+    /// The stored form of durable requests: media and transcripts.
     pub fn stored(&self) -> Value {
         match self {
             Self::Transcription(request) => json!({ TRANSCRIPT: request }),

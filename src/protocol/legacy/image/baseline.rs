@@ -18,7 +18,7 @@ words! {
 }
 
 impl Baseline {
-    /// That of a model no reference knows: a mark in its name, or the oldest.
+    /// The family of an unlisted model: by a mark in its name, else the oldest.
     pub fn of_unknown(model: &str) -> Self {
         const MARKS: [(&str, Baseline); 5] = [
             ("[SDXL]", Baseline::Sdxl),

@@ -1,5 +1,5 @@
-//! Which parameters of an image request go together. Every check says no with the code clients know, in the order
-//! the public service checks in, so that of several mistakes the same one is told.
+//! Checks between the parameters of an image request. Each refuses with the code that clients know, in the order of the
+//! public service, so that several errors give the same code.
 
 use crate::legacy::error::{Code, Refusal};
 use crate::legacy::words::{self, ControlType, PostProcessor, SourceProcessing, Word, Workflow};
@@ -19,12 +19,12 @@ pub const LONGEST_PROMPT: usize = 64 << 10;
 /// Facts for the checks that the request itself does not contain.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
-    /// What family each model is of.
+    /// The family of each model.
     pub baseline: &'a dyn Fn(&str) -> Baseline,
     pub asker: Asker<'a>,
 }
 
-/// What counts about who asks.
+/// Properties of the caller that count.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker<'a> {
     /// `name#id`
@@ -57,7 +57,7 @@ impl GenerationInputImage {
         Code::MoreThanMinExtraSourceImage.when(extra > 1 && !asker.trusted)
     }
 
-    /// What only trusted users may do.
+    /// Options for trusted users only.
     pub fn check_batch(&self, asker: Asker) -> Result<(), Refusal> {
         let alone = self.disable_batching && self.params.n > 1;
         Code::RequiresTrust.when(alone && !asker.trusted)
@@ -178,7 +178,7 @@ impl ModelGenerationInputImage {
     }
 }
 
-/// Post-processors and control types are no models, though some lists show them beside each other.
+/// Refuses names of post-processors and control types as models, since some lists show them together.
 pub fn check_names(models: &[String]) -> Result<(), Refusal> {
     let is_none = |model: &String| {
         words::named::<PostProcessor>(model).is_some()

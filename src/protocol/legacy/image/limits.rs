@@ -9,8 +9,8 @@ use crate::legacy::words::{Scheduler, SourceProcessing};
 use crate::legacy::work;
 
 impl GenerationInputImage {
-    /// Settings that only the poll API has are for its workers alone. The neutral form holds more of them than the form
-    /// of public media workers.
+    /// Settings without a neutral equivalent need polling workers. The neutral format has more settings than that of
+    /// public media workers.
     pub fn formats(&self) -> Formats {
         let params = &self.params;
         let neutral = params.control_type.is_none()

@@ -18,7 +18,7 @@ words! {
         AestheticScore = "aesthetic_score",
     }
 
-    /// What happened.
+    /// The remark itself.
     pub enum MetadataValue {
         DownloadFailed = "download_failed",
         ParseFailed = "parse_failed",
@@ -42,7 +42,7 @@ body! {
     }
 }
 
-/// The only place where censorship of an image is told.
+/// Censorship of an image is reported in its remarks only.
 pub fn hidden(remarks: &[GenerationMetadataImage]) -> Option<Hidden> {
     let mut remarks = remarks.iter();
     let told = remarks.find(|remark| remark.r#type == MetadataType::Censorship)?;

@@ -1,5 +1,5 @@
-//! An image request of the poll API as a neutral one, and back in its words for workers that know no others. Settings that
-//! the client left unset become those that suit the model. What came through the poll API goes out as it came.
+//! Converts an image request between the AI Horde API and the neutral form, for polling workers. Settings that the
+//! client left out get the model's defaults. A request of the AI Horde API is converted back unchanged.
 //!
 //! The source image keeps its key in the media store; the renderer for a pop replaces it by a link.
 
@@ -89,7 +89,7 @@ impl GenerationInputImage {
         })
     }
 
-    /// One image of this model.
+    /// An image of this model.
     pub fn of_neutral(image: &ImageRequest, model: &str) -> Self {
         let source = image.source.as_ref();
         Self {
@@ -334,7 +334,7 @@ mod tests {
         assert!(plain.formats().meets(Formats::OPENAI_CHAT));
     }
 
-    /// Every setting of the poll API, in turn.
+    /// Every setting of the AI Horde API, in turn.
     #[test]
     fn a_request_of_the_poll_api_goes_out_as_it_came() {
         let params = json!({

@@ -102,7 +102,7 @@ body! {
 }
 
 body! {
-    /// One LoRA.
+    /// A LoRA.
     pub struct ModelPayloadLorasImage {
         needs {
             /// Name, or number at CivitAI.
@@ -118,7 +118,7 @@ body! {
 }
 
 words! {
-    /// Where a textual inversion goes by itself.
+    /// The prompt to which a textual inversion is added automatically.
     pub enum InjectInto {
         Prompt = "prompt",
         NegativePrompt = "negprompt",
@@ -126,7 +126,7 @@ words! {
 }
 
 body! {
-    /// One textual inversion.
+    /// A textual inversion.
     pub struct ModelPayloadTextualInversionsImage {
         needs { name: String = text(1..=255), }
         fills { strength: f64 = strength() => 1.0, }
@@ -171,7 +171,7 @@ impl From<&ModelPayloadTextualInversionsImage> for TextualInversion {
 }
 
 impl ModelGenerationInputImage {
-    /// The steps that are drawn: fewer by default with a control map, and never more than it is worth.
+    /// Steps to run: fewer by default with a control map, and capped then.
     pub fn steps(&self) -> u32 {
         match self.control_type {
             None => self.steps.unwrap_or(30),
@@ -179,7 +179,7 @@ impl ModelGenerationInputImage {
         }
     }
 
-    /// Of the flag and the word for the schedule, the word counts.
+    /// `scheduler` takes precedence over the flag.
     pub fn is_karras(&self) -> bool {
         match self.scheduler {
             Some(Scheduler::Karras) => true,
@@ -188,7 +188,7 @@ impl ModelGenerationInputImage {
         }
     }
 
-    /// A schedule that cannot be told by the flag.
+    /// A schedule that the flag cannot express.
     pub fn newer_scheduler(&self) -> Option<Scheduler> {
         self.scheduler.filter(|one| one.is_newer())
     }
@@ -199,12 +199,12 @@ impl ModelGenerationInputImage {
             .filter(|_| self.control_type.is_some())
     }
 
-    /// Whether it says how the solver goes its steps, or by which schedule, beyond what every worker understands.
+    /// Whether it sets the solver or the schedule beyond the options that every worker supports.
     pub fn sets_solver(&self) -> bool {
         self.newer_scheduler().is_some() || self.tunes_solver()
     }
 
-    /// Settings of a solver beside its name and its noise schedule.
+    /// Whether it sets options of a solver besides its name and its noise schedule.
     pub fn tunes_solver(&self) -> bool {
         self.sampler_eta.is_some()
             || self.sampler_s_noise.is_some()

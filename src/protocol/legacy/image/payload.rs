@@ -42,7 +42,7 @@ reply! {
     pub struct ModelPayloadImage {
         always {
             ddim_steps: u32,
-            /// As many as there are ids.
+            /// The number of ids.
             n_iter: u32,
             image_is_control: bool,
             return_control_map: bool,
@@ -134,7 +134,7 @@ impl GenerationPayloadImage {
 }
 
 impl ModelPayloadImage {
-    /// The job of a request: so many images of it, with this seed.
+    /// The payload of this many images of a request, with this seed.
     pub fn of(request: &GenerationInputImage, images: u32, seed: u32) -> Self {
         let censor = !request.nsfw && request.censor_nsfw;
         Self {
@@ -202,7 +202,7 @@ mod tests {
     fn payload(params: &Value) -> Value {
         let asked = json!({"prompt": "a cat", "params": params});
         let asked = GenerationInputImage::read(asked).unwrap();
-        // As it comes from the disk.
+        // As restored from the database.
         let asked = GenerationInputImage::read(json!(asked)).unwrap();
         let payload = ModelPayloadImage::of(&asked, 1, 7);
         assert_fits("ModelPayloadImage", &payload);

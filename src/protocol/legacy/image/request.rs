@@ -11,7 +11,7 @@ body! {
     /// `POST /v2/generate/async`
     pub struct GenerationInputImage {
         needs {
-            /// What follows the first `###` is what should not be seen.
+            /// The part after the first `###` is the negative prompt.
             prompt: String = text(1..),
         }
         fills {

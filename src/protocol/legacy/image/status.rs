@@ -20,7 +20,7 @@ reply! {
         }
     }
 
-    /// One finished image.
+    /// A finished image.
     pub struct GenerationImage {
         always {
             /// A signed link, or base64 webp, or [`LOST`].
@@ -32,11 +32,11 @@ reply! {
             worker_id: Uuid,
             worker_name: String,
             model: String,
-            /// Always ok: censorship is told by `censored` and `gen_metadata`.
+            /// Always ok: censorship is in `censored` and `gen_metadata`.
             state: ResultState,
         }
     }
 }
 
-/// What stands for an image that the media store no longer has.
+/// Value for an image that was deleted from the media store.
 pub const LOST: &str = "N/A";

@@ -1,4 +1,4 @@
-//! Several styles under one name, of which each use draws one.
+//! Collections: several styles under one name, one of which is chosen at random for each use.
 
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ body! {
     pub struct NewModelCollection {
         needs {
             name: String = text(1..=100),
-            /// By id or by name, all of one kind.
+            /// By id or name, all of one kind.
             styles: Vec<String> = list(text(1..)),
         }
         fills { public: bool = flag() => true, }

@@ -36,7 +36,7 @@ words! {
 }
 
 reply! {
-    /// Of whatever created or changed a style, an example or a collection.
+    /// The reply to a change of a style, an example or a collection.
     pub struct StyleModify {
         always {
             id: Uuid,

@@ -1,6 +1,5 @@
-//! How a request names a style or a collection: by id, by name, or by name and owner, saying which it means or not.
-//! `name`, `alias#1::name`, `style::name`, `collection::alias#1::name`, and the full name that lists show,
-//! `alias#1::style::name`.
+//! How a request names a style or a collection: by id, by name, or by name and owner, with or without the type. `name`,
+//! `alias#1::name`, `style::name`, `collection::alias#1::name`, and the full name in lists, `alias#1::style::name`.
 
 use uuid::Uuid;
 

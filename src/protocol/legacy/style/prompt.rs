@@ -15,7 +15,7 @@ pub const TEXT_VARIABLES: [&str; 1] = ["{p}"];
 /// A template may name its variables so often, all together.
 const MOST_PLACES: usize = 16;
 
-/// The prompt of an image. A template that has no place for what should not be seen gets one at `{np}`.
+/// The prompt of an image. A template without a negative prompt gets the client's at `{np}`.
 pub fn image(template: &str, prompt: &str) -> Result<String, Refusal> {
     let (wanted, unwanted) = prompt.split_once(NEGATIVE).unwrap_or((prompt, ""));
     let unwanted = match template.contains(NEGATIVE) || unwanted.is_empty() {
@@ -61,7 +61,7 @@ fn filled<'a>(template: &'a str, value: impl Fn(&str) -> Option<&'a str>) -> Vec
     parts
 }
 
-/// In one, if it has at most so many bytes: a short request may name a style that repeats it.
+/// Joins the parts, up to `most` bytes: a short request may name a style that repeats its prompt.
 fn joined(parts: &[&str], most: usize) -> Result<String, Refusal> {
     let length = parts.iter().map(|part| part.len());
     let length = length.fold(0, usize::saturating_add);

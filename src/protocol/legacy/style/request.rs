@@ -86,8 +86,7 @@ impl ModelStyleInputParamsImage {
 }
 
 impl ModelStyleInputParamsText {
-    /// The parameters of a request that names this style. Lengths it says nothing about are those of a request
-    /// that says nothing.
+    /// The parameters of a request with this style. Lengths that the style leaves out are a request's defaults.
     #[must_use]
     pub fn over(&self, asked: &ModelGenerationInputText) -> ModelGenerationInputText {
         let style = self.clone();

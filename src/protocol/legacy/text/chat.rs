@@ -6,20 +6,20 @@
 
 use crate::job::{Chat, Voice};
 
-/// The text, and what ends an answer to it.
+/// The formatted text, and the stop strings of its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
     pub prompt: String,
     pub stops: &'static [&'static str],
 }
 
-/// How one family of models separates who said what.
+/// The chat format of a model family.
 #[derive(Debug)]
 struct Form {
     /// Parts of names, in lower case.
     families: &'static [&'static str],
     start: &'static str,
-    /// Before what each says: the system, the user, the model.
+    /// Prefixes of the system, user and model messages.
     before: [&'static str; 3],
     /// After it.
     after: [&'static str; 3],
@@ -78,7 +78,7 @@ const PHI: Form = Form {
     joins_system: false,
     stops: &["<|end|>", "<|user|>"],
 };
-/// What most instruction-tuned models have seen, whatever their own format.
+/// Headings known to most instruction-tuned models, whatever their own format.
 const HEADINGS: Form = Form {
     families: &[],
     start: "",
@@ -89,7 +89,7 @@ const HEADINGS: Form = Form {
 };
 const FORMS: [&Form; 5] = [&CHATML, &LLAMA_3, &GEMMA, &MISTRAL, &PHI];
 
-/// Nothing, if there is more in the chat than text.
+/// `None` if the chat contains more than text.
 pub fn written(chat: &Chat, model: &str) -> Option<Written> {
     let said = chat.plain_lines()?;
     let form = Form::of(model);
@@ -99,7 +99,7 @@ pub fn written(chat: &Chat, model: &str) -> Option<Written> {
     })
 }
 
-/// What ends an answer of a model of this name.
+/// Stop strings for a model of this name.
 pub fn stops(model: &str) -> &'static [&'static str] {
     Form::of(model).stops
 }

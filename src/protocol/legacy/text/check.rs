@@ -7,7 +7,7 @@ use crate::legacy::error::{Code, Refusal};
 use super::params::ModelGenerationInputText;
 use super::request::GenerationInputText;
 
-/// In bytes: four for each token of the longest context that can be asked for.
+/// In bytes: four for each token of the longest context that can be requested.
 pub const LONGEST_PROMPT: usize = 4 << 20;
 const FULL_SAMPLER_ORDER: usize = 7;
 const MOST_STOPS: usize = 128;
@@ -27,7 +27,7 @@ impl GenerationInputText {
         Code::InvalidExtraSourceImages.when(images)
     }
 
-    /// What only trusted users may do.
+    /// Options for trusted users only.
     pub fn check_batch(&self, trusted: bool) -> Result<(), Refusal> {
         let alone = self.disable_batching && self.outputs() > 1;
         Code::RequiresTrust.when(alone && !trusted)

@@ -1,5 +1,5 @@
-//! A text request as the neutral job, and a neutral job as the payload of a legacy worker, whichever door it came
-//! through. A request of the poll API comes out of a legacy worker's payload as its client wrote it.
+//! Converts a text request to the neutral job, and a neutral job of any API to a polling worker's payload. A request of
+//! the AI Horde API is converted back unchanged.
 
 use crate::job::{LegacySampling, Sampling, StopRules, TextInput, TextRequest};
 
@@ -68,7 +68,7 @@ fn sampling_of(params: &ModelGenerationInputText) -> Sampling {
 }
 
 impl ModelPayloadText {
-    /// One job. The prompt is handed over because a chat has to be written out for its model first.
+    /// The payload of one job. `prompt` is separate, because a chat has to be formatted for its model first.
     pub fn of(request: &TextRequest, prompt: String, lengths: Lengths) -> Self {
         let sampling = &request.sampling;
         let legacy = sampling.legacy.as_deref().cloned().unwrap_or_default();

@@ -26,7 +26,7 @@ body! {
 }
 
 impl GenerationMetadataText {
-    /// What its worker remarked about a text, or else what there is to remark if it is hidden for this reason.
+    /// The worker's remarks about a text, or the default remark of this censorship.
     pub fn about(note: Option<&Note>, hidden: Option<Hidden>) -> Vec<Self> {
         let remarks = note.map_or(&[][..], |note| &note.remarks);
         let told: Vec<_> = remarks.iter().filter_map(Self::read).collect();

@@ -18,7 +18,7 @@ reply! {
         }
     }
 
-    /// One finished text. Unlike an image it does not say which job it was.
+    /// A finished text. Unlike an image it does not name its job.
     pub struct GenerationText {
         always {
             text: String,

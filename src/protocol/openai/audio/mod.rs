@@ -23,7 +23,7 @@ use fields::{FIELDS, MusicDraft};
 /// A sound to make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AudioRequest {
-    /// None where any model for music will do.
+    /// `None` if any music model will do.
     pub model: Option<Arc<str>>,
     pub music: MusicRequest,
     pub tracking: MediaTracking,

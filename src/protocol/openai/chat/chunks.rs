@@ -1,4 +1,4 @@
-//! Chunks as they come. What all chunks of a choice begin and end with is made once; a token costs its own
+//! Chunks of a stream. The constant beginning and end of a choice's chunks are built once; a token costs its own
 //! characters and two copies.
 
 use std::fmt::Write;
@@ -21,7 +21,7 @@ use super::{CallStyle, ChatRequest, Ending, Grid, Head, StreamOptions};
 pub struct ChunkWriter {
     /// `data: {…,"choices":[`
     opening: BytesMut,
-    /// What follows the choices in every chunk before the last: `}\n\n`
+    /// The end of every chunk before the last: `}\n\n`
     closing: &'static [u8],
     choices: Vec<Choice>,
     unfinished: usize,
@@ -188,7 +188,7 @@ impl ChunkWriter {
 }
 
 impl StreamWriter for ChunkWriter {
-    /// The chunk that says who speaks; written once, also by whatever comes first.
+    /// Writes the chunk with the role once, before the first output.
     fn open(&mut self, choice: u32, out: &mut BytesMut) {
         let Some(known) = self.choices.get_mut(choice as usize) else {
             return;
@@ -210,9 +210,8 @@ impl StreamWriter for ChunkWriter {
         }
     }
 
-    /// Ends a choice. The last one ends the stream: with the usage in a chunk of its own where the client asked
-    /// for it, and on the last chunk of a choice where it did not, since clients that never asked for a chunk
-    /// without choices may not expect one.
+    /// Ends a choice. The last one ends the stream: with the usage in a chunk of its own if the client requested it,
+    /// else on the last chunk of a choice, since such clients may not expect a chunk without choices.
     fn end(&mut self, choice: u32, ending: Ending, grid: &Grid, out: &mut BytesMut) {
         self.open(choice, out);
         self.total.add(ending.usage);

@@ -1,5 +1,5 @@
-//! The content of one message: a string, or parts. Parts that are all text become one string, which every chat
-//! template takes; with pictures among them they stay a list.
+//! The content of a message: a string, or parts. Parts that are all text become one string, which every chat template
+//! takes; with images among them they stay a list.
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ use super::messages::{Role, input_demand};
 pub struct Content {
     pub value: Value,
     pub demands: Vec<Demand>,
-    /// Of text.
+    /// Bytes of text.
     pub bytes: usize,
 }
 

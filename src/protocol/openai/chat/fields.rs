@@ -207,7 +207,7 @@ pub const FIELDS: &[Field<Draft>] = &[
         only(draft, "service_tier", value == "auto" || value == "default", "\"auto\" or \"default\"")
     }),
 
-    // What tells us who asks, and changes nothing about the answer.
+    // Fields that identify the client and do not affect the reply.
     field("user", Shape::Text, "Your identifier of the end user; no effect.", |_, _| Ok(())),
     field("safety_identifier", Shape::Text, "Your identifier of the end user; no effect.", |_, _| Ok(())),
 
@@ -261,14 +261,14 @@ pub const FIELDS: &[Field<Draft>] = &[
         only(draft, "prompt_cache_options", implicit, "{\"mode\":\"implicit\"}")
     }),
 
-    // What nothing here can do yet.
+    // Fields that are not supported yet.
     field("audio", Shape::Object, "Not supported: answers are text.", |draft, _| never(draft, "audio")),
     field("prediction", Shape::Object, "Not supported.", |draft, _| never(draft, "prediction")),
     field("moderation", Shape::Object, "Not supported.", |draft, _| never(draft, "moderation")),
     field("web_search_options", Shape::Object, "Not supported: no web search.", |draft, _| never(draft, "web_search_options")),
 ];
 
-/// What tells who asks, and is nothing to a stranger's machine.
+/// Fields that identify the client, removed for public workers.
 const OURS_ALONE: [&str; 4] = ["user", "safety_identifier", "metadata", "prompt_cache_key"];
 
 /// The body as a worker of the public network may see it.

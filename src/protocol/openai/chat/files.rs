@@ -7,7 +7,7 @@ use crate::openai::{Problem, Shape, field};
 /// A file part of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePart {
-    /// As errors name it: `messages[1].content[0].file`.
+    /// The name in errors: `messages[1].content[0].file`.
     pub place: String,
     pub message: usize,
     pub part: usize,

@@ -20,7 +20,7 @@ pub struct Head {
     pub model: Arc<str>,
 }
 
-/// The network's own words beside OpenAI's.
+/// Fields of this network beside OpenAI's.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Grid {
     pub worker: Option<Arc<str>>,
@@ -29,7 +29,7 @@ pub struct Grid {
     pub ttft: Option<f64>,
     pub tokens_per_s: Option<f64>,
     pub seed: i64,
-    /// Where the client left the choice of the model to us.
+    /// Set if the client left the choice of the model to the service.
     pub routing: Option<Routing>,
     /// The API of the request, where its worker got a translation of it.
     pub translated: Option<&'static str>,

@@ -10,7 +10,7 @@ use crate::openai::{Problem, Shape, Strictness, field, json};
 use super::Demand;
 use super::content;
 
-/// Every key of a message, and the roles it may stand with. `reasoning_content` is what our own replies carry.
+/// Every key of a message, with its roles. `reasoning_content` is a field of our own replies.
 const KEYS: &[(&str, &[Role])] = &[
     ("role", Role::ALL),
     ("content", Role::ALL),
@@ -39,7 +39,7 @@ pub enum Role {
 pub struct Read {
     pub messages: Vec<Value>,
     pub demands: Vec<Demand>,
-    /// Of text.
+    /// Bytes of text.
     pub bytes: usize,
     /// For the arguments of all calls together.
     budget: json::Budget,
@@ -284,7 +284,7 @@ fn require(place: &str, role: Role, message: &Map<String, Value>) -> Result<(), 
     Err(Problem::invalid(param, message))
 }
 
-/// A picture or a film in the prompt.
+/// The requirement of an image or a video in the prompt.
 pub fn input_demand(capability: Capabilities, place: &str) -> Demand {
     Demand {
         capability,

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `fields` | every field of the API, declared once |
 //! | `request` | a body to a [`ChatRequest`], and checks between fields |
-//! | `dialect` | the [`Dialect`] of this API(crate::dialect::Dialect) |
+//! | `dialect` | the [`Dialect`](crate::dialect::Dialect) of this API |
 //! | `aside` | unknown fields passed on by a coordinator |
 //! | `messages`, `content` | the conversation, as a chat template takes it |
 //! | `files` | files in messages, which a coordinator replaces by texts and images |
@@ -75,13 +75,13 @@ pub struct ChatRequest {
     pub model: Arc<str>,
     /// The first choice; the others differ in `choice` only.
     pub text: TextRequest,
-    /// How many choices were asked for: of all prompts together, where there are several.
+    /// Requested choices, of all prompts together.
     pub choices: u32,
-    /// Where there are several prompts: each has the same number of choices, in this order.
+    /// Several prompts in order, each with the same number of choices.
     pub prompts: Vec<TextInput>,
     /// None for one reply at the end.
     pub stream: Option<StreamOptions>,
-    /// What not every worker can do.
+    /// Optional capabilities that the request needs.
     pub demands: Vec<Demand>,
     pub calls: CallStyle,
     /// The client named a tier, so the reply names the one it got.
@@ -145,7 +145,7 @@ impl IgnoredFields {
 pub struct StreamOptions {
     /// None when the client did not say.
     pub usage: Option<bool>,
-    /// Every chunk says what its choice has used so far.
+    /// Every chunk contains its choice's usage so far.
     pub running_usage: bool,
     /// Pad chunks so that their lengths tell less.
     pub obfuscation: bool,
@@ -174,7 +174,7 @@ pub fn rows() -> Vec<FieldRow> {
 
 type JsonEntries = Map<String, Value>;
 
-/// The entries of a body that another dialect reads by its own fields, and those that mean the same here, checked.
+/// Splits a body into entries of another dialect's own fields, and shared fields, which are checked.
 pub(crate) fn split<D>(
     body: Value,
     own_fields: &[Field<D>],
@@ -252,7 +252,7 @@ impl ChatRequest {
         text
     }
 
-    /// A number of tokens the prompt hardly falls below, whatever the tokenizer.
+    /// A lower bound of the prompt's tokens, for any tokenizer.
     pub fn least_prompt_tokens(&self) -> u32 {
         const BYTES_PER_TOKEN: usize = 6;
         u32::try_from(self.prompt_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX)

@@ -63,7 +63,7 @@ fn add_form(wanted: &mut Map<String, Value>, request: &TextRequest) {
     if !request.stop.is_empty() {
         wanted.insert("stop".into(), json!(request.stop));
     }
-    // By the names that the inference servers behind public workers know.
+    // With the field names of the inference servers behind public workers.
     if let Ok(Value::Object(rules)) = serde_json::to_value(&request.stop_rules) {
         wanted.extend(rules);
     }
@@ -92,7 +92,7 @@ fn tool_choice(choice: &ToolChoice) -> Value {
     }
 }
 
-/// OpenAI has a field for JSON; for the rest there are those of the inference servers behind public workers.
+/// OpenAI has a field for JSON; other formats use those of the inference servers behind public workers.
 fn format_field(format: &OutputFormat) -> (&'static str, Value) {
     let openai = |value| ("response_format", value);
     match format {

@@ -1,4 +1,4 @@
-//! One JSON object at the end, gathered from the events of all choices.
+//! A JSON reply, gathered from the events of all choices.
 
 use serde_json::{Map, Value, json};
 
@@ -26,7 +26,7 @@ struct Growing {
     reasoning: String,
     refusal: String,
     calls: Vec<Call>,
-    /// Of content and of refusal, when they were asked for.
+    /// For content and for refusal, if requested.
     logprobs: Option<[Vec<Value>; 2]>,
     finish: Option<FinishReason>,
 }
@@ -82,7 +82,7 @@ impl ReplyBuilder for Reply {
         }
     }
 
-    /// What this choice has said so far counts for nothing.
+    /// Drops the output of a restarted choice.
     fn restart(&mut self, choice: u32) {
         if let Some(growing) = self.choices.get_mut(choice as usize) {
             *growing = Growing {

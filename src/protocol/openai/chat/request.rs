@@ -48,8 +48,8 @@ impl ChatRequest {
         Self::read(json::parse(body)?, strictness)
     }
 
-    /// As [`Self::read`] does with [`Strictness::Refuse`], but for the fields that the operator wants to be ignored: one
-    /// that is unknown here, or whose value cannot be honoured, is left out.
+    /// Like [`Self::read`] with [`Strictness::Refuse`], except for fields that the operator lists as ignored: unknown
+    /// or unsupported ones are left out.
     pub fn read_leniently(body: Value, wanted: &IgnoredFields) -> Result<Lenient, Problem> {
         let is_known = |name: &str| FIELDS.iter().any(|field| field.name == name);
         let read = |body: Value| Self::read(body, Strictness::Refuse);
@@ -141,7 +141,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Variables of the template, but for those it gets from elsewhere.
+    /// Variables of the template, except those from other fields.
     pub fn template_variables(&mut self, value: Value) -> Result<(), Problem> {
         const TAKEN: [&str; 3] = ["messages", "tools", "add_generation_prompt"];
         let Value::Object(entries) = value else {
@@ -206,7 +206,8 @@ impl Draft {
         }
     }
 
-    /// A public coordinator fills in `max_tokens` beside whatever its client said, so the other name goes first.
+    /// A public coordinator adds `max_tokens` beside the client's own field, so `max_completion_tokens` takes
+    /// precedence.
     fn most_tokens(&self) -> Result<Option<u32>, Problem> {
         match (self.max_completion_tokens, self.max_tokens) {
             (Some(new), Some(old)) if new != old && self.strictness == Strictness::Refuse => {

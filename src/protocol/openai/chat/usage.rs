@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::job::{Channel, Event, TokenLogprob, Usage};
 
-/// Of all choices: their prompt is one and the same.
+/// The usage of all choices, which share a prompt.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Total(Usage);
 
@@ -48,7 +48,7 @@ impl Total {
     }
 }
 
-/// What one choice has used so far, as far as its worker tells.
+/// A choice's usage so far, as far as its worker reports it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunningUsage(Usage);
 
@@ -77,7 +77,7 @@ impl RunningUsage {
         }
     }
 
-    /// By the worker's own count.
+    /// Sets the worker's own count.
     pub fn be(&mut self, usage: Usage) {
         self.0 = usage;
     }
@@ -105,7 +105,7 @@ fn entry(bytes: &[u8], logprob: f32) -> Value {
         true => LEAST,
         false => f64::from(logprob).clamp(LEAST, 0.0),
     };
-    // As many digits as it has: the others would be those of a double.
+    // Only as many digits as an f32 has.
     let logprob = (logprob * 1e6).round() / 1e6;
     json!({"token": shown(bytes), "logprob": logprob, "bytes": bytes})
 }

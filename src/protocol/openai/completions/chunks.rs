@@ -33,7 +33,7 @@ pub struct CompletionChunks {
 #[derive(Debug)]
 struct StreamedChoice {
     echo: Echo,
-    /// Of the prompt, where its tokens tell it.
+    /// For the prompt, if its tokens tell it.
     characters: Characters,
     logprobs: Logprobs,
     is_open: bool,

@@ -13,20 +13,20 @@ use super::reply::CompletionReply;
 
 #[derive(Debug)]
 pub struct CompletionsDialect {
-    /// Where the prompts are token ids.
+    /// Prompts given as token ids.
     pub(super) tokens: Option<Vec<Vec<u32>>>,
     /// The prompts, where each comes before its completions.
     pub(super) echoed: Vec<EchoSource>,
-    /// Log probabilities of the prompts, too, and of so many alternatives.
+    /// Log probabilities of the prompts, too, with this many alternatives.
     pub(super) prompt_logprobs: Option<u32>,
-    /// Nothing is to be generated.
+    /// No output is requested.
     pub(super) only_prompt: bool,
     /// Choices of each prompt.
     pub(super) each: u32,
 }
 
 impl CompletionsDialect {
-    /// What comes before the text of each choice.
+    /// The echo before the text of each choice.
     fn echoes(&self) -> Vec<EchoSource> {
         let repeated = |echo: &EchoSource| vec![echo.clone(); self.each as usize];
         self.echoed.iter().flat_map(repeated).collect()

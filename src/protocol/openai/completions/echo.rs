@@ -12,7 +12,7 @@ pub struct Echo {
     known: u32,
 }
 
-/// Where the text of a prompt comes from.
+/// Source of a prompt's text.
 #[derive(Debug, Clone, Default)]
 pub enum EchoSource {
     /// The prompt is not repeated.
@@ -42,7 +42,7 @@ impl Echo {
         }
     }
 
-    /// Log probabilities of what comes after it.
+    /// Log probabilities for the text after the echo.
     pub fn logprobs(&self) -> Logprobs {
         match &self.source {
             EchoSource::Text(text) => Logprobs::in_text(text.clone()),
@@ -69,7 +69,7 @@ impl Echo {
     }
 }
 
-/// Where a token stands in a text, after the byte `from`: its first byte and the one after its last.
+/// The position of a token in a text, from byte `from` on: its first byte and the one after its last.
 pub fn find(text: &str, from: usize, token: &[u8]) -> (usize, usize) {
     let rest = text.as_bytes().get(from..).unwrap_or_default();
     if token.is_empty() {

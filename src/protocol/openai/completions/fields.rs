@@ -1,4 +1,4 @@
-//! Every field of a request: its own, and those of the chat API that mean the same here.
+//! Every field of a request: its own, and those shared with the chat API.
 
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,7 @@ pub struct CompletionDraft {
     without_effect: Vec<String>,
 }
 
-/// As OpenAI's API has it.
+/// The default of OpenAI's API.
 const DEFAULT_TOKENS: u32 = 16;
 const MOST_TOKENS: i64 = u32::MAX as i64;
 const MOST_CHOICES: i64 = 16;
@@ -196,7 +196,7 @@ impl CompletionDraft {
             (Prompts::Texts(texts), true) => texts.iter().cloned().map(EchoSource::Text).collect(),
             (Prompts::Tokens(lists), true) => vec![EchoSource::Tokens; lists.len()],
         };
-        // The text of token ids comes with their log probabilities, and a worker that tells those need not write.
+        // The text of token ids comes with their log probabilities, and a worker that reports those need not generate.
         let needs_prompt =
             self.logprobs.is_some() || self.only_prompt || matches!(prompts, Prompts::Tokens(_));
         let prompt_logprobs =

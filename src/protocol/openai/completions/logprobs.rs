@@ -18,7 +18,7 @@ pub struct Logprobs {
     text: String,
     at: usize,
     before: usize,
-    /// Of all tokens so far that are not of that text.
+    /// Of all tokens so far beyond the known text.
     characters: Characters,
 }
 
@@ -67,7 +67,7 @@ impl Characters {
         }
     }
 
-    /// Where a token with these bytes begins.
+    /// The position of a token with these bytes.
     fn place(&self, bytes: &[u8]) -> usize {
         let goes_on = bytes.first().is_some_and(|byte| byte & 0xc0 == 0x80);
         self.count + usize::from(!self.half.is_empty() && !goes_on && !bytes.is_empty())
@@ -143,7 +143,7 @@ impl Logprobs {
         self.tokens.is_empty()
     }
 
-    /// What came since this was last asked.
+    /// Entries since the last call.
     pub fn take(&mut self) -> Value {
         let Self {
             tokens,
@@ -157,7 +157,7 @@ impl Logprobs {
     }
 }
 
-/// As the chat API tells them.
+/// Rounded as in the chat API.
 fn rounded(logprob: f32) -> Value {
     const LEAST: f64 = -9999.0;
     let logprob = match logprob.is_nan() {

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `fields` | every field of a request, declared once or shared with the chat API |
 //! | `prompts` | texts and token ids to go on from |
-//! | `dialect` | the [`Dialect`] of this API(crate::dialect::Dialect) |
+//! | `dialect` | the [`Dialect`](crate::dialect::Dialect) of this API |
 //! | `reply` | one reply at the end |
 //! | `chunks` | the chunks of a stream |
 //! | `echo` | the prompt before its completion |
@@ -30,7 +30,7 @@ pub use fields::read;
 use crate::openai::chat;
 use crate::openai::field::{FieldRow, rows as rows_of};
 
-/// Every field of a request, those that the chat API has too among them.
+/// Every field of a request, with those shared with the chat API.
 pub fn rows() -> Vec<FieldRow> {
     let mut rows = rows_of(fields::FIELDS);
     let shared = chat::rows().into_iter();

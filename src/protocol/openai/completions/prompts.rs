@@ -13,7 +13,7 @@ pub enum Prompts {
 
 /// Prompts of one request.
 const MOST_PROMPTS: usize = 64;
-/// Of one prompt; no model has a longer context.
+/// Limit of one prompt; no model has a longer context.
 const MOST_TOKENS: usize = 1 << 20;
 
 pub fn read(prompt: Value) -> Result<Prompts, Problem> {
@@ -88,7 +88,7 @@ impl Prompts {
         }
     }
 
-    /// As messages of a chat body, so that filters examine them.
+    /// As messages of a chat body, for moderation.
     pub fn messages(&self) -> Vec<Value> {
         let message = |text: &str| json!({"role": "user", "content": text});
         match self {

@@ -1,4 +1,4 @@
-//! One reply at the end.
+//! A complete reply.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct CompletionReply {
 #[derive(Debug, Default)]
 struct Completion {
     echo: Echo,
-    /// Of the prompt, where its tokens tell it.
+    /// For the prompt, if its tokens tell it.
     characters: Characters,
     text: String,
     logprobs: Logprobs,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::job::Usage;
 use crate::openai::chat::{ChatRequest, Total};
 
-/// Of each prompt: its choices share it.
+/// Usage of each prompt, which its choices share.
 #[derive(Debug)]
 pub struct PromptUsage {
     each: u32,

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `dialect` | the [`Dialect`] of this route(crate::dialect::Dialect) |
+//! | `dialect` | the [`Dialect`](crate::dialect::Dialect) of this route |
 //! | [`schema`] | all of it as JSON Schema |
 
 mod dialect;
@@ -24,7 +24,7 @@ pub use dialect::DescribeDialect;
 const PROMPT: &str = "Describe this image.";
 /// The model of a request without one: the best that reads images.
 const MODEL: &str = "auto";
-/// As in chats.
+/// As for chats.
 const MOST_TOKENS: i64 = u32::MAX as i64;
 
 #[derive(Default)]

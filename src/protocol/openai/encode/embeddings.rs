@@ -11,7 +11,7 @@ use crate::openai::field::{Field, FieldRow};
 use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape};
 
-/// Inputs of one request: as many as OpenAI takes.
+/// Limit of inputs, as in OpenAI's API.
 pub const MOST_INPUTS: usize = 2048;
 const MOST_DIMENSIONS: i64 = 65_536;
 

@@ -19,7 +19,7 @@ pub struct RerankRequest {
     pub model: Arc<str>,
     pub query: String,
     pub documents: Vec<String>,
-    /// Return the best so many; all, if none is named.
+    /// Number of best results to return; `None` is all.
     pub top: Option<usize>,
     pub with_documents: bool,
 }

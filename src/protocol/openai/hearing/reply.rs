@@ -46,13 +46,13 @@ impl TranscriptForm {
     }
 }
 
-/// The document that a request makes of a transcript.
+/// The requested form of a transcript.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TranscriptDocument {
     pub form: TranscriptForm,
-    /// Of the sound.
+    /// Length of the audio.
     pub millis: u64,
-    /// The text is English, whatever the language of the sound.
+    /// The text is English, whatever the language of the audio.
     pub is_translated: bool,
     pub has_segments: bool,
     pub has_words: bool,
@@ -62,9 +62,9 @@ pub struct TranscriptDocument {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedTranscript {
     pub transcript: Transcript,
-    /// Of the sound.
+    /// Length of the audio.
     pub seconds: f64,
-    /// The text is English, whatever the language of the sound.
+    /// The text is English, whatever the language of the audio.
     pub is_translated: bool,
     pub has_segments: bool,
     pub has_words: bool,
@@ -122,7 +122,7 @@ impl FinishedTranscript {
     }
 }
 
-/// As OpenAI counts models that are paid for by time.
+/// The usage in OpenAI's form for models billed by time.
 pub fn usage(seconds: f64) -> Value {
     json!({"type": "duration", "seconds": seconds.ceil() as u64})
 }

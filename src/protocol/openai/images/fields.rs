@@ -82,22 +82,22 @@ impl Default for ImagesDraft {
 }
 
 const LEAST_SIDE: u32 = 256;
-/// As the engine draws.
+/// Limits of our engine.
 const LONGEST_SIDE: u32 = 4096;
 const SIDE_STEP: u32 = 16;
-/// What public workers draw.
+/// Limits of public workers.
 const USUAL_LONGEST_SIDE: u32 = 1536;
 const USUAL_SIDE_STEP: u32 = 64;
 /// Images of a request.
 const MOST_IMAGES: i64 = 10;
-/// As OpenAI's API has it, in characters.
+/// As in OpenAI's API, in characters.
 const LONGEST_PROMPT: usize = 32_000;
 const LONGEST_NAME: usize = 256;
 const SIDE: Shape = Shape::Either(&[Shape::Integer(0..=i64::MAX), Shape::Text]);
 const LONGEST_TOKEN: usize = 128;
-/// How much of an image a variation draws anew.
+/// Denoising strength of a variation.
 const VARIATION: f64 = 0.6;
-/// The largest seed of the poll API.
+/// The largest seed of the AI Horde API.
 const POLLED_SEED: u64 = u32::MAX as u64;
 
 /// One field of a request.

@@ -19,11 +19,11 @@ pub enum ImageInput {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ImageInputs {
     pub images: Vec<ImageInput>,
-    /// Transparent where the first image is drawn anew.
+    /// Transparent where the first image is painted.
     pub mask: Option<ImageInput>,
 }
 
-/// As many as OpenAI's API takes.
+/// Limit of images, as in OpenAI's API.
 const MOST_IMAGES: usize = 16;
 
 impl ImageInputs {
@@ -31,7 +31,7 @@ impl ImageInputs {
         self.images.is_empty() && self.mask.is_none()
     }
 
-    /// One image, or a list of them.
+    /// An image, or a list of them.
     pub fn take_images(&mut self, field: &'static str, value: Value) -> Result<(), Problem> {
         let values = match value {
             Value::Array(values) => values,

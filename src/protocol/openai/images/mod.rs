@@ -44,7 +44,7 @@ pub const LARGEST_SEED: i64 = (1 << 53) - 1;
 pub struct ImagesRequest {
     /// The route that the client called.
     pub door: ImageDoor,
-    /// As the client calls it; none where any image model will do.
+    /// The client's name of the model; `None` if any image model will do.
     pub model: Option<Arc<str>>,
     /// How many images.
     pub count: u32,
@@ -57,7 +57,7 @@ pub struct ImagesRequest {
     /// Previews of each image, at most.
     pub previews: u32,
     pub tracking: MediaTracking,
-    /// Fields that only polling workers can honour, then those that they cannot.
+    /// Fields that only polling workers support, then those that they do not.
     pub only_polled: Vec<&'static str>,
     pub never_polled: Vec<&'static str>,
     /// Fields of the request that have no effect.

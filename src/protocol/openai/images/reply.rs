@@ -1,4 +1,4 @@
-//! Images on their way to the client: one JSON object, or the events of a stream as OpenAI names them.
+//! Image replies: a JSON object, or the events of a stream as OpenAI names them.
 
 use serde_json::{Map, Value, json};
 
@@ -6,21 +6,21 @@ use super::{ImageDelivery, ImageDoor, ImageFormat};
 use crate::job::{ImageRequest, JobRequest};
 use crate::openai::media::{FinishedMedia, MediaGrid};
 
-/// Names of events: of a finished image, and of a preview.
+/// Event names of a finished image and of a preview.
 pub const GENERATION: [&str; 2] = [
     "image_generation.completed",
     "image_generation.partial_image",
 ];
 pub const EDIT: [&str; 2] = ["image_edit.completed", "image_edit.partial_image"];
 
-/// What all images of a reply share.
+/// Common fields of all images of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImagesHead {
     /// Seconds since the epoch.
     pub created: i64,
-    /// As it was served, which the filters of the service may have rewritten.
+    /// The prompt as served, perhaps rewritten by moderation.
     pub prompt: String,
-    /// None where the client leaves it to the model.
+    /// `None` if the client leaves the size to the model.
     pub size: Option<(u32, u32)>,
     pub delivery: ImageDelivery,
     /// The route that the client called, which names the events.
@@ -84,7 +84,7 @@ impl ImagesHead {
         Value::Object(entry)
     }
 
-    /// That of a finished image, where the client has named none.
+    /// The requested size, or that of a finished image.
     fn size_text(&self, image: Option<&FinishedMedia>) -> String {
         let made = image.and_then(|image| image.size);
         match self.size.or(made) {

@@ -62,7 +62,7 @@ impl ClientTool {
         Self::of_call(item_type.strip_suffix("_output")?)
     }
 
-    /// As the chat API declares functions.
+    /// The declaration as a function of the chat API.
     pub fn function(self) -> Value {
         let (about, properties, required) = match self {
             Self::Shell => (
@@ -101,7 +101,7 @@ impl ClientTool {
         json!({"name": self.word(), "description": about, "parameters": parameters})
     }
 
-    /// The field of a call's item that says what to do.
+    /// The field of a call's item that holds the action.
     pub fn field(self) -> &'static str {
         match self {
             Self::Shell | Self::LocalShell => "action",

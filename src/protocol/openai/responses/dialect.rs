@@ -19,10 +19,10 @@ use super::stream::EventWriter;
 
 /// Keeps a response while it is written, and after it.
 pub trait Recorder: fmt::Debug + Send + Sync {
-    /// Workers are asked for the response; again with the next model, where the first could not serve it.
+    /// The response's jobs are queued; called again with the next model if the first could not serve it.
     fn began(&self, response: &Value);
 
-    /// One event of its stream, as it is sent.
+    /// An event of its stream, as sent.
     fn event(&self, event: &[u8]);
 
     /// The response as it ended.
@@ -39,9 +39,9 @@ pub trait Sealer: fmt::Debug + Send + Sync {
 
 #[derive(Debug)]
 pub struct ResponsesDialect {
-    /// Of each chat message.
+    /// The source of each chat message.
     pub(super) places: Vec<Place>,
-    /// Of each tool of the chat body.
+    /// The source of each tool of the chat body.
     pub(super) tool_places: Vec<String>,
     /// The response's fields that repeat the request.
     pub(super) echo: Value,

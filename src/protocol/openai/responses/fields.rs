@@ -19,13 +19,13 @@ use super::tools::{self, ToolDeclarations};
 /// Parts of a request besides its body.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Items of the stored responses that it goes on from, the oldest first.
+    /// Items of the continued stored responses, oldest first.
     pub history: Arc<Vec<Value>>,
     /// Stored items that the input names by their ids.
     pub referenced: Arc<HashMap<String, Value>>,
     pub sealer: Arc<dyn Sealer>,
     pub recorder: Option<Arc<dyn Recorder>>,
-    /// Of the history and the input together, so many of the oldest items are left out.
+    /// Number of the oldest items of history and input that are dropped.
     pub dropped: usize,
     /// Whether a response is stored whose request says nothing about it.
     pub stores_by_default: bool,

@@ -11,7 +11,7 @@ pub struct Intent {
     pub previous: Option<String>,
     /// Ids of items that the client names instead of sending them.
     pub references: Vec<String>,
-    /// None where the request does not say.
+    /// `None` if missing.
     pub store: Option<bool>,
     pub background: bool,
     pub stream: bool,

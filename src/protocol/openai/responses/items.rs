@@ -11,13 +11,13 @@ use super::dialect::Sealer;
 use super::parts;
 use super::tools::joined;
 
-/// Where a chat message comes from.
+/// The source of a chat message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Instructions,
     /// A stored response.
     Previous,
-    /// An item of the input; none where the input is one string.
+    /// An item of the input; `None` if the input is a string.
     Input(Option<usize>),
 }
 
@@ -268,7 +268,7 @@ fn id_of_call(item: &Value) -> &Value {
     }
 }
 
-/// Refuses entries of other names, but for those of all items.
+/// Refuses unknown entries; entries common to all items are known.
 fn known(name: &str, item: &Value, names: &[&str]) -> Result<(), Problem> {
     let Value::Object(entries) = item else {
         let message = format!("{name} must be an object, found {}", kind(item));

@@ -7,7 +7,7 @@
 //! | `items` | input items to chat messages |
 //! | `parts` | their content |
 //! | `tools` | tools, and which of them may be called |
-//! | `dialect` | the [`Dialect`] of this API(crate::dialect::Dialect) |
+//! | `dialect` | the [`Dialect`](crate::dialect::Dialect) of this API |
 //! | `output` | output items, gathered from events |
 //! | `response` | the response object, by its status |
 //! | `native`, `native_body` | for public workers that speak this API: their replies, as events; the body for them |
@@ -36,5 +36,5 @@ pub use fields::{Context, read, rows};
 pub use intent::{ID_PREFIX, Intent, request_of, stored_input};
 pub use native::ResponseReader;
 
-/// Where its endpoints are.
+/// Path of the route.
 pub const RESPONSES: &str = "/v1/responses";

@@ -190,7 +190,7 @@ impl ResponseReader {
                 });
                 self.failed(error);
             }
-            // Events that repeat these, and those of newer versions.
+            // Events that repeat these, and those of newer versions, are ignored.
             _ => {}
         }
         Ok(())

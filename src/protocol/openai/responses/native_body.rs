@@ -1,5 +1,5 @@
-//! The body as a public worker gets it that speaks this API: its inference server keeps no responses, so the body holds
-//! everything that it goes on from.
+//! The body for a public worker that speaks this API: its inference server stores no responses, so the body contains
+//! all continued items.
 
 use std::sync::Arc;
 

@@ -42,7 +42,7 @@ pub struct OutputItems {
 pub struct Item {
     pub kind: ItemKind,
     pub id: String,
-    /// Of a message or a thought, or the arguments of a call.
+    /// Text of a message or of reasoning, or the arguments of a call.
     pub text: String,
     pub logprobs: Vec<Value>,
     pub call: Option<FunctionCall>,

@@ -1,4 +1,4 @@
-//! One response at the end, gathered from its events.
+//! A complete response, gathered from its events.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The response object: what repeats the request, and how far it is.
+//! The response object: fields repeated from the request, and the status.
 
 use serde_json::{Value, json};
 

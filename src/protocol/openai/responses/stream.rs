@@ -31,7 +31,7 @@ pub struct EventWriter {
     is_background: bool,
 }
 
-/// Deltas are padded to a multiple of so many bytes.
+/// Padding of deltas to a multiple of a block size.
 const FILLING: &str = "Jq4xTz8mVb1nKc6hRw3yPs9dLf5gAe7uXi2oZt0kMv4qBj8rCn1wHy6pDs3lGa5f";
 
 impl EventWriter {

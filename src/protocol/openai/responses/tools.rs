@@ -15,9 +15,9 @@ use super::client_tools::ClientTool;
 #[derive(Debug, Default)]
 pub struct ToolDeclarations {
     pub tools: Vec<Value>,
-    /// Where the client declares each of them.
+    /// The source of each tool.
     pub places: Vec<String>,
-    /// Names of those that take text instead of JSON.
+    /// Names of tools that take text instead of JSON.
     pub custom: BTreeSet<String>,
     /// Tools of namespaces, by the name under which the model sees them.
     pub namespaced: BTreeMap<String, NamespacedName>,
@@ -44,7 +44,7 @@ struct HostedTool {
 /// The one argument of a custom tool.
 pub const INPUT: &str = "input";
 
-/// Tools that OpenAI runs. None of them is here. A shell may also be one that the client runs.
+/// Tools hosted by OpenAI, all unsupported here. A shell may also run at the client.
 const HOSTED: &[&str] = &[
     "code_interpreter",
     "computer",

@@ -11,7 +11,7 @@ use crate::openai::media::{self, MediaTracking};
 use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape};
 
-/// As OpenAI has it.
+/// As in OpenAI's API.
 const LONGEST_INPUT: usize = 4096;
 const LONGEST_NAME: usize = 128;
 

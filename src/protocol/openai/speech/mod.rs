@@ -31,7 +31,7 @@ pub struct VoicedText {
     /// None: the model's usual one.
     pub voice: Option<String>,
     pub speed: Option<f64>,
-    /// None: drawn for the request.
+    /// `None`: a random one for the request.
     pub seed: Option<u64>,
     pub form: SpeechForm,
     pub delivery: SpeechDelivery,
@@ -60,9 +60,9 @@ pub enum SpeechDelivery {
     /// Whole; samples without a header as they are spoken.
     #[default]
     Usual,
-    /// As it is spoken.
+    /// As an audio stream.
     Audio,
-    /// As it is spoken, in events.
+    /// As a stream of events.
     Events,
 }
 

@@ -1,11 +1,11 @@
-//! The voice that a client names, among those of a model.
+//! The requested voice among those of a model.
 
 use std::borrow::Cow;
 
 use crate::openai::Problem;
 
-/// OpenAI's voices, and voices of Kokoro that sound like them, the most alike first. Of other models the first voice of
-/// the same gender stands for one, or else the first voice.
+/// OpenAI's voices, with the most similar voices of Kokoro, best first. For other models the first voice of the same
+/// gender is used, or else the first voice.
 const OPENAI: [(&str, Gender, &[&str]); 13] = [
     ("alloy", Gender::Woman, &["af_alloy", "af_kore", "af_sarah"]),
     ("ash", Gender::Man, &["am_michael", "am_eric"]),

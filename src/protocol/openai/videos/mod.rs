@@ -36,7 +36,7 @@ pub enum VideoDoor {
 /// A video to make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VideosRequest {
-    /// None where any model for videos will do.
+    /// `None` if any video model will do.
     pub model: Option<Arc<str>>,
     /// Size, length and frames a second are 0 where the client leaves them unset.
     pub video: VideoRequest,

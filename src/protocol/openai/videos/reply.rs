@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::job::{FailureKind, Retry};
 
-/// A video that was asked for.
+/// A requested video.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct VideoObject {
     pub id: String,
@@ -16,7 +16,7 @@ pub struct VideoObject {
     pub created: i64,
     pub completed: Option<i64>,
     pub expires: i64,
-    /// None where the request leaves it to the model, until the video is made.
+    /// `None` until the video is finished, if the request leaves the size to the model.
     pub size: Option<(u32, u32)>,
     pub seconds: Option<f64>,
     pub prompt: String,

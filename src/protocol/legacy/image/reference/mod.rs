@@ -69,7 +69,7 @@ pub fn defaults(model: &str) -> Defaults {
     known.map_or_else(Defaults::default, ModelNeeds::defaults)
 }
 
-/// What of a request does not suit one of its models or another.
+/// Mismatches of a request with one of its models.
 pub fn warnings(
     models: &[String],
     params: &ModelGenerationInputImage,

@@ -1,4 +1,4 @@
-//! What one image model is made for.
+//! Requirements of an image model.
 
 use std::cmp::Ordering;
 use std::fmt::Display;
@@ -9,7 +9,7 @@ use crate::legacy::image::params::ModelGenerationInputImage;
 use crate::legacy::requests::{RequestSingleWarning, Warning};
 use crate::legacy::words::{Sampler, Scheduler, Word};
 
-/// Nothing where it does not care.
+/// `None` for values without a requirement.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelNeeds {
@@ -60,7 +60,7 @@ impl ModelNeeds {
         }
     }
 
-    /// What of these parameters is other than it wants.
+    /// Mismatches of these parameters with the model.
     pub fn warnings(&self, params: &ModelGenerationInputImage) -> Vec<RequestSingleWarning> {
         let found = [
             self.about_clip_skip(params.clip_skip.unwrap_or(1)),

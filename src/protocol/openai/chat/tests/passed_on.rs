@@ -1,4 +1,4 @@
-//! What comes by way of another coordinator, and what strangers are given of it.
+//! Requests passed on by another coordinator, and their form for public workers.
 
 use serde_json::json;
 
